@@ -1,0 +1,21 @@
+import os
+import pathlib
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="session")
+def data_folder():
+    """The folder named by TFDML_DATA: tfds/, cars196/ and weights/ (CONTRIBUTING.md, Test data)."""
+    folder = os.environ.get("TFDML_DATA")
+    if not folder:
+        pytest.skip("needs TFDML_DATA")
+    path = pathlib.Path(folder).expanduser().resolve()
+    assert path.is_dir(), f"TFDML_DATA names no folder: {path}"
+    return path

@@ -1,0 +1,72 @@
+"""Argument checks: what must hold, and what was received."""
+
+import difflib
+
+
+def check(holds, expectation, **received):
+    """Raises a ValueError that states the expectation and what was received.
+
+    >>> check(-1.0 > 0, "`margin` must be > 0", margin=-1.0)
+    Traceback (most recent call last):
+    ValueError: `margin` must be > 0. Received: margin=-1.0
+    """
+    if not holds:
+        raise ValueError(f"{expectation}. {_received(received)}")
+
+
+def check_type(holds, expectation, **received):
+    """Like `check`, for a wrong type or dtype: raises a TypeError."""
+    if not holds:
+        raise TypeError(f"{expectation}. {_received(received)}")
+
+
+def check_positive(**values):
+    """Checks that each named value is a finite number above 0."""
+    for name, value in values.items():
+        check(_is_number(value) and value > 0, f"`{name}` must be > 0", **{name: value})
+
+
+def check_not_negative(**values):
+    """Checks that each named value is a finite number, 0 or above."""
+    for name, value in values.items():
+        check(_is_number(value) and value >= 0, f"`{name}` must be >= 0", **{name: value})
+
+
+def check_one_of(options, **values):
+    """Checks that each named value is one of `options`."""
+    for name, value in values.items():
+        listed = ", ".join(repr(option) for option in options)
+        check(value in options, f"`{name}` must be one of {listed}", **{name: value})
+
+
+def unknown_name(kind, name, available):
+    """The sentence for a name that nothing has, with the nearest spelling.
+
+    >>> unknown_name("loss", "liftd", ["lifted", "triplet"])
+    "Unknown loss 'liftd'. Did you mean 'lifted'? Available: lifted, triplet."
+    """
+    return f"Unknown {kind} {name!r}. {_suggestion(name, available)}"
+
+
+def unknown_option(owner, option, available):
+    """The sentence for an option that its owner does not have.
+
+    >>> unknown_option("loss 'triplet'", "magrin", ["margin"])
+    "loss 'triplet' has no option 'magrin'. Did you mean 'margin'? Available: margin."
+    """
+    return f"{owner} has no option {option!r}. {_suggestion(option, available)}"
+
+
+def _suggestion(name, available):
+    available = sorted(available)
+    nearest = difflib.get_close_matches(str(name), available, n=1)
+    hint = f"Did you mean {nearest[0]!r}? " if nearest else ""
+    return f"{hint}Available: {', '.join(available)}."
+
+
+def _received(values):
+    return "Received: " + ", ".join(f"{name}={value!r}" for name, value in values.items())
+
+
+def _is_number(value):
+    return isinstance(value, (int, float)) and value == value and abs(value) != float("inf")
