@@ -1,0 +1,113 @@
+"""What every score accepts: rows of finite floats, one integer class id each."""
+
+import operator
+
+import numpy as np
+
+from tfdml.checks import check
+
+
+def embeddings_and_labels(embeddings, labels, prefix=""):
+    """Returns both as arrays, checked: (n, dim) float32 or float64 and (n,) integers.
+
+    Args:
+        embeddings: (n, dim) floats; n >= 1. Shorter floats become float32, longer ones float64.
+        labels: (n,) or (n, 1) integers, kept in their own dtype: a float would merge large ids.
+        prefix: Stands before both names in messages, as in `gallery_embeddings`.
+
+    Raises:
+        TypeError: If `embeddings` are not floats or `labels` not integers.
+        ValueError: If the shapes disagree, nothing is given, or a number is not finite.
+    """
+    embeddings, labels = np.asarray(embeddings), np.asarray(labels)
+    rows_name, ids_name = f"{prefix}embeddings", f"{prefix}labels"
+    _check_dtype(_is_float(embeddings.dtype), f"`{rows_name}` must be floats", embeddings)
+    _check_dtype(labels.dtype.kind in "iu", f"`{ids_name}` must be integers", labels)
+    shapes = {f"{ids_name}.shape": labels.shape, f"{rows_name}.shape": embeddings.shape}
+    check(embeddings.ndim == 2, f"`{rows_name}` must have shape (n, dim)", **shapes)
+    check(
+        labels.ndim == 1 or (labels.ndim == 2 and labels.shape[1] == 1),
+        f"`{ids_name}` must have shape (n,) or (n, 1)",
+        **shapes,
+    )
+    check(
+        len(labels) == len(embeddings),
+        f"`{ids_name}` and `{rows_name}` must have the same batch size",
+        **shapes,
+    )
+    check(embeddings.size > 0, f"`{rows_name}` must not be empty", **shapes)
+    finite = np.isfinite(embeddings).all(axis=1)
+    check(
+        finite.all(),
+        f"`{rows_name}` must be finite",
+        rows_not_finite=int(np.count_nonzero(~finite)),
+        first_row=int(np.argmin(finite)),
+    )
+    wide = embeddings.dtype.kind == "f" and embeddings.dtype.itemsize > 4
+    return embeddings.astype(np.float64 if wide else np.float32, copy=False), labels.reshape(-1)
+
+
+def check_same_dim(embeddings, gallery_embeddings):
+    """Checks that queries and gallery live in one space."""
+    check(
+        embeddings.shape[1] == gallery_embeddings.shape[1],
+        "`embeddings` and `gallery_embeddings` must have the same dim",
+        **{
+            "embeddings.shape": embeddings.shape,
+            "gallery_embeddings.shape": gallery_embeddings.shape,
+        },
+    )
+
+
+def neighbour_counts(k, gallery_size):
+    """Returns `k`, one positive integer or several, as a sorted list without repeats.
+
+    Args:
+        k: Positive integer or an iterable of them.
+        gallery_size: Rows that a query can find, itself not counted.
+
+    Raises:
+        ValueError: If a number is not a positive integer or exceeds `gallery_size`.
+    """
+    counts = [
+        _integer(value) for value in (k if np.iterable(k) and not isinstance(k, str) else [k])
+    ]
+    whole = bool(counts) and all(count is not None and count > 0 for count in counts)
+    check(whole, "`k` must be positive integers", k=k)
+    check(
+        max(counts) <= gallery_size,
+        "`k` must not exceed the gallery size, the query itself not counted",
+        k=k,
+        gallery_size=gallery_size,
+    )
+    return sorted(set(counts))
+
+
+def whole_number(value, name, at_least):
+    """Returns `value` as an int; raises a ValueError unless it is one, `at_least` or above."""
+    number = _integer(value)
+    check(
+        number is not None and number >= at_least,
+        f"`{name}` must be an integer >= {at_least}",
+        **{name: value},
+    )
+    return number
+
+
+def _integer(value):
+    if isinstance(value, (bool, np.bool_)):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
+def _is_float(dtype):
+    # NumPy knows bfloat16 only as an extension type, without a kind of its own.
+    return dtype.kind == "f" or dtype.name == "bfloat16"
+
+
+def _check_dtype(holds, expectation, array):
+    if not holds:
+        raise TypeError(f"{expectation}. Received: dtype={array.dtype} (arguments swapped?)")
