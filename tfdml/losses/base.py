@@ -1,0 +1,126 @@
+"""The contract of every objective: integer labels, one embedding per row, one number out."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from tfdml import pairwise
+from tfdml.checks import check, check_type
+
+
+class MetricLoss(keras.losses.Loss):
+    """Base of the objectives over all rows of a batch at once.
+
+    A subclass writes `call(labels, embeddings)`, which returns a scalar. Labels reach it as
+    (batch,) integers, embeddings as (batch, dim) float32 (float64 stays), unit length if
+    `normalize`. The options a subclass stores under its own attribute names and lists in
+    `options`, from which `get_config` rebuilds it.
+
+    Differs: Keras casts labels to float, which merges class ids from 2**24 on; here they stay
+    integers. Keras weights samples; the terms here are pairs, so `sample_weight` is refused.
+
+    Args:
+        normalize: Whether rows are scaled to unit length first.
+        name: Name of the loss in logs.
+    """
+
+    options = ("normalize",)
+
+    def __init__(self, *, normalize, name=None):
+        super().__init__(name=name, reduction="sum_over_batch_size")
+        check_type(isinstance(normalize, bool), "`normalize` must be a bool", normalize=normalize)
+        self.normalize = normalize
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        """The loss of one batch.
+
+        Args:
+            y_true: (batch,) or (batch, 1) integers, the class id of each row.
+            y_pred: (batch, dim) floats, the embedding of each row.
+            sample_weight: Must be None.
+
+        Returns:
+            A scalar float32 (float64 for float64 embeddings). In a replica of a
+            `tf.distribute` strategy it is divided by the number of replicas, as Keras does for
+            its own losses, so that the replicas' gradients add up to their mean.
+
+        Raises:
+            TypeError: If the labels are not integers or the embeddings not floats.
+            ValueError: If the shapes disagree or `sample_weight` is given.
+        """
+        if sample_weight is not None:
+            raise ValueError(
+                f"{type(self).__name__} takes no `sample_weight`: its terms are pairs and tuples "
+                "of rows, not rows. Choose what counts by the sampler."
+            )
+        labels, embeddings = _as_labels(y_true), _as_embeddings(y_pred)
+        check(
+            labels.shape[0] == embeddings.shape[0]
+            or None in (labels.shape[0], embeddings.shape[0]),
+            "`labels` and `embeddings` must have the same batch size",
+            **{"labels.shape": tuple(labels.shape), "embeddings.shape": tuple(embeddings.shape)},
+        )
+        with keras.name_scope(self.name):
+            if self.normalize:
+                embeddings = pairwise.normalize(embeddings)
+            return _share_of_replica(self.call(labels, embeddings))
+
+    def call(self, labels, embeddings):
+        raise NotImplementedError
+
+    def get_config(self):
+        return {"name": self.name, **{option: getattr(self, option) for option in self.options}}
+
+
+def _as_labels(labels):
+    if not ops.is_tensor(labels):
+        labels = np.asarray(labels)
+        check_type(
+            labels.dtype.kind in "iu",
+            "`labels` must be integers",
+            dtype=_Bare(f"{labels.dtype} (arguments swapped?)"),
+        )
+        # JAX keeps 32 bits of an integer: renumber before they are lost.
+        labels = np.unique(labels, return_inverse=True)[1].reshape(labels.shape).astype("int32")
+        labels = ops.convert_to_tensor(labels)
+    dtype = keras.backend.standardize_dtype(labels.dtype)
+    check_type(
+        "int" in dtype,
+        "`labels` must be integers",
+        dtype=_Bare(f"{dtype} (arguments swapped?)"),
+    )
+    rank = len(labels.shape)
+    check(
+        rank == 1 or (rank == 2 and labels.shape[1] == 1),
+        "`labels` must have the shape (batch,) or (batch, 1)",
+        **{"labels.shape": tuple(labels.shape)},
+    )
+    return ops.reshape(labels, (-1,))
+
+
+def _as_embeddings(embeddings):
+    if not ops.is_tensor(embeddings):
+        embeddings = np.asarray(embeddings)
+    dtype = keras.backend.standardize_dtype(embeddings.dtype)
+    check_type("float" in dtype, "`embeddings` must be floats", dtype=_Bare(dtype))
+    check(
+        len(embeddings.shape) == 2,
+        "`embeddings` must have the shape (batch, dim)",
+        **{"embeddings.shape": tuple(embeddings.shape)},
+    )
+    return ops.convert_to_tensor(embeddings, dtype="float64" if dtype == "float64" else "float32")
+
+
+def _share_of_replica(value):
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        if not tf.distribute.in_cross_replica_context():
+            value = value / tf.distribute.get_strategy().num_replicas_in_sync
+    return value
+
+
+class _Bare(str):
+    """A string that an error message shows without quotes."""
+
+    __repr__ = str.__str__

@@ -1,0 +1,74 @@
+import keras
+from keras import ops
+
+from tfdml import pairwise
+from tfdml.checks import check_one_of, check_positive
+from tfdml.losses.base import MetricLoss
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class LiftedStructuredLoss(MetricLoss):
+    """Lifts each positive pair against all negatives of both its ends.
+
+    With distances D (not squared), over the unordered positive pairs P of the batch:
+
+        J[i, j] = log( Σ_{k not in class} exp(margin - D[i, k])
+                     + Σ_{l not in class} exp(margin - D[j, l]) ) + D[i, j]
+        loss    = 1 / (2 |P|) Σ_{(i, j) in P} max(0, J[i, j])²
+
+    Every negative of the batch pushes, the nearest ones hardest.
+
+    Args:
+        margin: Gap asked for between negatives and positives, in distance; > 0.
+        variant: `"smooth"`, the log-sum-exp above; `"max"`, the nested maximum of eq. 3,
+            `J = max(max_k(margin - D[i, k]), max_l(margin - D[j, l])) + D[i, j]`; or `"sum"`, the
+            same with the outer maximum replaced by a plus (the paper's footnote 1).
+        normalize: Whether rows are scaled to unit length first. The paper trains and tests on
+            raw rows.
+        name: Name of the loss in logs.
+
+    Call:
+        labels: (batch,) integers, one class id per row.
+        embeddings: (batch, dim) floats, raw unless `normalize=True`.
+        Returns a scalar float32, >= 0; 0 when the batch holds no positive or no negative pair.
+
+    Raises:
+        TypeError: If `labels` are not integers or `embeddings` not floats.
+        ValueError: If the shapes disagree or an option is out of range.
+
+    Source:
+        Song, Xiang, Jegelka, Savarese. Deep metric learning via lifted structured feature
+        embedding. CVPR 2016, eqs. 3 and 4.
+        Differs: 0, where the paper divides by zero: coinciding rows, no positive pair.
+
+    Example:
+        >>> loss = LiftedStructuredLoss(margin=1.0, variant="max")
+        >>> print(float(loss(np.array([0, 0, 1]), np.array([[0.], [1.], [2.]]))))
+        0.5
+    """
+
+    options = ("margin", "variant", "normalize")
+
+    def __init__(self, *, margin=1.0, variant="smooth", normalize=False, name="lifted"):
+        super().__init__(normalize=normalize, name=name)
+        check_positive(margin=margin)
+        check_one_of(("smooth", "max", "sum"), variant=variant)
+        self.margin = margin
+        self.variant = variant
+
+    def call(self, labels, embeddings):
+        distances = pairwise.distances(embeddings)
+        negatives = pairwise.negative_mask(labels)
+        nearness = self.margin - distances
+        if self.variant == "smooth":
+            push = pairwise.masked_logsumexp(nearness, negatives, axis=1)
+            pushes = ops.logaddexp(push[:, None], push[None, :])
+        else:
+            push = pairwise.masked_max(nearness, negatives, axis=1)
+            merge = ops.maximum if self.variant == "max" else ops.add
+            pushes = merge(push[:, None], push[None, :])
+        positives = pairwise.positive_mask(labels)
+        # Both ends of a positive pair have the same negatives, so one end tells for both.
+        contested = positives & ops.any(negatives, axis=1, keepdims=True)
+        lifted = ops.where(contested, pushes + distances, 0.0)
+        return pairwise.masked_mean(ops.square(ops.relu(lifted)), positives) / 2.0

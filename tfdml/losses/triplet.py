@@ -1,0 +1,151 @@
+import keras
+from keras import ops
+
+from tfdml import pairwise
+from tfdml.checks import check_one_of, check_positive, check_type
+from tfdml.losses.base import MetricLoss
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class TripletLoss(MetricLoss):
+    """Pulls every positive nearer to its anchor than the negatives, by a margin.
+
+    With squared distances D, over the triplets (a, p, n) of the batch that `mining` names:
+
+        Σ max(0, D[a, p] - D[a, n] + margin)
+
+    divided by what `average_over` names.
+
+    Args:
+        margin: Gap asked for, in squared distance (0 to 4 for unit rows), or in distance if not
+            `squared`; > 0.
+        mining: `"all"` valid triplets; `"semihard"`: for each pair (a, p) the nearest negative
+            beyond p, or the farthest negative where none is beyond it; `"hard"`: for each anchor
+            its farthest positive and its nearest negative.
+        squared: Whether D is the squared Euclidean distance.
+        average_over: `"triplets"` (all those mined), `"active"` (those with a loss above 0),
+            `"batch"` (rows) or `"sum"` (divides by nothing).
+        normalize: Whether rows are scaled to unit length first.
+        name: Name of the loss in logs.
+
+    Call:
+        labels: (batch,) integers, one class id per row.
+        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
+        Returns a scalar float32, >= 0; 0 when the batch holds no valid triplet.
+
+    Raises:
+        TypeError: If `labels` are not integers or `embeddings` not floats.
+        ValueError: If the shapes disagree or an option is out of range.
+
+    Source:
+        Schroff, Kalenichenko, Philbin. FaceNet. CVPR 2015, eq. 3 ("all", "semihard").
+        Hermans, Beyer, Leibe. In defense of the triplet loss. 2017, eq. 5 ("hard").
+        Differs: averages, where FaceNet prints a sum; `average_over="sum"` gives the sum.
+
+    Example:
+        >>> loss = TripletLoss(margin=0.2)
+        >>> print(round(float(loss(np.array([0, 0, 1]), np.array([[1., 0.], [0., 1.], [0., 1.]]))), 4))
+        1.2
+    """
+
+    options = ("margin", "mining", "squared", "average_over", "normalize")
+
+    def __init__(
+        self,
+        *,
+        margin=1.0,
+        mining="all",
+        squared=True,
+        average_over="triplets",
+        normalize=True,
+        name="triplet",
+    ):
+        super().__init__(normalize=normalize, name=name)
+        check_positive(margin=margin)
+        check_one_of(("all", "semihard", "hard"), mining=mining)
+        check_type(isinstance(squared, bool), "`squared` must be a bool", squared=squared)
+        check_one_of(("triplets", "active", "batch", "sum"), average_over=average_over)
+        self.margin = margin
+        self.mining = mining
+        self.squared = squared
+        self.average_over = average_over
+
+    def call(self, labels, embeddings):
+        distance = pairwise.squared_distances if self.squared else pairwise.distances
+        distances = distance(embeddings)
+        positives = pairwise.positive_mask(labels)
+        negatives = pairwise.negative_mask(labels)
+        if self.mining == "hard":
+            total, active, mined = self._hardest(distances, positives, negatives)
+        else:
+            total, active, mined = self._of_each_pair(distances, positives, negatives)
+        if self.average_over == "sum":
+            return total
+        if self.average_over == "batch":
+            return total / ops.cast(ops.shape(labels)[0], total.dtype)
+        count = mined if self.average_over == "triplets" else active
+        return total / ops.maximum(count, 1.0)
+
+    def _hardest(self, distances, positives, negatives):
+        """Loss, active and mined triplets, one for each anchor with a positive and a negative."""
+        valid = ops.any(positives, axis=1) & ops.any(negatives, axis=1)
+        farthest = pairwise.masked_max(distances, positives, axis=1)
+        nearest = pairwise.masked_min(distances, negatives, axis=1)
+        gaps = ops.where(valid, farthest - nearest + self.margin, 0.0)
+        active = ops.cast(gaps > 0, gaps.dtype)
+        return ops.sum(ops.relu(gaps)), ops.sum(active), ops.sum(ops.cast(valid, gaps.dtype))
+
+    def _of_each_pair(self, distances, positives, negatives):
+        """Loss, active and mined triplets over the negatives of every pair (a, p).
+
+        The loss is linear in the distances once it is known which triplets are active: how often
+        each distance is added or taken away is counted without gradient, one positive of every
+        anchor at a time, and the counts are the gradient. So no array exceeds batch².
+        """
+        weights, active, mined = self._count(
+            ops.stop_gradient(distances), positives, negatives & ops.any(positives, axis=1)[:, None]
+        )
+        weights, active, mined = (ops.stop_gradient(x) for x in (weights, active, mined))
+        return ops.sum(weights * distances) + self.margin * active, active, mined
+
+    def _count(self, distances, positives, negatives):
+        choose = _choose_all if self.mining == "all" else _choose_semihard
+        rank = ops.cumsum(ops.cast(positives, "int32"), axis=1) * ops.cast(positives, "int32")
+        last = ops.max(rank, initial=0)
+
+        def of_next_positive(step, weights, active, mined):
+            chosen_positive = rank == step
+            has_positive = ops.any(chosen_positive, axis=1, keepdims=True)
+            reach = pairwise.masked_sum(distances, chosen_positive, axis=1)[:, None]
+            triplets = choose(distances, negatives & has_positive, reach)
+            costly = ops.cast(triplets & (reach - distances + self.margin > 0), distances.dtype)
+            costs = ops.sum(costly, axis=1, keepdims=True)
+            weights = weights - costly + ops.where(chosen_positive, costs, 0.0)
+            return (
+                step + 1,
+                weights,
+                active + ops.sum(costs),
+                mined + ops.sum(ops.cast(triplets, distances.dtype)),
+            )
+
+        zero = ops.zeros((), dtype=distances.dtype)
+        first = ops.ones((), dtype="int32")
+        _, weights, active, mined = ops.while_loop(
+            lambda step, *_: step <= last,
+            of_next_positive,
+            (first, ops.zeros_like(distances), zero, zero),
+        )
+        return weights, active, mined
+
+
+def _choose_all(distances, negatives, reach):
+    return negatives
+
+
+def _choose_semihard(distances, negatives, reach):
+    beyond = negatives & (distances > reach)
+    nearest = pairwise.masked_min(distances, beyond, axis=1)
+    farthest = pairwise.masked_max(distances, negatives, axis=1)
+    chosen = ops.where(ops.any(beyond, axis=1), nearest, farthest)[:, None]
+    candidates = negatives & (distances == chosen)
+    return candidates & (ops.cumsum(ops.cast(candidates, "int32"), axis=1) == 1)  # first of ties

@@ -1,0 +1,110 @@
+"""Distances, masks and masked reductions over the pairs of a batch.
+
+The words that the losses are written in. Every function is written in `keras.ops`, holds at most
+one number per pair of rows, and has finite values and gradients for duplicate rows, zero rows and
+batches without any valid pair.
+"""
+
+import keras
+import numpy as np
+from keras import ops
+
+_SHORTEST = 1e-30  # rows below this have no direction: 1 / norm would overflow float32
+_MASKED = 1e30  # stands for infinity, whose gradient would be NaN
+
+
+def normalize(rows):
+    """Scales every row to unit length; zero rows stay zero, with zero gradient.
+
+    Args:
+        rows: (n, dim) floats of any finite length.
+
+    Returns:
+        (n, dim) of the same dtype.
+    """
+    largest = ops.stop_gradient(ops.max(ops.abs(rows), axis=1, keepdims=True))
+    directed = largest > _SHORTEST
+    # Dividing by the largest entry keeps the squares in range and the direction as it is.
+    scaled = ops.where(directed, rows, 0.0) / ops.where(directed, largest, 1.0)
+    squared_norm = ops.sum(ops.square(scaled), axis=1, keepdims=True)
+    return scaled * ops.rsqrt(ops.where(directed, squared_norm, 1.0))
+
+
+def squared_distances(rows):
+    """Squared Euclidean distances between all rows, `D[i, j] = |rows[i] - rows[j]|²`.
+
+    One matrix product. The batch is centred first, since distances ignore a common offset and
+    rounding does not; what rounding cannot tell from 0 is 0, with zero gradient.
+
+    Args:
+        rows: (n, dim) floats.
+
+    Returns:
+        (n, n) floats >= 0 with a zero diagonal.
+    """
+    rows = rows - ops.stop_gradient(ops.mean(rows, axis=0, keepdims=True))
+    squared_norms = ops.sum(ops.square(rows), axis=1)
+    sums = squared_norms[:, None] + squared_norms[None, :]
+    squared = sums - 2.0 * ops.matmul(rows, ops.transpose(rows))
+    resolution = 4.0 * float(np.finfo(keras.backend.standardize_dtype(rows.dtype)).eps)
+    resolved = (squared > resolution * sums) & off_diagonal(rows)
+    return ops.where(resolved, squared, 0.0)
+
+
+def distances(rows):
+    """Euclidean distances between all rows, with zero gradient where they are 0.
+
+    Args:
+        rows: (n, dim) floats.
+
+    Returns:
+        (n, n) floats >= 0 with a zero diagonal.
+    """
+    squared = squared_distances(rows)
+    # The inner `where` keeps the infinite slope of the root at 0 out of the gradient.
+    return ops.where(squared > 0, ops.sqrt(ops.where(squared > 0, squared, 1.0)), 0.0)
+
+
+def off_diagonal(rows):
+    """(n, n) booleans, true off the diagonal, for `rows` of shape (n, ...)."""
+    index = ops.arange(ops.shape(rows)[0])
+    return index[:, None] != index[None, :]
+
+
+def positive_mask(labels):
+    """(n, n) booleans: same class, and not the row itself. `labels` is (n,) integers."""
+    return (labels[:, None] == labels[None, :]) & off_diagonal(labels)
+
+
+def negative_mask(labels):
+    """(n, n) booleans: different classes. `labels` is (n,) integers."""
+    return labels[:, None] != labels[None, :]
+
+
+def masked_sum(values, mask, axis=None):
+    """Sum of `values` where `mask`, 0 where there are none; what is masked gets no gradient."""
+    return ops.sum(ops.where(mask, values, 0.0), axis=axis)
+
+
+def masked_mean(values, mask):
+    """Mean of `values` where `mask`, 0 where there are none; what is masked gets no gradient."""
+    count = ops.sum(ops.cast(mask, values.dtype))
+    return masked_sum(values, mask) / ops.maximum(count, 1.0)
+
+
+def masked_max(values, mask, axis):
+    """Largest of `values` where `mask`, along `axis`; a large negative number where there are none.
+
+    Callers decide what an empty row means: see `ops.any(mask, axis)`.
+    """
+    return ops.max(ops.where(mask, values, -_MASKED), axis=axis)
+
+
+def masked_min(values, mask, axis):
+    """Smallest of `values` where `mask`, along `axis`; a large number where there are none."""
+    return -masked_max(-values, mask, axis)
+
+
+def masked_logsumexp(values, mask, axis):
+    """log Σ exp(values) where `mask`, along `axis`; a large negative number where there are none."""
+    return ops.logsumexp(ops.where(mask, values, -_MASKED), axis=axis)
