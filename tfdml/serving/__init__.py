@@ -1,0 +1,5 @@
+"""SavedModels for TF Serving."""
+
+from tfdml.serving.export import export
+
+__all__ = ["export"]

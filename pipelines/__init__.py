@@ -1,0 +1,31 @@
+"""Images in, class-balanced batches out.
+
+>>> import pipelines
+>>> digits = pipelines.load("digits")
+>>> batches = pipelines.balanced_batches(digits.train, classes_per_batch=4, images_per_class=2)
+>>> images, labels = next(iter(batches))
+>>> images.shape, labels.shape
+(TensorShape([8, 8, 8, 1]), TensorShape([8]))
+"""
+
+import importlib
+
+from pipelines.augmentation import Augmentation
+from pipelines.datasets import load, names
+
+_MODULES = {
+    "Dataset": "split",
+    "Split": "split",
+    "balanced_batches": "batches",
+    "evaluation_batches": "batches",
+    "hold_out_classes": "split",
+}
+
+__all__ = ["Augmentation", "load", "names", *_MODULES]
+
+
+def __getattr__(name):
+    # Loaded on first use: listing the datasets must not wait for TensorFlow.
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

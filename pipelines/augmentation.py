@@ -1,0 +1,61 @@
+import dataclasses
+import difflib
+
+
+@dataclasses.dataclass(frozen=True)
+class Augmentation:
+    """Random changes of training images, drawn anew for every step and row.
+
+    The defaults change nothing.
+
+    Args:
+        crop: Smallest share of the area that a random crop keeps, above 0; 1 keeps all.
+        aspect: Largest factor by which a crop is stretched either way, at least 1; 1 for none.
+        flip: Whether half of the images are mirrored, left to right. Not for characters.
+        rotation: Largest turn either way, in degrees; 0 for none.
+        zoom: Largest change of scale either way, as a share, 0 to below 1; 0 for none.
+        shift: Largest move along each axis, as a share of the side, 0 to below 1; 0 for none.
+
+    Raises:
+        ValueError: If a value is out of its range.
+    """
+
+    crop: float = 1.0
+    aspect: float = 1.0
+    flip: bool = False
+    rotation: float = 0.0
+    zoom: float = 0.0
+    shift: float = 0.0
+
+    def __post_init__(self):
+        for name, holds, range_ in (
+            ("crop", 0 < self.crop <= 1, "> 0 and <= 1"),
+            ("aspect", self.aspect >= 1, ">= 1"),
+            ("flip", isinstance(self.flip, bool), "true or false"),
+            ("rotation", 0 <= self.rotation <= 180, ">= 0 and <= 180 degrees"),
+            ("zoom", 0 <= self.zoom < 1, ">= 0 and < 1"),
+            ("shift", 0 <= self.shift < 1, ">= 0 and < 1"),
+        ):
+            if not holds:
+                value = getattr(self, name)
+                raise ValueError(f"`{name}` must be {range_}. Received: {name}={value!r}")
+
+    @property
+    def crops(self):
+        return self.crop < 1 or self.aspect > 1
+
+    @property
+    def warps(self):
+        return bool(self.rotation or self.zoom or self.shift)
+
+    def changed(self, **values):
+        """A copy with some fields changed; a misspelt field raises a ValueError."""
+        available = [field.name for field in dataclasses.fields(self)]
+        for name in values:
+            if name not in available:
+                nearest = difflib.get_close_matches(name, available, n=1)
+                hint = f"Did you mean {nearest[0]!r}? " if nearest else ""
+                raise ValueError(
+                    f"augmentation has no option {name!r}. {hint}Available: {', '.join(available)}."
+                )
+        return dataclasses.replace(self, **values)

@@ -1,0 +1,109 @@
+"""Batches of images for training and for evaluation."""
+
+import tensorflow as tf
+
+from pipelines.augmentation import Augmentation
+from pipelines.images import decode, random_crop, random_warp, resize
+from pipelines.sampling import balanced_indices, step_seed
+
+_CROP_DRAWS, _WARP_DRAWS = 4, 5
+
+
+def balanced_batches(
+    split,
+    classes_per_batch,
+    images_per_class,
+    seed=0,
+    image_size=None,
+    augmentation=None,
+    start_step=0,
+):
+    """Batches of P classes × K images, without end, each a function of (seed, step) alone.
+
+    Args:
+        split: `Split` to draw from.
+        classes_per_batch: P, distinct classes.
+        images_per_class: K, distinct images of each (a smaller class repeats its images).
+        seed: Of the choice of images and of their augmentation.
+        image_size: (height, width, channels); that of the images if None, which paths need.
+        augmentation: `Augmentation`, or None for none.
+        start_step: Step of the first batch: the optimizer's, to resume.
+
+    Returns:
+        `tf.data.Dataset` of `(images, labels)`: (P × K, height, width, channels) float32 in
+        [0, 255] and (P × K,) int64, K rows of a class in a row.
+
+    Raises:
+        ValueError: If P exceeds the number of classes, or paths come without `image_size`.
+    """
+    augmentation = augmentation or Augmentation()
+    image_size = _checked_size(split, image_size)
+    all_images, all_labels = tf.constant(split.images), tf.constant(split.labels)
+    batch = classes_per_batch * images_per_class
+
+    def load(step, indices):
+        draws = tf.random.stateless_uniform(
+            [batch, _CROP_DRAWS + _WARP_DRAWS], step_seed(seed, "augmentation", step)
+        )
+        images = tf.gather(all_images, indices)
+        if split.holds_paths or augmentation.crops:
+            images = tf.map_fn(
+                lambda row: _load_one(row[0], row[1], image_size, augmentation),
+                (images, draws[:, :_CROP_DRAWS]),
+                fn_output_signature=tf.TensorSpec(image_size, tf.float32),
+            )
+        images = resize(images, image_size)
+        images = random_warp(images, augmentation, draws[:, _CROP_DRAWS:])
+        return tf.ensure_shape(images, [batch, *image_size]), tf.gather(all_labels, indices)
+
+    steps = tf.data.Dataset.counter(tf.constant(start_step, tf.int64))
+    indices = balanced_indices(
+        split.labels, classes_per_batch, images_per_class, seed=seed, start_step=start_step
+    )
+    return (
+        tf.data.Dataset.zip(steps, indices)
+        .map(load, num_parallel_calls=tf.data.AUTOTUNE)
+        .prefetch(tf.data.AUTOTUNE)
+    )
+
+
+def evaluation_batches(split, image_size=None, batch_size=256):
+    """All images of a split in order, unchanged but for their size.
+
+    Args:
+        split: `Split`.
+        image_size: (height, width, channels); that of the images if None, which paths need.
+        batch_size: Images in a batch; the last may have fewer.
+
+    Returns:
+        `tf.data.Dataset` of (batch, height, width, channels) float32 in [0, 255].
+    """
+    image_size = _checked_size(split, image_size)
+
+    def load(image):
+        if split.holds_paths:
+            image = decode(tf.io.read_file(image), image_size[2])
+        return tf.ensure_shape(resize(image, image_size), image_size)
+
+    return (
+        tf.data.Dataset.from_tensor_slices(split.images)
+        .map(load, num_parallel_calls=tf.data.AUTOTUNE)
+        .batch(batch_size)
+        .prefetch(tf.data.AUTOTUNE)
+    )
+
+
+def _load_one(image, draws, image_size, augmentation):
+    if image.dtype == tf.string:
+        image = decode(tf.io.read_file(image), image_size[2])
+    if augmentation.crops:
+        image = random_crop(image, augmentation, draws)
+    return tf.ensure_shape(resize(image, image_size), image_size)
+
+
+def _checked_size(split, image_size):
+    if image_size is not None:
+        return tuple(image_size)
+    if split.holds_paths:
+        raise ValueError("`image_size` must be (height, width, channels) for paths. Received: None")
+    return split.images.shape[1:]

@@ -1,0 +1,100 @@
+import pathlib
+import warnings
+
+import numpy as np
+
+from pipelines.augmentation import Augmentation
+from pipelines.images import find_unreadable
+from pipelines.split import Dataset, Split
+
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
+
+
+def load(data_dir=None, skip_invalid=False):
+    """A folder of images with one sub-folder per class.
+
+    The first half of the classes in sorted order trains, the rest tests. Every image is decoded
+    once to see that it can be.
+
+    Args:
+        data_dir: The folder.
+        skip_invalid: Whether unreadable images, and training classes with a single image, are
+            left out with a warning; otherwise they are an error.
+
+    Raises:
+        FileNotFoundError: If there is no such folder.
+        ValueError: If it has fewer than two classes, or images that cannot be used.
+    """
+    classes = _find_classes(data_dir)
+    paths = [path for class_paths in classes.values() for path in class_paths]
+    unreadable = {paths[index] for index in find_unreadable(paths)}
+    _refuse_or_warn(
+        "images that cannot be read",
+        [f"{path} ({path.stat().st_size} bytes)" for path in sorted(unreadable)],
+        skip_invalid,
+    )
+    classes = {
+        name: [path for path in class_paths if path not in unreadable]
+        for name, class_paths in classes.items()
+    }
+    class_names = dict(enumerate(sorted(classes)))
+    half = len(class_names) // 2
+    lonely = [i for i, name in class_names.items() if i < half and len(classes[name]) == 1]
+    _refuse_or_warn(
+        "training classes with a single image, which has no positive",
+        [class_names[i] for i in lonely],
+        skip_invalid,
+    )
+    train = [i for i in range(half) if i not in lonely]
+    splits = [_split(classes, class_names, ids) for ids in (train, range(half, len(class_names)))]
+    return Dataset(
+        "folder",
+        *splits,
+        image_size=(112, 112, 3),
+        augmentation=Augmentation(crop=0.5, aspect=4 / 3, flip=True),
+    )
+
+
+def _find_classes(data_dir):
+    """{class name: paths of its images}, without the sub-folders that have none."""
+    if data_dir is None:
+        raise ValueError("dataset 'folder' needs a folder. Received: data_dir=None")
+    folder = pathlib.Path(data_dir).expanduser()
+    if not folder.exists():
+        raise FileNotFoundError(f"there is no folder {folder}")
+    if not folder.is_dir():
+        raise ValueError(f"{folder} must be a folder with one sub-folder per class; it is a file")
+    classes = {}
+    for sub_folder in sorted(folder.iterdir()):
+        if sub_folder.is_dir() and not sub_folder.name.startswith("."):
+            paths = sorted(
+                path
+                for path in sub_folder.iterdir()
+                if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+            )
+            if paths:
+                classes[sub_folder.name] = paths
+    if len(classes) < 2:
+        raise ValueError(
+            f"{folder} must have two or more sub-folders with images ({', '.join(SUFFIXES)}), one "
+            f"per class: one to train and one to test. Found: {len(classes)}"
+        )
+    return classes
+
+
+def _refuse_or_warn(what, items, skip_invalid):
+    if not items:
+        return
+    listed = ", ".join(items[:5]) + (", ..." if len(items) > 5 else "")
+    sentence = f"{len(items)} {what}: {listed}"
+    if not skip_invalid:
+        raise ValueError(f"{sentence}. Mend them, or leave them out by skip_invalid=True")
+    warnings.warn(f"left out {sentence}", stacklevel=4)
+
+
+def _split(classes, class_names, ids):
+    paths = [str(path) for i in ids for path in classes[class_names[i]]]
+    labels = [i for i in ids for _ in classes[class_names[i]]]
+    if not labels:
+        raise ValueError("no class is left with images to train on or to test on")
+    return Split(np.array(paths), np.array(labels), class_names)

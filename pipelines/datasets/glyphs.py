@@ -1,0 +1,113 @@
+"""Characters of the fonts that matplotlib ships: a dataset that needs no download."""
+
+import collections
+import pathlib
+import unicodedata
+
+import matplotlib
+import numpy as np
+from matplotlib.ft2font import FT2Font
+from PIL import Image, ImageFont
+
+from pipelines.augmentation import Augmentation
+from pipelines.datasets import refuse_folder
+from pipelines.split import Dataset, Split
+
+# The faces that hold text. Computer Modern's files are not Unicode-encoded.
+FACES = (
+    *(f"DejaVuSans{style}" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
+    *(f"DejaVuSansMono{style}" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
+    *(f"DejaVuSerif{style}" for style in ("", "-Bold", "-Italic", "-BoldItalic")),
+    *(f"STIXGeneral{style}" for style in ("", "Bol", "Italic", "BolIta")),
+)
+SIDE = 28  # pixels of an image
+GLYPH_SIDE = 20  # pixels of the longer side of a character in it
+LEAST_FACES = 12  # faces that must have a character
+
+
+def load(data_dir=None, skip_invalid=False):
+    """About 1,870 character shapes in 12 to 16 faces each, 28 × 28 grey, white on black.
+
+    Characters of one shape, such as Latin A, Greek Alpha and Cyrillic A, are one class. Every
+    second class in the order of code points trains, the others test.
+    """
+    refuse_folder("glyphs", data_dir)
+    folder = pathlib.Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    files = [str(folder / f"{face}.ttf") for face in FACES]
+    drawn = _draw(files)
+    images, labels, class_names = [], [], {}
+    for group in _equal_shapes(drawn, len(files)):
+        faces = {}
+        for character in group:
+            faces = {**drawn[character], **faces}
+        if len(faces) >= LEAST_FACES:
+            class_names[len(class_names)] = "".join(group)
+            images += [faces[face] for face in sorted(faces)]
+            labels += [len(class_names) - 1] * len(faces)
+    images, labels = np.stack(images)[..., None], np.array(labels)
+    splits = [
+        Split(images[labels % 2 == half], labels[labels % 2 == half], class_names)
+        for half in (0, 1)
+    ]
+    return Dataset(
+        "glyphs",
+        *splits,
+        image_size=(SIDE, SIDE, 1),
+        augmentation=Augmentation(rotation=10.0, zoom=0.1, shift=0.05),
+    )
+
+
+def _draw(files):
+    """{character: {face number: (SIDE, SIDE) uint8}} of what enough faces have."""
+    encoded = [set(FT2Font(file).get_charmap()) for file in files]
+    counts = collections.Counter(code for codes in encoded for code in codes)
+    codes = sorted(code for code, count in counts.items() if count >= LEAST_FACES)
+    characters = [chr(code) for code in codes if unicodedata.category(chr(code))[0] not in "CZM"]
+    drawn = {character: {} for character in characters}
+    for face, file in enumerate(files):
+        font = ImageFont.truetype(file, 48, layout_engine=ImageFont.Layout.BASIC)
+        for character in characters:
+            if ord(character) in encoded[face]:
+                image = _draw_one(font, character)
+                if image is not None:
+                    drawn[character][face] = image
+    return drawn
+
+
+def _draw_one(font, character):
+    mask = font.getmask(character, mode="L")
+    if 0 in mask.size:
+        return None
+    glyph = Image.frombytes("L", mask.size, bytes(mask))
+    box = glyph.getbbox()
+    if box is None:
+        return None
+    glyph = glyph.crop(box)
+    scale = GLYPH_SIDE / max(glyph.size)
+    width, height = (max(1, round(side * scale)) for side in glyph.size)
+    glyph = glyph.resize((width, height), Image.Resampling.BOX)
+    image = Image.new("L", (SIDE, SIDE))
+    image.paste(glyph, ((SIDE - width) // 2, (SIDE - height) // 2))
+    return np.asarray(image)
+
+
+def _equal_shapes(drawn, num_faces):
+    """Characters grouped by having the same image in some face, in the order of code points."""
+    parent = {character: character for character in drawn}
+
+    def root(character):
+        while parent[character] != character:
+            character = parent[character]
+        return character
+
+    for face in range(num_faces):
+        first = {}
+        for character, faces in drawn.items():
+            if face in faces:
+                twin = root(first.setdefault(faces[face].tobytes(), character))
+                earlier, later = sorted((twin, root(character)))
+                parent[later] = earlier
+    groups = collections.defaultdict(list)
+    for character in drawn:
+        groups[root(character)].append(character)
+    return list(groups.values())

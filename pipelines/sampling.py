@@ -1,0 +1,73 @@
+"""Which images form a batch: index arithmetic, before any image is read."""
+
+import numpy as np
+import tensorflow as tf
+
+
+def balanced_indices(labels, classes_per_batch, images_per_class, seed=0, start_step=0):
+    """Indices of batches of P distinct classes with K distinct images each, without end.
+
+    Each epoch visits the classes once in a random order, P at a time (where P does not divide
+    their number, the last few wait for another epoch); the K images of a class are drawn anew. A
+    class with fewer than K images repeats them. Every batch is a function of (seed, step)
+    alone, so that a run resumes at any step at once.
+
+    Args:
+        labels: (n,) integer class ids.
+        classes_per_batch: P.
+        images_per_class: K.
+        seed: Of the order of classes and the draw of images.
+        start_step: Step of the first batch.
+
+    Returns:
+        `tf.data.Dataset` of (P × K,) int64 indices into `labels`, K rows of a class in a row.
+
+    Raises:
+        ValueError: If P or K is below 1, P exceeds the number of classes, or `start_step` < 0.
+    """
+    labels = np.asarray(labels)
+    _, counts = np.unique(labels, return_counts=True)
+    for name, value in (
+        ("classes_per_batch", classes_per_batch),
+        ("images_per_class", images_per_class),
+    ):
+        if value < 1:
+            raise ValueError(f"`{name}` must be >= 1. Received: {name}={value}")
+    if classes_per_batch > len(counts):
+        raise ValueError(
+            "`classes_per_batch` must not exceed the number of classes. "
+            f"Received: classes_per_batch={classes_per_batch}, classes={len(counts)}"
+        )
+    if start_step < 0:
+        raise ValueError(f"`start_step` must be >= 0. Received: start_step={start_step}")
+    by_class = tf.constant(np.argsort(labels, kind="stable"), tf.int64)
+    first = tf.constant(np.cumsum(counts) - counts, tf.int64)
+    counts = tf.constant(counts, tf.int64)
+    batches_per_epoch = counts.shape[0] // classes_per_batch
+
+    def indices_of(step):
+        epoch, place = step // batches_per_epoch, step % batches_per_epoch
+        order = tf.random.experimental.stateless_shuffle(
+            tf.range(counts.shape[0]), step_seed(seed, "classes", epoch)
+        )
+        classes = order[place * classes_per_batch :][:classes_per_batch]
+        sizes = tf.gather(counts, classes)
+        keys = tf.random.stateless_uniform(
+            [classes_per_batch, tf.reduce_max(sizes)], step_seed(seed, "images", step)
+        )
+        present = tf.range(tf.reduce_max(sizes))[None, :] < sizes[:, None]
+        drawn = tf.argsort(tf.where(present, keys, 2.0), axis=1)  # those absent come last
+        turn = tf.range(images_per_class, dtype=tf.int64)[None, :] % sizes[:, None]
+        within = tf.gather(drawn, turn, batch_dims=1)
+        rows = tf.gather(first, classes)[:, None] + tf.cast(within, tf.int64)
+        return tf.reshape(tf.gather(by_class, rows), [classes_per_batch * images_per_class])
+
+    steps = tf.data.Dataset.counter(tf.constant(start_step, tf.int64))
+    return steps.map(indices_of, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def step_seed(seed, purpose, step):
+    """(2,) int64 seed of one purpose at one step, for the stateless operations of TensorFlow."""
+    purposes = ("classes", "images", "augmentation")
+    base = tf.constant([seed, purposes.index(purpose)], tf.int64)
+    return tf.random.fold_in(base, step)

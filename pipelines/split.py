@@ -1,0 +1,111 @@
+"""Labelled images, and a dataset as two sets of them without a class in common."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from pipelines.augmentation import Augmentation
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """Labelled images.
+
+    Args:
+        images: (n, height, width, channels) uint8, or (n,) paths of image files.
+        labels: (n,) integer class ids.
+        class_names: Class id -> name, where the classes have names.
+
+    Raises:
+        ValueError: If there are no images, or not one label each.
+        TypeError: If the labels are not integers, or the images neither uint8 nor paths.
+    """
+
+    images: Any
+    labels: Any
+    class_names: dict | None = None
+
+    def __post_init__(self):
+        images, labels = np.asarray(self.images), np.asarray(self.labels)
+        if len(images) == 0:
+            raise ValueError("a split must hold at least one image. Received: images=0")
+        if labels.shape != (len(images),):
+            raise ValueError(
+                "`labels` must have one id per image. "
+                f"Received: images={len(images)}, labels.shape={labels.shape}"
+            )
+        if labels.dtype.kind not in "iu":
+            raise TypeError(f"`labels` must be integers. Received: dtype={labels.dtype}")
+        if not (images.dtype == np.uint8 and images.ndim == 4) and images.dtype.kind not in "OU":
+            raise TypeError(
+                "`images` must be (n, height, width, channels) uint8 or (n,) paths. "
+                f"Received: shape={images.shape}, dtype={images.dtype}"
+            )
+        object.__setattr__(self, "images", images)
+        object.__setattr__(self, "labels", labels.astype(np.int64))
+
+    @property
+    def holds_paths(self):
+        return self.images.dtype.kind in "OU"
+
+    @property
+    def num_classes(self):
+        return len(np.unique(self.labels))
+
+    def subset(self, chosen):
+        """The split of the chosen rows (booleans or indices)."""
+        return dataclasses.replace(self, images=self.images[chosen], labels=self.labels[chosen])
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """Images to train on, and images of other classes to score.
+
+    Args:
+        name: Name of the dataset.
+        train: `Split` to train on.
+        test: `Split` of classes that `train` does not have.
+        image_size: (height, width, channels) that suits it.
+        augmentation: The random changes that suit it.
+
+    Raises:
+        ValueError: If a class is in both splits.
+    """
+
+    name: str
+    train: Split
+    test: Split
+    image_size: tuple
+    augmentation: Augmentation = Augmentation()
+
+    def __post_init__(self):
+        shared = np.intersect1d(self.train.labels, self.test.labels)
+        if len(shared):
+            raise ValueError(
+                f"train and test must not share classes. Received: shared={shared[:5].tolist()}"
+            )
+
+
+def hold_out_classes(split, share, seed=0):
+    """Sets whole classes apart, to choose settings by without touching the test classes.
+
+    Args:
+        split: `Split` of training images.
+        share: Share of its classes to hold out, above 0 and below 1; at least one is.
+        seed: Which classes.
+
+    Returns:
+        `(rest, held_out)`, two splits.
+
+    Raises:
+        ValueError: If `share` is out of range or there is a single class.
+    """
+    classes = np.unique(split.labels)
+    if not 0 < share < 1:
+        raise ValueError(f"`share` must be > 0 and < 1. Received: share={share}")
+    if len(classes) < 2:
+        raise ValueError(f"holding out classes needs 2 or more. Received: classes={len(classes)}")
+    count = min(max(1, round(share * len(classes))), len(classes) - 1)
+    held_out = np.isin(split.labels, np.random.default_rng(seed).permutation(classes)[:count])
+    return split.subset(~held_out), split.subset(held_out)

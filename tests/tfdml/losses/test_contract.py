@@ -1,0 +1,366 @@
+"""What every loss of the table promises (its docstring, `MetricLoss`), for every loss and option.
+
+Runs on the TensorFlow, JAX and PyTorch backends of Keras.
+"""
+
+import inspect
+import json
+import pathlib
+
+import keras
+import numpy as np
+import oracles
+import pytest
+from backend import compiled, value_and_gradient
+
+from tfdml import losses
+
+BACKEND = keras.backend.backend()
+CASES = [
+    ("contrastive", {}),
+    ("contrastive", {"margin": 0.5, "squared": False, "average_over": "active"}),
+    ("contrastive", {"average_over": "batch", "normalize": False}),
+    ("contrastive", {"average_over": "sum", "margin": 2.0}),
+    ("triplet", {}),
+    ("triplet", {"margin": 0.2, "average_over": "active"}),
+    ("triplet", {"average_over": "batch", "squared": False, "normalize": False}),
+    ("triplet", {"average_over": "sum"}),
+    ("triplet", {"mining": "semihard"}),
+    ("triplet", {"mining": "semihard", "margin": 0.3, "squared": False, "average_over": "active"}),
+    ("triplet", {"mining": "hard"}),
+    ("triplet", {"mining": "hard", "margin": 0.2, "squared": False, "average_over": "batch"}),
+    ("lifted", {}),
+    ("lifted", {"margin": 2.0, "normalize": True}),
+    ("lifted", {"variant": "max"}),
+    ("lifted", {"variant": "sum", "margin": 2.0}),
+    ("npair", {}),
+    ("npair", {"pairs": "disjoint"}),
+    ("npair", {"pairs": "all"}),
+    ("npair", {"pairs": "all", "normalize": False, "l2": 0.01}),
+]
+IDS = ["-".join([name, *(f"{k}={v}" for k, v in options.items())]) for name, options in CASES]
+every_loss = pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
+BATCHES = {
+    "balanced": [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2],
+    "uneven": [5, 1, 1, 3, 1, 5, 1, 1, 7, 5, 1, 3],
+    "pairs": [0, 1, 2, 3, 4, 5, 5, 4, 3, 2, 1, 0],
+}
+
+
+@pytest.fixture(autouse=True)
+def _double_precision(request):
+    if BACKEND == "jax":
+        import jax
+
+        with jax.enable_x64(True):
+            yield
+    else:
+        yield
+
+
+def rows(rng, batch=12, dim=5):
+    return rng.normal(size=(batch, dim))
+
+
+def test_the_cases_name_every_loss_and_every_option():
+    for name, (_, class_name) in losses.LOSSES.items():
+        tried = set().union(*(options for case, options in CASES if case == name))
+        options = set(inspect.signature(getattr(losses, class_name)).parameters) - {"name"}
+        assert tried == options
+        assert set(getattr(losses, class_name).options) == options
+
+
+@every_loss
+@pytest.mark.parametrize("labels", BATCHES.values(), ids=BATCHES)
+def test_equals_its_oracle(name, options, labels, rng):
+    x = rows(rng)
+    expected = getattr(oracles, name)(labels, x, **options)
+    assert expected > 0
+    value, _ = value_and_gradient(losses.get(name, **options), np.array(labels), x)
+    np.testing.assert_allclose(value, expected, rtol=1e-9)
+
+
+@every_loss
+def test_gradient_equals_central_differences(name, options, rng):
+    loss, labels, x = losses.get(name, **options), np.array(BATCHES["uneven"]), rows(rng)
+    _, gradient = value_and_gradient(loss, labels, x)
+    oracle, step = getattr(oracles, name), 1e-6
+    numeric = np.zeros_like(x)
+    for index in np.ndindex(x.shape):
+        above, below = x.copy(), x.copy()
+        above[index] += step
+        below[index] -= step
+        difference = oracle(labels, above, **options) - oracle(labels, below, **options)
+        numeric[index] = difference / (2 * step)
+    assert np.abs(numeric).max() > 0
+    np.testing.assert_allclose(gradient, numeric, atol=1e-7)
+
+
+@every_loss
+def test_ignores_the_order_of_the_batch(name, options, rng):
+    if options.get("pairs", "first") != "all" and name == "npair":
+        # The order of the rows of one class names anchor and positive: only classes may move.
+        order = np.concatenate([np.arange(4 * c, 4 * c + 4) for c in (2, 0, 1)])
+    else:
+        order = rng.permutation(12)
+    loss, labels, x = losses.get(name, **options), np.array(BATCHES["balanced"]), rows(rng)
+    value, gradient = value_and_gradient(loss, labels, x)
+    moved_value, moved_gradient = value_and_gradient(loss, labels[order], x[order])
+    np.testing.assert_allclose(moved_value, value, rtol=1e-12)
+    np.testing.assert_allclose(moved_gradient, gradient[order], atol=1e-12)
+
+
+@every_loss
+@pytest.mark.parametrize("offset", [-7, 256, 2**24, 2**40])
+@pytest.mark.parametrize("shape", [(12,), (12, 1)], ids=["flat", "column"])
+def test_ignores_what_classes_are_called(name, options, offset, shape, rng):
+    loss, labels, x = losses.get(name, **options), np.array(BATCHES["uneven"]), rows(rng)
+    value, _ = value_and_gradient(loss, labels, x)
+    renamed, _ = value_and_gradient(loss, (labels + offset).reshape(shape), x)
+    assert renamed == value
+
+
+@every_loss
+def test_ignores_rotations_of_the_space(name, options, rng):
+    loss, labels, x = losses.get(name, **options), np.array(BATCHES["uneven"]), rows(rng)
+    rotation = np.linalg.qr(rng.normal(size=(5, 5)))[0]
+    value, _ = value_and_gradient(loss, labels, x)
+    rotated, _ = value_and_gradient(loss, labels, x @ rotation)
+    np.testing.assert_allclose(rotated, value, rtol=1e-9)
+
+
+DEGENERATE_LABELS = {
+    "one class": [3] * 6,
+    "all different": range(6),
+    "one row": [1],
+    "one pair": [1, 1],
+    "two classes": [0, 0, 0, 1, 1, 1],
+}
+
+
+@every_loss
+@pytest.mark.parametrize("labels", DEGENERATE_LABELS.values(), ids=DEGENERATE_LABELS)
+@pytest.mark.parametrize("kind", ["spread", "collapsed", "zero", "half zero", "tiny", "huge"])
+def test_stays_finite_on_degenerate_batches(name, options, labels, kind, rng):
+    x = rows(rng, len(labels)).astype("float32")
+    x = {
+        "spread": x,
+        "collapsed": np.broadcast_to(x[:1], x.shape),
+        "zero": 0 * x,
+        "half zero": x * (np.arange(len(x)) % 2)[:, None].astype("float32"),
+        "tiny": np.float32(1e-20) * x,
+        "huge": np.float32(1e15) * x,
+    }[kind]
+    value, gradient = value_and_gradient(losses.get(name, **options), np.array(labels), x)
+    assert np.isfinite(value)
+    assert value >= 0
+    assert np.isfinite(gradient).all()
+
+
+@every_loss
+@pytest.mark.parametrize("labels", [[3] * 6, range(6), [1], [1, 1]])
+def test_is_zero_without_valid_tuples(name, options, labels, rng):
+    if name == "contrastive":
+        pytest.skip("a pair of any kind is valid")
+    if options.get("l2"):
+        pytest.skip("the length of the rows still counts")
+    value, gradient = value_and_gradient(
+        losses.get(name, **options), np.array(labels), rows(rng, len(labels))
+    )
+    assert value == 0
+    assert not gradient.any()
+
+
+@every_loss
+def test_is_the_same_in_eager_graph_and_xla(name, options, rng):
+    loss = losses.get(name, **options)
+    for batch in (12, 8):
+        labels, x = np.array(BATCHES["uneven"])[:batch], rows(rng)[:batch].astype("float32")
+        value, _ = value_and_gradient(loss, labels, x)
+        if BACKEND != "torch":
+            for xla in (False, True):
+                np.testing.assert_allclose(compiled(loss, labels, x, xla), value, rtol=1e-5)
+
+
+@every_loss
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_computes_in_float32_or_better(name, options, dtype, rng):
+    loss, labels = losses.get(name, **options), np.array(BATCHES["uneven"])
+    low = keras.ops.cast(rows(rng), dtype)
+    exact = np.asarray(keras.ops.convert_to_numpy(keras.ops.cast(low, "float64")))
+    value = loss(labels, low)
+    expected = "float64" if dtype == "float64" else "float32"
+    assert keras.backend.standardize_dtype(value.dtype) == expected
+    np.testing.assert_allclose(
+        float(value), getattr(oracles, name)(labels, exact, **options), rtol=1e-5
+    )
+
+
+@every_loss
+def test_is_rebuilt_from_its_config(name, options, rng):
+    loss, labels, x = losses.get(name, **options), np.array(BATCHES["uneven"]), rows(rng)
+    restored = keras.losses.deserialize(keras.losses.serialize(loss))
+    assert type(restored) is type(loss)
+    assert restored.get_config() == loss.get_config()
+    assert value_and_gradient(restored, labels, x)[0] == value_and_gradient(loss, labels, x)[0]
+
+
+@every_loss
+def test_descending_it_separates_the_classes(name, options, rng):
+    labels, x = np.repeat(np.arange(4), 4), rng.normal(size=(16, 8))
+    loss = losses.get(name, **options)
+    mean, square = np.zeros_like(x), np.zeros_like(x)
+    for step in range(1, 201):  # Adam
+        _, gradient = value_and_gradient(loss, labels, x)
+        mean = 0.9 * mean + 0.1 * gradient
+        square = 0.99 * square + 0.01 * gradient**2
+        corrected = np.sqrt(square / (1 - 0.99**step)) + 1e-12
+        x = x - 0.05 * mean / (1 - 0.9**step) / corrected
+    x = oracles.unit(x) if loss.normalize else x
+    distances = np.linalg.norm(x[:, None] - x[None], axis=2) + 1e9 * np.eye(16)
+    # N-pair on the first two rows of a class leaves the others where they are.
+    seen = labels[:, None] == labels[None]
+    trained = np.arange(16) % 4 < (2 if options.get("pairs", "first") == "first" else 4)
+    if name != "npair":
+        trained[:] = True
+    distances[:, ~trained] = 1e9
+    assert seen[np.arange(16), distances.argmin(axis=1)][trained].all()
+
+
+def test_refuses_wrong_input():
+    loss, x = losses.get("contrastive"), np.zeros((4, 2), "float32")
+    labels = np.array([0, 0, 1, 1])
+    with pytest.raises(
+        TypeError, match=r"`labels` must be integers. Received: dtype=float64 \(arg"
+    ):
+        loss(labels.astype("float64"), x)
+    with pytest.raises(TypeError, match="`labels` must be integers. Received: dtype=float32"):
+        loss(keras.ops.convert_to_tensor(x), labels)
+    with pytest.raises(TypeError, match="`embeddings` must be floats. Received: dtype=int"):
+        loss(labels, labels[:, None])
+    with pytest.raises(ValueError, match=r"same batch size. Received: labels.shape=\(3,\)"):
+        loss(labels[:3], x)
+    with pytest.raises(ValueError, match=r"`labels` must have the shape .*labels.shape=\(2, 2\)"):
+        loss(labels.reshape(2, 2), x)
+    with pytest.raises(ValueError, match=r"`embeddings` must have the shape .*\(8,\)"):
+        loss(labels, x.reshape(-1))
+    with pytest.raises(ValueError, match="ContrastiveLoss takes no `sample_weight`"):
+        loss(labels, x, sample_weight=np.ones(4))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("contrastive", {"margin": -1.0}, "`margin` must be > 0. Received: margin=-1.0"),
+        ("triplet", {"margin": float("nan")}, "`margin` must be > 0. Received: margin=nan"),
+        ("lifted", {"margin": "1"}, "`margin` must be > 0. Received: margin='1'"),
+        ("triplet", {"mining": "easy"}, "`mining` must be one of 'all', 'semihard', 'hard'"),
+        ("lifted", {"variant": "soft"}, "`variant` must be one of"),
+        ("contrastive", {"average_over": "triplets"}, "`average_over` must be one of"),
+        ("npair", {"l2": -0.1, "normalize": False}, "`l2` must be >= 0"),
+        ("npair", {"l2": 0.1}, "`l2` needs raw rows: normalize=False"),
+        ("triplet", {"magrin": 1}, "loss 'triplet' has no option 'magrin'. Did you mean 'margin'?"),
+        ("liftd", {}, "Unknown loss 'liftd'. Did you mean 'lifted'? Available: contrastive, "),
+    ],
+)
+def test_refuses_wrong_options(name, options, message):
+    with pytest.raises(ValueError) as error:
+        losses.get(name, **options)
+    assert str(error.value).startswith(message)
+
+
+@every_loss
+def test_refuses_a_normalize_that_is_no_bool(name, options):
+    with pytest.raises(TypeError, match="`normalize` must be a bool. Received: normalize='yes'"):
+        losses.get(
+            name,
+            **{**options, "normalize": "yes", "l2": 0.0}
+            if name == "npair"
+            else {**options, "normalize": "yes"},
+        )
+
+
+GOLDEN = pathlib.Path(__file__).parents[2] / "golden"
+
+
+def golden_cases():
+    """(case, loss, factor) for the golden cases that the losses of the table express."""
+    content = json.loads((GOLDEN / "golden.json").read_text())
+    for case in content["cases"]:
+        args, function = case["args"], case["fn"]
+        data = content["inputs"].get(case["input"]) if isinstance(case["input"], str) else None
+        factor = 1.0
+        if function in ("lifted", "lifted_hard"):
+            variant = args.get("nested", "smooth")
+            options = {"margin": args["alpha"], "normalize": args["normalize"], "variant": variant}
+            loss = losses.get("lifted", **options)
+        elif function == "contrastive_allpairs" and args["reduction"] != "separate":
+            over = {"ordered": "pairs"}.get(args["reduction"], args["reduction"])
+            loss = losses.get(
+                "contrastive", margin=args["M"], squared=args["squared"], average_over=over
+            )
+        elif function == "triplet_all":
+            over = {"mean": "triplets"}.get(args["reduction"], args["reduction"])
+            loss = losses.get("triplet", margin=args["margin"], average_over=over)
+        elif function == "npair":
+            pairs = "all" if isinstance(args["tuples"], str) else "first"
+            loss = losses.get("npair", pairs=pairs, normalize=args["normalize"], l2=args["l2reg"])
+            factor = len(args["tuples"]) if args["reduction"] == "sum" else 1.0
+        else:
+            continue
+        yield pytest.param(case, data, loss, factor, id=case["name"])
+
+
+GOLDEN_CASES = list(golden_cases())
+
+
+def test_the_golden_file_has_its_sixty_cases():
+    assert len(GOLDEN_CASES) == 60
+
+
+@pytest.mark.parametrize(("case", "data", "loss", "factor"), GOLDEN_CASES)
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-7), ("float32", 2e-4)])
+def test_equals_the_golden_values(case, data, loss, factor, dtype, tolerance):
+    x, labels = np.array(data["X"], dtype), np.array(data["y"])
+    value, gradient = value_and_gradient(loss, labels, x)
+    assert abs(factor * value - case["value"]) <= tolerance * max(1.0, abs(case["value"]))
+    np.testing.assert_allclose(factor * gradient, case["grad"], atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "key"),
+    [
+        ("lifted", {}, "lifted"),
+        ("triplet", {"mining": "semihard", "squared": False}, "semihard"),
+        ("triplet", {"mining": "semihard"}, "semihard_sq"),
+        ("triplet", {"mining": "hard", "squared": False}, "hard"),
+    ],
+)
+def test_equals_tensorflow_addons(name, options, key):
+    golden = json.loads((GOLDEN / "tfa_golden.json").read_text())
+    labels, x = np.array(golden["y"]), np.array(golden["e"], "float32")
+    value = float(losses.get(name, **options, normalize=False)(labels, x))
+    np.testing.assert_allclose(value, golden["tfa"][key], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "raw", "unit"),
+    [
+        ("lifted", {}, 12.62638, 11.10282),
+        ("triplet", {"mining": "semihard", "squared": False}, 0.849135, 0.954043),
+        ("triplet", {"mining": "hard", "squared": False}, 3.206317, 1.752096),
+        (
+            "triplet",
+            {"margin": 0.05, "squared": False, "average_over": "active"},
+            None,
+            0.299276,
+        ),
+    ],
+)
+def test_equals_the_peer_libraries(name, options, raw, unit):
+    x = np.random.default_rng(0).normal(size=(24, 8)).astype("float32")
+    labels = np.repeat(np.arange(6), 4)
+    for normalize, expected in ((False, raw), (True, unit)):
+        if expected is not None:
+            value = float(losses.get(name, **options, normalize=normalize)(labels, x))
+            np.testing.assert_allclose(value, expected, rtol=1e-5)

@@ -1,0 +1,62 @@
+"""What the command lines share: flags from a dataclass, and errors as one sentence."""
+
+import contextlib
+import dataclasses
+import difflib
+import re
+import sys
+
+import jsonargparse
+
+
+class Parser(jsonargparse.ArgumentParser):
+    """A parser of the fields of a dataclass, as flags and as YAML keys.
+
+    Args:
+        settings: A dataclass whose docstring describes its fields; `names` are filled into it.
+        names: Field of the docstring -> text, such as the losses that exist.
+        **kwargs: Those of `jsonargparse.ArgumentParser`.
+    """
+
+    def __init__(self, settings, names=None, **kwargs):
+        super().__init__(**kwargs)
+        self._settings = settings
+        self._names = [field.name for field in dataclasses.fields(settings)]
+        documented = settings.__doc__
+        try:
+            settings.__doc__ = documented.format(**(names or {}))
+            self.add_class_arguments(settings, sub_configs=False)
+        finally:
+            settings.__doc__ = documented
+
+    def settings_of(self, namespace):
+        """The dataclass that the parsed flags describe; exits with code 2 if it refuses them."""
+        values = namespace.as_dict()
+        try:
+            return self._settings(**{name: values[name] for name in self._names})
+        except (TypeError, ValueError) as error:
+            self.error(str(error))
+
+    def error(self, message, ex=None):
+        """Exits with code 2 and the message, with the nearest flag for a misspelt one."""
+        for word in re.findall(r"[A-Za-z_]\w+", message.partition("unrecognized arguments:")[2]):
+            nearest = difflib.get_close_matches(word, self._names, n=1)
+            if nearest:
+                message += f". Did you mean --{nearest[0]}?"
+                break
+        fail(self.prog, message)
+
+
+def fail(program, message):
+    """Prints one sentence to the standard error and exits with code 2."""
+    print(f"{program}: error: {message}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+@contextlib.contextmanager
+def one_sentence(program, *errors):
+    """Turns the named errors, which carry a sentence for the user, into that sentence."""
+    try:
+        yield
+    except errors as error:
+        fail(program, error)

@@ -1,0 +1,102 @@
+import keras
+import tensorflow as tf
+
+from tfdml import pairwise
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class EmbeddingModel(keras.Model):
+    """Trains an embedder with a metric loss by `tf.GradientTape`.
+
+    Under a `tf.distribute` strategy the loss sees the embeddings and labels of all replicas, so
+    that N replicas make the same update as one on the whole batch.
+
+    Args:
+        embedder: A built `keras.Model` from images to (batch, dim) embeddings, such as
+            `build_embedder` gives.
+
+    Example:
+        >>> import tfdml
+        >>> embedder = tfdml.models.build_embedder("small_cnn", 8, input_shape=(28, 28, 1))
+        >>> model = tfdml.EmbeddingModel(embedder)
+        >>> model.compile(optimizer="adam", loss=tfdml.losses.TripletLoss(margin=0.2))
+        >>> images = np.random.default_rng(0).uniform(0, 255, (8, 28, 28, 1))
+        >>> history = model.fit(images, np.array([0, 0, 1, 1, 2, 2, 3, 3]), verbose=0)
+        >>> model.embed(images).shape
+        (8, 8)
+    """
+
+    def __init__(self, embedder, **kwargs):
+        super().__init__(**kwargs)
+        self.embedder = embedder
+        self.mean_loss = keras.metrics.Mean(name="loss")
+        self.build(embedder.input_shape)
+
+    def build(self, input_shape):
+        self.built = True
+
+    def call(self, inputs, training=None):
+        return self.embedder(inputs, training=training)
+
+    def train_step(self, data):
+        images, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        with tf.GradientTape() as tape:
+            loss = self._loss_of_batch(images, labels, sample_weight, training=True)
+            scaled = self.optimizer.scale_loss(loss)
+        variables = self.trainable_variables
+        self.optimizer.apply(tape.gradient(scaled, variables), variables)
+        return self.get_metrics_result()
+
+    def test_step(self, data):
+        images, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        self._loss_of_batch(images, labels, sample_weight, training=False)
+        return self.get_metrics_result()
+
+    def _loss_of_batch(self, images, labels, sample_weight, training):
+        embeddings, labels = _of_all_replicas(self(images, training=training), labels)
+        loss = self.compute_loss(
+            x=images, y=labels, y_pred=embeddings, sample_weight=sample_weight, training=training
+        )
+        replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        self.mean_loss.update_state(loss * replicas, sample_weight=tf.shape(embeddings)[0])
+        return loss
+
+    @property
+    def metrics(self):
+        return [self.mean_loss, *(m for m in super().metrics if m.name != self.mean_loss.name)]
+
+    def embed(self, inputs, batch_size=256, verbose=0):
+        """Embeddings of all images, in order.
+
+        Args:
+            inputs: (n, height, width, channels) array in [0, 255], or a `tf.data.Dataset` of
+                batches of images or of `(images, labels)`.
+            batch_size: Images at a time, for an array.
+            verbose: 1 shows a progress bar.
+
+        Returns:
+            (n, dim) NumPy float32.
+        """
+        if isinstance(inputs, tf.data.Dataset):
+            return self.embedder.predict(inputs, verbose=verbose)
+        return self.embedder.predict(inputs, batch_size=batch_size, verbose=verbose)
+
+    def similarity(self, a, b):
+        """Cosine of each row of `a` (n, dim) and the same row of `b` (n, dim): (n,) floats."""
+        a, b = (pairwise.normalize(tf.convert_to_tensor(rows, tf.float32)) for rows in (a, b))
+        return tf.reduce_sum(a * b, axis=1).numpy()
+
+    def get_config(self):
+        return {"name": self.name, "embedder": keras.saving.serialize_keras_object(self.embedder)}
+
+    @classmethod
+    def from_config(cls, config):
+        embedder = keras.saving.deserialize_keras_object(config["embedder"])
+        return cls(embedder, name=config["name"])
+
+
+def _of_all_replicas(*tensors):
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return tensors
+    return tuple(context.all_gather(tensor, axis=0) for tensor in tensors)

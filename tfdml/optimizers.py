@@ -1,0 +1,81 @@
+"""Keras optimizers with learning-rate multipliers for groups of variables.
+
+>>> from tfdml import optimizers
+>>> optimizer = optimizers.Adam(1e-4, multipliers={"embedding/": 10.0})
+"""
+
+import re
+
+import keras
+
+from tfdml.checks import check, check_not_negative
+
+
+class _WithMultipliers:
+    """Scales the learning rate of each variable by the multiplier of its group.
+
+    Unlike `keras.optimizers.MultiOptimizer` it keeps its state in `tf.train.Checkpoint` and
+    clips by the norm over all variables.
+    """
+
+    def __init__(self, *args, multipliers=None, **kwargs):
+        super().__init__(*args, **kwargs)
+        for pattern, multiplier in (multipliers or {}).items():
+            check_not_negative(**{f"multipliers[{pattern!r}]": multiplier})
+        self.multipliers = dict(multipliers or {})
+        self._multiplier_of = []  # in the order of the variables
+
+    def build(self, variables):
+        paths = [variable.path for variable in variables]
+        for pattern in self.multipliers:
+            check(
+                any(re.search(pattern, path) for path in paths),
+                "every pattern of `multipliers` must match a variable's path",
+                pattern=pattern,
+                paths=paths,
+            )
+        for path in paths:
+            matching = [pattern for pattern in self.multipliers if re.search(pattern, path)]
+            check(
+                len(matching) <= 1,
+                "at most one pattern of `multipliers` may match a variable's path",
+                path=path,
+                patterns=matching,
+            )
+            self._multiplier_of.append(self.multipliers[matching[0]] if matching else 1.0)
+        super().build(variables)
+
+    def update_step(self, gradient, variable, learning_rate):
+        multiplier = self._multiplier_of[self._get_variable_index(variable)]
+        super().update_step(gradient, variable, learning_rate * multiplier)
+
+    def get_config(self):
+        return {**super().get_config(), "multipliers": self.multipliers}
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class SGD(_WithMultipliers, keras.optimizers.SGD):
+    """`keras.optimizers.SGD` with `multipliers`.
+
+    Args:
+        multipliers: Regular expression on `variable.path` -> factor >= 0 of the learning rate, at
+            most one match a variable; 1 for what nothing matches.
+        *args, **kwargs: Those of `keras.optimizers.SGD`.
+
+    Raises:
+        ValueError: When built, if a pattern matches no variable or two match one.
+    """
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class Adam(_WithMultipliers, keras.optimizers.Adam):
+    """`keras.optimizers.Adam` with `multipliers`.
+
+    Args:
+        multipliers: Regular expression on `variable.path` -> factor >= 0 of the learning rate, at
+            most one match a variable; 1 for what nothing matches.
+        *args, **kwargs: Those of `keras.optimizers.Adam`.
+
+    Raises:
+        ValueError: When built, if a pattern matches no variable or two match one.
+    """

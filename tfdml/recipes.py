@@ -1,0 +1,104 @@
+"""The settings of a run: what `train.py` takes as flags and as YAML keys."""
+
+import dataclasses
+from typing import Any
+
+from tfdml.checks import check, check_not_negative, check_one_of, check_positive
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """Settings of one training run. Defaults train the `glyphs` in about two minutes on 2 cores.
+
+    Args:
+        loss: Name of the objective: {losses}.
+        loss_options: Options of the loss, such as `--loss_options.margin 0.5`; its docstring
+            lists them.
+        dataset: Name of the images: {datasets}.
+        data_dir: Folder of the dataset, for those that are not built in.
+        skip_invalid: Leave out unreadable images and training classes with a single image, with
+            a warning, where they would be an error.
+        image_size: Side of the square images in pixels; the dataset's own if not given.
+        augmentation: Changes of the dataset's random crops, flips and warps, such as
+            `--augmentation.rotation 10`; the docstring of `pipelines.Augmentation` lists them.
+        backbone: Network up to the features: {backbones}.
+        weights: Where the backbone starts: random if not given, `imagenet`, or a weights file.
+        embedding_dim: Numbers per embedding.
+        dropout: Share of the features dropped in training, 0 to below 1.
+        classes_per_batch: Distinct classes in a batch (P).
+        images_per_class: Images of each of them (K); the batch has P × K images.
+        optimizer: `adam` or `sgd` (momentum 0.9).
+        learning_rate: Step size at the start.
+        schedule: `cosine` (falls to 0 over the run) or `constant`.
+        head_multiplier: Factor of the learning rate for the new embedding layer.
+        steps: Updates in all.
+        checkpoint_every: Updates between checkpoints, which are also the points of the logs; a
+            crash loses at most as many. Must divide `steps`.
+        validation_share: Share of the training classes held out. Above 0 all scores are theirs
+            and the test classes are not touched: choose settings so. 0 for the final run.
+        seed: Of the weights, the batches and their augmentation.
+        run: Name of the run's folders in `runs/` and `saved_models/`; made of dataset and loss
+            if not given.
+    """
+
+    loss: str = "lifted"
+    loss_options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    dataset: str = "glyphs"
+    data_dir: str | None = None
+    skip_invalid: bool = False
+    image_size: int | None = None
+    augmentation: dict[str, Any] = dataclasses.field(default_factory=dict)
+    backbone: str = "small_cnn"
+    weights: str | None = None
+    embedding_dim: int = 128
+    dropout: float = 0.0
+    classes_per_batch: int = 32
+    images_per_class: int = 4
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    schedule: str = "cosine"
+    head_multiplier: float = 1.0
+    steps: int = 1000
+    checkpoint_every: int = 100
+    validation_share: float = 0.0
+    seed: int = 0
+    run: str | None = None
+
+    def __post_init__(self):
+        check_positive(
+            classes_per_batch=self.classes_per_batch,
+            learning_rate=self.learning_rate,
+            head_multiplier=self.head_multiplier,
+            steps=self.steps,
+            checkpoint_every=self.checkpoint_every,
+        )
+        check_not_negative(seed=self.seed)
+        check(
+            self.image_size is None or self.image_size > 0,
+            "`image_size` must be > 0",
+            image_size=self.image_size,
+        )
+        check(
+            self.images_per_class >= 2,
+            "`images_per_class` must be >= 2: one image has no positive",
+            images_per_class=self.images_per_class,
+        )
+        check(
+            0 <= self.validation_share < 1,
+            "`validation_share` must be >= 0 and < 1",
+            validation_share=self.validation_share,
+        )
+        check_one_of(("adam", "sgd"), optimizer=self.optimizer)
+        check_one_of(("cosine", "constant"), schedule=self.schedule)
+        check(
+            self.steps % self.checkpoint_every == 0,
+            "`checkpoint_every` must divide `steps`",
+            steps=self.steps,
+            checkpoint_every=self.checkpoint_every,
+        )
+        check(
+            self.run is None
+            or (self.run and not set(self.run) & set("/\\") and self.run[0] != "."),
+            "`run` must be the name of a folder",
+            run=self.run,
+        )

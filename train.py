@@ -1,0 +1,273 @@
+"""Trains an embedder on images, scores it on unseen classes and exports it for TF Serving.
+
+    python train.py --loss lifted
+    python train.py --loss triplet --dataset folder --data_dir photos \
+        --backbone mobilenet_v2 --weights imagenet
+
+Writes runs/NAME/ (config.yaml, checkpoint.keras, logs/, scores.json, training.png) and
+saved_models/NAME/1/, and prints Recall@K of the classes that were not trained on, before and after.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import sys
+import time
+
+import pipelines
+from tfdml.command_line import Parser, fail, one_sentence
+from tfdml.losses import LOSSES
+from tfdml.models import BACKBONES
+from tfdml.recipes import Recipe
+
+PROGRAM = "train.py"
+RUNS = pathlib.Path("runs")
+SAVED_MODELS = pathlib.Path("saved_models")
+NEIGHBOURS = (1, 2, 4, 8)
+
+
+def main(arguments=None):
+    recipe, resume, yaml = parse(sys.argv[1:] if arguments is None else arguments)
+    folder = RUNS / recipe.run
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    with one_sentence(PROGRAM, ValueError, TypeError, OSError):
+        train_split, test_split, dataset = load_images(recipe)
+        model = load_checkpoint(folder) if resume else build_model(recipe, dataset)
+        if not resume:
+            make_folders(recipe.run, yaml)
+    with one_sentence(PROGRAM, FloatingPointError, OSError):
+        scores = fit(recipe, folder, model, train_split, test_split, dataset)
+        version = export(recipe, model, dataset, yaml, scores)
+    report(recipe, folder, version, scores)
+
+
+def parse(arguments):
+    """The recipe, whether it resumes, and its YAML. Imports neither TensorFlow nor Keras."""
+    parser = Parser(
+        Recipe,
+        names={
+            "losses": ", ".join(sorted(LOSSES)),
+            "datasets": ", ".join(sorted(pipelines.names())),
+            "backbones": ", ".join(sorted(BACKBONES)),
+        },
+        prog=PROGRAM,
+        description=__doc__.partition("\n")[0],
+    )
+    parser.add_argument("--config", action="config", help="YAML file of settings; flags win.")
+    parser.add_argument(
+        "--resume", action="store_true", help="Go on with the run named by --run after a stop."
+    )
+    namespace = parser.parse_args(arguments)
+    resume = namespace.pop("resume")
+    if resume:
+        saved = RUNS / (namespace.run or "") / "config.yaml"
+        if not namespace.run or not saved.is_file():
+            parser.error(f"--resume needs --run NAME of a run that exists. Found no {saved}")
+        changed = parser.parse_args(["--config", str(saved), *arguments])
+        changed.pop("resume")
+        before, namespace = parser.parse_args(["--config", str(saved)]), changed
+        for name in (field.name for field in dataclasses.fields(Recipe)):
+            if before[name] != namespace[name]:
+                parser.error(
+                    f"--{name} differs from the run's: {namespace[name]!r}, was {before[name]!r}. "
+                    "A run goes on as it began; start a new one for other settings"
+                )
+    recipe = parser.settings_of(namespace)
+    for kind, name, available in (
+        ("loss", recipe.loss, LOSSES),
+        ("dataset", recipe.dataset, pipelines.names()),
+        ("backbone", recipe.backbone, BACKBONES),
+    ):
+        if name not in available:
+            from tfdml.checks import unknown_name
+
+            fail(PROGRAM, unknown_name(kind, name, available))
+    if recipe.run is None:
+        recipe = dataclasses.replace(recipe, run=free_name(f"{recipe.dataset}_{recipe.loss}"))
+        namespace.run = recipe.run
+    elif not resume and is_taken(recipe.run):
+        fail(PROGRAM, f"run {recipe.run!r} exists. Choose another --run, or go on with --resume")
+    namespace.pop("config")
+    return recipe, resume, parser.dump(namespace)
+
+
+def is_taken(name):
+    return (RUNS / name).exists() or (SAVED_MODELS / name).exists()
+
+
+def free_name(name):
+    """`name`, or `name_2`, `name_3`, ... where it is taken."""
+    number = 1
+    while is_taken(name if number == 1 else f"{name}_{number}"):
+        number += 1
+    return name if number == 1 else f"{name}_{number}"
+
+
+def load_images(recipe):
+    """Images to train on, images to score, and the dataset that they are of."""
+    dataset = pipelines.load(
+        recipe.dataset, data_dir=recipe.data_dir, skip_invalid=recipe.skip_invalid
+    )
+    image_size = dataset.image_size
+    if recipe.image_size:
+        image_size = (recipe.image_size, recipe.image_size, image_size[2])
+    dataset = dataclasses.replace(
+        dataset,
+        image_size=image_size,
+        augmentation=dataset.augmentation.changed(**recipe.augmentation),
+    )
+    train_split, test_split = dataset.train, dataset.test
+    if recipe.validation_share:
+        train_split, test_split = pipelines.hold_out_classes(
+            train_split, recipe.validation_share, recipe.seed
+        )
+    if recipe.classes_per_batch > train_split.num_classes:
+        raise ValueError(
+            "`classes_per_batch` must not exceed the number of training classes. Received: "
+            f"classes_per_batch={recipe.classes_per_batch}, classes={train_split.num_classes}"
+        )
+    print(
+        f"{dataset.name}: {len(train_split.labels):,} images of {train_split.num_classes:,} classes "
+        f"to train, {len(test_split.labels):,} of {test_split.num_classes:,} others to score"
+    )
+    return train_split, test_split, dataset
+
+
+def build_model(recipe, dataset):
+    import keras
+
+    import tfdml
+
+    keras.utils.set_random_seed(recipe.seed)
+    loss = tfdml.losses.get(recipe.loss, **recipe.loss_options)
+    embedder = tfdml.models.build_embedder(
+        recipe.backbone,
+        recipe.embedding_dim,
+        input_shape=dataset.image_size,
+        weights=recipe.weights,
+        normalize=loss.normalize,
+        dropout=recipe.dropout,
+    )
+    rate = recipe.learning_rate
+    if recipe.schedule == "cosine":
+        rate = keras.optimizers.schedules.CosineDecay(rate, recipe.steps)
+    multipliers = {"^embedding/": recipe.head_multiplier}
+    if recipe.optimizer == "adam":
+        optimizer = tfdml.optimizers.Adam(rate, multipliers=multipliers)
+    else:
+        optimizer = tfdml.optimizers.SGD(rate, momentum=0.9, multipliers=multipliers)
+    model = tfdml.EmbeddingModel(embedder)
+    model.compile(optimizer=optimizer, loss=loss)
+    return model
+
+
+def load_checkpoint(folder):
+    """The model as it was at the last checkpoint of a run that stopped."""
+    import keras
+
+    import tfdml  # registers its classes
+
+    path = folder / "checkpoint.keras"
+    if (SAVED_MODELS / folder.name).exists():
+        raise FileExistsError(f"run {folder.name!r} is complete: {SAVED_MODELS / folder.name}")
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"run {folder.name!r} stopped before its first checkpoint: delete {folder} and start anew"
+        )
+    _ = tfdml.EmbeddingModel
+    return keras.models.load_model(path)
+
+
+def make_folders(run, yaml):
+    (RUNS / run / "logs").mkdir(parents=True)
+    (RUNS / run / "config.yaml").write_text(yaml)
+    SAVED_MODELS.mkdir(exist_ok=True)
+
+
+def fit(recipe, folder, model, train_split, test_split, dataset):
+    """Trains to the last step; returns the scores of the untrained and the trained embedder."""
+    import keras
+
+    import tfdml
+
+    def score(title):
+        print(title, flush=True)
+        images = pipelines.evaluation_batches(test_split, dataset.image_size)
+        embeddings = model.embed(images, verbose=1)
+        recalls = tfdml.evaluation.recall_at_k(embeddings, test_split.labels, k=NEIGHBOURS)
+        return {f"recall@{k}": recall for k, recall in recalls.items()}
+
+    start = int(model.optimizer.iterations)
+    scores_path = folder / "scores.json"
+    if scores_path.exists():
+        scores = json.loads(scores_path.read_text())
+    else:
+        scores = {"untrained": score("Scoring the untrained embedder")}
+        scores_path.write_text(json.dumps(scores, indent=2) + "\n")
+    callbacks = [
+        tfdml.callbacks.StopOnNaN(),
+        keras.callbacks.TensorBoard(str(folder / "logs")),
+        keras.callbacks.CSVLogger(str(folder / "logs" / "epochs.csv"), append=start > 0),
+        tfdml.callbacks.Checkpoint(folder / "checkpoint.keras"),
+    ]
+    if recipe.validation_share:
+        images = pipelines.evaluation_batches(test_split, dataset.image_size)
+        callbacks.insert(0, tfdml.callbacks.RetrievalScores(images, test_split.labels))
+    batches = pipelines.balanced_batches(
+        train_split,
+        recipe.classes_per_batch,
+        recipe.images_per_class,
+        seed=recipe.seed,
+        image_size=dataset.image_size,
+        augmentation=dataset.augmentation,
+        start_step=start,
+    )
+    began = time.perf_counter()
+    try:
+        model.fit(
+            batches,
+            steps_per_epoch=recipe.checkpoint_every,
+            initial_epoch=start // recipe.checkpoint_every,
+            epochs=recipe.steps // recipe.checkpoint_every,
+            callbacks=callbacks,
+        )
+    except KeyboardInterrupt:
+        print(
+            f"\nStopped. Go on with: python train.py --run {recipe.run} --resume", file=sys.stderr
+        )
+        raise SystemExit(130) from None
+    seconds = time.perf_counter() - began
+    scores["trained"] = score("Scoring the trained embedder")
+    scores["scored_classes"] = "validation" if recipe.validation_share else "test"
+    scores["train_seconds"] = round(scores.get("train_seconds", 0.0) + seconds, 1)
+    scores_path.write_text(json.dumps(scores, indent=2) + "\n")
+    return scores
+
+
+def export(recipe, model, dataset, yaml, scores):
+    from pipelines import images
+    from tfdml import serving
+
+    return serving.export(
+        model.embedder,
+        SAVED_MODELS / recipe.run / "1",
+        read_image=images.reader(dataset.image_size),
+        assets={"recipe.yaml": yaml, "scores.json": json.dumps(scores, indent=2) + "\n"},
+    )
+
+
+def report(recipe, folder, version, scores):
+    from tfdml.evaluation.report import plot_training, scores_table
+
+    plot_training(folder / "logs" / "epochs.csv", scores, folder / "training.png")
+    print(
+        f"\nUnseen {scores['scored_classes']} classes of {recipe.dataset}, "
+        f"{recipe.steps} steps of {recipe.loss} in {scores['train_seconds']:.0f} s:\n"
+        f"{scores_table(scores)}\n"
+        f"Run: {folder}   Model: {version}"
+    )
+
+
+if __name__ == "__main__":
+    main()
