@@ -77,7 +77,7 @@ class Dataset:
     train: Split
     test: Split
     image_size: tuple
-    augmentation: Augmentation = Augmentation()
+    augmentation: Augmentation = dataclasses.field(default_factory=Augmentation)
 
     def __post_init__(self):
         shared = np.intersect1d(self.train.labels, self.test.labels)

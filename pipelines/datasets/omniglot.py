@@ -11,7 +11,8 @@ SIDE = 28  # pixels; drawn at 105
 def load(data_dir=None, skip_invalid=False):
     """Omniglot: 1,623 handwritten characters of 50 alphabets, 20 drawings each, through TFDS.
 
-    964 characters of 30 alphabets train, 659 of 20 other alphabets test. 28 × 28 grey, shrunk by
+    964 characters of 30 alphabets train (labels 0 to 963), 659 of 20 other alphabets test (labels
+    964 to 1622); TFDS numbers the characters of both sets in one sequence. 28 × 28 grey, shrunk by
     area, white on black.
 
     Args:
@@ -29,7 +30,8 @@ def load(data_dir=None, skip_invalid=False):
     if not builder.data_path.exists():
         chosen = f" --data_dir {data_dir}" if data_dir else ""
         raise FileNotFoundError(
-            f"Omniglot is not prepared in {builder.data_path}. Prepare it by: tfds build omniglot{chosen}"
+            f"Omniglot is not prepared in {builder.data_path}. "
+            f"Prepare it by: tfds build omniglot{chosen}"
         )
     class_names = dict(enumerate(builder.info.features["label"].names))
     splits = [_read(builder, name, class_names) for name in ("train", "test")]
