@@ -194,10 +194,11 @@ def fit(recipe, folder, model, train_split, test_split, dataset):
     def score(title):
         print(title, flush=True)
         images = pipelines.evaluation_batches(test_split, dataset.image_size)
-        embeddings = model.embed(images, verbose=1)
+        embeddings = model.embed(images, verbose=progress)
         recalls = tfdml.evaluation.recall_at_k(embeddings, test_split.labels, k=NEIGHBOURS)
         return {f"recall@{k}": recall for k, recall in recalls.items()}
 
+    progress = 1 if sys.stdout.isatty() else 2  # a bar, or a line per epoch in a log file
     start = int(model.optimizer.iterations)
     scores_path = folder / "scores.json"
     if scores_path.exists():
@@ -231,6 +232,7 @@ def fit(recipe, folder, model, train_split, test_split, dataset):
             initial_epoch=start // recipe.checkpoint_every,
             epochs=recipe.steps // recipe.checkpoint_every,
             callbacks=callbacks,
+            verbose=progress,
         )
     except KeyboardInterrupt:
         print(
