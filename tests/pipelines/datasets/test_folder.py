@@ -1,0 +1,135 @@
+import pathlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import pipelines
+
+
+def write(path, size=(20, 16)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, (200, 100, 50)).save(path)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Five classes of three images."""
+    for name in ("cat", "dog", "emu", "fox", "gnu"):
+        for image in ("1.jpg", "2.JPEG", "3.png"):
+            write(tmp_path / name / image)
+    return tmp_path
+
+
+def load(folder, **options):
+    return pipelines.load("folder", data_dir=folder, **options)
+
+
+def test_the_first_half_of_the_sorted_classes_trains(folder):
+    dataset = load(folder)
+    names = dataset.train.class_names
+    assert [names[label] for label in np.unique(dataset.train.labels)] == ["cat", "dog"]
+    assert [names[label] for label in np.unique(dataset.test.labels)] == ["emu", "fox", "gnu"]
+    assert [pathlib.Path(path).name for path in dataset.train.images[:3]] == [
+        "1.jpg",
+        "2.JPEG",
+        "3.png",
+    ]
+    for path, label in zip(dataset.test.images, dataset.test.labels, strict=True):
+        assert pathlib.Path(path).parent.name == names[label]
+
+
+@pytest.mark.parametrize("suffix", [".jpg", ".JPG", ".jpeg", ".png", ".bmp", ".gif", ".webp"])
+def test_takes_every_format_in_either_case(folder, suffix):
+    write(folder / "cat" / f"0{suffix}")
+    dataset = load(folder)
+    assert pathlib.Path(dataset.train.images[0]).name == f"0{suffix}"
+    batch = next(iter(pipelines.evaluation_batches(dataset.train, dataset.image_size)))
+    assert batch.shape == (7, 112, 112, 3)
+
+
+def test_passes_over_hidden_and_other_files(folder):
+    (folder / "cat" / ".4.jpg").write_bytes(b"")
+    (folder / "cat" / "notes.txt").write_text("not an image")
+    (folder / "readme.txt").write_text("not a class")
+    (folder / ".cache").mkdir()
+    assert len(load(folder).train.labels) == 6
+
+
+def test_names_the_images_that_cannot_be_read(folder):
+    (folder / "dog" / "1.jpg").write_bytes(b"")
+    whole = (folder / "emu" / "1.jpg").read_bytes()
+    (folder / "emu" / "1.jpg").write_bytes(whole[: len(whole) - 30])
+    with pytest.raises(ValueError, match=r"2 images that cannot be read: .*dog/1\.jpg \(0 bytes\)"):
+        load(folder)
+    with pytest.warns(UserWarning, match=r"left out 2 images .*emu/1\.jpg"):
+        dataset = load(folder, skip_invalid=True)
+    assert (len(dataset.train.labels), len(dataset.test.labels)) == (5, 8)
+
+
+def test_names_five_images_and_how_many(folder):
+    for index in range(8):
+        (folder / "cat" / f"bad{index}.jpg").write_bytes(b"bad")
+    with pytest.raises(
+        ValueError, match=r"8 images .*bad4\.jpg \(3 bytes\), \.\.\.\. Mend"
+    ) as caught:
+        load(folder)
+    assert "bad5" not in str(caught.value)
+
+
+def test_names_training_classes_with_fewer_than_two_images(folder):
+    write(folder / "bee" / "1.jpg")
+    write(folder / "yak" / "1.jpg")  # a test class may have one
+    with pytest.raises(ValueError, match=r"1 training classes with fewer than 2 .*: bee\."):
+        load(folder)
+    with pytest.warns(UserWarning, match="left out 1 training classes"):
+        dataset = load(folder, skip_invalid=True)
+    names = dataset.train.class_names
+    assert [names[label] for label in np.unique(dataset.train.labels)] == ["cat", "dog"]
+    assert dataset.test.num_classes == 4
+
+
+def test_names_sub_folders_without_images(folder):
+    (folder / "hen").mkdir()
+    with pytest.raises(ValueError, match="1 sub-folders without images: hen"):
+        load(folder)
+    with pytest.warns(UserWarning, match="left out 1 sub-folders without images"):
+        assert load(folder, skip_invalid=True).test.num_classes == 3
+
+
+def test_refuses_what_is_no_folder_of_classes(tmp_path):
+    with pytest.raises(ValueError, match="needs `data_dir`.*Received: data_dir=None"):
+        load(None)
+    with pytest.raises(FileNotFoundError, match="one sub-folder per class; there is no .*missing"):
+        load(tmp_path / "missing")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="one sub-folder per class; .*file is a file"):
+        load(tmp_path / "file")
+
+
+def test_refuses_fewer_than_two_classes(tmp_path):
+    with pytest.raises(ValueError, match="2 or more .*Found: sub-folders=0, with images=0"):
+        load(tmp_path)
+    (tmp_path / "empty").mkdir()
+    write(tmp_path / "cat" / "1.jpg")
+    with pytest.raises(ValueError, match="2 or more .*Found: sub-folders=2, with images=1"):
+        load(tmp_path)
+
+
+def test_refuses_to_train_on_nothing(tmp_path):
+    for name in ("cat", "dog"):
+        write(tmp_path / name / "1.jpg")
+    with (
+        pytest.warns(UserWarning, match="cat"),
+        pytest.raises(ValueError, match="at least one class with images must be left"),
+    ):
+        load(tmp_path, skip_invalid=True)
+
+
+@pytest.mark.data
+def test_reads_a_published_dataset(data_folder):
+    cars = load(data_folder / "cars196")
+    assert (cars.train.num_classes, cars.test.num_classes) == (98, 98)
+    assert len(cars.train.labels) + len(cars.test.labels) == 8144
+    images, _ = next(iter(pipelines.balanced_batches(cars.train, 4, 2, image_size=cars.image_size)))
+    assert images.shape == (8, 112, 112, 3)

@@ -1,0 +1,80 @@
+import numpy as np
+import pytest
+
+import pipelines
+
+
+@pytest.fixture(scope="module")
+def glyphs():
+    return pipelines.load("glyphs")
+
+
+def classes_of(split):
+    return [split.class_names[label] for label in np.unique(split.labels)]
+
+
+def test_has_about_two_thousand_classes_in_two_halves(glyphs):
+    # Other releases of matplotlib ship other fonts.
+    assert 1800 <= glyphs.train.num_classes + glyphs.test.num_classes <= 2400
+    assert abs(glyphs.train.num_classes - glyphs.test.num_classes) <= 1
+    assert not set(glyphs.train.labels) & set(glyphs.test.labels)
+
+
+@pytest.mark.parametrize("half", ["train", "test"])
+def test_every_class_has_12_to_16_faces(glyphs, half):
+    counts = np.unique(getattr(glyphs, half).labels, return_counts=True)[1]
+    assert 12 <= counts.min() <= counts.max() <= 16
+
+
+def test_no_image_is_in_two_classes(glyphs):
+    label_of = {}
+    for split in (glyphs.train, glyphs.test):
+        for image, label in zip(split.images, split.labels, strict=True):
+            assert label_of.setdefault(image.tobytes(), label) == label
+
+
+def test_homoglyphs_are_one_class(glyphs):
+    latin_greek_cyrillic = "AΑА"  # noqa: RUF001
+    names = classes_of(glyphs.train)
+    assert any(set(latin_greek_cyrillic) <= set(name) for name in names)
+    assert not any({"A", "B"} <= set(name) for name in names)
+
+
+def test_strokes_are_white_on_black_and_inside_the_frame(glyphs):
+    images = glyphs.train.images
+    assert images.shape[1:] == glyphs.image_size == (28, 28, 1)
+    assert images.dtype == np.uint8
+    edge = np.ones((28, 28), bool)
+    edge[4:-4, 4:-4] = False
+    assert not images[:, edge].any()
+    assert (images.max(axis=(1, 2, 3)) > 100).all()
+    assert images.mean() < 64
+
+
+def test_characters_are_centred_and_of_one_size(glyphs):
+    for image in glyphs.train.images[::50, :, :, 0]:
+        rows, columns = np.flatnonzero(image.any(1)), np.flatnonzero(image.any(0))
+        assert 19 <= max(np.ptp(rows), np.ptp(columns)) + 1 <= 20
+        for inked in (rows, columns):
+            assert abs(inked[0] + inked[-1] - 27) <= 2
+
+
+def test_is_the_same_every_time(glyphs):
+    again = pipelines.load("glyphs")
+    np.testing.assert_array_equal(again.test.images, glyphs.test.images)
+    np.testing.assert_array_equal(again.test.labels, glyphs.test.labels)
+
+
+def test_raw_pixels_leave_something_to_learn(glyphs):
+    pixels = glyphs.test.images.reshape(len(glyphs.test.labels), -1).astype(np.float32)
+    queries = slice(0, None, 13)
+    products = 2 * pixels[queries] @ pixels.T
+    distances = (pixels**2).sum(1) - products
+    distances[np.arange(len(distances)), np.arange(len(pixels))[queries]] = np.inf
+    hits = glyphs.test.labels[distances.argmin(1)] == glyphs.test.labels[queries]
+    assert 0.6 < hits.mean() < 0.8
+
+
+def test_refuses_a_folder():
+    with pytest.raises(ValueError, match="'glyphs' is built in. Received: data_dir='x'"):
+        pipelines.load("glyphs", data_dir="x")

@@ -1,0 +1,41 @@
+import pytest
+
+from pipelines import Augmentation
+
+
+def test_changes_nothing_by_default():
+    assert not Augmentation().crops
+    assert not Augmentation().warps
+    assert not Augmentation().flip
+
+
+@pytest.mark.parametrize("options", [{"rotation": 1.0}, {"zoom": 0.1}, {"shift": 0.1}])
+def test_each_geometric_option_warps(options):
+    assert Augmentation(**options).warps
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "range_"),
+    [
+        ("crop", 0.0, "> 0 and <= 1"),
+        ("crop", 1.5, "> 0 and <= 1"),
+        ("aspect", 0.5, ">= 1"),
+        ("flip", 3, "true or false"),
+        ("rotation", -1.0, ">= 0 and <= 180 degrees"),
+        ("zoom", 1.0, ">= 0 and < 1"),
+        ("shift", float("nan"), ">= 0 and < 1"),
+    ],
+)
+def test_refuses_values_out_of_range(name, value, range_):
+    with pytest.raises(ValueError, match=f"`{name}` must be {range_}. Received: {name}={value}"):
+        Augmentation(**{name: value})
+
+
+def test_changed_replaces_some_fields():
+    changed = Augmentation(rotation=10.0, zoom=0.1).changed(rotation=0.0)
+    assert changed == Augmentation(zoom=0.1)
+
+
+def test_changed_refuses_a_misspelt_field():
+    with pytest.raises(ValueError, match="no option 'rotatoin'. Did you mean 'rotation'?"):
+        Augmentation().changed(rotatoin=3)

@@ -1,0 +1,134 @@
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from pipelines import Augmentation, Split, balanced_batches, evaluation_batches
+from pipelines.images import decode, random_warp, resize
+from pipelines.sampling import balanced_indices
+
+EVERYTHING = Augmentation(crop=0.5, aspect=1.3, flip=True, rotation=20, zoom=0.2, shift=0.1)
+
+
+@pytest.fixture
+def split(rng):
+    images = rng.integers(0, 256, (40, 10, 12, 3), dtype=np.uint8)
+    return Split(images, np.repeat(np.arange(10), 4))
+
+
+@pytest.fixture
+def path_split(split, tmp_path):
+    paths = [str(tmp_path / f"{index}.png") for index in range(40)]
+    for path, image in zip(paths, split.images, strict=True):
+        Image.fromarray(image).save(path)
+    return Split(np.array(paths), split.labels)
+
+
+def take(count, *arguments, **options):
+    batches = balanced_batches(*arguments, **options)
+    return list(itertools.islice(batches.as_numpy_iterator(), count))
+
+
+def assert_equal_batches(batches, others):
+    assert len(batches) == len(others)
+    for (images, labels), (other_images, other_labels) in zip(batches, others, strict=True):
+        np.testing.assert_array_equal(labels, other_labels)
+        np.testing.assert_array_equal(images, other_images)
+
+
+def test_gives_static_shapes_and_types(split):
+    images, labels = balanced_batches(split, 3, 2, augmentation=EVERYTHING).element_spec
+    assert (images.shape, images.dtype) == ((6, 10, 12, 3), tf.float32)
+    assert (labels.shape, labels.dtype) == ((6,), tf.int64)
+
+
+def test_gives_the_images_of_the_sampled_indices(split):
+    indices = next(balanced_indices(split.labels, 3, 2, seed=5).as_numpy_iterator())
+    images, labels = take(1, split, 3, 2, seed=5)[0]
+    np.testing.assert_array_equal(labels, split.labels[indices])
+    np.testing.assert_array_equal(images, split.images[indices])
+
+
+def test_paths_give_the_batches_of_their_pixels(split, path_split):
+    for augmentation in (None, EVERYTHING):
+        options = {"image_size": (8, 6, 3), "augmentation": augmentation}
+        assert_equal_batches(take(3, split, 3, 2, **options), take(3, path_split, 3, 2, **options))
+
+
+def test_starting_at_a_step_equals_skipping_to_it(path_split):
+    options = {"image_size": (8, 6, 3), "augmentation": EVERYTHING}
+    assert_equal_batches(
+        take(9, path_split, 3, 2, **options)[6:],
+        take(3, path_split, 3, 2, start_step=6, **options),
+    )
+
+
+def test_the_seed_decides_images_and_augmentation(split):
+    one_image = Split(split.images[:1], split.labels[:1])
+    first, again, other = (
+        take(1, one_image, 1, 1, seed=seed, augmentation=EVERYTHING)[0][0] for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+def test_augmentation_differs_by_step_and_row(split):
+    one_image = Split(split.images[:1], split.labels[:1])
+    (first, _), (second, _) = take(2, one_image, 1, 2, augmentation=Augmentation(shift=0.3))
+    assert (first[0] != first[1]).any()
+    assert (first != second).any()
+
+
+def test_augmentation_is_the_same_eagerly_and_in_a_dataset(split, rng):
+    draws = tf.constant(rng.uniform(size=(40, 5)), tf.float32)
+    images = tf.cast(split.images, tf.float32)
+    eager = random_warp(images, EVERYTHING, draws)
+    dataset = tf.data.Dataset.from_tensors((images, draws)).map(
+        lambda images, draws: random_warp(images, EVERYTHING, draws)
+    )
+    np.testing.assert_array_equal(eager, next(iter(dataset)))
+
+
+def test_augmented_images_stay_in_range(split):
+    for images, _ in take(3, split, 5, 4, image_size=(20, 20, 3), augmentation=EVERYTHING):
+        assert images.dtype == np.float32
+        assert images.min() >= 0
+        assert images.max() <= 255.001  # rounding of the warp
+
+
+def test_images_are_never_flipped_unless_asked(split):
+    allowed = {image.astype(np.float32).tobytes() for image in split.images}
+    mirrored = {image[:, ::-1].astype(np.float32).tobytes() for image in split.images}
+
+    def seen(flip):
+        batches = take(5, split, 10, 4, augmentation=Augmentation(flip=flip))
+        return {image.tobytes() for images, _ in batches for image in images}
+
+    assert seen(flip=False) == allowed
+    assert seen(flip=True) == allowed | mirrored
+
+
+def test_evaluation_gives_all_images_in_order(split, path_split):
+    for source in (split, path_split):
+        batches = list(evaluation_batches(source, (10, 12, 3), batch_size=16).as_numpy_iterator())
+        assert [len(batch) for batch in batches] == [16, 16, 8]
+        np.testing.assert_array_equal(np.concatenate(batches), split.images)
+
+
+def test_evaluation_reads_a_file_as_the_served_model_does(path_split):
+    image = next(evaluation_batches(path_split, (7, 5, 3)).unbatch().as_numpy_iterator())
+    served = resize(decode(tf.io.read_file(path_split.images[0]), 3), (7, 5, 3))
+    np.testing.assert_array_equal(image, served)
+
+
+@pytest.mark.parametrize("batches", [evaluation_batches, lambda s: balanced_batches(s, 2, 2)])
+def test_paths_need_an_image_size(path_split, batches):
+    with pytest.raises(ValueError, match="`image_size` must be .* for paths. Received: None"):
+        batches(path_split)
+
+
+def test_more_classes_than_there_are_is_refused(split):
+    with pytest.raises(ValueError, match="classes_per_batch=11, classes=10"):
+        balanced_batches(split, 11, 2)

@@ -1,0 +1,199 @@
+import io
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from pipelines import Augmentation
+from pipelines.images import (
+    decode,
+    find_unreadable,
+    random_crop,
+    random_warp,
+    reader,
+    resize,
+)
+
+COLOUR = (200, 100, 50)
+GREY = round(0.299 * 200 + 0.587 * 100 + 0.114 * 50)
+
+
+def encode(kind, mode="RGB", size=(12, 8), **options):
+    stream = io.BytesIO()
+    Image.new("RGB", size, COLOUR).convert(mode).save(stream, kind, **options)
+    return stream.getvalue()
+
+
+FORMATS = {
+    "jpeg": encode("JPEG"),
+    "jpeg progressive": encode("JPEG", progressive=True),
+    "jpeg cmyk": encode("JPEG", "CMYK"),
+    "png": encode("PNG"),
+    "png rgba": encode("PNG", "RGBA"),
+    "png palette": encode("PNG", "P"),
+    "gif": encode("GIF"),
+    "bmp": encode("BMP"),
+    "webp": encode("WEBP", lossless=True),
+    "webp rgba": encode("WEBP", "RGBA", lossless=True),
+}
+GREY_FORMATS = {
+    "jpeg": encode("JPEG", "L"),
+    "png": encode("PNG", "L"),
+    "png with alpha": encode("PNG", "LA"),
+    "bmp": encode("BMP", "L"),
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", FORMATS)
+def test_decodes_colour_as_colour_and_as_grey(name, compiled):
+    for channels, colour in ((3, COLOUR), (1, GREY)):
+        read = tf.function(decode) if compiled else decode
+        image = read(tf.constant(FORMATS[name]), channels)
+        assert image.dtype == tf.uint8
+        assert image.shape == (8, 12, channels)
+        # Palettes and chroma are rounded: "web" palettes by steps of 51.
+        np.testing.assert_allclose(image[4, 6], colour, atol=26 if name in ("png palette",) else 3)
+
+
+@pytest.mark.parametrize("name", GREY_FORMATS)
+def test_decodes_grey_as_colour_and_as_grey(name):
+    for channels in (1, 3):
+        image = decode(tf.constant(GREY_FORMATS[name]), channels)
+        assert image.shape == (8, 12, channels)
+        np.testing.assert_allclose(image, GREY, atol=1)
+
+
+def test_takes_the_first_frame_of_an_animation():
+    stream = io.BytesIO()
+    frames = [Image.new("RGB", (4, 4), colour) for colour in ((255, 0, 0), (0, 0, 255))]
+    frames[0].save(stream, "GIF", save_all=True, append_images=frames[1:])
+    assert decode(tf.constant(stream.getvalue()), 3)[0, 0].numpy().tolist() == [255, 0, 0]
+
+
+def test_decodes_jpeg_as_pillow_does(rng):
+    # Pillow's transform is the accurate one; TensorFlow's default is up to 6 levels off.
+    noise = rng.integers(0, 256, (64, 64), dtype=np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(noise).save(stream, "JPEG", quality=90)
+    expected = np.asarray(Image.open(stream))
+    np.testing.assert_array_equal(decode(tf.constant(stream.getvalue()), 3)[:, :, 0], expected)
+
+
+def test_static_channels_are_known_in_a_graph():
+    traced = tf.function(decode).get_concrete_function(tf.TensorSpec([], tf.string), 3)
+    assert traced.structured_outputs.shape.as_list() == [None, None, 3]
+
+
+def test_resize_equals_pillows_antialiased_bilinear(rng):
+    image = rng.integers(0, 256, (40, 60), dtype=np.uint8)
+    expected = Image.fromarray(image).resize((15, 10), Image.Resampling.BILINEAR)
+    np.testing.assert_allclose(
+        resize(image[..., None], (10, 15, 1))[..., 0], np.asarray(expected), atol=0.51
+    )
+
+
+def test_resize_keeps_images_of_that_size_as_they_are(rng):
+    images = rng.integers(0, 256, (3, 8, 8, 1), dtype=np.uint8)
+    resized = resize(images, (8, 8, 1))
+    assert resized.dtype == tf.float32
+    np.testing.assert_array_equal(resized, images)
+
+
+def test_resize_stays_in_range():
+    resized = resize(np.full((37, 53, 3), 255, np.uint8), (112, 112, 3))
+    assert float(tf.reduce_max(resized)) == 255.0
+
+
+def test_a_reader_is_decode_then_resize():
+    contents = tf.constant(FORMATS["jpeg"])
+    np.testing.assert_array_equal(
+        reader((5, 6, 3))(contents), resize(decode(contents, 3), (5, 6, 3))
+    )
+
+
+def test_a_crop_is_a_part_of_the_image_of_the_area_asked_for(rng):
+    image = np.arange(60 * 40, dtype=np.int32).reshape(60, 40, 1)
+    augmentation = Augmentation(crop=0.3, aspect=4 / 3)
+    for draws in rng.uniform(size=(50, 4)).astype(np.float32):
+        part = random_crop(tf.constant(image), augmentation, draws).numpy()
+        top, left = divmod(int(part[0, 0, 0]), 40)
+        height, width = part.shape[:2]
+        np.testing.assert_array_equal(part, image[top : top + height, left : left + width])
+        # Each side is rounded to whole pixels.
+        assert (height + 0.5) * (width + 0.5) >= 0.3 * 60 * 40
+        assert 3 / 4 * 0.95 <= (height / 60) / (width / 40) <= 4 / 3 * 1.05
+
+
+def test_crops_cover_the_image_to_its_edges(rng):
+    image = np.arange(10 * 10, dtype=np.int32).reshape(10, 10, 1)
+    draws = rng.uniform(size=(200, 4)).astype(np.float32)
+    parts = [random_crop(tf.constant(image), Augmentation(crop=0.2), row) for row in draws]
+    assert set(np.concatenate([part.numpy().ravel() for part in parts])) == set(range(100))
+
+
+def draw(**values):
+    """One row of draws for `random_warp`; 0.5 is the middle of a range: no change."""
+    order = {"flip": 0.9, "rotation": 0.5, "zoom": 0.5, "shift_x": 0.5, "shift_y": 0.5}
+    return np.array([list({**order, **values}.values())], np.float32)
+
+
+@pytest.fixture
+def image(rng):
+    return rng.uniform(0, 255, (1, 9, 9, 1)).astype(np.float32)
+
+
+def test_the_middle_of_every_range_changes_nothing(image):
+    warped = random_warp(image, Augmentation(rotation=30, zoom=0.3, shift=0.3), draw())
+    np.testing.assert_allclose(warped, image, atol=1e-3)
+
+
+def test_flips_half_of_the_rows_left_to_right(image):
+    flipped = random_warp(image, Augmentation(flip=True), draw(flip=0.49))
+    np.testing.assert_array_equal(flipped, image[:, :, ::-1])
+    kept = random_warp(image, Augmentation(flip=True), draw(flip=0.5))
+    np.testing.assert_array_equal(kept, image)
+
+
+def test_never_flips_when_flip_is_off(image):
+    np.testing.assert_array_equal(random_warp(image, Augmentation(), draw(flip=0.0)), image)
+
+
+def test_a_quarter_turn_turns_about_the_centre(image):
+    turned = random_warp(image, Augmentation(rotation=180), draw(rotation=0.75))
+    quarter_turns = [np.rot90(image[0], k)[None] for k in (1, 3)]
+    assert any(np.allclose(turned, expected, atol=1e-2) for expected in quarter_turns)
+
+
+def test_a_shift_moves_by_the_share_of_the_side(image):
+    # The draw 1 is the largest move: a third of 9 pixels.
+    moved = random_warp(image, Augmentation(shift=1 / 3), draw(shift_x=1.0))
+    np.testing.assert_allclose(moved[:, :, :6], image[:, :, 3:], atol=1e-2)
+
+
+def test_a_zoom_enlarges_about_the_centre(image):
+    # The draw 1 enlarges by 1 + zoom: what was 2 pixels from the centre is 3 pixels from it.
+    zoomed = random_warp(image, Augmentation(zoom=0.5), draw(zoom=1.0)).numpy()
+    np.testing.assert_allclose(zoomed[0, 1::3, 1::3], image[0, 2:7:2, 2:7:2], atol=1e-2)
+
+
+def test_finds_the_files_that_do_not_decode(tmp_path, rng):
+    noise = Image.fromarray(rng.integers(0, 256, (64, 64, 3), dtype=np.uint8))
+    good_jpeg, good_png, tiff = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    noise.save(good_jpeg, "JPEG")
+    noise.save(good_png, "PNG")
+    noise.save(tiff, "TIFF")
+    files = {
+        "a.jpg": good_jpeg.getvalue(),
+        "b.jpg": good_jpeg.getvalue()[:-40],
+        "c.png": good_png.getvalue(),
+        "d.png": good_png.getvalue()[:1000],
+        "e.gif": b"",
+        "f.bmp": b"text, not pixels",
+        "g.jpg": tiff.getvalue(),
+    }
+    for name, contents in files.items():
+        (tmp_path / name).write_bytes(contents)
+    paths = [tmp_path / name for name in [*files, "missing.jpg"]]
+    assert find_unreadable(paths) == [1, 3, 4, 5, 6, 7]

@@ -1,0 +1,112 @@
+import itertools
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.sampling import balanced_indices
+
+
+def take(batches, *arguments, start=0, **options):
+    dataset = balanced_indices(*arguments, start_step=start, **options)
+    return np.stack(list(itertools.islice(dataset.as_numpy_iterator(), batches)))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    counts=st.lists(st.integers(1, 7), min_size=1, max_size=12),
+    data=st.data(),
+    images_per_class=st.integers(1, 5),
+    seed=st.integers(-(2**40), 2**40),
+)
+def test_every_batch_has_p_classes_of_k_images_as_distinct_as_can_be(
+    counts, data, images_per_class, seed
+):
+    classes_per_batch = data.draw(st.integers(1, len(counts)))
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)), counts))
+    for indices in take(2, labels, classes_per_batch, images_per_class, seed=seed):
+        rows = indices.reshape(classes_per_batch, images_per_class)
+        classes = labels[rows]
+        assert (classes == classes[:, :1]).all()
+        assert len(set(classes[:, 0])) == classes_per_batch
+        for row, label in zip(rows, classes[:, 0], strict=True):
+            repeats = np.unique(row, return_counts=True)[1]
+            assert len(repeats) == min(images_per_class, counts[label])
+            assert repeats.max() - repeats.min() <= 1
+
+
+def test_class_ids_may_be_any_integers():
+    labels = np.array([2**40, -7, 2**40 + 1, 2**40, -7, 2**40 + 1])
+    for indices in take(5, labels, 2, 2):
+        assert len(set(labels[indices])) == 2
+        assert len(set(indices)) == 4
+
+
+def test_an_epoch_visits_every_class_once_and_the_next_in_another_order():
+    labels = np.repeat(np.arange(24), 3)
+    classes = labels[take(12, labels, 4, 2)][:, ::2]
+    first, second = classes[:6].ravel(), classes[6:].ravel()
+    assert sorted(first) == sorted(second) == list(range(24))
+    assert list(first) != list(second)
+
+
+def test_classes_that_p_does_not_divide_appear_at_most_once_an_epoch_and_all_in_time():
+    labels = np.repeat(np.arange(7), 2)
+    classes = labels[take(40, labels, 3, 1)].reshape(20, 6)
+    assert all(len(set(epoch)) == 6 for epoch in classes)
+    assert set(classes.ravel()) == set(range(7))
+
+
+def test_all_images_of_a_class_appear():
+    assert set(take(40, np.zeros(9, int), 1, 2).ravel()) == set(range(9))
+
+
+def test_every_image_of_a_class_is_drawn_equally_often():
+    drawn = np.bincount(take(2000, np.zeros(4, int), 1, 1).ravel())
+    # A share of 1/4 of 2,000 draws has a standard deviation of 19.4: 5 of them.
+    np.testing.assert_allclose(drawn, 500, atol=97)
+
+
+def test_starting_at_a_step_equals_skipping_to_it():
+    labels = np.repeat(np.arange(10), 4)
+    np.testing.assert_array_equal(take(20, labels, 3, 2)[13:], take(7, labels, 3, 2, start=13))
+
+
+def test_the_seed_decides_the_batches():
+    labels = np.repeat(np.arange(10), 4)
+    np.testing.assert_array_equal(take(4, labels, 3, 2, seed=1), take(4, labels, 3, 2, seed=1))
+    assert (take(4, labels, 3, 2, seed=1) != take(4, labels, 3, 2, seed=2)).any()
+
+
+def test_shapes_are_static():
+    assert balanced_indices([0, 0, 1], 2, 3).element_spec.shape == (6,)
+
+
+def test_many_classes_start_at_once_at_any_step():
+    labels = np.repeat(np.arange(11_318), 5)
+    for start in (0, 10_000_000):
+        began = time.perf_counter()
+        take(1, labels, 32, 4, start=start)
+        assert time.perf_counter() - began < 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"classes_per_batch": 5},
+            r"`classes_per_batch` must not exceed the number of classes\. "
+            r"Received: classes_per_batch=5, classes=4",
+        ),
+        ({"classes_per_batch": 0}, r"`classes_per_batch` must be >= 1\. Received: .*=0"),
+        ({"images_per_class": 0}, r"`images_per_class` must be >= 1\. Received: .*=0"),
+        ({"start_step": -1}, r"`start_step` must be >= 0\. Received: start_step=-1"),
+    ],
+)
+def test_refuses_what_cannot_be_drawn(options, message):
+    with pytest.raises(ValueError, match=message):
+        balanced_indices(
+            [0, 0, 1, 1, 2, 3], **{"classes_per_batch": 2, "images_per_class": 2, **options}
+        )

@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+
+from pipelines import Dataset, Split, hold_out_classes
+
+
+def tiny(labels):
+    return Split(np.zeros((len(labels), 2, 2, 1), np.uint8), np.array(labels))
+
+
+def test_counts_classes_not_the_largest_id():
+    assert tiny([5, 5, -7, 2**40]).num_classes == 3
+
+
+def test_labels_become_int64():
+    assert Split(np.array(["a", "b"]), np.array([0, 1], np.int8)).labels.dtype == np.int64
+
+
+def test_subset_keeps_rows_together():
+    images = np.arange(4, dtype=np.uint8).reshape(4, 1, 1, 1)
+    chosen = Split(images, np.array([7, 8, 7, 9])).subset(np.array([False, True, False, True]))
+    assert chosen.images.ravel().tolist() == [1, 3]
+    assert chosen.labels.tolist() == [8, 9]
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "error", "message"),
+    [
+        (
+            np.zeros((10, 2, 2, 1), np.uint8),
+            np.zeros(9, int),
+            ValueError,
+            r"`labels` must have one id per image\. Received: images=10, labels\.shape=\(9,\)",
+        ),
+        (np.zeros((0, 2, 2, 1), np.uint8), np.zeros(0, int), ValueError, "at least one image"),
+        (
+            np.zeros((2, 2, 2, 1), np.uint8),
+            np.zeros(2),
+            TypeError,
+            r"`labels` must be integers\. Received: dtype=float64",
+        ),
+        (np.zeros((2, 2, 2, 1)), np.zeros(2, int), TypeError, "dtype=float64"),
+        (np.zeros((2, 2, 2), np.uint8), np.zeros(2, int), TypeError, r"shape=\(2, 2, 2\)"),
+    ],
+)
+def test_refuses_images_and_labels_that_do_not_fit(images, labels, error, message):
+    with pytest.raises(error, match=message):
+        Split(images, labels)
+
+
+def test_a_dataset_refuses_shared_classes():
+    with pytest.raises(ValueError, match=r"must not share classes\. Received: shared=\[2\]"):
+        Dataset("x", tiny([1, 2]), tiny([2, 3]), image_size=(2, 2, 1))
+
+
+def test_holding_out_takes_whole_classes():
+    split = tiny(np.repeat(np.arange(10), 3))
+    rest, held_out = hold_out_classes(split, 0.3, seed=0)
+    assert (rest.num_classes, held_out.num_classes) == (7, 3)
+    assert not set(rest.labels) & set(held_out.labels)
+    assert len(rest.labels) + len(held_out.labels) == 30
+
+
+def test_the_seed_decides_which_classes_are_held_out():
+    split = tiny(np.arange(50))
+    chosen = [set(hold_out_classes(split, 0.2, seed=seed)[1].labels) for seed in (0, 0, 1)]
+    assert chosen[0] == chosen[1] != chosen[2]
+
+
+@pytest.mark.parametrize("share", [0.001, 0.999])
+def test_both_sides_keep_a_class(share):
+    rest, held_out = hold_out_classes(tiny([1, 2, 3]), share)
+    assert min(rest.num_classes, held_out.num_classes) == 1
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -1.0])
+def test_holding_out_refuses_a_share_out_of_range(share):
+    with pytest.raises(ValueError, match=f"`share` must be > 0 and < 1. Received: share={share}"):
+        hold_out_classes(tiny([1, 2]), share)
+
+
+def test_holding_out_refuses_a_single_class():
+    with pytest.raises(ValueError, match="needs 2 or more. Received: classes=1"):
+        hold_out_classes(tiny([1, 1]), 0.5)
