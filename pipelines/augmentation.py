@@ -10,7 +10,8 @@ class Augmentation:
 
     Args:
         crop: Smallest share of the area that a random crop keeps, above 0; 1 keeps all.
-        aspect: Largest factor by which a crop is stretched either way, at least 1; 1 for none.
+        aspect: Largest factor by which the shape of a crop differs from that of the image, either
+            way, at least 1; 1 for none. A crop of the whole area keeps its shape.
         flip: Whether half of the images are mirrored, left to right. Not for characters.
         rotation: Largest turn either way, in degrees; 0 for none.
         zoom: Largest change of scale either way, as a share, 0 to below 1; 0 for none.
@@ -42,7 +43,7 @@ class Augmentation:
 
     @property
     def crops(self):
-        return self.crop < 1 or self.aspect > 1
+        return self.crop < 1
 
     @property
     def warps(self):

@@ -2,50 +2,62 @@
 
 import math
 import os
+import pathlib
 from concurrent.futures import ThreadPoolExecutor
 
 import tensorflow as tf
-from PIL import Image
 from tqdm import tqdm
 
 
 def decode(contents, channels):
-    """One encoded image (JPEG, PNG, GIF, BMP, WebP) as (height, width, channels) uint8.
+    """One encoded image (JPEG, PNG, GIF, BMP, WebP) as pixels.
 
     JPEG by INTEGER_ACCURATE, whatever TensorFlow's default: the served model must see the numbers
-    of training. Of an animation, the first frame.
+    of training. Of an animation, the first frame; transparency is dropped, the EXIF orientation
+    is not applied.
+
+    Args:
+        contents: Scalar string, the bytes of the file.
+        channels: 3 for colour, 1 for grey; the image is converted.
+
+    Returns:
+        (height, width, channels) uint8.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If the bytes are not an image of these kinds, or cut off.
     """
 
     def jpeg():
-        return tf.io.decode_jpeg(contents, channels=channels, dct_method="INTEGER_ACCURATE")
+        return tf.io.decode_jpeg(contents, channels=3, dct_method="INTEGER_ACCURATE")
 
     def other():
+        # Not `channels=3`, which a WebP with transparency refuses.
         image = tf.io.decode_image(contents, channels=0, expand_animations=False)
-        rgb = tf.cond(tf.shape(image)[2] == 4, lambda: image[:, :, :3], lambda: image)
-        grey_or_rgb = tf.cond(tf.shape(rgb)[2] == 2, lambda: rgb[:, :, :1], lambda: rgb)
-        return _with_channels(grey_or_rgb, channels)
+        has_colour = tf.shape(image)[2] >= 3
+        return tf.cond(
+            has_colour, lambda: image[:, :, :3], lambda: tf.tile(image[:, :, :1], [1, 1, 3])
+        )
 
     image = tf.cond(tf.io.is_jpeg(contents), jpeg, other)
-    image.set_shape([None, None, channels])
-    return image
-
-
-def _with_channels(image, channels):
-    if channels == 1:
-        return tf.cond(
-            tf.shape(image)[2] == 3,
-            lambda: tf.image.rgb_to_grayscale(tf.ensure_shape(image, [None, None, 3])),
-            lambda: tf.ensure_shape(image, [None, None, 1]),
-        )
-    return tf.cond(tf.shape(image)[2] == 1, lambda: tf.tile(image, [1, 1, channels]), lambda: image)
+    image = tf.ensure_shape(image, [None, None, 3])
+    return image if channels == 3 else tf.image.rgb_to_grayscale(image)
 
 
 def resize(images, image_size):
-    """Images (..., height, width, channels) at another size: float32 in [0, 255], antialiased."""
+    """Images at another size, bilinear and antialiased; the aspect is not kept.
+
+    Args:
+        images: (height, width, channels) or (n, height, width, channels), of any number type.
+        image_size: (height, width, channels); the channels must be those of the images.
+
+    Returns:
+        float32 of that size, in the range of the input; the very numbers if the size is theirs.
+    """
     images = tf.cast(images, tf.float32)
     if images.shape[-3:-1] == tuple(image_size[:2]):
         return images
-    return tf.image.resize(images, image_size[:2], antialias=True)
+    # The weights of a pixel sum to 1 only up to rounding, which could pass 255.
+    return tf.clip_by_value(tf.image.resize(images, image_size[:2], antialias=True), 0.0, 255.0)
 
 
 def reader(image_size):
@@ -58,12 +70,22 @@ def reader(image_size):
 
 
 def random_crop(image, augmentation, draws):
-    """A random part of one image, by four uniform draws: area, aspect, top, left."""
+    """A random part of one image.
+
+    Args:
+        image: (height, width, channels).
+        augmentation: `Augmentation`; its `crop` and `aspect` are read.
+        draws: (4,) floats in [0, 1): area, aspect, top, left.
+
+    Returns:
+        (crop height, crop width, channels), a part of `image` as it stands.
+    """
     height, width = (tf.cast(n, tf.float32) for n in tf.unstack(tf.shape(image)[:2]))
     area = augmentation.crop + (1.0 - augmentation.crop) * draws[0]
     aspect = tf.exp(math.log(augmentation.aspect) * (2.0 * draws[1] - 1.0))
-    crop_height = tf.maximum(1.0, tf.round(height * tf.minimum(1.0, tf.sqrt(area / aspect))))
-    crop_width = tf.maximum(1.0, tf.round(width * tf.minimum(1.0, tf.sqrt(area * aspect))))
+    aspect = tf.clip_by_value(aspect, area, 1.0 / area)  # or the crop would not fit in the image
+    crop_height = tf.maximum(1.0, tf.round(height * tf.sqrt(area / aspect)))
+    crop_width = tf.maximum(1.0, tf.round(width * tf.sqrt(area * aspect)))
     top = tf.round((height - crop_height) * draws[2])
     left = tf.round((width - crop_width) * draws[3])
     box = [tf.cast(n, tf.int32) for n in (top, left, crop_height, crop_width)]
@@ -109,14 +131,20 @@ def random_warp(images, augmentation, draws):
 
 
 def find_unreadable(paths):
-    """Indices of the files that do not decode: empty, cut off, not an image.
+    """Finds the files that `decode` would refuse: missing, empty, cut off, not an image.
 
     Decodes every file on all cores, JPEG at an eighth of its size; shows a progress bar if that
     takes more than two seconds.
+
+    Args:
+        paths: Paths of files.
+
+    Returns:
+        List of their indices into `paths`, ascending.
     """
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         readable = tqdm(
-            pool.map(_is_readable, paths, chunksize=32),
+            pool.map(_is_readable, paths),
             desc="Checking images",
             total=len(paths),
             delay=2,
@@ -127,9 +155,11 @@ def find_unreadable(paths):
 
 def _is_readable(path):
     try:
-        with Image.open(path) as image:
-            image.draft(image.mode, (1, 1))
-            image.load()
-    except Exception:  # what a broken file makes Pillow raise has no common class
+        contents = pathlib.Path(path).read_bytes()
+        if tf.io.is_jpeg(contents):
+            tf.io.decode_jpeg(contents, channels=3, ratio=8)
+        else:
+            decode(contents, channels=3)
+    except (OSError, tf.errors.OpError, ValueError):
         return False
     return True

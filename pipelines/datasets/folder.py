@@ -13,24 +13,30 @@ SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
 def load(data_dir=None, skip_invalid=False):
     """A folder of images with one sub-folder per class.
 
-    The first half of the classes in sorted order trains, the rest tests. Every image is decoded
-    once to see that it can be.
+    The first half of the classes in sorted order trains (of an odd number, the smaller half), the
+    rest tests. Hidden files are passed over. Every image is decoded once to see that it can be.
 
     Args:
         data_dir: The folder.
-        skip_invalid: Whether unreadable images, and training classes with a single image, are
-            left out with a warning; otherwise they are an error.
+        skip_invalid: Whether unreadable images, sub-folders without images and training classes
+            with fewer than 2 images are left out with a warning; otherwise they are an error.
 
     Raises:
         FileNotFoundError: If there is no such folder.
         ValueError: If it has fewer than two classes, or images that cannot be used.
     """
     classes = _find_classes(data_dir)
+    _refuse_or_warn(
+        "sub-folders without images",
+        [name for name, class_paths in classes.items() if not class_paths],
+        skip_invalid,
+    )
+    classes = {name: class_paths for name, class_paths in classes.items() if class_paths}
     paths = [path for class_paths in classes.values() for path in class_paths]
     unreadable = {paths[index] for index in find_unreadable(paths)}
     _refuse_or_warn(
         "images that cannot be read",
-        [f"{path} ({path.stat().st_size} bytes)" for path in sorted(unreadable)],
+        [f"{path} ({path.stat().st_size:,} bytes)" for path in sorted(unreadable)],
         skip_invalid,
     )
     classes = {
@@ -39,9 +45,9 @@ def load(data_dir=None, skip_invalid=False):
     }
     class_names = dict(enumerate(sorted(classes)))
     half = len(class_names) // 2
-    lonely = [i for i, name in class_names.items() if i < half and len(classes[name]) == 1]
+    lonely = [i for i, name in class_names.items() if i < half and len(classes[name]) < 2]
     _refuse_or_warn(
-        "training classes with a single image, which has no positive",
+        "training classes with fewer than 2 images, which have no positive pair",
         [class_names[i] for i in lonely],
         skip_invalid,
     )
@@ -56,14 +62,21 @@ def load(data_dir=None, skip_invalid=False):
 
 
 def _find_classes(data_dir):
-    """{class name: paths of its images}, without the sub-folders that have none."""
+    """{name of a sub-folder: paths of its images}."""
     if data_dir is None:
-        raise ValueError("dataset 'folder' needs a folder. Received: data_dir=None")
+        raise ValueError(
+            "dataset 'folder' needs `data_dir`, a folder with one sub-folder of images per class. "
+            "Received: data_dir=None"
+        )
     folder = pathlib.Path(data_dir).expanduser()
     if not folder.exists():
-        raise FileNotFoundError(f"there is no folder {folder}")
+        raise FileNotFoundError(
+            f"`data_dir` must be a folder with one sub-folder per class; there is no {folder}"
+        )
     if not folder.is_dir():
-        raise ValueError(f"{folder} must be a folder with one sub-folder per class; it is a file")
+        raise ValueError(
+            f"`data_dir` must be a folder with one sub-folder per class; {folder} is a file"
+        )
     classes = {}
     for sub_folder in sorted(folder.iterdir()):
         if sub_folder.is_dir() and not sub_folder.name.startswith("."):
@@ -72,12 +85,13 @@ def _find_classes(data_dir):
                 for path in sub_folder.iterdir()
                 if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
             )
-            if paths:
-                classes[sub_folder.name] = paths
-    if len(classes) < 2:
+            classes[sub_folder.name] = paths
+    with_images = sum(map(bool, classes.values()))
+    if with_images < 2:
         raise ValueError(
-            f"{folder} must have two or more sub-folders with images ({', '.join(SUFFIXES)}), one "
-            f"per class: one to train and one to test. Found: {len(classes)}"
+            f"{folder} must have 2 or more sub-folders with images ({', '.join(SUFFIXES)}), one "
+            "per class: one class to train and one to test. "
+            f"Found: sub-folders={len(classes)}, with images={with_images}"
         )
     return classes
 
@@ -96,5 +110,7 @@ def _split(classes, class_names, ids):
     paths = [str(path) for i in ids for path in classes[class_names[i]]]
     labels = [i for i in ids for _ in classes[class_names[i]]]
     if not labels:
-        raise ValueError("no class is left with images to train on or to test on")
+        raise ValueError(
+            "at least one class with images must be left to train on, and one to test on"
+        )
     return Split(np.array(paths), np.array(labels), class_names)

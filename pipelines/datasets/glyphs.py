@@ -26,17 +26,19 @@ LEAST_FACES = 12  # faces that must have a character
 
 
 def load(data_dir=None, skip_invalid=False):
-    """About 1,870 character shapes in 12 to 16 faces each, 28 × 28 grey, white on black.
+    """About 2,080 character shapes in 12 to 16 faces each, 28 × 28 grey, white on black.
 
-    Characters of one shape, such as Latin A, Greek Alpha and Cyrillic A, are one class. Every
-    second class in the order of code points trains, the others test.
+    Every character is scaled to a longer side of 20 pixels and centred. Characters of one shape,
+    such as Latin A, Greek Alpha and Cyrillic A, are one class: no image is in two classes. In the
+    order of code points the first half of the classes trains (Latin and Greek), the second half
+    tests (Cyrillic, accented letters, signs, arrows, Braille).
     """
     refuse_folder("glyphs", data_dir)
     folder = pathlib.Path(matplotlib.get_data_path()) / "fonts" / "ttf"
     files = [str(folder / f"{face}.ttf") for face in FACES]
     drawn = _draw(files)
     images, labels, class_names = [], [], {}
-    for group in _equal_shapes(drawn, len(files)):
+    for group in _equal_shapes(drawn):
         faces = {}
         for character in group:
             faces = {**drawn[character], **faces}
@@ -45,10 +47,8 @@ def load(data_dir=None, skip_invalid=False):
             images += [faces[face] for face in sorted(faces)]
             labels += [len(class_names) - 1] * len(faces)
     images, labels = np.stack(images)[..., None], np.array(labels)
-    splits = [
-        Split(images[labels % 2 == half], labels[labels % 2 == half], class_names)
-        for half in (0, 1)
-    ]
+    tests = labels >= len(class_names) // 2
+    splits = [Split(images[chosen], labels[chosen], class_names) for chosen in (~tests, tests)]
     return Dataset(
         "glyphs",
         *splits,
@@ -91,8 +91,8 @@ def _draw_one(font, character):
     return np.asarray(image)
 
 
-def _equal_shapes(drawn, num_faces):
-    """Characters grouped by having the same image in some face, in the order of code points."""
+def _equal_shapes(drawn):
+    """Characters grouped by having an image in common, in the order of code points."""
     parent = {character: character for character in drawn}
 
     def root(character):
@@ -100,13 +100,12 @@ def _equal_shapes(drawn, num_faces):
             character = parent[character]
         return character
 
-    for face in range(num_faces):
-        first = {}
-        for character, faces in drawn.items():
-            if face in faces:
-                twin = root(first.setdefault(faces[face].tobytes(), character))
-                earlier, later = sorted((twin, root(character)))
-                parent[later] = earlier
+    first = {}  # the first character seen with an image
+    for character, faces in drawn.items():
+        for image in faces.values():
+            twin = root(first.setdefault(image.tobytes(), character))
+            earlier, later = sorted((twin, root(character)))
+            parent[later] = earlier
     groups = collections.defaultdict(list)
     for character in drawn:
         groups[root(character)].append(character)

@@ -37,5 +37,5 @@ def test_changed_replaces_some_fields():
 
 
 def test_changed_refuses_a_misspelt_field():
-    with pytest.raises(ValueError, match="no option 'rotatoin'. Did you mean 'rotation'?"):
+    with pytest.raises(ValueError, match=r"no option 'rotatoin'. Did you mean 'rotation'?"):
         Augmentation().changed(rotatoin=3)

@@ -125,7 +125,7 @@ def test_evaluation_reads_a_file_as_the_served_model_does(path_split):
 
 @pytest.mark.parametrize("batches", [evaluation_batches, lambda s: balanced_batches(s, 2, 2)])
 def test_paths_need_an_image_size(path_split, batches):
-    with pytest.raises(ValueError, match="`image_size` must be .* for paths. Received: None"):
+    with pytest.raises(ValueError, match=r"`image_size` must be .* for paths. Received: None"):
         batches(path_split)
 
 

@@ -21,7 +21,8 @@ GREY = round(0.299 * 200 + 0.587 * 100 + 0.114 * 50)
 
 def encode(kind, mode="RGB", size=(12, 8), **options):
     stream = io.BytesIO()
-    Image.new("RGB", size, COLOUR).convert(mode).save(stream, kind, **options)
+    image = Image.new("RGB", size, COLOUR).convert(mode, palette=Image.Palette.ADAPTIVE)
+    image.save(stream, kind, **options)
     return stream.getvalue()
 
 
@@ -53,8 +54,8 @@ def test_decodes_colour_as_colour_and_as_grey(name, compiled):
         image = read(tf.constant(FORMATS[name]), channels)
         assert image.dtype == tf.uint8
         assert image.shape == (8, 12, channels)
-        # Palettes and chroma are rounded: "web" palettes by steps of 51.
-        np.testing.assert_allclose(image[4, 6], colour, atol=26 if name in ("png palette",) else 3)
+        # The chroma of JPEG is rounded.
+        np.testing.assert_allclose(image[4, 6], colour, atol=3)
 
 
 @pytest.mark.parametrize("name", GREY_FORMATS)
@@ -87,10 +88,10 @@ def test_static_channels_are_known_in_a_graph():
 
 
 def test_resize_equals_pillows_antialiased_bilinear(rng):
-    image = rng.integers(0, 256, (40, 60), dtype=np.uint8)
+    image = rng.uniform(0, 255, (40, 60)).astype(np.float32)
     expected = Image.fromarray(image).resize((15, 10), Image.Resampling.BILINEAR)
     np.testing.assert_allclose(
-        resize(image[..., None], (10, 15, 1))[..., 0], np.asarray(expected), atol=0.51
+        resize(image[..., None], (10, 15, 1))[..., 0], np.asarray(expected), atol=1e-3
     )
 
 

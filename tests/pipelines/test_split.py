@@ -80,5 +80,5 @@ def test_holding_out_refuses_a_share_out_of_range(share):
 
 
 def test_holding_out_refuses_a_single_class():
-    with pytest.raises(ValueError, match="needs 2 or more. Received: classes=1"):
+    with pytest.raises(ValueError, match=r"needs 2 or more. Received: classes=1"):
         hold_out_classes(tiny([1, 1]), 0.5)

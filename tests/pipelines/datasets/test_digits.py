@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 import pipelines
 
@@ -15,3 +16,8 @@ def test_grey_levels_span_the_range():
     images = pipelines.load("digits").train.images
     assert images.dtype == np.uint8
     assert (images.min(), images.max()) == (0, 255)
+
+
+def test_refuses_a_folder():
+    with pytest.raises(ValueError, match=r"'digits' is built in\. Received: data_dir='x'"):
+        pipelines.load("digits", data_dir="x")

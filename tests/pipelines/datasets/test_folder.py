@@ -1,4 +1,5 @@
 import pathlib
+import warnings
 
 import numpy as np
 import pytest
@@ -37,6 +38,12 @@ def test_the_first_half_of_the_sorted_classes_trains(folder):
     ]
     for path, label in zip(dataset.test.images, dataset.test.labels, strict=True):
         assert pathlib.Path(path).parent.name == names[label]
+
+
+def test_a_good_folder_warns_of_nothing(folder):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load(folder)
 
 
 @pytest.mark.parametrize("suffix", [".jpg", ".JPG", ".jpeg", ".png", ".bmp", ".gif", ".webp"])
@@ -98,21 +105,21 @@ def test_names_sub_folders_without_images(folder):
 
 
 def test_refuses_what_is_no_folder_of_classes(tmp_path):
-    with pytest.raises(ValueError, match="needs `data_dir`.*Received: data_dir=None"):
+    with pytest.raises(ValueError, match=r"needs `data_dir`.*Received: data_dir=None"):
         load(None)
-    with pytest.raises(FileNotFoundError, match="one sub-folder per class; there is no .*missing"):
+    with pytest.raises(FileNotFoundError, match=r"one sub-folder per class; there is no .*missing"):
         load(tmp_path / "missing")
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="one sub-folder per class; .*file is a file"):
+    with pytest.raises(ValueError, match=r"one sub-folder per class; .*file is a file"):
         load(tmp_path / "file")
 
 
 def test_refuses_fewer_than_two_classes(tmp_path):
-    with pytest.raises(ValueError, match="2 or more .*Found: sub-folders=0, with images=0"):
+    with pytest.raises(ValueError, match=r"2 or more .*Found: sub-folders=0, with images=0"):
         load(tmp_path)
     (tmp_path / "empty").mkdir()
     write(tmp_path / "cat" / "1.jpg")
-    with pytest.raises(ValueError, match="2 or more .*Found: sub-folders=2, with images=1"):
+    with pytest.raises(ValueError, match=r"2 or more .*Found: sub-folders=2, with images=1"):
         load(tmp_path)
 
 

@@ -34,7 +34,7 @@ def test_no_image_is_in_two_classes(glyphs):
 
 
 def test_homoglyphs_are_one_class(glyphs):
-    latin_greek_cyrillic = "AΑА"  # noqa: RUF001
+    latin_greek_cyrillic = "AΑА"
     names = classes_of(glyphs.train)
     assert any(set(latin_greek_cyrillic) <= set(name) for name in names)
     assert not any({"A", "B"} <= set(name) for name in names)
@@ -76,5 +76,5 @@ def test_raw_pixels_leave_something_to_learn(glyphs):
 
 
 def test_refuses_a_folder():
-    with pytest.raises(ValueError, match="'glyphs' is built in. Received: data_dir='x'"):
+    with pytest.raises(ValueError, match=r"'glyphs' is built in. Received: data_dir='x'"):
         pipelines.load("glyphs", data_dir="x")
