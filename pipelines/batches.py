@@ -41,30 +41,32 @@ def balanced_batches(
     all_images, all_labels = tf.constant(split.images), tf.constant(split.labels)
     batch = classes_per_batch * images_per_class
 
-    def load(step, indices):
+    def gather(step, indices):
         draws = tf.random.stateless_uniform(
             [batch, _CROP_DRAWS + _WARP_DRAWS], step_seed(seed, "augmentation", step)
         )
-        images = tf.gather(all_images, indices)
-        if split.holds_paths or augmentation.crops:
-            images = tf.map_fn(
-                lambda row: _load_one(row[0], row[1], image_size, augmentation),
-                (images, draws[:, :_CROP_DRAWS]),
-                fn_output_signature=tf.TensorSpec(image_size, tf.float32),
-            )
-        images = resize(images, image_size)
-        images = random_warp(images, augmentation, draws[:, _CROP_DRAWS:])
-        return tf.ensure_shape(images, [batch, *image_size]), tf.gather(all_labels, indices)
+        return tf.gather(all_images, indices), tf.gather(all_labels, indices), draws
+
+    def load(image, label, draws):
+        if split.holds_paths:
+            image = decode(tf.io.read_file(image), image_size[2])
+        if augmentation.crops:
+            image = random_crop(image, augmentation, draws[:_CROP_DRAWS])
+        return tf.ensure_shape(resize(image, image_size), image_size), label, draws
+
+    def finish(images, labels, draws):
+        images = random_warp(resize(images, image_size), augmentation, draws[:, _CROP_DRAWS:])
+        return tf.ensure_shape(images, [batch, *image_size]), labels
 
     steps = tf.data.Dataset.counter(tf.constant(start_step, tf.int64))
     indices = balanced_indices(
         split.labels, classes_per_batch, images_per_class, seed=seed, start_step=start_step
     )
-    return (
-        tf.data.Dataset.zip(steps, indices)
-        .map(load, num_parallel_calls=tf.data.AUTOTUNE)
-        .prefetch(tf.data.AUTOTUNE)
-    )
+    batches = tf.data.Dataset.zip(steps, indices).map(gather)
+    if split.holds_paths or augmentation.crops:  # images of several sizes: one by one
+        images = batches.unbatch().map(load, num_parallel_calls=tf.data.AUTOTUNE)
+        batches = images.batch(batch, drop_remainder=True)
+    return batches.map(finish, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
 
 def evaluation_batches(split, image_size=None, batch_size=256):
@@ -91,14 +93,6 @@ def evaluation_batches(split, image_size=None, batch_size=256):
         .batch(batch_size)
         .prefetch(tf.data.AUTOTUNE)
     )
-
-
-def _load_one(image, draws, image_size, augmentation):
-    if image.dtype == tf.string:
-        image = decode(tf.io.read_file(image), image_size[2])
-    if augmentation.crops:
-        image = random_crop(image, augmentation, draws)
-    return tf.ensure_shape(resize(image, image_size), image_size)
 
 
 def _checked_size(split, image_size):

@@ -3,6 +3,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from pipelines.augmentation import Augmentation
+from pipelines.images import decode, resize
 from pipelines.split import Dataset, Split
 
 SIDE = 28  # pixels; drawn at 105
@@ -12,8 +13,8 @@ def load(data_dir=None, skip_invalid=False):
     """Omniglot: 1,623 handwritten characters of 50 alphabets, 20 drawings each, through TFDS.
 
     964 characters of 30 alphabets train (labels 0 to 963), 659 of 20 other alphabets test (labels
-    964 to 1622); TFDS numbers the characters of both sets in one sequence. 28 × 28 grey, shrunk by
-    area, white on black.
+    964 to 1622); TFDS numbers the characters of both sets in one sequence. 28 × 28 grey, white
+    on black, shrunk with antialiasing.
 
     Args:
         data_dir: The `data_dir` of tensorflow-datasets; its own default if None.
@@ -45,8 +46,7 @@ def load(data_dir=None, skip_invalid=False):
 
 def _read(builder, name, class_names):
     def shrink(example):
-        image = tf.cast(tf.io.decode_png(example["image"], channels=1), tf.float32)
-        image = tf.image.resize(255.0 - image, (SIDE, SIDE), method="area")
+        image = resize(255 - decode(example["image"], 1), (SIDE, SIDE, 1))
         return tf.cast(tf.round(image), tf.uint8), example["label"]
 
     examples = builder.as_dataset(split=name, decoders={"image": tfds.decode.SkipDecoding()})
