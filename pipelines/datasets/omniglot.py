@@ -1,9 +1,10 @@
 import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
+from tqdm import tqdm
 
 from pipelines.augmentation import Augmentation
-from pipelines.images import decode, resize
+from pipelines.images import resize
 from pipelines.split import Dataset, Split
 
 SIDE = 28  # pixels; drawn at 105
@@ -46,10 +47,18 @@ def load(data_dir=None, skip_invalid=False):
 
 def _read(builder, name, class_names):
     def shrink(example):
-        image = resize(255 - decode(example["image"], 1), (SIDE, SIDE, 1))
+        image = tf.io.decode_png(example["image"], channels=1)
+        image = resize(255 - image, (SIDE, SIDE, 1))
         return tf.cast(tf.round(image), tf.uint8), example["label"]
 
     examples = builder.as_dataset(split=name, decoders={"image": tfds.decode.SkipDecoding()})
     batches = examples.map(shrink, num_parallel_calls=tf.data.AUTOTUNE).batch(1024)
-    images, labels = zip(*batches.as_numpy_iterator(), strict=True)
+    batches = tqdm(
+        batches.as_numpy_iterator(),
+        desc=f"Reading Omniglot ({name})",
+        total=len(batches),
+        delay=2,
+        unit="batch",
+    )
+    images, labels = zip(*batches, strict=True)
     return Split(np.concatenate(images), np.concatenate(labels), class_names)
