@@ -61,8 +61,8 @@ def main(arguments=None):
         scores = score(settings, version, dataset)
         out = write(settings, version, scores)
     print(
-        f"\n{version} on {len(dataset.test.labels):,} images of {dataset.test.num_classes:,} unseen "
-        f"classes of {dataset.name}:"
+        f"\n{version} on {len(dataset.test.labels):,} images of {dataset.test.num_classes:,} "
+        f"unseen classes of {dataset.name}:"
     )
     print("\n".join(f"{name:>12}  {value:.4f}" for name, value in scores.items()))
     print(f"Scores: {out}")
@@ -119,7 +119,9 @@ def score(settings, version, dataset):
 
     signatures = tf.saved_model.load(str(version)).signatures
     if "embed_images" not in signatures:
-        raise ValueError(f"{version} has no signature embed_images. It has: {', '.join(signatures)}")
+        raise ValueError(
+            f"{version} has no signature embed_images. It has: {', '.join(signatures)}"
+        )
     embed = signatures["embed_images"]
     image_size = tuple(embed.structured_input_signature[1]["images"].shape[1:])
     batches = pipelines.evaluation_batches(dataset.test, image_size)
@@ -141,7 +143,9 @@ def score(settings, version, dataset):
 
 def write(settings, version, scores):
     """Writes the scores and how they came about; returns the path."""
-    out = pathlib.Path(settings.out or pathlib.Path("runs") / version.parent.name / "evaluation.json")
+    out = pathlib.Path(
+        settings.out or pathlib.Path("runs") / version.parent.name / "evaluation.json"
+    )
     out.parent.mkdir(parents=True, exist_ok=True)
     content = {"version": str(version), **dataclasses.asdict(settings), "scores": scores}
     out.write_text(json.dumps(content, indent=2) + "\n")

@@ -128,8 +128,8 @@ def load_images(recipe):
             f"classes_per_batch={recipe.classes_per_batch}, classes={train_split.num_classes}"
         )
     print(
-        f"{dataset.name}: {len(train_split.labels):,} images of {train_split.num_classes:,} classes "
-        f"to train, {len(test_split.labels):,} of {test_split.num_classes:,} others to score"
+        f"{dataset.name}: {len(train_split.labels):,} images of {train_split.num_classes:,} "
+        f"classes to train, {len(test_split.labels):,} of {test_split.num_classes:,} to score"
     )
     return train_split, test_split, dataset
 
@@ -166,16 +166,16 @@ def load_checkpoint(folder):
     """The model as it was at the last checkpoint of a run that stopped."""
     import keras
 
-    import tfdml  # registers its classes
+    import tfdml
 
     path = folder / "checkpoint.keras"
     if (SAVED_MODELS / folder.name).exists():
         raise FileExistsError(f"run {folder.name!r} is complete: {SAVED_MODELS / folder.name}")
     if not path.is_file():
         raise FileNotFoundError(
-            f"run {folder.name!r} stopped before its first checkpoint: delete {folder} and start anew"
+            f"run {folder.name!r} has no checkpoint: delete {folder} and start over"
         )
-    _ = tfdml.EmbeddingModel
+    tfdml.register()
     return keras.models.load_model(path)
 
 

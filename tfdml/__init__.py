@@ -1,22 +1,47 @@
 """Deep metric learning for TensorFlow and Keras 3.
 
+>>> import keras
 >>> import tfdml
 >>> loss = tfdml.losses.LiftedStructuredLoss(margin=1.0)
 """
 
 import importlib
+import sys
 
 __version__ = "0.1.0"
 
 _MODULES = ("callbacks", "evaluation", "layers", "losses", "models", "optimizers", "serving")
 
-__all__ = ["EmbeddingModel", "__version__", *_MODULES]
+__all__ = ["EmbeddingModel", "__version__", "register", *_MODULES]
 
 
 def __getattr__(name):
-    # Loaded on first use: `import tfdml` and `train.py --help` must not wait for TensorFlow.
+    # Loaded on first use: `train.py --help` must not wait for TensorFlow.
     if name == "EmbeddingModel":
-        return importlib.import_module("tfdml.models").EmbeddingModel
+        return _load("models").EmbeddingModel
     if name in _MODULES:
-        return importlib.import_module(f"tfdml.{name}")
+        return _load(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def register():
+    """Makes the classes of tfdml known to `keras.models.load_model`.
+
+    `import tfdml` does so by itself in a program that has imported Keras before.
+    """
+    import keras
+
+    modules = [_load("layers"), _load("losses"), _load("optimizers")]
+    if keras.backend.backend() == "tensorflow":
+        modules.append(_load("models"))
+    for module in modules:
+        for name in getattr(module, "__all__", ()):
+            getattr(module, name)
+
+
+def _load(name):
+    return importlib.import_module(f"tfdml.{name}")
+
+
+if "keras" in sys.modules:
+    register()

@@ -25,8 +25,11 @@ class Checkpoint(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         unfinished = self.path.with_name(f"{self.path.stem}.unfinished.keras")
-        self.model.save(unfinished)
-        os.replace(unfinished, self.path)
+        try:
+            self.model.save(unfinished)
+            os.replace(unfinished, self.path)
+        finally:
+            unfinished.unlink(missing_ok=True)
 
 
 class StopOnNaN(keras.callbacks.Callback):

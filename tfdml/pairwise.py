@@ -2,7 +2,7 @@
 
 The words that the losses are written in. Every function is written in `keras.ops`, holds at most
 one number per pair of rows, and has finite values and gradients for duplicate rows, zero rows and
-batches without any valid pair.
+batches without any valid pair. A NaN stays a NaN: conditions are written so that it fails them.
 """
 
 import keras
@@ -23,11 +23,11 @@ def normalize(rows):
         (n, dim) of the same dtype.
     """
     largest = ops.stop_gradient(ops.max(ops.abs(rows), axis=1, keepdims=True))
-    directed = largest > _SHORTEST
+    short = largest <= _SHORTEST
     # Dividing by the largest entry keeps the squares in range and the direction as it is.
-    scaled = ops.where(directed, rows, 0.0) / ops.where(directed, largest, 1.0)
+    scaled = ops.where(short, 0.0, rows) / ops.where(short, 1.0, largest)
     squared_norm = ops.sum(ops.square(scaled), axis=1, keepdims=True)
-    return scaled * ops.rsqrt(ops.where(directed, squared_norm, 1.0))
+    return scaled * ops.rsqrt(ops.where(short, 1.0, squared_norm))
 
 
 def squared_distances(rows):
@@ -47,8 +47,8 @@ def squared_distances(rows):
     sums = squared_norms[:, None] + squared_norms[None, :]
     squared = sums - 2.0 * ops.matmul(rows, ops.transpose(rows))
     resolution = 4.0 * float(np.finfo(keras.backend.standardize_dtype(rows.dtype)).eps)
-    resolved = (squared > resolution * sums) & off_diagonal(rows)
-    return ops.where(resolved, squared, 0.0)
+    coincident = (squared <= resolution * sums) | ~off_diagonal(rows)
+    return ops.where(coincident, 0.0, squared)
 
 
 def distances(rows):
@@ -62,7 +62,7 @@ def distances(rows):
     """
     squared = squared_distances(rows)
     # The inner `where` keeps the infinite slope of the root at 0 out of the gradient.
-    return ops.where(squared > 0, ops.sqrt(ops.where(squared > 0, squared, 1.0)), 0.0)
+    return ops.where(squared == 0, 0.0, ops.sqrt(ops.where(squared == 0, 1.0, squared)))
 
 
 def off_diagonal(rows):
@@ -106,5 +106,5 @@ def masked_min(values, mask, axis):
 
 
 def masked_logsumexp(values, mask, axis):
-    """log Σ exp(values) where `mask`, along `axis`; a large negative number where there are none."""
+    """log Σ exp(values) where `mask`, along `axis`; as `masked_max` where there are none."""
     return ops.logsumexp(ops.where(mask, values, -_MASKED), axis=axis)

@@ -83,6 +83,8 @@ def _as_labels(labels):
         # JAX keeps 32 bits of an integer: renumber before they are lost.
         labels = np.unique(labels, return_inverse=True)[1].reshape(labels.shape).astype("int32")
         labels = ops.convert_to_tensor(labels)
+    if _builds_for_replicas():
+        labels = ops.cast(labels, "int64")
     dtype = keras.backend.standardize_dtype(labels.dtype)
     check_type(
         "int" in dtype,
@@ -109,6 +111,18 @@ def _as_embeddings(embeddings):
         **{"embeddings.shape": tuple(embeddings.shape)},
     )
     return ops.convert_to_tensor(embeddings, dtype="float64" if dtype == "float64" else "float32")
+
+
+def _builds_for_replicas():
+    """Whether Keras builds a model for a `tf.distribute` strategy, outside the replicas.
+
+    It then averages the replicas' labels, floats that nobody compares.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return tf.distribute.has_strategy() and tf.distribute.in_cross_replica_context()
 
 
 def _share_of_replica(value):

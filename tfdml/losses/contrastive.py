@@ -74,7 +74,7 @@ class ContrastiveLoss(MetricLoss):
         if self.average_over == "pairs":
             return pairwise.masked_mean(losses, pairs)
         if self.average_over == "active":
-            return pairwise.masked_mean(losses, pairs & (losses > 0))
+            return pairwise.masked_mean(losses, pairs & ~(losses <= 0))
         total = pairwise.masked_sum(losses, pairs) / 2.0  # each pair stands there twice
         if self.average_over == "batch":
             return total / ops.cast(ops.shape(labels)[0], total.dtype)

@@ -44,7 +44,8 @@ class TripletLoss(MetricLoss):
 
     Example:
         >>> loss = TripletLoss(margin=0.2)
-        >>> print(round(float(loss(np.array([0, 0, 1]), np.array([[1., 0.], [0., 1.], [0., 1.]]))), 4))
+        >>> rows = np.array([[1., 0.], [0., 1.], [0., 1.]])
+        >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
         1.2
     """
 

@@ -1,0 +1,73 @@
+"""The structure that the design promises, read from the source."""
+
+import ast
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+# Each part of tfdml with the parts that it may import.
+BELOW = {
+    "checks": set(),
+    "pairwise": {"checks"},
+    "command_line": {"checks"},
+    "recipes": {"checks"},
+    "optimizers": {"checks"},
+    "losses": {"checks", "pairwise"},
+    "layers": {"checks", "pairwise"},
+    "evaluation": {"checks", "pairwise"},
+    "models": {"checks", "pairwise", "losses", "layers", "evaluation"},
+    "callbacks": {"checks", "pairwise", "losses", "layers", "evaluation"},
+    "serving": {"checks", "pairwise", "losses", "layers", "evaluation"},
+    "__init__": {"layers", "losses", "models", "optimizers"},
+}
+
+
+def imported(path):
+    """Dotted names of all that a file imports, also inside functions."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def modules(package):
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", modules("tfdml"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_down(path):
+    part = path.relative_to(ROOT / "tfdml").parts[0].removesuffix(".py")
+    for name in imported(path):
+        if name.split(".")[0] == "tfdml":
+            target = name.split(".")[1]
+            assert target == part or target in BELOW[part], f"{part} imports {name}"
+
+
+def test_pipelines_and_tfdml_do_not_know_each_other():
+    for package, other in (("pipelines", "tfdml"), ("tfdml", "pipelines")):
+        for path in modules(package):
+            assert other not in {name.split(".")[0] for name in imported(path)}, path
+
+
+def test_every_loss_has_its_file_and_one_line_in_the_table():
+    from tfdml import losses
+
+    files = {path.stem for path in (ROOT / "tfdml" / "losses").glob("*.py")} - {"__init__", "base"}
+    assert files == {module for module, _ in losses.LOSSES.values()}
+    for _, class_name in losses.LOSSES.values():
+        assert issubclass(getattr(losses, class_name), losses.MetricLoss)
+
+
+def test_losses_are_written_in_keras_ops_only():
+    for path in [*(ROOT / "tfdml" / "losses").glob("*.py"), ROOT / "tfdml" / "pairwise.py"]:
+        roots = {name.split(".")[0] for name in imported(path)}
+        allowed = {"keras", "numpy", "tfdml", "importlib", "inspect"}
+        # The base asks TensorFlow for the number of replicas, when that is the backend.
+        assert roots <= allowed | ({"tensorflow"} if path.name == "base.py" else set()), path
+
+
+def test_no_file_is_called_utils():
+    named = {path.name for package in ("tfdml", "pipelines") for path in modules(package)}
+    assert not named & {"utils.py", "helpers.py", "common.py", "misc.py"}

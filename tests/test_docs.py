@@ -1,0 +1,73 @@
+"""Docstrings and README are held to what the code does."""
+
+import doctest
+import importlib
+import inspect
+import pathlib
+import pkgutil
+import re
+
+import numpy as np
+import pytest
+
+import pipelines
+import tfdml
+from tfdml import losses
+
+ROOT = pathlib.Path(__file__).parents[1]
+MODULES = [
+    module.name
+    for package in (tfdml, pipelines)
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+]
+
+
+@pytest.mark.parametrize("name", ["tfdml", "pipelines", *MODULES])
+def test_examples_run(name):
+    module = importlib.import_module(name)
+    names = {"np": np, **{key: getattr(losses, key) for key in losses.__all__}}
+    result = doctest.testmod(module, extraglobs=names, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize("class_name", sorted({name for _, name in losses.LOSSES.values()}))
+def test_losses_document_every_option(class_name):
+    loss = getattr(losses, class_name)
+    for section in ("Args:", "Call:", "Raises:", "Source:", "Example:"):
+        assert section in loss.__doc__
+    arguments = loss.__doc__.split("Args:")[1].split("Call:")[0]
+    documented = re.findall(r"^ {8}(\w+):", arguments, re.MULTILINE)
+    assert documented == list(inspect.signature(loss).parameters)
+
+
+def readme_blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(readme_blocks("python"))))
+def test_python_of_the_readme_runs(number, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(readme_blocks("python")[number], f"README block {number}", "exec"), {})
+
+
+def test_the_readme_has_python_to_run():
+    assert len(readme_blocks("python")) >= 2
+
+
+def test_flags_in_the_readme_exist():
+    import dataclasses
+
+    import evaluate
+    from tfdml.recipes import Recipe
+
+    fields = {field.name for cls in (Recipe, evaluate.Evaluation) for field in dataclasses.fields(cls)}
+    for block in readme_blocks("bash"):
+        for command in re.findall(r"(?:train|evaluate)\.py(.*(?:\\\n.*)*)", block):
+            for flag in re.findall(r"--(\w+)", command):
+                assert flag in fields | {"config", "resume", "help"}, flag
+
+
+def test_ci_runs_the_test_command_of_the_readme():
+    command = 'pip install -e ".[test]" && pytest'
+    assert command in (ROOT / "README.md").read_text()
+    assert command in (ROOT / ".ci" / "run").read_text()

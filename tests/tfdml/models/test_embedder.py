@@ -1,0 +1,86 @@
+import keras
+import numpy as np
+import pytest
+
+from tfdml.models import BACKBONES, build_embedder
+
+SHAPES = {"small_cnn": (28, 28, 1), "mobilenet_v2": (64, 64, 3)}
+
+
+def test_every_backbone_is_tried():
+    assert set(SHAPES) == set(BACKBONES)
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_embeds_images_as_unit_rows_or_raw(backbone, rng):
+    images = rng.uniform(0, 255, (3, *SHAPES[backbone])).astype("float32")
+    for normalize in (True, False):
+        keras.utils.set_random_seed(0)
+        embedder = build_embedder(backbone, 16, input_shape=SHAPES[backbone], normalize=normalize)
+        embeddings = embedder.predict(images, verbose=0)
+        assert embeddings.shape == (3, 16)
+        lengths = np.linalg.norm(embeddings, axis=1)
+        assert np.allclose(lengths, 1, atol=1e-6) == normalize
+
+
+def test_embeddings_stay_float32_under_mixed_precision(rng):
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        embedder = build_embedder("small_cnn", 16, input_shape=(28, 28, 1))
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    embeddings = embedder(rng.uniform(0, 255, (2, 28, 28, 1)).astype("float32"))
+    assert keras.backend.standardize_dtype(embeddings.dtype) == "float32"
+    np.testing.assert_allclose(np.linalg.norm(embeddings, axis=1), 1, atol=1e-6)
+
+
+def test_small_images_leave_features(rng):
+    embedder = build_embedder("small_cnn", 4, input_shape=(8, 8, 1))
+    images = rng.uniform(0, 255, (2, 8, 8, 1)).astype("float32")
+    a, b = embedder.predict(images, verbose=0)
+    assert np.abs(a - b).max() > 0
+
+
+@pytest.mark.data
+def test_pretrained_weights_freeze_the_statistics_and_nothing_else(data_folder, rng):
+    weights = str(data_folder / "weights" / "mobilenetv2_1.0_224_no_top.weights.h5")
+    embedder = build_embedder("mobilenet_v2", 8, input_shape=(64, 64, 3), weights=weights)
+    reference = keras.applications.MobileNetV2(
+        (64, 64, 3), include_top=False, weights=None, pooling="avg"
+    )
+    reference.load_weights(weights)
+    images = rng.uniform(0, 255, (4, 64, 64, 3)).astype("float32")
+    features = keras.Model(embedder.input, embedder.get_layer("embedding").input)
+    expected = reference.predict(images / 127.5 - 1, verbose=0)
+    np.testing.assert_allclose(features.predict(images, verbose=0), expected, atol=1e-4)
+    network = embedder.get_layer("mobilenet_v2")
+    before = [np.array(v) for v in network.non_trainable_variables]
+    embedder(images, training=True)
+    for old, new in zip(before, network.non_trainable_variables, strict=True):
+        np.testing.assert_array_equal(old, new)
+    assert len(network.trainable_variables) > 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (
+            {"backbone": "smal_cnn"},
+            ValueError,
+            "Unknown backbone 'smal_cnn'. Did you mean 'small_c",
+        ),
+        ({"embedding_dim": 0}, ValueError, "`embedding_dim` must be a positive integer. Received"),
+        ({"input_shape": (28, 28)}, ValueError, r"`input_shape` must be \(height, width, channels"),
+        ({"dropout": 1.0}, ValueError, "`dropout` must be >= 0 and < 1. Received: dropout=1.0"),
+        ({"weights": "missing.h5"}, FileNotFoundError, "`weights` must be an existing file"),
+    ],
+)
+def test_refuses_wrong_arguments(arguments, error, message):
+    arguments = {"backbone": "small_cnn", "input_shape": (28, 28, 1), **arguments}
+    with pytest.raises(error, match=message):
+        build_embedder(**arguments)
+
+
+def test_small_cnn_has_no_pretrained_weights():
+    with pytest.raises(ValueError, match="`small_cnn` has no pretrained weights"):
+        build_embedder("small_cnn", input_shape=(28, 28, 1), weights="imagenet")

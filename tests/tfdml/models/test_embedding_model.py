@@ -1,0 +1,145 @@
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfdml import EmbeddingModel, losses, optimizers
+from tfdml.models import build_embedder
+
+LABELS = np.repeat(np.arange(4), 4)
+
+
+@pytest.fixture
+def images(rng):
+    return rng.uniform(0, 255, (16, 8, 8, 1)).astype("float32")
+
+
+def build(loss="triplet", **compile_options):
+    keras.utils.set_random_seed(0)
+    model = EmbeddingModel(build_embedder("small_cnn", 8, input_shape=(8, 8, 1)))
+    options = {"optimizer": optimizers.Adam(1e-3), "loss": losses.get(loss), **compile_options}
+    model.compile(**options)
+    return model
+
+
+@pytest.mark.parametrize("loss", losses.LOSSES)
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_fit_lowers_every_loss(loss, jit_compile, images):
+    model = build(loss, jit_compile=jit_compile)
+    history = model.fit(images, LABELS, batch_size=16, epochs=8, verbose=0).history["loss"]
+    assert history[-1] < history[0]
+
+
+def test_a_step_equals_one_by_hand(images):
+    model, twin = (build(optimizer=keras.optimizers.SGD(0.1)) for _ in range(2))
+    with tf.GradientTape() as tape:
+        loss = losses.get("triplet")(LABELS, twin.embedder(images, training=True))
+    gradients = tape.gradient(loss, twin.trainable_variables)
+    twin.optimizer.apply(gradients, twin.trainable_variables)
+    logs = model.train_on_batch(images, LABELS, return_dict=True)
+    np.testing.assert_allclose(logs["loss"], loss, rtol=1e-6)
+    for ours, theirs in zip(model.trainable_variables, twin.trainable_variables, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_evaluate_reports_the_loss_and_trains_nothing(images):
+    model = build()
+    before = [np.array(v) for v in model.embedder.variables]
+    reported = model.evaluate(images, LABELS, batch_size=16, verbose=0)
+    expected = losses.get("triplet")(LABELS, model.embed(images))
+    np.testing.assert_allclose(reported, expected, rtol=1e-5)
+    for old, new in zip(before, model.embedder.variables, strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_the_loss_of_an_epoch_is_the_mean_of_its_batches(images):
+    model = build(optimizer=keras.optimizers.SGD(0.0))
+    model.embedder.trainable = False
+    halves = [
+        losses.get("triplet")(LABELS[rows], model.embed(images[rows]))
+        for rows in (slice(0, 8), slice(8, 16))
+    ]
+    reported = model.evaluate(images, LABELS, batch_size=8, verbose=0)
+    np.testing.assert_allclose(reported, np.mean(halves), rtol=1e-5)
+
+
+def test_class_ids_above_two_to_the_24_stay_apart(images):
+    model = build()
+    merged_as_floats = 2**24 + np.arange(16) % 2 + 2**26 * (np.arange(16) // 8)
+    reported = model.evaluate(images, merged_as_floats, batch_size=16, verbose=0)
+    expected = losses.get("triplet")(merged_as_floats, model.embed(images))
+    np.testing.assert_allclose(reported, expected, rtol=1e-5)
+
+
+def test_a_saved_model_goes_on_as_if_it_had_not_stopped(images, tmp_path):
+    model = build()
+    model.fit(images, LABELS, batch_size=16, epochs=3, shuffle=False, verbose=0)
+    model.save(tmp_path / "model.keras")
+    restored = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(restored.embed(images), model.embed(images))
+    assert type(restored.loss) is losses.TripletLoss
+    assert int(restored.optimizer.iterations) == 3
+    for either in (model, restored):
+        either.fit(images, LABELS, batch_size=16, epochs=3, shuffle=False, verbose=0)
+    np.testing.assert_allclose(restored.embed(images), model.embed(images), atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", losses.LOSSES)
+def test_losses_work_in_a_plain_keras_model(loss, images, tmp_path):
+    model = build_embedder("small_cnn", 8, input_shape=(8, 8, 1))
+    model.compile(optimizer="adam", loss=losses.get(loss))
+    history = model.fit(images, LABELS, batch_size=16, epochs=8, verbose=0).history["loss"]
+    assert history[-1] < history[0]
+    model.save(tmp_path / "model.keras")
+    assert keras.models.load_model(tmp_path / "model.keras").loss.name == loss
+
+
+def test_embeds_arrays_and_datasets_alike(images):
+    model = build()
+    batches = tf.data.Dataset.from_tensor_slices((images, LABELS)).batch(5)
+    expected = model.embedder(images).numpy()
+    np.testing.assert_allclose(model.embed(images, batch_size=7), expected, atol=1e-6)
+    np.testing.assert_allclose(model.embed(batches), expected, atol=1e-6)
+    images_only = batches.map(lambda images, labels: images)
+    np.testing.assert_allclose(model.embed(images_only), expected, atol=1e-6)
+
+
+def test_similarity_is_the_cosine_of_rows():
+    cosines = build().similarity([[1.0, 0.0], [3.0, 4.0]], [[0.0, 2.0], [6.0, 8.0]])
+    np.testing.assert_allclose(cosines, [0.0, 1.0], atol=1e-6)
+
+
+REPLICAS = """
+import numpy as np, tensorflow as tf, keras
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+from tfdml import EmbeddingModel, losses
+
+def train(strategy):
+    with strategy.scope():
+        keras.utils.set_random_seed(0)
+        inputs = keras.Input((6,))
+        embedder = keras.Model(inputs, keras.layers.Dense(4)(inputs))
+        model = EmbeddingModel(embedder)
+        model.compile(optimizer=keras.optimizers.SGD(0.1), loss=losses.get("lifted"))
+    rng = np.random.default_rng(0)
+    rows, labels = rng.normal(size=(16, 6)).astype("float32"), rng.permutation(np.arange(16) // 4)
+    batches = tf.data.Dataset.from_tensors((rows, labels)).repeat(3)
+    logs = model.fit(batches, verbose=0).history
+    return logs["loss"][0], np.array(embedder.weights[0])
+
+one_loss, one = train(tf.distribute.get_strategy())
+two_loss, two = train(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]))
+np.testing.assert_allclose(two, one, atol=1e-5)
+np.testing.assert_allclose(two_loss, one_loss, rtol=1e-5)
+print("equal")
+"""
+
+
+def test_two_replicas_make_the_update_of_one():
+    run = subprocess.run([sys.executable, "-c", REPLICAS], capture_output=True, text=True)
+    assert run.stdout.strip() == "equal", run.stderr[-2000:]

@@ -1,0 +1,75 @@
+import keras
+import numpy as np
+import pytest
+
+from tfdml import EmbeddingModel, callbacks, losses
+from tfdml.evaluation import recall_at_k
+
+LABELS = np.repeat(np.arange(4), 4)
+
+
+def build(learning_rate=0.01):
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((6,))
+    model = EmbeddingModel(keras.Model(inputs, keras.layers.Dense(4, name="embedding")(inputs)))
+    model.compile(optimizer=keras.optimizers.SGD(learning_rate), loss=losses.get("lifted"))
+    return model
+
+
+@pytest.fixture
+def rows(rng):
+    return rng.normal(size=(16, 6)).astype("float32")
+
+
+def test_a_checkpoint_is_replaced_after_every_epoch(rows, tmp_path):
+    model, path = build(), tmp_path / "checkpoint.keras"
+    model.fit(rows, LABELS, epochs=2, verbose=0, callbacks=[callbacks.Checkpoint(path)])
+    assert [file.name for file in tmp_path.iterdir()] == ["checkpoint.keras"]
+    restored = keras.models.load_model(path)
+    assert int(restored.optimizer.iterations) == 2
+    np.testing.assert_array_equal(restored.embed(rows), model.embed(rows))
+
+
+def test_a_checkpoint_that_fails_keeps_the_one_before(rows, tmp_path, monkeypatch):
+    model, path = build(), tmp_path / "checkpoint.keras"
+    model.fit(rows, LABELS, verbose=0, callbacks=[callbacks.Checkpoint(path)])
+    before = path.read_bytes()
+
+    def half_written(target):
+        target.write_bytes(b"half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(model, "save", half_written)
+    with pytest.raises(OSError, match="No space left"):
+        model.fit(rows, LABELS, verbose=0, callbacks=[callbacks.Checkpoint(path)])
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["checkpoint.keras"]
+
+
+def test_a_diverging_run_stops_with_step_and_cause(rows):
+    message = r"the loss became nan at step \d+ .*1e\+30.*"
+    with pytest.raises(FloatingPointError, match=message) as error:
+        build(1e30).fit(rows, LABELS, epochs=9, verbose=0, callbacks=[callbacks.StopOnNaN()])
+    assert "weights are not finite, among them embedding/kernel" in str(error.value)
+
+
+def test_nan_images_are_told_from_diverging_weights(rows):
+    rows[3, 2] = np.nan
+    model = build()
+    model.compile(optimizer=keras.optimizers.SGD(0.0), loss=losses.get("lifted"))
+    with pytest.raises(FloatingPointError, match="at step 1 "):
+        model.fit(rows, LABELS, verbose=0, callbacks=[callbacks.StopOnNaN()])
+
+
+def test_a_finite_run_goes_on(rows):
+    history = build().fit(rows, LABELS, epochs=2, verbose=0, callbacks=[callbacks.StopOnNaN()])
+    assert len(history.history["loss"]) == 2
+
+
+def test_scores_of_held_out_images_come_with_every_epoch(rows):
+    model = build()
+    scores = callbacks.RetrievalScores(rows, LABELS, k=(1, 3))
+    history = model.fit(rows, LABELS, epochs=2, verbose=0, callbacks=[scores]).history
+    expected = recall_at_k(model.embed(rows), LABELS, k=(1, 3))
+    assert history["val_recall@1"][-1] == expected[1]
+    assert history["val_recall@3"][-1] == expected[3]

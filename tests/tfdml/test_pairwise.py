@@ -1,0 +1,65 @@
+import numpy as np
+import pytest
+from keras import ops
+
+from tfdml import pairwise
+
+
+def numpy(tensor):
+    return ops.convert_to_numpy(tensor)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float64", 1e-12)])
+def test_distances_equal_those_of_a_loop(dtype, tolerance, rng):
+    rows = rng.normal(size=(9, 4)) + 50
+    expected = np.array([[np.linalg.norm(a - b) for b in rows] for a in rows])
+    tensor = ops.convert_to_tensor(rows, dtype=dtype)
+    np.testing.assert_allclose(numpy(pairwise.distances(tensor)), expected, atol=1e3 * tolerance)
+    squared = numpy(pairwise.squared_distances(tensor))
+    np.testing.assert_allclose(squared, expected**2, atol=1e3 * tolerance)
+
+
+@pytest.mark.parametrize("dim", [2, 128, 1024])
+def test_duplicates_are_at_distance_zero(dim, rng):
+    rows = np.repeat(rng.normal(size=(40, dim)), 4, axis=0).astype("float32")
+    distances = numpy(pairwise.distances(ops.convert_to_tensor(rows)))
+    same = np.arange(160)[:, None] // 4 == np.arange(160)[None] // 4
+    assert (distances[same] == 0).all()
+    assert (distances[~same] > 0).all()
+
+
+def test_unit_rows_have_length_one_whatever_they_were(rng):
+    rows = rng.normal(size=(5, 3)) * np.array([[1e-25], [1e-3], [1.0], [1e15], [1e30]])
+    unit = numpy(pairwise.normalize(ops.convert_to_tensor(rows, dtype="float32")))
+    np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1, rtol=1e-6)
+    expected = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    np.testing.assert_allclose(unit, expected, atol=1e-6)
+
+
+def test_zero_rows_stay_zero():
+    assert not numpy(pairwise.normalize(ops.zeros((2, 3)))).any()
+
+
+def test_masks_name_pairs_by_class():
+    labels = ops.convert_to_tensor(np.array([5, 7, 5]))
+    positive = [[False, False, True], [False, False, False], [True, False, False]]
+    negative = [[False, True, False], [True, False, True], [False, True, False]]
+    np.testing.assert_array_equal(numpy(pairwise.positive_mask(labels)), positive)
+    np.testing.assert_array_equal(numpy(pairwise.negative_mask(labels)), negative)
+
+
+def test_masked_reductions_see_only_what_the_mask_lets_through():
+    values = ops.convert_to_tensor([[1.0, 2.0, 9.0], [-3.0, 4.0, 9.0], [1.0, 1.0, 1.0]])
+    mask = ops.convert_to_tensor([[True, True, False], [True, True, False], [False, False, False]])
+    assert float(pairwise.masked_sum(values, mask)) == 4.0
+    assert float(pairwise.masked_mean(values, mask)) == 1.0
+    assert float(pairwise.masked_mean(values, ops.zeros_like(mask))) == 0.0
+    np.testing.assert_allclose(numpy(pairwise.masked_max(values, mask, 1))[:2], [2, 4])
+    np.testing.assert_allclose(numpy(pairwise.masked_min(values, mask, 1))[:2], [1, -3])
+    expected = np.log(np.exp([1, -3]) + np.exp([2, 4]))
+    np.testing.assert_allclose(
+        numpy(pairwise.masked_logsumexp(values, mask, 1))[:2], expected, rtol=1e-6
+    )
+    for empty in (pairwise.masked_max, pairwise.masked_logsumexp):
+        assert float(empty(values, mask, 1)[2]) < -1e29
+    assert float(pairwise.masked_min(values, mask, 1)[2]) > 1e29
