@@ -12,6 +12,8 @@ import os
 import pathlib
 import sys
 
+import yaml
+
 import pipelines
 from tfdml.checks import check, unknown_name
 from tfdml.command_line import Parser, one_sentence
@@ -73,7 +75,6 @@ def parse(arguments):
     parser = Parser(
         Evaluation,
         names={"datasets": ", ".join(pipelines.names())},
-        positional="model",
         prog=PROGRAM,
         description=__doc__.partition("\n")[0],
     )
@@ -102,8 +103,6 @@ def load_dataset(settings, version):
     if name is None:
         if not recipe.is_file():
             raise ValueError(f"{version} does not say what it was trained on: give --dataset")
-        import yaml
-
         trained_on = yaml.safe_load(recipe.read_text())
         name, data_dir = trained_on["dataset"], data_dir or trained_on["data_dir"]
     return pipelines.load(name, data_dir=data_dir, skip_invalid=settings.skip_invalid)

@@ -15,7 +15,10 @@ import pathlib
 import sys
 import time
 
+import yaml
+
 import pipelines
+from tfdml.checks import unknown_name
 from tfdml.command_line import Parser, fail, one_sentence
 from tfdml.losses import LOSSES
 from tfdml.models import BACKBONES
@@ -28,17 +31,17 @@ NEIGHBOURS = (1, 2, 4, 8)
 
 
 def main(arguments=None):
-    recipe, resume, yaml = parse(sys.argv[1:] if arguments is None else arguments)
+    recipe, resume, saved_recipe = parse(sys.argv[1:] if arguments is None else arguments)
     folder = RUNS / recipe.run
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with one_sentence(PROGRAM, ValueError, TypeError, OSError):
         train_split, test_split, dataset = load_images(recipe)
         model = load_checkpoint(folder) if resume else build_model(recipe, dataset)
         if not resume:
-            make_folders(recipe.run, yaml)
+            make_folders(recipe.run, saved_recipe)
     with one_sentence(PROGRAM, FloatingPointError, OSError):
         scores = fit(recipe, folder, model, train_split, test_split, dataset)
-        version = export(recipe, model, dataset, yaml, scores)
+        version = export(recipe, model, dataset, saved_recipe, scores)
     report(recipe, folder, version, scores)
 
 
@@ -59,37 +62,33 @@ def parse(arguments):
         "--resume", action="store_true", help="Go on with the run named by --run after a stop."
     )
     namespace = parser.parse_args(arguments)
-    resume = namespace.pop("resume")
+    resume = namespace.resume
     if resume:
         saved = RUNS / (namespace.run or "") / "config.yaml"
         if not namespace.run or not saved.is_file():
             parser.error(f"--resume needs --run NAME of a run that exists. Found no {saved}")
-        changed = parser.parse_args(["--config", str(saved), *arguments])
-        changed.pop("resume")
-        before, namespace = parser.parse_args(["--config", str(saved)]), changed
-        for name in (field.name for field in dataclasses.fields(Recipe)):
-            if before[name] != namespace[name]:
+        before = parser.settings_of(parser.parse_args(["--config", str(saved)]))
+        recipe = parser.settings_of(parser.parse_args(["--config", str(saved), *arguments]))
+        for name, value in dataclasses.asdict(recipe).items():
+            if value != getattr(before, name):
                 parser.error(
-                    f"--{name} differs from the run's: {namespace[name]!r}, was {before[name]!r}. "
+                    f"--{name} differs from the run's: {value!r}, was {getattr(before, name)!r}. "
                     "A run goes on as it began; start a new one for other settings"
                 )
-    recipe = parser.settings_of(namespace)
+    else:
+        recipe = parser.settings_of(namespace)
     for kind, name, available in (
         ("loss", recipe.loss, LOSSES),
         ("dataset", recipe.dataset, pipelines.names()),
         ("backbone", recipe.backbone, BACKBONES),
     ):
         if name not in available:
-            from tfdml.checks import unknown_name
-
             fail(PROGRAM, unknown_name(kind, name, available))
     if recipe.run is None:
         recipe = dataclasses.replace(recipe, run=free_name(f"{recipe.dataset}_{recipe.loss}"))
-        namespace.run = recipe.run
     elif not resume and is_taken(recipe.run):
         fail(PROGRAM, f"run {recipe.run!r} exists. Choose another --run, or go on with --resume")
-    namespace.pop("config")
-    return recipe, resume, parser.dump(namespace)
+    return recipe, resume, yaml.safe_dump(dataclasses.asdict(recipe), sort_keys=False)
 
 
 def is_taken(name):
@@ -179,9 +178,9 @@ def load_checkpoint(folder):
     return keras.models.load_model(path)
 
 
-def make_folders(run, yaml):
+def make_folders(run, saved_recipe):
     (RUNS / run / "logs").mkdir(parents=True)
-    (RUNS / run / "config.yaml").write_text(yaml)
+    (RUNS / run / "config.yaml").write_text(saved_recipe)
     SAVED_MODELS.mkdir(exist_ok=True)
 
 
@@ -242,12 +241,13 @@ def fit(recipe, folder, model, train_split, test_split, dataset):
     seconds = time.perf_counter() - began
     scores["trained"] = score("Scoring the trained embedder")
     scores["scored_classes"] = "validation" if recipe.validation_share else "test"
-    scores["train_seconds"] = round(scores.get("train_seconds", 0.0) + seconds, 1)
+    scores["train_seconds"] = round(seconds, 1)
+    scores["train_seconds_from_step"] = start
     scores_path.write_text(json.dumps(scores, indent=2) + "\n")
     return scores
 
 
-def export(recipe, model, dataset, yaml, scores):
+def export(recipe, model, dataset, saved_recipe, scores):
     from pipelines import images
     from tfdml import serving
 
@@ -255,7 +255,7 @@ def export(recipe, model, dataset, yaml, scores):
         model.embedder,
         SAVED_MODELS / recipe.run / "1",
         read_image=images.reader(dataset.image_size),
-        assets={"recipe.yaml": yaml, "scores.json": json.dumps(scores, indent=2) + "\n"},
+        assets={"recipe.yaml": saved_recipe, "scores.json": json.dumps(scores, indent=2) + "\n"},
     )
 
 
@@ -265,7 +265,8 @@ def report(recipe, folder, version, scores):
     plot_training(folder / "logs" / "epochs.csv", scores, folder / "training.png")
     print(
         f"\nUnseen {scores['scored_classes']} classes of {recipe.dataset}, "
-        f"{recipe.steps} steps of {recipe.loss} in {scores['train_seconds']:.0f} s:\n"
+        f"{recipe.steps} steps of {recipe.loss}, those from {scores['train_seconds_from_step']} on "
+        f"in {scores['train_seconds']:.0f} s:\n"
         f"{scores_table(scores)}\n"
         f"Run: {folder}   Model: {version}"
     )

@@ -60,7 +60,9 @@ def test_flags_in_the_readme_exist():
     import evaluate
     from tfdml.recipes import Recipe
 
-    fields = {field.name for cls in (Recipe, evaluate.Evaluation) for field in dataclasses.fields(cls)}
+    fields = {
+        field.name for cls in (Recipe, evaluate.Evaluation) for field in dataclasses.fields(cls)
+    }
     for block in readme_blocks("bash"):
         for command in re.findall(r"(?:train|evaluate)\.py(.*(?:\\\n.*)*)", block):
             for flag in re.findall(r"--(\w+)", command):

@@ -25,7 +25,7 @@ class Parser(jsonargparse.ArgumentParser):
         documented = settings.__doc__
         try:
             settings.__doc__ = documented.format(**(names or {}))
-            self.add_class_arguments(settings, sub_configs=False)
+            self.add_class_arguments(settings, as_positional=True)
         finally:
             settings.__doc__ = documented
 

@@ -1,0 +1,293 @@
+"""train.py and evaluate.py as a user runs them: in processes of their own."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import yaml
+from PIL import Image
+
+import pipelines
+import tfdml
+from tfdml.evaluation import recall_at_k
+from tfdml.recipes import Recipe
+
+ROOT = pathlib.Path(__file__).parents[1]
+SMALL = [
+    *("--dataset", "digits", "--classes_per_batch", "5", "--embedding_dim", "16"),
+    *("--steps", "60", "--checkpoint_every", "20"),
+]
+
+
+def run(script, *arguments, cwd):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, str(ROOT / script), *map(str, arguments)],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+
+
+def sentence(result):
+    """The one sentence of a refusal."""
+    assert result.returncode == 2, result.stderr
+    assert "Traceback" not in result.stderr
+    return result.stderr.strip().splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A folder in which a small run has finished, and what it printed."""
+    folder = tmp_path_factory.mktemp("finished")
+    result = run("train.py", "--loss", "triplet", "--run", "small", *SMALL, cwd=folder)
+    assert result.returncode == 0, result.stderr
+    return folder, result.stdout
+
+
+def test_a_run_improves_the_retrieval_of_unseen_classes(finished):
+    folder, printed = finished
+    scores = json.loads((folder / "runs" / "small" / "scores.json").read_text())
+    assert scores["trained"]["recall@1"] > scores["untrained"]["recall@1"] > 0.3
+    for stage in ("untrained", "trained"):
+        assert f"{scores[stage]['recall@1']:.4f}" in printed
+
+
+def test_a_run_leaves_what_the_readme_says(finished):
+    folder, _ = finished
+    written = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+    for name in ("config.yaml", "checkpoint.keras", "scores.json", "training.png"):
+        assert f"runs/small/{name}" in written
+    assert any("tfevents" in name for name in written)
+    assert "saved_models/small/1/saved_model.pb" in written
+    assert not [name for name in written if "unfinished" in name]
+    lines = (folder / "runs" / "small" / "logs" / "epochs.csv").read_text().splitlines()
+    assert len(lines) == 1 + 3
+    settings = yaml.safe_load((folder / "runs" / "small" / "config.yaml").read_text())
+    assert settings["loss"] == "triplet"
+    assert settings["steps"] == 60
+
+
+def test_the_saved_model_scores_what_the_run_reported(finished):
+    folder, _ = finished
+    digits = pipelines.load("digits")
+    embed = tf.saved_model.load(str(folder / "saved_models" / "small" / "1")).signatures
+    images = tf.constant(digits.test.images, tf.float32)
+    embeddings = embed["embed_images"](images=images)["embedding"].numpy()
+    reported = json.loads((folder / "runs" / "small" / "scores.json").read_text())["trained"]
+    assert reported["recall@1"] == pytest.approx(
+        recall_at_k(embeddings, digits.test.labels)[1], abs=2e-3
+    )
+
+
+def test_evaluate_scores_the_saved_model_on_its_own_data(finished):
+    folder, _ = finished
+    result = run("evaluate.py", "saved_models/small", "--k", "[1,2]", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    scores = json.loads((folder / "runs" / "small" / "evaluation.json").read_text())["scores"]
+    reported = json.loads((folder / "runs" / "small" / "scores.json").read_text())["trained"]
+    assert scores["recall@1"] == pytest.approx(reported["recall@1"], abs=2e-3)
+    assert set(scores) == {"recall@1", "recall@2", "nmi"}
+    assert 0 < scores["nmi"] <= 1
+    assert f"{scores['nmi']:.4f}" in result.stdout
+
+
+def test_a_killed_run_resumes_with_the_batches_it_would_have_had(finished, tmp_path):
+    arguments = ["--loss", "triplet", "--run", "small", *SMALL]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "train.py"), *arguments],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    checkpoint = tmp_path / "runs" / "small" / "checkpoint.keras"
+    while not checkpoint.exists():
+        assert process.poll() is None, "the run ended before it was killed"
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "saved_models" / "small").exists()
+    stopped_at = int(keras.models.load_model(checkpoint).optimizer.iterations)
+    assert stopped_at in (20, 40)
+
+    resumed = run("train.py", "--run", "small", "--resume", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    whole = finished[0] / "runs" / "small"
+    # The same batches give the same losses, up to the order in which threads add floats.
+    losses = [
+        np.genfromtxt(folder / "logs" / "epochs.csv", delimiter=",", names=True)["loss"]
+        for folder in (tmp_path / "runs" / "small", whole)
+    ]
+    np.testing.assert_allclose(losses[0][-1], losses[1][-1], rtol=0.05)
+    trained = [
+        keras.models.load_model(folder / "checkpoint.keras")
+        for folder in (tmp_path / "runs" / "small", whole)
+    ]
+    assert [int(model.optimizer.iterations) for model in trained] == [60, 60]
+    again = run("train.py", "--run", "small", "--resume", cwd=tmp_path)
+    assert "run 'small' is complete" in sentence(again)
+
+
+def test_resume_refuses_other_settings(finished):
+    result = run("train.py", "--run", "small", "--resume", "--seed", "1", cwd=finished[0])
+    assert "--seed differs from the run's: 1, was 0" in sentence(result)
+
+
+def test_resume_needs_a_run(tmp_path):
+    assert "--resume needs --run NAME" in sentence(run("train.py", "--resume", cwd=tmp_path))
+
+
+def test_a_diverging_run_stops_with_step_and_cause(tmp_path):
+    options = ["--learning_rate", "1e30", "--optimizer", "sgd", "--schedule", "constant"]
+    result = run("train.py", "--loss", "lifted", "--run", "x", *SMALL, *options, cwd=tmp_path)
+    message = sentence(result)
+    assert "the loss became nan at step" in message or "the loss became inf at step" in message
+    assert "Lower the learning rate (now 1e+30)" in message
+    assert not (tmp_path / "saved_models" / "x").exists()
+
+
+def test_a_full_disk_gets_a_sentence_and_leaves_no_half_file(tmp_path):
+    limited = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000));"
+        f"sys.path.insert(0, {str(ROOT)!r}); sys.argv[0] = 'train.py'; import train; train.main()"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", limited, "--loss", "triplet", "--run", "x", *SMALL],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert "File too large" in sentence(result)
+    assert not list(tmp_path.rglob("*.keras"))
+    assert not list((tmp_path / "saved_models").iterdir())
+
+
+def write_images(folder, classes):
+    rng = np.random.default_rng(0)
+    for name, count in classes.items():
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            picture = rng.integers(0, 256, (16, 16, 3)).astype("uint8")
+            Image.fromarray(picture).save(folder / name / f"{number}.png")
+    return folder
+
+
+def test_trains_on_a_folder_of_images_and_serves_their_bytes(tmp_path):
+    photos = write_images(tmp_path / "photos", dict.fromkeys("abcdefgh", 4))
+    options = ["--classes_per_batch", "4", "--steps", "2", "--checkpoint_every", "1"]
+    data = ["--dataset", "folder", "--data_dir", photos, "--image_size", "16"]
+    result = run("train.py", "--loss", "npair", *options, *data, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    version = tmp_path / "saved_models" / "folder_npair" / "1"
+    serve = tf.saved_model.load(str(version)).signatures["serving_default"]
+    contents = [(photos / "h" / f"{number}.png").read_bytes() for number in range(4)]
+    served = serve(image_bytes=tf.constant(contents))["embedding"].numpy()
+    model = keras.models.load_model(tmp_path / "runs" / "folder_npair" / "checkpoint.keras")
+    dataset = pipelines.load("folder", data_dir=photos)
+    last = dataset.test.subset(slice(-4, None))
+    expected = model.embed(pipelines.evaluation_batches(last, (16, 16, 3)))
+    np.testing.assert_allclose(served, expected, atol=1e-5)
+    again = run("train.py", "--loss", "npair", *options, *data, cwd=tmp_path)
+    assert (tmp_path / "saved_models" / "folder_npair_2" / "1").is_dir(), again.stderr
+
+
+def test_validation_classes_are_training_classes(tmp_path):
+    options = ["--validation_share", "0.4", "--classes_per_batch", "3", "--steps", "2"]
+    options += ["--checkpoint_every", "1", "--dataset", "digits"]
+    result = run("train.py", *options, "--run", "x", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "of 3 classes to train" in result.stdout
+    assert "Unseen validation classes" in result.stdout
+    log = (tmp_path / "runs" / "x" / "logs" / "epochs.csv").read_text()
+    assert "val_recall@1" in log.splitlines()[0]
+
+
+@pytest.mark.parametrize("script", ["train.py", "evaluate.py"])
+def test_help_names_every_choice_within_a_second(script, tmp_path):
+    began = time.perf_counter()
+    result = run(script, "--help", cwd=tmp_path)
+    seconds = time.perf_counter() - began
+    assert result.returncode == 0
+    for name in pipelines.names():
+        assert name in result.stdout
+    assert seconds < 1 or "TensorFlow" not in result.stderr
+    program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import {script[:-3]} as script\n"
+    program += "try: script.parse(['--help'])\nexcept SystemExit: pass\n"
+    program += "assert not {'tensorflow', 'keras', 'sklearn', 'numpy'} & set(sys.modules)"
+    light = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert light.returncode == 0, light.stderr
+
+
+REFUSALS = [
+    (["--loss", "liftd"], "Unknown loss 'liftd'. Did you mean 'lifted'?"),
+    (["--dataset", "glyps"], "Unknown dataset 'glyps'. Did you mean 'glyphs'?"),
+    (["--backbone", "smal_cnn"], "Unknown backbone 'smal_cnn'. Did you mean 'small_cnn'?"),
+    (["--lss", "lifted"], "Did you mean --loss?"),
+    (["--steps", "many"], "steps"),
+    (["--steps", "150"], "`checkpoint_every` must divide `steps`. Received: steps=150"),
+    (["--images_per_class", "1"], "`images_per_class` must be >= 2"),
+    (["--run", "a/b"], "`run` must be the name of a folder. Received: run='a/b'"),
+    (["--loss_options.magrin", "1", *SMALL], "has no option 'magrin'. Did you mean 'margin'?"),
+    (["--loss_options.margin", "-1", *SMALL], "`margin` must be > 0. Received: margin=-1"),
+    (["--augmentation.flp", "true", *SMALL], "has no option 'flp'. Did you mean 'flip'?"),
+    (["--dataset", "digits"], "`classes_per_batch` must not exceed the number of training classes"),
+    (["--dataset", "folder", "--data_dir", "missing"], "there is no missing"),
+    (["--weights", "missing.h5", *SMALL], "`weights` must be an existing file"),
+    (["--config", "missing.yaml"], "missing.yaml"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"), REFUSALS, ids=[r[0][0] + r[0][1] for r in REFUSALS]
+)
+def test_train_refuses_bad_input_with_a_sentence(arguments, message, tmp_path):
+    result = run("train.py", *arguments, cwd=tmp_path)
+    assert result.returncode == 2, result.stderr
+    assert "Traceback" not in result.stderr
+    assert message in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_train_refuses_a_run_that_exists(finished):
+    result = run("train.py", "--run", "small", *SMALL, cwd=finished[0])
+    assert "run 'small' exists. Choose another --run, or go on with --resume" in sentence(result)
+
+
+def test_train_refuses_a_folder_it_cannot_write(tmp_path):
+    (tmp_path / "runs").write_text("a file where the folder should be")
+    result = run("train.py", "--run", "x", *SMALL, cwd=tmp_path)
+    assert "runs" in sentence(result)
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
+def test_train_names_the_image_that_cannot_be_read(tmp_path):
+    photos = write_images(tmp_path / "photos", {"a": 2, "b": 2})
+    (photos / "a" / "empty.png").write_bytes(b"")
+    result = run("train.py", "--dataset", "folder", "--data_dir", photos, cwd=tmp_path)
+    assert "empty.png (0 bytes)" in sentence(result)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_evaluate_refuses_what_is_no_model(tmp_path):
+    assert "no SavedModel at missing" in sentence(run("evaluate.py", "missing", cwd=tmp_path))
+
+
+def test_every_setting_is_documented():
+    import dataclasses
+    import re
+
+    names = [field.name for field in dataclasses.fields(Recipe)]
+    assert re.findall(r"^        (\w+):", Recipe.__doc__, re.MULTILINE) == names
+    assert tfdml.__version__
