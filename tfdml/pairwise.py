@@ -5,6 +5,8 @@ one number per pair of rows, and has finite values and gradients for duplicate r
 batches without any valid pair. A NaN stays a NaN: conditions are written so that it fails them.
 """
 
+import math
+
 import keras
 import numpy as np
 from keras import ops
@@ -46,7 +48,8 @@ def squared_distances(rows):
     squared_norms = ops.sum(ops.square(rows), axis=1)
     sums = squared_norms[:, None] + squared_norms[None, :]
     squared = sums - 2.0 * ops.matmul(rows, ops.transpose(rows))
-    resolution = 4.0 * float(np.finfo(keras.backend.standardize_dtype(rows.dtype)).eps)
+    eps = float(np.finfo(keras.backend.standardize_dtype(rows.dtype)).eps)
+    resolution = (4.0 + math.sqrt(rows.shape[1])) * eps  # sums of dim roundings
     coincident = (squared <= resolution * sums) | ~off_diagonal(rows)
     return ops.where(coincident, 0.0, squared)
 

@@ -62,7 +62,8 @@ class LiftedStructuredLoss(MetricLoss):
         nearness = self.margin - distances
         if self.variant == "smooth":
             push = pairwise.masked_logsumexp(nearness, negatives, axis=1)
-            pushes = ops.logaddexp(push[:, None], push[None, :])
+            # log(exp(a) + exp(b)); `ops.logaddexp` drops to float32 on JAX.
+            pushes = push[:, None] + ops.softplus(push[None, :] - push[:, None])
         else:
             push = pairwise.masked_max(nearness, negatives, axis=1)
             merge = ops.maximum if self.variant == "max" else ops.add

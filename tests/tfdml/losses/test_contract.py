@@ -48,17 +48,6 @@ BATCHES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _double_precision(request):
-    if BACKEND == "jax":
-        import jax
-
-        with jax.enable_x64(True):
-            yield
-    else:
-        yield
-
-
 def rows(rng, batch=12, dim=5):
     return rng.normal(size=(batch, dim))
 
