@@ -30,6 +30,28 @@ def value_and_gradient(loss, labels, embeddings):
     return float(value), rows.grad.numpy()
 
 
+def compiled_gradient(loss, labels):
+    """A function from embeddings to the gradient, compiled where the backend compiles."""
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        @tf.function
+        def gradient(rows):
+            with tf.GradientTape() as tape:
+                tape.watch(rows)
+                value = loss(labels, rows)
+            return tape.gradient(value, rows)
+
+        return lambda embeddings: gradient(tf.constant(embeddings)).numpy()
+    if backend == "jax":
+        import jax
+
+        gradient = jax.jit(jax.grad(lambda rows: loss(labels, rows)))
+        return lambda embeddings: np.asarray(gradient(embeddings))
+    return lambda embeddings: value_and_gradient(loss, labels, embeddings)[1]
+
+
 def compiled(loss, labels, embeddings, xla):
     """The loss in a graph with an unknown batch size (TensorFlow) or jitted (JAX)."""
     if keras.backend.backend() == "jax":
