@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check, check_not_negative, check_one_of
+from tfdml.checks import check, check_not_negative, check_one_of, check_positive
 from tfdml.losses.base import MetricLoss
 
 
@@ -10,7 +10,7 @@ from tfdml.losses.base import MetricLoss
 class NPairLoss(MetricLoss):
     """Makes each anchor more similar to its positive than to one row of every other class.
 
-    With inner products s, over the pairs (anchor i, positive j) that `pairs` names:
+    With inner products s times `scale`, over the pairs (anchor i, positive j) that `pairs` names:
 
         mean( log(1 + Σ_k exp(s[i, k] - s[i, j])) ) + l2 / 2 * mean(|x_i|² + |x_j|²)
 
@@ -20,6 +20,8 @@ class NPairLoss(MetricLoss):
         pairs: `"first"`, the first two rows of each class (N-pair-mc; further rows of a class are
             not used); `"disjoint"`, rows 1 and 2 of each class, rows 3 and 4, and so on, each a
             group of its own; `"all"`, every ordered pair of a class against all rows of others.
+        scale: Factor of the inner products, the inverse of a temperature; > 0. Unit rows, whose
+            products end at 1, train faster with 10 to 20.
         l2: Weight of the squared length of raw rows; >= 0, and 0 for unit rows, whose length is
             constant. The original uses 0.002.
         normalize: Whether rows are scaled to unit length first.
@@ -37,7 +39,8 @@ class NPairLoss(MetricLoss):
     Source:
         Sohn. Improved deep metric learning with multi-class N-pair loss objective. NIPS 2016.
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 4.
-        Differs: unit rows, as the second paper; the first trains raw rows with `l2`.
+        Differs: unit rows, as the second paper; the first trains raw rows with `l2`. Neither
+        has a scale.
 
     Example:
         >>> loss = NPairLoss()
@@ -46,14 +49,16 @@ class NPairLoss(MetricLoss):
         0.3133
     """
 
-    options = ("pairs", "l2", "normalize")
+    options = ("pairs", "scale", "l2", "normalize")
 
-    def __init__(self, *, pairs="first", l2=0.0, normalize=True, name="npair"):
+    def __init__(self, *, pairs="first", scale=1.0, l2=0.0, normalize=True, name="npair"):
         super().__init__(normalize=normalize, name=name)
         check_one_of(("first", "disjoint", "all"), pairs=pairs)
+        check_positive(scale=scale)
         check_not_negative(l2=l2)
         check(not (normalize and l2), "`l2` needs raw rows: normalize=False", l2=l2)
         self.pairs = pairs
+        self.scale = scale
         self.l2 = l2
 
     def call(self, labels, embeddings):
@@ -62,7 +67,7 @@ class NPairLoss(MetricLoss):
         if self.pairs != "all":
             grouped = self._grouped(positives)
             positives, negatives = positives & grouped, negatives & grouped
-        similarities = ops.matmul(embeddings, ops.transpose(embeddings))
+        similarities = self.scale * ops.matmul(embeddings, ops.transpose(embeddings))
         push = pairwise.masked_logsumexp(similarities, negatives, axis=1)
         contested = positives & ops.any(negatives, axis=1, keepdims=True)
         gaps = ops.where(contested, push[:, None] - similarities, 0.0)

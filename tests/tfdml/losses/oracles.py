@@ -89,7 +89,7 @@ def lifted(labels, x, margin=1.0, variant="smooth", normalize=False):
     return total / (2 * max(len(positive), 1))
 
 
-def npair(labels, x, pairs="first", l2=0.0, normalize=True):
+def npair(labels, x, pairs="first", scale=1.0, l2=0.0, normalize=True):
     x = unit(x) if normalize else x
     members = {}
     for i, label in enumerate(labels):
@@ -108,7 +108,9 @@ def npair(labels, x, pairs="first", l2=0.0, normalize=True):
                 tuples.append((anchor, positive, [r[1] for o, r in group.items() if o != c]))
     losses, lengths = [], []
     for i, j, others in tuples:
-        losses.append(math.log1p(sum(math.exp(x[i] @ x[k] - x[i] @ x[j]) for k in others)))
+        losses.append(
+            math.log1p(sum(math.exp(scale * (x[i] @ x[k] - x[i] @ x[j])) for k in others))
+        )
         lengths.append(x[i] @ x[i] + x[j] @ x[j])
     if not tuples:
         return 0.0

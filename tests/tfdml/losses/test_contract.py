@@ -36,6 +36,7 @@ CASES = [
     ("lifted", {"variant": "sum", "margin": 2.0}),
     ("npair", {}),
     ("npair", {"pairs": "disjoint"}),
+    ("npair", {"pairs": "all", "scale": 16.0}),
     ("npair", {"pairs": "all"}),
     ("npair", {"pairs": "all", "normalize": False, "l2": 0.01}),
 ]
