@@ -63,7 +63,7 @@ def test_every_loss_has_its_file_and_one_line_in_the_table():
 def test_losses_are_written_in_keras_ops_only():
     for path in [*(ROOT / "tfdml" / "losses").glob("*.py"), ROOT / "tfdml" / "pairwise.py"]:
         roots = {name.split(".")[0] for name in imported(path)}
-        allowed = {"keras", "numpy", "tfdml", "importlib", "inspect", "math"}
+        allowed = {"keras", "numpy", "tfdml", "importlib", "inspect"}
         # The base asks TensorFlow for the number of replicas, when that is the backend.
         assert roots <= allowed | ({"tensorflow"} if path.name == "base.py" else set()), path
 

@@ -5,8 +5,6 @@ one number per pair of rows, and has finite values and gradients for duplicate r
 batches without any valid pair. A NaN stays a NaN: conditions are written so that it fails them.
 """
 
-import math
-
 import keras
 import numpy as np
 from keras import ops
@@ -49,7 +47,8 @@ def squared_distances(rows):
     sums = squared_norms[:, None] + squared_norms[None, :]
     squared = sums - 2.0 * ops.matmul(rows, ops.transpose(rows))
     eps = float(np.finfo(keras.backend.standardize_dtype(rows.dtype)).eps)
-    resolution = (4.0 + math.sqrt(rows.shape[1])) * eps  # sums of dim roundings
+    # A sum of dim roundings; dim is not always known when the graph is built.
+    resolution = eps * (4.0 + ops.sqrt(ops.cast(ops.shape(rows)[1], rows.dtype)))
     coincident = (squared <= resolution * sums) | ~off_diagonal(rows)
     return ops.where(coincident, 0.0, squared)
 

@@ -4,9 +4,8 @@ import keras
 def mobilenet_v2(inputs, weights=None):
     """MobileNetV2 (width 1.0) up to its average-pooled 1280 features.
 
-    With pretrained weights its batch normalisation keeps their statistics: class-balanced batches
-    of a few classes have statistics of their own, which the test images do not share. Scales and
-    offsets still train.
+    With pretrained weights its batch normalisation is frozen: class-balanced batches of a few
+    classes have statistics of their own, which the test images do not share.
 
     Args:
         inputs: (batch, height, width, 3) floats in [0, 255].
@@ -28,5 +27,8 @@ def mobilenet_v2(inputs, weights=None):
     )
     if weights not in (None, "imagenet"):
         network.load_weights(weights)
-    x = keras.layers.Rescaling(1 / 127.5, offset=-1.0)(inputs)
-    return network(x) if weights is None else network(x, training=False)
+    if weights is not None:
+        # Not by `training=False`, which Keras overrides when the whole model trains.
+        for layer in network.layers:
+            layer.trainable = not isinstance(layer, keras.layers.BatchNormalization)
+    return network(keras.layers.Rescaling(1 / 127.5, offset=-1.0)(inputs))
