@@ -175,7 +175,12 @@ def load_checkpoint(folder):
             f"run {folder.name!r} has no checkpoint: delete {folder} and start over"
         )
     tfdml.register()
-    return keras.models.load_model(path)
+    try:
+        return keras.models.load_model(path)
+    except Exception as error:  # what a broken archive raises has no common class
+        raise ValueError(
+            f"{path} cannot be read ({error}). Delete {folder} and start over"
+        ) from error
 
 
 def make_folders(run, saved_recipe):
@@ -231,6 +236,7 @@ def fit(recipe, folder, model, train_split, test_split, dataset):
             initial_epoch=start // recipe.checkpoint_every,
             epochs=recipe.steps // recipe.checkpoint_every,
             callbacks=callbacks,
+            shuffle=False,  # the batches are shuffled; spares a warning
             verbose=progress,
         )
     except KeyboardInterrupt:

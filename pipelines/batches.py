@@ -96,8 +96,16 @@ def evaluation_batches(split, image_size=None, batch_size=256):
 
 
 def _checked_size(split, image_size):
-    if image_size is not None:
-        return tuple(image_size)
     if split.holds_paths:
-        raise ValueError("`image_size` must be (height, width, channels) for paths. Received: None")
-    return split.images.shape[1:]
+        if image_size is None:
+            raise ValueError(
+                "`image_size` must be (height, width, channels) for paths. Received: None"
+            )
+        return tuple(image_size)
+    channels = split.images.shape[3]
+    if image_size is not None and image_size[2] != channels:
+        raise ValueError(
+            "`image_size` must have the channels of the images. "
+            f"Received: image_size={tuple(image_size)}, channels={channels}"
+        )
+    return tuple(image_size or split.images.shape[1:])

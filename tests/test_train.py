@@ -144,6 +144,18 @@ def test_resume_refuses_other_settings(finished):
     assert "--seed differs from the run's: 1, was 0" in sentence(result)
 
 
+def test_resume_refuses_a_broken_checkpoint(tmp_path):
+    folder = tmp_path / "runs" / "x"
+    (folder / "logs").mkdir(parents=True)
+    (folder / "config.yaml").write_text("dataset: digits\nclasses_per_batch: 5\nrun: x\n")
+    resume = ["--run", "x", "--resume"]
+    assert "has no checkpoint" in sentence(run("train.py", *resume, cwd=tmp_path))
+    (folder / "checkpoint.keras").write_bytes(b"half a file")
+    message = sentence(run("train.py", *resume, cwd=tmp_path))
+    assert "checkpoint.keras cannot be read" in message
+    assert "start over" in message
+
+
 def test_resume_needs_a_run(tmp_path):
     assert "--resume needs --run NAME" in sentence(run("train.py", "--resume", cwd=tmp_path))
 
@@ -236,6 +248,7 @@ REFUSALS = [
     (["--backbone", "smal_cnn"], "Unknown backbone 'smal_cnn'. Did you mean 'small_cnn'?"),
     (["--lss", "lifted"], "Did you mean --loss?"),
     (["--steps", "many"], "steps"),
+    (["--config", str(ROOT / "tests" / "misspelt.yaml")], "Did you mean --steps?"),
     (["--steps", "150"], "`checkpoint_every` must divide `steps`. Received: steps=150"),
     (["--images_per_class", "1"], "`images_per_class` must be >= 2"),
     (["--run", "a/b"], "`run` must be the name of a folder. Received: run='a/b'"),

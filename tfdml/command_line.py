@@ -39,7 +39,8 @@ class Parser(jsonargparse.ArgumentParser):
 
     def error(self, message, ex=None):
         """Exits with code 2 and the message, with the nearest flag for a misspelt one."""
-        for word in re.findall(r"[A-Za-z_]\w+", message.partition("unrecognized arguments:")[2]):
+        misspelt = re.search(r"unrecognized arguments:(.*)|'(\w+)' is not accepted", message)
+        for word in re.findall(r"[A-Za-z_]\w+", misspelt[0]) if misspelt else ():
             nearest = difflib.get_close_matches(word, self._names, n=1)
             if nearest:
                 message += f". Did you mean --{nearest[0]}?"

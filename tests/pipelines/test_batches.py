@@ -132,3 +132,10 @@ def test_paths_need_an_image_size(path_split, batches):
 def test_more_classes_than_there_are_is_refused(split):
     with pytest.raises(ValueError, match="classes_per_batch=11, classes=10"):
         balanced_batches(split, 11, 2)
+
+
+def test_arrays_keep_their_channels(split):
+    with pytest.raises(
+        ValueError, match=r"channels of the images. Received: image_size=\(8, 8, 1\)"
+    ):
+        evaluation_batches(split, (8, 8, 1))
