@@ -13,7 +13,8 @@ BELOW = {
     "command_line": {"checks"},
     "recipes": {"checks"},
     "optimizers": {"checks"},
-    "losses": {"checks", "pairwise"},
+    "quadruplets": {"pairwise"},
+    "losses": {"checks", "pairwise", "quadruplets", "layers"},
     "layers": {"checks", "pairwise"},
     "evaluation": {"checks", "pairwise"},
     "models": {"checks", "pairwise", "losses", "layers", "evaluation"},
@@ -55,15 +56,16 @@ def test_every_loss_has_its_file_and_one_line_in_the_table():
     from tfdml import losses
 
     files = {path.stem for path in (ROOT / "tfdml" / "losses").glob("*.py")} - {"__init__", "base"}
-    assert files == {module for module, _ in losses.LOSSES.values()}
-    for _, class_name in losses.LOSSES.values():
+    assert files == {module for module, _, _ in losses.LOSSES.values()}
+    for _, class_name, _ in losses.LOSSES.values():
         assert issubclass(getattr(losses, class_name), losses.MetricLoss)
 
 
 def test_losses_are_written_in_keras_ops_only():
-    for path in [*(ROOT / "tfdml" / "losses").glob("*.py"), ROOT / "tfdml" / "pairwise.py"]:
+    words = [ROOT / "tfdml" / name for name in ("pairwise.py", "quadruplets.py")]
+    for path in [*(ROOT / "tfdml" / "losses").glob("*.py"), *words]:
         roots = {name.split(".")[0] for name in imported(path)}
-        allowed = {"keras", "numpy", "tfdml", "importlib", "inspect"}
+        allowed = {"keras", "numpy", "tfdml", "importlib", "inspect", "types", "typing"}
         # The base asks TensorFlow for the number of replicas, when that is the backend.
         assert roots <= allowed | ({"tensorflow"} if path.name == "base.py" else set()), path
 

@@ -1,5 +1,6 @@
 """Keras layers of metric learning."""
 
+from tfdml.layers.pddm import PDDM
 from tfdml.layers.unit_length import UnitLength
 
-__all__ = ["UnitLength"]
+__all__ = ["PDDM", "UnitLength"]

@@ -10,16 +10,20 @@ import inspect
 
 from tfdml.checks import unknown_name, unknown_option
 
-# What `--loss` and `get` take: name -> (module, class). Loaded on first use, so that the names
-# can be listed without Keras.
+# What `--loss` and `get` take: name -> (module, class, options that the name stands for). Loaded
+# on first use, so that the names can be listed without Keras.
 LOSSES = {
-    "contrastive": ("contrastive", "ContrastiveLoss"),
-    "lifted": ("lifted", "LiftedStructuredLoss"),
-    "npair": ("npair", "NPairLoss"),
-    "triplet": ("triplet", "TripletLoss"),
+    "contrastive": ("contrastive", "ContrastiveLoss", {}),
+    "lifted": ("lifted", "LiftedStructuredLoss", {}),
+    "lmdm": ("double_header", "DoubleHeaderHingeLoss", {"similarity": {"use_position": False}}),
+    "npair": ("npair", "NPairLoss", {}),
+    "pddm": ("double_header", "DoubleHeaderHingeLoss", {}),
+    "pddm_triplet": ("double_header", "DoubleHeaderHingeLoss", {"headers": 1}),
+    "quadruplet": ("double_header", "DoubleHeaderHingeLoss", {"similarity": None}),
+    "triplet": ("triplet", "TripletLoss", {}),
 }
 
-_MODULES = {"MetricLoss": "base", **{name: module for module, name in LOSSES.values()}}
+_MODULES = {"MetricLoss": "base", **{name: module for module, name, _ in LOSSES.values()}}
 
 __all__ = ["LOSSES", "get", *_MODULES]
 
@@ -29,7 +33,7 @@ def get(name, **options):
 
     Args:
         name: A key of `LOSSES`, such as `"lifted"`.
-        **options: Options of that loss.
+        **options: Options of that loss; a dict adds to the dict that the name stands for.
 
     Returns:
         A `MetricLoss`.
@@ -39,12 +43,16 @@ def get(name, **options):
     """
     if name not in LOSSES:
         raise ValueError(unknown_name("loss", name, LOSSES))
-    loss = __getattr__(LOSSES[name][1])
+    _, class_name, preset = LOSSES[name]
+    loss = __getattr__(class_name)
     available = inspect.signature(loss).parameters
-    for option in options:
+    settings = {"name": name, **preset}
+    for option, value in options.items():
         if option not in available:
             raise ValueError(unknown_option(f"loss {name!r}", option, available))
-    return loss(**options)
+        adds = isinstance(value, dict) and isinstance(preset.get(option), dict)
+        settings[option] = {**preset[option], **value} if adds else value
+    return loss(**settings)
 
 
 def __getattr__(name):

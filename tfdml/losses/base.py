@@ -7,6 +7,8 @@ from keras import ops
 from tfdml import pairwise
 from tfdml.checks import check, check_type
 
+_NOT_GIVEN = object()
+
 
 class MetricLoss(keras.losses.Loss):
     """Base of the objectives over all rows of a batch at once.
@@ -14,7 +16,8 @@ class MetricLoss(keras.losses.Loss):
     A subclass writes `call(labels, embeddings)`, which returns a scalar. Labels reach it as
     (batch,) integers, embeddings as (batch, dim) float32 (float64 stays), unit length if
     `normalize`. The options a subclass stores under its own attribute names and lists in
-    `options`, from which `get_config` rebuilds it.
+    `options`, from which `get_config` rebuilds it. One that learns something owns it as a Keras
+    layer in `layer`, and writes `call(labels, embeddings, training)`.
 
     Differs: Keras casts labels to float, which merges class ids from 2**24 on; here they stay
     integers. Keras weights samples; the terms here are pairs, so `sample_weight` is refused.
@@ -25,19 +28,21 @@ class MetricLoss(keras.losses.Loss):
     """
 
     options = ("normalize",)
+    layer = None
 
     def __init__(self, *, normalize, name=None):
         super().__init__(name=name, reduction="sum_over_batch_size")
         check_type(isinstance(normalize, bool), "`normalize` must be a bool", normalize=normalize)
         self.normalize = normalize
 
-    def __call__(self, y_true, y_pred, sample_weight=None):
+    def __call__(self, y_true, y_pred, sample_weight=_NOT_GIVEN, training=False):
         """The loss of one batch.
 
         Args:
             y_true: (batch,) or (batch, 1) integers, the class id of each row.
             y_pred: (batch, dim) floats, the embedding of each row.
             sample_weight: Must be None.
+            training: Whether `layer`, where there is one, is in training.
 
         Returns:
             A scalar float32 (float64 for float64 embeddings). In a replica of a
@@ -46,12 +51,18 @@ class MetricLoss(keras.losses.Loss):
 
         Raises:
             TypeError: If the labels are not integers or the embeddings not floats.
-            ValueError: If the shapes disagree or `sample_weight` is given.
+            ValueError: If the shapes disagree or `sample_weight` is given; if a plain `keras.Model`,
+                which would leave `layer` untrained, calls.
         """
-        if sample_weight is not None:
+        if sample_weight not in (None, _NOT_GIVEN):
             raise ValueError(
                 f"{type(self).__name__} takes no `sample_weight`: its terms are pairs and tuples "
                 "of rows, not rows. Choose what counts by the sampler."
+            )
+        if self.layer is not None and sample_weight is None:  # Keras gives it, people do not
+            raise ValueError(
+                f"{type(self).__name__} learns a layer of its own, {self.layer.name!r}, which a "
+                "plain keras.Model does not train. Compile it into tfdml.EmbeddingModel."
             )
         labels, embeddings = _as_labels(y_true), _as_embeddings(y_pred)
         check(
@@ -63,7 +74,8 @@ class MetricLoss(keras.losses.Loss):
         with keras.name_scope(self.name):
             if self.normalize:
                 embeddings = pairwise.normalize(embeddings)
-            return _share_of_replica(self.call(labels, embeddings))
+            learned = {} if self.layer is None else {"training": training}
+            return _share_of_replica(self.call(labels, embeddings, **learned))
 
     def call(self, labels, embeddings):
         raise NotImplementedError

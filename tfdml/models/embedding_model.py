@@ -9,7 +9,8 @@ class EmbeddingModel(keras.Model):
     """Trains an embedder with a metric loss by `tf.GradientTape`.
 
     Under a `tf.distribute` strategy the loss sees the embeddings and labels of all replicas, so
-    that N replicas make the same update as one on the whole batch.
+    that N replicas make the same update as one on the whole batch. What the loss learns, its
+    `layer`, is trained, saved and restored with the model, as `model.loss_layer`.
 
     Args:
         embedder: A built `keras.Model` from images to (batch, dim) embeddings, such as
@@ -30,6 +31,7 @@ class EmbeddingModel(keras.Model):
         super().__init__(**kwargs)
         self.embedder = embedder
         self.mean_loss = keras.metrics.Mean(name="loss")
+        self.loss_layer = None
         self.build(embedder.input_shape)
 
     def build(self, input_shape):
@@ -37,6 +39,18 @@ class EmbeddingModel(keras.Model):
 
     def call(self, inputs, training=None):
         return self.embedder(inputs, training=training)
+
+    def compile(self, optimizer="rmsprop", loss=None, **kwargs):
+        """As `keras.Model.compile`; adopts the `layer` of a loss that has one."""
+        super().compile(optimizer=optimizer, loss=loss, **kwargs)
+        self.loss_layer = getattr(loss, "layer", None)
+        if self.loss_layer is not None and not self.loss_layer.built:
+            self.loss_layer.build(self.embedder.output_shape)
+
+    def compile_from_config(self, config):
+        # Keras does not trust an overridden `compile` to take its own configuration.
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        self.optimizer.build(self.trainable_variables)
 
     def train_step(self, data):
         images, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
@@ -53,11 +67,16 @@ class EmbeddingModel(keras.Model):
         return self.get_metrics_result()
 
     def _loss_of_batch(self, images, labels, sample_weight, training):
-        embeddings, labels = _of_all_replicas(self(images, training=training), labels)
-        loss = self.compute_loss(
-            x=images, y=labels, y_pred=embeddings, sample_weight=sample_weight, training=training
-        )
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        embeddings, labels = _of_all_replicas(self(images, training=training), labels)
+        if self.loss_layer is None:
+            loss = self.compute_loss(
+                x=images, y=labels, y_pred=embeddings, sample_weight=sample_weight
+            )
+        else:  # Keras does not tell a loss whether it trains
+            weights = () if sample_weight is None else (sample_weight,)
+            loss = self.loss(labels, embeddings, *weights, training=training)
+            loss += sum(self.losses) / replicas
         self.mean_loss.update_state(loss * replicas, sample_weight=tf.shape(embeddings)[0])
         return loss
 
@@ -82,7 +101,13 @@ class EmbeddingModel(keras.Model):
         return self.embedder.predict(inputs, batch_size=batch_size, verbose=verbose)
 
     def similarity(self, a, b):
-        """Cosine of each row of `a` (n, dim) and the same row of `b` (n, dim): (n,) floats."""
+        """Similarity of each row of `a` (n, dim) and the same row of `b` (n, dim): (n,) floats.
+
+        The score that the loss learned, by its `similarity`, or else the cosine.
+        """
+        if self.loss_layer is not None:
+            rows = (tf.convert_to_tensor(rows, tf.float32) for rows in (a, b))
+            return self.loss.similarity(*rows).numpy()
         a, b = (pairwise.normalize(tf.convert_to_tensor(rows, tf.float32)) for rows in (a, b))
         return tf.reduce_sum(a * b, axis=1).numpy()
 

@@ -14,7 +14,7 @@ def value_and_gradient(loss, labels, embeddings):
         with tf.GradientTape() as tape:
             tape.watch(rows)
             value = loss(labels, rows)
-        return float(value), tape.gradient(value, rows).numpy()
+        return float(value), tf.convert_to_tensor(tape.gradient(value, rows)).numpy()
     if backend == "jax":
         import jax
 
@@ -41,7 +41,7 @@ def compiled_gradient(loss, labels):
             with tf.GradientTape() as tape:
                 tape.watch(rows)
                 value = loss(labels, rows)
-            return tape.gradient(value, rows)
+            return tf.convert_to_tensor(tape.gradient(value, rows))
 
         return lambda embeddings: gradient(tf.constant(embeddings)).numpy()
     if backend == "jax":

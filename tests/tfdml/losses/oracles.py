@@ -115,3 +115,120 @@ def npair(labels, x, pairs="first", scale=1.0, l2=0.0, normalize=True):
     if not tuples:
         return 0.0
     return float(np.mean(losses) + l2 / 2 * np.mean(lengths))
+
+
+def similarity_of(options, dim):
+    """The score of two rows by a `PDDM` layer of these options, with its first weights."""
+    from tfdml.layers import PDDM
+
+    layer = PDDM(**options)
+    layer.build((None, dim))
+    weights = {v.path.split("/")[-1]: np.asarray(v, "float64") for v in layer.weights}
+
+    def affine(name, x):
+        return x @ weights[f"{name}_kernel"] + weights[f"{name}_bias"]
+
+    def direction(x):
+        x = np.maximum(x, 0.0)
+        return x / math.sqrt(x @ x + 1e-12)
+
+    def score(a, b):
+        joined = [direction(affine("difference", np.abs(a - b)))]
+        if layer.use_position:
+            joined.append(direction(affine("position", (a + b) / 2)))
+        combination = np.maximum(affine("combination", np.concatenate(joined)), 0.0)
+        return float(affine("score", combination)[0])
+
+    return score
+
+
+def symmetric(score, rows):
+    scores = np.zeros((len(rows), len(rows)))
+    for i in range(len(rows)):
+        for j in range(i + 1, len(rows)):
+            scores[i, j] = scores[j, i] = score(rows[i], rows[j])
+    return scores
+
+
+def double_header(
+    labels,
+    x,
+    similarity=None,
+    alpha=0.5,
+    beta=1.0,
+    embedding_weight=0.5,
+    headers=2,
+    metric_headers=2,
+    num_quadruplets=1,
+    score_scale="minmax",
+    mine_with_dropout=True,
+    squared=True,
+    normalize=True,
+    ranges_at=None,
+):
+    """`ranges_at` are the rows whose scores give the ranges, which have no gradient."""
+    ranges_at = x if ranges_at is None else ranges_at
+    x, ranges_at = (unit(rows) if normalize else rows for rows in (x, ranges_at))
+    n = len(labels)
+    if similarity is None:
+        scores = [[-distance(a, b, True) for b in x] for a in x]
+        held = scores
+    else:
+        scores = symmetric(similarity_of(similarity, x.shape[1]), x)
+        held = scores
+        if score_scale in ("minmax", "local"):
+            held = symmetric(similarity_of(similarity, x.shape[1]), ranges_at)
+    positive, negative = pairs_of(labels)
+    negatives = {i: [k for k in range(n) if labels[k] != labels[i]] for i in range(n)}
+    pairs = sorted(
+        (pair for pair in positive if negatives[pair[0]]), key=lambda pair: scores[pair[0]][pair[1]]
+    )
+    if num_quadruplets == 1:
+        pairs = pairs[:1]
+    elif num_quadruplets == "per_class":
+        pairs = [
+            next(pair for pair in pairs if labels[pair[0]] == label)
+            for label in {int(labels[i]) for i, _ in pairs}
+        ]
+    every = [held[i][j] for i, j in positive + negative]
+    losses = []
+    for i, j in pairs:
+        k = max(negatives[i], key=lambda row: scores[i][row])  # noqa: B023
+        l = max(negatives[j], key=lambda row: scores[j][row])  # noqa: B023, E741
+        here = [held[i][j]]
+        here += [held[i][row] for row in negatives[i]] + [held[j][row] for row in negatives[j]]
+        scale = {
+            None: lambda s: s,
+            "sigmoid": lambda s: 1 / (1 + math.exp(-s)),
+            "minmax": lambda s: (s - min(every)) / (max(every) - min(every)),
+            "local": lambda s: (s - min(here)) / (max(here) - min(here)),  # noqa: B023
+        }[score_scale]
+        near = scale(scores[i][j])
+        metric = [max(0.0, alpha + scale(scores[a][b]) - near) for a, b in ((i, k), (j, l))]
+        embedding = [
+            max(0.0, beta + distance(x[i], x[j], squared) - distance(x[a], x[b], squared))
+            for a, b in ((i, k), (j, l))
+        ]
+        if similarity is None:
+            losses.append(sum(embedding[:headers]))
+        else:
+            losses.append(
+                sum(metric[:metric_headers]) + embedding_weight * sum(embedding[:headers])
+            )
+    return float(np.mean(losses)) if losses else 0.0
+
+
+def pddm(labels, x, similarity, **options):
+    return double_header(labels, x, similarity, **options)
+
+
+def lmdm(labels, x, similarity, **options):
+    return double_header(labels, x, {"use_position": False, **similarity}, **options)
+
+
+def pddm_triplet(labels, x, similarity, **options):
+    return double_header(labels, x, similarity, headers=1, **options)
+
+
+def quadruplet(labels, x, **options):
+    return double_header(labels, x, None, **options)

@@ -1,0 +1,147 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from tfdml.layers import PDDM
+from tfdml.layers.pddm import _PAIRS_AT_ONCE
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def array(tensor):
+    return ops.convert_to_numpy(tensor)
+
+
+@pytest.mark.parametrize("use_position", [True, False])
+def test_follows_its_formula(use_position, rng):
+    a, b = rng.normal(size=(2, 7, 5))
+    layer = PDDM(units=4, use_position=use_position, seed=0, dtype="float64")
+    scores = array(layer(a, b))
+    weights = {v.path.split("/")[-1]: array(v) for v in layer.weights}
+    assert len(weights) == (8 if use_position else 6)
+    for name in [name for name in weights if name.endswith("bias")]:
+        weights[name] = rng.normal(size=weights[name].shape)
+        next(v for v in layer.weights if v.path.endswith(name)).assign(weights[name])
+    scores = array(layer(a, b))
+    for x, y, score in zip(a, b, scores, strict=True):
+        u = np.abs(x - y) @ weights["difference_kernel"] + weights["difference_bias"]
+        joined = [np.maximum(u, 0) / np.linalg.norm(np.maximum(u, 0))]
+        if use_position:
+            v = (x + y) / 2 @ weights["position_kernel"] + weights["position_bias"]
+            joined.append(np.maximum(v, 0) / np.linalg.norm(np.maximum(v, 0)))
+        c = np.concatenate(joined) @ weights["combination_kernel"] + weights["combination_bias"]
+        expected = np.maximum(c, 0) @ weights["score_kernel"] + weights["score_bias"]
+        np.testing.assert_allclose(score, expected[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_is_symmetric(training, rng):
+    a, b = rng.normal(size=(2, 6, 5)).astype("float32")
+    np.testing.assert_allclose(
+        array(PDDM(seed=0)(a, b, training=training)),
+        array(PDDM(seed=0)(b, a, training=training)),
+        rtol=1e-6,
+    )
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 6, 127, 128, 200])
+def test_matrix_scores_every_pair_once(count, rng, monkeypatch):
+    rows = rng.normal(size=(count, 3)).astype("float32")
+    layer = PDDM(seed=0)
+    expected = array(layer(np.repeat(rows, count, axis=0), np.tile(rows, (count, 1))))
+    asked, largest = [], []
+    score = layer.score
+
+    def counting(a, b, frozen=False):
+        asked.append(np.stack([array(a.rows)[:, 0], array(b.rows)[:, 0]], axis=1))
+        largest.append(len(asked[-1]))
+        return score(a, b, frozen)
+
+    if keras.backend.backend() != "jax" or count * count <= _PAIRS_AT_ONCE:  # traced otherwise
+        monkeypatch.setattr(layer, "score", counting)
+    matrix = array(layer.matrix(rows))
+    np.testing.assert_allclose(matrix, expected.reshape(count, count), rtol=1e-5, atol=1e-6)
+    assert (matrix == matrix.T).all()
+    assert max(largest, default=0) <= _PAIRS_AT_ONCE
+    if count * (count + 1) // 2 <= _PAIRS_AT_ONCE:
+        pairs = np.sort(np.concatenate(asked), axis=1)
+        assert len(np.unique(pairs, axis=0)) == len(pairs) == count * (count + 1) // 2
+
+
+def test_matrix_of_two_sets(rng):
+    a, b = rng.normal(size=(70, 3)).astype("float32"), rng.normal(size=(150, 3)).astype("float32")
+    layer = PDDM(seed=0)
+    expected = array(layer(np.repeat(a, 150, axis=0), np.tile(b, (70, 1))))
+    np.testing.assert_allclose(
+        array(layer.matrix(a, b)), expected.reshape(70, 150), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_dropout_is_independent_from_pair_to_pair(rng):
+    layer = PDDM(units=2000, dropout=0.3, seed=0)
+    layer.build((None, 4))
+    noise = array(layer.noise(3)).astype("int64")
+    dropped = []
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        drawn = (noise[i, 0] + noise[j, 0] + 2**31) % 2**32 - 2**31  # as 32 bits wrap round
+        dropped.append(drawn < int(2**31 * (2 * 0.3 - 1)))
+    np.testing.assert_allclose(np.mean(dropped, axis=1), 0.3, atol=0.04)
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        both = np.mean(dropped[one] & dropped[other])
+        np.testing.assert_allclose(both, 0.3**2, atol=0.025)
+
+
+def test_dropout_acts_in_training_alone_and_keeps_the_mean(rng):
+    a, b = rng.normal(size=(2, 4, 64)).astype("float32")
+    layer = PDDM(use_position=False, dropout=0.1, seed=0)
+    still = array(layer(a, b))
+    assert (array(layer(a, b)) == still).all()
+    drawn = np.stack([array(layer(a, b, training=True)) for _ in range(400)])
+    assert (drawn.std(axis=0) > 0).all()
+    np.testing.assert_allclose(drawn.mean(axis=0), still, atol=0.05)
+
+
+def test_stays_float32_under_mixed_precision(rng):
+    a, b = rng.normal(size=(2, 4, 6)).astype("float32")
+    expected = array(PDDM(seed=0)(a, b))
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        scores = PDDM(seed=0)(ops.cast(a, "float16"), ops.cast(b, "float16"))
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert keras.backend.standardize_dtype(scores.dtype) == "float32"
+    np.testing.assert_allclose(array(scores), expected, atol=2e-3)
+
+
+def test_is_saved_in_a_model(rng, tmp_path):
+    a, b = rng.normal(size=(2, 4, 6)).astype("float32")
+    inputs = [keras.Input((6,)), keras.Input((6,))]
+    model = keras.Model(inputs, PDDM(units=3, use_position=False, dropout=0.2)(*inputs))
+    model.save(tmp_path / "model.keras")
+    restored = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(
+        restored.predict([a, b], verbose=0), model.predict([a, b], verbose=0)
+    )
+    assert restored.layers[-1].get_config() == model.layers[-1].get_config()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"units": 0}, "`units` must be a positive integer or None. Received: units=0"),
+        ({"dropout": 1.0}, "`dropout` must be >= 0 and < 1. Received: dropout=1.0"),
+        ({"use_position": "no"}, "`use_position` must be a bool. Received: use_position='no'"),
+    ],
+)
+def test_refuses_wrong_options(options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        PDDM(**options)
+
+
+def test_refuses_rows_of_different_width():
+    with pytest.raises(ValueError, match=r"same dim. Received: a.shape=\(4, 3\), b.shape=\(4, 2\)"):
+        PDDM().matrix(np.zeros((4, 3)), np.zeros((4, 2)))

@@ -1,0 +1,256 @@
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from tfdml.checks import check, check_type
+
+_PAIRS_AT_ONCE = 8192
+_SHORTEST = 1e-12  # squared: keeps the direction of an all-zero row defined
+
+
+class Ends(NamedTuple):
+    """What the unit needs of every image to score pairs of them, `layer.ends(rows)`."""
+
+    rows: Any  # (n, dim)
+    positions: Any  # (n, units), its half of W_v v; None without position
+    noise: Any  # (n, 3, units) int32, its share of the dropout; None without dropout
+
+    def take(self, index):
+        """The ends of the images at `index`, (k,) integers."""
+        return Ends(*(part if part is None else ops.take(part, index, axis=0) for part in self))
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class PDDM(keras.layers.Layer):
+    """Learns how similar two embeddings are, from their difference and from where they lie.
+
+    A Euclidean distance weighs a difference alike everywhere. This score of a pair may weigh it
+    otherwise in dense and in sparse regions of the space. With r(x) = x / |x|:
+
+        u  = |a - b|                        v  = (a + b) / 2
+        u' = r(relu(W_u u + b_u))           v' = r(relu(W_v v + b_v))
+        S  = W_s relu(W_c [u', v'] + b_c) + b_s
+
+    The larger S, the more similar; it has no fixed range. S(a, b) = S(b, a).
+
+    Args:
+        units: Width of u', v' and of the layer that joins them; that of the embeddings if None.
+        use_position: Whether v takes part. Without it the score is LMDM, a local metric that
+            knows the difference alone.
+        dropout: Share of the outputs of W_u, W_v and W_c dropped in training, 0 to below 1.
+        seed: Of the first weights and of the dropout; None for a new one each time.
+        **kwargs: Those of `keras.layers.Layer`. `dtype` is float32 unless given, under any
+            mixed-precision policy: rankings need its resolution.
+
+    Call:
+        a: (n, dim) floats, unit length in the paper.
+        b: (n, dim) floats.
+        training: Whether outputs are dropped.
+        Returns (n,) floats, the score of each row of `a` and the same row of `b`.
+
+    Raises:
+        ValueError: If an option is out of range or the shapes of `a` and `b` disagree.
+
+    Source:
+        Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, section 3.1
+        and eq. 2.
+        Differs: the dropout of two pairs that share an image is independent pair by pair, but not
+        that of many pairs jointly: each pair's mask is made of a random row of either image.
+
+    Example:
+        >>> similarity = PDDM(seed=0)
+        >>> rows = np.array([[1., 0.], [0.8, 0.6], [0., 1.]])
+        >>> similarity(rows[:2], rows[1:]).shape
+        (2,)
+        >>> similarity.matrix(rows).shape
+        (3, 3)
+    """
+
+    def __init__(self, units=None, use_position=True, dropout=0.5, seed=None, **kwargs):
+        kwargs.setdefault("dtype", "float32")
+        super().__init__(**kwargs)
+        check(
+            units is None or (isinstance(units, int) and units > 0),
+            "`units` must be a positive integer or None",
+            units=units,
+        )
+        check_type(
+            isinstance(use_position, bool), "`use_position` must be a bool", use_position=use_position
+        )
+        check(0 <= dropout < 1, "`dropout` must be >= 0 and < 1", dropout=dropout)
+        self.units = units
+        self.use_position = use_position
+        self.dropout = dropout
+        self.seed = seed
+        self._noise_seed = keras.random.SeedGenerator(seed)
+
+    def build(self, a_shape, b_shape=None):
+        dim = a_shape[-1]
+        check(dim is not None, "`a` must have a known width", **{"a.shape": tuple(a_shape)})
+        if b_shape is not None:
+            _check_same_width(a_shape, b_shape)
+        units = self.units or dim
+        kernels = {"difference": (dim, units)}
+        if self.use_position:
+            kernels["position"] = (dim, units)
+        kernels["combination"] = ((2 if self.use_position else 1) * units, units)
+        kernels["score"] = (units, 1)
+        self._affine = {}
+        for number, (name, shape) in enumerate(kernels.items()):
+            seed = None if self.seed is None else self.seed + number
+            initializer = keras.initializers.GlorotUniform(seed)
+            self._affine[name] = (
+                self.add_weight(shape=shape, initializer=initializer, name=f"{name}_kernel"),
+                self.add_weight(shape=shape[1:], initializer="zeros", name=f"{name}_bias"),
+            )
+
+    def call(self, a, b, training=False):
+        _check_same_width(a.shape, b.shape)
+        noise = self.noise(ops.shape(a)[0]) if training and self.dropout else None
+        no_noise = None if noise is None else ops.zeros_like(noise)
+        return self.score(self.ends(a, noise), self.ends(b, no_noise))
+
+    def matrix(self, a, b=None):
+        """Scores of all rows of `a` against all rows of `b`, or of `a`, without dropout.
+
+        Of `a` against itself every pair is scored once, as its score is symmetric.
+
+        Args:
+            a: (n, dim) floats.
+            b: (m, dim) floats, or None for `a`.
+
+        Returns:
+            (n, m) floats. Besides it, memory holds the inner values of 8,192 pairs at a time.
+        """
+        a = ops.convert_to_tensor(a, self.compute_dtype)
+        if b is None:
+            return self.matrix_of_ends(self.ends(a))
+        b = ops.convert_to_tensor(b, self.compute_dtype)
+        _check_same_width(a.shape, b.shape)
+        left, right = self.ends(a), self.ends(b)
+        count = ops.shape(b)[0]
+        scores = _in_chunks(
+            lambda pair: self.score(left.take(pair // count), right.take(pair % count)),
+            ops.shape(a)[0] * count,
+        )
+        return ops.reshape(scores, (-1, count))
+
+    def matrix_of_ends(self, ends, frozen=False):
+        """(n, n) scores of all images against all, each pair scored once. See `score`."""
+        count = ops.shape(ends.rows)[0]
+
+        # Pairs in the order of their offset: (i, i + 0), (i, i + 1), ... modulo count.
+        def scores_of(pair):
+            row, offset = pair % count, pair // count
+            return self.score(ends.take(row), ends.take((row + offset) % count), frozen)
+
+        scores = _in_chunks(scores_of, count * (count + 1) // 2)
+        index = ops.arange(count)
+        offset = (index[None, :] - index[:, None]) % count
+        # Beyond half the circle the pair was scored from its other end.
+        first = 2 * offset < count + ops.cast(index[:, None] < index[None, :], offset.dtype)
+        pair = ops.where(
+            first, offset * count + index[:, None], (count - offset) * count + index[None, :]
+        )
+        return ops.take(scores, pair)
+
+    def noise(self, count):
+        """Random numbers for the dropout of the pairs of `count` images: (count, 3, units)."""
+        units = self._affine["score"][0].shape[0]
+        return keras.random.randint(
+            (count, 3, units), -(2**31), 2**31 - 1, dtype="int32", seed=self._noise_seed
+        )
+
+    def ends(self, rows, noise=None):
+        """What `score` needs of each image; W_v is applied here, once per image.
+
+        Args:
+            rows: (n, dim) floats.
+            noise: Their share of the dropout, from `noise`; None for none.
+        """
+        rows = ops.cast(rows, self.compute_dtype)
+        if not self.built:
+            self.build(rows.shape)
+        positions = None
+        if self.use_position:
+            positions = ops.matmul(rows, 0.5 * self._affine["position"][0])
+        return Ends(rows, positions, noise)
+
+    def score(self, a, b, frozen=False):
+        """Scores of pairs of images.
+
+        Args:
+            a: Ends of n images.
+            b: Ends of n images.
+            frozen: Whether the weights get no gradient.
+
+        Returns:
+            (n,) floats.
+        """
+        weights = self._affine
+        if frozen:
+            weights = {
+                name: [ops.stop_gradient(ops.convert_to_tensor(part)) for part in parts]
+                for name, parts in weights.items()
+            }
+        kernel, bias = weights["difference"]
+        difference = ops.matmul(ops.abs(a.rows - b.rows), kernel) + bias
+        joined = [_direction(self._drop(difference, a, b, 0))]
+        if self.use_position:
+            position = a.positions + b.positions + weights["position"][1]
+            joined.append(_direction(self._drop(position, a, b, 1)))
+        kernel, bias = weights["combination"]
+        combination = ops.matmul(ops.concatenate(joined, axis=-1), kernel) + bias
+        combination = ops.relu(self._drop(combination, a, b, 2))
+        if a.noise is not None:
+            combination = combination / (1.0 - self.dropout)
+        kernel, bias = weights["score"]
+        return ops.matmul(combination, kernel)[:, 0] + bias[0]
+
+    def _drop(self, values, a, b, place):
+        """Zero where dropped; what is kept is not scaled, as directions have no scale."""
+        if a.noise is None:
+            return values
+        # The sum of two random integers wraps round: it is as random, and independent of either.
+        drawn = a.noise[:, place] + b.noise[:, place]
+        return ops.where(drawn < int(2**31 * (2 * self.dropout - 1)), 0.0, values)
+
+    def compute_output_shape(self, a_shape, b_shape):
+        return a_shape[:-1]
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "use_position": self.use_position,
+            "dropout": self.dropout,
+            "seed": self.seed,
+        }
+
+
+def _direction(values):
+    values = ops.relu(values)
+    squared_norm = ops.sum(ops.square(values), axis=-1, keepdims=True)
+    return values * ops.rsqrt(squared_norm + _SHORTEST)
+
+
+def _in_chunks(scores_of, pairs):
+    """`scores_of` pair numbers 0 to `pairs` - 1, a bounded number at a time: (pairs,) floats."""
+    if isinstance(pairs, int) and pairs <= _PAIRS_AT_ONCE:
+        return scores_of(ops.arange(pairs))
+    chunks = (pairs + _PAIRS_AT_ONCE - 1) // _PAIRS_AT_ONCE
+    within = ops.arange(_PAIRS_AT_ONCE)
+
+    def chunk(number):
+        return scores_of(ops.minimum(number * _PAIRS_AT_ONCE + within, pairs - 1))
+
+    return ops.reshape(ops.map(chunk, ops.arange(chunks)), (-1,))[:pairs]
+
+
+def _check_same_width(a_shape, b_shape):
+    check(
+        len(a_shape) == 2 and len(b_shape) == 2 and a_shape[-1] == b_shape[-1],
+        "`a` and `b` must be (n, dim) with the same dim",
+        **{"a.shape": tuple(a_shape), "b.shape": tuple(b_shape)},
+    )

@@ -1,0 +1,220 @@
+import types
+
+import keras
+from keras import ops
+
+from tfdml import pairwise
+from tfdml.checks import check, check_not_negative, check_one_of, check_positive, check_type
+from tfdml.layers import PDDM
+from tfdml.losses.base import MetricLoss
+from tfdml.quadruplets import mine, mine_hardest
+
+_PAPER = types.MappingProxyType({})  # a PDDM with its defaults
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class DoubleHeaderHingeLoss(MetricLoss):
+    """Learns a similarity and the embedding together, from the hardest quadruplet of the batch.
+
+    The similarity S scores the positive pairs; the least similar one is (i, j). Of the rows of
+    other classes, k is the most similar to i, and l to j. With s = S scaled by `score_scale` and
+    the squared distances D of unit rows:
+
+        E_m  = max(0, alpha + s[i, k] - s[i, j]) + max(0, alpha + s[j, l] - s[i, j])
+        E_e  = max(0, beta + D[i, j] - D[i, k]) + max(0, beta + D[i, j] - D[j, l])
+        loss = E_m + embedding_weight * E_e
+
+    Mining and the range of the scores have no gradient. With `num_quadruplets=1` and a
+    `score_scale` other than `"minmax"` no batch × batch matrix of scores is made: the positive
+    pairs are scored, and then the negatives of the chosen pair. Otherwise all pairs are scored
+    once more, without gradient.
+
+    Args:
+        similarity: A `PDDM` layer; or a dict of its options, such as `{"use_position": False}`; or
+            None to mine by distance and to learn no similarity: the loss is E_e alone.
+        alpha: Gap asked for between scaled scores; > 0.
+        beta: Gap asked for between squared distances (0 to 4), or distances if not `squared`; > 0.
+        embedding_weight: Factor of E_e; >= 0. At 0 the similarity alone is taught.
+        headers: 2 for the quadruplet, 1 for the triplet (i, j, k) in E_e.
+        metric_headers: 2 or 1, the same in E_m.
+        num_quadruplets: 1 for each batch, as the paper; `"per_class"`, of each class its least
+            similar pair; or `"per_positive_pair"`, which scores all batch * (batch - 1) / 2 pairs
+            with gradients. The loss is their mean.
+        score_scale: `"minmax"`: from the lowest and highest score of the batch to 0 and 1;
+            `"local"`: of those of the pair (i, j) and of the negatives of i and of j;
+            `"sigmoid"`: 1 / (1 + exp(-S)); None: as they are.
+        mine_with_dropout: Whether the scores to mine by are those of the loss, whose dropout they
+            share; otherwise they have none.
+        squared: Whether E_e takes squared distances.
+        normalize: Whether rows are scaled to unit length first.
+        name: Name of the loss in logs.
+
+    Attributes:
+        layer: The `PDDM` layer to train, which `tfdml.EmbeddingModel` does. None without one.
+
+    Call:
+        labels: (batch,) integers, one class id per row; every class needs two rows.
+        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
+        training: Whether the layer drops outputs; False unless given.
+        Returns a scalar float32, >= 0; 0 when the batch holds no quadruplet.
+
+    Raises:
+        TypeError: If `labels` are not integers or `embeddings` not floats.
+        ValueError: If the shapes disagree or an option is out of range; in a plain `keras.Model`,
+            which would leave the layer untrained.
+
+    Source:
+        Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, eq. 3 and 4;
+        the paper's weight decay belongs to the optimizer. `lmdm`, `pddm_triplet` and `quadruplet`
+        are its comparisons in section 4.
+        Differs: the paper does not say how scores are scaled to [0, 1]; `"minmax"` over the batch
+        is our reading, its ends without gradient, without which the mined scores would be
+        constants.
+
+    Example:
+        >>> loss = DoubleHeaderHingeLoss(similarity=None)
+        >>> rows = np.array([[1., 0.], [0., 1.], [0.6, 0.8], [0.8, 0.6]])
+        >>> print(round(float(loss(np.array([0, 0, 1, 1]), rows)), 4))
+        5.2
+    """
+
+    options = (
+        "alpha",
+        "beta",
+        "embedding_weight",
+        "headers",
+        "metric_headers",
+        "num_quadruplets",
+        "score_scale",
+        "mine_with_dropout",
+        "squared",
+        "normalize",
+    )
+
+    def __init__(
+        self,
+        *,
+        similarity=_PAPER,
+        alpha=0.5,
+        beta=1.0,
+        embedding_weight=0.5,
+        headers=2,
+        metric_headers=2,
+        num_quadruplets=1,
+        score_scale="minmax",
+        mine_with_dropout=True,
+        squared=True,
+        normalize=True,
+        name="double_header",
+    ):
+        super().__init__(normalize=normalize, name=name)
+        check_type(
+            similarity is None or isinstance(similarity, (PDDM, dict, types.MappingProxyType)),
+            "`similarity` must be a PDDM layer, a dict of its options, or None",
+            similarity=similarity,
+        )
+        check_positive(alpha=alpha, beta=beta)
+        check_not_negative(embedding_weight=embedding_weight)
+        check_one_of((1, 2), headers=headers)
+        check_one_of((1, 2), metric_headers=metric_headers)
+        check_one_of((1, "per_class", "per_positive_pair"), num_quadruplets=num_quadruplets)
+        check_one_of(("minmax", "local", "sigmoid", None), score_scale=score_scale)
+        for flag, value in {"mine_with_dropout": mine_with_dropout, "squared": squared}.items():
+            check_type(isinstance(value, bool), f"`{flag}` must be a bool", **{flag: value})
+        check(
+            similarity is not None or embedding_weight > 0,
+            "`embedding_weight` must be > 0 without a similarity",
+            embedding_weight=embedding_weight,
+        )
+        self.alpha = alpha
+        self.beta = beta
+        self.embedding_weight = embedding_weight
+        self.headers = headers
+        self.metric_headers = metric_headers
+        self.num_quadruplets = num_quadruplets
+        self.score_scale = score_scale
+        self.mine_with_dropout = mine_with_dropout
+        self.squared = squared
+        if similarity is not None:
+            self.layer = similarity if isinstance(similarity, PDDM) else PDDM(**similarity)
+
+    def call(self, labels, embeddings, training=False):
+        if self.layer is None:
+            scores = -pairwise.squared_distances(ops.stop_gradient(embeddings))
+            mined = mine(labels, scores, self.num_quadruplets)
+            losses = self._embedding_loss(embeddings, mined)
+        else:
+            noise = None
+            if training and self.layer.dropout:
+                noise = self.layer.noise(ops.shape(embeddings)[0])
+            ends = self.layer.ends(embeddings, noise)
+            mined = self._mine(labels, ends)
+            metric = ops.cast(self._metric_loss(ends, mined), embeddings.dtype)
+            losses = metric + self.embedding_weight * self._embedding_loss(embeddings, mined)
+        value = pairwise.masked_mean(losses, mined.valid)
+        # What is not mined is not in the value, but must not hide that it is broken.
+        broken = ops.isnan(ops.sum(embeddings))
+        return ops.where(broken, ops.cast(float("nan"), value.dtype), value)
+
+    def similarity(self, a, b):
+        """The learned score of each row of `a` (n, dim) and the same row of `b` (n, dim): (n,)."""
+        if self.normalize:
+            a, b = pairwise.normalize(a), pairwise.normalize(b)
+        return self.layer(a, b)
+
+    def _mine(self, labels, ends):
+        ends = type(ends)(*(part if part is None else ops.stop_gradient(part) for part in ends))
+        if not self.mine_with_dropout:
+            ends = ends._replace(noise=None)
+        if self.num_quadruplets == 1 and self.score_scale != "minmax":
+            return mine_hardest(
+                labels,
+                lambda a, b: self.layer.score(ends.take(a), ends.take(b), frozen=True),
+                self.layer.compute_dtype,
+            )
+        scores = self.layer.matrix_of_ends(ends, frozen=True)
+        mined = mine(labels, scores, self.num_quadruplets)
+        if self.score_scale != "minmax":
+            return mined
+        pairs = pairwise.off_diagonal(labels)
+        return mined._replace(
+            lowest=pairwise.masked_min(scores, pairs, axis=(0, 1)),
+            highest=pairwise.masked_max(scores, pairs, axis=(0, 1)),
+        )
+
+    def _metric_loss(self, ends, mined):
+        left = ops.concatenate([mined.i, mined.i, mined.j])
+        right = ops.concatenate([ops.cast(row, mined.i.dtype) for row in mined[1:4]])
+        scores = self.layer.score(ends.take(left), ends.take(right))
+        if self.score_scale == "sigmoid":
+            scores = ops.sigmoid(scores)
+        scores = ops.reshape(scores, (3, ops.shape(mined.i)[0]))
+        if self.score_scale in ("minmax", "local"):
+            spread = mined.highest - mined.lowest
+            scores = (scores - mined.lowest) / ops.where(spread > 0, spread, 1.0)
+        losses = ops.relu(self.alpha + scores[1:] - scores[:1])
+        return ops.sum(losses[: self.metric_headers], axis=0)
+
+    def _embedding_loss(self, embeddings, mined):
+        i, j, k, l = (ops.take(embeddings, row, axis=0) for row in mined[:4])  # noqa: E741
+        positive = self._distance(i, j)
+        loss = ops.relu(self.beta + positive - self._distance(i, k))
+        if self.headers == 2:
+            loss = loss + ops.relu(self.beta + positive - self._distance(j, l))
+        return loss
+
+    def _distance(self, a, b):
+        squared = ops.sum(ops.square(a - b), axis=1)
+        if self.squared:
+            return squared
+        # The inner `where` keeps the infinite slope of the root at 0 out of the gradient.
+        return ops.where(squared == 0, 0.0, ops.sqrt(ops.where(squared == 0, 1.0, squared)))
+
+    def get_config(self):
+        similarity = keras.saving.serialize_keras_object(self.layer)
+        return {**super().get_config(), "similarity": similarity}
+
+    @classmethod
+    def from_config(cls, config):
+        similarity = keras.saving.deserialize_keras_object(config["similarity"])
+        return cls(**{**config, "similarity": similarity})

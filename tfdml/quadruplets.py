@@ -1,0 +1,147 @@
+"""Hard quadruplets of a batch: a positive pair (i, j) and a negative each, k of i and l of j.
+
+Scores say how similar two rows are. Mining has no gradient: give scores that have none.
+"""
+
+from typing import Any, NamedTuple
+
+from keras import ops
+
+from tfdml import pairwise
+
+_NEVER = 3e38  # beyond every score
+_OFFSETS_AT_ONCE = 2  # fewer turns of the loop; 2 are all the pairs of four images
+
+
+class Quadruplets(NamedTuple):
+    """Rows of the batch, and the range of the scores among which each quadruplet was chosen."""
+
+    i: Any  # (q,) integers, as j, k and l
+    j: Any
+    k: Any
+    l: Any  # noqa: E741, the paper's letter
+    valid: Any  # (q,) booleans: whether it is a quadruplet at all
+    lowest: Any  # (q,) scores, of the pair and of the negatives of its rows
+    highest: Any
+
+
+def mine(labels, scores, num_quadruplets):
+    """The hardest quadruplets by a whole matrix of scores.
+
+    Args:
+        labels: (n,) integers.
+        scores: (n, n) floats.
+        num_quadruplets: 1, for the least similar positive pair; `"per_class"`, for that of each
+            class; `"per_positive_pair"`, for all of them.
+
+    Returns:
+        `Quadruplets`: 1, n, or n (n - 1) / 2 of them, of which `valid` says how many are real. The
+        first wins a tie.
+    """
+    count = ops.shape(labels)[0]
+    index = ops.arange(count)
+    negatives = _hardest_negatives(scores, pairwise.negative_mask(labels))
+    positive = pairwise.positive_mask(labels) & (index[:, None] < index[None, :])
+    if num_quadruplets == "per_positive_pair":
+        pair = ops.arange(count, count * (count + 1) // 2)
+        one, other = pair % count, (pair + pair // count) % count
+        i, j = ops.minimum(one, other), ops.maximum(one, other)
+        valid = ops.take(labels, i) == ops.take(labels, j)
+    else:
+        j = ops.argmin(ops.where(positive, scores, _NEVER), axis=1)
+        of_row = ops.min(ops.where(positive, scores, _NEVER), axis=1)
+        if num_quadruplets == 1:
+            i = ops.argmin(of_row)[None]
+            j = ops.take(j, i)
+            valid = ops.take(of_row, i) < _NEVER
+        else:
+            i = index
+            same = labels[:, None] == labels[None, :]
+            of_class = ops.min(ops.where(same, of_row[None, :], _NEVER), axis=1)
+            chosen = (of_row == of_class) & (of_row < _NEVER)
+            earlier = same & chosen[None, :] & (index[None, :] < index[:, None])
+            valid = chosen & ~ops.any(earlier, axis=1)
+    pair_scores = ops.take(ops.reshape(scores, (-1,)), i * count + ops.cast(j, i.dtype))
+    return _quadruplets(i, j, pair_scores, valid, negatives.take(i), negatives.take(j))
+
+
+def mine_hardest(labels, score, dtype):
+    """The quadruplet of the least similar positive pair, without scores of all pairs.
+
+    It scores the positive pairs, and then the negatives of the chosen pair alone. Of tied pairs
+    the first wins, as in `mine`.
+
+    Args:
+        labels: (n,) integers.
+        score: Function of the rows (m,) and (m,) to the scores of those pairs, (m,) floats.
+        dtype: Of the scores.
+
+    Returns:
+        `Quadruplets`, one of them.
+    """
+    count = ops.shape(labels)[0]
+    index = ops.arange(count)
+    order = ops.cast(ops.argsort(labels), index.dtype)
+    ordered = ops.take(labels, order)
+    start = ops.cast(ops.searchsorted(ordered, ordered, side="left"), index.dtype)
+    size = ops.cast(ops.searchsorted(ordered, ordered, side="right"), index.dtype) - start
+
+    # Each class is a circle: offsets up to half of it reach all its pairs.
+    def best_of(offset, lowest, place):
+        offsets = offset + ops.arange(_OFFSETS_AT_ONCE, dtype=index.dtype)[:, None]
+        other = ops.take(order, start + (index - start + offsets) % size)
+        other, row = ops.reshape(other, (-1,)), ops.tile(order, [_OFFSETS_AT_ONCE])
+        positive = ops.reshape(offsets < size, (-1,))
+        scores = ops.where(positive, score(row, other), _NEVER)
+        places = ops.minimum(row, other) * count + ops.maximum(row, other)
+        lowest_here = ops.min(scores)
+        place_here = ops.min(ops.where(scores == lowest_here, places, count * count))
+        better = (lowest_here < lowest) | ((lowest_here == lowest) & (place_here < place))
+        return (
+            offset + _OFFSETS_AT_ONCE,
+            ops.where(better, lowest_here, lowest),
+            ops.where(better, place_here, place),
+        )
+
+    half = ops.max(size) // 2
+    never = ops.full((), _NEVER, dtype=dtype)
+    _, pair_score, place = ops.while_loop(
+        lambda offset, lowest, place: offset <= half,
+        best_of,
+        (ops.ones((), dtype=index.dtype), never, ops.zeros((), dtype=index.dtype)),
+    )
+    i, j = (place // count)[None], (place % count)[None]
+    ends = ops.concatenate([i, j])
+    scores = score(ops.repeat(ends, count), ops.tile(index, [2]))
+    mask = ops.take(labels, ends)[:, None] != labels[None, :]
+    negatives = _hardest_negatives(ops.reshape(scores, (2, -1)), mask)
+    valid = (pair_score < _NEVER)[None]
+    here = ops.arange(2)
+    return _quadruplets(
+        i, j, pair_score[None], valid, negatives.take(here[:1]), negatives.take(here[1:])
+    )
+
+
+class _Negatives(NamedTuple):
+    row: Any  # (n,) the most similar negative
+    exists: Any  # (n,)
+    lowest: Any  # (n,) scores among all negatives
+    highest: Any
+
+    def take(self, index):
+        return _Negatives(*(ops.take(part, index) for part in self))
+
+
+def _hardest_negatives(scores, mask):
+    among = ops.where(mask, scores, -_NEVER)
+    lowest = ops.min(ops.where(mask, scores, _NEVER), axis=1)
+    return _Negatives(
+        ops.argmax(among, axis=1), ops.any(mask, axis=1), lowest, ops.max(among, axis=1)
+    )
+
+
+def _quadruplets(i, j, pair_scores, valid, of_i, of_j):
+    lowest = ops.minimum(pair_scores, ops.minimum(of_i.lowest, of_j.lowest))
+    highest = ops.maximum(pair_scores, ops.maximum(of_i.highest, of_j.highest))
+    valid = valid & of_i.exists & of_j.exists
+    return Quadruplets(i, j, of_i.row, of_j.row, valid, lowest, highest)
