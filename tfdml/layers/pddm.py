@@ -76,7 +76,9 @@ class PDDM(keras.layers.Layer):
             units=units,
         )
         check_type(
-            isinstance(use_position, bool), "`use_position` must be a bool", use_position=use_position
+            isinstance(use_position, bool),
+            "`use_position` must be a bool",
+            use_position=use_position,
         )
         check(0 <= dropout < 1, "`dropout` must be >= 0 and < 1", dropout=dropout)
         self.units = units
@@ -107,9 +109,10 @@ class PDDM(keras.layers.Layer):
 
     def call(self, a, b, training=False):
         _check_same_width(a.shape, b.shape)
-        noise = self.noise(ops.shape(a)[0]) if training and self.dropout else None
-        no_noise = None if noise is None else ops.zeros_like(noise)
-        return self.score(self.ends(a, noise), self.ends(b, no_noise))
+        left, right = self.ends(a, drop=training), self.ends(b)
+        if left.noise is not None:
+            right = right._replace(noise=ops.zeros_like(left.noise))
+        return self.score(left, right)
 
     def matrix(self, a, b=None):
         """Scores of all rows of `a` against all rows of `b`, or of `a`, without dropout.
@@ -155,26 +158,24 @@ class PDDM(keras.layers.Layer):
         )
         return ops.take(scores, pair)
 
-    def noise(self, count):
-        """Random numbers for the dropout of the pairs of `count` images: (count, 3, units)."""
-        units = self._affine["score"][0].shape[0]
-        return keras.random.randint(
-            (count, 3, units), -(2**31), 2**31 - 1, dtype="int32", seed=self._noise_seed
-        )
-
-    def ends(self, rows, noise=None):
+    def ends(self, rows, drop=False):
         """What `score` needs of each image; W_v is applied here, once per image.
 
         Args:
             rows: (n, dim) floats.
-            noise: Their share of the dropout, from `noise`; None for none.
+            drop: Whether scores of pairs of these ends drop outputs, as in training.
         """
         rows = ops.cast(rows, self.compute_dtype)
         if not self.built:
             self.build(rows.shape)
-        positions = None
+        positions = noise = None
         if self.use_position:
             positions = ops.matmul(rows, 0.5 * self._affine["position"][0])
+        if drop and self.dropout:
+            shape = (ops.shape(rows)[0], 3, self._affine["score"][0].shape[0])
+            noise = keras.random.randint(
+                shape, -(2**31), 2**31 - 1, dtype="int32", seed=self._noise_seed
+            )
         return Ends(rows, positions, noise)
 
     def score(self, a, b, frozen=False):
@@ -215,6 +216,16 @@ class PDDM(keras.layers.Layer):
         # The sum of two random integers wraps round: it is as random, and independent of either.
         drawn = a.noise[:, place] + b.noise[:, place]
         return ops.where(drawn < int(2**31 * (2 * self.dropout - 1)), 0.0, values)
+
+    def save_own_variables(self, store):
+        super().save_own_variables(store)
+        # Keras leaves it out; training that goes on drops as if it had not stopped.
+        store["noise_seed"] = ops.convert_to_numpy(self._noise_seed.state)
+
+    def load_own_variables(self, store):
+        values = {name: store[name] for name in store.keys()}  # noqa: SIM118, not a dict
+        self._noise_seed.state.assign(values.pop("noise_seed"))
+        super().load_own_variables(values)
 
     def compute_output_shape(self, a_shape, b_shape):
         return a_shape[:-1]

@@ -51,10 +51,10 @@ class MetricLoss(keras.losses.Loss):
 
         Raises:
             TypeError: If the labels are not integers or the embeddings not floats.
-            ValueError: If the shapes disagree or `sample_weight` is given; if a plain `keras.Model`,
-                which would leave `layer` untrained, calls.
+            ValueError: If the shapes disagree or `sample_weight` is given; with a `layer`, when
+                called by a plain `keras.Model`, which would leave it untrained.
         """
-        if sample_weight not in (None, _NOT_GIVEN):
+        if sample_weight is not None and sample_weight is not _NOT_GIVEN:
             raise ValueError(
                 f"{type(self).__name__} takes no `sample_weight`: its terms are pairs and tuples "
                 "of rows, not rows. Choose what counts by the sampler."

@@ -144,10 +144,7 @@ class DoubleHeaderHingeLoss(MetricLoss):
             mined = mine(labels, scores, self.num_quadruplets)
             losses = self._embedding_loss(embeddings, mined)
         else:
-            noise = None
-            if training and self.layer.dropout:
-                noise = self.layer.noise(ops.shape(embeddings)[0])
-            ends = self.layer.ends(embeddings, noise)
+            ends = self.layer.ends(embeddings, drop=training)
             mined = self._mine(labels, ends)
             metric = ops.cast(self._metric_loss(ends, mined), embeddings.dtype)
             losses = metric + self.embedding_weight * self._embedding_loss(embeddings, mined)

@@ -31,11 +31,8 @@ class EmbeddingModel(keras.Model):
         super().__init__(**kwargs)
         self.embedder = embedder
         self.mean_loss = keras.metrics.Mean(name="loss")
-        self.loss_layer = None
-        self.build(embedder.input_shape)
-
-    def build(self, input_shape):
-        self.built = True
+        self._loss_layers = []  # a list, as an attribute given anew keeps its old layer tracked
+        self.built = True  # not by `build`, which forbids `compile` to adopt a layer
 
     def call(self, inputs, training=None):
         return self.embedder(inputs, training=training)
@@ -43,9 +40,17 @@ class EmbeddingModel(keras.Model):
     def compile(self, optimizer="rmsprop", loss=None, **kwargs):
         """As `keras.Model.compile`; adopts the `layer` of a loss that has one."""
         super().compile(optimizer=optimizer, loss=loss, **kwargs)
-        self.loss_layer = getattr(loss, "layer", None)
-        if self.loss_layer is not None and not self.loss_layer.built:
-            self.loss_layer.build(self.embedder.output_shape)
+        self._loss_layers.clear()
+        layer = getattr(loss, "layer", None)
+        if layer is not None:
+            self._loss_layers.append(layer)
+            if not layer.built:
+                layer.build(self.embedder.output_shape)
+
+    @property
+    def loss_layer(self):
+        """The layer of the loss, trained with the model; None if it learns nothing."""
+        return self._loss_layers[0] if self._loss_layers else None
 
     def compile_from_config(self, config):
         # Keras does not trust an overridden `compile` to take its own configuration.

@@ -193,8 +193,8 @@ def double_header(
     every = [held[i][j] for i, j in positive + negative]
     losses = []
     for i, j in pairs:
-        k = max(negatives[i], key=lambda row: scores[i][row])  # noqa: B023
-        l = max(negatives[j], key=lambda row: scores[j][row])  # noqa: B023, E741
+        k = max(negatives[i], key=lambda row: scores[i][row])
+        l = max(negatives[j], key=lambda row: scores[j][row])  # noqa: E741
         here = [held[i][j]]
         here += [held[i][row] for row in negatives[i]] + [held[j][row] for row in negatives[j]]
         scale = {

@@ -10,6 +10,7 @@ from tfdml import EmbeddingModel, losses, optimizers
 from tfdml.models import build_embedder
 
 LABELS = np.repeat(np.arange(4), 4)
+LEARNED = ("pddm", "lmdm", "pddm_triplet")
 
 
 @pytest.fixture
@@ -17,20 +18,22 @@ def images(rng):
     return rng.uniform(0, 255, (16, 8, 8, 1)).astype("float32")
 
 
-def build(loss="triplet", **compile_options):
+def build(**compile_options):
     keras.utils.set_random_seed(0)
     model = EmbeddingModel(build_embedder("small_cnn", 8, input_shape=(8, 8, 1)))
-    options = {"optimizer": optimizers.Adam(1e-3), "loss": losses.get(loss), **compile_options}
+    options = {"optimizer": optimizers.Adam(1e-3), "loss": losses.get("triplet"), **compile_options}
     model.compile(**options)
     return model
 
 
-@pytest.mark.parametrize("loss", losses.LOSSES)
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize(
+    ("loss", "jit_compile"), [*((loss, False) for loss in losses.LOSSES), ("lifted", True)]
+)
 def test_fit_lowers_every_loss(loss, jit_compile, images):
-    model = build(loss, jit_compile=jit_compile)
-    history = model.fit(images, LABELS, batch_size=16, epochs=8, verbose=0).history["loss"]
-    assert history[-1] < history[0]
+    still = {"similarity": {"dropout": 0.0}} if loss in LEARNED else {}
+    model = build(loss=losses.get(loss, **still), jit_compile=jit_compile)
+    history = model.fit(images, LABELS, batch_size=16, epochs=30, verbose=0).history["loss"]
+    assert np.mean(history[-5:]) < np.mean(history[:5])
 
 
 def test_a_step_equals_one_by_hand(images):
@@ -87,12 +90,12 @@ def test_a_saved_model_goes_on_as_if_it_had_not_stopped(images, tmp_path):
     np.testing.assert_allclose(restored.embed(images), model.embed(images), atol=1e-6)
 
 
-@pytest.mark.parametrize("loss", losses.LOSSES)
+@pytest.mark.parametrize("loss", [name for name in losses.LOSSES if name not in LEARNED])
 def test_losses_work_in_a_plain_keras_model(loss, images, tmp_path):
     model = build_embedder("small_cnn", 8, input_shape=(8, 8, 1))
     model.compile(optimizer="adam", loss=losses.get(loss))
-    history = model.fit(images, LABELS, batch_size=16, epochs=8, verbose=0).history["loss"]
-    assert history[-1] < history[0]
+    history = model.fit(images, LABELS, batch_size=16, epochs=30, verbose=0).history["loss"]
+    assert np.mean(history[-5:]) < np.mean(history[:5])
     model.save(tmp_path / "model.keras")
     assert keras.models.load_model(tmp_path / "model.keras").loss.name == loss
 
@@ -143,3 +146,54 @@ print("equal")
 def test_two_replicas_make_the_update_of_one():
     run = subprocess.run([sys.executable, "-c", REPLICAS], capture_output=True, text=True)
     assert run.stdout.strip() == "equal", run.stderr[-2000:]
+
+
+def test_trains_saves_and_restores_what_the_loss_learns(images, tmp_path):
+    options = {"similarity": {"units": 4, "seed": 0}, "num_quadruplets": "per_class"}
+    model = build(loss=losses.get("pddm"))
+    model.compile(optimizer=optimizers.Adam(1e-2), loss=losses.get("pddm", **options))
+    assert model.loss_layer is model.loss.layer
+    before = [np.array(v) for v in model.loss_layer.trainable_variables]
+    assert len(before) == 8
+    model.fit(images, LABELS, batch_size=16, epochs=2, verbose=0)
+    for old, new in zip(before, model.loss_layer.trainable_variables, strict=True):
+        assert np.abs(old - np.array(new)).max() > 0
+    rows = model.embed(images)
+    scores = model.similarity(rows[:8], rows[8:])
+    np.testing.assert_allclose(scores, model.loss.layer(rows[:8], rows[8:]), rtol=1e-5)
+    model.save(tmp_path / "model.keras")
+    restored = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(restored.similarity(rows[:8], rows[8:]), scores)
+    assert restored.loss_layer.get_config() == model.loss_layer.get_config()
+    for twin in (model, restored):  # dropout and all
+        twin.fit(images, LABELS, batch_size=16, shuffle=False, verbose=0)
+    np.testing.assert_allclose(restored.embed(images), model.embed(images), atol=1e-6)
+
+
+def test_evaluates_what_the_loss_learns_without_dropout(images):
+    model = build(loss=losses.get("pddm"))
+    expected = model.loss(LABELS, model.embed(images))
+    reported = model.evaluate(images, LABELS, batch_size=16, verbose=0)
+    np.testing.assert_allclose(reported, expected, rtol=1e-5)
+
+
+def test_learns_a_similarity_that_ranks_the_classes(rng):
+    centres = rng.normal(size=(8, 6))
+    labels = np.repeat(np.arange(8), 8)
+    images = (centres[labels] + 0.8 * rng.normal(size=(64, 6))).astype("float32")
+    embedder = keras.Sequential([keras.Input((6,)), keras.layers.Dense(6)])
+    model = EmbeddingModel(embedder)
+    similarity = {"units": 32, "dropout": 0.0, "seed": 0}
+    loss = losses.get("pddm", num_quadruplets="per_positive_pair", similarity=similarity)
+    model.compile(optimizer=optimizers.Adam(1e-2), loss=loss)
+
+    def separation():
+        rows = keras.ops.normalize(model.embed(images))
+        scores = np.asarray(model.loss_layer.matrix(rows))
+        same = (labels[:, None] == labels[None]) & ~np.eye(64, dtype=bool)
+        different = labels[:, None] != labels[None]
+        return np.mean(scores[same][:, None] > np.quantile(scores[different], 0.9))
+
+    before = separation()
+    model.fit(images, labels, batch_size=64, epochs=100, verbose=0)
+    assert before < 0.5 < 0.7 < separation()

@@ -1,0 +1,194 @@
+import json
+import pathlib
+
+import keras
+import numpy as np
+import oracles
+import pytest
+from backend import value_and_gradient
+from keras import ops
+
+from tfdml import losses
+from tfdml.layers import PDDM
+from tfdml.quadruplets import mine
+
+GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "golden.json").read_text())
+CASES = [
+    case for case in GOLDEN["cases"] if case["name"].startswith(("pddm_", "lmdm_", "quadruplet_"))
+]
+SEEDED = {"seed": 3, "units": 8}
+
+
+def golden_loss(case, dtype):
+    """The loss of a golden case, its layer with the case's weights."""
+    name = next(
+        n for n in ("pddm_triplet", "quadruplet", "lmdm", "pddm") if case["name"].startswith(n)
+    )
+    if name == "quadruplet":
+        return losses.get(name, beta=case["args"]["beta"])
+    weights = GOLDEN["inputs"][f"pddm_params_{case['input']}"]
+    dim = len(weights["bu"])
+    layer = PDDM(use_position=name != "lmdm", dtype=dtype)
+    layer.build((None, dim))
+    for variable in layer.weights:
+        name_, part = variable.path.split("/")[-1].split("_")
+        letter = {"difference": "u", "position": "v", "combination": "c", "score": "s"}[name_]
+        value = np.array(weights[("W" if part == "kernel" else "b") + letter])
+        if name == "lmdm" and letter == "c" and part == "kernel":
+            value = value[:dim]
+        variable.assign(value.reshape(variable.shape))
+    args = case["args"]
+    return losses.get(
+        name,
+        similarity=layer,
+        alpha=args.get("alpha", 0.5),
+        beta=args.get("beta", 1.0),
+        embedding_weight=args.get("lam", 0.5),
+        score_scale=args["scale"],
+        squared=args.get("squared", True),
+    )
+
+
+def test_the_golden_file_has_its_twelve_cases():
+    assert len(CASES) == 12
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-7), ("float32", 2e-4)])
+def test_equals_the_golden_values(case, dtype, tolerance):
+    data = GOLDEN["inputs"][case["input"]]
+    x, labels = np.array(data["X"], dtype), np.array(data["y"])
+    loss = golden_loss(case, dtype)
+    value, gradient = value_and_gradient(loss, labels, x)
+    assert abs(value - case["value"]) <= tolerance * max(1.0, abs(case["value"]))
+    np.testing.assert_allclose(gradient, case["grad"], atol=tolerance)
+
+
+WITH_PARAMETERS = [case for case in CASES if "grad_params" in case]
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="takes gradients by its tape")
+@pytest.mark.parametrize("case", WITH_PARAMETERS, ids=[case["name"] for case in WITH_PARAMETERS])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-7), ("float32", 2e-4)])
+def test_equals_the_golden_gradients_of_the_weights(case, dtype, tolerance):
+    import tensorflow as tf
+
+    data = GOLDEN["inputs"][case["input"]]
+    loss = golden_loss(case, dtype)
+    with tf.GradientTape() as tape:
+        value = loss(np.array(data["y"]), np.array(data["X"], dtype))
+    gradients = tape.gradient(value, [variable.value for variable in loss.layer.weights])
+    for variable, gradient in zip(loss.layer.weights, gradients, strict=True):
+        name, part = variable.path.split("/")[-1].split("_")
+        letter = {"difference": "u", "position": "v", "combination": "c", "score": "s"}[name]
+        expected = np.array(case["grad_params"][("W" if part == "kernel" else "b") + letter])
+        np.testing.assert_allclose(gradient, expected.reshape(variable.shape), atol=tolerance)
+
+
+SCORED = [case for case in CASES if "scores" in case]
+
+
+@pytest.mark.parametrize("case", SCORED, ids=[case["name"] for case in SCORED])
+def test_scores_and_mines_what_the_golden_file_does(case):
+    data = GOLDEN["inputs"][case["input"]]
+    rows, labels = oracles.unit(np.array(data["X"])), np.array(data["y"])
+    scores = ops.convert_to_numpy(golden_loss(case, "float64").layer.matrix(rows))
+    off_diagonal = ~np.eye(len(labels), dtype=bool)
+    expected = np.array(case["scores"], dtype=float)
+    np.testing.assert_allclose(scores[off_diagonal], expected[off_diagonal], atol=1e-9)
+    quadruplet = mine(ops.convert_to_tensor(labels), ops.convert_to_tensor(scores), 1)
+    assert [int(row[0]) for row in quadruplet[:4]] == case["quadruplet"]
+    ends = scores[off_diagonal].min(), scores[off_diagonal].max()
+    np.testing.assert_allclose(ends, case["scale_lo_hi"], atol=1e-9)
+
+
+def scored_pairs(loss, batch, dim, monkeypatch):
+    """The number of pairs that each call of the layer's score saw in one value of the loss."""
+    asked = []
+    score = loss.layer.score
+
+    def counting(a, b, frozen=False):
+        asked.append(int(a.rows.shape[0]))
+        return score(a, b, frozen)
+
+    monkeypatch.setattr(loss.layer, "score", counting)
+    rows = np.random.default_rng(0).normal(size=(batch, dim)).astype("float32")
+    loss(np.arange(batch) // 4, rows)
+    return asked
+
+
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="traced once, run many times")
+def test_one_quadruplet_scores_no_matrix(monkeypatch):
+    loss = losses.get("pddm", score_scale="local")
+    # 4 images a class: offsets 1 and 2 of every row, the negatives of two rows, three scores.
+    assert scored_pairs(loss, 64, 8, monkeypatch) == [128, 128, 3]
+    loss = losses.get("pddm", score_scale="minmax")
+    assert scored_pairs(loss, 64, 8, monkeypatch) == [64 * 65 // 2, 3]
+
+
+def test_a_gap_of_the_wrong_sign_is_what_costs(rng):
+    labels, x = np.repeat(np.arange(3), 4), rng.normal(size=(12, 5))
+    loss = losses.get("quadruplet", beta=1e-3)
+    tight = np.eye(3)[labels] + 1e-3 * rng.normal(size=(12, 3))
+    assert value_and_gradient(loss, labels, tight)[0] == 0
+    assert value_and_gradient(loss, labels, x)[0] > 0
+
+
+def test_dropout_is_in_the_training_loss_alone(rng):
+    labels, x = np.repeat(np.arange(3), 4), rng.normal(size=(12, 16)).astype("float32")
+    loss = losses.get("pddm", similarity=SEEDED, num_quadruplets="per_positive_pair")
+    still = float(loss(labels, x))
+    assert float(loss(labels, x)) == still
+    drawn = {float(loss(labels, x, training=True)) for _ in range(4)}
+    assert len(drawn | {still}) == 5
+
+
+def test_mining_with_and_without_dropout(rng):
+    labels, x = np.repeat(np.arange(4), 4), rng.normal(size=(16, 16)).astype("float32")
+
+    def chosen(**options):
+        loss = losses.get("pddm", similarity={**SEEDED, "dropout": 0.5}, **options)
+        ends = loss.layer.ends(x, drop=True)
+        return [int(row[0]) for row in loss._mine(ops.convert_to_tensor(labels), ends)[:4]]
+
+    loss = losses.get("pddm", similarity={**SEEDED, "dropout": 0.0})
+    still = [
+        int(row[0]) for row in loss._mine(ops.convert_to_tensor(labels), loss.layer.ends(x))[:4]
+    ]
+    for scale in ("minmax", "local"):
+        assert chosen(score_scale=scale, mine_with_dropout=False) == still
+    assert chosen(score_scale="minmax") == chosen(score_scale="local") != still
+
+
+def test_a_dict_adds_to_what_the_name_stands_for():
+    loss = losses.get("lmdm", similarity={"dropout": 0.2})
+    assert (loss.layer.use_position, loss.layer.dropout) == (False, 0.2)
+    layer = PDDM(units=3)
+    assert losses.get("lmdm", similarity=layer).layer is layer
+    assert losses.get("quadruplet").layer is None
+    assert (losses.get("pddm_triplet").headers, losses.get("pddm_triplet").metric_headers) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alpha": 0.0}, "`alpha` must be > 0. Received: alpha=0.0"),
+        ({"headers": 3}, "`headers` must be one of 1, 2. Received: headers=3"),
+        ({"num_quadruplets": 2}, "`num_quadruplets` must be one of 1, 'per_class', 'per_pos"),
+        ({"score_scale": "max"}, "`score_scale` must be one of 'minmax', 'local', 'sigmoid', None"),
+        ({"similarity": "cosine"}, "`similarity` must be a PDDM layer, a dict of its options, or "),
+        ({"similarity": None, "embedding_weight": 0}, "`embedding_weight` must be > 0 without a"),
+        ({"mine_with_dropout": 1}, "`mine_with_dropout` must be a bool. Received: mine_with"),
+    ],
+)
+def test_refuses_wrong_options(options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        losses.get("pddm", **options)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="fits by the tape")
+def test_a_plain_model_is_refused_since_it_would_not_train_the_layer(rng):
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(4)])
+    model.compile(optimizer="sgd", loss=losses.get("pddm"))
+    with pytest.raises(ValueError, match=r"plain keras\.Model does not train"):
+        model.fit(rng.normal(size=(8, 6)), np.repeat(np.arange(2), 4), verbose=0)
