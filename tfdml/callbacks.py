@@ -6,6 +6,7 @@ import pathlib
 import keras
 import numpy as np
 
+from tfdml.checks import check
 from tfdml.evaluation import recall_at_k
 
 
@@ -17,11 +18,15 @@ class Checkpoint(keras.callbacks.Callback):
 
     Args:
         path: Path of the file, ending in `.keras`.
+
+    Raises:
+        ValueError: If it ends otherwise.
     """
 
     def __init__(self, path):
         super().__init__()
         self.path = pathlib.Path(path)
+        check(self.path.suffix == ".keras", "`path` must end in .keras", path=str(path))
 
     def on_epoch_end(self, epoch, logs=None):
         unfinished = self.path.with_name(f"{self.path.stem}.unfinished.keras")

@@ -30,6 +30,11 @@ def test_a_checkpoint_is_replaced_after_every_epoch(rows, tmp_path):
     np.testing.assert_array_equal(restored.embed(rows), model.embed(rows))
 
 
+def test_a_checkpoint_refuses_other_formats():
+    with pytest.raises(ValueError, match=r"`path` must end in \.keras\. Received: path='c\.h5'"):
+        callbacks.Checkpoint("c.h5")
+
+
 def test_a_checkpoint_that_fails_keeps_the_one_before(rows, tmp_path, monkeypatch):
     model, path = build(), tmp_path / "checkpoint.keras"
     model.fit(rows, LABELS, verbose=0, callbacks=[callbacks.Checkpoint(path)])
