@@ -1,4 +1,3 @@
-import contextlib
 import os
 import pathlib
 import shutil
@@ -53,8 +52,7 @@ def export(embedder, path, read_image, assets=None):
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = pathlib.Path(tempfile.mkdtemp(prefix=".unfinished-", dir=path.parent))
     try:
-        with contextlib.redirect_stdout(None):  # Keras prints the signatures
-            archive.write_out(str(unfinished), verbose=False)
+        archive.write_out(str(unfinished), verbose=False)
         (unfinished / "assets.extra").mkdir(exist_ok=True)
         for name, text in (assets or {}).items():
             (unfinished / "assets.extra" / name).write_text(text)
