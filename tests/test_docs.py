@@ -30,7 +30,7 @@ def test_examples_run(name):
     assert result.failed == 0
 
 
-@pytest.mark.parametrize("class_name", sorted({name for _, name in losses.LOSSES.values()}))
+@pytest.mark.parametrize("class_name", sorted({name for _, name, _ in losses.LOSSES.values()}))
 def test_losses_document_every_option(class_name):
     loss = getattr(losses, class_name)
     for section in ("Args:", "Call:", "Raises:", "Source:", "Example:"):
@@ -63,10 +63,12 @@ def test_flags_in_the_readme_exist():
     fields = {
         field.name for cls in (Recipe, evaluate.Evaluation) for field in dataclasses.fields(cls)
     }
-    for block in readme_blocks("bash"):
-        for command in re.findall(r"(?:train|evaluate)\.py(.*(?:\\\n.*)*)", block):
-            for flag in re.findall(r"--(\w+)", command):
-                assert flag in fields | {"config", "resume", "help"}, flag
+    readme = (ROOT / "README.md").read_text()
+    commands = re.findall(r"(?:train|evaluate)\.py(.*(?:\\\n.*)*)", "".join(readme_blocks("bash")))
+    commands += re.findall(r"^\|.*?`(--.*?)`", readme, re.MULTILINE)  # those of the Results
+    flags = {flag for command in commands for flag in re.findall(r"--(\w+)", command)}
+    assert {"resume", "checkpoint_every"} <= flags, flags
+    assert flags <= fields | {"config", "resume", "help"}, flags - fields
 
 
 def test_ci_runs_the_test_command_of_the_readme():
