@@ -32,7 +32,7 @@ class Evaluation:
         data_dir: Folder of the dataset, for those that are not built in; that of the training if
             neither is given.
         skip_invalid: Leave out unreadable images with a warning, where they would be an error.
-        k: Numbers of neighbours for Recall@K.
+        k: Number or numbers of neighbours for Recall@K.
         nmi: Also cluster by k-means and compare the clusters with the classes.
         seed: Of k-means.
         restarts: Of k-means, of which the best counts.
@@ -43,14 +43,16 @@ class Evaluation:
     dataset: str | None = None
     data_dir: str | None = None
     skip_invalid: bool = False
-    k: list[int] = dataclasses.field(default_factory=lambda: [1, 2, 4, 8])
+    k: int | list[int] = dataclasses.field(default_factory=lambda: [1, 2, 4, 8])
     nmi: bool = True
     seed: int = 0
     restarts: int = 1
     out: str | None = None
 
     def __post_init__(self):
-        check(self.k and min(self.k) > 0, "`k` must be numbers > 0", k=self.k)
+        counts = self.k if isinstance(self.k, list) else [self.k]
+        check(counts and min(counts) > 0, "`k` must be numbers > 0", k=self.k)
+        check(0 <= self.seed < 2**32, "`seed` must be >= 0 and < 2**32", seed=self.seed)
         check(self.restarts > 0, "`restarts` must be > 0", restarts=self.restarts)
 
 
@@ -76,7 +78,7 @@ def parse(arguments):
         Evaluation,
         names={"datasets": ", ".join(pipelines.names())},
         prog=PROGRAM,
-        description=__doc__.partition("\n")[0],
+        description=(__doc__ or "").partition("\n")[0],
     )
     settings = parser.settings_of(parser.parse_args(arguments))
     if settings.dataset not in (None, *pipelines.names()):
@@ -131,7 +133,7 @@ def score(settings, version, dataset):
         ]
     )
     labels = dataset.test.labels
-    recalls = evaluation.recall_at_k(embeddings, labels, k=tuple(settings.k))
+    recalls = evaluation.recall_at_k(embeddings, labels, k=settings.k)
     scores = {f"recall@{k}": recall for k, recall in recalls.items()}
     if settings.nmi:
         scores["nmi"] = evaluation.nmi(

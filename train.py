@@ -55,7 +55,7 @@ def parse(arguments):
             "backbones": ", ".join(sorted(BACKBONES)),
         },
         prog=PROGRAM,
-        description=__doc__.partition("\n")[0],
+        description=(__doc__ or "").partition("\n")[0],
     )
     parser.add_argument("--config", action="config", help="YAML file of settings; flags win.")
     parser.add_argument(

@@ -16,7 +16,6 @@ import yaml
 from PIL import Image
 
 import pipelines
-import tfdml
 from tfdml.evaluation import recall_at_k
 from tfdml.recipes import Recipe
 
@@ -91,12 +90,12 @@ def test_the_saved_model_scores_what_the_run_reported(finished):
 
 def test_evaluate_scores_the_saved_model_on_its_own_data(finished):
     folder, _ = finished
-    result = run("evaluate.py", "saved_models/small", "--k", "[1,2]", cwd=folder)
+    result = run("evaluate.py", "saved_models/small", "--k", "2", cwd=folder)
     assert result.returncode == 0, result.stderr
     scores = json.loads((folder / "runs" / "small" / "evaluation.json").read_text())["scores"]
     reported = json.loads((folder / "runs" / "small" / "scores.json").read_text())["trained"]
-    assert scores["recall@1"] == pytest.approx(reported["recall@1"], abs=2e-3)
-    assert set(scores) == {"recall@1", "recall@2", "nmi"}
+    assert scores["recall@2"] == pytest.approx(reported["recall@2"], abs=2e-3)
+    assert set(scores) == {"recall@2", "nmi"}
     assert 0 < scores["nmi"] <= 1
     assert f"{scores['nmi']:.4f}" in result.stdout
 
@@ -227,14 +226,11 @@ def test_validation_classes_are_training_classes(tmp_path):
 
 
 @pytest.mark.parametrize("script", ["train.py", "evaluate.py"])
-def test_help_names_every_choice_within_a_second(script, tmp_path):
-    began = time.perf_counter()
+def test_help_names_every_choice_without_tensorflow(script, tmp_path):
     result = run(script, "--help", cwd=tmp_path)
-    seconds = time.perf_counter() - began
     assert result.returncode == 0
     for name in pipelines.names():
         assert name in result.stdout
-    assert seconds < 1 or "TensorFlow" not in result.stderr
     program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import {script[:-3]} as script\n"
     program += "try: script.parse(['--help'])\nexcept SystemExit: pass\n"
     program += "assert not {'tensorflow', 'keras', 'sklearn', 'numpy'} & set(sys.modules)"
@@ -247,10 +243,17 @@ REFUSALS = [
     (["--dataset", "glyps"], "Unknown dataset 'glyps'. Did you mean 'glyphs'?"),
     (["--backbone", "smal_cnn"], "Unknown backbone 'smal_cnn'. Did you mean 'small_cnn'?"),
     (["--lss", "lifted"], "Did you mean --loss?"),
-    (["--steps", "many"], "steps"),
+    (
+        ["--steps", "1e3"],
+        "error: Parser key \"steps\": Expected a <class 'int'>. Got value: 1000.0",
+    ),
     (["--config", str(ROOT / "tests" / "misspelt.yaml")], "Did you mean --steps?"),
     (["--steps", "150"], "`checkpoint_every` must divide `steps`. Received: steps=150"),
     (["--images_per_class", "1"], "`images_per_class` must be >= 2"),
+    (["--classes_per_batch", "1"], "`classes_per_batch` must be >= 2: one class has no negative"),
+    (["--embedding_dim", "0"], "`embedding_dim` must be > 0. Received: embedding_dim=0"),
+    (["--dropout", "1"], "`dropout` must be >= 0 and < 1. Received: dropout=1.0"),
+    (["--seed", "4294967296"], "`seed` must be >= 0 and < 2**32. Received: seed=4294967296"),
     (["--run", "a/b"], "`run` must be the name of a folder. Received: run='a/b'"),
     (["--loss_options.magrin", "1", *SMALL], "has no option 'magrin'. Did you mean 'margin'?"),
     (["--loss_options.margin", "-1", *SMALL], "`margin` must be > 0. Received: margin=-1"),
@@ -293,6 +296,27 @@ def test_train_names_the_image_that_cannot_be_read(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("content", ["steps: [1\nloss", "", "- 1\n- 2", "steps:\n  many"])
+def test_a_broken_config_gets_one_line_with_its_name(content, tmp_path):
+    (tmp_path / "x.yaml").write_text(content)
+    result = run("train.py", "--config", "x.yaml", cwd=tmp_path)
+    assert result.stderr.startswith("train.py: error: x.yaml: ")
+    assert len(sentence(result)) == len(result.stderr.strip()) > len("train.py: error: x.yaml: ")
+
+
+@pytest.mark.parametrize("script", ["train.py", "evaluate.py"])
+def test_runs_without_docstrings(script):
+    command = [sys.executable, "-OO", str(ROOT / script), "--help"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("seed", ["-1", "4294967296"])
+def test_evaluate_refuses_seeds_that_numpy_has_not(seed, tmp_path):
+    result = run("evaluate.py", "model", "--seed", seed, cwd=tmp_path)
+    assert "`seed` must be >= 0 and < 2**32" in sentence(result)
+
+
 def test_evaluate_refuses_what_is_no_model(tmp_path):
     assert "no SavedModel at missing" in sentence(run("evaluate.py", "missing", cwd=tmp_path))
 
@@ -303,4 +327,3 @@ def test_every_setting_is_documented():
 
     names = [field.name for field in dataclasses.fields(Recipe)]
     assert re.findall(r"^        (\w+):", Recipe.__doc__, re.MULTILINE) == names
-    assert tfdml.__version__

@@ -21,10 +21,11 @@ class Parser(jsonargparse.ArgumentParser):
     def __init__(self, settings, names=None, **kwargs):
         super().__init__(**kwargs)
         self._settings = settings
+        self._file = None
         self._names = [field.name for field in dataclasses.fields(settings)]
         documented = settings.__doc__
         try:
-            settings.__doc__ = documented.format(**(names or {}))
+            settings.__doc__ = (documented or "").format(**(names or {}))
             self.add_class_arguments(settings, as_positional=True)
         finally:
             settings.__doc__ = documented
@@ -37,8 +38,22 @@ class Parser(jsonargparse.ArgumentParser):
         except (TypeError, ValueError) as error:
             self.error(str(error))
 
+    def parse_path(self, path, **kwargs):
+        """As `jsonargparse.ArgumentParser.parse_path`; its errors name the file."""
+        self._file = path
+        try:
+            return super().parse_path(path, **kwargs)
+        except UnicodeDecodeError as error:
+            self.error(str(error))
+        finally:
+            self._file = None
+
     def error(self, message, ex=None):
-        """Exits with code 2 and the message, with the nearest flag for a misspelt one."""
+        """Exits with code 2 and the message in one line, with the nearest flag for a misspelt."""
+        message = re.sub("Unexpected config:.*", "not lines of `name: value`", message, flags=re.S)
+        message = " ".join(message.split())
+        if self._file:
+            message = f"{self._file}: {message}"
         misspelt = re.search(r"unrecognized arguments:(.*)|'(\w+)' is not accepted", message)
         for word in re.findall(r"[A-Za-z_]\w+", misspelt[0]) if misspelt else ():
             nearest = difflib.get_close_matches(word, self._names, n=1)

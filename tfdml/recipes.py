@@ -3,12 +3,12 @@
 import dataclasses
 from typing import Any
 
-from tfdml.checks import check, check_not_negative, check_one_of, check_positive
+from tfdml.checks import check, check_one_of, check_positive
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """Settings of one training run. Defaults train the `glyphs` in under three minutes on 2 cores.
+    """Settings of one training run. Defaults train the `glyphs` in about three minutes on 2 cores.
 
     Args:
         loss: Name of the objective: {losses}.
@@ -66,17 +66,23 @@ class Recipe:
 
     def __post_init__(self):
         check_positive(
-            classes_per_batch=self.classes_per_batch,
+            embedding_dim=self.embedding_dim,
             learning_rate=self.learning_rate,
             head_multiplier=self.head_multiplier,
             steps=self.steps,
             checkpoint_every=self.checkpoint_every,
         )
-        check_not_negative(seed=self.seed)
+        check(0 <= self.seed < 2**32, "`seed` must be >= 0 and < 2**32", seed=self.seed)
+        check(0 <= self.dropout < 1, "`dropout` must be >= 0 and < 1", dropout=self.dropout)
         check(
             self.image_size is None or self.image_size > 0,
             "`image_size` must be > 0",
             image_size=self.image_size,
+        )
+        check(
+            self.classes_per_batch >= 2,
+            "`classes_per_batch` must be >= 2: one class has no negative",
+            classes_per_batch=self.classes_per_batch,
         )
         check(
             self.images_per_class >= 2,
