@@ -49,8 +49,12 @@ def export(embedder, path, read_image, assets=None):
     archive.add_endpoint(
         "embed_images", embed_images, [tf.TensorSpec([None, *image_shape], name="images")]
     )
+    parent_is_new = not path.parent.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = pathlib.Path(tempfile.mkdtemp(prefix=".unfinished-", dir=path.parent))
+    prefix = f".unfinished-{path.name}-"
+    for killed in path.parent.glob(f"{prefix}*"):
+        shutil.rmtree(killed)
+    unfinished = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
     try:
         archive.write_out(str(unfinished), verbose=False)
         (unfinished / "assets.extra").mkdir(exist_ok=True)
@@ -60,5 +64,7 @@ def export(embedder, path, read_image, assets=None):
         os.rename(unfinished, path)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
+        if parent_is_new and not any(path.parent.iterdir()):
+            path.parent.rmdir()
         raise
     return path

@@ -71,7 +71,14 @@ def test_a_failed_export_leaves_nothing(embedder, tmp_path):
 
     with pytest.raises(OSError, match="No space left"):
         export(embedder, tmp_path / "model" / "1", preprocessing.reader(SIZE), assets=Full())
-    assert not list((tmp_path / "model").iterdir())
+    assert not list(tmp_path.iterdir())
+
+
+def test_sweeps_up_after_an_export_that_was_killed(embedder, tmp_path):
+    for name in (".unfinished-1-x", ".unfinished-2-x"):
+        (tmp_path / name / "variables").mkdir(parents=True)
+    export(embedder, tmp_path / "1", preprocessing.reader(SIZE))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".unfinished-2-x", "1"]
 
 
 C_API = """
