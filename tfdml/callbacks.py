@@ -45,25 +45,20 @@ class StopOnNaN(keras.callbacks.Callback):
     """
 
     def on_train_begin(self, logs=None):
-        self._last = None
+        self._was_finite = int(self.model.optimizer.iterations) > 0  # or training would not go on
 
     def on_train_batch_end(self, batch, logs=None):
-        loss = logs["loss"]
-        if np.isfinite(loss):
-            self._last = loss
+        if np.isfinite(logs["loss"]):
+            self._was_finite = True
             return
-        step = int(self.model.optimizer.iterations)
-        broken = [v.path for v in self.model.trainable_variables if not np.isfinite(v).all()]
-        cause = (
-            f"{len(broken)} weights are not finite, among them {broken[0]}: the update overflowed"
-            if broken
-            else "the weights are finite: the images or the loss are not"
-        )
         rate = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
-        raise FloatingPointError(
-            f"the loss became {loss} at step {step} (mean before: {self._last}); {cause}. "
-            f"Lower the learning rate (now {rate:g}) or check the options of the loss."
+        cause = (
+            f"the loss diverged: lower the learning rate (now {rate:g})"
+            if self._was_finite
+            else "the loss was never finite: check the images and the options of the loss"
         )
+        step = int(self.model.optimizer.iterations)
+        raise FloatingPointError(f"loss {logs['loss']} at step {step}; {cause}")
 
 
 class RetrievalScores(keras.callbacks.Callback):

@@ -52,17 +52,23 @@ def test_a_checkpoint_that_fails_keeps_the_one_before(rows, tmp_path, monkeypatc
 
 
 def test_a_diverging_run_stops_with_step_and_cause(rows):
-    message = r"the loss became nan at step \d+ .*1e\+30.*"
-    with pytest.raises(FloatingPointError, match=message) as error:
+    message = r"loss nan at step 2; the loss diverged: lower the learning rate \(now 1e\+30\)"
+    with pytest.raises(FloatingPointError, match=message):
         build(1e30).fit(rows, LABELS, epochs=9, verbose=0, callbacks=[callbacks.StopOnNaN()])
-    assert "weights are not finite, among them embedding/kernel" in str(error.value)
 
 
 def test_nan_images_are_told_from_diverging_weights(rows):
     rows[3, 2] = np.nan
+    message = "loss nan at step 1; the loss was never finite: check the images and the options of"
+    with pytest.raises(FloatingPointError, match=message):
+        build().fit(rows, LABELS, verbose=0, callbacks=[callbacks.StopOnNaN()])
+
+
+def test_a_resumed_run_that_diverges_was_finite_before(rows):
     model = build()
-    model.compile(optimizer=keras.optimizers.SGD(0.0), loss=losses.get("lifted"))
-    with pytest.raises(FloatingPointError, match="at step 1 "):
+    model.fit(rows, LABELS, verbose=0)
+    rows[3, 2] = np.nan
+    with pytest.raises(FloatingPointError, match="at step 2; the loss diverged"):
         model.fit(rows, LABELS, verbose=0, callbacks=[callbacks.StopOnNaN()])
 
 
