@@ -8,18 +8,20 @@ Writes runs/NAME/ (config.yaml, checkpoint.keras, logs/, scores.json, training.p
 saved_models/NAME/1/, and prints Recall@K of the classes that were not trained on, before and after.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
 import sys
+import tempfile
 import time
 
 import yaml
 
 import pipelines
-from tfdml.checks import unknown_name
-from tfdml.command_line import Parser, fail, one_sentence
+from tfdml.checks import check, unknown_name
+from tfdml.command_line import Parser, check_writable, fail, one_sentence, write_text
 from tfdml.losses import LOSSES
 from tfdml.models import BACKBONES
 from tfdml.recipes import Recipe
@@ -35,14 +37,20 @@ def main(arguments=None):
     folder = RUNS / recipe.run
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with one_sentence(PROGRAM, ValueError, TypeError, OSError):
+        check_writable(folder, SAVED_MODELS / recipe.run)
+        model = load_checkpoint(folder) if resume else None
+        if model is None:
+            check_settings(recipe)
         train_split, test_split, dataset = load_images(recipe)
-        model = load_checkpoint(folder) if resume else build_model(recipe, dataset)
+        if model is None:
+            model = build_model(recipe, dataset)
         if not resume:
-            make_folders(recipe.run, saved_recipe)
-    with one_sentence(PROGRAM, FloatingPointError, OSError):
+            make_folders(folder, saved_recipe)
+    with one_sentence(PROGRAM, FloatingPointError, OSError), resumable(recipe.run, dataset):
         scores = fit(recipe, folder, model, train_split, test_split, dataset)
+        report(recipe, folder, scores)
         version = export(recipe, model, dataset, saved_recipe, scores)
-    report(recipe, folder, version, scores)
+    print(f"Run: {folder}   Model: {version}")
 
 
 def parse(arguments):
@@ -103,6 +111,19 @@ def free_name(name):
     return name if number == 1 else f"{name}_{number}"
 
 
+def check_settings(recipe):
+    """Refuses what can be refused before the images are read."""
+    from tfdml import losses
+
+    losses.get(recipe.loss, **recipe.loss_options)
+    pipelines.Augmentation().changed(**recipe.augmentation)
+    check(
+        recipe.weights in (None, "imagenet") or os.path.isfile(recipe.weights),
+        "`weights` must be an existing file",
+        weights=recipe.weights,
+    )
+
+
 def load_images(recipe):
     """Images to train on, images to score, and the dataset that they are of."""
     dataset = pipelines.load(
@@ -126,6 +147,12 @@ def load_images(recipe):
             "`classes_per_batch` must not exceed the number of training classes. Received: "
             f"classes_per_batch={recipe.classes_per_batch}, classes={train_split.num_classes}"
         )
+    check(
+        test_split.num_classes < len(test_split.labels),
+        "a class to score must have 2 images or more, of which one finds the other",
+        images=len(test_split.labels),
+        classes=test_split.num_classes,
+    )
     print(
         f"{dataset.name}: {len(train_split.labels):,} images of {train_split.num_classes:,} "
         f"classes to train, {len(test_split.labels):,} of {test_split.num_classes:,} to score"
@@ -162,18 +189,17 @@ def build_model(recipe, dataset):
 
 
 def load_checkpoint(folder):
-    """The model as it was at the last checkpoint of a run that stopped."""
+    """The model at the last checkpoint of a run that stopped; None before the first."""
     import keras
 
     import tfdml
 
+    version = SAVED_MODELS / folder.name / "1"
+    if version.exists():
+        raise FileExistsError(f"run {folder.name!r} is complete: {version}")
     path = folder / "checkpoint.keras"
-    if (SAVED_MODELS / folder.name).exists():
-        raise FileExistsError(f"run {folder.name!r} is complete: {SAVED_MODELS / folder.name}")
     if not path.is_file():
-        raise FileNotFoundError(
-            f"run {folder.name!r} has no checkpoint: delete {folder} and start over"
-        )
+        return None
     tfdml.register()
     try:
         return keras.models.load_model(path)
@@ -183,10 +209,36 @@ def load_checkpoint(folder):
         ) from error
 
 
-def make_folders(run, saved_recipe):
-    (RUNS / run / "logs").mkdir(parents=True)
-    (RUNS / run / "config.yaml").write_text(saved_recipe)
+def make_folders(folder, saved_recipe):
+    """Makes the run's folder, which appears with its settings or not at all."""
+    RUNS.mkdir(exist_ok=True)
     SAVED_MODELS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=RUNS) as unfinished:
+        new = pathlib.Path(unfinished) / folder.name
+        (new / "logs").mkdir(parents=True)
+        (new / "config.yaml").write_text(saved_recipe)
+        new.rename(folder)
+
+
+@contextlib.contextmanager
+def resumable(run, dataset):
+    """Says how to go on after Ctrl-C, or after an error of TensorFlow with the image to mend."""
+    import tensorflow as tf
+
+    from pipelines.images import find_unreadable
+
+    go_on = f"Go on with: python train.py --run {run} --resume"
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"\nStopped. {go_on}", file=sys.stderr)
+        raise SystemExit(130) from None
+    except tf.errors.OpError as error:
+        splits = [split for split in (dataset.train, dataset.test) if split.holds_paths]
+        lost = [split.images[i] for split in splits for i in find_unreadable(split.images)]
+        reason = error.message.partition("\n\t [[")[0].splitlines()[-1]  # below a stack of calls
+        cause = f"{lost[0]} can no longer be read: mend it" if lost else reason
+        raise OSError(f"{cause}. {go_on}") from error
 
 
 def fit(recipe, folder, model, train_split, test_split, dataset):
@@ -195,11 +247,13 @@ def fit(recipe, folder, model, train_split, test_split, dataset):
 
     import tfdml
 
+    counts = [k for k in NEIGHBOURS if k < len(test_split.labels)]
+
     def score(title):
         print(title, flush=True)
         images = pipelines.evaluation_batches(test_split, dataset.image_size)
         embeddings = model.embed(images, verbose=progress)
-        recalls = tfdml.evaluation.recall_at_k(embeddings, test_split.labels, k=NEIGHBOURS)
+        recalls = tfdml.evaluation.recall_at_k(embeddings, test_split.labels, k=counts)
         return {f"recall@{k}": recall for k, recall in recalls.items()}
 
     progress = 1 if sys.stdout.isatty() else 2  # a bar, or a line per epoch in a log file
@@ -209,7 +263,7 @@ def fit(recipe, folder, model, train_split, test_split, dataset):
         scores = json.loads(scores_path.read_text())
     else:
         scores = {"untrained": score("Scoring the untrained embedder")}
-        scores_path.write_text(json.dumps(scores, indent=2) + "\n")
+        write_text(scores_path, json.dumps(scores, indent=2) + "\n")
     callbacks = [
         tfdml.callbacks.StopOnNaN(),
         keras.callbacks.TensorBoard(str(folder / "logs")),
@@ -229,28 +283,34 @@ def fit(recipe, folder, model, train_split, test_split, dataset):
         start_step=start,
     )
     began = time.perf_counter()
-    try:
-        model.fit(
-            batches,
-            steps_per_epoch=recipe.checkpoint_every,
-            initial_epoch=start // recipe.checkpoint_every,
-            epochs=recipe.steps // recipe.checkpoint_every,
-            callbacks=callbacks,
-            shuffle=False,  # the batches are shuffled; spares a warning
-            verbose=progress,
-        )
-    except KeyboardInterrupt:
-        print(
-            f"\nStopped. Go on with: python train.py --run {recipe.run} --resume", file=sys.stderr
-        )
-        raise SystemExit(130) from None
+    model.fit(
+        batches,
+        steps_per_epoch=recipe.checkpoint_every,
+        initial_epoch=start // recipe.checkpoint_every,
+        epochs=recipe.steps // recipe.checkpoint_every,
+        callbacks=callbacks,
+        shuffle=False,  # the batches are shuffled; spares a warning
+        verbose=progress,
+    )
     seconds = time.perf_counter() - began
     scores["trained"] = score("Scoring the trained embedder")
     scores["scored_classes"] = "validation" if recipe.validation_share else "test"
     scores["train_seconds"] = round(seconds, 1)
     scores["train_seconds_from_step"] = start
-    scores_path.write_text(json.dumps(scores, indent=2) + "\n")
+    write_text(scores_path, json.dumps(scores, indent=2) + "\n")
     return scores
+
+
+def report(recipe, folder, scores):
+    from tfdml.evaluation.report import plot_training, scores_table
+
+    plot_training(folder / "logs" / "epochs.csv", scores, folder / "training.png")
+    print(
+        f"\nUnseen {scores['scored_classes']} classes of {recipe.dataset}, "
+        f"{recipe.steps} steps of {recipe.loss}, those from {scores['train_seconds_from_step']} on "
+        f"in {scores['train_seconds']:.0f} s:\n"
+        f"{scores_table(scores)}"
+    )
 
 
 def export(recipe, model, dataset, saved_recipe, scores):
@@ -262,19 +322,6 @@ def export(recipe, model, dataset, saved_recipe, scores):
         SAVED_MODELS / recipe.run / "1",
         read_image=images.reader(dataset.image_size),
         assets={"recipe.yaml": saved_recipe, "scores.json": json.dumps(scores, indent=2) + "\n"},
-    )
-
-
-def report(recipe, folder, version, scores):
-    from tfdml.evaluation.report import plot_training, scores_table
-
-    plot_training(folder / "logs" / "epochs.csv", scores, folder / "training.png")
-    print(
-        f"\nUnseen {scores['scored_classes']} classes of {recipe.dataset}, "
-        f"{recipe.steps} steps of {recipe.loss}, those from {scores['train_seconds_from_step']} on "
-        f"in {scores['train_seconds']:.0f} s:\n"
-        f"{scores_table(scores)}\n"
-        f"Run: {folder}   Model: {version}"
     )
 
 

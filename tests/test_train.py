@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -138,6 +139,28 @@ def test_a_killed_run_resumes_with_the_batches_it_would_have_had(finished, tmp_p
     assert "run 'small' is complete" in sentence(again)
 
 
+def test_a_run_killed_before_its_first_checkpoint_resumes(tmp_path):
+    import train
+
+    folder = tmp_path / "runs" / "x"
+    saved_recipe = train.parse(["--run", "x", *SMALL])[-1]
+    (folder / "logs").mkdir(parents=True)
+    (folder / "config.yaml").write_text(saved_recipe)
+    resumed = run("train.py", "--run", "x", "--resume", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    scores = json.loads((folder / "scores.json").read_text())
+    assert scores["train_seconds_from_step"] == 0
+    assert (tmp_path / "saved_models" / "x" / "1" / "saved_model.pb").is_file()
+
+
+def test_a_run_killed_in_its_export_resumes(finished, tmp_path):
+    shutil.copytree(finished[0] / "runs", tmp_path / "runs")
+    (tmp_path / "saved_models" / "small" / ".unfinished-1-x").mkdir(parents=True)
+    resumed = run("train.py", "--run", "small", "--resume", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert [path.name for path in (tmp_path / "saved_models" / "small").iterdir()] == ["1"]
+
+
 def test_resume_refuses_other_settings(finished):
     result = run("train.py", "--run", "small", "--resume", "--seed", "1", cwd=finished[0])
     assert "--seed differs from the run's: 1, was 0" in sentence(result)
@@ -147,10 +170,8 @@ def test_resume_refuses_a_broken_checkpoint(tmp_path):
     folder = tmp_path / "runs" / "x"
     (folder / "logs").mkdir(parents=True)
     (folder / "config.yaml").write_text("dataset: digits\nclasses_per_batch: 5\nrun: x\n")
-    resume = ["--run", "x", "--resume"]
-    assert "has no checkpoint" in sentence(run("train.py", *resume, cwd=tmp_path))
     (folder / "checkpoint.keras").write_bytes(b"half a file")
-    message = sentence(run("train.py", *resume, cwd=tmp_path))
+    message = sentence(run("train.py", "--run", "x", "--resume", cwd=tmp_path))
     assert "checkpoint.keras cannot be read" in message
     assert "start over" in message
 
@@ -162,9 +183,7 @@ def test_resume_needs_a_run(tmp_path):
 def test_a_diverging_run_stops_with_step_and_cause(tmp_path):
     options = ["--learning_rate", "1e30", "--optimizer", "sgd", "--schedule", "constant"]
     result = run("train.py", "--loss", "lifted", "--run", "x", *SMALL, *options, cwd=tmp_path)
-    message = sentence(result)
-    assert "the loss became nan at step" in message or "the loss became inf at step" in message
-    assert "Lower the learning rate (now 1e+30)" in message
+    assert "the loss diverged: lower the learning rate (now 1e+30)" in sentence(result)
     assert not (tmp_path / "saved_models" / "x").exists()
 
 
@@ -214,6 +233,58 @@ def test_trains_on_a_folder_of_images_and_serves_their_bytes(tmp_path):
     assert (tmp_path / "saved_models" / "folder_npair_2" / "1").is_dir(), again.stderr
 
 
+def start_and_wait_for(text, *arguments, cwd):
+    """A run of train.py that has printed the text."""
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "train.py"), *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for line in process.stdout:
+        if text in line:
+            return process
+    raise AssertionError(process.stderr.read())
+
+
+def test_an_image_lost_in_training_is_named(tmp_path):
+    photos = write_images(tmp_path / "photos", dict.fromkeys("abcd", 3))
+    data = ["--dataset", "folder", "--data_dir", photos, "--image_size", "16", "--run", "x"]
+    options = ["--classes_per_batch", "2", "--steps", "100000", "--checkpoint_every", "20"]
+    process = start_and_wait_for("Epoch 2/", *data, *options, cwd=tmp_path)
+    lost = photos / "a" / "1.png"
+    lost.rename(tmp_path / "1.png")
+    error = process.communicate()[1]
+    assert process.returncode == 2, error
+    assert error.strip().splitlines()[-1] == (
+        f"train.py: error: {lost} can no longer be read: mend it. "
+        "Go on with: python train.py --run x --resume"
+    )
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("stage", ["Scoring the untrained", "Epoch 2/"])
+def test_ctrl_c_says_how_to_go_on(stage, tmp_path):
+    process = start_and_wait_for(stage, *SMALL, "--steps", "100000", "--run", "x", cwd=tmp_path)
+    process.send_signal(signal.SIGINT)
+    error = process.communicate()[1]
+    assert process.returncode == 130, error
+    assert "Stopped. Go on with: python train.py --run x --resume" in error
+    assert "Traceback" not in error
+
+
+def test_a_test_split_of_a_few_images_is_scored_by_the_neighbours_it_has(tmp_path):
+    photos = write_images(tmp_path / "photos", dict.fromkeys("abcd", 2))
+    data = ["--dataset", "folder", "--data_dir", photos, "--image_size", "16", "--run", "x"]
+    options = ["--classes_per_batch", "2", "--steps", "1", "--checkpoint_every", "1"]
+    result = run("train.py", *data, *options, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    scores = json.loads((tmp_path / "runs" / "x" / "scores.json").read_text())
+    assert list(scores["trained"]) == list(scores["untrained"]) == ["recall@1", "recall@2"]
+
+
 def test_validation_classes_are_training_classes(tmp_path):
     options = ["--validation_share", "0.4", "--classes_per_batch", "3", "--steps", "2"]
     options += ["--checkpoint_every", "1", "--dataset", "digits"]
@@ -238,6 +309,7 @@ def test_help_names_every_choice_without_tensorflow(script, tmp_path):
     assert light.returncode == 0, light.stderr
 
 
+NO_DATA = ["--dataset", "folder", "--data_dir", "missing"]
 REFUSALS = [
     (["--loss", "liftd"], "Unknown loss 'liftd'. Did you mean 'lifted'?"),
     (["--dataset", "glyps"], "Unknown dataset 'glyps'. Did you mean 'glyphs'?"),
@@ -255,12 +327,12 @@ REFUSALS = [
     (["--dropout", "1"], "`dropout` must be >= 0 and < 1. Received: dropout=1.0"),
     (["--seed", "4294967296"], "`seed` must be >= 0 and < 2**32. Received: seed=4294967296"),
     (["--run", "a/b"], "`run` must be the name of a folder. Received: run='a/b'"),
-    (["--loss_options.magrin", "1", *SMALL], "has no option 'magrin'. Did you mean 'margin'?"),
-    (["--loss_options.margin", "-1", *SMALL], "`margin` must be > 0. Received: margin=-1"),
-    (["--augmentation.flp", "true", *SMALL], "has no option 'flp'. Did you mean 'flip'?"),
+    (["--loss_options.magrin", "1", *NO_DATA], "has no option 'magrin'. Did you mean 'margin'?"),
+    (["--loss_options.margin", "-1", *NO_DATA], "`margin` must be > 0. Received: margin=-1"),
+    (["--augmentation.flp", "true", *NO_DATA], "has no option 'flp'. Did you mean 'flip'?"),
     (["--dataset", "digits"], "`classes_per_batch` must not exceed the number of training classes"),
-    (["--dataset", "folder", "--data_dir", "missing"], "there is no missing"),
-    (["--weights", "missing.h5", *SMALL], "`weights` must be an existing file"),
+    (NO_DATA, "there is no missing"),
+    (["--weights", "missing.h5", *NO_DATA], "`weights` must be an existing file"),
     (["--config", "missing.yaml"], "missing.yaml"),
 ]
 
@@ -283,9 +355,18 @@ def test_train_refuses_a_run_that_exists(finished):
 
 def test_train_refuses_a_folder_it_cannot_write(tmp_path):
     (tmp_path / "runs").write_text("a file where the folder should be")
-    result = run("train.py", "--run", "x", *SMALL, cwd=tmp_path)
-    assert "runs" in sentence(result)
+    result = run("train.py", "--run", "x", *NO_DATA, cwd=tmp_path)
+    assert f"cannot write to {tmp_path / 'runs'}" in sentence(result)
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
+def test_train_refuses_classes_to_score_without_pairs(tmp_path):
+    photos = write_images(tmp_path / "photos", {"a": 2, "b": 2, "c": 1, "d": 1})
+    data = ["--dataset", "folder", "--data_dir", photos, "--classes_per_batch", "2"]
+    message = sentence(run("train.py", *data, cwd=tmp_path))
+    assert "a class to score must have 2 images or more" in message
+    assert "Received: images=2, classes=2" in message
+    assert not (tmp_path / "runs").exists()
 
 
 def test_train_names_the_image_that_cannot_be_read(tmp_path):

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import difflib
+import os
 import re
 import sys
 
@@ -67,6 +68,24 @@ def fail(program, message):
     """Prints one sentence to the standard error and exits with code 2."""
     print(f"{program}: error: {message}", file=sys.stderr)
     raise SystemExit(2)
+
+
+def check_writable(*folders):
+    """Raises an OSError for a folder that cannot be made or written to. Makes nothing."""
+    for folder in folders:
+        nearest = next(path for path in (folder, *folder.parents) if path.exists())
+        if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
+            raise PermissionError(f"cannot write to {nearest.absolute()}")
+
+
+def write_text(path, text):
+    """Writes a file in one step: a crash leaves the one before or the new one, never a half."""
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    try:
+        unfinished.write_text(text)
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
