@@ -16,6 +16,7 @@ import tensorflow as tf
 import yaml
 from PIL import Image
 
+import evaluate
 import pipelines
 from tfdml.evaluation import recall_at_k
 from tfdml.recipes import Recipe
@@ -400,6 +401,91 @@ def test_evaluate_refuses_seeds_that_numpy_has_not(seed, tmp_path):
 
 def test_evaluate_refuses_what_is_no_model(tmp_path):
     assert "no SavedModel at missing" in sentence(run("evaluate.py", "missing", cwd=tmp_path))
+
+
+def evaluate_here(*arguments):
+    """evaluate.py in this process, which has TensorFlow already."""
+    evaluate.main([*map(str, arguments), "--nmi", "false", "--k", "1"])
+
+
+@pytest.fixture
+def version(finished, tmp_path, monkeypatch):
+    """A copy of the version that the small run exported; the working folder is an empty one."""
+    version = tmp_path / "saved_models" / "small" / "1"
+    shutil.copytree(finished[0] / "saved_models" / "small" / "1", version)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return version
+
+
+@pytest.mark.filterwarnings("ignore:1 of 5 queries")
+def test_evaluate_scores_half_a_folder_or_all_of_it(version, tmp_path, capsys):
+    photos = write_images(tmp_path / "photos", {"a": 1, "b": 2, "c": 2})
+    data = ["--dataset", "folder", "--data_dir", photos]
+    evaluate_here(version, *data)
+    assert "on 4 images of 2 classes (test) of folder" in capsys.readouterr().out
+    evaluate_here(version, *data, "--split", "all")
+    assert "on 5 images of 3 classes (all) of folder" in capsys.readouterr().out
+    assert sorted(path.name for path in pathlib.Path("runs", "small").iterdir()) == [
+        "evaluation_folder_photos.json",
+        "evaluation_folder_photos_all.json",
+    ]
+
+
+def test_evaluate_names_the_run_of_a_version_given_as_a_dot(version, monkeypatch):
+    monkeypatch.chdir(version)
+    evaluate_here(".")
+    content = json.loads((version / "runs" / "small" / "evaluation.json").read_text())
+    assert content["dataset"] == "digits"
+
+
+@pytest.mark.parametrize("recipe", [None, "x: 1", "words", "a: [", "\xff"])
+def test_evaluate_needs_a_dataset_where_the_recipe_is_foreign(recipe, version, capsys):
+    path = version / "assets.extra" / "recipe.yaml"
+    path.unlink() if recipe is None else path.write_bytes(recipe.encode("latin1"))
+    with pytest.raises(SystemExit, match="2"):
+        evaluate_here(version)
+    assert "does not say what it was trained on: give --dataset" in capsys.readouterr().err
+
+
+def test_evaluate_refuses_a_broken_saved_model(version, capsys):
+    (version / "saved_model.pb").write_bytes(b"half a file")
+    with pytest.raises(SystemExit, match="2"):
+        evaluate_here(version)
+    error = capsys.readouterr().err
+    assert f"error: {version} cannot be read (" in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def save_module(path, spec, output):
+    module = tf.Module()
+    embed = tf.function(lambda pixels: {output: tf.reduce_mean(pixels, axis=[1, 2])})
+    tf.saved_model.save(module, path, {"embed_images": embed.get_concrete_function(spec)})
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "output"),
+    [
+        ("pixels", [None, 8, 8, 1], "embedding"),
+        ("images", [None, None, 8, 1], "embedding"),
+        ("images", [None, 8, 8], "embedding"),
+        ("images", [None, 8, 8, 1], "features"),
+    ],
+)
+def test_evaluate_refuses_another_signature(name, shape, output, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    save_module("foreign", tf.TensorSpec(shape, tf.float32, name=name), output)
+    with pytest.raises(SystemExit, match="2"):
+        evaluate_here("foreign", "--dataset", "digits")
+    error = capsys.readouterr().err
+    assert "must take `images` of a fixed size and give `embedding`. Received: takes={" in error
+
+
+def test_evaluate_looks_whether_it_can_write_before_it_reads(version, capsys):
+    pathlib.Path("runs").write_text("a file where the folder should be")
+    with pytest.raises(SystemExit, match="2"):
+        evaluate_here(version, "--dataset", "folder", "--data_dir", "missing")
+    assert "cannot write to" in capsys.readouterr().err
 
 
 def test_every_setting_is_documented():

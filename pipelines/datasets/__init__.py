@@ -17,7 +17,7 @@ def names():
     return sorted(DATASETS)
 
 
-def load(name, data_dir=None, skip_invalid=False):
+def load(name, data_dir=None, skip_invalid=False, training=True):
     """Loads a dataset whose test classes are not among its training classes.
 
     Args:
@@ -25,6 +25,7 @@ def load(name, data_dir=None, skip_invalid=False):
         data_dir: Folder of the images, for those that are not built in.
         skip_invalid: Whether unreadable images, and training classes with a single image, are
             left out with a warning; otherwise they are an error.
+        training: Whether the training classes are to be trained on; if not, they may have 1 image.
 
     Returns:
         A `Dataset`.
@@ -38,7 +39,7 @@ def load(name, data_dir=None, skip_invalid=False):
         hint = f"Did you mean {nearest[0]!r}? " if nearest else ""
         raise ValueError(f"Unknown dataset {name!r}. {hint}Available: {', '.join(names())}.")
     module = importlib.import_module(f"{__name__}.{DATASETS[name]}")
-    return module.load(data_dir=data_dir, skip_invalid=skip_invalid)
+    return module.load(data_dir=data_dir, skip_invalid=skip_invalid, training=training)
 
 
 def refuse_folder(name, data_dir):

@@ -5,7 +5,7 @@ from pipelines.datasets import refuse_folder
 from pipelines.split import Dataset, Split
 
 
-def load(data_dir=None, skip_invalid=False):
+def load(data_dir=None, skip_invalid=False, training=True):
     """scikit-learn's 1,797 handwritten digits of 8 × 8 pixels: 0 to 4 train, 5 to 9 test."""
     refuse_folder("digits", data_dir)
     digits = load_digits()

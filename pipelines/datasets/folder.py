@@ -10,7 +10,7 @@ from pipelines.split import Dataset, Split
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
 
 
-def load(data_dir=None, skip_invalid=False):
+def load(data_dir=None, skip_invalid=False, training=True):
     """A folder of images with one sub-folder per class.
 
     The first half of the classes in sorted order trains (of an odd number, the smaller half), the
@@ -20,6 +20,7 @@ def load(data_dir=None, skip_invalid=False):
         data_dir: The folder.
         skip_invalid: Whether unreadable images, sub-folders without images and training classes
             with fewer than 2 images are left out with a warning; otherwise they are an error.
+        training: Whether the training classes are to be trained on; if not, they may have 1 image.
 
     Raises:
         FileNotFoundError: If there is no such folder.
@@ -45,7 +46,7 @@ def load(data_dir=None, skip_invalid=False):
     }
     class_names = dict(enumerate(sorted(classes)))
     half = len(class_names) // 2
-    lonely = [i for i, name in class_names.items() if i < half and len(classes[name]) < 2]
+    lonely = [i for i in range(half) if training and len(classes[class_names[i]]) < 2]
     _refuse_or_warn(
         "training classes with fewer than 2 images, which have no positive pair",
         [class_names[i] for i in lonely],

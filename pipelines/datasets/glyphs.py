@@ -25,7 +25,7 @@ GLYPH_SIDE = 20  # pixels of the longer side of a character in it
 LEAST_FACES = 12  # faces that must have a character
 
 
-def load(data_dir=None, skip_invalid=False):
+def load(data_dir=None, skip_invalid=False, training=True):
     """About 2,080 character shapes in 12 to 16 faces each, 28 × 28 grey, white on black.
 
     Every character is scaled to a longer side of 20 pixels and centred. Characters of one shape,

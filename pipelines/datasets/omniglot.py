@@ -10,7 +10,7 @@ from pipelines.split import Dataset, Split
 SIDE = 28  # pixels; drawn at 105
 
 
-def load(data_dir=None, skip_invalid=False):
+def load(data_dir=None, skip_invalid=False, training=True):
     """Omniglot: 1,623 handwritten characters of 50 alphabets, 20 drawings each, through TFDS.
 
     964 characters of 30 alphabets train (labels 0 to 963), 659 of 20 other alphabets test (labels
@@ -20,6 +20,7 @@ def load(data_dir=None, skip_invalid=False):
     Args:
         data_dir: The `data_dir` of tensorflow-datasets; its own default if None.
         skip_invalid: No effect: TFDS has checked the images.
+        training: No effect.
 
     Raises:
         FileNotFoundError: If TFDS has not prepared it there. Nothing is downloaded unasked.
