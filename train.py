@@ -261,6 +261,8 @@ def fit(recipe, folder, model, train_split, test_split, dataset):
     scores_path = folder / "scores.json"
     if scores_path.exists():
         scores = json.loads(scores_path.read_text())
+        if "trained" in scores:  # stopped in the export
+            return scores
     else:
         scores = {"untrained": score("Scoring the untrained embedder")}
         write_text(scores_path, json.dumps(scores, indent=2) + "\n")

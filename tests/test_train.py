@@ -157,9 +157,11 @@ def test_a_run_killed_before_its_first_checkpoint_resumes(tmp_path):
 def test_a_run_killed_in_its_export_resumes(finished, tmp_path):
     shutil.copytree(finished[0] / "runs", tmp_path / "runs")
     (tmp_path / "saved_models" / "small" / ".unfinished-1-x").mkdir(parents=True)
+    scores = (tmp_path / "runs" / "small" / "scores.json").read_text()
     resumed = run("train.py", "--run", "small", "--resume", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     assert [path.name for path in (tmp_path / "saved_models" / "small").iterdir()] == ["1"]
+    assert (tmp_path / "runs" / "small" / "scores.json").read_text() == scores
 
 
 def test_resume_refuses_other_settings(finished):
