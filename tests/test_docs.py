@@ -12,7 +12,7 @@ import pytest
 
 import pipelines
 import tfdml
-from tfdml import losses
+from tfdml import layers, losses
 
 ROOT = pathlib.Path(__file__).parents[1]
 MODULES = [
@@ -25,7 +25,8 @@ MODULES = [
 @pytest.mark.parametrize("name", ["tfdml", "pipelines", *MODULES])
 def test_examples_run(name):
     module = importlib.import_module(name)
-    names = {"np": np, **{key: getattr(losses, key) for key in losses.__all__}}
+    public = {name: getattr(of, name) for of in (losses, layers) for name in of.__all__}
+    names = {"np": np, **public}
     result = doctest.testmod(module, extraglobs=names, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert result.failed == 0
 

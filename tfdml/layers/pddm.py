@@ -61,9 +61,9 @@ class PDDM(keras.layers.Layer):
     Example:
         >>> similarity = PDDM(seed=0)
         >>> rows = np.array([[1., 0.], [0.8, 0.6], [0., 1.]])
-        >>> similarity(rows[:2], rows[1:]).shape
+        >>> print(similarity(rows[:2], rows[1:]).shape)
         (2,)
-        >>> similarity.matrix(rows).shape
+        >>> print(similarity.matrix(rows).shape)
         (3, 3)
     """
 

@@ -49,14 +49,14 @@ class DoubleHeaderHingeLoss(MetricLoss):
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
 
-    Attributes:
-        layer: The `PDDM` layer to train, which `tfdml.EmbeddingModel` does. None without one.
-
     Call:
         labels: (batch,) integers, one class id per row; every class needs two rows.
         embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
         training: Whether the layer drops outputs; False unless given.
         Returns a scalar float32, >= 0; 0 when the batch holds no quadruplet.
+
+    Attributes:
+        layer: The `PDDM` layer to train, which `tfdml.EmbeddingModel` does. None without one.
 
     Raises:
         TypeError: If `labels` are not integers or `embeddings` not floats.
