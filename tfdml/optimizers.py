@@ -1,4 +1,4 @@
-"""Keras optimizers with learning-rate multipliers for groups of variables.
+"""Keras optimizers with learning-rate multipliers for groups of variables, and L2 decay.
 
 >>> from tfdml import optimizers
 >>> optimizer = optimizers.Adam(1e-4, multipliers={"embedding/": 10.0})
@@ -7,22 +7,25 @@
 import re
 
 import keras
+from keras import ops
 
 from tfdml.checks import check, check_not_negative
 
 
-class _WithMultipliers:
-    """Scales the learning rate of each variable by the multiplier of its group.
+class _PerVariable:
+    """Scales the learning rate of each variable by the multiplier of its group; shrinks kernels.
 
     Unlike `keras.optimizers.MultiOptimizer` it keeps its state in `tf.train.Checkpoint` and
     clips by the norm over all variables.
     """
 
-    def __init__(self, *args, multipliers=None, **kwargs):
+    def __init__(self, *args, multipliers=None, l2=0.0, **kwargs):
         super().__init__(*args, **kwargs)
         for pattern, multiplier in (multipliers or {}).items():
             check_not_negative(**{f"multipliers[{pattern!r}]": multiplier})
         self.multipliers = dict(multipliers or {})
+        check_not_negative(l2=l2)
+        self.l2 = l2
         self._multiplier_of = []  # in the order of the variables
 
     def build(self, variables):
@@ -47,19 +50,24 @@ class _WithMultipliers:
 
     def update_step(self, gradient, variable, learning_rate):
         multiplier = self._multiplier_of[self._get_variable_index(variable)]
+        if self.l2 and len(variable.shape) >= 2:
+            gradient = gradient + ops.cast(self.l2 * variable, gradient.dtype)
         super().update_step(gradient, variable, learning_rate * multiplier)
 
     def get_config(self):
-        return {**super().get_config(), "multipliers": self.multipliers}
+        return {**super().get_config(), "multipliers": self.multipliers, "l2": self.l2}
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class SGD(_WithMultipliers, keras.optimizers.SGD):
-    """`keras.optimizers.SGD` with `multipliers`.
+class SGD(_PerVariable, keras.optimizers.SGD):
+    """`keras.optimizers.SGD` with `multipliers` and `l2`.
 
     Args:
         multipliers: Regular expression on `variable.path` -> factor >= 0 of the learning rate, at
             most one match a variable; 1 for what nothing matches.
+        l2: Adds `l2 * kernel` to the gradient of each variable of two dimensions or more, before
+            momentum, as Caffe's `weight_decay`; biases and gains are spared. Keras' own
+            `weight_decay` shrinks the variable apart from the gradient.
         *args, **kwargs: Those of `keras.optimizers.SGD`.
 
     Raises:
@@ -68,12 +76,15 @@ class SGD(_WithMultipliers, keras.optimizers.SGD):
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class Adam(_WithMultipliers, keras.optimizers.Adam):
-    """`keras.optimizers.Adam` with `multipliers`.
+class Adam(_PerVariable, keras.optimizers.Adam):
+    """`keras.optimizers.Adam` with `multipliers` and `l2`.
 
     Args:
         multipliers: Regular expression on `variable.path` -> factor >= 0 of the learning rate, at
             most one match a variable; 1 for what nothing matches.
+        l2: Adds `l2 * kernel` to the gradient of each variable of two dimensions or more, before
+            momentum, as Caffe's `weight_decay`; biases and gains are spared. Keras' own
+            `weight_decay` shrinks the variable apart from the gradient.
         *args, **kwargs: Those of `keras.optimizers.Adam`.
 
     Raises:

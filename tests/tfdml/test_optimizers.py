@@ -57,3 +57,21 @@ def test_refuses_patterns_that_match_nothing_or_twice():
         optimizers.SGD(multipliers={"head/": 2.0, "kernel": 3.0}).build(variables())
     with pytest.raises(ValueError, match=r"`multipliers\['head/'\]` must be >= 0"):
         optimizers.SGD(multipliers={"head/": -1.0})
+
+
+@pytest.mark.parametrize("optimizer", [optimizers.SGD, optimizers.Adam])
+def test_l2_is_the_gradient_of_half_the_squared_norm_of_the_kernels(optimizer, rng):
+    values = [rng.normal(size=(3, 2)).astype("float32"), rng.normal(size=2).astype("float32")]
+    gradients = [rng.normal(size=v.shape).astype("float32") for v in values]
+    results = []
+    for l2 in (0.01, 0.0):
+        kernel, bias = (keras.Variable(v, name=n) for v, n in zip(values, "ab", strict=True))
+        kernel_gradient = gradients[0] if l2 else gradients[0] + 0.01 * values[0]
+        shrinking = optimizer(0.1, l2=l2, multipliers={"a": 2.0})
+        shrinking.apply(
+            [keras.ops.convert_to_tensor(kernel_gradient), gradients[1]], [kernel, bias]
+        )
+        assert type(shrinking).from_config(shrinking.get_config()).l2 == l2
+        results.append([np.array(kernel), np.array(bias)])
+    np.testing.assert_allclose(results[0][0], results[1][0], atol=1e-6)
+    np.testing.assert_array_equal(results[0][1], results[1][1])
