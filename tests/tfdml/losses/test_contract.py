@@ -276,7 +276,7 @@ def test_refuses_wrong_input():
     [
         ("contrastive", {"margin": -1.0}, "`margin` must be > 0. Received: margin=-1.0"),
         ("triplet", {"margin": float("nan")}, "`margin` must be > 0. Received: margin=nan"),
-        ("lifted", {"margin": "1"}, "`margin` must be > 0. Received: margin='1'"),
+        ("lifted", {"margin": float("inf")}, "`margin` must be > 0. Received: margin=inf"),
         ("triplet", {"mining": "easy"}, "`mining` must be one of 'all', 'semihard', 'hard'"),
         ("lifted", {"variant": "soft"}, "`variant` must be one of"),
         ("contrastive", {"average_over": "triplets"}, "`average_over` must be one of"),
@@ -289,6 +289,30 @@ def test_refuses_wrong_input():
 def test_refuses_wrong_options(name, options, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         losses.get(name, **options)
+
+
+@pytest.mark.parametrize("value", ["1", None, True, [1.0]])
+def test_refuses_an_option_that_is_no_number(value):
+    message = f"`margin` must be a number. Received: margin={value!r}"
+    with pytest.raises(TypeError, match=re.escape(message)):
+        losses.get("lifted", margin=value)
+
+
+@every_loss
+def test_takes_numpy_scalars_and_keeps_plain_numbers(name, options):
+    plain = losses.get(name, **options).get_config()
+    scalars = {
+        option: np.asarray(value, "float32" if isinstance(value, float) else "int64")[()]
+        for option, value in plain.items()
+        if type(value) in (int, float) and option != "num_quadruplets"
+    }
+    config = losses.get(name, **{**options, **scalars}).get_config()
+    assert {option: type(value) for option, value in config.items()} == {
+        option: type(value) for option, value in plain.items()
+    }
+    np.testing.assert_allclose(
+        [config[option] for option in scalars], [plain[option] for option in scalars], rtol=1e-6
+    )
 
 
 @every_loss

@@ -1,3 +1,5 @@
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -63,6 +65,14 @@ def test_pretrained_weights_freeze_batch_normalisation_and_nothing_else(data_fol
     assert len(network.trainable_variables) == 52
 
 
+def test_takes_numpy_scalars():
+    shape = tuple(np.array([8, 8, 1]))
+    embedder = build_embedder("small_cnn", np.int64(4), input_shape=shape, dropout=np.float32(0.5))
+    assert embedder.output_shape == (None, 4)
+    assert keras.Model.from_config(embedder.get_config()).input_shape == (None, 8, 8, 1)
+    assert json.loads(embedder.to_json())
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -71,9 +81,23 @@ def test_pretrained_weights_freeze_batch_normalisation_and_nothing_else(data_fol
             ValueError,
             "Unknown backbone 'smal_cnn'. Did you mean 'small_c",
         ),
-        ({"embedding_dim": 0}, ValueError, "`embedding_dim` must be a positive integer. Received"),
+        (
+            {"embedding_dim": 0},
+            ValueError,
+            "`embedding_dim` must be > 0. Received: embedding_dim=0",
+        ),
+        ({"embedding_dim": 8.0}, TypeError, "`embedding_dim` must be an integer. Received: .*=8.0"),
+        (
+            {"embedding_dim": True},
+            TypeError,
+            "`embedding_dim` must be an integer. Received: .*True",
+        ),
         ({"input_shape": (28, 28)}, ValueError, r"`input_shape` must be \(height, width, channels"),
+        ({"input_shape": (28, 28.0, 1)}, ValueError, "`input_shape` must be .* Received: .*28.0"),
+        ({"input_shape": 28}, ValueError, "`input_shape` must be .* Received: input_shape=28"),
+        ({"input_shape": "abc"}, ValueError, "`input_shape` must be .* Received: input_shape='abc"),
         ({"dropout": 1.0}, ValueError, "`dropout` must be >= 0 and < 1. Received: dropout=1.0"),
+        ({"dropout": "0.1"}, TypeError, "`dropout` must be a number. Received: dropout='0.1'"),
         ({"weights": "missing.h5"}, FileNotFoundError, "`weights` must be an existing file"),
     ],
 )
