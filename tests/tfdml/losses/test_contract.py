@@ -253,12 +253,17 @@ def test_descending_it_separates_the_classes(name, options, rng):
 def test_refuses_wrong_input():
     loss, x = losses.get("contrastive"), np.zeros((4, 2), "float32")
     labels = np.array([0, 0, 1, 1])
-    with pytest.raises(
-        TypeError, match=r"`labels` must be integers. Received: dtype=float64 \(arg"
-    ):
-        loss(labels.astype("float64"), x)
-    with pytest.raises(TypeError, match=r"`labels` must be integers. Received: dtype=float32"):
-        loss(keras.ops.convert_to_tensor(x), labels)
+    for floats in (x, keras.ops.convert_to_tensor(x)):
+        integers = r"`labels` must be integers. Received: dtype=float32"
+        for swapped in (labels, list(labels), keras.ops.convert_to_tensor(labels)):
+            with pytest.raises(TypeError, match=rf"{integers} \(arguments swapped\?\)$"):
+                loss(floats, swapped)
+        with pytest.raises(TypeError, match=f"{integers}$"):
+            loss(floats[:, 0], x)
+    with pytest.raises(TypeError, match=r"`labels` must be integers. Received: dtype=object$"):
+        loss(None, x)
+    with pytest.raises(TypeError, match=r"`embeddings` must be floats. Received: dtype=object$"):
+        loss(labels, None)
     with pytest.raises(TypeError, match=r"`embeddings` must be floats. Received: dtype=int"):
         loss(labels, labels[:, None])
     with pytest.raises(ValueError, match=r"same batch size. Received: labels.shape=\(3,\)"):
