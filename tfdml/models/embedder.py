@@ -33,6 +33,7 @@ def build_embedder(
         TypeError: If `embedding_dim` is no integer or `dropout` no number.
         ValueError: If an argument is out of range or the backbone unknown.
         FileNotFoundError: If `weights` is a path at which there is no file.
+        OSError: If `"imagenet"` cannot be downloaded.
     """
     if backbone not in BACKBONES:
         raise ValueError(unknown_name("backbone", backbone, BACKBONES))

@@ -1,4 +1,6 @@
 import json
+import urllib.error
+import urllib.request
 
 import keras
 import numpy as np
@@ -105,6 +107,37 @@ def test_refuses_wrong_arguments(arguments, error, message):
     arguments = {"backbone": "small_cnn", "input_shape": (28, 28, 1), **arguments}
     with pytest.raises(error, match=message):
         build_embedder(**arguments)
+
+
+@pytest.mark.parametrize("name", ["text.h5", "text.txt", "text.weights.h5", "other.weights.h5"])
+def test_refuses_a_file_of_other_weights(name, tmp_path):
+    path = tmp_path / name
+    path.write_text("no weights")
+    if name.startswith("other"):
+        build_embedder("small_cnn", 8, input_shape=(32, 32, 3)).save_weights(path)
+    message = f"`weights` must be a Keras weights file of MobileNetV2 without top. .*{name}'$"
+    with pytest.raises(ValueError, match=message):
+        build_embedder("mobilenet_v2", 8, input_shape=(32, 32, 3), weights=str(path))
+
+
+def test_pretrained_weights_need_three_channels(tmp_path):
+    path = tmp_path / "some.weights.h5"
+    path.touch()
+    for weights in ("imagenet", str(path)):
+        message = r"need images of 3 channels. Received: weights='.*', channels=1$"
+        with pytest.raises(ValueError, match=message):
+            build_embedder("mobilenet_v2", 8, input_shape=(32, 32, 1), weights=weights)
+
+
+def test_names_the_file_of_weights_that_cannot_be_downloaded(monkeypatch, tmp_path):
+    def no_network(*_, **__):
+        raise urllib.error.URLError("no network")
+
+    monkeypatch.setattr(urllib.request, "urlopen", no_network)
+    monkeypatch.setattr("keras.src.backend.config._KERAS_DIR", str(tmp_path), raising=False)
+    message = r"https://\S+1.0_96_no_top.h5: .*no network\. .* give its path as `weights`$"
+    with pytest.raises(OSError, match=message):
+        build_embedder("mobilenet_v2", 8, input_shape=(96, 96, 3), weights="imagenet")
 
 
 def test_small_cnn_has_no_pretrained_weights():
