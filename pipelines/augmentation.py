@@ -1,5 +1,6 @@
 import dataclasses
 import difflib
+import numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,6 +19,7 @@ class Augmentation:
         shift: Largest move along each axis, as a share of the side, 0 to below 1; 0 for none.
 
     Raises:
+        TypeError: If a value but `flip` is not a number.
         ValueError: If a value is out of its range.
     """
 
@@ -29,6 +31,10 @@ class Augmentation:
     shift: float = 0.0
 
     def __post_init__(self):
+        for name in ("crop", "aspect", "rotation", "zoom", "shift"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, numbers.Real):
+                raise TypeError(f"`{name}` must be a number. Received: {name}={value!r}")
         for name, holds, range_ in (
             ("crop", 0 < self.crop <= 1, "> 0 and <= 1"),
             ("aspect", self.aspect >= 1, ">= 1"),

@@ -1,5 +1,8 @@
 """Batches of images for training and for evaluation."""
 
+import numbers
+
+import numpy as np
 import tensorflow as tf
 
 from pipelines.augmentation import Augmentation
@@ -34,10 +37,15 @@ def balanced_batches(
         [0, 255] and (P × K,) int64, K rows of a class in a row.
 
     Raises:
-        ValueError: If P exceeds the number of classes, or paths come without `image_size`.
+        TypeError: If P, K, the seed or the step is not an integer.
+        ValueError: If one of them is out of range, `image_size` is not a size of these images, or
+            paths come without it.
     """
     augmentation = augmentation or Augmentation()
     image_size = _checked_size(split, image_size)
+    indices = balanced_indices(
+        split.labels, classes_per_batch, images_per_class, seed=seed, start_step=start_step
+    )
     all_images, all_labels = tf.constant(split.images), tf.constant(split.labels)
     batch = classes_per_batch * images_per_class
 
@@ -59,9 +67,6 @@ def balanced_batches(
         return tf.ensure_shape(images, [batch, *image_size]), labels
 
     steps = tf.data.Dataset.counter(tf.constant(start_step, tf.int64))
-    indices = balanced_indices(
-        split.labels, classes_per_batch, images_per_class, seed=seed, start_step=start_step
-    )
     batches = tf.data.Dataset.zip(steps, indices).map(gather)
     if split.holds_paths or augmentation.crops:  # images of several sizes: one by one
         images = batches.unbatch().map(load, num_parallel_calls=tf.data.AUTOTUNE)
@@ -79,6 +84,9 @@ def evaluation_batches(split, image_size=None, batch_size=256):
 
     Returns:
         `tf.data.Dataset` of (batch, height, width, channels) float32 in [0, 255].
+
+    Raises:
+        ValueError: If `image_size` is not a size of these images, or paths come without it.
     """
     image_size = _checked_size(split, image_size)
 
@@ -96,16 +104,18 @@ def evaluation_batches(split, image_size=None, batch_size=256):
 
 
 def _checked_size(split, image_size):
-    if split.holds_paths:
-        if image_size is None:
-            raise ValueError(
-                "`image_size` must be (height, width, channels) for paths. Received: None"
-            )
-        return tuple(image_size)
-    channels = split.images.shape[3]
-    if image_size is not None and image_size[2] != channels:
+    if image_size is None and not split.holds_paths:
+        return split.images.shape[1:]
+    if np.shape(image_size) != (3,) or not all(
+        isinstance(n, numbers.Integral) and n > 0 for n in image_size
+    ):
+        raise ValueError(
+            "`image_size` must be (height, width, channels)"
+            f"{' for paths' if split.holds_paths else ''}. Received: image_size={image_size!r}"
+        )
+    if not split.holds_paths and image_size[2] != split.images.shape[3]:
         raise ValueError(
             "`image_size` must have the channels of the images. "
-            f"Received: image_size={tuple(image_size)}, channels={channels}"
+            f"Received: image_size={tuple(image_size)}, channels={split.images.shape[3]}"
         )
-    return tuple(image_size or split.images.shape[1:])
+    return tuple(image_size)

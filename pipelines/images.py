@@ -47,11 +47,11 @@ def resize(images, image_size):
     """Images at another size, bilinear and antialiased; the aspect is not kept.
 
     Args:
-        images: (height, width, channels) or (n, height, width, channels), of any number type.
+        images: (height, width, channels) or (n, height, width, channels), numbers in [0, 255].
         image_size: (height, width, channels); the channels must be those of the images.
 
     Returns:
-        float32 of that size, in the range of the input; the very numbers if the size is theirs.
+        float32 of that size, in [0, 255]; the very numbers if the size is theirs.
     """
     images = tf.cast(images, tf.float32)
     if images.shape[-3:-1] == tuple(image_size[:2]):

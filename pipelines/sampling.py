@@ -1,5 +1,7 @@
 """Which images form a batch: index arithmetic, before any image is read."""
 
+import numbers
+
 import numpy as np
 import tensorflow as tf
 
@@ -16,30 +18,34 @@ def balanced_indices(labels, classes_per_batch, images_per_class, seed=0, start_
         labels: (n,) integer class ids.
         classes_per_batch: P.
         images_per_class: K.
-        seed: Of the order of classes and the draw of images.
+        seed: Of the order of classes and the draw of images; >= 0.
         start_step: Step of the first batch.
 
     Returns:
         `tf.data.Dataset` of (P × K,) int64 indices into `labels`, K rows of a class in a row.
 
     Raises:
-        ValueError: If P or K is below 1, P exceeds the number of classes, or `start_step` < 0.
+        TypeError: If P, K, the seed or the step is not an integer.
+        ValueError: If P or K is below 1, P exceeds the number of classes, or the seed or the step
+            is below 0.
     """
     labels = np.asarray(labels)
     _, counts = np.unique(labels, return_counts=True)
-    for name, value in (
-        ("classes_per_batch", classes_per_batch),
-        ("images_per_class", images_per_class),
+    for name, value, least in (
+        ("classes_per_batch", classes_per_batch, 1),
+        ("images_per_class", images_per_class, 1),
+        ("seed", seed, 0),
+        ("start_step", start_step, 0),
     ):
-        if value < 1:
-            raise ValueError(f"`{name}` must be >= 1. Received: {name}={value}")
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+            raise TypeError(f"`{name}` must be an integer. Received: {name}={value!r}")
+        if value < least:
+            raise ValueError(f"`{name}` must be >= {least}. Received: {name}={value}")
     if classes_per_batch > len(counts):
         raise ValueError(
             "`classes_per_batch` must not exceed the number of classes. "
             f"Received: classes_per_batch={classes_per_batch}, classes={len(counts)}"
         )
-    if start_step < 0:
-        raise ValueError(f"`start_step` must be >= 0. Received: start_step={start_step}")
     by_class = tf.constant(np.argsort(labels, kind="stable"), tf.int64)
     first = tf.constant(np.cumsum(counts) - counts, tf.int64)
     counts = tf.constant(counts, tf.int64)

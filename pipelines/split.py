@@ -1,6 +1,7 @@
 """Labelled images, and a dataset as two sets of them without a class in common."""
 
 import dataclasses
+import os
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ class Split:
     """Labelled images.
 
     Args:
-        images: (n, height, width, channels) uint8, or (n,) paths of image files.
+        images: (n, height, width, channels) uint8, or (n,) paths of image files, strings or
+            `os.PathLike`.
         labels: (n,) integer class ids.
         class_names: Class id -> name, where the classes have names.
 
@@ -28,6 +30,8 @@ class Split:
 
     def __post_init__(self):
         images, labels = np.asarray(self.images), np.asarray(self.labels)
+        if images.dtype == object and all(isinstance(i, (str, os.PathLike)) for i in images):
+            images = np.array([os.fspath(path) for path in images])
         if len(images) == 0:
             raise ValueError("a split must hold at least one image. Received: images=0")
         if labels.shape != (len(images),):
@@ -37,7 +41,9 @@ class Split:
             )
         if labels.dtype.kind not in "iu":
             raise TypeError(f"`labels` must be integers. Received: dtype={labels.dtype}")
-        if not (images.dtype == np.uint8 and images.ndim == 4) and images.dtype.kind not in "OU":
+        are_pixels = images.dtype == np.uint8 and images.ndim == 4
+        are_paths = images.dtype.kind == "U" and images.ndim == 1
+        if not (are_pixels or are_paths):
             raise TypeError(
                 "`images` must be (n, height, width, channels) uint8 or (n,) paths. "
                 f"Received: shape={images.shape}, dtype={images.dtype}"
@@ -47,7 +53,7 @@ class Split:
 
     @property
     def holds_paths(self):
-        return self.images.dtype.kind in "OU"
+        return self.images.dtype.kind == "U"
 
     @property
     def num_classes(self):

@@ -1,7 +1,10 @@
 """The structure that the design promises, read from the source."""
 
 import ast
+import importlib
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -68,6 +71,13 @@ def test_losses_are_written_in_keras_ops_only():
         allowed = {"keras", "numpy", "tfdml", "importlib", "inspect", "types", "typing"}
         # The base asks TensorFlow for the number of replicas, when that is the backend.
         assert roots <= allowed | ({"tensorflow"} if path.name == "base.py" else set()), path
+
+
+@pytest.mark.parametrize("name", ["pipelines", "tfdml", "tfdml.losses", "tfdml.models"])
+def test_dir_lists_the_public_names(name):
+    program = f"import importlib; m = importlib.import_module({name!r}); print(*dir(m))"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.stdout.split() == sorted(importlib.import_module(name).__all__)
 
 
 def test_no_file_is_called_utils():

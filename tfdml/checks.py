@@ -1,6 +1,8 @@
 """Argument checks: what must hold, and what was received."""
 
 import difflib
+import math
+import numbers
 
 
 def check(holds, expectation, **received):
@@ -20,16 +22,37 @@ def check_type(holds, expectation, **received):
         raise TypeError(f"{expectation}. {_received(received)}")
 
 
+def check_number(**values):
+    """Checks that each named value is a number, of Python or of NumPy, and no bool."""
+    for name, value in values.items():
+        check_type(_is(numbers.Real, value), f"`{name}` must be a number", **{name: value})
+
+
+def check_integer(**values):
+    """Checks that each named value is an integer, of Python or of NumPy, and no bool."""
+    for name, value in values.items():
+        check_type(_is(numbers.Integral, value), f"`{name}` must be an integer", **{name: value})
+
+
 def check_positive(**values):
     """Checks that each named value is a finite number above 0."""
+    check_number(**values)
     for name, value in values.items():
-        check(_is_number(value) and value > 0, f"`{name}` must be > 0", **{name: value})
+        check(math.isfinite(value) and value > 0, f"`{name}` must be > 0", **{name: value})
 
 
 def check_not_negative(**values):
     """Checks that each named value is a finite number, 0 or above."""
+    check_number(**values)
     for name, value in values.items():
-        check(_is_number(value) and value >= 0, f"`{name}` must be >= 0", **{name: value})
+        check(math.isfinite(value) and value >= 0, f"`{name}` must be >= 0", **{name: value})
+
+
+def check_share(**values):
+    """Checks that each named value is a number from 0 to below 1."""
+    check_number(**values)
+    for name, value in values.items():
+        check(0 <= value < 1, f"`{name}` must be >= 0 and < 1", **{name: value})
 
 
 def check_one_of(options, **values):
@@ -68,5 +91,5 @@ def _received(values):
     return "Received: " + ", ".join(f"{name}={value!r}" for name, value in values.items())
 
 
-def _is_number(value):
-    return isinstance(value, (int, float)) and value == value and abs(value) != float("inf")
+def _is(kind, value):
+    return isinstance(value, kind) and not isinstance(value, bool)

@@ -23,8 +23,8 @@ def load(name, data_dir=None, skip_invalid=False, training=True):
     Args:
         name: One of `names()`.
         data_dir: Folder of the images, for those that are not built in.
-        skip_invalid: Whether unreadable images, and training classes with a single image, are
-            left out with a warning; otherwise they are an error.
+        skip_invalid: Whether unreadable images, sub-folders without images and training classes
+            with a single image are left out with a warning; otherwise they are an error.
         training: Whether the training classes are to be trained on; if not, they may have 1 image.
 
     Returns:

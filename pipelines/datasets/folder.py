@@ -1,3 +1,4 @@
+import collections
 import pathlib
 import warnings
 
@@ -14,7 +15,8 @@ def load(data_dir=None, skip_invalid=False, training=True):
     """A folder of images with one sub-folder per class.
 
     The first half of the classes in sorted order trains (of an odd number, the smaller half), the
-    rest tests. Hidden files are passed over. Every image is decoded once to see that it can be.
+    rest tests. Hidden files are passed over, files with other suffixes than `SUFFIXES` with a
+    warning. Every image is decoded once to see that it can be.
 
     Args:
         data_dir: The folder.
@@ -37,7 +39,7 @@ def load(data_dir=None, skip_invalid=False, training=True):
     unreadable = {paths[index] for index in find_unreadable(paths)}
     _refuse_or_warn(
         "images that cannot be read",
-        [f"{path} ({path.stat().st_size:,} bytes)" for path in sorted(unreadable)],
+        [f"{path} ({_size(path)})" for path in sorted(unreadable)],
         skip_invalid,
     )
     classes = {
@@ -78,15 +80,19 @@ def _find_classes(data_dir):
         raise ValueError(
             f"`data_dir` must be a folder with one sub-folder per class; {folder} is a file"
         )
-    classes = {}
+    classes, others = {}, collections.Counter()
     for sub_folder in sorted(folder.iterdir()):
         if sub_folder.is_dir() and not sub_folder.name.startswith("."):
-            paths = sorted(
-                path
-                for path in sub_folder.iterdir()
-                if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
-            )
-            classes[sub_folder.name] = paths
+            paths = [path for path in sub_folder.iterdir() if not path.name.startswith(".")]
+            images = sorted(path for path in paths if path.suffix.lower() in SUFFIXES)
+            classes[sub_folder.name] = images
+            passed_over = [path for path in set(paths).difference(images) if path.is_file()]
+            others.update(path.suffix.lower() or "no suffix" for path in passed_over)
+    if others:
+        listed = ", ".join(f"{count} {suffix}" for suffix, count in sorted(others.items()))
+        warnings.warn(
+            f"passed over files that do not end in {', '.join(SUFFIXES)}: {listed}", stacklevel=4
+        )
     with_images = sum(map(bool, classes.values()))
     if with_images < 2:
         raise ValueError(
@@ -97,13 +103,20 @@ def _find_classes(data_dir):
     return classes
 
 
+def _size(path):
+    return f"{path.stat().st_size:,} bytes" if path.exists() else "a broken link"
+
+
 def _refuse_or_warn(what, items, skip_invalid):
     if not items:
         return
     listed = ", ".join(items[:5]) + (", ..." if len(items) > 5 else "")
     sentence = f"{len(items)} {what}: {listed}"
     if not skip_invalid:
-        raise ValueError(f"{sentence}. Mend them, or leave them out by skip_invalid=True")
+        raise ValueError(
+            f"{sentence}. Mend them, or leave them out by skip_invalid=True, on "
+            "the command line --skip_invalid true"
+        )
     warnings.warn(f"left out {sentence}", stacklevel=4)
 
 

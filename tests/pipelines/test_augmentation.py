@@ -1,3 +1,6 @@
+import re
+
+import numpy as np
 import pytest
 
 from pipelines import Augmentation
@@ -29,6 +32,18 @@ def test_each_geometric_option_warps(options):
 def test_refuses_values_out_of_range(name, value, range_):
     with pytest.raises(ValueError, match=f"`{name}` must be {range_}. Received: {name}={value}"):
         Augmentation(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["crop", "aspect", "rotation", "zoom", "shift"])
+@pytest.mark.parametrize("value", ["abc", None, True, [1.0]])
+def test_refuses_what_is_no_number(name, value):
+    message = re.escape(f"`{name}` must be a number. Received: {name}={value!r}")
+    with pytest.raises(TypeError, match=message):
+        Augmentation(**{name: value})
+
+
+def test_takes_numpy_scalars():
+    assert Augmentation(rotation=np.float32(10), zoom=np.float64(0.5)).warps
 
 
 def test_changed_replaces_some_fields():

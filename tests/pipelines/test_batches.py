@@ -1,4 +1,5 @@
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -125,13 +126,28 @@ def test_evaluation_reads_a_file_as_the_served_model_does(path_split):
 
 @pytest.mark.parametrize("batches", [evaluation_batches, lambda s: balanced_batches(s, 2, 2)])
 def test_paths_need_an_image_size(path_split, batches):
-    with pytest.raises(ValueError, match=r"`image_size` must be .* for paths. Received: None"):
+    with pytest.raises(ValueError, match=r"`image_size` must be .* for paths. Received: .*None"):
         batches(path_split)
 
 
 def test_more_classes_than_there_are_is_refused(split):
     with pytest.raises(ValueError, match="classes_per_batch=11, classes=10"):
         balanced_batches(split, 11, 2)
+
+
+@pytest.mark.parametrize("size", [(8, 8), (8, 0, 3), (8.0, 8, 3), 8, "abc"])
+def test_an_image_size_is_three_integers(split, path_split, size):
+    for source in (split, path_split):
+        for batches in (evaluation_batches, lambda s, size: balanced_batches(s, 2, 2, 0, size)):
+            with pytest.raises(ValueError, match=re.escape(f"Received: image_size={size!r}")):
+                batches(source, size)
+
+
+@pytest.mark.parametrize("name", ["classes_per_batch", "images_per_class", "seed", "start_step"])
+def test_refuses_what_is_no_integer(split, name):
+    options = {"classes_per_batch": 2, "images_per_class": 2, name: "2"}
+    with pytest.raises(TypeError, match=f"`{name}` must be an integer. Received: {name}='2'"):
+        balanced_batches(split, **options)
 
 
 def test_arrays_keep_their_channels(split):

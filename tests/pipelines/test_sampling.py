@@ -19,7 +19,7 @@ def take(batches, *arguments, start=0, **options):
     counts=st.lists(st.integers(1, 7), min_size=1, max_size=12),
     data=st.data(),
     images_per_class=st.integers(1, 5),
-    seed=st.integers(-(2**40), 2**40),
+    seed=st.integers(0, 2**40),
 )
 def test_every_batch_has_p_classes_of_k_images_as_distinct_as_can_be(
     counts, data, images_per_class, seed
@@ -103,6 +103,7 @@ def test_many_classes_start_at_once_at_any_step():
         ({"classes_per_batch": 0}, r"`classes_per_batch` must be >= 1\. Received: .*=0"),
         ({"images_per_class": 0}, r"`images_per_class` must be >= 1\. Received: .*=0"),
         ({"start_step": -1}, r"`start_step` must be >= 0\. Received: start_step=-1"),
+        ({"seed": -1}, r"`seed` must be >= 0\. Received: seed=-1"),
     ],
 )
 def test_refuses_what_cannot_be_drawn(options, message):
@@ -110,3 +111,17 @@ def test_refuses_what_cannot_be_drawn(options, message):
         balanced_indices(
             [0, 0, 1, 1, 2, 3], **{"classes_per_batch": 2, "images_per_class": 2, **options}
         )
+
+
+@pytest.mark.parametrize("name", ["classes_per_batch", "images_per_class", "seed", "start_step"])
+@pytest.mark.parametrize("value", [2.0, "2", None, True])
+def test_refuses_what_is_no_integer(name, value):
+    options = {"classes_per_batch": 2, "images_per_class": 2, name: value}
+    with pytest.raises(TypeError, match=f"`{name}` must be an integer. Received: {name}={value!r}"):
+        balanced_indices([0, 0, 1, 1], **options)
+
+
+def test_takes_integers_of_numpy():
+    labels = np.repeat(np.arange(10), 4)
+    numpy_integers = take(2, labels, np.int64(3), np.int32(2), seed=np.uint8(5), start=np.int64(7))
+    np.testing.assert_array_equal(numpy_integers, take(2, labels, 3, 2, seed=5, start=7))

@@ -1,3 +1,5 @@
+import pathlib
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,16 @@ def test_counts_classes_not_the_largest_id():
 
 def test_labels_become_int64():
     assert Split(np.array(["a", "b"]), np.array([0, 1], np.int8)).labels.dtype == np.int64
+
+
+@pytest.mark.parametrize("kind", [pathlib.Path, str])
+def test_paths_become_strings(kind):
+    paths = [kind("a.png"), kind("folder/b.png")]
+    for images in (paths, np.array(paths, object)):
+        split = Split(images, [0, 1])
+        assert split.holds_paths
+        assert split.images.dtype.kind == "U"
+        assert split.images.tolist() == ["a.png", str(pathlib.Path("folder/b.png"))]
 
 
 def test_subset_keeps_rows_together():
@@ -41,6 +53,9 @@ def test_subset_keeps_rows_together():
         ),
         (np.zeros((2, 2, 2, 1)), np.zeros(2, int), TypeError, "dtype=float64"),
         (np.zeros((2, 2, 2), np.uint8), np.zeros(2, int), TypeError, r"shape=\(2, 2, 2\)"),
+        (["a.png", None], np.zeros(2, int), TypeError, r"\(n,\) paths\. Received: .*dtype=object"),
+        ([object()], np.zeros(1, int), TypeError, r"\(n,\) paths\. Received: .*dtype=object"),
+        ([["a.png"], ["b.png"]], np.zeros(2, int), TypeError, r"Received: shape=\(2, 1\)"),
     ],
 )
 def test_refuses_images_and_labels_that_do_not_fit(images, labels, error, message):

@@ -3,7 +3,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from tfdml.checks import check, check_type
+from tfdml.checks import check, check_integer, check_positive, check_share, check_type
 
 _PAIRS_AT_ONCE = 8192
 _SHORTEST = 1e-12  # squared: keeps the direction of an all-zero row defined
@@ -50,6 +50,7 @@ class PDDM(keras.layers.Layer):
         Returns (n,) floats, the score of each row of `a` and the same row of `b`.
 
     Raises:
+        TypeError: If an option is not of its type.
         ValueError: If an option is out of range or the shapes of `a` and `b` disagree.
 
     Source:
@@ -70,20 +71,18 @@ class PDDM(keras.layers.Layer):
     def __init__(self, units=None, use_position=True, dropout=0.5, seed=None, **kwargs):
         kwargs.setdefault("dtype", "float32")
         super().__init__(**kwargs)
-        check(
-            units is None or (isinstance(units, int) and units > 0),
-            "`units` must be a positive integer or None",
-            units=units,
-        )
+        if units is not None:
+            check_integer(units=units)
+            check_positive(units=units)
         check_type(
             isinstance(use_position, bool),
             "`use_position` must be a bool",
             use_position=use_position,
         )
-        check(0 <= dropout < 1, "`dropout` must be >= 0 and < 1", dropout=dropout)
-        self.units = units
+        check_share(dropout=dropout)
+        self.units = None if units is None else int(units)
         self.use_position = use_position
-        self.dropout = dropout
+        self.dropout = float(dropout)
         self.seed = seed
         self._noise_seed = keras.random.SeedGenerator(seed)
 

@@ -64,7 +64,7 @@ class MetricLoss(keras.losses.Loss):
                 f"{type(self).__name__} learns a layer of its own, {self.layer.name!r}, which a "
                 "plain keras.Model does not train. Compile it into tfdml.EmbeddingModel."
             )
-        labels, embeddings = _as_labels(y_true), _as_embeddings(y_pred)
+        labels, embeddings = _as_labels(y_true, y_pred), _as_embeddings(y_pred)
         check(
             labels.shape[0] == embeddings.shape[0]
             or None in (labels.shape[0], embeddings.shape[0]),
@@ -84,25 +84,16 @@ class MetricLoss(keras.losses.Loss):
         return {"name": self.name, **{option: getattr(self, option) for option in self.options}}
 
 
-def _as_labels(labels):
+def _as_labels(labels, embeddings):
     if not ops.is_tensor(labels):
         labels = np.asarray(labels)
-        check_type(
-            labels.dtype.kind in "iu",
-            "`labels` must be integers",
-            dtype=_Bare(f"{labels.dtype} (arguments swapped?)"),
-        )
+        _check_integers(labels, embeddings)
         # JAX keeps 32 bits of an integer: renumber before they are lost.
         labels = np.unique(labels, return_inverse=True)[1].reshape(labels.shape).astype("int32")
         labels = ops.convert_to_tensor(labels)
     if _builds_for_replicas():
         labels = ops.cast(labels, "int64")
-    dtype = keras.backend.standardize_dtype(labels.dtype)
-    check_type(
-        "int" in dtype,
-        "`labels` must be integers",
-        dtype=_Bare(f"{dtype} (arguments swapped?)"),
-    )
+    _check_integers(labels, embeddings)
     rank = len(labels.shape)
     check(
         rank == 1 or (rank == 2 and labels.shape[1] == 1),
@@ -112,10 +103,23 @@ def _as_labels(labels):
     return ops.reshape(labels, (-1,))
 
 
+def _check_integers(labels, embeddings):
+    dtype = _dtype(labels)
+    hint = " (arguments swapped?)" if "int" in _dtype(embeddings) else ""
+    check_type("int" in dtype, "`labels` must be integers", dtype=_Bare(dtype + hint))
+
+
+def _dtype(values):
+    """Name of the dtype of an array, or of a tensor of any backend."""
+    if ops.is_tensor(values):
+        return keras.backend.standardize_dtype(values.dtype)
+    return str(np.asarray(values).dtype)
+
+
 def _as_embeddings(embeddings):
     if not ops.is_tensor(embeddings):
         embeddings = np.asarray(embeddings)
-    dtype = keras.backend.standardize_dtype(embeddings.dtype)
+    dtype = _dtype(embeddings)
     check_type("float" in dtype, "`embeddings` must be floats", dtype=_Bare(dtype))
     check(
         len(embeddings.shape) == 2,

@@ -60,7 +60,7 @@ class ContrastiveLoss(MetricLoss):
         check_positive(margin=margin)
         check_type(isinstance(squared, bool), "`squared` must be a bool", squared=squared)
         check_one_of(("pairs", "active", "batch", "sum"), average_over=average_over)
-        self.margin = margin
+        self.margin = float(margin)
         self.squared = squared
         self.average_over = average_over
 

@@ -126,11 +126,11 @@ class DoubleHeaderHingeLoss(MetricLoss):
             "`embedding_weight` must be > 0 without a similarity",
             embedding_weight=embedding_weight,
         )
-        self.alpha = alpha
-        self.beta = beta
-        self.embedding_weight = embedding_weight
-        self.headers = headers
-        self.metric_headers = metric_headers
+        self.alpha = float(alpha)
+        self.beta = float(beta)
+        self.embedding_weight = float(embedding_weight)
+        self.headers = int(headers)
+        self.metric_headers = int(metric_headers)
         self.num_quadruplets = num_quadruplets
         self.score_scale = score_scale
         self.mine_with_dropout = mine_with_dropout

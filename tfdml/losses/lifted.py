@@ -53,7 +53,7 @@ class LiftedStructuredLoss(MetricLoss):
         super().__init__(normalize=normalize, name=name)
         check_positive(margin=margin)
         check_one_of(("smooth", "max", "sum"), variant=variant)
-        self.margin = margin
+        self.margin = float(margin)
         self.variant = variant
 
     def call(self, labels, embeddings):

@@ -58,8 +58,8 @@ class NPairLoss(MetricLoss):
         check_not_negative(l2=l2)
         check(not (normalize and l2), "`l2` needs raw rows: normalize=False", l2=l2)
         self.pairs = pairs
-        self.scale = scale
-        self.l2 = l2
+        self.scale = float(scale)
+        self.l2 = float(l2)
 
     def call(self, labels, embeddings):
         positives = pairwise.positive_mask(labels)

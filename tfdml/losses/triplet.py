@@ -66,7 +66,7 @@ class TripletLoss(MetricLoss):
         check_one_of(("all", "semihard", "hard"), mining=mining)
         check_type(isinstance(squared, bool), "`squared` must be a bool", squared=squared)
         check_one_of(("triplets", "active", "batch", "sum"), average_over=average_over)
-        self.margin = margin
+        self.margin = float(margin)
         self.mining = mining
         self.squared = squared
         self.average_over = average_over

@@ -1,9 +1,11 @@
 import importlib
+import numbers
 import os
 
 import keras
+import numpy as np
 
-from tfdml.checks import check, unknown_name
+from tfdml.checks import check, check_integer, check_positive, check_share, unknown_name
 from tfdml.layers import UnitLength
 from tfdml.models import BACKBONES
 
@@ -28,32 +30,32 @@ def build_embedder(
         new layer is called `embedding`.
 
     Raises:
+        TypeError: If `embedding_dim` is no integer or `dropout` no number.
         ValueError: If an argument is out of range or the backbone unknown.
         FileNotFoundError: If `weights` is a path at which there is no file.
+        OSError: If `"imagenet"` cannot be downloaded.
     """
     if backbone not in BACKBONES:
         raise ValueError(unknown_name("backbone", backbone, BACKBONES))
+    check_integer(embedding_dim=embedding_dim)
+    check_positive(embedding_dim=embedding_dim)
     check(
-        isinstance(embedding_dim, int) and embedding_dim > 0,
-        "`embedding_dim` must be a positive integer",
-        embedding_dim=embedding_dim,
-    )
-    check(
-        len(input_shape) == 3 and all(isinstance(n, int) and n > 0 for n in input_shape),
+        np.shape(input_shape) == (3,)
+        and all(isinstance(n, numbers.Integral) and n > 0 for n in input_shape),
         "`input_shape` must be (height, width, channels)",
         input_shape=input_shape,
     )
-    check(0 <= dropout < 1, "`dropout` must be >= 0 and < 1", dropout=dropout)
+    check_share(dropout=dropout)
     if weights not in (None, "imagenet") and not os.path.isfile(weights):
         raise FileNotFoundError(
             f"`weights` must be an existing file. Received: weights={weights!r}"
         )
     build_backbone = getattr(importlib.import_module(f"tfdml.models.{backbone}"), backbone)
-    inputs = keras.Input(tuple(input_shape), name="images")
+    inputs = keras.Input(tuple(map(int, input_shape)), name="images")
     features = build_backbone(inputs, weights=weights)
     if dropout:
-        features = keras.layers.Dropout(dropout, name="dropout")(features)
-    embeddings = keras.layers.Dense(embedding_dim, dtype="float32", name="embedding")(features)
+        features = keras.layers.Dropout(float(dropout), name="dropout")(features)
+    embeddings = keras.layers.Dense(int(embedding_dim), dtype="float32", name="embedding")(features)
     if normalize:
         embeddings = UnitLength(dtype="float32", name="unit_length")(embeddings)
     return keras.Model(inputs, embeddings, name=f"{backbone}_embedder")

@@ -2,6 +2,7 @@ import keras
 import tensorflow as tf
 
 from tfdml import pairwise
+from tfdml.checks import check, check_type
 
 
 @keras.saving.register_keras_serializable("tfdml")
@@ -15,6 +16,11 @@ class EmbeddingModel(keras.Model):
     Args:
         embedder: A built `keras.Model` from images to (batch, dim) embeddings, such as
             `build_embedder` gives.
+        **kwargs: Those of `keras.Model`.
+
+    Raises:
+        TypeError: If `embedder` is not a `keras.Model`.
+        ValueError: If `embedder` has no defined input shape.
 
     Example:
         >>> import tfdml
@@ -28,6 +34,16 @@ class EmbeddingModel(keras.Model):
     """
 
     def __init__(self, embedder, **kwargs):
+        check_type(
+            isinstance(embedder, keras.Model),
+            "`embedder` must be a keras.Model, such as tfdml.models.build_embedder gives",
+            embedder=embedder,
+        )
+        check(
+            getattr(embedder, "inputs", None),
+            "`embedder` must be a Functional or Sequential model of a known input shape",
+            embedder=embedder,
+        )
         super().__init__(**kwargs)
         self.embedder = embedder
         self.mean_loss = keras.metrics.Mean(name="loss")
@@ -55,23 +71,30 @@ class EmbeddingModel(keras.Model):
     def compile_from_config(self, config):
         # Keras does not trust an overridden `compile` to take its own configuration.
         self.compile(**keras.saving.deserialize_keras_object(config))
-        self.optimizer.build(self.trainable_variables)
+        if self.trainable_variables:  # none if it was saved frozen
+            self.optimizer.build(self.trainable_variables)
 
     def train_step(self, data):
         images, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         with tf.GradientTape() as tape:
-            loss = self._loss_of_batch(images, labels, sample_weight, training=True)
+            loss, *embedded = self._loss_of_batch(images, labels, sample_weight, training=True)
             scaled = self.optimizer.scale_loss(loss)
         variables = self.trainable_variables
         self.optimizer.apply(tape.gradient(scaled, variables), variables)
-        return self.get_metrics_result()
+        return self.compute_metrics(images, *embedded)
 
     def test_step(self, data):
         images, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        self._loss_of_batch(images, labels, sample_weight, training=False)
-        return self.get_metrics_result()
+        _, *embedded = self._loss_of_batch(images, labels, sample_weight, training=False)
+        return self.compute_metrics(images, *embedded)
 
     def _loss_of_batch(self, images, labels, sample_weight, training):
+        """The loss, and what it and the metrics are of: all replicas' labels and embeddings."""
+        check(
+            labels is not None,
+            "`EmbeddingModel` needs labels: two arrays, or a dataset of (images, labels)",
+            labels=labels,
+        )
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
         embeddings, labels = _of_all_replicas(self(images, training=training), labels)
         if self.loss_layer is None:
@@ -83,7 +106,7 @@ class EmbeddingModel(keras.Model):
             loss = self.loss(labels, embeddings, *weights, training=training)
             loss += sum(self.losses) / replicas
         self.mean_loss.update_state(loss * replicas, sample_weight=tf.shape(embeddings)[0])
-        return loss
+        return loss, labels, embeddings
 
     @property
     def metrics(self):
@@ -109,20 +132,28 @@ class EmbeddingModel(keras.Model):
         """Similarity of each row of `a` (n, dim) and the same row of `b` (n, dim): (n,) floats.
 
         The score that the loss learned, by its `similarity`, or else the cosine.
+
+        Raises:
+            ValueError: If the shapes of `a` and `b` are not (n, dim), the same for both.
         """
+        a, b = (tf.convert_to_tensor(rows, tf.float32) for rows in (a, b))
+        check(
+            len(a.shape) == 2 and a.shape == b.shape,
+            "`a` and `b` must have the same shape (n, dim)",
+            **{"a.shape": tuple(a.shape), "b.shape": tuple(b.shape)},
+        )
         if self.loss_layer is not None:
-            rows = (tf.convert_to_tensor(rows, tf.float32) for rows in (a, b))
-            return self.loss.similarity(*rows).numpy()
-        a, b = (pairwise.normalize(tf.convert_to_tensor(rows, tf.float32)) for rows in (a, b))
-        return tf.reduce_sum(a * b, axis=1).numpy()
+            return self.loss.similarity(a, b).numpy()
+        return tf.reduce_sum(pairwise.normalize(a) * pairwise.normalize(b), axis=1).numpy()
 
     def get_config(self):
-        return {"name": self.name, "embedder": keras.saving.serialize_keras_object(self.embedder)}
+        embedder = keras.saving.serialize_keras_object(self.embedder)
+        return {**super().get_config(), "embedder": embedder}
 
     @classmethod
     def from_config(cls, config):
         embedder = keras.saving.deserialize_keras_object(config["embedder"])
-        return cls(embedder, name=config["name"])
+        return cls(**{**config, "embedder": embedder})
 
 
 def _of_all_replicas(*tensors):

@@ -60,7 +60,31 @@ def test_passes_over_hidden_and_other_files(folder):
     (folder / "cat" / "notes.txt").write_text("not an image")
     (folder / "readme.txt").write_text("not a class")
     (folder / ".cache").mkdir()
-    assert len(load(folder).train.labels) == 6
+    with pytest.warns(UserWarning, match=r"webp: 1 \.txt$"):
+        dataset = load(folder)
+    assert len(dataset.train.labels) == 6
+
+
+def test_counts_the_files_with_other_suffixes_by_suffix(folder, recwarn):
+    for name in ("cat/4.tif", "emu/4.TIF", "fox/4.heic", "fox/5", "fox/.6.tif"):
+        (folder / name).write_bytes(b"")
+    (folder / "cat" / "more.tif").mkdir()
+    load(folder)
+    assert [str(warning.message) for warning in recwarn] == [
+        "passed over files that do not end in .bmp, .gif, .jpeg, .jpg, .png, .webp: "
+        "1 .heic, 2 .tif, 1 no suffix"
+    ]
+    assert pathlib.Path(recwarn[0].filename).name == "test_folder.py"
+
+
+@pytest.mark.parametrize("target", ["missing.jpg", "4.jpg"], ids=["missing", "itself"])
+def test_names_broken_links(folder, target):
+    (folder / "dog" / "4.jpg").symlink_to(target)
+    message = r"1 images that cannot be read: .*dog/4\.jpg \(a broken link\).*--skip_invalid true$"
+    with pytest.raises(ValueError, match=message):
+        load(folder)
+    with pytest.warns(UserWarning, match="left out 1 images"):
+        assert len(load(folder, skip_invalid=True).train.labels) == 6
 
 
 def test_names_the_images_that_cannot_be_read(folder):

@@ -132,7 +132,9 @@ def test_is_saved_in_a_model(rng, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"units": 0}, "`units` must be a positive integer or None. Received: units=0"),
+        ({"units": 0}, "`units` must be > 0. Received: units=0"),
+        ({"units": 2.0}, "`units` must be an integer. Received: units=2.0"),
+        ({"dropout": "0.1"}, "`dropout` must be a number. Received: dropout='0.1'"),
         ({"dropout": 1.0}, "`dropout` must be >= 0 and < 1. Received: dropout=1.0"),
         ({"use_position": "no"}, "`use_position` must be a bool. Received: use_position='no'"),
     ],
@@ -140,6 +142,11 @@ def test_is_saved_in_a_model(rng, tmp_path):
 def test_refuses_wrong_options(options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         PDDM(**options)
+
+
+def test_takes_numpy_scalars_and_keeps_plain_numbers():
+    config = PDDM(units=np.int64(4), dropout=np.float32(0.5)).get_config()
+    assert (type(config["units"]), type(config["dropout"])) == (int, float)
 
 
 def test_refuses_rows_of_different_width():

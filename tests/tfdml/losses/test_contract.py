@@ -253,12 +253,17 @@ def test_descending_it_separates_the_classes(name, options, rng):
 def test_refuses_wrong_input():
     loss, x = losses.get("contrastive"), np.zeros((4, 2), "float32")
     labels = np.array([0, 0, 1, 1])
-    with pytest.raises(
-        TypeError, match=r"`labels` must be integers. Received: dtype=float64 \(arg"
-    ):
-        loss(labels.astype("float64"), x)
-    with pytest.raises(TypeError, match=r"`labels` must be integers. Received: dtype=float32"):
-        loss(keras.ops.convert_to_tensor(x), labels)
+    for floats in (x, keras.ops.convert_to_tensor(x)):
+        integers = r"`labels` must be integers. Received: dtype=float32"
+        for swapped in (labels, list(labels), keras.ops.convert_to_tensor(labels)):
+            with pytest.raises(TypeError, match=rf"{integers} \(arguments swapped\?\)$"):
+                loss(floats, swapped)
+        with pytest.raises(TypeError, match=f"{integers}$"):
+            loss(floats[:, 0], x)
+    with pytest.raises(TypeError, match=r"`labels` must be integers. Received: dtype=object$"):
+        loss(None, x)
+    with pytest.raises(TypeError, match=r"`embeddings` must be floats. Received: dtype=object$"):
+        loss(labels, None)
     with pytest.raises(TypeError, match=r"`embeddings` must be floats. Received: dtype=int"):
         loss(labels, labels[:, None])
     with pytest.raises(ValueError, match=r"same batch size. Received: labels.shape=\(3,\)"):
@@ -276,7 +281,7 @@ def test_refuses_wrong_input():
     [
         ("contrastive", {"margin": -1.0}, "`margin` must be > 0. Received: margin=-1.0"),
         ("triplet", {"margin": float("nan")}, "`margin` must be > 0. Received: margin=nan"),
-        ("lifted", {"margin": "1"}, "`margin` must be > 0. Received: margin='1'"),
+        ("lifted", {"margin": float("inf")}, "`margin` must be > 0. Received: margin=inf"),
         ("triplet", {"mining": "easy"}, "`mining` must be one of 'all', 'semihard', 'hard'"),
         ("lifted", {"variant": "soft"}, "`variant` must be one of"),
         ("contrastive", {"average_over": "triplets"}, "`average_over` must be one of"),
@@ -289,6 +294,30 @@ def test_refuses_wrong_input():
 def test_refuses_wrong_options(name, options, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         losses.get(name, **options)
+
+
+@pytest.mark.parametrize("value", ["1", None, True, [1.0]])
+def test_refuses_an_option_that_is_no_number(value):
+    message = f"`margin` must be a number. Received: margin={value!r}"
+    with pytest.raises(TypeError, match=re.escape(message)):
+        losses.get("lifted", margin=value)
+
+
+@every_loss
+def test_takes_numpy_scalars_and_keeps_plain_numbers(name, options):
+    plain = losses.get(name, **options).get_config()
+    scalars = {
+        option: np.asarray(value, "float32" if isinstance(value, float) else "int64")[()]
+        for option, value in plain.items()
+        if type(value) in (int, float) and option != "num_quadruplets"
+    }
+    config = losses.get(name, **{**options, **scalars}).get_config()
+    assert {option: type(value) for option, value in config.items()} == {
+        option: type(value) for option, value in plain.items()
+    }
+    np.testing.assert_allclose(
+        [config[option] for option in scalars], [plain[option] for option in scalars], rtol=1e-6
+    )
 
 
 @every_loss

@@ -1,3 +1,7 @@
+import json
+import urllib.error
+import urllib.request
+
 import keras
 import numpy as np
 import pytest
@@ -63,6 +67,14 @@ def test_pretrained_weights_freeze_batch_normalisation_and_nothing_else(data_fol
     assert len(network.trainable_variables) == 52
 
 
+def test_takes_numpy_scalars():
+    shape = tuple(np.array([8, 8, 1]))
+    embedder = build_embedder("small_cnn", np.int64(4), input_shape=shape, dropout=np.float32(0.5))
+    assert embedder.output_shape == (None, 4)
+    assert keras.Model.from_config(embedder.get_config()).input_shape == (None, 8, 8, 1)
+    assert json.loads(embedder.to_json())
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -71,9 +83,23 @@ def test_pretrained_weights_freeze_batch_normalisation_and_nothing_else(data_fol
             ValueError,
             "Unknown backbone 'smal_cnn'. Did you mean 'small_c",
         ),
-        ({"embedding_dim": 0}, ValueError, "`embedding_dim` must be a positive integer. Received"),
+        (
+            {"embedding_dim": 0},
+            ValueError,
+            "`embedding_dim` must be > 0. Received: embedding_dim=0",
+        ),
+        ({"embedding_dim": 8.0}, TypeError, "`embedding_dim` must be an integer. Received: .*=8.0"),
+        (
+            {"embedding_dim": True},
+            TypeError,
+            "`embedding_dim` must be an integer. Received: .*True",
+        ),
         ({"input_shape": (28, 28)}, ValueError, r"`input_shape` must be \(height, width, channels"),
+        ({"input_shape": (28, 28.0, 1)}, ValueError, "`input_shape` must be .* Received: .*28.0"),
+        ({"input_shape": 28}, ValueError, "`input_shape` must be .* Received: input_shape=28"),
+        ({"input_shape": "abc"}, ValueError, "`input_shape` must be .* Received: input_shape='abc"),
         ({"dropout": 1.0}, ValueError, "`dropout` must be >= 0 and < 1. Received: dropout=1.0"),
+        ({"dropout": "0.1"}, TypeError, "`dropout` must be a number. Received: dropout='0.1'"),
         ({"weights": "missing.h5"}, FileNotFoundError, "`weights` must be an existing file"),
     ],
 )
@@ -81,6 +107,37 @@ def test_refuses_wrong_arguments(arguments, error, message):
     arguments = {"backbone": "small_cnn", "input_shape": (28, 28, 1), **arguments}
     with pytest.raises(error, match=message):
         build_embedder(**arguments)
+
+
+@pytest.mark.parametrize("name", ["text.h5", "text.txt", "text.weights.h5", "other.weights.h5"])
+def test_refuses_a_file_of_other_weights(name, tmp_path):
+    path = tmp_path / name
+    path.write_text("no weights")
+    if name.startswith("other"):
+        build_embedder("small_cnn", 8, input_shape=(32, 32, 3)).save_weights(path)
+    message = f"`weights` must be a Keras weights file of MobileNetV2 without top. .*{name}'$"
+    with pytest.raises(ValueError, match=message):
+        build_embedder("mobilenet_v2", 8, input_shape=(32, 32, 3), weights=str(path))
+
+
+def test_pretrained_weights_need_three_channels(tmp_path):
+    path = tmp_path / "some.weights.h5"
+    path.touch()
+    for weights in ("imagenet", str(path)):
+        message = r"need images of 3 channels. Received: weights='.*', channels=1$"
+        with pytest.raises(ValueError, match=message):
+            build_embedder("mobilenet_v2", 8, input_shape=(32, 32, 1), weights=weights)
+
+
+def test_names_the_file_of_weights_that_cannot_be_downloaded(monkeypatch, tmp_path):
+    def no_network(*_, **__):
+        raise urllib.error.URLError("no network")
+
+    monkeypatch.setattr(urllib.request, "urlopen", no_network)
+    monkeypatch.setattr("keras.src.backend.config._KERAS_DIR", str(tmp_path), raising=False)
+    message = r"https://\S+1.0_96_no_top.h5: .*no network\. .* give its path as `weights`$"
+    with pytest.raises(OSError, match=message):
+        build_embedder("mobilenet_v2", 8, input_shape=(96, 96, 3), weights="imagenet")
 
 
 def test_small_cnn_has_no_pretrained_weights():

@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 
@@ -100,6 +101,75 @@ def test_losses_work_in_a_plain_keras_model(loss, images, tmp_path):
     assert keras.models.load_model(tmp_path / "model.keras").loss.name == loss
 
 
+@pytest.mark.parametrize("loss", ["triplet", "pddm"])
+def test_metrics_are_of_labels_and_embeddings(loss, images, tmp_path):
+    metric = keras.metrics.SparseCategoricalCrossentropy(from_logits=True, name="entropy")
+    model = build(loss=losses.get(loss), metrics=[metric])
+
+    def expected():
+        entropies = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        return entropies(LABELS, model.embed(images))
+
+    reported = model.evaluate(images, LABELS, batch_size=16, verbose=0, return_dict=True)
+    assert set(reported) == {"loss", "entropy"}
+    np.testing.assert_allclose(reported["entropy"], expected(), rtol=1e-5)
+    validated = {"validation_data": (images, LABELS), "validation_batch_size": 16, "verbose": 0}
+    history = model.fit(images, LABELS, batch_size=8, epochs=2, **validated).history
+    assert set(history) == {"loss", "entropy", "val_loss", "val_entropy"}
+    assert history["entropy"][0] != history["val_entropy"][0] != history["val_entropy"][1]
+    np.testing.assert_allclose(history["val_entropy"][1], expected(), rtol=1e-5)
+    model.save(tmp_path / "model.keras")
+    restored = keras.models.load_model(tmp_path / "model.keras")
+    reported = restored.evaluate(images, LABELS, batch_size=16, verbose=0, return_dict=True)
+    np.testing.assert_allclose(reported["entropy"], expected(), rtol=1e-5)
+
+
+def test_a_frozen_or_mixed_model_comes_back_so(tmp_path):
+    embedder = build_embedder("small_cnn", 8, input_shape=(8, 8, 1))
+    model = EmbeddingModel(embedder, name="mine", dtype="mixed_bfloat16")
+    head_first = optimizers.SGD(0.1, multipliers={"^embedding/": 10.0})
+    model.compile(optimizer=head_first, loss=losses.get("triplet"))
+    model.trainable = False
+    model.save(tmp_path / "model.keras")
+    restored = keras.models.load_model(tmp_path / "model.keras")
+    assert restored.name == "mine"
+    assert restored.dtype_policy.name == "mixed_bfloat16"
+    assert not restored.trainable
+    assert not restored.trainable_variables
+
+
+@pytest.mark.parametrize(
+    ("embedder", "error", "message"),
+    [
+        (
+            "small_cnn",
+            TypeError,
+            "must be a keras.Model, such as tfdml.models.build_embedder gives. "
+            "Received: embedder='small_cnn'",
+        ),
+        (keras.layers.Dense(2), TypeError, "must be a keras.Model, .* Received: embedder=<Dense"),
+        (
+            keras.Sequential([keras.layers.Dense(2)]),
+            ValueError,
+            "model of a known input shape. Received: embedder=<Sequential .*built=False>",
+        ),
+        (keras.Model(), ValueError, "model of a known input shape. Received: embedder=<Model"),
+    ],
+)
+def test_refuses_what_is_no_built_model(embedder, error, message):
+    with pytest.raises(error, match=message):
+        EmbeddingModel(embedder)
+
+
+@pytest.mark.parametrize("loss", ["triplet", "pddm"])
+def test_refuses_to_fit_without_labels(loss, images):
+    message = r"needs labels: two arrays, or .* Received: labels=None"
+    with pytest.raises(ValueError, match=message):
+        build(loss=losses.get(loss)).fit(images, verbose=0)
+    with pytest.raises(ValueError, match=message):
+        build(loss=losses.get(loss)).evaluate(tf.data.Dataset.from_tensors(images), verbose=0)
+
+
 def test_embeds_arrays_and_datasets_alike(images):
     model = build()
     batches = tf.data.Dataset.from_tensor_slices((images, LABELS)).batch(5)
@@ -113,6 +183,15 @@ def test_embeds_arrays_and_datasets_alike(images):
 def test_similarity_is_the_cosine_of_rows():
     cosines = build().similarity([[1.0, 0.0], [3.0, 4.0]], [[0.0, 2.0], [6.0, 8.0]])
     np.testing.assert_allclose(cosines, [0.0, 1.0], atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["triplet", "pddm"])
+@pytest.mark.parametrize("shapes", [((3, 8), (1, 8)), ((3, 8), (3, 4)), ((8,), (8,))])
+def test_similarity_refuses_shapes_that_do_not_match(loss, shapes):
+    a, b = map(np.ones, shapes)
+    message = f"must have the same shape (n, dim). Received: a.shape={a.shape}, b.shape={b.shape}"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        build(loss=losses.get(loss)).similarity(a, b)
 
 
 REPLICAS = """
