@@ -32,8 +32,8 @@ def similarity_ranks(embeddings, labels, gallery_embeddings, gallery_labels, mos
             their mirror image by more than 1 % of the largest.
 
     Source:
-        Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, section 4.1:
-        retrieval by the scores of PDDM.
+        Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, section 4:
+        the rows "LMDM score" and "PDDM score" of Table 1.
     """
     if gallery_labels is None:
         best = _Best(labels, labels, most)
