@@ -1,6 +1,7 @@
 """Scores of embeddings: NumPy arrays in, Python floats out; TensorFlow is not needed."""
 
 from tfdml.evaluation.clustering import nmi
+from tfdml.evaluation.reranking import exact_and_reranked_recall, recall_after_reranking
 from tfdml.evaluation.retrieval import recall_at_k
 
-__all__ = ["nmi", "recall_at_k"]
+__all__ = ["exact_and_reranked_recall", "nmi", "recall_after_reranking", "recall_at_k"]

@@ -47,8 +47,31 @@ def embeddings_and_labels(embeddings, labels, prefix=""):
     return embeddings.astype(np.float64 if wide else np.float32, copy=False), labels.reshape(-1)
 
 
-def check_same_dim(embeddings, gallery_embeddings):
-    """Checks that queries and gallery live in one space."""
+def queries_and_gallery(embeddings, labels, gallery_embeddings, gallery_labels):
+    """Returns the four as checked arrays of one space; the last two None where not given.
+
+    Args:
+        embeddings: As for `embeddings_and_labels`.
+        labels: As for `embeddings_and_labels`.
+        gallery_embeddings: (m, dim) floats, or None.
+        gallery_labels: (m,) or (m, 1) integers, or None.
+
+    Raises:
+        TypeError: As for `embeddings_and_labels`.
+        ValueError: Also if only half a gallery is given or the widths disagree.
+    """
+    embeddings, labels = embeddings_and_labels(embeddings, labels)
+    check(
+        (gallery_embeddings is None) == (gallery_labels is None),
+        "`gallery_embeddings` and `gallery_labels` must be given together",
+        gallery_embeddings=_given(gallery_embeddings),
+        gallery_labels=_given(gallery_labels),
+    )
+    if gallery_embeddings is None:
+        return embeddings, labels, None, None
+    gallery_embeddings, gallery_labels = embeddings_and_labels(
+        gallery_embeddings, gallery_labels, prefix="gallery_"
+    )
     check(
         embeddings.shape[1] == gallery_embeddings.shape[1],
         "`embeddings` and `gallery_embeddings` must have the same dim",
@@ -57,6 +80,10 @@ def check_same_dim(embeddings, gallery_embeddings):
             "gallery_embeddings.shape": gallery_embeddings.shape,
         },
     )
+    if np.result_type(labels, gallery_labels).kind == "f":
+        # NumPy compares int64 with uint64 as floats, which merges ids above 2**53.
+        labels, gallery_labels = labels.astype(object), gallery_labels.astype(object)
+    return embeddings, labels, gallery_embeddings, gallery_labels
 
 
 def neighbour_counts(k, gallery_size):
@@ -83,6 +110,25 @@ def neighbour_counts(k, gallery_size):
     return sorted(set(counts))
 
 
+def scores_of(similarity, a, b, shape):
+    """The scores that a callable gives, checked: float64 of `shape`.
+
+    Raises:
+        ValueError: If the scores have another shape or are not finite.
+    """
+    scores = np.asarray(similarity(a, b))
+    shapes = {"a.shape": a.shape, "b.shape": b.shape, "scores.shape": scores.shape}
+    check(scores.shape == shape, f"`similarity` must return shape {shape}", **shapes)
+    scores = scores.astype(np.float64)
+    check(
+        np.isfinite(scores).all(),
+        "`similarity` must return finite scores",
+        scores_not_finite=int(np.count_nonzero(~np.isfinite(scores))),
+        **shapes,
+    )
+    return scores
+
+
 def whole_number(value, name, at_least):
     """Returns `value` as an int; raises a ValueError unless it is one, `at_least` or above."""
     number = _integer(value)
@@ -101,6 +147,11 @@ def _integer(value):
         return operator.index(value)
     except TypeError:
         return None
+
+
+def _given(value):
+    # The message needs the shape; printing the array would bury it.
+    return None if value is None else np.shape(value)
 
 
 def _is_float(dtype):

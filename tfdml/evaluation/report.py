@@ -3,6 +3,15 @@
 import csv
 import pathlib
 
+import numpy as np
+
+from tfdml.checks import check
+from tfdml.evaluation import inputs
+from tfdml.evaluation.pairs import equal_error_rate, sample_pairs
+
+_RIGHT, _WRONG = "tab:green", "tab:red"
+_ROWS_AT_ONCE = 1024  # handed to a similarity
+
 
 def scores_table(scores):
     """Text table of the scores before and after training, one column per score.
@@ -48,3 +57,148 @@ def plot_training(log, scores, path):
     score_axes.set(title="Unseen classes", ylim=(0, 1))
     score_axes.legend(loc="lower right")
     figure.savefig(path)
+
+
+def plot_score_distributions(embeddings, labels, path, *, similarity, pairs=10_000, seed=0):
+    """Draws how positive and negative pairs score by a learned similarity and by distance.
+
+    The two histograms of each kind of score hold shares of their pairs, in bins common to both.
+    Their titles give the equal error rate of the pairs drawn: the less they overlap, the lower.
+
+    Args:
+        embeddings: (n, dim) floats, finite; taken as given: not normalised.
+        labels: (n,) or (n, 1) integers, one class id per row.
+        path: Path of the picture, such as `scores.png`.
+        similarity: Callable of rows (i, dim) and (i, dim), i at most 1,024, that returns the (i,)
+            scores of the pairs, the larger the more alike. An example is a `PDDM` layer.
+        pairs: Positive pairs, and negative pairs, drawn at random from all.
+        seed: Of the pairs.
+
+    Returns:
+        The matplotlib figure.
+
+    Raises:
+        TypeError: If labels are not integers or embeddings not floats.
+        ValueError: If shapes disagree, rows or scores are not finite, there are no pairs of one
+            kind, or an option is out of range.
+
+    Source:
+        Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, Figure 1(b).
+    """
+    from matplotlib.figure import Figure
+
+    embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
+    positive, negative = (
+        _pair_scores(embeddings, kind, similarity)
+        for kind in sample_pairs(labels, pairs, seed=seed)
+    )
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    names = ("learned similarity", "Euclidean distance")
+    # A distance is small where pairs are alike, a similarity large.
+    for axes, name, sign, *values in zip(
+        figure.subplots(1, 2), names, (1, -1), positive, negative, strict=True
+    ):
+        bins = np.histogram_bin_edges(np.concatenate(values), bins=50)
+        for kind, label, color in zip(
+            values, ("positive", "negative"), (_RIGHT, _WRONG), strict=True
+        ):
+            shares = np.full(len(kind), 1 / len(kind))
+            axes.hist(kind, bins, weights=shares, alpha=0.6, label=label, color=color)
+        error = equal_error_rate(*(sign * kind for kind in values))
+        axes.set(
+            title=f"{name}: equal error rate {error:.1%}", xlabel=name, ylabel="share of the pairs"
+        )
+        axes.legend()
+    figure.savefig(path)
+    return figure
+
+
+def plot_retrievals(images, embeddings, labels, path, *, similarity, queries=4, top=8, seed=0):
+    """Draws a few queries and what a learned similarity finds first among the other rows.
+
+    One line per query: its image, then those found, the best first, in solid green frames if of its
+    class and in dashed red ones if not. Below each stand its score S and the Euclidean distance D.
+
+    Args:
+        images: The n images, (height, width, 3) or (height, width) uint8 arrays, or a callable that
+            reads the image of a row number.
+        embeddings: (n, dim) floats, finite; taken as given: not normalised.
+        labels: (n,) or (n, 1) integers, one class id per row.
+        path: Path of the picture, such as `retrievals.png`.
+        similarity: Callable of rows (i, dim) and (j, dim), j at most 1,024, that returns their
+            (i, j) scores, the larger the nearer. An example is `PDDM.matrix`.
+        queries: Queries drawn at random, or their row numbers.
+        top: Images found per query; all others where there are fewer.
+        seed: Of the draw.
+
+    Returns:
+        The matplotlib figure.
+
+    Raises:
+        TypeError: If labels are not integers or embeddings not floats.
+        ValueError: If shapes disagree, rows or scores are not finite, or an option is out of range.
+
+    Source:
+        Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, Figure 4.
+    """
+    from matplotlib.figure import Figure
+
+    embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
+    rows = _query_rows(queries, len(labels), seed)
+    top = min(inputs.whole_number(top, "top", at_least=1), len(labels) - 1)
+    blocks = [embeddings[i : i + _ROWS_AT_ONCE] for i in range(0, len(labels), _ROWS_AT_ONCE)]
+    asked = embeddings[rows]
+    scores = np.concatenate(
+        [inputs.scores_of(similarity, asked, block, (len(rows), len(block))) for block in blocks],
+        axis=1,
+    )
+    scores[np.arange(len(rows)), rows] = -np.inf
+    figure = Figure(figsize=(1.3 * (top + 1), 1.6 * len(rows)), layout="constrained")
+    grid = figure.subplots(len(rows), top + 1, squeeze=False)
+    for axes, query, row_scores in zip(grid, rows, scores, strict=True):
+        _draw_image(axes[0], images, query, "black", "-")
+        axes[0].set_xlabel("query", fontsize="small")
+        found = np.argsort(-row_scores, kind="stable")[:top]
+        for cell, row in zip(axes[1:], found, strict=True):
+            right = labels[row] == labels[query]
+            _draw_image(cell, images, row, *((_RIGHT, "-") if right else (_WRONG, "--")))
+            distance = np.linalg.norm(embeddings[row] - embeddings[query])
+            cell.set_xlabel(f"S {row_scores[row]:.2f}  D {distance:.2f}", fontsize="small")
+    figure.savefig(path)
+    return figure
+
+
+def _pair_scores(embeddings, pairs, similarity):
+    """The similarities and the Euclidean distances of (n, 2) row numbers: (2, n) float64."""
+    blocks = []
+    for first in range(0, len(pairs), _ROWS_AT_ONCE):
+        a, b = (embeddings[rows] for rows in pairs[first : first + _ROWS_AT_ONCE].T)
+        distances = np.linalg.norm(a.astype(np.float64) - b, axis=1)
+        blocks.append([inputs.scores_of(similarity, a, b, (len(a),)), distances])
+    return np.concatenate(blocks, axis=1)
+
+
+def _query_rows(queries, count, seed):
+    """The row numbers that are given, or that many at random."""
+    if np.iterable(queries):
+        rows = np.asarray(list(queries))
+        check(
+            rows.size and rows.dtype.kind in "iu" and rows.min() >= 0 and rows.max() < count,
+            "`queries` must be row numbers",
+            queries=queries,
+            rows=count,
+        )
+        return rows
+    queries = min(inputs.whole_number(queries, "queries", at_least=1), count)
+    seed = inputs.whole_number(seed, "seed", at_least=0)
+    return np.random.default_rng(seed).choice(count, queries, replace=False)
+
+
+def _draw_image(axes, images, row, color, line):
+    image = np.asarray(images(row) if callable(images) else images[row])
+    if image.shape[2:] == (1,):
+        image = image[..., 0]
+    axes.imshow(image, cmap="gray", vmin=0, vmax=255)
+    axes.set(xticks=[], yticks=[])
+    for spine in axes.spines.values():
+        spine.set(edgecolor=color, linewidth=3, linestyle=line)

@@ -1,0 +1,239 @@
+"""Retrieval in large galleries: the nearest rows by distance, put in order by a learned score."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.neighbors import NearestNeighbors
+
+from tfdml.checks import check, check_type
+from tfdml.evaluation import inputs
+from tfdml.evaluation.retrieval import recalls
+
+_PAIRS_AT_ONCE = 8192  # rows handed to the similarity
+_CANDIDATES_AT_ONCE = 2**20  # of as many queries as that makes: 50 MB of indices and scores
+
+
+def recall_after_reranking(
+    embeddings,
+    labels,
+    k=(1, 2, 4, 8),
+    *,
+    similarity,
+    candidates=100,
+    gallery_embeddings=None,
+    gallery_labels=None,
+):
+    """Tells how often a row of the query's class is among the first K of reordered candidates.
+
+    The candidates of a query are its nearest gallery rows by Euclidean distance, itself left out by
+    index. A learned similarity puts them in order, at `candidates` scores per query where an exact
+    ranking takes one per gallery row. Recall@K is that of `recall_at_k` on this order. A row of the
+    query's class that is no candidate is not found. Ties never help: a candidate of another class
+    with the score of the best mate ranks before it, and a mate exactly as far as the nearest row
+    left out counts as left out. `exact_and_reranked_recall` tells what leaving out rows costs.
+
+    Args:
+        embeddings: (n, dim) floats, finite; the queries, taken as given: not normalised.
+        labels: (n,) or (n, 1) integers of any size, one class id per query.
+        k: Positive integer or several, at most `candidates`.
+        similarity: Callable of rows (i, dim) and (i, dim), i at most 8,192, that returns the (i,)
+            scores of the pairs: finite, the larger the nearer. An example is a `PDDM` layer.
+        candidates: Rows put in order per query; at most the gallery size, the query not counted.
+        gallery_embeddings: (m, dim) floats searched in; by default the queries.
+        gallery_labels: (m,) or (m, 1) integers; given exactly when `gallery_embeddings` are.
+
+    Returns:
+        {K: recall} with Python floats in [0, 1], K ascending. A query without another row of its
+        class is a miss for every K; a warning says how many there are.
+
+    Raises:
+        TypeError: If labels are not integers, embeddings not floats or `similarity` no callable.
+        ValueError: If shapes disagree, an input is empty or not finite, only half a gallery is
+            given, `k` or `candidates` are out of range, or the scores of `similarity` have a wrong
+            shape or are not finite.
+
+    Source:
+        Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, section 4.
+        Differs: the paper ranks whole galleries, of 5,924 and 8,131 rows.
+
+    Example:
+        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
+        >>> farthest = {"similarity": lambda a, b: abs(a - b)[:, 0], "k": 1}
+        >>> recall_after_reranking(line, labels, candidates=2, **farthest)
+        {1: 0.5}
+    """
+    search, counts = _search(
+        embeddings, labels, k, similarity, candidates, gallery_embeddings, gallery_labels
+    )
+    return recalls(search.ranks(_nearest(search, candidates), candidates), counts)
+
+
+def exact_and_reranked_recall(
+    embeddings,
+    labels,
+    k=(1, 2, 4, 8),
+    *,
+    similarity,
+    candidates=100,
+    gallery_embeddings=None,
+    gallery_labels=None,
+    queries=1000,
+    seed=0,
+):
+    """Tells what reranking loses against ranking the whole gallery by the learned similarity.
+
+    Both recalls are of the same queries, a random sample where there are more than `queries`: an
+    exact ranking takes as many scores per query as the gallery has rows. What is lost is the first
+    recall less the second. It may be negative: a wrong row of high score may lie too far off to be
+    a candidate. Over a sample of s queries, of which a share d is a hit by one ranking alone, it
+    has a standard error of at most sqrt(d / s): 0.003 for one in a hundred of 1,000.
+
+    Args:
+        embeddings: As for `recall_after_reranking`.
+        labels: As for `recall_after_reranking`.
+        k: As for `recall_after_reranking`.
+        similarity: As for `recall_after_reranking`.
+        candidates: As for `recall_after_reranking`.
+        gallery_embeddings: As for `recall_after_reranking`; by default all rows, sampled or not.
+        gallery_labels: As for `recall_after_reranking`.
+        queries: The most queries asked; >= 1.
+        seed: Of the sample, an integer >= 0.
+
+    Returns:
+        Two dicts {K: recall}, by the exact ranking and after reranking.
+
+    Raises:
+        TypeError: As `recall_after_reranking`.
+        ValueError: As `recall_after_reranking`, or if `queries` or `seed` are out of range.
+
+    Example:
+        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 1, 0])
+        >>> farthest = {"similarity": lambda a, b: abs(a - b)[:, 0], "k": 1}
+        >>> exact_and_reranked_recall(line, labels, candidates=1, **farthest)
+        ({1: 0.5}, {1: 0.0})
+    """
+    search, counts = _search(
+        embeddings, labels, k, similarity, candidates, gallery_embeddings, gallery_labels
+    )
+    queries = inputs.whole_number(queries, "queries", at_least=1)
+    rng = np.random.default_rng(inputs.whole_number(seed, "seed", at_least=0))
+    if queries < len(search.labels):
+        search = search.of(np.sort(rng.choice(len(search.labels), queries, replace=False)))
+    exact = search.ranks(_all, search.findable)
+    reranked = search.ranks(_nearest(search, candidates), candidates)
+    return recalls(exact, counts), recalls(reranked, counts)
+
+
+class _Search(NamedTuple):
+    """Queries, the gallery that they search and the score that decides."""
+
+    embeddings: np.ndarray  # (n, dim)
+    labels: np.ndarray  # (n,)
+    has_mate: np.ndarray  # (n,) whether the gallery has another row of the query's class
+    own: np.ndarray  # (n,) the query's own row in the gallery; m if it has none
+    gallery_embeddings: np.ndarray  # (m, dim)
+    gallery_labels: np.ndarray  # (m,)
+    findable: int  # m, or m - 1 where a query leaves out its own row
+    similarity: Any
+
+    def of(self, queries):
+        """The search of some of the queries, given as a slice or as integers."""
+        some = {
+            name: getattr(self, name)[queries]
+            for name in ("embeddings", "labels", "has_mate", "own")
+        }
+        return self._replace(**some)
+
+    def ranks(self, find, width):
+        """How many of the rows found, of other classes, score no less than the best mate found.
+
+        Args:
+            find: Function of a search that returns (n, width) gallery rows, and which of them are
+                certain to be found.
+            width: Rows found per query.
+
+        Returns:
+            (n,) floats: the count; `width` where no mate was found, infinity where there is none.
+        """
+        step = max(1, _CANDIDATES_AT_ONCE // width)
+        blocks = [slice(i, i + step) for i in range(0, len(self.labels), step)]
+        return np.concatenate(
+            [self.of(block)._ranks_of_block(*find(self.of(block))) for block in blocks]
+        )
+
+    def _ranks_of_block(self, rows, certain):
+        scores = self._scores(rows)
+        mates = self.gallery_labels[rows] == self.labels[:, None]
+        best = np.where(mates & certain, scores, -np.inf).max(axis=1)
+        before = np.count_nonzero(~mates & (scores >= best[:, None]), axis=1)
+        before = np.where(best == -np.inf, rows.shape[1], before)
+        return np.where(self.has_mate, before, np.inf)
+
+    def _scores(self, rows):
+        scores = np.empty(rows.size)
+        for first in range(0, rows.size, _PAIRS_AT_ONCE):
+            pairs = np.arange(first, min(first + _PAIRS_AT_ONCE, rows.size))
+            a = self.embeddings[pairs // rows.shape[1]]
+            b = self.gallery_embeddings[rows.flat[pairs]]
+            scores[pairs] = inputs.scores_of(self.similarity, a, b, (len(pairs),))
+        return scores.reshape(rows.shape)
+
+
+def _search(embeddings, labels, k, similarity, candidates, gallery_embeddings, gallery_labels):
+    """The checked arguments as a search, and `k` as a list."""
+    check_type(callable(similarity), "`similarity` must be a callable", similarity=similarity)
+    embeddings, labels, gallery_embeddings, gallery_labels = inputs.queries_and_gallery(
+        embeddings, labels, gallery_embeddings, gallery_labels
+    )
+    among_themselves = gallery_labels is None
+    if among_themselves:
+        gallery_embeddings, gallery_labels = embeddings, labels
+    size = len(gallery_labels)
+    findable = size - among_themselves
+    candidates = inputs.whole_number(candidates, "candidates", at_least=1)
+    check(
+        candidates <= findable,
+        "`candidates` must not exceed the gallery size, the query itself not counted",
+        candidates=candidates,
+        gallery_size=findable,
+    )
+    counts = inputs.neighbour_counts(k, findable)
+    check(counts[-1] <= candidates, "`k` must not exceed `candidates`", k=k, candidates=candidates)
+    classes, rows_of_class = np.unique(gallery_labels, return_counts=True)
+    return _Search(
+        embeddings=embeddings,
+        labels=labels,
+        has_mate=np.isin(labels, classes[rows_of_class > among_themselves]),
+        own=np.arange(size) if among_themselves else np.full(len(labels), size),
+        gallery_embeddings=gallery_embeddings,
+        gallery_labels=gallery_labels,
+        findable=findable,
+        similarity=similarity,
+    ), counts
+
+
+def _all(search):
+    """Every gallery row but the query's own."""
+    rows = np.arange(search.findable)
+    return rows + (rows >= search.own[:, None]), True
+
+
+def _nearest(search, candidates):
+    """The function that finds the nearest gallery rows, the query's own left out."""
+    index = NearestNeighbors(algorithm="brute").fit(search.gallery_embeddings)
+    size = len(search.gallery_labels)
+    leaves_out_own = search.findable < size
+    asked = min(candidates + 1 + leaves_out_own, size)
+
+    def find(search):
+        distances, rows = index.kneighbors(search.embeddings, asked)
+        if leaves_out_own:
+            dropped = rows == search.own[:, None]
+            # Behind enough duplicates of it the own row is not found at all.
+            dropped[:, -1] |= ~dropped.any(axis=1)
+            distances, rows = (part[~dropped].reshape(len(part), -1) for part in (distances, rows))
+        some_left_out = rows.shape[1] > candidates
+        border = distances[:, candidates:] if some_left_out else np.inf
+        return rows[:, :candidates], distances[:, :candidates] < border
+
+    return find
