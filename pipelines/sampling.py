@@ -5,7 +5,6 @@ import numbers
 import numpy as np
 import tensorflow as tf
 
-
 SAMPLERS = ("balanced", "mixed")
 
 
