@@ -52,8 +52,8 @@ class MetricLoss(keras.losses.Loss):
 
         Raises:
             TypeError: If the labels are not integers or the embeddings not floats.
-            ValueError: If the shapes disagree, the batch is empty or `sample_weight` is given; with a `layer`, when
-                called by a plain `keras.Model`, which would leave it untrained.
+            ValueError: If the shapes disagree, the batch is empty or `sample_weight` is given;
+                with a `layer`, when called by a plain `keras.Model`, which would not train it.
         """
         if sample_weight is not None and sample_weight is not _NOT_GIVEN:
             raise ValueError(
