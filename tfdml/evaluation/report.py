@@ -168,7 +168,7 @@ def plot_retrievals(images, embeddings, labels, path, *, similarity, queries=4, 
             _draw_image(cell, images, row, *((_RIGHT, "-") if right else (_WRONG, "--")))
             numbers = f"D {np.linalg.norm(embeddings[row] - embeddings[query]):.2f}"
             if similarity is not None:
-                numbers = f"S {row_scores[row]:.2f}  {numbers}"
+                numbers = f"S {row_scores[row]:#.3g}  {numbers}"
             cell.set_xlabel(numbers, fontsize="small")
     meaning = "D: Euclidean distance, green: of the query's class"
     if similarity is not None:

@@ -118,7 +118,7 @@ def test_draws_what_queries_find(as_callable, channels, tmp_path, monkeypatch):
         assert axes[0].get_xlabel() == "query"
         for cell, row in zip(axes[1:], found, strict=True):
             score, distance = x[query, 0] * x[row, 0] / 10, abs(x[query, 0] - x[row, 0])
-            assert cell.get_xlabel() == f"S {score:.2f}  D {distance:.2f}"
+            assert cell.get_xlabel() == f"S {score:#.3g}  D {distance:.2f}"
             color, line = ("green", "-") if labels[row] == labels[query] else ("red", "--")
             for spine in cell.spines.values():
                 assert to_rgb(spine.get_edgecolor()) == to_rgb(f"tab:{color}")
