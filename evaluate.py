@@ -2,9 +2,10 @@
 
     python evaluate.py saved_models/glyphs_lifted
     python evaluate.py saved_models/glyphs_lifted --dataset folder --data_dir photos --split all
+    python evaluate.py saved_models/glyphs_pddm --rank_by similarity --report
 
 Prints Recall@K and NMI and writes them to runs/NAME/evaluation.json, of other images than those of
-the training to evaluation_DATASET.json, or where --out says.
+the training to evaluation_DATASET.json, or where --out says. --report draws what lies behind them.
 """
 
 import dataclasses
@@ -12,6 +13,7 @@ import json
 import os
 import pathlib
 import sys
+import warnings
 
 import yaml
 
@@ -20,6 +22,7 @@ from tfdml.checks import check, check_one_of, unknown_name
 from tfdml.command_line import Parser, check_writable, one_sentence, write_text
 
 PROGRAM = "evaluate.py"
+COMPARED_QUERIES = 1000  # ranked exactly too, to tell what --rerank loses
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,11 +39,18 @@ class Evaluation:
             in sorted order; `all` scores every class, as for a folder of new classes.
         skip_invalid: Leave out unreadable images with a warning, where they would be an error.
         k: Number or numbers of neighbours for Recall@K.
+        rank_by: `distance`, the default without `rerank`, or `similarity`: the score that the model
+            learned, of every pair of images. It needs a model trained with `--loss pddm` or kin.
+        rerank: Rank by the learned similarity only this many images per query, the nearest by
+            distance, as for large galleries. Also tells the recall lost by that, on at most 1,000
+            queries.
         nmi: Also cluster by k-means and compare the clusters with the classes.
-        seed: Of k-means.
+        report: Also draw, beside the scores, how pairs of one class and of two score
+            (`score_distributions.png`), and what a few queries find (`retrievals.png`).
+        seed: Of k-means, and of the queries and pairs that are drawn at random.
         restarts: Of k-means, of which the best counts.
-        out: JSON file for the scores; in the run's folder if not given, named after the images
-            where they are not those of the training.
+        out: JSON file for the scores; in the run's folder if not given, named after the ranking
+            if it is not by distance, and after the images if they are not those of the training.
     """
 
     model: str
@@ -49,7 +59,10 @@ class Evaluation:
     split: str = "test"
     skip_invalid: bool = False
     k: int | list[int] = dataclasses.field(default_factory=lambda: [1, 2, 4, 8])
+    rank_by: str | None = None
+    rerank: int | None = None
     nmi: bool = True
+    report: bool = False
     seed: int = 0
     restarts: int = 1
     out: str | None = None
@@ -58,6 +71,20 @@ class Evaluation:
         check_one_of(("test", "all"), split=self.split)
         counts = self.k if isinstance(self.k, list) else [self.k]
         check(counts and min(counts) > 0, "`k` must be numbers > 0", k=self.k)
+        if self.rank_by is None:
+            ranking = "distance" if self.rerank is None else "similarity"
+            object.__setattr__(self, "rank_by", ranking)
+        check_one_of(("distance", "similarity"), rank_by=self.rank_by)
+        if self.rerank is not None:
+            check(
+                self.rank_by == "similarity",
+                "`rerank` orders images by the learned similarity: leave out `rank_by`",
+                rank_by=self.rank_by,
+                rerank=self.rerank,
+            )
+            check(
+                self.rerank >= max(counts), "`rerank` must be >= `k`", rerank=self.rerank, k=self.k
+            )
         check(0 <= self.seed < 2**32, "`seed` must be >= 0 and < 2**32", seed=self.seed)
         check(self.restarts > 0, "`restarts` must be > 0", restarts=self.restarts)
 
@@ -70,17 +97,21 @@ def main(arguments=None):
         settings = completed(settings, version)
         out = pathlib.Path(settings.out)
         check_writable(out.parent)
+        signatures = load_signatures(settings, version)
         split = load_split(settings)
-        scores = score(settings, version, split)
+        embeddings = embed(signatures["embed_images"], split)
+        results = score(settings, signatures, embeddings, split.labels)
         out.parent.mkdir(parents=True, exist_ok=True)
-        content = {"version": str(version), **dataclasses.asdict(settings), "scores": scores}
+        content = {"version": str(version), **dataclasses.asdict(settings), **results}
         write_text(out, json.dumps(content, indent=2) + "\n")
-    print(
-        f"\n{version} on {len(split.labels):,} images of {split.num_classes:,} classes "
-        f"({settings.split}) of {settings.dataset}:"
-    )
-    print("\n".join(f"{name:>12}  {value:.4f}" for name, value in scores.items()))
-    print(f"Scores: {out}")
+        print(
+            f"\n{version} on {len(split.labels):,} images of {split.num_classes:,} classes "
+            f"({settings.split}) of {settings.dataset}{ranking(settings)}:\n{table(results)}\n"
+            f"Scores: {out}"
+        )
+        if settings.report:
+            pictures = draw(settings, version, signatures, embeddings, split)
+            print(f"Pictures: {', '.join(map(str, pictures))}")
 
 
 def parse(arguments):
@@ -111,19 +142,30 @@ def find_version(folder):
 
 def completed(settings, version):
     """The settings with the images that the model was trained on, and the file of the scores."""
-    trained_on = images_of_training(version)
     dataset, data_dir = settings.dataset, settings.data_dir
     if dataset is None:
-        dataset, data_dir = trained_on[0], data_dir or trained_on[1]
+        dataset, folder = images_of_training(version)
+        data_dir = data_dir or folder
     if dataset is None:
         raise ValueError(f"{version} does not say what it was trained on: give --dataset")
-    words = ["evaluation"]
-    if (dataset, data_dir) != trained_on:
-        words += [dataset, *([pathlib.Path(data_dir).resolve().name] if data_dir else [])]
+    settings = dataclasses.replace(settings, dataset=dataset, data_dir=data_dir)
+    stem = "evaluation"
+    if settings.rank_by == "similarity":
+        stem += f"_rerank_{settings.rerank}" if settings.rerank else "_similarity"
+    name = f"{with_images(stem, settings, version)}.json"
+    out = settings.out or f"runs/{version.resolve().parent.name}/{name}"
+    return dataclasses.replace(settings, out=out)
+
+
+def with_images(stem, settings, version):
+    """A file's name that tells the images, unless they are the test images of the training."""
+    words = [stem]
+    if (settings.dataset, settings.data_dir) != images_of_training(version):
+        words.append(settings.dataset)
+        words += [pathlib.Path(settings.data_dir).resolve().name] if settings.data_dir else []
     if settings.split == "all":
         words.append("all")
-    out = settings.out or f"runs/{version.resolve().parent.name}/{'_'.join(words)}.json"
-    return dataclasses.replace(settings, dataset=dataset, data_dir=data_dir, out=out)
+    return "_".join(words)
 
 
 def images_of_training(version):
@@ -135,29 +177,9 @@ def images_of_training(version):
         return None, None
 
 
-def load_split(settings):
-    """The images to score."""
-    import numpy as np
-
-    dataset = pipelines.load(
-        settings.dataset, settings.data_dir, settings.skip_invalid, training=False
-    )
-    if settings.split == "test":
-        return dataset.test
-    halves = (dataset.train, dataset.test)
-    return pipelines.Split(
-        np.concatenate([half.images for half in halves]),
-        np.concatenate([half.labels for half in halves]),
-    )
-
-
-def score(settings, version, split):
-    """{name of the score: value} for the images."""
-    import numpy as np
+def load_signatures(settings, version):
+    """The functions of the SavedModel, checked."""
     import tensorflow as tf
-    from tqdm import tqdm
-
-    from tfdml import evaluation
 
     try:
         signatures = tf.saved_model.load(str(version)).signatures
@@ -179,20 +201,166 @@ def score(settings, version, split):
         takes={name: spec.shape for name, spec in inputs.items()},
         gives=list(outputs),
     )
+    if settings.rank_by == "similarity" and not {"score_pairs", "score_matrix"} <= set(signatures):
+        raise ValueError(
+            f"{version} has no learned similarity to rank by: train with --loss pddm, or rank by "
+            f"distance. Its signatures: {', '.join(signatures)}"
+        )
+    return signatures
+
+
+def load_split(settings):
+    """The images to score."""
+    import numpy as np
+
+    dataset = pipelines.load(
+        settings.dataset, settings.data_dir, settings.skip_invalid, training=False
+    )
+    split = dataset.test
+    if settings.split == "all":
+        halves = (dataset.train, dataset.test)
+        split = pipelines.Split(
+            np.concatenate([half.images for half in halves]),
+            np.concatenate([half.labels for half in halves]),
+        )
+    check(
+        settings.rerank is None or settings.rerank < len(split.labels),
+        "`rerank` must not exceed the images that a query can find",
+        rerank=settings.rerank,
+        images=len(split.labels) - 1,
+    )
+    return split
+
+
+def embed(signature, split):
+    """(n, dim) embeddings of the images, in order."""
+    import numpy as np
+    from tqdm import tqdm
+
+    image_size = signature.structured_input_signature[1]["images"].shape[1:]
     batches = pipelines.evaluation_batches(split, tuple(image_size))
-    embeddings = np.concatenate(
+    return np.concatenate(
         [
-            embed(images=images)["embedding"].numpy()
+            signature(images=images)["embedding"].numpy()
             for images in tqdm(batches, desc="Embedding", delay=2, unit="batch")
         ]
     )
-    recalls = evaluation.recall_at_k(embeddings, split.labels, k=settings.k)
-    scores = {f"recall@{k}": recall for k, recall in recalls.items()}
-    if settings.nmi:
-        scores["nmi"] = evaluation.nmi(
-            embeddings, split.labels, seed=settings.seed, restarts=settings.restarts
+
+
+def score(settings, signatures, embeddings, labels):
+    """{"scores": {name: value}}, with --rerank also "reranking", which tells what it loses."""
+    from tfdml import evaluation
+
+    data, results = (embeddings, labels), {}
+    if settings.rerank:
+        similarity = similarity_of(signatures["score_pairs"], len(labels) * settings.rerank)
+        recalls = evaluation.recall_after_reranking(
+            *data, k=settings.k, similarity=similarity, candidates=settings.rerank
         )
-    return scores
+        results["reranking"] = compare_rankings(settings, signatures["score_pairs"], *data)
+    elif settings.rank_by == "similarity":
+        pairs = evaluation.scores_to_rank(len(labels))
+        similarity = similarity_of(signatures["score_matrix"], pairs)
+        recalls = evaluation.recall_at_k(*data, k=settings.k, similarity=similarity)
+    else:
+        recalls = evaluation.recall_at_k(*data, k=settings.k)
+    scores = named(recalls)
+    if settings.nmi:
+        scores["nmi"] = evaluation.nmi(*data, seed=settings.seed, restarts=settings.restarts)
+    return {"scores": scores, **results}
+
+
+def compare_rankings(settings, signature, embeddings, labels):
+    """Recalls of a sample of queries by the learned similarity to all images, and reranked."""
+    from tfdml import evaluation
+
+    queries = min(COMPARED_QUERIES, len(labels))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of queries without a mate: said before
+        exact, reranked = evaluation.exact_and_reranked_recall(
+            embeddings,
+            labels,
+            k=settings.k,
+            similarity=similarity_of(signature, queries * (len(labels) - 1 + settings.rerank)),
+            candidates=settings.rerank,
+            queries=queries,
+            seed=settings.seed,
+        )
+    lost = {k: exact[k] - reranked[k] for k in exact}
+    recalls = {"exact": exact, "reranked": reranked, "lost": lost}
+    return {"queries": queries, **{name: named(recalls[name]) for name in recalls}}
+
+
+def named(recalls):
+    return {f"recall@{k}": recall for k, recall in recalls.items()}
+
+
+def similarity_of(signature, pairs=None):
+    """The learned similarity of rows of arrays; with a bar if told how many pairs there will be."""
+    import tensorflow as tf
+    from tqdm import tqdm
+
+    bar = tqdm(
+        desc="Scoring", total=pairs, delay=2, unit="pair", unit_scale=True, disable=pairs is None
+    )
+
+    def similarity(a, b):
+        rows = {"embeddings_a": tf.constant(a), "embeddings_b": tf.constant(b)}
+        scores = signature(**rows)["similarity"].numpy()
+        bar.update(scores.size)
+        if bar.n == pairs:
+            bar.close()
+        return scores
+
+    return similarity
+
+
+def ranking(settings):
+    """How images were ranked, in words; nothing for distance."""
+    if settings.rerank:
+        return f",\nthe {settings.rerank:,} nearest of each ranked by the learned similarity"
+    return ",\nranked by the learned similarity" if settings.rank_by == "similarity" else ""
+
+
+def table(results):
+    """The scores, and what reranking loses, for the screen."""
+    from tfdml.evaluation.report import scores_table
+
+    lines = [f"{name:>12}  {value:.4f}" for name, value in results["scores"].items()]
+    if "reranking" in results:
+        queries = results["reranking"]["queries"]
+        lines.append(f"\nAgainst a ranking of all images, on {queries:,} queries:")
+        lines.append(scores_table(results["reranking"]))
+    return "\n".join(lines)
+
+
+def draw(settings, version, signatures, embeddings, split):
+    """Draws the pictures of the report beside the scores; returns their paths."""
+    from tfdml.evaluation import report
+
+    paths = [
+        pathlib.Path(settings.out).with_name(f"{with_images(stem, settings, version)}.png")
+        for stem in ("score_distributions", "retrievals")
+    ]
+    pairs, matrix = (
+        similarity_of(signatures[name]) if name in signatures else None
+        for name in ("score_pairs", "score_matrix")
+    )
+    data, seed = (embeddings, split.labels), settings.seed
+    report.plot_score_distributions(*data, paths[0], similarity=pairs, seed=seed)
+    report.plot_retrievals(pictures_of(split), *data, paths[1], similarity=matrix, seed=seed)
+    return paths
+
+
+def pictures_of(split):
+    """What reads the image of a row, at its own size."""
+    import tensorflow as tf
+
+    from pipelines.images import decode
+
+    if split.holds_paths:
+        return lambda row: decode(tf.io.read_file(split.images[row]), channels=3)
+    return split.images
 
 
 if __name__ == "__main__":

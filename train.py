@@ -342,6 +342,7 @@ def export(recipe, model, dataset, saved_recipe, scores):
         model.embedder,
         SAVED_MODELS / recipe.run / "1",
         read_image=images.reader(dataset.image_size),
+        loss=model.loss,
         assets={"recipe.yaml": saved_recipe, "scores.json": json.dumps(scores, indent=2) + "\n"},
     )
 

@@ -491,12 +491,136 @@ def test_evaluate_looks_whether_it_can_write_before_it_reads(version, capsys):
     assert "cannot write to" in capsys.readouterr().err
 
 
-def test_every_setting_is_documented():
+@pytest.fixture(scope="module")
+def trained_with_pddm(tmp_path_factory):
+    """A folder in which a run that learns a similarity has finished."""
+    folder = tmp_path_factory.mktemp("pddm")
+    options = ["--embedding_dim", "8", "--steps", "2", "--checkpoint_every", "2"]
+    options += ["--loss", "pddm", "--loss_options.num_quadruplets", "per_class"]
+    result = run("train.py", "--run", "small", *SMALL, *options, cwd=folder)
+    assert result.returncode == 0, result.stderr
+    return folder
+
+
+@pytest.fixture
+def learned(trained_with_pddm, tmp_path, monkeypatch):
+    """The version that this run exported; the working folder is an empty one."""
+    monkeypatch.chdir(tmp_path)
+    return trained_with_pddm / "saved_models" / "small" / "1"
+
+
+@pytest.fixture(scope="module")
+def expected(trained_with_pddm):
+    """Recall@1 of the trained model by the learned similarity and by distance, and its layer."""
+    model = keras.models.load_model(trained_with_pddm / "runs" / "small" / "checkpoint.keras")
+    test = pipelines.load("digits").test
+    x = model.embed(pipelines.evaluation_batches(test))
+    recalls = [
+        recall_at_k(x, test.labels, k=1, similarity=similarity)[1]
+        for similarity in (model.loss_layer.matrix, None)
+    ]
+    assert min(recalls) > 0.3
+    assert abs(recalls[0] - recalls[1]) > 0.01
+    return recalls
+
+
+def evaluation_of(name):
+    return json.loads(pathlib.Path("runs", "small", f"{name}.json").read_text())
+
+
+def test_evaluate_ranks_by_the_learned_similarity(learned, expected, capsys):
+    evaluate_here(learned, "--rank_by", "similarity")
+    assert "of digits,\nranked by the learned similarity:" in capsys.readouterr().out
+    content = evaluation_of("evaluation_similarity")
+    assert content["rank_by"] == "similarity"
+    assert content["scores"] == {"recall@1": pytest.approx(expected[0], abs=2e-3)}
+    evaluate_here(learned)
+    content = evaluation_of("evaluation")
+    assert content["rank_by"] == "distance"
+    assert content["scores"] == {"recall@1": pytest.approx(expected[1], abs=2e-3)}
+
+
+def test_evaluate_reranks_and_tells_what_is_lost(learned, expected, capsys):
+    evaluate_here(learned, "--rerank", "3")
+    content = evaluation_of("evaluation_rerank_3")
+    assert (content["rank_by"], content["rerank"]) == ("similarity", 3)
+    compared = content["reranking"]
+    assert set(compared) == {"queries", "exact", "reranked", "lost"}
+    assert compared["queries"] == 896
+    assert compared["exact"] == {"recall@1": pytest.approx(expected[0], abs=2e-3)}
+    assert compared["reranked"] == content["scores"]
+    lost = compared["exact"]["recall@1"] - compared["reranked"]["recall@1"]
+    assert compared["lost"] == {"recall@1": lost}
+    assert lost != 0
+    printed = capsys.readouterr().out
+    assert "the 3 nearest of each ranked by the learned similarity:" in printed
+    assert "Against a ranking of all images, on 896 queries:" in printed
+    assert f"lost     {lost:10.4f}" in printed
+
+
+def test_reranking_all_images_is_exact(learned, expected, monkeypatch):
+    monkeypatch.setattr(evaluate, "COMPARED_QUERIES", 50)
+    evaluate_here(learned, "--rerank", "895")
+    content = evaluation_of("evaluation_rerank_895")
+    assert content["scores"] == {"recall@1": pytest.approx(expected[0], abs=2e-3)}
+    assert content["reranking"]["queries"] == 50
+    assert content["reranking"]["lost"] == {"recall@1": 0.0}
+
+
+def test_evaluate_draws_pairs_and_retrievals(learned, capsys):
+    evaluate_here(learned, "--report")
+    pictures = [f"runs/small/{name}.png" for name in ("score_distributions", "retrievals")]
+    assert f"Pictures: {', '.join(pictures)}" in capsys.readouterr().out
+    # Similarity beside distance; the queries and the 8 that they find.
+    assert [Image.open(path).size for path in pictures] == [(1000, 400), (1170, 640)]
+
+
+@pytest.mark.filterwarnings("ignore:1 of 6 queries")
+def test_evaluate_draws_distances_of_a_model_without_a_similarity(version, tmp_path):
+    photos = write_images(tmp_path / "photos", {"a": 1, "b": 2, "c": 2})
+    Image.new("RGB", (30, 12)).save(photos / "b" / "wide.jpg")
+    data = ["--dataset", "folder", "--data_dir", photos, "--split", "all"]
+    evaluate_here(version, *data, "--report")
+    names = [f"{name}_folder_photos_all.png" for name in ("score_distributions", "retrievals")]
+    sizes = [Image.open(pathlib.Path("runs", "small", name)).size for name in names]
+    assert sizes == [(500, 400), (780, 640)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rank_by", "cosine"], "`rank_by` must be one of 'distance', 'similarity'. Received"),
+        (
+            ["--rank_by", "distance", "--rerank", "9"],
+            "`rerank` orders images by the learned similarity: leave out `rank_by`. Received: "
+            "rank_by='distance', rerank=9",
+        ),
+        (["--rerank", "0"], "`rerank` must be >= `k`. Received: rerank=0, k=1"),
+        (["--rerank", "896"], "`rerank` must not exceed the images that a query can find. Rece"),
+    ],
+)
+def test_evaluate_refuses_rankings_that_cannot_be(arguments, message, learned, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        evaluate_here(learned, *arguments)
+    assert message in capsys.readouterr().err
+    assert not pathlib.Path("runs").exists()
+
+
+@pytest.mark.parametrize("arguments", [["--rank_by", "similarity"], ["--rerank", "9"]])
+def test_evaluate_says_what_a_learned_similarity_needs(arguments, version, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        evaluate_here(version, *arguments)
+    error = capsys.readouterr().err
+    assert "has no learned similarity to rank by: train with --loss pddm, or rank by dist" in error
+
+
+@pytest.mark.parametrize("settings", [Recipe, evaluate.Evaluation])
+def test_every_setting_is_documented(settings):
     import dataclasses
     import re
 
-    names = [field.name for field in dataclasses.fields(Recipe)]
-    assert re.findall(r"^        (\w+):", Recipe.__doc__, re.MULTILINE) == names
+    names = [field.name for field in dataclasses.fields(settings)]
+    assert re.findall(r"^        (\w+):", settings.__doc__, re.MULTILINE) == names
 
 
 @pytest.mark.parametrize(

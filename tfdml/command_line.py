@@ -30,6 +30,10 @@ class Parser(jsonargparse.ArgumentParser):
             self.add_class_arguments(settings, as_positional=True)
         finally:
             settings.__doc__ = documented
+        bools = {field.name for field in dataclasses.fields(settings) if field.type is bool}
+        for action in self._actions:
+            if action.dest in bools:
+                action.nargs, action.const = "?", True  # a flag without a value is true
 
     def settings_of(self, namespace):
         """The dataclass that the parsed flags describe; exits with code 2 if it refuses them."""

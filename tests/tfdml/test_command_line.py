@@ -1,9 +1,45 @@
+import dataclasses
 import os
 import pathlib
 
 import pytest
 
-from tfdml.command_line import check_writable, write_text
+from tfdml.command_line import Parser, check_writable, write_text
+
+
+@dataclasses.dataclass
+class Settings:
+    """What to do.
+
+    Args:
+        report: Whether to draw.
+        steps: How many.
+    """
+
+    report: bool = False
+    steps: int = 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "report"),
+    [
+        ([], False),
+        (["--report"], True),
+        (["--report", "--steps", "2"], True),
+        (["--report", "true"], True),
+        (["--report", "false"], False),
+    ],
+)
+def test_a_flag_without_a_value_is_true(arguments, report):
+    parser = Parser(Settings)
+    assert parser.settings_of(parser.parse_args(arguments)).report is report
+
+
+@pytest.mark.parametrize("arguments", [["--report", "2"], ["--steps"]])
+def test_other_flags_need_their_value(arguments, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        Parser(Settings).parse_args(arguments)
+    assert arguments[0].strip("-") in capsys.readouterr().err
 
 
 def test_text_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):

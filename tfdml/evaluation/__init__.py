@@ -3,5 +3,12 @@
 from tfdml.evaluation.clustering import nmi
 from tfdml.evaluation.reranking import exact_and_reranked_recall, recall_after_reranking
 from tfdml.evaluation.retrieval import recall_at_k
+from tfdml.evaluation.similarity_ranking import scores_to_rank
 
-__all__ = ["exact_and_reranked_recall", "nmi", "recall_after_reranking", "recall_at_k"]
+__all__ = [
+    "exact_and_reranked_recall",
+    "nmi",
+    "recall_after_reranking",
+    "recall_at_k",
+    "scores_to_rank",
+]

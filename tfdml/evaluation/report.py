@@ -14,10 +14,11 @@ _ROWS_AT_ONCE = 1024  # handed to a similarity
 
 
 def scores_table(scores):
-    """Text table of the scores before and after training, one column per score.
+    """Text table of scores, one line for each set of them and one column per score.
 
     Args:
-        scores: `{"untrained": {name: score}, "trained": {name: score}}`.
+        scores: `{"untrained": {name: score}, "trained": {name: score}}`, or other sets with the
+            same names; what is no set is left out.
 
     Example:
         >>> print(scores_table({"untrained": {"recall@1": 0.25}, "trained": {"recall@1": 0.75}}))
@@ -25,11 +26,11 @@ def scores_table(scores):
         untrained    0.2500
         trained      0.7500
     """
-    names = list(scores["trained"])
+    sets = {title: values for title, values in scores.items() if isinstance(values, dict)}
+    names = list(next(iter(sets.values())))
     rows = [" " * 9 + "".join(f"{name:>10}" for name in names)]
-    for stage in ("untrained", "trained"):
-        values = "".join(f"{scores[stage][name]:10.4f}" for name in names)
-        rows.append(f"{stage:9}{values}")
+    for title, values in sets.items():
+        rows.append(f"{title:9}" + "".join(f"{values[name]:10.4f}" for name in names))
     return "\n".join(rows)
 
 
@@ -60,7 +61,7 @@ def plot_training(log, scores, path):
 
 
 def plot_score_distributions(embeddings, labels, path, *, similarity, pairs=10_000, seed=0):
-    """Draws how positive and negative pairs score by a learned similarity and by distance.
+    """Draws how positive and negative pairs score by a learned similarity, if any, and by distance.
 
     The two histograms of each kind of score hold shares of their pairs, in bins common to both.
     Their titles give the equal error rate of the pairs drawn: the less they overlap, the lower.
@@ -70,7 +71,8 @@ def plot_score_distributions(embeddings, labels, path, *, similarity, pairs=10_0
         labels: (n,) or (n, 1) integers, one class id per row.
         path: Path of the picture, such as `scores.png`.
         similarity: Callable of rows (i, dim) and (i, dim), i at most 1,024, that returns the (i,)
-            scores of the pairs, the larger the more alike. An example is a `PDDM` layer.
+            scores of the pairs, the larger the more alike. An example is a `PDDM` layer. None
+            draws the distance alone.
         pairs: Positive pairs, and negative pairs, drawn at random from all.
         seed: Of the pairs.
 
@@ -92,12 +94,12 @@ def plot_score_distributions(embeddings, labels, path, *, similarity, pairs=10_0
         _pair_scores(embeddings, kind, similarity)
         for kind in sample_pairs(labels, pairs, seed=seed)
     )
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    names = ("learned similarity", "Euclidean distance")
-    # A distance is small where pairs are alike, a similarity large.
-    for axes, name, sign, *values in zip(
-        figure.subplots(1, 2), names, (1, -1), positive, negative, strict=True
-    ):
+    names, signs = ["Euclidean distance"], [-1]  # small where pairs are alike, a similarity large
+    if similarity is not None:
+        names, signs = ["learned similarity", *names], [1, *signs]
+    figure = Figure(figsize=(5 * len(names), 4), layout="constrained")
+    cells = figure.subplots(1, len(names), squeeze=False)[0]
+    for axes, name, sign, *values in zip(cells, names, signs, positive, negative, strict=True):
         bins = np.histogram_bin_edges(np.concatenate(values), bins=50)
         for kind, label, color in zip(
             values, ("positive", "negative"), (_RIGHT, _WRONG), strict=True
@@ -114,10 +116,11 @@ def plot_score_distributions(embeddings, labels, path, *, similarity, pairs=10_0
 
 
 def plot_retrievals(images, embeddings, labels, path, *, similarity, queries=4, top=8, seed=0):
-    """Draws a few queries and what a learned similarity finds first among the other rows.
+    """Draws a few queries and what a learned similarity, or distance, finds first of the others.
 
     One line per query: its image, then those found, the best first, in solid green frames if of its
-    class and in dashed red ones if not. Below each stand its score S and the Euclidean distance D.
+    class and in dashed red ones if not. Below each stand its score S, where there is one, and the
+    Euclidean distance D.
 
     Args:
         images: The n images, (height, width, 3) or (height, width) uint8 arrays, or a callable that
@@ -126,7 +129,8 @@ def plot_retrievals(images, embeddings, labels, path, *, similarity, queries=4, 
         labels: (n,) or (n, 1) integers, one class id per row.
         path: Path of the picture, such as `retrievals.png`.
         similarity: Callable of rows (i, dim) and (j, dim), j at most 1,024, that returns their
-            (i, j) scores, the larger the nearer. An example is `PDDM.matrix`.
+            (i, j) scores, the larger the nearer. An example is `PDDM.matrix`. None takes those of
+            least distance.
         queries: Queries drawn at random, or their row numbers.
         top: Images found per query; all others where there are fewer.
         seed: Of the draw.
@@ -147,9 +151,9 @@ def plot_retrievals(images, embeddings, labels, path, *, similarity, queries=4, 
     rows = _query_rows(queries, len(labels), seed)
     top = min(inputs.whole_number(top, "top", at_least=1), len(labels) - 1)
     blocks = [embeddings[i : i + _ROWS_AT_ONCE] for i in range(0, len(labels), _ROWS_AT_ONCE)]
-    asked = embeddings[rows]
+    asked, ranking = embeddings[rows], similarity or _nearness
     scores = np.concatenate(
-        [inputs.scores_of(similarity, asked, block, (len(rows), len(block))) for block in blocks],
+        [inputs.scores_of(ranking, asked, block, (len(rows), len(block))) for block in blocks],
         axis=1,
     )
     scores[np.arange(len(rows)), rows] = -np.inf
@@ -162,20 +166,32 @@ def plot_retrievals(images, embeddings, labels, path, *, similarity, queries=4, 
         for cell, row in zip(axes[1:], found, strict=True):
             right = labels[row] == labels[query]
             _draw_image(cell, images, row, *((_RIGHT, "-") if right else (_WRONG, "--")))
-            distance = np.linalg.norm(embeddings[row] - embeddings[query])
-            cell.set_xlabel(f"S {row_scores[row]:.2f}  D {distance:.2f}", fontsize="small")
+            numbers = f"D {np.linalg.norm(embeddings[row] - embeddings[query]):.2f}"
+            if similarity is not None:
+                numbers = f"S {row_scores[row]:#.3g}  {numbers}"
+            cell.set_xlabel(numbers, fontsize="small")
+    meaning = "D: Euclidean distance, green: of the query's class"
+    if similarity is not None:
+        meaning = f"S: learned similarity, {meaning}"
+    figure.supxlabel(meaning, fontsize="small")
     figure.savefig(path)
     return figure
 
 
 def _pair_scores(embeddings, pairs, similarity):
-    """The similarities and the Euclidean distances of (n, 2) row numbers: (2, n) float64."""
+    """Of (n, 2) row numbers the similarities, if any, and the distances: (1 or 2, n) float64."""
     blocks = []
     for first in range(0, len(pairs), _ROWS_AT_ONCE):
         a, b = (embeddings[rows] for rows in pairs[first : first + _ROWS_AT_ONCE].T)
-        distances = np.linalg.norm(a.astype(np.float64) - b, axis=1)
-        blocks.append([inputs.scores_of(similarity, a, b, (len(a),)), distances])
+        scores = [np.linalg.norm(a.astype(np.float64) - b, axis=1)]
+        if similarity is not None:
+            scores.insert(0, inputs.scores_of(similarity, a, b, (len(a),)))
+        blocks.append(scores)
     return np.concatenate(blocks, axis=1)
+
+
+def _nearness(a, b):
+    return -np.linalg.norm(a[:, None].astype(np.float64) - b, axis=2)
 
 
 def _query_rows(queries, count, seed):

@@ -53,6 +53,14 @@ def similarity_ranks(embeddings, labels, gallery_embeddings, gallery_labels, mos
     return best.ranks()
 
 
+def scores_to_rank(count):
+    """How many scores `similarity_ranks` asks for, to rank `count` rows among themselves."""
+    return sum(
+        (rows.stop - rows.start) * (columns.stop - columns.start)
+        for rows, columns in _tiles_of_pairs(count)
+    )
+
+
 class _Best:
     """Of every query the score of its best mate and the `most` best scores of other classes."""
 

@@ -6,13 +6,21 @@ import tempfile
 import keras
 import tensorflow as tf
 
+from tfdml import pairwise
 
-def export(embedder, path, read_image, assets=None):
+
+def export(embedder, path, read_image, loss=None, assets=None):
     """Writes a SavedModel that TF Serving loads unchanged.
 
-    Signatures:
+    Signatures, with rows of a against the same rows of b unless said otherwise:
         serving_default: `image_bytes` (n,) encoded images -> `embedding` (n, dim) float32.
         embed_images: `images` (n, height, width, channels) float32 in [0, 255] -> `embedding`.
+        similarity: `image_bytes_a` (n,) and `image_bytes_b` (n,) -> `similarity` (n,) float32, the
+            score that the loss learned, or else the cosine.
+        score_pairs: `embeddings_a` (n, dim) and `embeddings_b` (n, dim) -> `similarity` (n,), the
+            learned score. Only where there is one.
+        score_matrix: `embeddings_a` (n, dim) and `embeddings_b` (m, dim) -> `similarity` (n, m),
+            the learned score of all rows of a against all of b. Only where there is one.
 
     The folder appears whole or not at all, so a server that watches it never sees half a version.
 
@@ -21,6 +29,8 @@ def export(embedder, path, read_image, assets=None):
         path: The version's folder, such as `saved_models/NAME/1`; must not exist.
         read_image: The preprocessing of training: from a scalar string tensor of encoded bytes to
             one (height, width, channels) float32 image in [0, 255], in TensorFlow operations.
+        loss: The loss that the embedder was trained with. The similarity that it learned, in its
+            `layer`, is served without dropout.
         assets: File name -> text, written to the version's `assets.extra`.
 
     Returns:
@@ -32,8 +42,9 @@ def export(embedder, path, read_image, assets=None):
     path = pathlib.Path(path)
     if path.exists():
         raise FileExistsError(f"{path} exists. A version is never overwritten: choose a new one.")
-    image_shape = embedder.input_shape[1:]
+    image_shape, dim = embedder.input_shape[1:], embedder.output_shape[-1]
     image = tf.TensorSpec(image_shape, tf.float32)
+    score_pairs, score_matrix = _learned_scores(loss) or (_cosine, None)
 
     def embed_images(images):
         return {"embedding": embedder(images, training=False)}
@@ -41,14 +52,30 @@ def export(embedder, path, read_image, assets=None):
     def embed_bytes(image_bytes):
         return embed_images(tf.map_fn(read_image, image_bytes, fn_output_signature=image))
 
+    def similarity(image_bytes_a, image_bytes_b):
+        tf.debugging.assert_equal(
+            tf.size(image_bytes_a),
+            tf.size(image_bytes_b),
+            "`image_bytes_a` and `image_bytes_b` must hold as many images",
+        )
+        a, b = embed_bytes(image_bytes_a), embed_bytes(image_bytes_b)
+        return {"similarity": score_pairs(a["embedding"], b["embedding"])}
+
+    def inputs(shape, *names, dtype=tf.float32):
+        return [tf.TensorSpec(shape, dtype, name) for name in names]
+
     archive = keras.export.ExportArchive()
     archive.track(embedder)
-    archive.add_endpoint(
-        "serving_default", embed_bytes, [tf.TensorSpec([None], tf.string, name="image_bytes")]
-    )
-    archive.add_endpoint(
-        "embed_images", embed_images, [tf.TensorSpec([None, *image_shape], name="images")]
-    )
+    encoded = inputs([None], "image_bytes", dtype=tf.string)
+    archive.add_endpoint("serving_default", embed_bytes, encoded)
+    archive.add_endpoint("embed_images", embed_images, inputs([None, *image_shape], "images"))
+    encoded = inputs([None], "image_bytes_a", "image_bytes_b", dtype=tf.string)
+    archive.add_endpoint("similarity", similarity, encoded)
+    if score_matrix is not None:
+        archive.track(loss.layer)
+        rows = inputs([None, dim], "embeddings_a", "embeddings_b")
+        for name, scores in (("score_pairs", score_pairs), ("score_matrix", score_matrix)):
+            archive.add_endpoint(name, _as_similarity(scores), rows)
     parent_is_new = not path.parent.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".unfinished-{path.name}-"
@@ -68,3 +95,25 @@ def export(embedder, path, read_image, assets=None):
             path.parent.rmdir()
         raise
     return path
+
+
+def _learned_scores(loss):
+    """The score of pairs of rows and that of all rows against all; None if it learned none."""
+    layer = getattr(loss, "layer", None)
+    if layer is None or not hasattr(loss, "similarity"):
+        return None
+
+    def score_matrix(a, b):
+        if loss.normalize:
+            a, b = pairwise.normalize(a), pairwise.normalize(b)
+        return layer.matrix(a, b)
+
+    return loss.similarity, score_matrix
+
+
+def _cosine(a, b):
+    return tf.reduce_sum(pairwise.normalize(a) * pairwise.normalize(b), axis=1)
+
+
+def _as_similarity(scores):
+    return lambda embeddings_a, embeddings_b: {"similarity": scores(embeddings_a, embeddings_b)}

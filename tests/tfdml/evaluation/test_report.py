@@ -5,7 +5,12 @@ from PIL import Image
 
 from tfdml.evaluation import report
 from tfdml.evaluation.pairs import equal_error_rate, sample_pairs
-from tfdml.evaluation.report import plot_retrievals, plot_score_distributions, plot_training
+from tfdml.evaluation.report import (
+    plot_retrievals,
+    plot_score_distributions,
+    plot_training,
+    scores_table,
+)
 
 SCORES = {"untrained": {"recall@1": 0.25}, "trained": {"recall@1": 0.75}}
 
@@ -19,6 +24,15 @@ def test_draws_the_training(tmp_path):
     log.write_text("epoch,loss\n0,2.5\n1,9.5\n")
     plot_training(log, SCORES, picture)
     assert picture.read_bytes() != before
+
+
+def test_tabulates_sets_of_scores_and_nothing_else():
+    table = scores_table({"queries": 9, "exact": {"recall@1": 0.5}, "lost": {"recall@1": 0.125}})
+    assert [line.split() for line in table.splitlines()] == [
+        ["recall@1"],
+        ["exact", "0.5000"],
+        ["lost", "0.1250"],
+    ]
 
 
 def rows_of_two_classes(rng):
@@ -64,6 +78,17 @@ def test_draws_the_distributions_of_scores(tmp_path, rng):
         ]
 
 
+def test_draws_the_distances_alone_without_a_similarity(tmp_path, rng):
+    x, labels = rows_of_two_classes(rng)
+    picture = tmp_path / "scores.png"
+    (axes,) = plot_score_distributions(x, labels, picture, similarity=None).axes
+    assert Image.open(picture).size == (500, 400)
+    pairs = sample_pairs(labels, 10_000)
+    negated = [-np.linalg.norm(x[kind[:, 0]] - x[kind[:, 1]], axis=1) for kind in pairs]
+    error = equal_error_rate(*negated)
+    assert axes.get_title() == f"Euclidean distance: equal error rate {error:.1%}"
+
+
 @pytest.mark.parametrize("as_callable", [False, True])
 @pytest.mark.parametrize("channels", [(), (1,), (3,)])
 def test_draws_what_queries_find(as_callable, channels, tmp_path, monkeypatch):
@@ -85,6 +110,7 @@ def test_draws_what_queries_find(as_callable, channels, tmp_path, monkeypatch):
     # By the product the rows found are the largest: 4 3 2 of 1, and 4 2 1 of 3.
     expected = [(1, [4, 3, 2]), (3, [4, 2, 1])]
     assert len(figure.axes) == 8
+    assert "learned similarity" in figure.get_supxlabel()
     for axes, (query, found) in zip(np.reshape(figure.axes, (2, 4)), expected, strict=True):
         assert [np.max(cell.get_images()[0].get_array()) for cell in axes] == [
             10 * row for row in (query, *found)
@@ -92,11 +118,22 @@ def test_draws_what_queries_find(as_callable, channels, tmp_path, monkeypatch):
         assert axes[0].get_xlabel() == "query"
         for cell, row in zip(axes[1:], found, strict=True):
             score, distance = x[query, 0] * x[row, 0] / 10, abs(x[query, 0] - x[row, 0])
-            assert cell.get_xlabel() == f"S {score:.2f}  D {distance:.2f}"
+            assert cell.get_xlabel() == f"S {score:#.3g}  D {distance:.2f}"
             color, line = ("green", "-") if labels[row] == labels[query] else ("red", "--")
             for spine in cell.spines.values():
                 assert to_rgb(spine.get_edgecolor()) == to_rgb(f"tab:{color}")
                 assert spine.get_linestyle() == line
+
+
+def test_draws_the_nearest_without_a_similarity(tmp_path):
+    x, images = np.array([[0.0], [1.0], [2.5], [4.5]]), 10 * np.ones((4, 2, 2), np.uint8)
+    images *= np.arange(4, dtype=np.uint8)[:, None, None]
+    figure = plot_retrievals(
+        images, x, np.zeros(4, int), tmp_path / "r.png", similarity=None, queries=[1], top=2
+    )
+    shown = [(np.max(a.get_images()[0].get_array()), a.get_xlabel()) for a in figure.axes]
+    assert shown == [(10, "query"), (0, "D 1.00"), (20, "D 1.50")]
+    assert "learned similarity" not in figure.get_supxlabel()
 
 
 def test_draws_queries_at_random_and_no_more_than_there_are(tmp_path, rng):

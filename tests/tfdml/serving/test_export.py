@@ -8,6 +8,7 @@ import tensorflow as tf
 from PIL import Image
 
 from pipelines import images as preprocessing
+from tfdml import EmbeddingModel, losses
 from tfdml.models import build_embedder
 from tfdml.serving import export
 
@@ -25,6 +26,16 @@ def version(embedder, tmp_path):
     read_image = preprocessing.reader(SIZE)
     assert export(embedder, path, read_image, assets={"recipe.yaml": "loss: lifted\n"}) == path
     return path
+
+
+@pytest.fixture(scope="module")
+def learned(embedder, tmp_path_factory):
+    """A model that learns a similarity, of raw rows that its loss scales, and its version."""
+    raw = build_embedder("small_cnn", 8, input_shape=SIZE, normalize=False)
+    model = EmbeddingModel(raw)
+    model.compile(loss=losses.get("pddm", similarity={"seed": 0}))
+    path = tmp_path_factory.mktemp("learned") / "1"
+    return model, export(raw, path, preprocessing.reader(SIZE), loss=model.loss)
 
 
 def encoded(rng, kind, shape):
@@ -48,6 +59,63 @@ def test_embeds_images_as_the_model_does(version, embedder, rng):
     np.testing.assert_allclose(
         embed(images=tf.constant(images))["embedding"], embedder(images), atol=1e-6
     )
+
+
+def rows_of(rng, *counts):
+    return [rng.normal(size=(count, 8)).astype("float32") for count in counts]
+
+
+def test_serves_the_similarity_of_encoded_images(learned, rng):
+    model, path = learned
+    contents = [encoded(rng, "PNG", (16, 12, 3)) for _ in range(4)]
+    images = np.stack([preprocessing.reader(SIZE)(content) for content in contents])
+    serve = tf.saved_model.load(str(path)).signatures["similarity"]
+    served = serve(image_bytes_a=tf.constant(contents), image_bytes_b=tf.constant(contents[::-1]))[
+        "similarity"
+    ]
+    expected = model.similarity(model.embed(images), model.embed(images[::-1].copy()))
+    np.testing.assert_allclose(served, expected, atol=1e-5)
+    np.testing.assert_allclose(served, served[::-1], atol=1e-6)
+    assert np.ptp(expected) > 1e-3
+
+
+def test_serves_the_cosine_where_nothing_was_learned(version, embedder, rng):
+    contents = [encoded(rng, "PNG", (16, 12, 3)) for _ in range(3)]
+    images = np.stack([preprocessing.reader(SIZE)(content) for content in contents])
+    signatures = tf.saved_model.load(str(version)).signatures
+    assert set(signatures) == {"serving_default", "embed_images", "similarity"}
+    served = signatures["similarity"](
+        image_bytes_a=tf.constant(contents), image_bytes_b=tf.constant(contents[::-1])
+    )["similarity"]
+    model = EmbeddingModel(embedder)
+    expected = model.similarity(model.embed(images), model.embed(images[::-1].copy()))
+    np.testing.assert_allclose(served, expected, atol=1e-6)
+
+
+def test_a_loss_that_learned_nothing_serves_the_cosine(embedder, tmp_path):
+    loss = losses.get("quadruplet")
+    path = export(embedder, tmp_path / "1", preprocessing.reader(SIZE), loss=loss)
+    assert "score_matrix" not in tf.saved_model.load(str(path)).signatures
+
+
+def test_similarity_refuses_images_without_a_partner(learned, rng):
+    contents = [encoded(rng, "PNG", (16, 12, 3)) for _ in range(3)]
+    serve = tf.saved_model.load(str(learned[1])).signatures["similarity"]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must hold as many images"):
+        serve(image_bytes_a=tf.constant(contents[:1]), image_bytes_b=tf.constant(contents))
+
+
+def test_scores_pairs_and_all_pairs_of_embeddings(learned, rng):
+    model, path = learned
+    a, b = rows_of(rng, 90, 120)  # 10,800 pairs, more than the layer scores at once
+    signatures = tf.saved_model.load(str(path)).signatures
+    score = signatures["score_matrix"]
+    scores = score(embeddings_a=tf.constant(a), embeddings_b=tf.constant(b))["similarity"]
+    expected = model.similarity(np.repeat(a, 120, axis=0), np.tile(b, (90, 1)))
+    np.testing.assert_allclose(scores, expected.reshape(90, 120), atol=1e-5)
+    score = signatures["score_pairs"]
+    scores = score(embeddings_a=tf.constant(a), embeddings_b=tf.constant(b[:90]))["similarity"]
+    np.testing.assert_allclose(scores, model.similarity(a, b[:90]), atol=1e-5)
 
 
 def test_carries_its_assets(version):
@@ -82,7 +150,7 @@ def test_sweeps_up_after_an_export_that_was_killed(embedder, tmp_path):
 
 
 C_API = """
-import ctypes, pathlib, sys, importlib.util
+import ctypes, json, pathlib, sys, importlib.util
 import numpy as np
 
 library = pathlib.Path(importlib.util.find_spec("tensorflow").origin).parent
@@ -100,39 +168,65 @@ class Output(ctypes.Structure):
 def check():
     assert tf.TF_GetCode(status) == 0, tf.TF_Message(status)
 
-export, images = sys.argv[1], np.load(sys.argv[2])
-input_name, output_name = sys.argv[3].split(":")[0], sys.argv[4].split(":")
+export, output_name, shape = sys.argv[1], sys.argv[2].split(":"), json.loads(sys.argv[3])
+arrays = {name.split(":")[0]: np.load(path) for name, path in zip(sys.argv[5::2], sys.argv[6::2])}
 status, graph = pointer(tf.TF_NewStatus()), pointer(tf.TF_NewGraph())
 options, tags = pointer(tf.TF_NewSessionOptions()), (ctypes.c_char_p * 1)(b"serve")
 session = pointer(tf.TF_LoadSessionFromSavedModel(
     options, None, export.encode(), tags, 1, graph, None, status))
 check()
-shape = (ctypes.c_int64 * images.ndim)(*images.shape)
-tensor = pointer(tf.TF_AllocateTensor(1, shape, images.ndim, ctypes.c_size_t(images.nbytes)))
-ctypes.memmove(tf.TF_TensorData(tensor), images.ctypes.data, images.nbytes)
-feed = Output(tf.TF_GraphOperationByName(graph, input_name.encode()), 0)
+feeds, tensors = (Output * len(arrays))(), (pointer * len(arrays))()
+for i, (name, array) in enumerate(arrays.items()):
+    sides = (ctypes.c_int64 * array.ndim)(*array.shape)
+    tensors[i] = tf.TF_AllocateTensor(1, sides, array.ndim, ctypes.c_size_t(array.nbytes))
+    ctypes.memmove(tf.TF_TensorData(pointer(tensors[i])), array.ctypes.data, array.nbytes)
+    feeds[i] = Output(tf.TF_GraphOperationByName(graph, name.encode()), 0)
+    assert feeds[i].operation
 fetch = Output(tf.TF_GraphOperationByName(graph, output_name[0].encode()), int(output_name[1]))
-assert feed.operation and fetch.operation
+assert fetch.operation
 result = pointer()
-tf.TF_SessionRun(session, None, ctypes.byref(feed), ctypes.byref(tensor), 1, ctypes.byref(fetch),
+tf.TF_SessionRun(session, None, feeds, tensors, len(arrays), ctypes.byref(fetch),
                  ctypes.byref(result), 1, None, 0, None, status)
 check()
-rows = (ctypes.c_float * (len(images) * 8)).from_address(tf.TF_TensorData(result))
-np.save(sys.argv[5], np.array(rows).reshape(len(images), 8))
+values = (ctypes.c_float * int(np.prod(shape))).from_address(tf.TF_TensorData(result))
+np.save(sys.argv[4], np.array(values).reshape(shape))
 assert not {"tensorflow", "keras", "tfdml"} & set(sys.modules)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="names the libraries of the Linux wheels")
-def test_runs_through_the_c_api_without_python_tensorflow(version, embedder, rng, tmp_path):
-    images = rng.uniform(0, 255, (3, *SIZE)).astype("float32")
-    np.save(tmp_path / "images.npy", images)
+def run_through_the_c_api(version, signature, output, arrays, shape, folder):
+    """What a signature gives in a process that imports neither TensorFlow, Keras nor tfdml."""
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
     graph = SavedModel.FromString((version / "saved_model.pb").read_bytes()).meta_graphs[0]
-    signature = graph.signature_def["embed_images"]
-    names = [signature.inputs["images"].name, signature.outputs["embedding"].name]
-    paths = [str(version), str(tmp_path / "images.npy"), *names, str(tmp_path / "out.npy")]
-    run = subprocess.run([sys.executable, "-c", C_API, *paths], capture_output=True, text=True)
+    signature = graph.signature_def[signature]
+    arguments = [version, signature.outputs[output].name, shape, folder / "out.npy"]
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array)
+        arguments += [signature.inputs[name].name, folder / f"{name}.npy"]
+    command = [sys.executable, "-c", C_API, *map(str, arguments)]
+    run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-2000:]
-    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), embedder(images), atol=1e-5)
+    return np.load(folder / "out.npy")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names the libraries of the Linux wheels")
+def test_embeds_through_the_c_api_without_python_tensorflow(version, embedder, rng, tmp_path):
+    images = rng.uniform(0, 255, (3, *SIZE)).astype("float32")
+    embeddings = run_through_the_c_api(
+        version, "embed_images", "embedding", {"images": images}, [3, 8], tmp_path
+    )
+    np.testing.assert_allclose(embeddings, embedder(images), atol=1e-5)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names the libraries of the Linux wheels")
+@pytest.mark.parametrize("signature", ["score_pairs", "score_matrix"])
+def test_scores_through_the_c_api_without_python_tensorflow(signature, learned, rng, tmp_path):
+    model, path = learned
+    a, b = rows_of(rng, 5, 5)
+    arrays, shape = {"embeddings_a": a, "embeddings_b": b}, [5, 5]
+    expected = model.similarity(np.repeat(a, 5, axis=0), np.tile(b, (5, 1))).reshape(shape)
+    if signature == "score_pairs":
+        shape, expected = [5], np.diag(expected)
+    scores = run_through_the_c_api(path, signature, "similarity", arrays, shape, tmp_path)
+    np.testing.assert_allclose(scores, expected, atol=1e-5)
