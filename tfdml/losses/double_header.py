@@ -38,7 +38,7 @@ class DoubleHeaderHingeLoss(MetricLoss):
         headers: 2 for the quadruplet, 1 for the triplet (i, j, k) in E_e.
         metric_headers: 2 or 1, the same in E_m.
         num_quadruplets: 1 for each batch, as the paper; `"per_class"`, of each class its least
-            similar pair; or `"per_positive_pair"`, which scores all batch * (batch - 1) / 2 pairs
+            similar pair; or `"per_positive_pair"`, which scores all batch * (batch + 1) / 2 pairs
             with gradients. The loss is their mean.
         score_scale: `"minmax"`: from the lowest and highest score of the batch to 0 and 1;
             `"local"`: of those of the pair (i, j) and of the negatives of i and of j;
@@ -145,8 +145,11 @@ class DoubleHeaderHingeLoss(MetricLoss):
             losses = self._embedding_loss(embeddings, mined)
         else:
             ends = self.layer.ends(embeddings, drop=training)
-            mined = self._mine(labels, ends)
-            metric = ops.cast(self._metric_loss(ends, mined), embeddings.dtype)
+            matrix = None
+            if self.num_quadruplets == "per_positive_pair":  # almost every score is needed
+                matrix = self.layer.matrix_of_ends(ends)
+            mined = self._mine(labels, ends, matrix)
+            metric = ops.cast(self._metric_loss(ends, matrix, mined), embeddings.dtype)
             losses = metric + self.embedding_weight * self._embedding_loss(embeddings, mined)
         value = pairwise.masked_mean(losses, mined.valid)
         # What is not mined is not in the value, but must not hide that it is broken.
@@ -159,15 +162,15 @@ class DoubleHeaderHingeLoss(MetricLoss):
             a, b = pairwise.normalize(a), pairwise.normalize(b)
         return self.layer(a, b)
 
-    def _mine(self, labels, ends):
+    def _mine(self, labels, ends, matrix=None):
         ends = ends.frozen()
         if not self.mine_with_dropout:
-            ends = ends._replace(noise=None)
+            ends, matrix = ends._replace(noise=None), None
         if self.num_quadruplets == 1 and self.score_scale != "minmax":
             return mine_hardest(
                 labels, lambda a, b: self.layer.score(ends, a, b), self.layer.compute_dtype
             )
-        scores = self.layer.matrix_of_ends(ends)
+        scores = self.layer.matrix_of_ends(ends) if matrix is None else ops.stop_gradient(matrix)
         mined = mine(labels, scores, self.num_quadruplets)
         if self.score_scale != "minmax":
             return mined
@@ -177,10 +180,13 @@ class DoubleHeaderHingeLoss(MetricLoss):
             highest=pairwise.masked_max(scores, pairs, axis=(0, 1)),
         )
 
-    def _metric_loss(self, ends, mined):
+    def _metric_loss(self, ends, matrix, mined):
         left = ops.concatenate([mined.i, mined.i, mined.j])
         right = ops.concatenate([ops.cast(row, mined.i.dtype) for row in mined[1:4]])
-        scores = self.layer.score(ends, left, right)
+        if matrix is None:
+            scores = self.layer.score(ends, left, right)
+        else:
+            scores = ops.take(ops.reshape(matrix, (-1,)), left * ops.shape(matrix)[0] + right)
         if self.score_scale == "sigmoid":
             scores = ops.sigmoid(scores)
         scores = ops.reshape(scores, (3, ops.shape(mined.i)[0]))

@@ -126,6 +126,12 @@ def test_one_quadruplet_scores_no_matrix(monkeypatch):
     assert scored_pairs(loss, 64, 8, monkeypatch) == [64 * 65 // 2, 3]
 
 
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="traced once, run many times")
+def test_all_positive_pairs_score_the_matrix_once(monkeypatch):
+    loss = losses.get("pddm", num_quadruplets="per_positive_pair")
+    assert scored_pairs(loss, 64, 8, monkeypatch) == [64 * 65 // 2]
+
+
 def test_a_gap_of_the_wrong_sign_is_what_costs(rng):
     labels, x = np.repeat(np.arange(3), 4), rng.normal(size=(12, 5))
     loss = losses.get("quadruplet", beta=1e-3)
