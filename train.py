@@ -175,17 +175,35 @@ def build_model(recipe, dataset):
         normalize=loss.normalize,
         dropout=recipe.dropout,
     )
-    rate = recipe.learning_rate
-    if recipe.schedule == "cosine":
-        rate = keras.optimizers.schedules.CosineDecay(rate, recipe.steps)
-    multipliers = {"^embedding/": recipe.head_multiplier}
+    new = ["embedding", *([loss.layer.name] if loss.layer else [])]
+    options = {
+        "learning_rate": learning_rate(recipe),
+        "multipliers": {f"^{layer}/": recipe.head_multiplier for layer in new},
+        "l2": recipe.weight_decay,
+    }
     if recipe.optimizer == "adam":
-        optimizer = tfdml.optimizers.Adam(rate, multipliers=multipliers)
+        optimizer = tfdml.optimizers.Adam(**options)
     else:
-        optimizer = tfdml.optimizers.SGD(rate, momentum=0.9, multipliers=multipliers)
+        optimizer = tfdml.optimizers.SGD(momentum=0.9, **options)
     model = tfdml.EmbeddingModel(embedder)
     model.compile(optimizer=optimizer, loss=loss)
     return model
+
+
+def learning_rate(recipe):
+    from keras.optimizers.schedules import CosineDecay
+
+    steps = recipe.steps - recipe.warmup_steps
+    lowest = 0.0 if recipe.schedule == "cosine" else 1.0  # share of the learning rate
+    if not recipe.warmup_steps:
+        return CosineDecay(recipe.learning_rate, steps, alpha=lowest)
+    return CosineDecay(
+        0.0,
+        steps,
+        alpha=lowest,
+        warmup_target=recipe.learning_rate,
+        warmup_steps=recipe.warmup_steps,
+    )
 
 
 def load_checkpoint(folder):
@@ -283,6 +301,7 @@ def fit(recipe, folder, model, train_split, test_split, dataset):
         image_size=dataset.image_size,
         augmentation=dataset.augmentation,
         start_step=start,
+        sampler=recipe.sampler,
     )
     began = time.perf_counter()
     model.fit(

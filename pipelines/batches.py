@@ -20,6 +20,7 @@ def balanced_batches(
     image_size=None,
     augmentation=None,
     start_step=0,
+    sampler="balanced",
 ):
     """Batches of P classes × K images, without end, each a function of (seed, step) alone.
 
@@ -31,10 +32,11 @@ def balanced_batches(
         image_size: (height, width, channels); that of the images if None, which paths need.
         augmentation: `Augmentation`, or None for none.
         start_step: Step of the first batch: the optimizer's, to resume.
+        sampler: `"balanced"` for K images of each class, or `"mixed"` for K to 2 K of fewer.
 
     Returns:
         `tf.data.Dataset` of `(images, labels)`: (P × K, height, width, channels) float32 in
-        [0, 255] and (P × K,) int64, K rows of a class in a row.
+        [0, 255] and (P × K,) int64, the rows of a class in a row.
 
     Raises:
         TypeError: If P, K, the seed or the step is not an integer.
@@ -44,7 +46,7 @@ def balanced_batches(
     augmentation = augmentation or Augmentation()
     image_size = _checked_size(split, image_size)
     indices = balanced_indices(
-        split.labels, classes_per_batch, images_per_class, seed=seed, start_step=start_step
+        split.labels, classes_per_batch, images_per_class, seed, start_step, sampler
     )
     all_images, all_labels = tf.constant(split.images), tf.constant(split.labels)
     batch = classes_per_batch * images_per_class

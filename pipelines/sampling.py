@@ -5,8 +5,12 @@ import numbers
 import numpy as np
 import tensorflow as tf
 
+SAMPLERS = ("balanced", "mixed")
 
-def balanced_indices(labels, classes_per_batch, images_per_class, seed=0, start_step=0):
+
+def balanced_indices(
+    labels, classes_per_batch, images_per_class, seed=0, start_step=0, sampler="balanced"
+):
     """Indices of batches of P distinct classes with K distinct images each, without end.
 
     Each epoch visits the classes once in a random order, P at a time (where P does not divide
@@ -20,14 +24,17 @@ def balanced_indices(labels, classes_per_batch, images_per_class, seed=0, start_
         images_per_class: K.
         seed: Of the order of classes and the draw of images; >= 0.
         start_step: Step of the first batch.
+        sampler: `"balanced"`, as above; or `"mixed"`, which gives the first of the P classes K to
+            2 K images each, evenly drawn, until P × K are full. The last one takes what is left;
+            less than K of it goes to the class before.
 
     Returns:
-        `tf.data.Dataset` of (P × K,) int64 indices into `labels`, K rows of a class in a row.
+        `tf.data.Dataset` of (P × K,) int64 indices into `labels`, the rows of a class in a row.
 
     Raises:
         TypeError: If P, K, the seed or the step is not an integer.
-        ValueError: If P or K is below 1, P exceeds the number of classes, or the seed or the step
-            is below 0.
+        ValueError: If P or K is below 1, P exceeds the number of classes, the seed or the step is
+            below 0, or `sampler` is neither.
     """
     labels = np.asarray(labels)
     _, counts = np.unique(labels, return_counts=True)
@@ -46,6 +53,9 @@ def balanced_indices(labels, classes_per_batch, images_per_class, seed=0, start_
             "`classes_per_batch` must not exceed the number of classes. "
             f"Received: classes_per_batch={classes_per_batch}, classes={len(counts)}"
         )
+    if sampler not in SAMPLERS:
+        raise ValueError(f"`sampler` must be one of {SAMPLERS}. Received: sampler={sampler!r}")
+    batch = classes_per_batch * images_per_class
     by_class = tf.constant(np.argsort(labels, kind="stable"), tf.int64)
     first = tf.constant(np.cumsum(counts) - counts, tf.int64)
     counts = tf.constant(counts, tf.int64)
@@ -63,17 +73,31 @@ def balanced_indices(labels, classes_per_batch, images_per_class, seed=0, start_
         )
         present = tf.range(tf.reduce_max(sizes))[None, :] < sizes[:, None]
         drawn = tf.argsort(tf.where(present, keys, 2.0), axis=1)  # those absent come last
-        turn = tf.range(images_per_class, dtype=tf.int64)[None, :] % sizes[:, None]
-        within = tf.gather(drawn, turn, batch_dims=1)
-        rows = tf.gather(first, classes)[:, None] + tf.cast(within, tf.int64)
-        return tf.reshape(tf.gather(by_class, rows), [classes_per_batch * images_per_class])
+        shares = tf.fill([classes_per_batch], tf.constant(images_per_class, tf.int64))
+        if sampler == "mixed":
+            shares = _mixed_shares(shares, step_seed(seed, "shares", step))
+        ends = tf.cumsum(shares)
+        position = tf.range(batch, dtype=tf.int64)
+        owner = tf.searchsorted(ends, position, side="right", out_type=tf.int64)
+        turn = (position - tf.gather(ends - shares, owner)) % tf.gather(sizes, owner)
+        within = tf.gather_nd(drawn, tf.stack([owner, turn], axis=1))
+        rows = tf.gather(first, tf.gather(classes, owner)) + tf.cast(within, tf.int64)
+        return tf.ensure_shape(tf.gather(by_class, rows), [batch])
 
     steps = tf.data.Dataset.counter(tf.constant(start_step, tf.int64))
     return steps.map(indices_of, num_parallel_calls=tf.data.AUTOTUNE)
 
 
+def _mixed_shares(least, seed):
+    """How many images each class gives, (P,) int64: `least` of each to twice as many, or none."""
+    wanted = tf.random.stateless_uniform(least.shape, seed, 0, least[0] + 1, tf.int64) + least
+    left = tf.maximum(tf.reduce_sum(least) - tf.cumsum(wanted, exclusive=True), 0)
+    shares = tf.where(left - wanted < least, left, wanted)
+    return tf.where(left < least, tf.zeros_like(shares), shares)
+
+
 def step_seed(seed, purpose, step):
     """(2,) int64 seed of one purpose at one step, for the stateless operations of TensorFlow."""
-    purposes = ("classes", "images", "augmentation")
+    purposes = ("classes", "images", "augmentation", "shares")
     base = tf.constant([seed, purposes.index(purpose)], tf.int64)
     return tf.random.fold_in(base, step)

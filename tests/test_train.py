@@ -18,6 +18,7 @@ from PIL import Image
 
 import evaluate
 import pipelines
+import train
 from tfdml.evaluation import recall_at_k
 from tfdml.recipes import Recipe
 
@@ -620,3 +621,35 @@ def test_every_setting_is_documented(settings):
 
     names = [field.name for field in dataclasses.fields(settings)]
     assert re.findall(r"^        (\w+):", settings.__doc__, re.MULTILINE) == names
+
+
+@pytest.mark.parametrize(
+    ("settings", "rates"),
+    [
+        ({}, [1e-3, 5e-4, 0]),
+        ({"schedule": "constant"}, [1e-3, 1e-3, 1e-3]),
+        ({"warmup_steps": 500}, [0, 1e-3, 0]),
+        ({"warmup_steps": 500, "schedule": "constant"}, [0, 1e-3, 1e-3]),
+    ],
+)
+def test_the_learning_rate_rises_and_falls(settings, rates):
+    schedule = train.learning_rate(Recipe(steps=1000, checkpoint_every=100, **settings))
+    found = [float(schedule(step)) for step in (0, 500, 1000)]
+    np.testing.assert_allclose(found, rates, atol=1e-8)
+
+
+def test_the_similarity_learns_at_the_rate_of_the_head():
+    recipe = Recipe(
+        loss="pddm", dataset="digits", embedding_dim=4, head_multiplier=7.0, weight_decay=5e-4
+    )
+    model = train.build_model(recipe, pipelines.load("digits"))
+    model.optimizer.build(model.trainable_variables)
+    assert model.optimizer.l2 == 5e-4
+    rates = {
+        variable.path.split("/")[0]: rate
+        for variable, rate in zip(
+            model.trainable_variables, model.optimizer._multiplier_of, strict=True
+        )
+    }
+    assert rates.pop("embedding") == rates.pop(model.loss_layer.name) == 7.0
+    assert set(rates.values()) == {1.0}

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from tfdml.checks import check, check_one_of, check_positive
+from tfdml.checks import check, check_not_negative, check_one_of, check_positive
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,10 +27,14 @@ class Recipe:
         dropout: Share of the features dropped in training, 0 to below 1.
         classes_per_batch: Distinct classes in a batch (P).
         images_per_class: Images of each of them (K); the batch has P × K images.
+        sampler: `balanced`, or `mixed` for K to 2 K images of each of fewer classes.
         optimizer: `adam` or `sgd` (momentum 0.9).
         learning_rate: Step size at the start.
-        schedule: `cosine` (falls to 0 over the run) or `constant`.
-        head_multiplier: Factor of the learning rate for the new embedding layer.
+        warmup_steps: Steps in which the learning rate rises from 0 to `learning_rate`.
+        schedule: `cosine` (falls to 0 over the rest of the run) or `constant`.
+        weight_decay: Adds this share of each kernel to its gradient, as Caffe does.
+        head_multiplier: Factor of the learning rate for the new embedding layer, and for what the
+            loss learns.
         steps: Updates in all.
         checkpoint_every: Updates between checkpoints, which are also the points of the logs; a
             crash loses at most as many. Must divide `steps`.
@@ -54,9 +58,12 @@ class Recipe:
     dropout: float = 0.0
     classes_per_batch: int = 32
     images_per_class: int = 4
+    sampler: str = "balanced"
     optimizer: str = "adam"
     learning_rate: float = 1e-3
+    warmup_steps: int = 0
     schedule: str = "cosine"
+    weight_decay: float = 0.0
     head_multiplier: float = 1.0
     steps: int = 1500
     checkpoint_every: int = 100
@@ -71,6 +78,13 @@ class Recipe:
             head_multiplier=self.head_multiplier,
             steps=self.steps,
             checkpoint_every=self.checkpoint_every,
+        )
+        check_not_negative(warmup_steps=self.warmup_steps, weight_decay=self.weight_decay)
+        check(
+            self.warmup_steps < self.steps,
+            "`warmup_steps` must be < `steps`",
+            warmup_steps=self.warmup_steps,
+            steps=self.steps,
         )
         check(0 <= self.seed < 2**32, "`seed` must be >= 0 and < 2**32", seed=self.seed)
         check(0 <= self.dropout < 1, "`dropout` must be >= 0 and < 1", dropout=self.dropout)
@@ -94,6 +108,7 @@ class Recipe:
             "`validation_share` must be >= 0 and < 1",
             validation_share=self.validation_share,
         )
+        check_one_of(("balanced", "mixed"), sampler=self.sampler)
         check_one_of(("adam", "sgd"), optimizer=self.optimizer)
         check_one_of(("cosine", "constant"), schedule=self.schedule)
         check(

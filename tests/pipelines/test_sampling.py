@@ -125,3 +125,55 @@ def test_takes_integers_of_numpy():
     labels = np.repeat(np.arange(10), 4)
     numpy_integers = take(2, labels, np.int64(3), np.int32(2), seed=np.uint8(5), start=np.int64(7))
     np.testing.assert_array_equal(numpy_integers, take(2, labels, 3, 2, seed=5, start=7))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    classes_per_batch=st.integers(1, 16),
+    images_per_class=st.integers(1, 6),
+    seed=st.integers(0, 2**40),
+)
+def test_mixed_batches_have_k_to_2k_images_of_a_class(classes_per_batch, images_per_class, seed):
+    labels = np.repeat(np.arange(20), 18)
+    p, k = classes_per_batch, images_per_class
+    for indices in take(3, labels, p, k, seed=seed, sampler="mixed"):
+        assert len(set(indices)) == p * k  # enough of each: none twice
+        starts = np.flatnonzero(np.diff(labels[indices], prepend=-1))
+        sizes = np.diff(np.append(starts, p * k))
+        assert len(set(labels[indices])) == len(sizes)
+        assert sizes.min() >= k
+        assert (sizes[:-1] <= 2 * k).all()
+        assert sizes[-1] < 3 * k
+
+
+def test_mixed_batches_mix_all_sizes_and_all_classes():
+    labels = np.repeat(np.arange(30), 12)
+    sizes, classes = [], set()
+    for indices in take(200, labels, 16, 4, seed=1, sampler="mixed"):
+        starts = np.flatnonzero(np.diff(labels[indices], prepend=-1))
+        sizes += list(np.diff(np.append(starts, 64))[:-1])
+        classes |= set(labels[indices])
+    shares = np.bincount(sizes, minlength=9)[4:9] / len(sizes)
+    np.testing.assert_allclose(shares, 0.2, atol=0.04)
+    assert classes == set(range(30))
+
+
+def test_mixed_batches_resume_at_any_step():
+    labels = np.repeat(np.arange(9), 10)
+    whole = take(8, labels, 4, 3, seed=2, sampler="mixed")
+    np.testing.assert_array_equal(
+        take(3, labels, 4, 3, start=5, seed=2, sampler="mixed"), whole[5:]
+    )
+
+
+def test_a_small_class_repeats_its_images_in_a_mixed_batch():
+    labels = np.repeat(np.arange(4), [3, 3, 3, 30])
+    for indices in take(10, labels, 4, 4, sampler="mixed"):
+        for label in set(labels[indices]):
+            repeats = np.unique(indices[labels[indices] == label], return_counts=True)[1]
+            assert repeats.max() - repeats.min() <= 1
+
+
+def test_refuses_an_unknown_sampler():
+    with pytest.raises(ValueError, match=r"must be one of .*'mixed'.* Received: sampler='mxed'"):
+        balanced_indices(np.arange(4) // 2, 2, 2, sampler="mxed")

@@ -15,10 +15,13 @@ class Ends(NamedTuple):
     rows: Any  # (n, dim)
     positions: Any  # (n, units), its half of W_v v; None without position
     noise: Any  # (n, 3, units) int32, its share of the dropout; None without dropout
+    weights: Any  # of the layer, {name: (kernel, bias)}
 
-    def take(self, index):
-        """The ends of the images at `index`, (k,) integers."""
-        return Ends(*(part if part is None else ops.take(part, index, axis=0) for part in self))
+    def frozen(self):
+        """The same without gradient."""
+        return keras.tree.map_structure(
+            lambda part: None if part is None else ops.stop_gradient(part), self
+        )
 
 
 @keras.saving.register_keras_serializable("tfdml")
@@ -108,10 +111,9 @@ class PDDM(keras.layers.Layer):
 
     def call(self, a, b, training=False):
         _check_same_width(a.shape, b.shape)
-        left, right = self.ends(a, drop=training), self.ends(b)
-        if left.noise is not None:
-            right = right._replace(noise=ops.zeros_like(left.noise))
-        return self.score(left, right)
+        count = ops.shape(a)[0]
+        ends = self.ends(ops.concatenate([a, b]), drop=training)
+        return self.score(ends, ops.arange(count), ops.arange(count, 2 * count))
 
     def matrix(self, a, b=None):
         """Scores of all rows of `a` against all rows of `b`, or of `a`, without dropout.
@@ -130,22 +132,21 @@ class PDDM(keras.layers.Layer):
             return self.matrix_of_ends(self.ends(a))
         b = ops.convert_to_tensor(b, self.compute_dtype)
         _check_same_width(a.shape, b.shape)
-        left, right = self.ends(a), self.ends(b)
-        count = ops.shape(b)[0]
+        rows, columns = ops.shape(a)[0], ops.shape(b)[0]
+        ends = self.ends(ops.concatenate([a, b]))
         scores = _in_chunks(
-            lambda pair: self.score(left.take(pair // count), right.take(pair % count)),
-            ops.shape(a)[0] * count,
+            lambda pair: self.score(ends, pair // columns, rows + pair % columns), rows * columns
         )
-        return ops.reshape(scores, (-1, count))
+        return ops.reshape(scores, (-1, columns))
 
-    def matrix_of_ends(self, ends, frozen=False):
+    def matrix_of_ends(self, ends):
         """(n, n) scores of all images against all, each pair scored once. See `score`."""
         count = ops.shape(ends.rows)[0]
 
         # Pairs in the order of their offset: (i, i + 0), (i, i + 1), ... modulo count.
         def scores_of(pair):
             row, offset = pair % count, pair // count
-            return self.score(ends.take(row), ends.take((row + offset) % count), frozen)
+            return self.score(ends, row, (row + offset) % count)
 
         scores = _in_chunks(scores_of, count * (count + 1) // 2)
         index = ops.arange(count)
@@ -167,54 +168,53 @@ class PDDM(keras.layers.Layer):
         rows = ops.cast(rows, self.compute_dtype)
         if not self.built:
             self.build(rows.shape)
+        weights = keras.tree.map_structure(ops.convert_to_tensor, self._affine)
         positions = noise = None
         if self.use_position:
-            positions = ops.matmul(rows, 0.5 * self._affine["position"][0])
+            positions = ops.matmul(rows, 0.5 * weights["position"][0])
         if drop and self.dropout:
-            shape = (ops.shape(rows)[0], 3, self._affine["score"][0].shape[0])
+            shape = (ops.shape(rows)[0], 3, weights["score"][0].shape[0])
             noise = keras.random.randint(
                 shape, -(2**31), 2**31 - 1, dtype="int32", seed=self._noise_seed
             )
-        return Ends(rows, positions, noise)
+        return Ends(rows, positions, noise, weights)
 
-    def score(self, a, b, frozen=False):
+    def score(self, ends, a, b):
         """Scores of pairs of images.
 
         Args:
-            a: Ends of n images.
-            b: Ends of n images.
-            frozen: Whether the weights get no gradient.
+            ends: Those of the images.
+            a: (p,) integers, one image of each pair.
+            b: (p,) integers, the other.
 
         Returns:
-            (n,) floats.
+            (p,) floats.
         """
-        weights = self._affine
-        if frozen:
-            weights = {
-                name: [ops.stop_gradient(ops.convert_to_tensor(part)) for part in parts]
-                for name, parts in weights.items()
-            }
-        kernel, bias = weights["difference"]
-        difference = ops.matmul(ops.abs(a.rows - b.rows), kernel) + bias
-        joined = [_direction(self._drop(difference, a, b, 0))]
+        pairs = ops.stack([a, b])
+        rows = ops.take(ends.rows, pairs, axis=0)
+        drop = self._drop_of(ends.noise, pairs)
+        joined = [_direction(drop(_affine(ops.abs(rows[0] - rows[1]), ends.weights["difference"])))]
         if self.use_position:
-            position = a.positions + b.positions + weights["position"][1]
-            joined.append(_direction(self._drop(position, a, b, 1)))
-        kernel, bias = weights["combination"]
-        combination = ops.matmul(ops.concatenate(joined, axis=-1), kernel) + bias
-        combination = ops.relu(self._drop(combination, a, b, 2))
-        if a.noise is not None:
+            halves = ops.take(ends.positions, pairs, axis=0)
+            position = ops.sum(halves, axis=0) + ends.weights["position"][1]
+            joined.append(_direction(drop(position)))
+        combination = _affine(ops.concatenate(joined, axis=-1), ends.weights["combination"])
+        combination = ops.relu(drop(combination))
+        if ends.noise is not None:
             combination = combination / (1.0 - self.dropout)
-        kernel, bias = weights["score"]
-        return ops.matmul(combination, kernel)[:, 0] + bias[0]
+        return _affine(combination, ends.weights["score"])[:, 0]
 
-    def _drop(self, values, a, b, place):
-        """Zero where dropped; what is kept is not scaled, as directions have no scale."""
-        if a.noise is None:
-            return values
+    def _drop_of(self, noise, pairs):
+        """A function that zeroes what is dropped of (p, units) values, anew at each call.
+
+        What is kept is not scaled, as directions have no scale.
+        """
+        if noise is None:
+            return lambda values: values
         # The sum of two random integers wraps round: it is as random, and independent of either.
-        drawn = a.noise[:, place] + b.noise[:, place]
-        return ops.where(drawn < int(2**31 * (2 * self.dropout - 1)), 0.0, values)
+        drawn = ops.sum(ops.take(noise, pairs, axis=0), axis=0)
+        kept = iter(ops.unstack(drawn >= int(2**31 * (2 * self.dropout - 1)), axis=1))
+        return lambda values: ops.where(next(kept), values, 0.0)
 
     def save_own_variables(self, store):
         super().save_own_variables(store)
@@ -237,6 +237,11 @@ class PDDM(keras.layers.Layer):
             "dropout": self.dropout,
             "seed": self.seed,
         }
+
+
+def _affine(values, weights):
+    kernel, bias = weights
+    return ops.matmul(values, kernel) + bias
 
 
 def _direction(values):

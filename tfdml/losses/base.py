@@ -40,7 +40,8 @@ class MetricLoss(keras.losses.Loss):
 
         Args:
             y_true: (batch,) or (batch, 1) integers, the class id of each row.
-            y_pred: (batch, dim) floats, the embedding of each row.
+            y_pred: (batch, dim) floats, the embedding of each row. Without `normalize` of
+                norms up to 1e18, whose squares are float32 numbers.
             sample_weight: Must be None.
             training: Whether `layer`, where there is one, is in training.
 
@@ -51,8 +52,8 @@ class MetricLoss(keras.losses.Loss):
 
         Raises:
             TypeError: If the labels are not integers or the embeddings not floats.
-            ValueError: If the shapes disagree or `sample_weight` is given; with a `layer`, when
-                called by a plain `keras.Model`, which would leave it untrained.
+            ValueError: If the shapes disagree, the batch is empty or `sample_weight` is given;
+                with a `layer`, when called by a plain `keras.Model`, which would not train it.
         """
         if sample_weight is not None and sample_weight is not _NOT_GIVEN:
             raise ValueError(
@@ -70,6 +71,11 @@ class MetricLoss(keras.losses.Loss):
             or None in (labels.shape[0], embeddings.shape[0]),
             "`labels` and `embeddings` must have the same batch size",
             **{"labels.shape": tuple(labels.shape), "embeddings.shape": tuple(embeddings.shape)},
+        )
+        check(
+            embeddings.shape[0] != 0,
+            "the batch must hold a row or more",
+            **{"embeddings.shape": tuple(embeddings.shape)},
         )
         with keras.name_scope(self.name):
             if self.normalize:

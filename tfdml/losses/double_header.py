@@ -160,16 +160,14 @@ class DoubleHeaderHingeLoss(MetricLoss):
         return self.layer(a, b)
 
     def _mine(self, labels, ends):
-        ends = type(ends)(*(part if part is None else ops.stop_gradient(part) for part in ends))
+        ends = ends.frozen()
         if not self.mine_with_dropout:
             ends = ends._replace(noise=None)
         if self.num_quadruplets == 1 and self.score_scale != "minmax":
             return mine_hardest(
-                labels,
-                lambda a, b: self.layer.score(ends.take(a), ends.take(b), frozen=True),
-                self.layer.compute_dtype,
+                labels, lambda a, b: self.layer.score(ends, a, b), self.layer.compute_dtype
             )
-        scores = self.layer.matrix_of_ends(ends, frozen=True)
+        scores = self.layer.matrix_of_ends(ends)
         mined = mine(labels, scores, self.num_quadruplets)
         if self.score_scale != "minmax":
             return mined
@@ -182,7 +180,7 @@ class DoubleHeaderHingeLoss(MetricLoss):
     def _metric_loss(self, ends, mined):
         left = ops.concatenate([mined.i, mined.i, mined.j])
         right = ops.concatenate([ops.cast(row, mined.i.dtype) for row in mined[1:4]])
-        scores = self.layer.score(ends.take(left), ends.take(right))
+        scores = self.layer.score(ends, left, right)
         if self.score_scale == "sigmoid":
             scores = ops.sigmoid(scores)
         scores = ops.reshape(scores, (3, ops.shape(mined.i)[0]))
@@ -193,15 +191,16 @@ class DoubleHeaderHingeLoss(MetricLoss):
         return ops.sum(losses[: self.metric_headers], axis=0)
 
     def _embedding_loss(self, embeddings, mined):
-        i, j, k, l = (ops.take(embeddings, row, axis=0) for row in mined[:4])  # noqa: E741
-        positive = self._distance(i, j)
-        loss = ops.relu(self.beta + positive - self._distance(i, k))
+        chosen = ops.stack([ops.cast(row, mined.i.dtype) for row in mined[:4]])
+        i, j, k, l = ops.unstack(ops.take(embeddings, chosen, axis=0))  # noqa: E741
+        positive = self._distance(i - j)
+        loss = ops.relu(self.beta + positive - self._distance(i - k))
         if self.headers == 2:
-            loss = loss + ops.relu(self.beta + positive - self._distance(j, l))
+            loss = loss + ops.relu(self.beta + positive - self._distance(j - l))
         return loss
 
-    def _distance(self, a, b):
-        squared = ops.sum(ops.square(a - b), axis=1)
+    def _distance(self, difference):
+        squared = ops.sum(ops.square(difference), axis=1)
         if self.squared:
             return squared
         # The inner `where` keeps the infinite slope of the root at 0 out of the gradient.

@@ -272,6 +272,8 @@ def test_refuses_wrong_input():
         loss(labels.reshape(2, 2), x)
     with pytest.raises(ValueError, match=r"`embeddings` must have the shape .*\(8,\)"):
         loss(labels, x.reshape(-1))
+    with pytest.raises(ValueError, match=r"must hold a row or more. Received: .*\(0, 2\)"):
+        loss(labels[:0], x[:0])
     with pytest.raises(ValueError, match="ContrastiveLoss takes no `sample_weight`"):
         loss(labels, x, sample_weight=np.ones(4))
 
