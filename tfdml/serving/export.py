@@ -53,13 +53,17 @@ def export(embedder, path, read_image, loss=None, assets=None):
         return embed_images(tf.map_fn(read_image, image_bytes, fn_output_signature=image))
 
     def similarity(image_bytes_a, image_bytes_b):
-        tf.debugging.assert_equal(
-            tf.size(image_bytes_a),
-            tf.size(image_bytes_b),
-            "`image_bytes_a` and `image_bytes_b` must hold as many images",
-        )
         a, b = embed_bytes(image_bytes_a), embed_bytes(image_bytes_b)
-        return {"similarity": score_pairs(a["embedding"], b["embedding"])}
+        return score_rows(a["embedding"], b["embedding"])
+
+    def score_rows(embeddings_a, embeddings_b):
+        tf.debugging.assert_equal(
+            tf.shape(embeddings_a)[0], tf.shape(embeddings_b)[0], "a and b must have as many rows"
+        )
+        return {"similarity": score_pairs(embeddings_a, embeddings_b)}
+
+    def score_all(embeddings_a, embeddings_b):
+        return {"similarity": score_matrix(embeddings_a, embeddings_b)}
 
     def inputs(shape, *names, dtype=tf.float32):
         return [tf.TensorSpec(shape, dtype, name) for name in names]
@@ -74,8 +78,8 @@ def export(embedder, path, read_image, loss=None, assets=None):
     if score_matrix is not None:
         archive.track(loss.layer)
         rows = inputs([None, dim], "embeddings_a", "embeddings_b")
-        for name, scores in (("score_pairs", score_pairs), ("score_matrix", score_matrix)):
-            archive.add_endpoint(name, _as_similarity(scores), rows)
+        archive.add_endpoint("score_pairs", score_rows, rows)
+        archive.add_endpoint("score_matrix", score_all, rows)
     parent_is_new = not path.parent.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".unfinished-{path.name}-"
@@ -113,7 +117,3 @@ def _learned_scores(loss):
 
 def _cosine(a, b):
     return tf.reduce_sum(pairwise.normalize(a) * pairwise.normalize(b), axis=1)
-
-
-def _as_similarity(scores):
-    return lambda embeddings_a, embeddings_b: {"similarity": scores(embeddings_a, embeddings_b)}

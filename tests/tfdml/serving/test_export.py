@@ -98,11 +98,16 @@ def test_a_loss_that_learned_nothing_serves_the_cosine(embedder, tmp_path):
     assert "score_matrix" not in tf.saved_model.load(str(path)).signatures
 
 
-def test_similarity_refuses_images_without_a_partner(learned, rng):
+@pytest.mark.parametrize("counts", [(1, 3), (3, 1), (3, 2)])
+def test_rows_without_a_partner_are_refused(counts, learned, rng):
     contents = [encoded(rng, "PNG", (16, 12, 3)) for _ in range(3)]
-    serve = tf.saved_model.load(str(learned[1])).signatures["similarity"]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="must hold as many images"):
-        serve(image_bytes_a=tf.constant(contents[:1]), image_bytes_b=tf.constant(contents))
+    images = [tf.constant(contents[:count]) for count in counts]
+    a, b = (tf.constant(rows) for rows in rows_of(rng, *counts))
+    signatures = tf.saved_model.load(str(learned[1])).signatures
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a and b must have as many rows"):
+        signatures["similarity"](image_bytes_a=images[0], image_bytes_b=images[1])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a and b must have as many rows"):
+        signatures["score_pairs"](embeddings_a=a, embeddings_b=b)
 
 
 def test_scores_pairs_and_all_pairs_of_embeddings(learned, rng):
