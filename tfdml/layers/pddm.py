@@ -111,6 +111,11 @@ class PDDM(keras.layers.Layer):
 
     def call(self, a, b, training=False):
         _check_same_width(a.shape, b.shape)
+        check(
+            a.shape[0] == b.shape[0] or None in (a.shape[0], b.shape[0]),
+            "`a` and `b` must have as many rows",
+            **{"a.shape": tuple(a.shape), "b.shape": tuple(b.shape)},
+        )
         count = ops.shape(a)[0]
         ends = self.ends(ops.concatenate([a, b]), drop=training)
         return self.score(ends, ops.arange(count), ops.arange(count, 2 * count))

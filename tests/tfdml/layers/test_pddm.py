@@ -152,3 +152,10 @@ def test_takes_numpy_scalars_and_keeps_plain_numbers():
 def test_refuses_rows_of_different_width():
     with pytest.raises(ValueError, match=r"same dim. Received: a.shape=\(4, 3\), b.shape=\(4, 2\)"):
         PDDM().matrix(np.zeros((4, 3)), np.zeros((4, 2)))
+
+
+def test_refuses_rows_without_a_partner():
+    with pytest.raises(
+        ValueError, match=r"as many rows. Received: a.shape=\(4, 3\), b.shape=\(1, 3\)"
+    ):
+        PDDM()(np.zeros((4, 3), "float32"), np.zeros((1, 3), "float32"))
