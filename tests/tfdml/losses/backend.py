@@ -1,7 +1,18 @@
 """Value and gradient of a loss on whichever backend Keras runs."""
 
+import functools
+import json
+
 import keras
 import numpy as np
+
+from tfdml import losses
+
+# The dtypes to compare with recorded values in, and how closely. For float32 JAX compiles every
+# operation anew; the way is that of float64, and `test_computes_in_float32_or_better` goes it.
+PRECISIONS = [("float64", 1e-7), ("float32", 2e-4)]
+if keras.backend.backend() == "jax":
+    PRECISIONS.pop()
 
 
 def value_and_gradient(loss, labels, embeddings):
@@ -52,14 +63,33 @@ def compiled_gradient(loss, labels):
     return lambda embeddings: value_and_gradient(loss, labels, embeddings)[1]
 
 
-def compiled(loss, labels, embeddings, xla):
-    """The loss in a graph with an unknown batch size (TensorFlow) or jitted (JAX)."""
-    if keras.backend.backend() == "jax":
-        import jax
+@functools.cache
+def of_case(name, options, dim):
+    """`value_and_gradient` of a loss, its options as JSON; on JAX compiled, once for each shape."""
+    loss = losses.get(name, **json.loads(options))
+    if keras.backend.backend() != "jax":
+        return functools.partial(value_and_gradient, loss)
+    import jax
 
-        return float(jax.jit(lambda y, x: loss(y, x))(labels, embeddings))
-    import tensorflow as tf
+    if loss.layer is not None:
+        loss.layer.build((None, dim))  # JAX traces no creation of weights
+    compiled = jax.jit(jax.value_and_grad(lambda rows, labels: loss(labels, rows)))
+    return lambda labels, rows: [np.asarray(part) for part in compiled(rows, labels)]
 
-    signature = [tf.TensorSpec([None], tf.int64), tf.TensorSpec([None, embeddings.shape[1]])]
-    function = tf.function(loss.__call__, input_signature=signature, jit_compile=xla)
-    return float(function(labels.astype("int64"), embeddings))
+
+def compiled_forms(name, options, dim):
+    """The value by labels and embeddings in every way that the backend compiles it.
+
+    On TensorFlow in a graph of unknown batch size, and the same with XLA; on JAX `of_case`.
+    """
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        loss = losses.get(name, **json.loads(options))
+        signature = [tf.TensorSpec([None], tf.int64), tf.TensorSpec([None, dim])]
+        return [
+            tf.function(loss.__call__, input_signature=signature, jit_compile=xla)
+            for xla in (False, True)
+        ]
+    return [lambda *batch: of_case(name, options, dim)(*batch)[0]] if backend == "jax" else []

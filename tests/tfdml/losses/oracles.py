@@ -4,6 +4,7 @@ A function takes labels, embeddings and the options of its loss and follows the 
 without a thought for speed.
 """
 
+import functools
 import math
 
 import numpy as np
@@ -117,7 +118,8 @@ def npair(labels, x, pairs="first", scale=1.0, l2=0.0, normalize=True):
     return float(np.mean(losses) + l2 / 2 * np.mean(lengths))
 
 
-def similarity_of(options, dim):
+@functools.cache
+def similarity_of(dim, **options):
     """The score of two rows by a `PDDM` layer of these options, with its first weights."""
     from tfdml.layers import PDDM
 
@@ -174,10 +176,11 @@ def double_header(
         scores = [[-distance(a, b, True) for b in x] for a in x]
         held = scores
     else:
-        scores = symmetric(similarity_of(similarity, x.shape[1]), x)
+        score = similarity_of(x.shape[1], **similarity)
+        scores = symmetric(score, x)
         held = scores
         if score_scale in ("minmax", "local"):
-            held = symmetric(similarity_of(similarity, x.shape[1]), ranges_at)
+            held = symmetric(score, ranges_at)
     positive, negative = pairs_of(labels)
     negatives = {i: [k for k in range(n) if labels[k] != labels[i]] for i in range(n)}
     pairs = sorted(

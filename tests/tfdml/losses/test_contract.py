@@ -5,6 +5,7 @@ Runs on the TensorFlow, JAX and PyTorch backends of Keras.
 
 import functools
 import inspect
+import itertools
 import json
 import pathlib
 import re
@@ -13,7 +14,7 @@ import keras
 import numpy as np
 import oracles
 import pytest
-from backend import compiled, compiled_gradient, value_and_gradient
+from backend import PRECISIONS, compiled_forms, compiled_gradient, of_case, value_and_gradient
 
 from tfdml import losses
 
@@ -85,7 +86,7 @@ def test_equals_its_oracle(name, options, labels, rng):
     x = rows(rng)
     expected = getattr(oracles, name)(labels, x, **options)
     assert expected > 0
-    value, _ = value_and_gradient(losses.get(name, **options), np.array(labels), x)
+    value = float(losses.get(name, **options)(np.array(labels), x))
     np.testing.assert_allclose(value, expected, rtol=1e-9)
 
 
@@ -123,13 +124,12 @@ def test_ignores_the_order_of_the_batch(name, options, rng):
 
 
 @every_loss
-@pytest.mark.parametrize("offset", [-7, 256, 2**24, 2**40])
-@pytest.mark.parametrize("shape", [(12,), (12, 1)], ids=["flat", "column"])
-def test_ignores_what_classes_are_called(name, options, offset, shape, rng):
+def test_ignores_what_classes_are_called(name, options, rng):
     loss, labels, x = losses.get(name, **options), np.array(BATCHES["uneven"]), rows(rng)
-    value, _ = value_and_gradient(loss, labels, x)
-    renamed, _ = value_and_gradient(loss, (labels + offset).reshape(shape), x)
-    assert renamed == value
+    value = float(loss(labels, x))
+    for offset, shape in itertools.product([-7, 256, 2**24, 2**40], [(12,), (12, 1)]):
+        renamed = float(loss((labels + offset).reshape(shape), x))
+        assert renamed == value, f"labels + {offset} of shape {shape}"
 
 
 @every_loss
@@ -138,57 +138,56 @@ def test_ignores_rotations_of_the_space(name, options, rng):
     if loss.layer is not None:
         pytest.skip("a learned similarity knows where the axes lie")
     rotation = np.linalg.qr(rng.normal(size=(5, 5)))[0]
-    value, _ = value_and_gradient(loss, labels, x)
-    rotated, _ = value_and_gradient(loss, labels, x @ rotation)
+    rotated, value = float(loss(labels, x @ rotation)), float(loss(labels, x))
     np.testing.assert_allclose(rotated, value, rtol=1e-9)
 
 
 DEGENERATE_LABELS = {
-    "one class": [3] * 6,
-    "all different": range(6),
+    "one class": [3] * 12,
+    "all different": range(12),
+    "two classes": [0, 1] * 6,
     "one row": [1],
-    "one pair": [1, 1],
-    "two classes": [0, 0, 0, 1, 1, 1],
 }
+if BACKEND != "jax":  # there every shape is compiled, and this one goes the way of one class
+    DEGENERATE_LABELS["one pair"] = [1, 1]
 
 
 @every_loss
 @pytest.mark.parametrize("labels", DEGENERATE_LABELS.values(), ids=DEGENERATE_LABELS)
-@pytest.mark.parametrize("kind", ["spread", "collapsed", "zero", "half zero", "tiny", "huge"])
-def test_stays_finite_on_degenerate_batches(name, options, labels, kind, rng):
+def test_stays_finite_on_degenerate_batches(name, options, labels, rng):
+    evaluate = of_case(name, json.dumps(options), dim=5)
     x = rows(rng, len(labels)).astype("float32")
-    x = {
+    for kind, degenerate in {
         "spread": x,
         "collapsed": np.broadcast_to(x[:1], x.shape),
         "zero": 0 * x,
         "half zero": x * (np.arange(len(x)) % 2)[:, None].astype("float32"),
         "tiny": np.float32(1e-20) * x,
         "huge": np.float32(1e15) * x,
-    }[kind]
-    value, gradient = value_and_gradient(losses.get(name, **options), np.array(labels), x)
-    assert np.isfinite(value)
-    assert value >= 0
-    assert np.isfinite(gradient).all()
+    }.items():
+        value, gradient = evaluate(np.array(labels), degenerate)
+        assert np.isfinite(value), kind
+        assert value >= 0, kind
+        assert np.isfinite(gradient).all(), kind
 
 
 @every_loss
 def test_does_not_hide_a_nan(name, options, rng):
     x = rows(rng)
     x[0, 2] = np.nan
-    value, _ = value_and_gradient(losses.get(name, **options), np.array(BATCHES["balanced"]), x)
-    assert np.isnan(value)
+    assert np.isnan(float(losses.get(name, **options)(np.array(BATCHES["balanced"]), x)))
 
 
 @every_loss
-@pytest.mark.parametrize("labels", [[3] * 6, range(6), [1], [1, 1]])
-def test_is_zero_without_valid_tuples(name, options, labels, rng):
+@pytest.mark.parametrize("kind", sorted({*DEGENERATE_LABELS} - {"two classes"}))
+def test_is_zero_without_valid_tuples(name, options, kind, rng):
     if name == "contrastive":
         pytest.skip("a pair of any kind is valid")
     if options.get("l2"):
         pytest.skip("the length of the rows still counts")
-    value, gradient = value_and_gradient(
-        losses.get(name, **options), np.array(labels), rows(rng, len(labels))
-    )
+    labels = np.array(DEGENERATE_LABELS[kind])
+    x = rows(rng, len(labels)).astype("float32")
+    value, gradient = of_case(name, json.dumps(options), dim=5)(labels, x)
     assert value == 0
     assert not gradient.any()
 
@@ -196,12 +195,12 @@ def test_is_zero_without_valid_tuples(name, options, labels, rng):
 @every_loss
 def test_is_the_same_in_eager_graph_and_xla(name, options, rng):
     loss = losses.get(name, **options)
-    for batch in (12, 8):
+    forms = compiled_forms(name, json.dumps(options), dim=5)
+    for batch in (12,) if BACKEND == "jax" else (12, 8):  # JAX compiles each size apart
         labels, x = np.array(BATCHES["uneven"])[:batch], rows(rng)[:batch].astype("float32")
-        value, _ = value_and_gradient(loss, labels, x)
-        if BACKEND != "torch":
-            for xla in (False, True):
-                np.testing.assert_allclose(compiled(loss, labels, x, xla), value, rtol=1e-5)
+        value = float(loss(labels, x))
+        for form in forms:
+            np.testing.assert_allclose(form(labels, x), value, rtol=1e-5)
 
 
 @every_loss
@@ -224,7 +223,7 @@ def test_is_rebuilt_from_its_config(name, options, rng):
     restored = keras.losses.deserialize(keras.losses.serialize(loss))
     assert type(restored) is type(loss)
     assert restored.get_config() == loss.get_config()
-    assert value_and_gradient(restored, labels, x)[0] == value_and_gradient(loss, labels, x)[0]
+    assert float(restored(labels, x)) == float(loss(labels, x))
 
 
 @every_loss
@@ -365,7 +364,7 @@ def test_the_golden_file_has_its_sixty_cases():
 
 
 @pytest.mark.parametrize(("case", "data", "loss", "factor"), GOLDEN_CASES)
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-7), ("float32", 2e-4)])
+@pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
 def test_equals_the_golden_values(case, data, loss, factor, dtype, tolerance):
     x, labels = np.array(data["X"], dtype), np.array(data["y"])
     value, gradient = value_and_gradient(loss, labels, x)
