@@ -78,18 +78,20 @@ def of_case(name, options, dim):
 
 
 def compiled_forms(name, options, dim):
-    """The value by labels and embeddings in every way that the backend compiles it.
+    """Functions of labels and embeddings to the value: those of any batch size, those of one.
 
-    On TensorFlow in a graph of unknown batch size, and the same with XLA; on JAX `of_case`.
+    On TensorFlow a graph, and the same with XLA; on JAX `of_case`.
     """
     backend = keras.backend.backend()
-    if backend == "tensorflow":
-        import tensorflow as tf
+    if backend == "jax":
+        return [], [lambda *batch: of_case(name, options, dim)(*batch)[0]]
+    if backend != "tensorflow":
+        return [], []
+    import tensorflow as tf
 
-        loss = losses.get(name, **json.loads(options))
-        signature = [tf.TensorSpec([None], tf.int64), tf.TensorSpec([None, dim])]
-        return [
-            tf.function(loss.__call__, input_signature=signature, jit_compile=xla)
-            for xla in (False, True)
-        ]
-    return [lambda *batch: of_case(name, options, dim)(*batch)[0]] if backend == "jax" else []
+    loss = losses.get(name, **json.loads(options))
+    signature = [tf.TensorSpec([None], tf.int64), tf.TensorSpec([None, dim])]
+    return tuple(
+        [tf.function(loss.__call__, input_signature=signature, jit_compile=xla)]
+        for xla in (False, True)
+    )
