@@ -17,6 +17,8 @@ class Augmentation:
         rotation: Largest turn either way, in degrees; 0 for none.
         zoom: Largest change of scale either way, as a share, 0 to below 1; 0 for none.
         shift: Largest move along each axis, as a share of the side, 0 to below 1; 0 for none.
+        colour: Largest change of brightness and of contrast either way, as a share, and twice that
+            of saturation, 0 to 0.5; 0 for none.
 
     Raises:
         TypeError: If a value but `flip` is not a number.
@@ -29,9 +31,10 @@ class Augmentation:
     rotation: float = 0.0
     zoom: float = 0.0
     shift: float = 0.0
+    colour: float = 0.0
 
     def __post_init__(self):
-        for name in ("crop", "aspect", "rotation", "zoom", "shift"):
+        for name in ("crop", "aspect", "rotation", "zoom", "shift", "colour"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, numbers.Real):
                 raise TypeError(f"`{name}` must be a number. Received: {name}={value!r}")
@@ -42,6 +45,7 @@ class Augmentation:
             ("rotation", 0 <= self.rotation <= 180, ">= 0 and <= 180 degrees"),
             ("zoom", 0 <= self.zoom < 1, ">= 0 and < 1"),
             ("shift", 0 <= self.shift < 1, ">= 0 and < 1"),
+            ("colour", 0 <= self.colour <= 0.5, ">= 0 and <= 0.5"),
         ):
             if not holds:
                 value = getattr(self, name)

@@ -6,10 +6,10 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.augmentation import Augmentation
-from pipelines.images import decode, random_crop, random_warp, resize
+from pipelines.images import decode, random_colour, random_crop, random_warp, resize
 from pipelines.sampling import balanced_indices, step_seed
 
-_CROP_DRAWS, _WARP_DRAWS = 4, 5
+_CROP_DRAWS, _WARP_DRAWS, _COLOUR_DRAWS = 4, 5, 3
 
 
 def balanced_batches(
@@ -55,6 +55,10 @@ def balanced_batches(
         draws = tf.random.stateless_uniform(
             [batch, _CROP_DRAWS + _WARP_DRAWS], step_seed(seed, "augmentation", step)
         )
+        colours = tf.random.stateless_uniform(
+            [batch, _COLOUR_DRAWS], step_seed(seed, "colour", step)
+        )
+        draws = tf.concat([draws, colours], axis=1)
         return tf.gather(all_images, indices), tf.gather(all_labels, indices), draws
 
     def load(image, label, draws):
@@ -65,7 +69,9 @@ def balanced_batches(
         return tf.ensure_shape(resize(image, image_size), image_size), label, draws
 
     def finish(images, labels, draws):
-        images = random_warp(resize(images, image_size), augmentation, draws[:, _CROP_DRAWS:])
+        _, warps, colours = tf.split(draws, [_CROP_DRAWS, _WARP_DRAWS, _COLOUR_DRAWS], axis=1)
+        images = random_warp(resize(images, image_size), augmentation, warps)
+        images = random_colour(images, augmentation, colours)
         return tf.ensure_shape(images, [batch, *image_size]), labels
 
     steps = tf.data.Dataset.counter(tf.constant(start_step, tf.int64))

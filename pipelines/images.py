@@ -130,6 +130,28 @@ def random_warp(images, augmentation, draws):
     )
 
 
+def random_colour(images, augmentation, draws):
+    """A batch with other brightness, contrast and saturation, by three uniform draws per image.
+
+    Args:
+        images: (n, height, width, channels) float32 in [0, 255].
+        augmentation: `Augmentation`; its `colour` is read.
+        draws: (n, 3) floats in [0, 1): brightness, contrast, saturation.
+
+    Returns:
+        (n, height, width, channels) float32 in [0, 255].
+    """
+    if not augmentation.colour:
+        return images
+    signed = 2.0 * draws[:, :, None, None, None] - 1.0
+    brightness, contrast, saturation = tf.unstack(augmentation.colour * signed, axis=1)
+    grey = tf.image.rgb_to_grayscale(images) if images.shape[-1] == 3 else images
+    middle = tf.reduce_mean(grey, axis=(1, 2, 3), keepdims=True)
+    images = grey + (1.0 + 2.0 * saturation) * (images - grey)
+    images = middle + (1.0 + contrast) * (images - middle)
+    return tf.clip_by_value((1.0 + brightness) * images, 0.0, 255.0)
+
+
 def find_unreadable(paths):
     """Finds the files that `decode` would refuse: missing, empty, cut off, not an image.
 

@@ -19,7 +19,7 @@ class Recipe:
         skip_invalid: Leave out unreadable images and training classes with a single image, with
             a warning, where they would be an error.
         image_size: Side of the square images in pixels; the dataset's own if not given.
-        augmentation: Changes of the dataset's random crops, flips and warps, such as
+        augmentation: Changes of the dataset's random crops, flips, warps and colours, such as
             `--augmentation.rotation 10`; the docstring of `pipelines.Augmentation` lists them.
         backbone: Network up to the features: {backbones}.
         weights: Where the backbone starts: random if not given, `imagenet`, or a weights file.

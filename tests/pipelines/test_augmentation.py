@@ -27,6 +27,7 @@ def test_each_geometric_option_warps(options):
         ("rotation", -1.0, ">= 0 and <= 180 degrees"),
         ("zoom", 1.0, ">= 0 and < 1"),
         ("shift", float("nan"), ">= 0 and < 1"),
+        ("colour", 0.6, ">= 0 and <= 0.5"),
     ],
 )
 def test_refuses_values_out_of_range(name, value, range_):
@@ -34,7 +35,7 @@ def test_refuses_values_out_of_range(name, value, range_):
         Augmentation(**{name: value})
 
 
-@pytest.mark.parametrize("name", ["crop", "aspect", "rotation", "zoom", "shift"])
+@pytest.mark.parametrize("name", ["crop", "aspect", "rotation", "zoom", "shift", "colour"])
 @pytest.mark.parametrize("value", ["abc", None, True, [1.0]])
 def test_refuses_what_is_no_number(name, value):
     message = re.escape(f"`{name}` must be a number. Received: {name}={value!r}")

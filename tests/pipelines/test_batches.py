@@ -10,7 +10,9 @@ from pipelines import Augmentation, Split, balanced_batches, evaluation_batches
 from pipelines.images import decode, random_warp, resize
 from pipelines.sampling import balanced_indices
 
-EVERYTHING = Augmentation(crop=0.5, aspect=1.3, flip=True, rotation=20, zoom=0.2, shift=0.1)
+EVERYTHING = Augmentation(
+    crop=0.5, aspect=1.3, flip=True, rotation=20, zoom=0.2, shift=0.1, colour=0.3
+)
 
 
 @pytest.fixture

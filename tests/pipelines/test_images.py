@@ -9,6 +9,7 @@ from pipelines import Augmentation
 from pipelines.images import (
     decode,
     find_unreadable,
+    random_colour,
     random_crop,
     random_warp,
     reader,
@@ -177,6 +178,35 @@ def test_a_zoom_enlarges_about_the_centre(image):
     # The draw 1 enlarges by 1 + zoom: what was 2 pixels from the centre is 3 pixels from it.
     zoomed = random_warp(image, Augmentation(zoom=0.5), draw(zoom=1.0)).numpy()
     np.testing.assert_allclose(zoomed[0, 1::3, 1::3], image[0, 2:7:2, 2:7:2], atol=1e-2)
+
+
+def coloured(images, *draws, share=0.5):
+    return random_colour(images, Augmentation(colour=share), np.float32([draws])).numpy()
+
+
+def test_the_middle_of_every_range_keeps_the_colours(rng):
+    images = rng.uniform(0, 255, (1, 4, 5, 3)).astype("float32")
+    np.testing.assert_allclose(coloured(images, 0.5, 0.5, 0.5), images, atol=1e-3)
+
+
+def test_brightness_contrast_and_saturation_change_what_they_say(rng):
+    images = rng.uniform(60, 120, (1, 4, 5, 3)).astype("float32")
+    grey = images @ np.float32([0.2989, 0.587, 0.114])
+    np.testing.assert_allclose(coloured(images, 1, 0.5, 0.5), 1.5 * images, rtol=1e-4)
+    pale = coloured(images, 0.5, 0.5, 0)
+    np.testing.assert_allclose(pale, np.repeat(grey[..., None], 3, axis=3), rtol=1e-3)
+    flat = coloured(images, 0.5, 0, 0.5)
+    np.testing.assert_allclose(flat - grey.mean(), 0.5 * (images - grey.mean()), atol=0.05)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_colours_stay_in_range_for_every_draw(channels, rng):
+    images = rng.uniform(0, 255, (1, 4, 5, channels)).astype("float32")
+    for draws in np.ndindex(2, 2, 2):
+        changed = coloured(images, *draws)
+        assert changed.shape == images.shape
+        assert changed.min() >= 0
+        assert changed.max() <= 255
 
 
 def test_finds_the_files_that_do_not_decode(tmp_path, rng):
