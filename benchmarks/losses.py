@@ -15,6 +15,7 @@ import multiprocessing
 import os
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
 
 CASES = {
     "lifted": ("lifted", {}),
@@ -30,7 +31,7 @@ CASES = {
 }
 
 
-def measure(case, batch, xla, results):
+def measure(case, batch, xla):
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     import numpy as np
@@ -79,7 +80,7 @@ def measure(case, batch, xla, results):
         start = time.perf_counter()
         concrete(labels, embeddings)[0].numpy()
         seconds.append(time.perf_counter() - start)
-    results.put((1e3 * min(seconds), max(peak - before, 0) / 2**20))
+    return 1e3 * min(seconds), max(peak - before, 0) / 2**20
 
 
 def main():
@@ -93,11 +94,10 @@ def main():
     for case in CASES:
         row = f"{case:20}"
         for batch in arguments.batches:
-            results = context.Queue()
-            worker = context.Process(target=measure, args=(case, batch, arguments.xla, results))
-            worker.start()
-            milliseconds, megabytes = results.get()
-            worker.join()
+            with ProcessPoolExecutor(1, mp_context=context) as process:
+                milliseconds, megabytes = process.submit(
+                    measure, case, batch, arguments.xla
+                ).result()
             multiple = milliseconds / lifted.setdefault(batch, milliseconds)
             row += f"{milliseconds:8.2f} ms {multiple:5.1f} x {megabytes:4.0f} MB"
         print(row, flush=True)

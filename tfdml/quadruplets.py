@@ -10,7 +10,6 @@ from keras import ops
 from tfdml import pairwise
 
 _NEVER = 3e38  # beyond every score
-_OFFSETS_AT_ONCE = 2  # fewer turns of the loop; 2 are all the pairs of four images
 
 
 class Quadruplets(NamedTuple):
@@ -85,30 +84,39 @@ def mine_hardest(labels, score, dtype):
     ordered = ops.take(labels, order)
     start = ops.cast(ops.searchsorted(ordered, ordered, side="left"), index.dtype)
     size = ops.cast(ops.searchsorted(ordered, ordered, side="right"), index.dtype) - start
+    # Each class is a circle: steps up to half of it, from each row, make each of its pairs once.
+    steps = (size - 1 + ops.cast(index - start < size // 2, index.dtype)) // 2
+    steps_before = ops.cumsum(steps) - steps
+    pairs = ops.sum(steps)
+    pairs_at_once = 3 * count // 2 + 1  # all of them in classes of four
 
-    # Each class is a circle: offsets up to half of it reach all its pairs.
-    def best_of(offset, lowest, place):
-        offsets = offset + ops.arange(_OFFSETS_AT_ONCE, dtype=index.dtype)[:, None]
-        other = ops.take(order, start + (index - start + offsets) % size)
-        other, row = ops.reshape(other, (-1,)), ops.tile(order, [_OFFSETS_AT_ONCE])
-        positive = ops.reshape(offsets < size, (-1,))
-        scores = ops.where(positive, score(row, other), _NEVER)
+    def best_of(first, lowest, place):
+        pair = first + ops.arange(pairs_at_once, dtype=index.dtype)
+        at = ops.searchsorted(steps_before, ops.minimum(pair, pairs - 1), side="right") - 1
+        at = ops.cast(at, index.dtype)
+        step = pair - ops.take(steps_before, at) + 1
+        of_start = ops.take(start, at)
+        other = of_start + (at - of_start + step) % ops.take(size, at)
+        row, other = ops.take(order, at), ops.take(order, other)
+        scores = ops.where(pair < pairs, score(row, other), _NEVER)
         places = ops.minimum(row, other) * count + ops.maximum(row, other)
         lowest_here = ops.min(scores)
         place_here = ops.min(ops.where(scores == lowest_here, places, count * count))
         better = (lowest_here < lowest) | ((lowest_here == lowest) & (place_here < place))
         return (
-            offset + _OFFSETS_AT_ONCE,
+            first + pairs_at_once,
             ops.where(better, lowest_here, lowest),
             ops.where(better, place_here, place),
         )
 
-    half = ops.max(size) // 2
-    never = ops.full((), _NEVER, dtype=dtype)
     _, pair_score, place = ops.while_loop(
-        lambda offset, lowest, place: offset <= half,
+        lambda first, lowest, place: first < pairs,
         best_of,
-        (ops.ones((), dtype=index.dtype), never, ops.zeros((), dtype=index.dtype)),
+        (
+            ops.zeros((), dtype=index.dtype),
+            ops.full((), _NEVER, dtype=dtype),
+            ops.zeros((), dtype=index.dtype),
+        ),
     )
     i, j = (place // count)[None], (place % count)[None]
     ends = ops.concatenate([i, j])

@@ -6,6 +6,7 @@ from keras import ops
 from tfdml.checks import check, check_integer, check_positive, check_share, check_type
 
 _PAIRS_AT_ONCE = 8192
+_STEPS = 1024  # of the dropout; three draws of so many fit into 31 bits
 _SHORTEST = 1e-12  # squared: keeps the direction of an all-zero row defined
 
 
@@ -13,8 +14,8 @@ class Ends(NamedTuple):
     """What the unit needs of every image to score pairs of them, `layer.ends(rows)`."""
 
     rows: Any  # (n, dim)
-    positions: Any  # (n, units), its half of W_v v; None without position
-    noise: Any  # (n, 3, units) int32, its share of the dropout; None without dropout
+    positions: Any  # (n, units), its half of W_v v + b_v; None without position
+    noise: Any  # (n, units) int32 below 1024³, its share of the dropout; None without dropout
     weights: Any  # of the layer, {name: (kernel, bias)}
 
     def frozen(self):
@@ -41,7 +42,8 @@ class PDDM(keras.layers.Layer):
         units: Width of u', v' and of the layer that joins them; that of the embeddings if None.
         use_position: Whether v takes part. Without it the score is LMDM, a local metric that
             knows the difference alone.
-        dropout: Share of the outputs of W_u, W_v and W_c dropped in training, 0 to below 1.
+        dropout: Share of the outputs of W_u, W_v and W_c dropped in training, 0 to below 1; in
+            steps of 1/1024.
         seed: Of the first weights and of the dropout; None for a new one each time.
         **kwargs: Those of `keras.layers.Layer`. `dtype` is float32 unless given, under any
             mixed-precision policy: rankings need its resolution.
@@ -176,12 +178,10 @@ class PDDM(keras.layers.Layer):
         weights = keras.tree.map_structure(ops.convert_to_tensor, self._affine)
         positions = noise = None
         if self.use_position:
-            positions = ops.matmul(rows, 0.5 * weights["position"][0])
+            positions = 0.5 * _affine(rows, weights["position"])
         if drop and self.dropout:
-            shape = (ops.shape(rows)[0], 3, weights["score"][0].shape[0])
-            noise = keras.random.randint(
-                shape, -(2**31), 2**31 - 1, dtype="int32", seed=self._noise_seed
-            )
+            shape = (ops.shape(rows)[0], weights["score"][0].shape[0])
+            noise = keras.random.randint(shape, 0, _STEPS**3, seed=self._noise_seed)
         return Ends(rows, positions, noise, weights)
 
     def score(self, ends, a, b):
@@ -195,31 +195,39 @@ class PDDM(keras.layers.Layer):
         Returns:
             (p,) floats.
         """
-        pairs = ops.stack([a, b])
-        rows = ops.take(ends.rows, pairs, axis=0)
-        drop = self._drop_of(ends.noise, pairs)
-        joined = [_direction(drop(_affine(ops.abs(rows[0] - rows[1]), ends.weights["difference"])))]
+        difference = ops.take(ends.rows, a, axis=0) - ops.take(ends.rows, b, axis=0)
+        drop = self._drop_of(ends.noise, a, b)
+        joined = [_direction(drop(_affine(ops.abs(difference), ends.weights["difference"])))]
         if self.use_position:
-            halves = ops.take(ends.positions, pairs, axis=0)
-            position = ops.sum(halves, axis=0) + ends.weights["position"][1]
+            position = ops.take(ends.positions, a, axis=0) + ops.take(ends.positions, b, axis=0)
             joined.append(_direction(drop(position)))
         combination = _affine(ops.concatenate(joined, axis=-1), ends.weights["combination"])
         combination = ops.relu(drop(combination))
         if ends.noise is not None:
-            combination = combination / (1.0 - self.dropout)
+            combination = combination / (1.0 - self._dropped_steps / _STEPS)
         return _affine(combination, ends.weights["score"])[:, 0]
 
-    def _drop_of(self, noise, pairs):
+    @property
+    def _dropped_steps(self):
+        return min(round(self.dropout * _STEPS), _STEPS - 1)
+
+    def _drop_of(self, noise, a, b):
         """A function that zeroes what is dropped of (p, units) values, anew at each call.
 
         What is kept is not scaled, as directions have no scale.
         """
         if noise is None:
             return lambda values: values
-        # The sum of two random integers wraps round: it is as random, and independent of either.
-        drawn = ops.sum(ops.take(noise, pairs, axis=0), axis=0)
-        kept = iter(ops.unstack(drawn >= int(2**31 * (2 * self.dropout - 1)), axis=1))
-        return lambda values: ops.where(next(kept), values, 0.0)
+        # The low 30 bits of a sum are as random as either term, and independent of each.
+        drawn = ops.take(noise, a, axis=0) + ops.take(noise, b, axis=0)
+        digits = iter((1, _STEPS, _STEPS**2))
+
+        def drop(values):
+            digit = next(digits)
+            kept = ops.bitwise_and(drawn, (_STEPS - 1) * digit) >= self._dropped_steps * digit
+            return values * ops.cast(kept, values.dtype)
+
+        return drop
 
     def save_own_variables(self, store):
         super().save_own_variables(store)

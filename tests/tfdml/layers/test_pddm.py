@@ -1,3 +1,5 @@
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -87,10 +89,10 @@ def test_dropout_is_independent_from_pair_to_pair(rng):
     noise = array(layer.ends(rng.normal(size=(3, 4)), drop=True).noise).astype("int64")
     dropped = []
     for i, j in ((0, 1), (0, 2), (1, 2)):
-        drawn = (noise[i, 0] + noise[j, 0] + 2**31) % 2**32 - 2**31  # as 32 bits wrap round
-        dropped.append(drawn < int(2**31 * (2 * 0.3 - 1)))
+        for digit in (1, 1024, 1024**2):
+            dropped.append((noise[i] + noise[j]) // digit % 1024 < round(0.3 * 1024))
     np.testing.assert_allclose(np.mean(dropped, axis=1), 0.3, atol=0.04)
-    for one, other in ((0, 1), (0, 2), (1, 2)):
+    for one, other in itertools.combinations(range(9), 2):
         both = np.mean(dropped[one] & dropped[other])
         np.testing.assert_allclose(both, 0.3**2, atol=0.025)
 

@@ -120,8 +120,8 @@ def scored_pairs(loss, batch, dim, monkeypatch):
 @pytest.mark.skipif(keras.backend.backend() == "jax", reason="traced once, run many times")
 def test_one_quadruplet_scores_no_matrix(monkeypatch):
     loss = losses.get("pddm", score_scale="local")
-    # 4 images a class: offsets 1 and 2 of every row, the negatives of two rows, three scores.
-    assert scored_pairs(loss, 64, 8, monkeypatch) == [128, 128, 3]
+    # 4 images a class: their 96 pairs (one more is masked), all rows for two, three scores.
+    assert scored_pairs(loss, 64, 8, monkeypatch) == [97, 128, 3]
     loss = losses.get("pddm", score_scale="minmax")
     assert scored_pairs(loss, 64, 8, monkeypatch) == [64 * 65 // 2, 3]
 
