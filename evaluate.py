@@ -37,7 +37,8 @@ class Evaluation:
             neither is given.
         split: `test` scores the classes that `train.py` leaves for it, of a folder the second half
             in sorted order; `all` scores every class, as for a folder of new classes.
-        skip_invalid: Leave out unreadable images with a warning, where they would be an error.
+        skip_invalid: Leave out unreadable images and sub-folders without images, with a warning,
+            where they would be an error.
         k: Number or numbers of neighbours for Recall@K.
         rank_by: `distance`, the default without `rerank`, or `similarity`: the score that the model
             learned, of every pair of images. It needs a model trained with `--loss pddm` or kin.
@@ -235,16 +236,22 @@ def load_split(settings):
 def embed(signature, split):
     """(n, dim) embeddings of the images, in order."""
     import numpy as np
+    import tensorflow as tf
     from tqdm import tqdm
+
+    from pipelines.images import cause_of
 
     image_size = signature.structured_input_signature[1]["images"].shape[1:]
     batches = pipelines.evaluation_batches(split, tuple(image_size))
-    return np.concatenate(
-        [
-            signature(images=images)["embedding"].numpy()
-            for images in tqdm(batches, desc="Embedding", delay=2, unit="batch")
-        ]
-    )
+    try:
+        return np.concatenate(
+            [
+                signature(images=images)["embedding"].numpy()
+                for images in tqdm(batches, desc="Embedding", delay=2, unit="batch")
+            ]
+        )
+    except tf.errors.OpError as error:
+        raise OSError(cause_of(error, split)) from error
 
 
 def score(settings, signatures, embeddings, labels):

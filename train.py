@@ -139,9 +139,7 @@ def load_images(recipe):
     )
     train_split, test_split = dataset.train, dataset.test
     if recipe.validation_share:
-        train_split, test_split = pipelines.hold_out_classes(
-            train_split, recipe.validation_share, recipe.seed
-        )
+        train_split, test_split = pipelines.hold_out_classes(train_split, recipe.validation_share)
     if recipe.classes_per_batch > train_split.num_classes:
         raise ValueError(
             "`classes_per_batch` must not exceed the number of training classes. Received: "
@@ -243,7 +241,7 @@ def resumable(run, dataset):
     """Says how to go on after Ctrl-C, or after an error of TensorFlow with the image to mend."""
     import tensorflow as tf
 
-    from pipelines.images import find_unreadable
+    from pipelines import images
 
     go_on = f"Go on with: python train.py --run {run} --resume"
     try:
@@ -252,10 +250,7 @@ def resumable(run, dataset):
         print(f"\nStopped. {go_on}", file=sys.stderr)
         raise SystemExit(130) from None
     except tf.errors.OpError as error:
-        splits = [split for split in (dataset.train, dataset.test) if split.holds_paths]
-        lost = [split.images[i] for split in splits for i in find_unreadable(split.images)]
-        reason = error.message.partition("\n\t [[")[0].splitlines()[-1]  # below a stack of calls
-        cause = f"{lost[0]} can no longer be read: mend it" if lost else reason
+        cause = images.cause_of(error, dataset.train, dataset.test)
         raise OSError(f"{cause}. {go_on}") from error
 
 

@@ -175,6 +175,22 @@ def find_unreadable(paths):
         return [index for index, good in enumerate(readable) if not good]
 
 
+def cause_of(error, *splits):
+    """Why TensorFlow failed over the images of splits: the one to mend, or the error's own words.
+
+    Args:
+        error: `tf.errors.OpError`.
+        *splits: The `Split`s that may hold the image; every file of theirs is read.
+
+    Returns:
+        A sentence without its end.
+    """
+    for split in splits:
+        for index in find_unreadable(split.images) if split.holds_paths else ():
+            return f"{split.images[index]} can no longer be read: mend it"
+    return error.message.partition("\n\t [[")[0].splitlines()[-1]  # below a stack of calls
+
+
 def _is_readable(path):
     try:
         contents = pathlib.Path(path).read_bytes()

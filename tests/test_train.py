@@ -323,7 +323,14 @@ REFUSALS = [
         ["--steps", "1e3"],
         "error: Parser key \"steps\": Expected a <class 'int'>. Got value: 1000.0",
     ),
-    (["--config", str(ROOT / "tests" / "misspelt.yaml")], "Did you mean --steps?"),
+    (
+        ["--config", str(ROOT / "tests" / "misspelt.yaml")],
+        "misspelt.yaml: Option 'stpes' is not accepted. Did you mean --steps?",
+    ),
+    (
+        ["--loss_options.similarity.dropout", "0"],
+        """similarity.dropout is too deep: give --loss_options.similarity '{"dropout": ...}'""",
+    ),
     (["--steps", "150"], "`checkpoint_every` must divide `steps`. Received: steps=150"),
     (["--images_per_class", "1"], "`images_per_class` must be >= 2"),
     (["--classes_per_batch", "1"], "`classes_per_batch` must be >= 2: one class has no negative"),
@@ -433,6 +440,33 @@ def test_evaluate_scores_half_a_folder_or_all_of_it(version, tmp_path, capsys):
         "evaluation_folder_photos.json",
         "evaluation_folder_photos_all.json",
     ]
+
+
+def test_evaluate_names_an_image_lost_while_it_embeds(version, tmp_path, monkeypatch, capsys):
+    photos = write_images(tmp_path / "photos", {"a": 2, "b": 2})
+    lost = photos / "b" / "1.png"
+    load_split = evaluate.load_split
+
+    def load_and_lose(settings):
+        split = load_split(settings)
+        lost.unlink()
+        return split
+
+    monkeypatch.setattr(evaluate, "load_split", load_and_lose)
+    with pytest.raises(SystemExit, match="2"):
+        evaluate_here(version, "--dataset", "folder", "--data_dir", photos)
+    message = f"evaluate.py: error: {lost} can no longer be read: mend it\n"
+    assert capsys.readouterr().err.endswith(message)
+
+
+def test_evaluate_stops_at_ctrl_c(version, monkeypatch, capsys):
+    def interrupted(settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(evaluate, "load_split", interrupted)
+    with pytest.raises(SystemExit, match="130"):
+        evaluate_here(version)
+    assert capsys.readouterr().err.endswith("evaluate.py: stopped\n")
 
 
 def test_evaluate_names_the_run_of_a_version_given_as_a_dot(version, monkeypatch):

@@ -22,7 +22,7 @@ class Parser(jsonargparse.ArgumentParser):
     def __init__(self, settings, names=None, **kwargs):
         super().__init__(**kwargs)
         self._settings = settings
-        self._file = None
+        self._file = self._last_file = None
         self._names = [field.name for field in dataclasses.fields(settings)]
         documented = settings.__doc__
         try:
@@ -34,6 +34,14 @@ class Parser(jsonargparse.ArgumentParser):
         for action in self._actions:
             if action.dest in bools:
                 action.nargs, action.const = "?", True  # a flag without a value is true
+
+    def parse_args(self, args=None, namespace=None, **kwargs):
+        """As `jsonargparse.ArgumentParser.parse_args`; refuses flags that it would misread."""
+        for word in sys.argv[1:] if args is None else args:
+            deep = re.match(r"(--\w+\.\w+)\.(\w+)", word)
+            if deep:  # it keeps the last of them alone, as text
+                self.error(f"{deep[0]} is too deep: give {deep[1]} '{{\"{deep[2]}\": ...}}'")
+        return super().parse_args(args, namespace, **kwargs)
 
     def settings_of(self, namespace):
         """The dataclass that the parsed flags describe; exits with code 2 if it refuses them."""
@@ -51,12 +59,14 @@ class Parser(jsonargparse.ArgumentParser):
         except UnicodeDecodeError as error:
             self.error(str(error))
         finally:
-            self._file = None
+            self._file, self._last_file = None, path
 
     def error(self, message, ex=None):
         """Exits with code 2 and the message in one line, with the nearest flag for a misspelt."""
         message = re.sub("Unexpected config:.*", "not lines of `name: value`", message, flags=re.S)
         message = " ".join(message.split())
+        if "is not accepted" in message:  # a key, found once the file is read
+            self._file = self._last_file
         if self._file:
             message = f"{self._file}: {message}"
         misspelt = re.search(r"unrecognized arguments:(.*)|'(\w+)' is not accepted", message)
@@ -94,8 +104,14 @@ def write_text(path, text):
 
 @contextlib.contextmanager
 def one_sentence(program, *errors):
-    """Turns the named errors, which carry a sentence for the user, into that sentence."""
+    """Turns the named errors, which carry a sentence for the user, into that sentence.
+
+    After Ctrl-C it exits with code 130.
+    """
     try:
         yield
     except errors as error:
         fail(program, error)
+    except KeyboardInterrupt:
+        print(f"\n{program}: stopped", file=sys.stderr)
+        raise SystemExit(130) from None

@@ -16,8 +16,8 @@ class Recipe:
             lists them.
         dataset: Name of the images: {datasets}.
         data_dir: Folder of the dataset, for those that are not built in.
-        skip_invalid: Leave out unreadable images and training classes with a single image, with
-            a warning, where they would be an error.
+        skip_invalid: Leave out unreadable images, sub-folders without images and training classes
+            with a single image, with a warning, where they would be an error.
         image_size: Side of the square images in pixels; the dataset's own if not given.
         augmentation: Changes of the dataset's random crops, flips, warps and colours, such as
             `--augmentation.rotation 10`; the docstring of `pipelines.Augmentation` lists them.
@@ -38,8 +38,9 @@ class Recipe:
         steps: Updates in all.
         checkpoint_every: Updates between checkpoints, which are also the points of the logs; a
             crash loses at most as many. Must divide `steps`.
-        validation_share: Share of the training classes held out. Above 0 all scores are theirs
-            and the test classes are not touched: choose settings so. 0 for the final run.
+        validation_share: Share of the training classes held out, the last in order. Above 0 all
+            scores are theirs and the test classes are not touched: choose settings so. 0 for the
+            final run.
         seed: Of the weights, the batches and their augmentation.
         run: Name of the run's folders in `runs/` and `saved_models/`; made of dataset and loss
             if not given.
