@@ -1,7 +1,7 @@
 """Reruns a table: every recipe of a folder with every seed, then mean and deviation.
 
     python recipes/run.py recipes/pddm/omniglot -- --data_dir PATH
-    python recipes/run.py recipes/pddm/omniglot --seeds 0 1 -- --data_dir PATH --steps 200
+    python recipes/run.py recipes/pddm/omniglot --seeds 0 1 --jobs 2 -- --data_dir PATH --steps 200
 
 What stands behind `--` goes to `train.py` of every run. Runs that are complete are not repeated,
 and one that was stopped goes on. Writes table.md and curves.png to runs/pddm_omniglot/, named
@@ -11,9 +11,11 @@ after the folder of the recipes.
 import argparse
 import csv
 import json
+import os
 import pathlib
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from tqdm import tqdm
@@ -30,8 +32,15 @@ def main():
         sys.exit(f"error: no *.yaml in {arguments.folder}")
     table = "_".join(arguments.folder.parts[-2:])
     work = [(recipe, seed) for recipe in recipes for seed in arguments.seeds]
-    for recipe, seed in tqdm(work, desc="Runs"):
+    threads = max(1, (os.cpu_count() or 1) // arguments.jobs)
+    os.environ["TF_NUM_INTRAOP_THREADS"] = str(threads)
+
+    def train_one(recipe, seed):
         train(recipe, seed, f"{table}_{recipe.stem}_{seed}", settings)
+
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for _ in tqdm(pool.map(train_one, *zip(*work, strict=True)), "Runs", len(work)):
+            pass
     folder = pathlib.Path("runs") / table
     folder.mkdir(exist_ok=True)
     names = {
@@ -50,6 +59,9 @@ def parse():
     )
     parser.add_argument("folder", type=pathlib.Path, help="folder of recipes, *.yaml")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="default: 0 1 2")
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="runs at once, which share the cores; default: 1"
+    )
     split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     return parser.parse_args(sys.argv[1:split]), sys.argv[split + 1 :]
 
@@ -58,26 +70,28 @@ def train(recipe, seed, run, settings):
     """Trains, or goes on, and scores by what was learned, where there is such a thing."""
     flags = ["--config", recipe, *settings, "--seed", seed, "--run", run]
     if not (pathlib.Path("saved_models") / run / "1").exists():
-        resume = ["--resume"] if (pathlib.Path("runs") / run).exists() else []
-        call("train.py", *(["--run", run, *resume] if resume else flags))
+        stopped = (pathlib.Path("runs") / run).exists()
+        call(run, "train.py", *(["--run", run, "--resume"] if stopped else flags))
     config = (pathlib.Path("runs") / run / "config.yaml").read_text()
     learns = any(f"loss: {loss}\n" in config for loss in ("pddm", "pddm_triplet", "lmdm"))
     if learns and not scores_path(run, BY_SIMILARITY).exists():
         call(
+            run,
             "evaluate.py",
             *(f"saved_models/{run}", "--rank_by", "similarity", "--nmi", "false"),
             *("--out", scores_path(run, BY_SIMILARITY)),
         )
 
 
-def call(script, *arguments):
-    log = pathlib.Path("runs") / "last.log"
+def call(run, script, *arguments):
+    log = pathlib.Path("runs") / f"{run}.log"
     log.parent.mkdir(exist_ok=True)
     with log.open("w") as file:
         command = [sys.executable, str(ROOT / script), *map(str, arguments)]
         code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT).returncode
     if code:
         sys.exit(f"error: {' '.join(command)} failed with {code}:\n{log.read_text()[-2000:]}")
+    log.unlink()
 
 
 def scores_path(run, rank_by):
@@ -85,30 +99,31 @@ def scores_path(run, rank_by):
 
 
 def scores_of(run, rank_by):
+    """What stands in a line of the table, in percent and in seconds."""
+    training = json.loads((pathlib.Path("runs") / run / "scores.json").read_text())
+    scores = training["trained"]
     if rank_by == BY_SIMILARITY:
-        return json.loads(scores_path(run, rank_by).read_text())["scores"]
-    return json.loads((pathlib.Path("runs") / run / "scores.json").read_text())["trained"]
+        scores = json.loads(scores_path(run, rank_by).read_text())["scores"]
+    recalls = [training["untrained"][SCORES[0]], *(scores[name] for name in SCORES)]
+    return [*(100 * recall for recall in recalls), training["train_seconds"]]
 
 
 def table_of(names):
     """Markdown: a line per recipe and ranking, mean ± deviation over the seeds, in percent."""
     lines = [
-        f"| recipe | ranked by | {' | '.join(SCORES)} | runs |",
-        f"|---|---|{'---|' * (len(SCORES) + 1)}",
+        f"| recipe | ranked by | untrained {SCORES[0]} | {' | '.join(SCORES)} | seconds | runs |",
+        f"|---|---|{'---|' * (len(SCORES) + 3)}",
     ]
     for recipe, runs in names.items():
         for rank_by in (BY_DISTANCE, BY_SIMILARITY):
             if rank_by == BY_SIMILARITY and not scores_path(runs[0], rank_by).exists():
                 continue
-            values = 100 * np.array(
-                [[scores_of(run, rank_by)[name] for name in SCORES] for run in runs]
-            )
-            deviation = values.std(axis=0, ddof=1) if len(runs) > 1 else np.zeros(len(SCORES))
-            cells = [
-                f"{mean:.1f} ± {spread:.1f}"
-                for mean, spread in zip(values.mean(axis=0), deviation, strict=True)
-            ]
-            lines.append(f"| {recipe} | {rank_by} | {' | '.join(cells)} | {len(runs)} |")
+            values = np.array([scores_of(run, rank_by) for run in runs])
+            deviations = values.std(axis=0, ddof=1) if len(runs) > 1 else 0 * values[0]
+            *recalls, seconds = zip(values.mean(axis=0), deviations, strict=True)
+            cells = [f"{mean:.1f} ± {deviation:.1f}" for mean, deviation in recalls]
+            cells += [f"{seconds[0]:.0f}", str(len(runs))]
+            lines.append(f"| {recipe} | {rank_by} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

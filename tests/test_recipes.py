@@ -33,8 +33,17 @@ def test_a_table_of_a_folder_is_made_and_not_made_twice(tmp_path):
     settings += "checkpoint_every: 1\n"
     (folder / "lifted.yaml").write_text(f"loss: lifted\n{settings}")
     (folder / "pddm.yaml").write_text(f"loss: pddm\n{settings}")
-    command = [sys.executable, ROOT / "recipes" / "run.py", folder, "--seeds", "0", "--"]
-    command += ["--learning_rate", "1e-4"]
+    command = [
+        sys.executable,
+        ROOT / "recipes" / "run.py",
+        folder,
+        "--seeds",
+        "0",
+        "--jobs",
+        "2",
+        "--",
+    ]
+    command += ["--", "--learning_rate", "1e-4"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
 
     def rerun():
@@ -52,6 +61,7 @@ def test_a_table_of_a_folder_is_made_and_not_made_twice(tmp_path):
     ]
     scores = json.loads((tmp_path / "runs" / "small_digits_pddm_0" / "scores.json").read_text())
     assert f"| {100 * scores['trained']['recall@1']:.1f} ± 0.0 |" in rows[1]
+    assert not list((tmp_path / "runs").glob("*.log"))
     assert (tmp_path / "runs" / "small_digits" / "curves.png").stat().st_size > 0
     version = tmp_path / "saved_models" / "small_digits_pddm_0" / "1"
     written = version.stat().st_mtime
