@@ -1,5 +1,7 @@
 """Ranks by a learned similarity: exact, in tiles of bounded size, each pair of rows scored once."""
 
+import warnings
+
 import numpy as np
 
 from tfdml.checks import check
@@ -25,7 +27,8 @@ def similarity_ranks(embeddings, labels, gallery_embeddings, gallery_labels, mos
         similarity: As for `recall_at_k`; gets views of the rows given, at most 256 of each.
 
     Returns:
-        (n,) floats: the count, at most `most`; infinity for a query without a mate.
+        (n,) floats: the count, at most `most`; infinity for a query without a mate. A warning says
+        where all scores are equal, as those of a layer whose units died in training.
 
     Raises:
         ValueError: If scores have a wrong shape, are not finite, or without a gallery differ from
@@ -80,6 +83,14 @@ class _Best:
         self.others[rows] = np.partition(others, -most, axis=1)[:, -most:]
 
     def ranks(self):
+        best = np.concatenate([self.mate, self.others.max(axis=1, initial=-np.inf)])
+        best = best[best > -np.inf]
+        if len(best) > 1 and best.min() == best.max():
+            warnings.warn(
+                f"the best scores of `similarity` are all {best[0]:.4g}: it tells no pair from "
+                "another",
+                stacklevel=4,
+            )
         before = np.count_nonzero(self.others >= self.mate[:, None], axis=1)
         return np.where(self.mate == -np.inf, np.inf, before)
 

@@ -200,3 +200,15 @@ def spoilt(a, b):
 def test_refuses_wrong_similarities(similarity, error, message):
     with pytest.raises(error, match=message):
         recall_at_k(X, Y, k=1, similarity=similarity)
+
+
+def test_says_where_all_scores_are_equal(rng):
+    labels = np.repeat(np.arange(10), 2)
+    with pytest.warns(UserWarning, match="are all 0.25: it tells no pair from another"):
+        recall = recall_at_k(
+            rng.normal(size=(20, 2)),
+            labels,
+            k=1,
+            similarity=lambda a, b: np.full((len(a), len(b)), 0.25),
+        )
+    assert recall == {1: 0.0}
