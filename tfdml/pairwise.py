@@ -45,7 +45,8 @@ def squared_distances(rows):
     rows = rows - ops.stop_gradient(ops.mean(rows, axis=0, keepdims=True))
     squared_norms = ops.sum(ops.square(rows), axis=1)
     sums = squared_norms[:, None] + squared_norms[None, :]
-    squared = sums - 2.0 * ops.matmul(rows, ops.transpose(rows))
+    # Not `ops.matmul`, which on PyTorch turns float64 into float32.
+    squared = sums - 2.0 * (rows @ ops.transpose(rows))
     eps = float(np.finfo(keras.backend.standardize_dtype(rows.dtype)).eps)
     # A sum of dim roundings; dim is not always known when the graph is built.
     resolution = eps * (4.0 + ops.sqrt(ops.cast(ops.shape(rows)[1], rows.dtype)))

@@ -254,7 +254,7 @@ class PDDM(keras.layers.Layer):
 
 def _affine(values, weights):
     kernel, bias = weights
-    return ops.matmul(values, kernel) + bias
+    return values @ kernel + bias
 
 
 def _direction(values):

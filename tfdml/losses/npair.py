@@ -67,7 +67,7 @@ class NPairLoss(MetricLoss):
         if self.pairs != "all":
             grouped = self._grouped(positives)
             positives, negatives = positives & grouped, negatives & grouped
-        similarities = self.scale * ops.matmul(embeddings, ops.transpose(embeddings))
+        similarities = self.scale * (embeddings @ ops.transpose(embeddings))
         push = pairwise.masked_logsumexp(similarities, negatives, axis=1)
         contested = positives & ops.any(negatives, axis=1, keepdims=True)
         gaps = ops.where(contested, push[:, None] - similarities, 0.0)

@@ -58,6 +58,8 @@ IDS = [
     "-".join([name, *(f"{k}={v}" for k, v in options.items() if k != "similarity")])
     for name, options in CASES
 ]
+# On PyTorch Keras takes the maximum of two float64 tensors in float32.
+DOUBLE = 1e-7 if keras.backend.backend() == "torch" else 1e-9
 every_loss = pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
 BATCHES = {
     "balanced": [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2],
@@ -87,7 +89,7 @@ def test_equals_its_oracle(name, options, labels, rng):
     expected = getattr(oracles, name)(labels, x, **options)
     assert expected > 0
     value = float(losses.get(name, **options)(np.array(labels), x))
-    np.testing.assert_allclose(value, expected, rtol=1e-9)
+    np.testing.assert_allclose(value, expected, rtol=DOUBLE)
 
 
 @every_loss
@@ -119,8 +121,8 @@ def test_ignores_the_order_of_the_batch(name, options, rng):
         pytest.skip("the first row of a pair is the anchor of the one header")
     value, gradient = value_and_gradient(loss, labels, x)
     moved_value, moved_gradient = value_and_gradient(loss, labels[order], x[order])
-    np.testing.assert_allclose(moved_value, value, rtol=1e-12)
-    np.testing.assert_allclose(moved_gradient, gradient[order], atol=1e-12)
+    np.testing.assert_allclose(moved_value, value, rtol=DOUBLE)
+    np.testing.assert_allclose(moved_gradient, gradient[order], atol=DOUBLE)
 
 
 @every_loss
@@ -139,7 +141,7 @@ def test_ignores_rotations_of_the_space(name, options, rng):
         pytest.skip("a learned similarity knows where the axes lie")
     rotation = np.linalg.qr(rng.normal(size=(5, 5)))[0]
     rotated, value = float(loss(labels, x @ rotation)), float(loss(labels, x))
-    np.testing.assert_allclose(rotated, value, rtol=1e-9)
+    np.testing.assert_allclose(rotated, value, rtol=DOUBLE)
 
 
 DEGENERATE_LABELS = {
