@@ -22,6 +22,7 @@ from tfdml.checks import check, check_one_of, unknown_name
 from tfdml.command_line import Parser, check_writable, one_sentence, write_text
 
 PROGRAM = "evaluate.py"
+NEIGHBOURS = (1, 2, 4, 8)
 COMPARED_QUERIES = 1000  # ranked exactly too, to tell what --rerank loses
 
 
@@ -36,10 +37,12 @@ class Evaluation:
         data_dir: Folder of the dataset, for those that are not built in; that of the training if
             neither is given.
         split: `test` scores the classes that `train.py` leaves for it, of a folder the second half
-            in sorted order; `all` scores every class, as for a folder of new classes.
+            in sorted order; `validation` those that `--validation_share` held out, which is the
+            default for a model trained so; `all` every class, as for a folder of new classes.
         skip_invalid: Leave out unreadable images and sub-folders without images, with a warning,
-            where they would be an error.
-        k: Number or numbers of neighbours for Recall@K.
+            where they would be an error; as in the training if not given.
+        k: Numbers of neighbours for Recall@K, such as `--k '[1, 10]'`; if not given 1, 2, 4 and 8,
+            as far as there are so many.
         rank_by: `distance`, the default without `rerank`, or `similarity`: the score that the model
             learned, of every pair of images. It needs a model trained with `--loss pddm` or kin.
         rerank: Rank by the learned similarity only this many images per query, the nearest by
@@ -47,7 +50,8 @@ class Evaluation:
             queries.
         nmi: Also cluster by k-means and compare the clusters with the classes.
         report: Also draw, beside the scores, how pairs of one class and of two score
-            (`score_distributions.png`), and what a few queries find (`retrievals.png`).
+            (`score_distributions.png`), and what a few queries find (`retrievals.png`), which
+            `rerank` does not limit to the nearest.
         seed: Of k-means, and of the queries and pairs that are drawn at random.
         restarts: Of k-means, of which the best counts.
         out: JSON file for the scores; in the run's folder if not given, named after the ranking
@@ -57,9 +61,9 @@ class Evaluation:
     model: str
     dataset: str | None = None
     data_dir: str | None = None
-    split: str = "test"
-    skip_invalid: bool = False
-    k: int | list[int] = dataclasses.field(default_factory=lambda: [1, 2, 4, 8])
+    split: str | None = None
+    skip_invalid: bool | None = None
+    k: int | list[int] | None = None
     rank_by: str | None = None
     rerank: int | None = None
     nmi: bool = True
@@ -69,8 +73,8 @@ class Evaluation:
     out: str | None = None
 
     def __post_init__(self):
-        check_one_of(("test", "all"), split=self.split)
-        counts = self.k if isinstance(self.k, list) else [self.k]
+        check_one_of((None, "test", "validation", "all"), split=self.split)
+        counts = self.k if isinstance(self.k, list) else [1 if self.k is None else self.k]
         check(counts and min(counts) > 0, "`k` must be numbers > 0", k=self.k)
         if self.rank_by is None:
             ranking = "distance" if self.rerank is None else "similarity"
@@ -98,8 +102,11 @@ def main(arguments=None):
         settings = completed(settings, version)
         out = pathlib.Path(settings.out)
         check_writable(out.parent)
+        if out.is_dir():
+            raise IsADirectoryError(f"`out` must be a file. {out} is a folder")
         signatures = load_signatures(settings, version)
-        split = load_split(settings)
+        split = load_split(settings, version)
+        settings = with_neighbours(settings, len(split.labels) - 1)
         embeddings = embed(signatures["embed_images"], split)
         results = score(settings, signatures, embeddings, split.labels)
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -142,40 +149,58 @@ def find_version(folder):
 
 
 def completed(settings, version):
-    """The settings with the images that the model was trained on, and the file of the scores."""
+    """The settings, those of the training where they were not given, and the file of the scores."""
+    recipe = recipe_of(version)
     dataset, data_dir = settings.dataset, settings.data_dir
     if dataset is None:
-        dataset, folder = images_of_training(version)
-        data_dir = data_dir or folder
-    if dataset is None:
-        raise ValueError(f"{version} does not say what it was trained on: give --dataset")
+        if not recipe:
+            raise ValueError(f"{version} does not say what it was trained on: give --dataset")
+        dataset, data_dir = recipe["dataset"], data_dir or recipe["data_dir"]
     settings = dataclasses.replace(settings, dataset=dataset, data_dir=data_dir)
-    stem = "evaluation"
-    if settings.rank_by == "similarity":
-        stem += f"_rerank_{settings.rerank}" if settings.rerank else "_similarity"
-    name = f"{with_images(stem, settings, version)}.json"
-    out = settings.out or f"runs/{version.resolve().parent.name}/{name}"
+    recipe = recipe if has_images_of(recipe, settings) else {}
+    split, skip_invalid = settings.split, settings.skip_invalid
+    if split is None:
+        split = "validation" if recipe.get("validation_share") else "test"
+    if split == "validation" and not recipe.get("validation_share"):
+        raise ValueError(
+            "`split` can be validation for the images of a training with --validation_share. "
+            f"Received: split=validation, model={version}, dataset={dataset}, data_dir={data_dir}"
+        )
+    if skip_invalid is None:
+        skip_invalid = bool(recipe.get("skip_invalid"))
+    settings = dataclasses.replace(settings, split=split, skip_invalid=skip_invalid)
+    folder = version.resolve()
+    folder = folder.parent if folder.name.isdigit() else folder
+    out = settings.out or f"runs/{folder.name}/{file_name('evaluation', settings, version)}.json"
     return dataclasses.replace(settings, out=out)
 
 
-def with_images(stem, settings, version):
-    """A file's name that tells the images, unless they are the test images of the training."""
+def file_name(stem, settings, version):
+    """A name that tells the ranking and the images, but by distance and those of the training."""
     words = [stem]
-    if (settings.dataset, settings.data_dir) != images_of_training(version):
+    if settings.rank_by == "similarity":
+        words.append(f"rerank_{settings.rerank}" if settings.rerank else "similarity")
+    if not has_images_of(recipe_of(version), settings):
         words.append(settings.dataset)
         words += [pathlib.Path(settings.data_dir).resolve().name] if settings.data_dir else []
-    if settings.split == "all":
-        words.append("all")
+    if settings.split != "test":
+        words.append(settings.split)
     return "_".join(words)
 
 
-def images_of_training(version):
-    """The dataset and its folder in the recipe of a version; (None, None) if it has none."""
+def recipe_of(version):
+    """The settings of a version's training; {} if it was exported by another program."""
     try:
         recipe = yaml.safe_load((version / "assets.extra" / "recipe.yaml").read_text())
-        return recipe["dataset"], recipe["data_dir"]
-    except (OSError, ValueError, TypeError, LookupError, yaml.YAMLError):  # of other programs
-        return None, None
+        return {**recipe, "dataset": recipe["dataset"], "data_dir": recipe["data_dir"]}
+    except (OSError, ValueError, TypeError, LookupError, yaml.YAMLError):
+        return {}
+
+
+def has_images_of(recipe, settings):
+    """Whether the images to score are those that the recipe names."""
+    images = (recipe.get("dataset"), recipe.get("data_dir"))
+    return images == (settings.dataset, settings.data_dir)
 
 
 def load_signatures(settings, version):
@@ -197,9 +222,12 @@ def load_signatures(settings, version):
         image_size is not None
         and image_size.is_fully_defined()
         and len(image_size) == 3
+        and image_size[2] in (1, 3)
+        and inputs["images"].dtype == tf.float32
         and "embedding" in outputs,
-        f"embed_images of {version} must take `images` of a fixed size and give `embedding`",
-        takes={name: spec.shape for name, spec in inputs.items()},
+        f"embed_images of {version} must take float32 `images` of a fixed size, grey or of three "
+        "colours, and give `embedding`",
+        takes={name: (spec.shape, spec.dtype.name) for name, spec in inputs.items()},
         gives=list(outputs),
     )
     if settings.rank_by == "similarity" and not {"score_pairs", "score_matrix"} <= set(signatures):
@@ -210,19 +238,31 @@ def load_signatures(settings, version):
     return signatures
 
 
-def load_split(settings):
-    """The images to score."""
+def load_split(settings, version):
+    """The images to score. Warns of classes that the model was trained on."""
     import numpy as np
 
+    held_out = settings.split == "validation"
     dataset = pipelines.load(
-        settings.dataset, settings.data_dir, settings.skip_invalid, training=False
+        settings.dataset, settings.data_dir, settings.skip_invalid, training=held_out
     )
     split = dataset.test
-    if settings.split == "all":
+    if held_out:
+        share = recipe_of(version)["validation_share"]
+        split = pipelines.hold_out_classes(dataset.train, share)[1]
+    elif settings.split == "all":
         halves = (dataset.train, dataset.test)
         split = pipelines.Split(
             np.concatenate([half.images for half in halves]),
             np.concatenate([half.labels for half in halves]),
+            dataset.test.class_names,
+        )
+    known = sorted(set(trained_classes(version, settings.dataset)) & set(split.names))
+    if known:
+        print(
+            f"{PROGRAM}: warning: {len(known):,} of the {split.num_classes:,} scored classes were "
+            f"trained on, such as {known[0]}",
+            file=sys.stderr,
         )
     check(
         settings.rerank is None or settings.rerank < len(split.labels),
@@ -231,6 +271,26 @@ def load_split(settings):
         images=len(split.labels) - 1,
     )
     return split
+
+
+def trained_classes(version, dataset):
+    """Names of the classes of `dataset` that a version was trained on, where it tells them."""
+    if recipe_of(version).get("dataset") != dataset:
+        return []
+    try:
+        return json.loads((version / "assets.extra" / "trained_classes.json").read_text())
+    except (OSError, ValueError):
+        return []
+
+
+def with_neighbours(settings, most):
+    """The settings with numbers of neighbours, of which there are at most `most`."""
+    if settings.k is None:
+        most = min(most, settings.rerank or most)
+        return dataclasses.replace(settings, k=[k for k in NEIGHBOURS if k <= most] or [1])
+    largest = max(settings.k) if isinstance(settings.k, list) else settings.k
+    check(largest <= most, "`k` must not exceed the neighbours", k=settings.k, neighbours=most)
+    return settings
 
 
 def embed(signature, split):
@@ -345,15 +405,18 @@ def draw(settings, version, signatures, embeddings, split):
     """Draws the pictures of the report beside the scores; returns their paths."""
     from tfdml.evaluation import report
 
-    paths = [
-        pathlib.Path(settings.out).with_name(f"{with_images(stem, settings, version)}.png")
-        for stem in ("score_distributions", "retrievals")
-    ]
     pairs, matrix = (
         similarity_of(signatures[name]) if name in signatures else None
         for name in ("score_pairs", "score_matrix")
     )
+    by_distance = dataclasses.replace(settings, rank_by="distance", rerank=None)
+    paths = [
+        pathlib.Path(settings.out).with_name(f"{file_name(stem, of, version)}.png")
+        for stem, of in (("score_distributions", by_distance), ("retrievals", settings))
+    ]
     data, seed = (embeddings, split.labels), settings.seed
+    if settings.rank_by == "distance":
+        matrix = None
     report.plot_score_distributions(*data, paths[0], similarity=pairs, seed=seed)
     report.plot_retrievals(pictures_of(split), *data, paths[1], similarity=matrix, seed=seed)
     return paths

@@ -4,8 +4,9 @@
     python train.py --loss triplet --dataset folder --data_dir photos \
         --backbone mobilenet_v2 --weights imagenet
 
-Writes runs/NAME/ (config.yaml, checkpoint.keras, logs/, scores.json, training.png) and
-saved_models/NAME/1/, and prints Recall@K of the classes that were not trained on, before and after.
+Writes runs/NAME/ (config.yaml, trained_classes.json, checkpoint.keras, logs/, scores.json,
+training.png) and saved_models/NAME/1/, and prints Recall@K of the classes that were not trained on,
+before and after.
 """
 
 import contextlib
@@ -44,12 +45,18 @@ def main(arguments=None):
         train_split, test_split, dataset = load_images(recipe)
         if model is None:
             model = build_model(recipe, dataset)
-        if not resume:
-            make_folders(folder, saved_recipe)
+        files = {
+            "config.yaml": saved_recipe,
+            "trained_classes.json": json.dumps(train_split.names, ensure_ascii=False) + "\n",
+        }
+        if resume:
+            check_same_classes(folder, files)
+        else:
+            make_folders(folder, files)
     with one_sentence(PROGRAM, FloatingPointError, OSError), resumable(recipe.run, dataset):
         scores = fit(recipe, folder, model, train_split, test_split, dataset)
         report(recipe, folder, scores)
-        version = export(recipe, model, dataset, saved_recipe, scores)
+        version = export(recipe, model, dataset, files, scores)
     print(f"Run: {folder}   Model: {version}")
 
 
@@ -173,10 +180,10 @@ def build_model(recipe, dataset):
         normalize=loss.normalize,
         dropout=recipe.dropout,
     )
-    new = ["embedding", *([loss.layer.name] if loss.layer else [])]
+    learned = [loss.layer.name] if loss.layer and loss.layer.trainable else []
     options = {
         "learning_rate": learning_rate(recipe),
-        "multipliers": {f"^{layer}/": recipe.head_multiplier for layer in new},
+        "multipliers": {f"^{layer}/": recipe.head_multiplier for layer in ["embedding", *learned]},
         "l2": recipe.weight_decay,
     }
     if recipe.optimizer == "adam":
@@ -186,6 +193,16 @@ def build_model(recipe, dataset):
     model = tfdml.EmbeddingModel(embedder)
     model.compile(optimizer=optimizer, loss=loss)
     return model
+
+
+def check_same_classes(folder, files):
+    """Refuses to go on with other classes: the images changed since the run began."""
+    path = folder / "trained_classes.json"
+    if path.is_file() and path.read_text() != files[path.name]:
+        raise ValueError(
+            f"the classes to train are not those that {folder} began with ({path}). Restore the "
+            "images, or start a new run"
+        )
 
 
 def learning_rate(recipe):
@@ -225,14 +242,15 @@ def load_checkpoint(folder):
         ) from error
 
 
-def make_folders(folder, saved_recipe):
-    """Makes the run's folder, which appears with its settings or not at all."""
+def make_folders(folder, files):
+    """Makes the run's folder, which appears with its first files or not at all."""
     RUNS.mkdir(exist_ok=True)
     SAVED_MODELS.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=RUNS) as unfinished:
         new = pathlib.Path(unfinished) / folder.name
         (new / "logs").mkdir(parents=True)
-        (new / "config.yaml").write_text(saved_recipe)
+        for name, text in files.items():
+            (new / name).write_text(text)
         new.rename(folder)
 
 
@@ -287,7 +305,7 @@ def fit(recipe, folder, model, train_split, test_split, dataset):
     ]
     if recipe.validation_share:
         images = pipelines.evaluation_batches(test_split, dataset.image_size)
-        callbacks.insert(0, tfdml.callbacks.RetrievalScores(images, test_split.labels))
+        callbacks.insert(1, tfdml.callbacks.RetrievalScores(images, test_split.labels))
     batches = pipelines.balanced_batches(
         train_split,
         recipe.classes_per_batch,
@@ -311,6 +329,7 @@ def fit(recipe, folder, model, train_split, test_split, dataset):
     seconds = time.perf_counter() - began
     scores["trained"] = score("Scoring the trained embedder")
     scores["scored_classes"] = "validation" if recipe.validation_share else "test"
+    scores["learns_similarity"] = hasattr(model.loss, "similarity") and model.loss_layer is not None
     scores["train_seconds"] = round(seconds, 1)
     scores["train_seconds_from_step"] = start
     write_text(scores_path, json.dumps(scores, indent=2) + "\n")
@@ -329,7 +348,7 @@ def report(recipe, folder, scores):
     )
 
 
-def export(recipe, model, dataset, saved_recipe, scores):
+def export(recipe, model, dataset, files, scores):
     from pipelines import images
     from tfdml import serving
 
@@ -338,7 +357,11 @@ def export(recipe, model, dataset, saved_recipe, scores):
         SAVED_MODELS / recipe.run / "1",
         read_image=images.reader(dataset.image_size),
         loss=model.loss,
-        assets={"recipe.yaml": saved_recipe, "scores.json": json.dumps(scores, indent=2) + "\n"},
+        assets={
+            "recipe.yaml": files["config.yaml"],
+            "trained_classes.json": files["trained_classes.json"],
+            "scores.json": json.dumps(scores, indent=2) + "\n",
+        },
     )
 
 

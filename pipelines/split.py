@@ -59,6 +59,11 @@ class Split:
     def num_classes(self):
         return len(np.unique(self.labels))
 
+    @property
+    def names(self):
+        """Names of the classes that have images, or their ids as text, in the order of the ids."""
+        return [(self.class_names or {}).get(i, str(i)) for i in np.unique(self.labels).tolist()]
+
     def subset(self, chosen):
         """The split of the chosen rows (booleans or indices)."""
         return dataclasses.replace(self, images=self.images[chosen], labels=self.labels[chosen])

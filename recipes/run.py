@@ -4,8 +4,8 @@
     python recipes/run.py recipes/pddm/omniglot --seeds 0 1 --jobs 2 -- --data_dir PATH --steps 200
 
 What stands behind `--` goes to `train.py` of every run. Runs that are complete are not repeated,
-and one that was stopped goes on. Writes table.md and curves.png to runs/pddm_omniglot/, named
-after the folder of the recipes.
+and one that was stopped goes on; one of other settings is refused. Writes table.md and curves.png
+to runs/pddm_omniglot/, named after the folder of the recipes.
 """
 
 import argparse
@@ -21,32 +21,39 @@ import numpy as np
 from tqdm import tqdm
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import train  # noqa: E402, what reads its flags
+from tfdml.command_line import fail, one_sentence  # noqa: E402
+
+PROGRAM = "run.py"
+RUNS, SAVED_MODELS = pathlib.Path("runs"), pathlib.Path("saved_models")
 SCORES = ("recall@1", "recall@2", "recall@4", "recall@8")
 BY_DISTANCE, BY_SIMILARITY = "distance", "similarity"
+OWN_FLAGS = ("--config", "--seed", "--run", "--resume", "--help", "-h")
 
 
 def main():
     arguments, settings = parse()
     recipes = sorted(arguments.folder.glob("*.yaml"))
     if not recipes:
-        sys.exit(f"error: no *.yaml in {arguments.folder}")
-    table = "_".join(arguments.folder.parts[-2:])
-    work = [(recipe, seed) for recipe in recipes for seed in arguments.seeds]
+        fail(PROGRAM, f"no recipes, *.yaml, in {arguments.folder}")
+    table = "_".join(arguments.folder.resolve().parts[-2:])
+    names = {
+        recipe: [f"{table}_{recipe.stem}_{seed}" for seed in arguments.seeds] for recipe in recipes
+    }
+    work = {
+        run: flags_of(recipe, seed, run, settings)
+        for recipe, runs in names.items()
+        for seed, run in zip(arguments.seeds, runs, strict=True)
+    }
     threads = max(1, (os.cpu_count() or 1) // arguments.jobs)
     os.environ["TF_NUM_INTRAOP_THREADS"] = str(threads)
-
-    def train_one(recipe, seed):
-        train(recipe, seed, f"{table}_{recipe.stem}_{seed}", settings)
-
-    with ThreadPoolExecutor(arguments.jobs) as pool:
-        for _ in tqdm(pool.map(train_one, *zip(*work, strict=True)), "Runs", len(work)):
+    with one_sentence(PROGRAM, RuntimeError), ThreadPoolExecutor(arguments.jobs) as pool:
+        for _ in tqdm(pool.map(train_and_score, work, work.values()), "Runs", len(work)):
             pass
-    folder = pathlib.Path("runs") / table
+    folder = RUNS / table
     folder.mkdir(exist_ok=True)
-    names = {
-        recipe.stem: [f"{table}_{recipe.stem}_{seed}" for seed in arguments.seeds]
-        for recipe in recipes
-    }
     text = table_of(names)
     (folder / "table.md").write_text(text)
     plot_curves(names, folder / "curves.png")
@@ -55,7 +62,7 @@ def main():
 
 def parse():
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=pathlib.Path, help="folder of recipes, *.yaml")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="default: 0 1 2")
@@ -63,53 +70,72 @@ def parse():
         "--jobs", type=int, default=1, help="runs at once, which share the cores; default: 1"
     )
     split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
-    return parser.parse_args(sys.argv[1:split]), sys.argv[split + 1 :]
+    arguments, settings = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1 :]
+    if arguments.jobs < 1:
+        parser.error(f"--jobs must be >= 1. Received: {arguments.jobs}")
+    if len(set(arguments.seeds)) < len(arguments.seeds):
+        parser.error(f"--seeds must differ. Received: {arguments.seeds}")
+    for word in settings:
+        if word.partition("=")[0] in OWN_FLAGS:
+            parser.error(f"{word} cannot stand behind --: every run has its own")
+    return arguments, settings
 
 
-def train(recipe, seed, run, settings):
+def flags_of(recipe, seed, run, settings):
+    """The flags of `train.py` for one run, checked; those to go on with a run that exists."""
+    flags = ["--config", str(recipe), *settings, "--seed", str(seed), "--run", run]
+    flags += ["--resume"] if (RUNS / run).exists() else []
+    train.parse(flags)
+    return flags
+
+
+def train_and_score(run, flags):
     """Trains, or goes on, and scores by what was learned, where there is such a thing."""
-    flags = ["--config", recipe, *settings, "--seed", seed, "--run", run]
-    if not (pathlib.Path("saved_models") / run / "1").exists():
-        stopped = (pathlib.Path("runs") / run).exists()
-        call(run, "train.py", *(["--run", run, "--resume"] if stopped else flags))
-    config = (pathlib.Path("runs") / run / "config.yaml").read_text()
-    learns = any(f"loss: {loss}\n" in config for loss in ("pddm", "pddm_triplet", "lmdm"))
-    if learns and not scores_path(run, BY_SIMILARITY).exists():
+    if not (SAVED_MODELS / run / "1").exists():
+        call(run, "train.py", *flags)
+    if results_of(run)["learns_similarity"] and not scores_path(run, BY_SIMILARITY).exists():
         call(
             run,
             "evaluate.py",
-            *(f"saved_models/{run}", "--rank_by", "similarity", "--nmi", "false"),
+            *(SAVED_MODELS / run, "--rank_by", "similarity", "--nmi", "false"),
             *("--out", scores_path(run, BY_SIMILARITY)),
         )
 
 
 def call(run, script, *arguments):
-    log = pathlib.Path("runs") / f"{run}.log"
-    log.parent.mkdir(exist_ok=True)
+    RUNS.mkdir(exist_ok=True)
+    log = RUNS / f"{run}.log"
     with log.open("w") as file:
         command = [sys.executable, str(ROOT / script), *map(str, arguments)]
         code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT).returncode
     if code:
-        sys.exit(f"error: {' '.join(command)} failed with {code}:\n{log.read_text()[-2000:]}")
+        last = log.read_text().strip().splitlines()[-1:]
+        raise RuntimeError(f"{script} of {run} ended with {code}: {' '.join(last)} (see {log})")
     log.unlink()
 
 
+def results_of(run):
+    return json.loads((RUNS / run / "scores.json").read_text())
+
+
 def scores_path(run, rank_by):
-    return pathlib.Path("runs") / run / f"{rank_by}.json"
+    return RUNS / run / f"{rank_by}.json"
 
 
-def scores_of(run, rank_by):
-    """What stands in a line of the table, in percent and in seconds."""
-    training = json.loads((pathlib.Path("runs") / run / "scores.json").read_text())
-    scores = training["trained"]
+def numbers_of(run, rank_by):
+    """What stands in a line of the table, in percent and in seconds; NaN for what is unknown."""
+    results = results_of(run)
+    scores = results["trained"]
     if rank_by == BY_SIMILARITY:
         scores = json.loads(scores_path(run, rank_by).read_text())["scores"]
-    recalls = [training["untrained"][SCORES[0]], *(scores[name] for name in SCORES)]
-    return [*(100 * recall for recall in recalls), training["train_seconds"]]
+    recalls = [results["untrained"][SCORES[0]], *(scores.get(name, np.nan) for name in SCORES)]
+    whole = results["train_seconds_from_step"] == 0
+    return [*(100 * recall for recall in recalls), results["train_seconds"] if whole else np.nan]
 
 
 def table_of(names):
     """Markdown: a line per recipe and ranking, mean ± deviation over the seeds, in percent."""
+    scored = {results_of(run)["scored_classes"] for runs in names.values() for run in runs}
     lines = [
         f"| recipe | ranked by | untrained {SCORES[0]} | {' | '.join(SCORES)} | seconds | runs |",
         f"|---|---|{'---|' * (len(SCORES) + 3)}",
@@ -118,13 +144,14 @@ def table_of(names):
         for rank_by in (BY_DISTANCE, BY_SIMILARITY):
             if rank_by == BY_SIMILARITY and not scores_path(runs[0], rank_by).exists():
                 continue
-            values = np.array([scores_of(run, rank_by) for run in runs])
+            values = np.array([numbers_of(run, rank_by) for run in runs])
             deviations = values.std(axis=0, ddof=1) if len(runs) > 1 else 0 * values[0]
             *recalls, seconds = zip(values.mean(axis=0), deviations, strict=True)
             cells = [f"{mean:.1f} ± {deviation:.1f}" for mean, deviation in recalls]
             cells += [f"{seconds[0]:.0f}", str(len(runs))]
-            lines.append(f"| {recipe} | {rank_by} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+            line = f"| {recipe.stem} | {rank_by} | {' | '.join(cells)} |"
+            lines.append(line.replace("nan ± nan", "–").replace("nan", "–"))
+    return f"Of the {' and '.join(sorted(scored))} classes.\n\n" + "\n".join(lines) + "\n"
 
 
 def plot_curves(names, path):
@@ -136,10 +163,10 @@ def plot_curves(names, path):
     for recipe, runs in names.items():
         losses = []
         for run in runs:
-            with (pathlib.Path("runs") / run / "logs" / "epochs.csv").open(newline="") as file:
+            with (RUNS / run / "logs" / "epochs.csv").open(newline="") as file:
                 losses.append([float(row["loss"]) for row in csv.DictReader(file)])
         mean = np.mean(losses, axis=0)
-        axes.plot(np.arange(1, len(mean) + 1), mean / mean[0], label=recipe)
+        axes.plot(np.arange(1, len(mean) + 1), mean / mean[0], label=recipe.stem)
     axes.set(
         title="Training loss, mean over the seeds",
         xlabel="checkpoint interval",

@@ -191,6 +191,33 @@ def test_a_diverging_run_stops_with_step_and_cause(tmp_path):
     assert not (tmp_path / "saved_models" / "x").exists()
 
 
+def test_weights_that_diverge_in_the_last_step_are_not_saved(tmp_path):
+    options = ["--learning_rate", "1e38", "--run", "x", *SMALL]
+    options += ["--steps", "1", "--checkpoint_every", "1", "--optimizer", "sgd"]
+    error = sentence(run("train.py", *options, cwd=tmp_path))
+    assert "not finite at step 1; the loss diverged: lower the learning rate" in error
+    assert not list(tmp_path.rglob("*.keras"))
+
+
+def test_a_frozen_similarity_is_not_trained(tmp_path):
+    options = ["--loss_options.similarity", '{"trainable": false}', "--run", "x", *SMALL]
+    options += ["--steps", "1", "--checkpoint_every", "1"]
+    result = run("train.py", "--loss", "pddm", *options, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_run_goes_on_with_the_classes_that_it_began_with(tmp_path):
+    photos = write_images(tmp_path / "photos", dict.fromkeys("bcde", 2))
+    data = ["--dataset", "folder", "--data_dir", photos, "--image_size", "16", "--run", "x"]
+    options = ["--classes_per_batch", "2", "--steps", "100000", "--checkpoint_every", "20"]
+    process = start_and_wait_for("Epoch 2/", *data, *options, cwd=tmp_path)
+    process.kill()
+    process.communicate()
+    write_images(photos, {"a": 2})
+    refusal = sentence(run("train.py", "--run", "x", "--resume", cwd=tmp_path))
+    assert "the classes to train are not those that runs/x began with" in refusal
+
+
 def test_a_full_disk_gets_a_sentence_and_leaves_no_half_file(tmp_path):
     limited = (
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
@@ -320,8 +347,12 @@ REFUSALS = [
     (["--backbone", "smal_cnn"], "Unknown backbone 'smal_cnn'. Did you mean 'small_cnn'?"),
     (["--lss", "lifted"], "Did you mean --loss?"),
     (
+        ["--loss_options", "null"],
+        "error: `loss_options` must be options, such as {name: value}. Received: loss_options=None",
+    ),
+    (
         ["--steps", "1e3"],
-        "error: Parser key \"steps\": Expected a <class 'int'>. Got value: 1000.0",
+        "error: `steps` must be an integer. Received: steps=1000.0",
     ),
     (
         ["--config", str(ROOT / "tests" / "misspelt.yaml")],
@@ -337,7 +368,9 @@ REFUSALS = [
     (["--embedding_dim", "0"], "`embedding_dim` must be > 0. Received: embedding_dim=0"),
     (["--dropout", "1"], "`dropout` must be >= 0 and < 1. Received: dropout=1.0"),
     (["--seed", "4294967296"], "`seed` must be >= 0 and < 2**32. Received: seed=4294967296"),
-    (["--run", "a/b"], "`run` must be the name of a folder. Received: run='a/b'"),
+    (["--run", "a/b"], "`run` must be the name of a folder, of 100 characters at most. Received"),
+    (["--run", "a" * 101], "`run` must be the name of a folder, of 100 characters at most. Rec"),
+    (["--run", "a\nb"], "`run` must be the name of a folder, of 100 characters at most. Received"),
     (["--loss_options.magrin", "1", *NO_DATA], "has no option 'magrin'. Did you mean 'margin'?"),
     (["--loss_options.margin", "-1", *NO_DATA], "`margin` must be > 0. Received: margin=-1"),
     (["--augmentation.flp", "true", *NO_DATA], "has no option 'flp'. Did you mean 'flip'?"),
@@ -442,13 +475,59 @@ def test_evaluate_scores_half_a_folder_or_all_of_it(version, tmp_path, capsys):
     ]
 
 
+def test_evaluate_warns_of_classes_that_were_trained_on(version, capsys):
+    evaluate_here(version, "--split", "all")
+    warning = "evaluate.py: warning: 5 of the 10 scored classes were trained on, such as 0\n"
+    assert warning in capsys.readouterr().err
+    evaluate_here(version)
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_evaluate_scores_validation_classes_of_a_model_that_had_some(version, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        evaluate_here(version, "--split", "validation")
+    error = capsys.readouterr().err
+    assert "`split` can be validation for the images of a training with --validation_share" in error
+    recipe = version / "assets.extra" / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("validation_share: 0.0", "validation_share: 0.4"))
+    evaluate_here(version)
+    assert "of 2 classes (validation) of digits" in capsys.readouterr().out
+    evaluate_here(version, "--split", "test")
+    assert "of 5 classes (test) of digits" in capsys.readouterr().out
+
+
+def test_evaluate_counts_the_neighbours_that_there_are(version, tmp_path, capsys):
+    photos = write_images(tmp_path / "photos", {"a": 2, "b": 2, "c": 2})
+    data = [str(version), "--dataset", "folder", "--data_dir", str(photos), "--nmi", "false"]
+    evaluate.main(data)
+    printed = capsys.readouterr().out
+    assert "recall@2" in printed
+    assert "recall@4" not in printed
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main([*data, "--k", "[1, 4]"])
+    message = "`k` must not exceed the neighbours. Received: k=[1, 4], neighbours=3"
+    assert message in capsys.readouterr().err
+
+
+def test_evaluate_refuses_a_folder_for_the_scores(version, tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        evaluate_here(version, "--out", tmp_path)
+    assert f"`out` must be a file. {tmp_path} is a folder" in capsys.readouterr().err
+
+
+def test_evaluate_names_the_scores_of_a_model_without_a_version_after_it(version, tmp_path):
+    shutil.copytree(version, tmp_path / "flat")
+    evaluate_here(tmp_path / "flat")
+    assert pathlib.Path("runs", "flat", "evaluation.json").is_file()
+
+
 def test_evaluate_names_an_image_lost_while_it_embeds(version, tmp_path, monkeypatch, capsys):
     photos = write_images(tmp_path / "photos", {"a": 2, "b": 2})
     lost = photos / "b" / "1.png"
     load_split = evaluate.load_split
 
-    def load_and_lose(settings):
-        split = load_split(settings)
+    def load_and_lose(*arguments):
+        split = load_split(*arguments)
         lost.unlink()
         return split
 
@@ -460,7 +539,7 @@ def test_evaluate_names_an_image_lost_while_it_embeds(version, tmp_path, monkeyp
 
 
 def test_evaluate_stops_at_ctrl_c(version, monkeypatch, capsys):
-    def interrupted(settings):
+    def interrupted(*arguments):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(evaluate, "load_split", interrupted)
@@ -501,21 +580,25 @@ def save_module(path, spec, output):
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "output"),
+    ("name", "shape", "dtype", "output"),
     [
-        ("pixels", [None, 8, 8, 1], "embedding"),
-        ("images", [None, None, 8, 1], "embedding"),
-        ("images", [None, 8, 8], "embedding"),
-        ("images", [None, 8, 8, 1], "features"),
+        ("pixels", [None, 8, 8, 1], "float32", "embedding"),
+        ("images", [None, None, 8, 1], "float32", "embedding"),
+        ("images", [None, 8, 8], "float32", "embedding"),
+        ("images", [None, 8, 8, 4], "float32", "embedding"),
+        ("images", [None, 8, 8, 1], "uint8", "embedding"),
+        ("images", [None, 8, 8, 1], "float32", "features"),
     ],
 )
-def test_evaluate_refuses_another_signature(name, shape, output, tmp_path, monkeypatch, capsys):
+def test_evaluate_refuses_another_signature(
+    name, shape, dtype, output, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
-    save_module("foreign", tf.TensorSpec(shape, tf.float32, name=name), output)
+    save_module("foreign", tf.TensorSpec(shape, tf.as_dtype(dtype), name=name), output)
     with pytest.raises(SystemExit, match="2"):
         evaluate_here("foreign", "--dataset", "digits")
     error = capsys.readouterr().err
-    assert "must take `images` of a fixed size and give `embedding`. Received: takes={" in error
+    assert "must take float32 `images` of a fixed size, grey or of three colours, and" in error
 
 
 def test_evaluate_looks_whether_it_can_write_before_it_reads(version, capsys):
@@ -607,6 +690,9 @@ def test_evaluate_draws_pairs_and_retrievals(learned, capsys):
     assert f"Pictures: {', '.join(pictures)}" in capsys.readouterr().out
     # Similarity beside distance; the queries and the 8 that they find.
     assert [Image.open(path).size for path in pictures] == [(1000, 400), (1170, 640)]
+    evaluate_here(learned, "--report", "--rank_by", "similarity")
+    ranked = pathlib.Path("runs", "small", "retrievals_similarity.png")
+    assert ranked.read_bytes() != pathlib.Path(pictures[1]).read_bytes()
 
 
 @pytest.mark.filterwarnings("ignore:1 of 6 queries")

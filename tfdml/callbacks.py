@@ -38,10 +38,11 @@ class Checkpoint(keras.callbacks.Callback):
 
 
 class StopOnNaN(keras.callbacks.Callback):
-    """Raises a FloatingPointError with the step and the cause when the loss is not finite.
+    """Raises a FloatingPointError with the step and the cause when training has diverged.
 
-    Differs from `keras.callbacks.TerminateOnNaN`, which stops without a cause and goes on to
-    evaluate and save the broken model.
+    It looks at the loss after every step and at the weights after every epoch: put it before what
+    saves or scores them. Differs from `keras.callbacks.TerminateOnNaN`, which stops without a cause
+    and goes on to evaluate and save the broken model.
     """
 
     def on_train_begin(self, logs=None):
@@ -51,14 +52,20 @@ class StopOnNaN(keras.callbacks.Callback):
         if np.isfinite(logs["loss"]):
             self._was_finite = True
             return
+        cause = "the loss was never finite: check the images and the options of the loss"
+        self._stop(f"loss {logs['loss']}", self._diverged() if self._was_finite else cause)
+
+    def on_epoch_end(self, epoch, logs=None):
+        for variable in self.model.trainable_variables:
+            if not np.isfinite(keras.ops.convert_to_numpy(keras.ops.sum(variable))):
+                self._stop(f"{variable.path} not finite", self._diverged())
+
+    def _diverged(self):
         rate = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
-        cause = (
-            f"the loss diverged: lower the learning rate (now {rate:g})"
-            if self._was_finite
-            else "the loss was never finite: check the images and the options of the loss"
-        )
-        step = int(self.model.optimizer.iterations)
-        raise FloatingPointError(f"loss {logs['loss']} at step {step}; {cause}")
+        return f"the loss diverged: lower the learning rate (now {rate:g})"
+
+    def _stop(self, what, cause):
+        raise FloatingPointError(f"{what} at step {int(self.model.optimizer.iterations)}; {cause}")
 
 
 class RetrievalScores(keras.callbacks.Callback):

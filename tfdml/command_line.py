@@ -6,8 +6,12 @@ import difflib
 import os
 import re
 import sys
+import typing
 
 import jsonargparse
+
+_IN_WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
+_OF_WRONG_TYPE = r'Parser key "(\w+)": (?:Expected a|Does not validate).* value: (.*)'
 
 
 class Parser(jsonargparse.ArgumentParser):
@@ -23,16 +27,18 @@ class Parser(jsonargparse.ArgumentParser):
         super().__init__(**kwargs)
         self._settings = settings
         self._file = self._last_file = None
-        self._names = [field.name for field in dataclasses.fields(settings)]
+        self._types = {field.name: field.type for field in dataclasses.fields(settings)}
         documented = settings.__doc__
         try:
             settings.__doc__ = (documented or "").format(**(names or {}))
             self.add_class_arguments(settings, as_positional=True)
         finally:
             settings.__doc__ = documented
-        bools = {field.name for field in dataclasses.fields(settings) if field.type is bool}
         for action in self._actions:
-            if action.dest in bools:
+            if bool in (
+                self._types.get(action.dest),
+                *typing.get_args(self._types.get(action.dest)),
+            ):
                 action.nargs, action.const = "?", True  # a flag without a value is true
 
     def parse_args(self, args=None, namespace=None, **kwargs):
@@ -45,9 +51,13 @@ class Parser(jsonargparse.ArgumentParser):
 
     def settings_of(self, namespace):
         """The dataclass that the parsed flags describe; exits with code 2 if it refuses them."""
-        values = namespace.as_dict()
+        values = {name: namespace.as_dict()[name] for name in self._types}
+        for name, value in values.items():
+            if value is None and type(None) not in typing.get_args(self._types[name]):
+                self._file = self._last_file
+                self.error(self._of_wrong_type(name, "null"))
         try:
-            return self._settings(**{name: values[name] for name in self._names})
+            return self._settings(**values)
         except (TypeError, ValueError) as error:
             self.error(str(error))
 
@@ -65,17 +75,32 @@ class Parser(jsonargparse.ArgumentParser):
         """Exits with code 2 and the message in one line, with the nearest flag for a misspelt."""
         message = re.sub("Unexpected config:.*", "not lines of `name: value`", message, flags=re.S)
         message = " ".join(message.split())
+        wrong = re.search(_OF_WRONG_TYPE, message)
+        if wrong and wrong[1] in self._types:
+            message = self._of_wrong_type(*wrong.groups())
         if "is not accepted" in message:  # a key, found once the file is read
             self._file = self._last_file
         if self._file:
             message = f"{self._file}: {message}"
         misspelt = re.search(r"unrecognized arguments:(.*)|'(\w+)' is not accepted", message)
         for word in re.findall(r"[A-Za-z_]\w+", misspelt[0]) if misspelt else ():
-            nearest = difflib.get_close_matches(word, self._names, n=1)
+            nearest = difflib.get_close_matches(word, self._types, n=1)
             if nearest:
                 message += f". Did you mean --{nearest[0]}?"
                 break
         fail(self.prog, message)
+
+    def _of_wrong_type(self, name, value):
+        return f"`{name}` must be {_in_words(self._types[name])}. Received: {name}={value}"
+
+
+def _in_words(kind):
+    if typing.get_origin(kind) is dict:
+        return "options, such as {name: value}"
+    if typing.get_origin(kind) is list:
+        return f"a list, each {_in_words(*typing.get_args(kind))}"
+    kinds = [each for each in typing.get_args(kind) or [kind] if each is not type(None)]
+    return " or ".join(_IN_WORDS.get(each) or _in_words(each) for each in kinds)
 
 
 def fail(program, message):

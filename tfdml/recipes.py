@@ -120,7 +120,12 @@ class Recipe:
         )
         check(
             self.run is None
-            or (self.run and not set(self.run) & set("/\\") and self.run[0] != "."),
-            "`run` must be the name of a folder",
+            or (
+                0 < len(self.run) <= 100
+                and self.run.isprintable()
+                and not set(self.run) & set("/\\")
+                and self.run[0] != "."
+            ),
+            "`run` must be the name of a folder, of 100 characters at most",
             run=self.run,
         )
