@@ -179,6 +179,7 @@ def build_model(recipe, dataset):
         weights=recipe.weights,
         normalize=loss.normalize,
         dropout=recipe.dropout,
+        mirror=recipe.mirror,
     )
     learned = [loss.layer.name] if loss.layer and loss.layer.trainable else []
     options = {

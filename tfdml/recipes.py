@@ -25,6 +25,8 @@ class Recipe:
         weights: Where the backbone starts: random if not given, `imagenet`, or a weights file.
         embedding_dim: Numbers per embedding.
         dropout: Share of the features dropped in training, 0 to below 1.
+        mirror: Average the features of an image and of its mirror image when embedding, for things
+            seen from either side: better retrieval in twice the time. Training sees one of them.
         classes_per_batch: Distinct classes in a batch (P).
         images_per_class: Images of each of them (K); the batch has P × K images.
         sampler: `balanced`, or `mixed` for K to 2 K images of each of fewer classes.
@@ -57,6 +59,7 @@ class Recipe:
     weights: str | None = None
     embedding_dim: int = 128
     dropout: float = 0.0
+    mirror: bool = False
     classes_per_batch: int = 32
     images_per_class: int = 4
     sampler: str = "balanced"

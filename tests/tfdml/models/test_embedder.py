@@ -27,6 +27,24 @@ def test_embeds_images_as_unit_rows_or_raw(backbone, rng):
         assert np.allclose(lengths, 1, atol=1e-6) == normalize
 
 
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_a_mirrored_embedder_takes_either_side_for_the_same(backbone, rng, tmp_path):
+    images = rng.uniform(0, 255, (2, *SHAPES[backbone])).astype("float32")
+    embedder = build_embedder(backbone, 4, input_shape=SHAPES[backbone], mirror=True)
+    embedder.save(tmp_path / "embedder.keras")
+    for model in (embedder, keras.models.load_model(tmp_path / "embedder.keras")):
+        embeddings = model.predict(images, verbose=0)
+        np.testing.assert_allclose(
+            embeddings, model.predict(images[:, :, ::-1], verbose=0), atol=1e-5
+        )
+        np.testing.assert_allclose(embeddings, embedder.predict(images, verbose=0), atol=1e-6)
+    one_sided = build_embedder(backbone, 4, input_shape=SHAPES[backbone])
+    one_sided.set_weights(embedder.get_weights())
+    in_training, expected = embedder(images, training=True), one_sided(images, training=True)
+    np.testing.assert_allclose(in_training, expected, atol=1e-5)
+    assert np.abs(one_sided.predict(images, verbose=0) - embeddings).max() > 1e-4
+
+
 def test_embeddings_stay_float32_under_mixed_precision(rng):
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
