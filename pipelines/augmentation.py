@@ -1,5 +1,6 @@
 import dataclasses
 import difflib
+import math
 import numbers
 
 
@@ -12,7 +13,7 @@ class Augmentation:
     Args:
         crop: Smallest share of the area that a random crop keeps, above 0; 1 keeps all.
         aspect: Largest factor by which the shape of a crop differs from that of the image, either
-            way, at least 1; 1 for none. A crop of the whole area keeps its shape.
+            way, at least 1 and finite; 1 for none. A crop of the whole area keeps its shape.
         flip: Whether half of the images are mirrored, left to right. Not for characters.
         rotation: Largest turn either way, in degrees; 0 for none.
         zoom: Largest change of scale either way, as a share, 0 to below 1; 0 for none.
@@ -40,7 +41,7 @@ class Augmentation:
                 raise TypeError(f"`{name}` must be a number. Received: {name}={value!r}")
         for name, holds, range_ in (
             ("crop", 0 < self.crop <= 1, "> 0 and <= 1"),
-            ("aspect", self.aspect >= 1, ">= 1"),
+            ("aspect", 1 <= self.aspect < math.inf, ">= 1 and finite"),
             ("flip", isinstance(self.flip, bool), "true or false"),
             ("rotation", 0 <= self.rotation <= 180, ">= 0 and <= 180 degrees"),
             ("zoom", 0 <= self.zoom < 1, ">= 0 and < 1"),

@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from pipelines.augmentation import Augmentation
 from pipelines.images import decode, random_colour, random_crop, random_warp, resize
-from pipelines.sampling import balanced_indices, step_seed
+from pipelines.sampling import balanced_indices, check_integers, step_seed
+from pipelines.split import Split
 
 _CROP_DRAWS, _WARP_DRAWS, _COLOUR_DRAWS = 4, 5, 3
 
@@ -29,7 +30,8 @@ def balanced_batches(
         classes_per_batch: P, distinct classes.
         images_per_class: K, distinct images of each (a smaller class repeats its images).
         seed: Of the choice of images and of their augmentation.
-        image_size: (height, width, channels); that of the images if None, which paths need.
+        image_size: (height, width, channels), of paths 1 or 3 channels; that of the images if
+            None, which paths need.
         augmentation: `Augmentation`, or None for none.
         start_step: Step of the first batch: the optimizer's, to resume.
         sampler: `"balanced"` for K images of each class, or `"mixed"` for K to 2 K of fewer.
@@ -39,11 +41,17 @@ def balanced_batches(
         [0, 255] and (P × K,) int64, the rows of a class in a row.
 
     Raises:
-        TypeError: If P, K, the seed or the step is not an integer.
+        TypeError: If P, K, the seed or the step is not an integer, `split` no `Split` or
+            `augmentation` no `Augmentation`.
         ValueError: If one of them is out of range, `image_size` is not a size of these images, or
             paths come without it.
     """
-    augmentation = augmentation or Augmentation()
+    augmentation = Augmentation() if augmentation is None else augmentation
+    if not isinstance(augmentation, Augmentation):
+        raise TypeError(
+            "`augmentation` must be an `Augmentation` or None. "
+            f"Received: augmentation={augmentation!r}"
+        )
     image_size = _checked_size(split, image_size)
     indices = balanced_indices(
         split.labels, classes_per_batch, images_per_class, seed, start_step, sampler
@@ -87,15 +95,19 @@ def evaluation_batches(split, image_size=None, batch_size=256):
 
     Args:
         split: `Split`.
-        image_size: (height, width, channels); that of the images if None, which paths need.
+        image_size: (height, width, channels), of paths 1 or 3 channels; that of the images if
+            None, which paths need.
         batch_size: Images in a batch; the last may have fewer.
 
     Returns:
         `tf.data.Dataset` of (batch, height, width, channels) float32 in [0, 255].
 
     Raises:
-        ValueError: If `image_size` is not a size of these images, or paths come without it.
+        TypeError: If `split` is no `Split` or `batch_size` no integer.
+        ValueError: If `image_size` is not a size of these images, paths come without it, or
+            `batch_size` is below 1.
     """
+    check_integers(1, batch_size=batch_size)
     image_size = _checked_size(split, image_size)
 
     def load(image):
@@ -112,6 +124,11 @@ def evaluation_batches(split, image_size=None, batch_size=256):
 
 
 def _checked_size(split, image_size):
+    if not isinstance(split, Split):
+        raise TypeError(
+            "`split` must be a `Split`, such as `dataset.train`. "
+            f"Received: split of type {type(split).__name__}"
+        )
     if image_size is None and not split.holds_paths:
         return split.images.shape[1:]
     if np.shape(image_size) != (3,) or not all(
@@ -120,6 +137,11 @@ def _checked_size(split, image_size):
         raise ValueError(
             "`image_size` must be (height, width, channels)"
             f"{' for paths' if split.holds_paths else ''}. Received: image_size={image_size!r}"
+        )
+    if split.holds_paths and image_size[2] not in (1, 3):
+        raise ValueError(
+            "`image_size` must have 1 or 3 channels for paths. "
+            f"Received: image_size={tuple(image_size)}"
         )
     if not split.holds_paths and image_size[2] != split.images.shape[3]:
         raise ValueError(

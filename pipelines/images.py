@@ -14,7 +14,8 @@ def decode(contents, channels):
 
     JPEG by INTEGER_ACCURATE, whatever TensorFlow's default: the served model must see the numbers
     of training. Of an animation, the first frame; transparency is dropped, the EXIF orientation
-    is not applied.
+    is not applied. Of a BMP with a palette TensorFlow gives the indices as grey, which is wrong
+    for a palette of colours: `find_unreadable` names such files, `decode` cannot tell.
 
     Args:
         contents: Scalar string, the bytes of the file.
@@ -153,7 +154,9 @@ def random_colour(images, augmentation, draws):
 
 
 def find_unreadable(paths):
-    """Finds the files that `decode` would refuse: missing, empty, cut off, not an image.
+    """Finds the files that `decode` would refuse, or get wrong: a BMP with a palette of colours.
+
+    It refuses what is missing, empty, cut off or not an image.
 
     Decodes every file on all cores, JPEG at an eighth of its size; shows a progress bar if that
     takes more than two seconds.
@@ -200,4 +203,16 @@ def _is_readable(path):
             decode(contents, channels=3)
     except (OSError, tf.errors.OpError, ValueError):
         return False
-    return True
+    return not _is_bmp_of_palette_colours(contents)
+
+
+def _is_bmp_of_palette_colours(contents):
+    """Whether these are indices that are not themselves the grey values they stand for."""
+    pixels, header, bits = (
+        int.from_bytes(contents[first:last], "little")
+        for first, last in ((10, 14), (14, 18), (28, 30))
+    )
+    if contents[:2] != b"BM" or bits >= 24:
+        return False
+    palette = contents[14 + header : pixels]
+    return any(palette[i::4] != bytes(range(len(palette[i::4]))) for i in range(3))

@@ -22,7 +22,7 @@ def balanced_indices(
         labels: (n,) integer class ids.
         classes_per_batch: P.
         images_per_class: K.
-        seed: Of the order of classes and the draw of images; >= 0.
+        seed: Of the order of classes and the draw of images; >= 0 and below 2**63.
         start_step: Step of the first batch.
         sampler: `"balanced"`, as above; or `"mixed"`, which gives the first of the P classes K to
             2 K images each, evenly drawn, until P × K are full. The last one takes what is left;
@@ -34,20 +34,12 @@ def balanced_indices(
     Raises:
         TypeError: If P, K, the seed or the step is not an integer.
         ValueError: If P or K is below 1, P exceeds the number of classes, the seed or the step is
-            below 0, or `sampler` is neither.
+            below 0 or not below 2**63, or `sampler` is neither.
     """
     labels = np.asarray(labels)
     _, counts = np.unique(labels, return_counts=True)
-    for name, value, least in (
-        ("classes_per_batch", classes_per_batch, 1),
-        ("images_per_class", images_per_class, 1),
-        ("seed", seed, 0),
-        ("start_step", start_step, 0),
-    ):
-        if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-            raise TypeError(f"`{name}` must be an integer. Received: {name}={value!r}")
-        if value < least:
-            raise ValueError(f"`{name}` must be >= {least}. Received: {name}={value}")
+    check_integers(1, classes_per_batch=classes_per_batch, images_per_class=images_per_class)
+    check_integers(0, seed=seed, start_step=start_step)
     if classes_per_batch > len(counts):
         raise ValueError(
             "`classes_per_batch` must not exceed the number of classes. "
@@ -86,6 +78,17 @@ def balanced_indices(
 
     steps = tf.data.Dataset.counter(tf.constant(start_step, tf.int64))
     return steps.map(indices_of, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def check_integers(least, **values):
+    """Raises a TypeError or ValueError unless each is an integer of 64 bits, `least` or above."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+            raise TypeError(f"`{name}` must be an integer. Received: {name}={value!r}")
+        if value < least:
+            raise ValueError(f"`{name}` must be >= {least}. Received: {name}={value}")
+        if value >= 2**63:
+            raise ValueError(f"`{name}` must be < 2**63. Received: {name}={value}")
 
 
 def _mixed_shares(least, seed):

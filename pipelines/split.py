@@ -1,6 +1,7 @@
 """Labelled images, and a dataset as two sets of them without a class in common."""
 
 import dataclasses
+import numbers
 import os
 from typing import Any
 
@@ -30,17 +31,14 @@ class Split:
 
     def __post_init__(self):
         images, labels = np.asarray(self.images), np.asarray(self.labels)
-        if images.dtype == object and all(isinstance(i, (str, os.PathLike)) for i in images):
+        if (
+            images.dtype == object
+            and images.ndim == 1
+            and all(isinstance(i, (str, os.PathLike)) for i in images)
+        ):
             images = np.array([os.fspath(path) for path in images])
-        if len(images) == 0:
+        if images.shape[:1] == (0,):
             raise ValueError("a split must hold at least one image. Received: images=0")
-        if labels.shape != (len(images),):
-            raise ValueError(
-                "`labels` must have one id per image. "
-                f"Received: images={len(images)}, labels.shape={labels.shape}"
-            )
-        if labels.dtype.kind not in "iu":
-            raise TypeError(f"`labels` must be integers. Received: dtype={labels.dtype}")
         are_pixels = images.dtype == np.uint8 and images.ndim == 4
         are_paths = images.dtype.kind == "U" and images.ndim == 1
         if not (are_pixels or are_paths):
@@ -48,6 +46,13 @@ class Split:
                 "`images` must be (n, height, width, channels) uint8 or (n,) paths. "
                 f"Received: shape={images.shape}, dtype={images.dtype}"
             )
+        if labels.shape != (len(images),):
+            raise ValueError(
+                "`labels` must have one id per image. "
+                f"Received: images={len(images)}, labels.shape={labels.shape}"
+            )
+        if labels.dtype.kind not in "iu":
+            raise TypeError(f"`labels` must be integers. Received: dtype={labels.dtype}")
         object.__setattr__(self, "images", images)
         object.__setattr__(self, "labels", labels.astype(np.int64))
 
@@ -113,9 +118,12 @@ def hold_out_classes(split, share):
         `(rest, held_out)`, two splits.
 
     Raises:
+        TypeError: If `share` is not a number.
         ValueError: If `share` is out of range or there is a single class.
     """
     classes = np.unique(split.labels)
+    if isinstance(share, bool) or not isinstance(share, numbers.Real):
+        raise TypeError(f"`share` must be a number. Received: share={share!r}")
     if not 0 < share < 1:
         raise ValueError(f"`share` must be > 0 and < 1. Received: share={share}")
     if len(classes) < 2:

@@ -15,8 +15,9 @@ def load(data_dir=None, skip_invalid=False, training=True):
     """A folder of images with one sub-folder per class.
 
     The first half of the classes in sorted order trains (of an odd number, the smaller half), the
-    rest tests. Hidden files are passed over, files with other suffixes than `SUFFIXES` with a
-    warning. Every image is decoded once to see that it can be.
+    rest tests. Hidden files are passed over; with a warning, files with other suffixes than
+    `SUFFIXES` and folders inside a class folder, whatever images they hold. Every image is
+    decoded once to see that it can be.
 
     Args:
         data_dir: The folder.
@@ -80,18 +81,28 @@ def _find_classes(data_dir):
         raise ValueError(
             f"`data_dir` must be a folder with one sub-folder per class; {folder} is a file"
         )
-    classes, others = {}, collections.Counter()
+    classes, others, inner = {}, collections.Counter(), []
     for sub_folder in sorted(folder.iterdir()):
         if sub_folder.is_dir() and not sub_folder.name.startswith("."):
             paths = [path for path in sub_folder.iterdir() if not path.name.startswith(".")]
             images = sorted(path for path in paths if path.suffix.lower() in SUFFIXES)
             classes[sub_folder.name] = images
-            passed_over = [path for path in set(paths).difference(images) if path.is_file()]
-            others.update(path.suffix.lower() or "no suffix" for path in passed_over)
+            passed_over = sorted(set(paths).difference(images))
+            others.update(
+                path.suffix.lower() or "no suffix" for path in passed_over if path.is_file()
+            )
+            inner += [
+                f"{sub_folder.name}/{path.name}" for path in passed_over if _holds_files(path)
+            ]
     if others:
         listed = ", ".join(f"{count} {suffix}" for suffix, count in sorted(others.items()))
         warnings.warn(
             f"passed over files that do not end in {', '.join(SUFFIXES)}: {listed}", stacklevel=4
+        )
+    if inner:
+        warnings.warn(
+            f"passed over {len(inner)} folders inside those of the classes: {_first_five(inner)}",
+            stacklevel=4,
         )
     with_images = sum(map(bool, classes.values()))
     if with_images < 2:
@@ -103,6 +114,17 @@ def _find_classes(data_dir):
     return classes
 
 
+def _holds_files(path):
+    return any(
+        inner.is_file() and not inner.name.startswith(".")
+        for inner in (path.rglob("*") if path.is_dir() else ())
+    )
+
+
+def _first_five(items):
+    return ", ".join(items[:5]) + (", ..." if len(items) > 5 else "")
+
+
 def _size(path):
     return f"{path.stat().st_size:,} bytes" if path.exists() else "a broken link"
 
@@ -110,8 +132,7 @@ def _size(path):
 def _refuse_or_warn(what, items, skip_invalid):
     if not items:
         return
-    listed = ", ".join(items[:5]) + (", ..." if len(items) > 5 else "")
-    sentence = f"{len(items)} {what}: {listed}"
+    sentence = f"{len(items)} {what}: {_first_five(items)}"
     if not skip_invalid:
         raise ValueError(
             f"{sentence}. Mend them, or leave them out by skip_invalid=True, on "

@@ -22,7 +22,8 @@ def test_each_geometric_option_warps(options):
     [
         ("crop", 0.0, "> 0 and <= 1"),
         ("crop", 1.5, "> 0 and <= 1"),
-        ("aspect", 0.5, ">= 1"),
+        ("aspect", 0.5, ">= 1 and finite"),
+        ("aspect", float("inf"), ">= 1 and finite"),
         ("flip", 3, "true or false"),
         ("rotation", -1.0, ">= 0 and <= 180 degrees"),
         ("zoom", 1.0, ">= 0 and < 1"),

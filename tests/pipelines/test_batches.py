@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from pipelines import Augmentation, Split, balanced_batches, evaluation_batches
+from pipelines import Augmentation, Dataset, Split, balanced_batches, evaluation_batches
 from pipelines.images import decode, random_warp, resize
 from pipelines.sampling import balanced_indices
 
@@ -157,3 +157,38 @@ def test_arrays_keep_their_channels(split):
         ValueError, match=r"channels of the images. Received: image_size=\(8, 8, 1\)"
     ):
         evaluation_batches(split, (8, 8, 1))
+
+
+@pytest.mark.parametrize("channels", [2, 4])
+@pytest.mark.parametrize(
+    "batches", [evaluation_batches, lambda s, size: balanced_batches(s, 2, 2, 0, size)]
+)
+def test_paths_are_colour_or_grey(path_split, batches, channels):
+    message = re.escape(f"1 or 3 channels for paths. Received: image_size=(8, 8, {channels})")
+    with pytest.raises(ValueError, match=f"^`image_size` must have {message}$"):
+        batches(path_split, (8, 8, channels))
+
+
+@pytest.mark.parametrize("batches", [evaluation_batches, lambda s: balanced_batches(s, 2, 2)])
+def test_refuses_a_dataset_for_one_of_its_splits(split, batches):
+    other = Split(split.images, split.labels + 10)
+    message = "such as `dataset.train`. Received: split of type Dataset"
+    with pytest.raises(TypeError, match=f"^`split` must be a `Split`, {message}$"):
+        batches(Dataset("x", split, other, image_size=(10, 12, 3)))
+
+
+@pytest.mark.parametrize("value", ["flip", "", {"flip": True}])
+def test_refuses_what_is_no_augmentation(split, value):
+    message = re.escape(f"an `Augmentation` or None. Received: augmentation={value!r}")
+    with pytest.raises(TypeError, match=f"^`augmentation` must be {message}$"):
+        balanced_batches(split, 2, 2, augmentation=value)
+
+
+@pytest.mark.parametrize(
+    ("size", "error", "expectation"),
+    [(0, ValueError, ">= 1"), (2.5, TypeError, "an integer"), ("8", TypeError, "an integer")],
+)
+def test_refuses_a_wrong_batch_size(split, size, error, expectation):
+    message = re.escape(f"must be {expectation}. Received: batch_size={size!r}")
+    with pytest.raises(error, match=f"^`batch_size` {message}$"):
+        evaluation_batches(split, batch_size=size)

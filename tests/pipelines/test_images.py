@@ -223,8 +223,16 @@ def test_finds_the_files_that_do_not_decode(tmp_path, rng):
         "e.gif": b"",
         "f.bmp": b"text, not pixels",
         "g.jpg": tiff.getvalue(),
+        "h.bmp": encode("BMP", "P"),
+        "i.bmp": encode("BMP", "L"),
+        "j.bmp": encode("BMP", "1"),
+        "k.bmp": encode("BMP"),
+        "l.bmp": encode("BMP", "RGBA"),
     }
     for name, contents in files.items():
         (tmp_path / name).write_bytes(contents)
     paths = [tmp_path / name for name in [*files, "missing.jpg"]]
-    assert find_unreadable(paths) == [1, 3, 4, 5, 6, 7]
+    unreadable = [paths[index].name for index in find_unreadable(paths)]
+    # Of the whole BMP files, those of indices into colours (h) and of 1 bit each (j).
+    expected = "b.jpg d.png e.gif f.bmp g.jpg h.bmp j.bmp missing.jpg"
+    assert unreadable == expected.split()

@@ -80,6 +80,10 @@ def test_the_seed_decides_the_batches():
     assert (take(4, labels, 3, 2, seed=1) != take(4, labels, 3, 2, seed=2)).any()
 
 
+def test_takes_the_largest_seed():
+    assert sorted(take(1, [0, 0], 1, 2, seed=2**63 - 1)[0]) == [0, 1]
+
+
 def test_shapes_are_static():
     assert balanced_indices([0, 0, 1], 2, 3).element_spec.shape == (6,)
 
@@ -104,6 +108,7 @@ def test_many_classes_start_at_once_at_any_step():
         ({"images_per_class": 0}, r"`images_per_class` must be >= 1\. Received: .*=0"),
         ({"start_step": -1}, r"`start_step` must be >= 0\. Received: start_step=-1"),
         ({"seed": -1}, r"`seed` must be >= 0\. Received: seed=-1"),
+        ({"seed": 2**63}, r"`seed` must be < 2\*\*63\. Received: seed=9223372036854775808"),
     ],
 )
 def test_refuses_what_cannot_be_drawn(options, message):

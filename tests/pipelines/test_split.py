@@ -55,6 +55,8 @@ def test_subset_keeps_rows_together():
         (np.zeros((2, 2, 2), np.uint8), np.zeros(2, int), TypeError, r"shape=\(2, 2, 2\)"),
         (["a.png", None], np.zeros(2, int), TypeError, r"\(n,\) paths\. Received: .*dtype=object"),
         ([object()], np.zeros(1, int), TypeError, r"\(n,\) paths\. Received: .*dtype=object"),
+        (None, None, TypeError, r"\(n,\) paths\. Received: shape=\(\), dtype=object"),
+        ("a.png", [0], TypeError, r"\(n,\) paths\. Received: shape=\(\), dtype=<U5"),
         ([["a.png"], ["b.png"]], np.zeros(2, int), TypeError, r"Received: shape=\(2, 1\)"),
     ],
 )
@@ -84,6 +86,12 @@ def test_both_sides_keep_a_class(share):
 @pytest.mark.parametrize("share", [0.0, 1.0, -1.0])
 def test_holding_out_refuses_a_share_out_of_range(share):
     with pytest.raises(ValueError, match=f"`share` must be > 0 and < 1. Received: share={share}"):
+        hold_out_classes(tiny([1, 2]), share)
+
+
+@pytest.mark.parametrize("share", ["a", None, True])
+def test_holding_out_refuses_a_share_that_is_no_number(share):
+    with pytest.raises(TypeError, match=f"^`share` must be a number. Received: share={share!r}$"):
         hold_out_classes(tiny([1, 2]), share)
 
 

@@ -21,7 +21,7 @@ def nmi(embeddings, labels, *, seed=0, restarts=1):
     Args:
         embeddings: (n, dim) floats, finite.
         labels: (n,) or (n, 1) integers of any size, one class id per row.
-        seed: Integer >= 0; the same seed gives the same score.
+        seed: Integer >= 0 and below 2**32; the same seed gives the same score.
         restarts: Starts of k-means, of which the tightest counts; >= 1. Papers use 1 to 10.
 
     Returns:
@@ -44,7 +44,7 @@ def nmi(embeddings, labels, *, seed=0, restarts=1):
         1.0
     """
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
-    seed = inputs.whole_number(seed, "seed", at_least=0)
+    seed = inputs.whole_number(seed, "seed", at_least=0, below=2**32)
     restarts = inputs.whole_number(restarts, "restarts", at_least=1)
     kmeans = KMeans(len(np.unique(labels)), init="k-means++", n_init=restarts, random_state=seed)
     return _normalized_mutual_information(kmeans.fit_predict(embeddings), labels)

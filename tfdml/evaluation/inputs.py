@@ -1,10 +1,11 @@
 """What every score accepts: rows of finite floats, one integer class id each."""
 
 import operator
+import warnings
 
 import numpy as np
 
-from tfdml.checks import check
+from tfdml.checks import check, check_type
 
 
 def embeddings_and_labels(embeddings, labels, prefix=""):
@@ -22,14 +23,9 @@ def embeddings_and_labels(embeddings, labels, prefix=""):
     embeddings, labels = np.asarray(embeddings), np.asarray(labels)
     rows_name, ids_name = f"{prefix}embeddings", f"{prefix}labels"
     _check_dtype(_is_float(embeddings.dtype), f"`{rows_name}` must be floats", embeddings)
-    _check_dtype(labels.dtype.kind in "iu", f"`{ids_name}` must be integers", labels)
     shapes = {f"{ids_name}.shape": labels.shape, f"{rows_name}.shape": embeddings.shape}
+    labels = class_ids(labels, ids_name, shapes)
     check(embeddings.ndim == 2, f"`{rows_name}` must have shape (n, dim)", **shapes)
-    check(
-        labels.ndim == 1 or (labels.ndim == 2 and labels.shape[1] == 1),
-        f"`{ids_name}` must have shape (n,) or (n, 1)",
-        **shapes,
-    )
     check(
         len(labels) == len(embeddings),
         f"`{ids_name}` and `{rows_name}` must have the same batch size",
@@ -44,7 +40,29 @@ def embeddings_and_labels(embeddings, labels, prefix=""):
         first_row=int(np.argmin(finite)),
     )
     wide = embeddings.dtype.kind == "f" and embeddings.dtype.itemsize > 4
-    return embeddings.astype(np.float64 if wide else np.float32, copy=False), labels.reshape(-1)
+    return embeddings.astype(np.float64 if wide else np.float32, copy=False), labels
+
+
+def class_ids(labels, name="labels", shapes=None):
+    """Returns labels as an array, checked: (n,) integers.
+
+    Args:
+        labels: (n,) or (n, 1) integers.
+        name: Of the labels, for messages.
+        shapes: What messages say was received; the shape of the labels unless given.
+
+    Raises:
+        TypeError: If they are not integers.
+        ValueError: If they have another shape.
+    """
+    labels = np.asarray(labels)
+    _check_dtype(labels.dtype.kind in "iu", f"`{name}` must be integers", labels)
+    check(
+        labels.ndim == 1 or (labels.ndim == 2 and labels.shape[1] == 1),
+        f"`{name}` must have shape (n,) or (n, 1)",
+        **(shapes or {f"{name}.shape": labels.shape}),
+    )
+    return labels.reshape(-1)
 
 
 def queries_and_gallery(embeddings, labels, gallery_embeddings, gallery_labels):
@@ -110,6 +128,15 @@ def neighbour_counts(k, gallery_size):
     return sorted(set(counts))
 
 
+def check_similarity(similarity):
+    """Raises a TypeError unless `similarity` can be called or is None."""
+    check_type(
+        similarity is None or callable(similarity),
+        "`similarity` must be a callable or None",
+        similarity=similarity,
+    )
+
+
 def scores_of(similarity, a, b, shape):
     """The scores that a callable gives, checked: float64 of `shape`.
 
@@ -129,12 +156,27 @@ def scores_of(similarity, a, b, shape):
     return scores
 
 
-def whole_number(value, name, at_least):
-    """Returns `value` as an int; raises a ValueError unless it is one, `at_least` or above."""
+def warn_if_equal(best, stacklevel):
+    """Warns where the best scores of a similarity are equal, as those of a layer that died.
+
+    Args:
+        best: (n,) floats, the best scores of every query; -inf stands for none.
+        stacklevel: As for `warnings.warn`, of the caller.
+    """
+    best = best[best > -np.inf]
+    if len(best) > 1 and best.min() == best.max():
+        warnings.warn(
+            f"the best scores of `similarity` are all {best[0]:.4g}: it tells no pair from another",
+            stacklevel=stacklevel + 1,
+        )
+
+
+def whole_number(value, name, at_least, below=None):
+    """Returns `value` as an int; a ValueError unless it is one, `at_least` or above and `below`."""
     number = _integer(value)
     check(
-        number is not None and number >= at_least,
-        f"`{name}` must be an integer >= {at_least}",
+        number is not None and number >= at_least and (below is None or number < below),
+        f"`{name}` must be an integer >= {at_least}" + (f" and < {below}" if below else ""),
         **{name: value},
     )
     return number

@@ -12,7 +12,7 @@ def sample_pairs(labels, count, *, seed=0):
     Pairs are drawn with repetition, so that time and memory depend on `count` and n alone.
 
     Args:
-        labels: (n,) integers of any size.
+        labels: (n,) or (n, 1) integers of any size.
         count: Pairs of each kind; >= 1.
         seed: Integer >= 0; the same seed gives the same pairs.
 
@@ -21,7 +21,9 @@ def sample_pairs(labels, count, *, seed=0):
         are never the same.
 
     Raises:
-        ValueError: If no two rows share a class, all rows do, or an option is out of range.
+        TypeError: If `labels` are not integers.
+        ValueError: If they have another shape, no two rows share a class, all rows do, or an option
+            is out of range.
 
     Example:
         >>> positive, negative = sample_pairs(np.array([7, 9, 9]), 2)
@@ -32,10 +34,9 @@ def sample_pairs(labels, count, *, seed=0):
     """
     count = inputs.whole_number(count, "count", at_least=1)
     rng = np.random.default_rng(inputs.whole_number(seed, "seed", at_least=0))
+    labels = inputs.class_ids(labels)
     by_class = np.argsort(labels, kind="stable")
-    _, starts, sizes = np.unique(
-        np.asarray(labels)[by_class], return_index=True, return_counts=True
-    )
+    _, starts, sizes = np.unique(labels[by_class], return_index=True, return_counts=True)
     rows = len(by_class)
     check(
         1 < len(sizes) < rows,
@@ -78,15 +79,21 @@ def equal_error_rate(positive, negative):
         >>> equal_error_rate([0.9, 0.8, 0.4, 0.7], [0.1, 0.2, 0.3, 0.6])
         0.25
     """
-    positive, negative = (
-        np.sort(np.asarray(scores, np.float64)) for scores in (positive, negative)
-    )
+    positive, negative = (np.asarray(scores, np.float64) for scores in (positive, negative))
     for name, scores in (("positive", positive), ("negative", negative)):
         check(
-            scores.ndim == 1 and scores.size and np.isfinite(scores).all(),
-            f"`{name}` must be finite scores of shape (n,), n >= 1",
+            scores.ndim == 1 and scores.size,
+            f"`{name}` must be scores of shape (n,), n >= 1",
             shape=scores.shape,
         )
+        finite = np.isfinite(scores)
+        check(
+            finite.all(),
+            f"`{name}` must be finite",
+            scores_not_finite=int(np.count_nonzero(~finite)),
+            first=int(np.argmin(finite)),
+        )
+    positive, negative = np.sort(positive), np.sort(negative)
     thresholds = np.append(np.union1d(positive, negative), np.inf)
     missed = np.searchsorted(positive, thresholds) / len(positive)
     accepted = 1 - np.searchsorted(negative, thresholds) / len(negative)

@@ -80,7 +80,7 @@ def plot_score_distributions(embeddings, labels, path, *, similarity, pairs=10_0
         The matplotlib figure.
 
     Raises:
-        TypeError: If labels are not integers or embeddings not floats.
+        TypeError: If labels are not integers, embeddings not floats or `similarity` no callable.
         ValueError: If shapes disagree, rows or scores are not finite, there are no pairs of one
             kind, or an option is out of range.
 
@@ -89,6 +89,7 @@ def plot_score_distributions(embeddings, labels, path, *, similarity, pairs=10_0
     """
     from matplotlib.figure import Figure
 
+    inputs.check_similarity(similarity)
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
     positive, negative = (
         _pair_scores(embeddings, kind, similarity)
@@ -139,15 +140,23 @@ def plot_retrievals(images, embeddings, labels, path, *, similarity, queries=4, 
         The matplotlib figure.
 
     Raises:
-        TypeError: If labels are not integers or embeddings not floats.
-        ValueError: If shapes disagree, rows or scores are not finite, or an option is out of range.
+        TypeError: If labels are not integers, embeddings not floats or `similarity` no callable.
+        ValueError: If shapes disagree, rows or scores are not finite, there is not one image per
+            row, or an option is out of range.
 
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, Figure 4.
     """
     from matplotlib.figure import Figure
 
+    inputs.check_similarity(similarity)
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
+    check(
+        callable(images) or len(images) == len(labels),
+        "`images` must be a callable or one image per row",
+        images=None if callable(images) else len(images),
+        rows=len(labels),
+    )
     rows = _query_rows(queries, len(labels), seed)
     top = min(inputs.whole_number(top, "top", at_least=1), len(labels) - 1)
     blocks = [embeddings[i : i + _ROWS_AT_ONCE] for i in range(0, len(labels), _ROWS_AT_ONCE)]

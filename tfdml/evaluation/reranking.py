@@ -44,7 +44,8 @@ def recall_after_reranking(
 
     Returns:
         {K: recall} with Python floats in [0, 1], K ascending. A query without another row of its
-        class is a miss for every K; a warning says how many there are.
+        class is a miss for every K; a warning says how many there are. Another says where all
+        scores are equal, as those of a layer whose units died in training.
 
     Raises:
         TypeError: If labels are not integers, embeddings not floats or `similarity` no callable.
@@ -154,20 +155,23 @@ class _Search(NamedTuple):
 
         Returns:
             (n,) floats: the count; `width` where no mate was found, infinity where there is none.
+            A warning says where the best scores are all equal.
         """
         step = max(1, _CANDIDATES_AT_ONCE // width)
         blocks = [slice(i, i + step) for i in range(0, len(self.labels), step)]
-        return np.concatenate(
-            [self.of(block)._ranks_of_block(*find(self.of(block))) for block in blocks]
-        )
+        found = [self.of(block)._ranks_of_block(*find(self.of(block))) for block in blocks]
+        ranks, mate, other = (np.concatenate(part) for part in zip(*found, strict=True))
+        inputs.warn_if_equal(np.concatenate([mate, other]), stacklevel=3)
+        return ranks
 
     def _ranks_of_block(self, rows, certain):
         scores = self._scores(rows)
         mates = self.gallery_labels[rows] == self.labels[:, None]
-        best = np.where(mates & certain, scores, -np.inf).max(axis=1)
-        before = np.count_nonzero(~mates & (scores >= best[:, None]), axis=1)
-        before = np.where(best == -np.inf, rows.shape[1], before)
-        return np.where(self.has_mate, before, np.inf)
+        mate = np.where(mates & certain, scores, -np.inf).max(axis=1)
+        other = np.where(mates, -np.inf, scores)
+        before = np.count_nonzero(other >= mate[:, None], axis=1)
+        before = np.where(mate == -np.inf, rows.shape[1], before)
+        return np.where(self.has_mate, before, np.inf), mate, other.max(axis=1)
 
     def _scores(self, rows):
         scores = np.empty(rows.size)

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfdml.checks import check_type
 from tfdml.evaluation import inputs
 from tfdml.evaluation.similarity_ranking import similarity_ranks
 
@@ -77,11 +76,7 @@ def recall_at_k(
         >>> recall_at_k(line, np.array([0, 1, 0, 1]), k=(1, 2, 3))
         {1: 0.0, 2: 0.5, 3: 1.0}
     """
-    check_type(
-        similarity is None or callable(similarity),
-        "`similarity` must be a callable or None",
-        similarity=similarity,
-    )
+    inputs.check_similarity(similarity)
     embeddings, labels, gallery_embeddings, gallery_labels = inputs.queries_and_gallery(
         embeddings, labels, gallery_embeddings, gallery_labels
     )

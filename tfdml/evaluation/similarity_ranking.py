@@ -1,7 +1,5 @@
 """Ranks by a learned similarity: exact, in tiles of bounded size, each pair of rows scored once."""
 
-import warnings
-
 import numpy as np
 
 from tfdml.checks import check
@@ -84,13 +82,7 @@ class _Best:
 
     def ranks(self):
         best = np.concatenate([self.mate, self.others.max(axis=1, initial=-np.inf)])
-        best = best[best > -np.inf]
-        if len(best) > 1 and best.min() == best.max():
-            warnings.warn(
-                f"the best scores of `similarity` are all {best[0]:.4g}: it tells no pair from "
-                "another",
-                stacklevel=4,
-            )
+        inputs.warn_if_equal(best, stacklevel=4)
         before = np.count_nonzero(self.others >= self.mate[:, None], axis=1)
         return np.where(self.mate == -np.inf, np.inf, before)
 

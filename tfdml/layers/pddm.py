@@ -56,7 +56,8 @@ class PDDM(keras.layers.Layer):
 
     Raises:
         TypeError: If an option is not of its type.
-        ValueError: If an option is out of range or the shapes of `a` and `b` disagree.
+        ValueError: If an option is out of range, the shapes of `a` and `b` disagree, or they are
+            not of the rank and width that the layer was built for.
 
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, section 3.1
@@ -92,6 +93,7 @@ class PDDM(keras.layers.Layer):
         self._noise_seed = keras.random.SeedGenerator(seed)
 
     def build(self, a_shape, b_shape=None):
+        check(len(a_shape) == 2, "embeddings must be (n, dim)", shape=tuple(a_shape))
         dim = a_shape[-1]
         check(dim is not None, "`a` must have a known width", **{"a.shape": tuple(a_shape)})
         if b_shape is not None:
@@ -133,6 +135,9 @@ class PDDM(keras.layers.Layer):
 
         Returns:
             (n, m) floats. Besides it, memory holds the inner values of 8,192 pairs at a time.
+
+        Raises:
+            ValueError: As for a call; n and m may differ.
         """
         a = ops.convert_to_tensor(a, self.compute_dtype)
         if b is None:
@@ -144,7 +149,7 @@ class PDDM(keras.layers.Layer):
         scores = _in_chunks(
             lambda pair: self.score(ends, pair // columns, rows + pair % columns), rows * columns
         )
-        return ops.reshape(scores, (-1, columns))
+        return ops.reshape(scores, (rows, columns))
 
     def matrix_of_ends(self, ends):
         """(n, n) scores of all images against all, each pair scored once. See `score`."""
@@ -171,10 +176,19 @@ class PDDM(keras.layers.Layer):
         Args:
             rows: (n, dim) floats.
             drop: Whether scores of pairs of these ends drop outputs, as in training.
+
+        Raises:
+            ValueError: If the rows are not of the rank and width that the layer was built for.
         """
         rows = ops.cast(rows, self.compute_dtype)
         if not self.built:
             self.build(rows.shape)
+        dim = self._affine["difference"][0].shape[0]
+        check(
+            len(rows.shape) == 2 and rows.shape[1] in (dim, None),
+            f"embeddings must be (n, {dim})",
+            **{"shape[1:]": tuple(rows.shape[1:])},
+        )
         weights = keras.tree.map_structure(ops.convert_to_tensor, self._affine)
         positions = noise = None
         if self.use_position:

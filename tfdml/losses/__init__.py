@@ -28,7 +28,7 @@ _MODULES = {"MetricLoss": "base", **{name: module for module, name, _ in LOSSES.
 __all__ = ["LOSSES", "get", *_MODULES]
 
 
-def get(name, **options):
+def get(name, /, **options):
     """Builds a loss by its name in `LOSSES`.
 
     Args:
@@ -45,7 +45,7 @@ def get(name, **options):
         raise ValueError(unknown_name("loss", name, LOSSES))
     _, class_name, preset = LOSSES[name]
     loss = __getattr__(class_name)
-    available = inspect.signature(loss).parameters
+    available = set(inspect.signature(loss).parameters) - {"name"}  # which `name` itself gives
     settings = {"name": name, **preset}
     for option, value in options.items():
         if option not in available:

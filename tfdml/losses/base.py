@@ -46,9 +46,9 @@ class MetricLoss(keras.losses.Loss):
             training: Whether `layer`, where there is one, is in training.
 
         Returns:
-            A scalar float32 (float64 for float64 embeddings). In a replica of a
-            `tf.distribute` strategy it is divided by the number of replicas, as Keras does for
-            its own losses, so that the replicas' gradients add up to their mean.
+            A scalar float32 (float64 for float64 embeddings), NaN if any embedding is. In a
+            replica of a `tf.distribute` strategy it is divided by the number of replicas, as
+            Keras does for its own losses, so that the replicas' gradients add up to their mean.
 
         Raises:
             TypeError: If the labels are not integers or the embeddings not floats.
@@ -81,7 +81,10 @@ class MetricLoss(keras.losses.Loss):
             if self.normalize:
                 embeddings = pairwise.normalize(embeddings)
             learned = {} if self.layer is None else {"training": training}
-            return _share_of_replica(self.call(labels, embeddings, **learned))
+            value = self.call(labels, embeddings, **learned)
+            # A row that no term takes is not in the value, but must not hide that it is broken.
+            broken = ops.where(ops.isnan(ops.sum(embeddings)), float("nan"), 0.0)
+            return _share_of_replica(value + ops.cast(broken, value.dtype))
 
     def call(self, labels, embeddings):
         raise NotImplementedError

@@ -50,7 +50,7 @@ class DoubleHeaderHingeLoss(MetricLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row; every class needs two rows.
+        labels: (batch,) integers, one class id per row; of a class of one row it is a negative.
         embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
         training: Whether the layer drops outputs; False unless given.
         Returns a scalar float32, >= 0; 0 when the batch holds no quadruplet.
@@ -151,10 +151,7 @@ class DoubleHeaderHingeLoss(MetricLoss):
             mined = self._mine(labels, ends, matrix)
             metric = ops.cast(self._metric_loss(ends, matrix, mined), embeddings.dtype)
             losses = metric + self.embedding_weight * self._embedding_loss(embeddings, mined)
-        value = pairwise.masked_mean(losses, mined.valid)
-        # What is not mined is not in the value, but must not hide that it is broken.
-        broken = ops.isnan(ops.sum(embeddings))
-        return ops.where(broken, ops.cast(float("nan"), value.dtype), value)
+        return pairwise.masked_mean(losses, mined.valid)
 
     def similarity(self, a, b):
         """The learned score of each row of `a` (n, dim) and the same row of `b` (n, dim): (n,)."""

@@ -57,10 +57,11 @@ def export(embedder, path, read_image, loss=None, assets=None):
         return score_rows(a["embedding"], b["embedding"])
 
     def score_rows(embeddings_a, embeddings_b):
-        tf.debugging.assert_equal(
-            tf.shape(embeddings_a)[0], tf.shape(embeddings_b)[0], "a and b must have as many rows"
-        )
-        return {"similarity": score_pairs(embeddings_a, embeddings_b)}
+        rows_a, rows_b = tf.shape(embeddings_a)[0], tf.shape(embeddings_b)[0]
+        refusal = tf.debugging.assert_equal(rows_a, rows_b, "a and b must have as many rows")
+        # Or another operation may fail over the rows first.
+        with tf.control_dependencies([refusal]):
+            return {"similarity": score_pairs(embeddings_a, embeddings_b)}
 
     def score_all(embeddings_a, embeddings_b):
         return {"similarity": score_matrix(embeddings_a, embeddings_b)}

@@ -77,6 +77,23 @@ def test_counts_the_files_with_other_suffixes_by_suffix(folder, recwarn):
     assert pathlib.Path(recwarn[0].filename).name == "test_folder.py"
 
 
+def test_names_the_folders_inside_a_class_folder(folder, recwarn):
+    for path in ("cat/more/1.jpg", "dog/deep/er/1.jpg", "emu/.hidden/1.jpg", "fox/a/.hidden.jpg"):
+        write(folder / path)
+    load(folder)
+    assert [str(warning.message) for warning in recwarn] == [
+        "passed over 2 folders inside those of the classes: cat/more, dog/deep"
+    ]
+    assert pathlib.Path(recwarn[0].filename).name == "test_folder.py"
+
+
+def test_names_five_folders_inside_class_folders_and_how_many(folder):
+    for index in range(6):
+        write(folder / "cat" / f"more{index}" / "1.jpg")
+    with pytest.warns(UserWarning, match=r"over 6 folders .*: cat/more0, .*more4, \.\.\.$"):
+        load(folder)
+
+
 @pytest.mark.parametrize("target", ["missing.jpg", "4.jpg"], ids=["missing", "itself"])
 def test_names_broken_links(folder, target):
     (folder / "dog" / "4.jpg").symlink_to(target)

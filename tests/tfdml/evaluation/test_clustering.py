@@ -45,7 +45,8 @@ def test_a_single_class_scores_one(rng):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"seed": -1}, "`seed` must be an integer >= 0. Received: seed=-1"),
+        ({"seed": -1}, r"`seed` must be an integer >= 0 and < 4294967296\. Received: seed=-1$"),
+        ({"seed": 2**32}, r"integer >= 0 and < 4294967296\. Received: seed=4294967296$"),
         ({"restarts": 0}, "`restarts` must be an integer >= 1. Received: restarts=0"),
     ],
 )

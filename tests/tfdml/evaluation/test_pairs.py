@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 from sklearn.metrics import roc_curve
@@ -62,7 +64,33 @@ def test_equal_error_rate_equals_scikit_learns_curve(rng):
     assert expected == pytest.approx(0.3085, abs=0.01)  # unit normals, half of 1 apart
 
 
-@pytest.mark.parametrize("positive", [[], [np.nan], [[1.0]]])
-def test_refuses_scores_that_are_none(positive):
-    with pytest.raises(ValueError, match="`positive` must be finite scores of shape"):
-        equal_error_rate(positive, [1.0])
+@pytest.mark.parametrize("scores", [[], 1.0, [[1.0]]])
+def test_refuses_scores_of_another_shape(scores):
+    message = re.escape(f"must be scores of shape (n,), n >= 1. Received: shape={np.shape(scores)}")
+    with pytest.raises(ValueError, match=f"^`positive` {message}$"):
+        equal_error_rate(scores, [1.0])
+    with pytest.raises(ValueError, match=f"^`negative` {message}$"):
+        equal_error_rate([1.0], scores)
+
+
+def test_refuses_scores_that_are_not_finite():
+    message = "must be finite. Received: scores_not_finite=2, first=1$"
+    with pytest.raises(ValueError, match=f"^`negative` {message}"):
+        equal_error_rate([1.0], [0.0, np.nan, np.inf])
+
+
+def test_takes_labels_as_a_column(rng):
+    labels = rng.integers(0, 9, 100)
+    np.testing.assert_array_equal(sample_pairs(labels[:, None], 20), sample_pairs(labels, 20))
+
+
+@pytest.mark.parametrize(
+    ("labels", "error", "message"),
+    [
+        (np.zeros((4, 2), int), ValueError, "shape (n,) or (n, 1). Received: labels.shape=(4, 2)"),
+        (np.zeros(4), TypeError, "`labels` must be integers. Received: dtype=float64"),
+    ],
+)
+def test_refuses_labels_that_are_none(labels, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        sample_pairs(labels, 5)

@@ -164,3 +164,21 @@ def test_refuses_queries_that_are_no_rows(queries, tmp_path, rng):
             similarity=lambda a, b: a @ b.T,
             queries=queries,
         )
+
+
+@pytest.mark.parametrize("count", [3, 61])
+def test_refuses_images_that_are_not_those_of_the_rows(count, tmp_path, rng):
+    message = f"`images` must be a callable or one image per row. Received: images={count}, rows=60"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        plot_retrievals(
+            np.zeros((count, 2, 2)), *rows_of_two_classes(rng), tmp_path / "r.png", similarity=None
+        )
+
+
+def test_refuses_a_similarity_that_is_no_callable(tmp_path, rng):
+    data = (*rows_of_two_classes(rng), tmp_path / "r.png")
+    for draw in (plot_score_distributions, lambda *data, **o: plot_retrievals(data[0], *data, **o)):
+        with pytest.raises(
+            TypeError, match=r"^`similarity` must be a callable or None. Received: similarity='x'$"
+        ):
+            draw(*data, similarity="x")

@@ -208,6 +208,22 @@ def test_reports_queries_without_a_mate():
         assert recall_after_reranking(rows, labels, **{**options, "candidates": 1}) == {1: 0.0}
 
 
+@pytest.mark.parametrize("score", [recall_after_reranking, exact_and_reranked_recall])
+def test_says_where_all_scores_are_equal(score, rng, monkeypatch):
+    monkeypatch.setattr(reranking, "_CANDIDATES_AT_ONCE", 100)
+    x, labels = rng.normal(size=(40, 2)), np.arange(40) // 2
+
+    def reported(similarity):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            score(x, labels, candidates=20, similarity=similarity)
+        return {(str(warning.message), warning.filename) for warning in caught}
+
+    equal = "the best scores of `similarity` are all 0.25: it tells no pair from another"
+    assert reported(lambda a, b: np.full(len(a), 0.25)) == {(equal, __file__)}
+    assert not reported(lambda a, b: np.where(a[:, 0] == x[7, 0], 0.5, 0.25))
+
+
 X, Y = np.ones((8, 5)), np.arange(8) // 2
 GOOD = {"similarity": lambda a, b: a[:, 0], "candidates": 4, "k": 1}
 

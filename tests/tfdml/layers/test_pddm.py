@@ -1,4 +1,5 @@
 import itertools
+import re
 
 import keras
 import numpy as np
@@ -161,3 +162,24 @@ def test_refuses_rows_without_a_partner():
         ValueError, match=r"as many rows. Received: a.shape=\(4, 3\), b.shape=\(1, 3\)"
     ):
         PDDM()(np.zeros((4, 3), "float32"), np.zeros((1, 3), "float32"))
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 4, 3), (4, 2)])
+def test_refuses_rows_that_do_not_fit_its_weights(shape):
+    layer, rows = PDDM(), np.zeros(shape, "float32")
+    layer.build((None, 3))
+    refusal = re.escape(f"embeddings must be (n, 3). Received: shape[1:]={shape[1:]}")
+    with pytest.raises(ValueError, match=f"^{refusal}$"):
+        layer.matrix(rows)
+    with pytest.raises(ValueError, match=r"`a` and `b` must be \(n, dim\)|" + refusal):
+        layer(rows, rows)
+    if len(shape) != 2:
+        refusal = re.escape(f"embeddings must be (n, dim). Received: shape={shape}")
+        with pytest.raises(ValueError, match=f"^{refusal}$"):
+            PDDM().matrix(rows)
+
+
+def test_a_matrix_of_no_rows_keeps_its_shape(rng):
+    layer, rows = PDDM(seed=0), rng.normal(size=(5, 3)).astype("float32")
+    assert layer.matrix(rows, rows[:0]).shape == (5, 0)
+    assert layer.matrix(rows[:0], rows).shape == (0, 5)

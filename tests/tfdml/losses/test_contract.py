@@ -175,9 +175,11 @@ def test_stays_finite_on_degenerate_batches(name, options, labels, rng):
 
 @every_loss
 def test_does_not_hide_a_nan(name, options, rng):
-    x = rows(rng)
-    x[0, 2] = np.nan
-    assert np.isnan(float(losses.get(name, **options)(np.array(BATCHES["balanced"]), x)))
+    loss, labels = losses.get(name, **options), np.array(BATCHES["balanced"])
+    for row in (0, 3):  # N-pair takes the first two of a class
+        x = rows(rng)
+        x[row, 2] = np.nan
+        assert np.isnan(float(loss(labels, x))), row
 
 
 @every_loss
@@ -291,6 +293,11 @@ def test_refuses_wrong_input():
         ("npair", {"l2": -0.1, "normalize": False}, "`l2` must be >= 0"),
         ("npair", {"l2": 0.1}, "`l2` needs raw rows: normalize=False"),
         ("triplet", {"magrin": 1}, "loss 'triplet' has no option 'magrin'. Did you mean 'margin'?"),
+        (
+            "lifted",
+            {"name": 3},
+            "loss 'lifted' has no option 'name'. Available: margin, normalize, variant.",
+        ),
         ("liftd", {}, "Unknown loss 'liftd'. Did you mean 'lifted'? Available: contrastive, "),
     ],
 )
