@@ -64,7 +64,7 @@ def test_flags_in_the_readme_exist():
     fields = {
         field.name for cls in (Recipe, evaluate.Evaluation) for field in dataclasses.fields(cls)
     }
-    commands = re.findall(r"(?:train|evaluate)\.py(.*(?:\\\n.*)*)", "".join(readme_blocks("bash")))
+    commands = re.findall(r"(?:train|evaluate)\.py((?:\\\n|.)*)", "".join(readme_blocks("bash")))
     flags = {flag for command in commands for flag in re.findall(r"--(\w+)", command)}
     assert {"resume", "mirror", "rerank"} <= flags, flags
     assert flags <= fields | {"config", "resume", "help"}, flags - fields
