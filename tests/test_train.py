@@ -737,10 +737,11 @@ def test_evaluate_says_what_a_learned_similarity_needs(arguments, version, capsy
 @pytest.mark.parametrize("settings", [Recipe, evaluate.Evaluation])
 def test_every_setting_is_documented(settings):
     import dataclasses
+    import inspect
     import re
 
     names = [field.name for field in dataclasses.fields(settings)]
-    assert re.findall(r"^        (\w+):", settings.__doc__, re.MULTILINE) == names
+    assert re.findall(r"^    (\w+):", inspect.getdoc(settings), re.MULTILINE) == names
 
 
 @pytest.mark.parametrize(

@@ -237,7 +237,8 @@ def test_trains_saves_and_restores_what_the_loss_learns(images, tmp_path):
     assert len(before) == 8
     model.fit(images, LABELS, batch_size=16, epochs=2, verbose=0)
     for old, new in zip(before, model.loss_layer.trainable_variables, strict=True):
-        assert np.abs(old - np.array(new)).max() > 0
+        if not new.path.endswith("score_bias"):  # which cancels in a difference of scores
+            assert np.abs(old - np.array(new)).max() > 0
     rows = model.embed(images)
     scores = model.similarity(rows[:8], rows[8:])
     np.testing.assert_allclose(scores, model.loss.layer(rows[:8], rows[8:]), rtol=1e-5)
