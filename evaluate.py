@@ -99,13 +99,14 @@ def main(arguments=None):
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with one_sentence(PROGRAM, ValueError, TypeError, OSError):
         version = find_version(pathlib.Path(settings.model))
-        settings = completed(settings, version)
+        recipe = recipe_of(version)
+        settings = completed(settings, version, recipe)
         out = pathlib.Path(settings.out)
         check_writable(out.parent)
         if out.is_dir():
             raise IsADirectoryError(f"`out` must be a file. {out} is a folder")
         signatures = load_signatures(settings, version)
-        split = load_split(settings, version)
+        split = load_split(settings, version, recipe)
         settings = with_neighbours(settings, len(split.labels) - 1)
         embeddings = embed(signatures["embed_images"], split)
         results = score(settings, signatures, embeddings, split.labels)
@@ -118,7 +119,7 @@ def main(arguments=None):
             f"Scores: {out}"
         )
         if settings.report:
-            pictures = draw(settings, version, signatures, embeddings, split)
+            pictures = draw(settings, recipe, signatures, embeddings, split)
             print(f"Pictures: {', '.join(map(str, pictures))}")
 
 
@@ -148,39 +149,38 @@ def find_version(folder):
     return max(versions, key=lambda version: int(version.name))
 
 
-def completed(settings, version):
+def completed(settings, version, recipe):
     """The settings, those of the training where they were not given, and the file of the scores."""
-    recipe = recipe_of(version)
     dataset, data_dir = settings.dataset, settings.data_dir
     if dataset is None:
         if not recipe:
             raise ValueError(f"{version} does not say what it was trained on: give --dataset")
         dataset, data_dir = recipe["dataset"], data_dir or recipe["data_dir"]
     settings = dataclasses.replace(settings, dataset=dataset, data_dir=data_dir)
-    recipe = recipe if has_images_of(recipe, settings) else {}
+    of_training = recipe if has_images_of(recipe, settings) else {}
     split, skip_invalid = settings.split, settings.skip_invalid
     if split is None:
-        split = "validation" if recipe.get("validation_share") else "test"
-    if split == "validation" and not recipe.get("validation_share"):
+        split = "validation" if of_training.get("validation_share") else "test"
+    if split == "validation" and not of_training.get("validation_share"):
         raise ValueError(
             "`split` can be validation for the images of a training with --validation_share. "
             f"Received: split=validation, model={version}, dataset={dataset}, data_dir={data_dir}"
         )
     if skip_invalid is None:
-        skip_invalid = bool(recipe.get("skip_invalid"))
+        skip_invalid = bool(of_training.get("skip_invalid"))
     settings = dataclasses.replace(settings, split=split, skip_invalid=skip_invalid)
     folder = version.resolve()
     folder = folder.parent if folder.name.isdigit() else folder
-    out = settings.out or f"runs/{folder.name}/{file_name('evaluation', settings, version)}.json"
+    out = settings.out or f"runs/{folder.name}/{file_name('evaluation', settings, recipe)}.json"
     return dataclasses.replace(settings, out=out)
 
 
-def file_name(stem, settings, version):
+def file_name(stem, settings, recipe):
     """A name that tells the ranking and the images, but by distance and those of the training."""
     words = [stem]
     if settings.rank_by == "similarity":
         words.append(f"rerank_{settings.rerank}" if settings.rerank else "similarity")
-    if not has_images_of(recipe_of(version), settings):
+    if not has_images_of(recipe, settings):
         words.append(settings.dataset)
         words += [pathlib.Path(settings.data_dir).resolve().name] if settings.data_dir else []
     if settings.split != "test":
@@ -238,7 +238,7 @@ def load_signatures(settings, version):
     return signatures
 
 
-def load_split(settings, version):
+def load_split(settings, version, recipe):
     """The images to score. Warns of classes that the model was trained on."""
     import numpy as np
 
@@ -248,8 +248,7 @@ def load_split(settings, version):
     )
     split = dataset.test
     if held_out:
-        share = recipe_of(version)["validation_share"]
-        split = pipelines.hold_out_classes(dataset.train, share)[1]
+        split = pipelines.hold_out_classes(dataset.train, recipe["validation_share"])[1]
     elif settings.split == "all":
         halves = (dataset.train, dataset.test)
         split = pipelines.Split(
@@ -257,7 +256,8 @@ def load_split(settings, version):
             np.concatenate([half.labels for half in halves]),
             dataset.test.class_names,
         )
-    known = sorted(set(trained_classes(version, settings.dataset)) & set(split.names))
+    of_dataset = trained_classes(version) if recipe.get("dataset") == settings.dataset else []
+    known = sorted(set(of_dataset) & set(split.names))
     if known:
         print(
             f"{PROGRAM}: warning: {len(known):,} of the {split.num_classes:,} scored classes were "
@@ -273,10 +273,8 @@ def load_split(settings, version):
     return split
 
 
-def trained_classes(version, dataset):
-    """Names of the classes of `dataset` that a version was trained on, where it tells them."""
-    if recipe_of(version).get("dataset") != dataset:
-        return []
+def trained_classes(version):
+    """Names of the classes that a version was trained on, where it tells them."""
     try:
         return json.loads((version / "assets.extra" / "trained_classes.json").read_text())
     except (OSError, ValueError):
@@ -401,7 +399,7 @@ def table(results):
     return "\n".join(lines)
 
 
-def draw(settings, version, signatures, embeddings, split):
+def draw(settings, recipe, signatures, embeddings, split):
     """Draws the pictures of the report beside the scores; returns their paths."""
     from tfdml.evaluation import report
 
@@ -411,7 +409,7 @@ def draw(settings, version, signatures, embeddings, split):
     )
     by_distance = dataclasses.replace(settings, rank_by="distance", rerank=None)
     paths = [
-        pathlib.Path(settings.out).with_name(f"{file_name(stem, of, version)}.png")
+        pathlib.Path(settings.out).with_name(f"{file_name(stem, of, recipe)}.png")
         for stem, of in (("score_distributions", by_distance), ("retrievals", settings))
     ]
     data, seed = (embeddings, split.labels), settings.seed

@@ -147,11 +147,14 @@ def table_of(names):
             values = np.array([numbers_of(run, rank_by) for run in runs])
             deviations = values.std(axis=0, ddof=1) if len(runs) > 1 else 0 * values[0]
             *recalls, seconds = zip(values.mean(axis=0), deviations, strict=True)
-            cells = [f"{mean:.1f} ± {deviation:.1f}" for mean, deviation in recalls]
-            cells += [f"{seconds[0]:.0f}", str(len(runs))]
-            line = f"| {recipe.stem} | {rank_by} | {' | '.join(cells)} |"
-            lines.append(line.replace("nan ± nan", "–").replace("nan", "–"))
+            cells = [cell(f"{mean:.1f} ± {deviation:.1f}", mean) for mean, deviation in recalls]
+            cells += [cell(f"{seconds[0]:.0f}", seconds[0]), str(len(runs))]
+            lines.append(f"| {recipe.stem} | {rank_by} | {' | '.join(cells)} |")
     return f"Of the {' and '.join(sorted(scored))} classes.\n\n" + "\n".join(lines) + "\n"
+
+
+def cell(text, number):
+    return "–" if np.isnan(number) else text
 
 
 def plot_curves(names, path):

@@ -35,10 +35,8 @@ class Parser(jsonargparse.ArgumentParser):
         finally:
             settings.__doc__ = documented
         for action in self._actions:
-            if bool in (
-                self._types.get(action.dest),
-                *typing.get_args(self._types.get(action.dest)),
-            ):
+            kind = self._types.get(action.dest)
+            if bool in (kind, *typing.get_args(kind)):
                 action.nargs, action.const = "?", True  # a flag without a value is true
 
     def parse_args(self, args=None, namespace=None, **kwargs):
@@ -51,7 +49,8 @@ class Parser(jsonargparse.ArgumentParser):
 
     def settings_of(self, namespace):
         """The dataclass that the parsed flags describe; exits with code 2 if it refuses them."""
-        values = {name: namespace.as_dict()[name] for name in self._types}
+        given = namespace.as_dict()
+        values = {name: given[name] for name in self._types}
         for name, value in values.items():
             if value is None and type(None) not in typing.get_args(self._types[name]):
                 self._file = self._last_file
