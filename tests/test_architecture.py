@@ -68,7 +68,7 @@ def test_losses_are_written_in_keras_ops_only():
     words = [ROOT / "tfdml" / name for name in ("pairwise.py", "quadruplets.py")]
     for path in [*(ROOT / "tfdml" / "losses").glob("*.py"), *words]:
         roots = {name.split(".")[0] for name in imported(path)}
-        allowed = {"keras", "numpy", "tfdml", "importlib", "inspect", "types", "typing"}
+        allowed = {"keras", "numpy", "tfdml", "importlib", "inspect", "math", "types", "typing"}
         # The base asks TensorFlow for the number of replicas, when that is the backend.
         assert roots <= allowed | ({"tensorflow"} if path.name == "base.py" else set()), path
 

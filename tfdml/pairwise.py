@@ -37,20 +37,20 @@ def squared_distances(rows):
     rounding does not; what rounding cannot tell from 0 is 0, with zero gradient.
 
     Args:
-        rows: (n, dim) floats.
+        rows: (..., n, dim) floats.
 
     Returns:
-        (n, n) floats >= 0 with a zero diagonal.
+        (..., n, n) floats >= 0 with a zero diagonal.
     """
-    rows = rows - ops.stop_gradient(ops.mean(rows, axis=0, keepdims=True))
-    squared_norms = ops.sum(ops.square(rows), axis=1)
-    sums = squared_norms[:, None] + squared_norms[None, :]
+    rows = rows - ops.stop_gradient(ops.mean(rows, axis=-2, keepdims=True))
+    squared_norms = ops.sum(ops.square(rows), axis=-1)
+    sums = squared_norms[..., :, None] + squared_norms[..., None, :]
     # Not `ops.matmul`, which on PyTorch turns float64 into float32.
-    squared = sums - 2.0 * (rows @ ops.transpose(rows))
+    squared = sums - 2.0 * (rows @ ops.swapaxes(rows, -1, -2))
     eps = float(np.finfo(keras.backend.standardize_dtype(rows.dtype)).eps)
     # A sum of dim roundings; dim is not always known when the graph is built.
-    resolution = eps * (4.0 + ops.sqrt(ops.cast(ops.shape(rows)[1], rows.dtype)))
-    coincident = (squared <= resolution * sums) | ~off_diagonal(rows)
+    resolution = eps * (4.0 + ops.sqrt(ops.cast(ops.shape(rows)[-1], rows.dtype)))
+    coincident = (squared <= resolution * sums) | ~_off_diagonal(ops.shape(rows)[-2])
     return ops.where(coincident, 0.0, squared)
 
 
@@ -58,10 +58,10 @@ def distances(rows):
     """Euclidean distances between all rows, with zero gradient where they are 0.
 
     Args:
-        rows: (n, dim) floats.
+        rows: (..., n, dim) floats.
 
     Returns:
-        (n, n) floats >= 0 with a zero diagonal.
+        (..., n, n) floats >= 0 with a zero diagonal.
     """
     squared = squared_distances(rows)
     # The inner `where` keeps the infinite slope of the root at 0 out of the gradient.
@@ -70,7 +70,11 @@ def distances(rows):
 
 def off_diagonal(rows):
     """(n, n) booleans, true off the diagonal, for `rows` of shape (n, ...)."""
-    index = ops.arange(ops.shape(rows)[0])
+    return _off_diagonal(ops.shape(rows)[0])
+
+
+def _off_diagonal(count):
+    index = ops.arange(count)
     return index[:, None] != index[None, :]
 
 

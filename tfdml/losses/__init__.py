@@ -14,6 +14,12 @@ from tfdml.checks import unknown_name, unknown_option
 # on first use, so that the names can be listed without Keras.
 LOSSES = {
     "contrastive": ("contrastive", "ContrastiveLoss", {}),
+    "hard_contrastive": (
+        "hard_aware_cascade",
+        "HardAwareCascadeLoss",
+        {"levels": 1, "hard_ratios": (0.5,)},
+    ),
+    "hdc": ("hard_aware_cascade", "HardAwareCascadeLoss", {}),
     "lifted": ("lifted", "LiftedStructuredLoss", {}),
     "lmdm": ("double_header", "DoubleHeaderHingeLoss", {"similarity": {"use_position": False}}),
     "npair": ("npair", "NPairLoss", {}),

@@ -79,12 +79,16 @@ class MetricLoss(keras.losses.Loss):
         )
         with keras.name_scope(self.name):
             if self.normalize:
-                embeddings = pairwise.normalize(embeddings)
+                embeddings = self.unit_rows(embeddings)
             learned = {} if self.layer is None else {"training": training}
             value = self.call(labels, embeddings, **learned)
             # A row that no term takes is not in the value, but must not hide that it is broken.
             broken = ops.where(ops.isnan(ops.sum(embeddings)), float("nan"), 0.0)
             return _share_of_replica(value + ops.cast(broken, value.dtype))
+
+    def unit_rows(self, embeddings):
+        """The embeddings as `normalize` makes them."""
+        return pairwise.normalize(embeddings)
 
     def call(self, labels, embeddings):
         raise NotImplementedError

@@ -44,6 +44,48 @@ def contrastive(labels, x, margin=1.0, squared=True, average_over="pairs", norma
     return average(losses, len(labels), average_over)
 
 
+def hdc(
+    labels,
+    x,
+    levels=3,
+    hard_ratios=(1.0, 0.5, 0.2),
+    margin=1.0,
+    squared=True,
+    selection="own_all",
+    average_over="active",
+    level_weights=None,
+    negative_factor=1.0,
+    mine_positives=True,
+    normalize=True,
+):
+    positive, negative = pairs_of(labels)
+    if average_over == "ordered":
+        negative = [pair for i, j in negative for pair in ((i, j), (j, i))]
+    parts = np.split(np.asarray(x), levels, axis=1)
+    parts = [unit(part) for part in parts] if normalize else parts
+
+    def loss_of(level, i, j):
+        d = distance(parts[level][i], parts[level][j], squared)
+        return d if labels[i] == labels[j] else negative_factor * max(0.0, margin - d)
+
+    total, kept = 0.0, [positive, negative]
+    for level, ratio in enumerate(hard_ratios):
+        ranked_at = max(level - 1, 0) if selection == "previous" else level
+        for kind, pairs in enumerate((positive, negative)):
+            candidates = pairs if selection == "own_all" else kept[kind]
+            if kind or mine_positives:
+                hardest = sorted(candidates, key=lambda pair: (-loss_of(ranked_at, *pair), pair))
+                kept[kind] = hardest[: int(ratio * len(pairs) + 1e-9)]
+        values = [loss_of(level, i, j) for pairs in kept for i, j in pairs]
+        over = "active" if average_over == "ordered" else average_over
+        weight = 1.0 if level_weights is None else level_weights[level]
+        total += weight * average(values, len(labels), over)
+    return total
+
+
+hard_contrastive = functools.partial(hdc, levels=1, hard_ratios=(0.5,))
+
+
 def triplet(
     labels, x, margin=1.0, mining="all", squared=True, average_over="triplets", normalize=True
 ):

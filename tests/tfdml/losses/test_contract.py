@@ -43,6 +43,16 @@ CASES = [
     ("npair", {"pairs": "all", "scale": 16.0}),
     ("npair", {"pairs": "all"}),
     ("npair", {"pairs": "all", "normalize": False, "l2": 0.01}),
+    ("hdc", {}),
+    # A margin that no pair reaches: what a later level makes of tied pairs hangs on their order.
+    ("hdc", {"selection": "cascade", "hard_ratios": (0.8, 0.6, 0.3), "margin": 5.0}),
+    ("hdc", {"average_over": "pairs"}),
+    ("hdc", {"selection": "previous", "squared": False, "average_over": "sum", "margin": 1.5}),
+    ("hdc", {"average_over": "ordered", "negative_factor": 10.0}),
+    ("hdc", {"mine_positives": False, "level_weights": (1.0, 0.0, 2.5), "normalize": False}),
+    ("hdc", {"levels": 2, "hard_ratios": (0.7, 0.29), "selection": "previous"}),
+    ("hard_contrastive", {}),
+    ("hard_contrastive", {"hard_ratios": (0.2,), "average_over": "ordered"}),
     ("pddm", LEARNED),
     ("pddm", {**LEARNED, "score_scale": None, "alpha": 0.2, "beta": 2.0, "embedding_weight": 1.0}),
     ("pddm", {**LEARNED, "score_scale": "local"}),
@@ -68,7 +78,7 @@ BATCHES = {
 }
 
 
-def rows(rng, batch=12, dim=5):
+def rows(rng, batch=12, dim=6):
     return rng.normal(size=(batch, dim))
 
 
@@ -139,8 +149,9 @@ def test_ignores_rotations_of_the_space(name, options, rng):
     loss, labels, x = losses.get(name, **options), np.array(BATCHES["uneven"]), rows(rng)
     if loss.layer is not None:
         pytest.skip("a learned similarity knows where the axes lie")
-    rotation = np.linalg.qr(rng.normal(size=(5, 5)))[0]
-    rotated, value = float(loss(labels, x @ rotation)), float(loss(labels, x))
+    levels = np.split(x, getattr(loss, "levels", 1), axis=1)  # a space each
+    turned = [part @ np.linalg.qr(rng.normal(size=(part.shape[1],) * 2))[0] for part in levels]
+    rotated, value = float(loss(labels, np.concatenate(turned, axis=1))), float(loss(labels, x))
     np.testing.assert_allclose(rotated, value, rtol=DOUBLE)
 
 
@@ -157,7 +168,7 @@ if BACKEND != "jax":  # there every shape is compiled, and this one goes the way
 @every_loss
 @pytest.mark.parametrize("labels", DEGENERATE_LABELS.values(), ids=DEGENERATE_LABELS)
 def test_stays_finite_on_degenerate_batches(name, options, labels, rng):
-    evaluate = of_case(name, json.dumps(options), dim=5)
+    evaluate = of_case(name, json.dumps(options), dim=6)
     x = rows(rng, len(labels)).astype("float32")
     for kind, degenerate in {
         "spread": x,
@@ -185,13 +196,13 @@ def test_does_not_hide_a_nan(name, options, rng):
 @every_loss
 @pytest.mark.parametrize("kind", sorted({*DEGENERATE_LABELS} - {"two classes"}))
 def test_is_zero_without_valid_tuples(name, options, kind, rng):
-    if name == "contrastive":
+    if isinstance(losses.get(name), (losses.ContrastiveLoss, losses.HardAwareCascadeLoss)):
         pytest.skip("a pair of any kind is valid")
     if options.get("l2"):
         pytest.skip("the length of the rows still counts")
     labels = np.array(DEGENERATE_LABELS[kind])
     x = rows(rng, len(labels)).astype("float32")
-    value, gradient = of_case(name, json.dumps(options), dim=5)(labels, x)
+    value, gradient = of_case(name, json.dumps(options), dim=6)(labels, x)
     assert value == 0
     assert not gradient.any()
 
@@ -199,7 +210,7 @@ def test_is_zero_without_valid_tuples(name, options, kind, rng):
 @every_loss
 def test_is_the_same_in_eager_graph_and_xla(name, options, rng):
     loss = losses.get(name, **options)
-    graphs, xla = compiled_forms(name, json.dumps(options), dim=5)
+    graphs, xla = compiled_forms(name, json.dumps(options), dim=6)
     for batch, forms in ((12, graphs + xla), (8, graphs)):  # XLA compiles each size apart
         labels, x = np.array(BATCHES["uneven"])[:batch], rows(rng)[:batch].astype("float32")
         value = float(loss(labels, x))
@@ -232,7 +243,7 @@ def test_is_rebuilt_from_its_config(name, options, rng):
 
 @every_loss
 def test_descending_it_separates_the_classes(name, options, rng):
-    labels, x = np.repeat(np.arange(4), 4), rng.normal(size=(16, 8))
+    labels, x = np.repeat(np.arange(4), 4), rng.normal(size=(16, 12))
     loss = losses.get(name, **options)
     if loss.layer is not None:
         pytest.skip("mines by what it learns: see test_double_header")
@@ -292,6 +303,16 @@ def test_refuses_wrong_input():
         ("contrastive", {"average_over": "triplets"}, "`average_over` must be one of"),
         ("npair", {"l2": -0.1, "normalize": False}, "`l2` must be >= 0"),
         ("npair", {"l2": 0.1}, "`l2` needs raw rows: normalize=False"),
+        ("hdc", {"levels": 0}, "`levels` must be >= 1. Received: levels=0"),
+        ("hdc", {"levels": 2}, "`hard_ratios` must have one number per level. Received: levels=2"),
+        ("hdc", {"hard_ratios": (1, 0.5, 0)}, "`hard_ratios` must be > 0 and <= 1. Received"),
+        ("hdc", {"level_weights": [1, 1, -1]}, "`level_weights[2]` must be >= 0. Received"),
+        ("hdc", {"selection": "own"}, "`selection` must be one of 'own_all', 'cascade', 'previ"),
+        (
+            "hdc",
+            {"selection": "cascade", "average_over": "ordered"},
+            "`average_over='ordered'` needs `selection='own_all'`. Received: selection='cascade'",
+        ),
         ("triplet", {"magrin": 1}, "loss 'triplet' has no option 'magrin'. Did you mean 'margin'?"),
         (
             "lifted",
@@ -304,6 +325,11 @@ def test_refuses_wrong_input():
 def test_refuses_wrong_options(name, options, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         losses.get(name, **options)
+
+
+def test_refuses_a_width_that_does_not_divide_into_levels():
+    with pytest.raises(ValueError, match=r"must be a multiple of the levels. .*\(4, 5\), levels=3"):
+        losses.get("hdc")(np.array([0, 0, 1, 1]), np.zeros((4, 5), "float32"))
 
 
 @pytest.mark.parametrize("value", ["1", None, True, [1.0]])
@@ -344,7 +370,8 @@ def golden_cases():
     content = json.loads((GOLDEN / "golden.json").read_text())
     for case in content["cases"]:
         args, function = case["args"], case["fn"]
-        data = content["inputs"].get(case["input"]) if isinstance(case["input"], str) else None
+        inputs = [case["input"]] if isinstance(case["input"], str) else case["input"]
+        parts = [content["inputs"][name] for name in inputs if name in content["inputs"]]
         factor = 1.0
         if function in ("lifted", "lifted_hard"):
             variant = args.get("nested", "smooth")
@@ -362,25 +389,48 @@ def golden_cases():
             pairs = "all" if isinstance(args["tuples"], str) else "first"
             loss = losses.get("npair", pairs=pairs, normalize=args["normalize"], l2=args["l2reg"])
             factor = len(args["tuples"]) if args["reduction"] == "sum" else 1.0
+        elif function == "hdc":
+            loss = losses.get(
+                "hdc",
+                levels=len(inputs),
+                hard_ratios=[percent / 100 for percent in args["h"]],
+                margin=args["M"],
+                squared=args["squared"],
+                selection=args["selection"],
+                average_over=args.get("reduction", "sum"),
+            )
+        elif function == "hdc_release_value":
+            loss = losses.get(
+                "hard_contrastive",
+                hard_ratios=[args["hard_ratio"]],
+                margin=args["M"],
+                average_over="ordered",
+                negative_factor=args["factor"],
+            )
         else:
             continue
+        x = np.concatenate([part["X"] for part in parts], axis=1)
+        gradient = np.array(case["grad"])
+        if len(parts) > 1:
+            gradient = np.concatenate(gradient, axis=1)
+        data = {"x": x, "labels": parts[0]["y"], "gradient": gradient}
         yield pytest.param(case, data, loss, factor, id=case["name"])
 
 
 GOLDEN_CASES = list(golden_cases())
 
 
-def test_the_golden_file_has_its_sixty_cases():
-    assert len(GOLDEN_CASES) == 60
+def test_the_golden_file_has_its_77_cases():
+    assert len(GOLDEN_CASES) == 77
 
 
 @pytest.mark.parametrize(("case", "data", "loss", "factor"), GOLDEN_CASES)
 @pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
 def test_equals_the_golden_values(case, data, loss, factor, dtype, tolerance):
-    x, labels = np.array(data["X"], dtype), np.array(data["y"])
+    x, labels = data["x"].astype(dtype), np.array(data["labels"])
     value, gradient = value_and_gradient(loss, labels, x)
     assert abs(factor * value - case["value"]) <= tolerance * max(1.0, abs(case["value"]))
-    np.testing.assert_allclose(factor * gradient, case["grad"], atol=tolerance)
+    np.testing.assert_allclose(factor * gradient, data["gradient"], atol=tolerance)
 
 
 @pytest.mark.parametrize(

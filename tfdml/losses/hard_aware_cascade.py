@@ -1,0 +1,239 @@
+import math
+
+import keras
+from keras import ops
+
+from tfdml import pairwise
+from tfdml.checks import (
+    check,
+    check_integer,
+    check_not_negative,
+    check_one_of,
+    check_positive,
+    check_type,
+)
+from tfdml.losses.base import MetricLoss
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class HardAwareCascadeLoss(MetricLoss):
+    """Pulls pairs of a class together and pushes others apart at several levels of a network.
+
+    Each level, an exit of the network, has its own part of the embedding, and the deeper it is
+    the fewer pairs it sees: the hardest ones. With squared distances D_k of level k:
+
+        l_k[i, j] = D_k[i, j]                                     for a pair of a class
+                    negative_factor * max(0, margin - D_k[i, j])  for another pair
+
+        loss = Σ_k level_weights[k] * Σ_{(i, j) kept at level k} l_k[i, j]
+
+    each level divided by what `average_over` names. Level k keeps the `hard_ratios[k]` hardest of
+    all positive pairs and as large a share of all negative pairs, by their l; which of them is
+    what `selection` says. The choice has no gradient.
+
+    Args:
+        levels: Equal parts of an embedding, from the shallowest level to the deepest.
+        hard_ratios: Share of pairs kept at each level, above 0 and up to 1, of all pairs of the
+            batch, rounded down. Shares of what the level before kept are their products.
+        margin: Distance from which on a negative pair costs nothing, in squared distance (0 to 4
+            for unit rows), or in distance if not `squared`; > 0.
+        squared: Whether D is the squared Euclidean distance.
+        selection: `"own_all"`: each level ranks all pairs by its own l; `"cascade"`: by its own l
+            those that the level before kept; `"previous"`: those, by the l of the level before.
+        average_over: `"active"` (kept pairs with a loss above 0), `"ordered"` (the same with
+            negative pairs in both orders, also when they are ranked, as the released code; for
+            `"own_all"`), `"pairs"` (kept pairs) or `"sum"` (divides by nothing).
+        level_weights: Factor of each level, >= 0; ones if None.
+        negative_factor: Factor of negative pairs, > 0.
+        mine_positives: Whether positive pairs are chosen too; otherwise all are kept.
+        normalize: Whether the rows of each level are scaled to unit length first.
+        name: Name of the loss in logs.
+
+    Call:
+        labels: (batch,) integers, one class id per row.
+        embeddings: (batch, levels * dim) floats, the concatenated embeddings of the levels; each
+            made unit length unless `normalize=False`.
+        Returns a scalar float32, >= 0; 0 when the batch holds a single row.
+
+    Raises:
+        TypeError: If `labels` are not integers or `embeddings` not floats.
+        ValueError: If the shapes disagree, the embeddings do not divide into levels or an option
+            is out of range.
+
+    Source:
+        Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, eqs. 5-11. Its text
+        and Algorithm 1 read as `"cascade"`, Figure 2 as `"previous"`; the released code, which
+        made the published results, does `"own_all"` with `average_over="ordered"` and
+        `negative_factor=10`. `"hard_contrastive"` is its baseline: one level, half of the pairs.
+        Differs: averages over active pairs, where the paper prints a sum; squared distances, as
+        the code, where the paper's are not; the gradient is that of the value, where the code
+        sends half of it. Of pairs with exactly the same loss the first in the batch come first.
+
+    Example:
+        >>> loss = HardAwareCascadeLoss(levels=2, hard_ratios=(1.0, 0.5))
+        >>> rows = np.array([[1., 0., 1., 0.], [0., 1., 1., 0.], [0., 1., 0., 1.]])
+        >>> print(float(loss(np.array([0, 0, 1]), rows)))
+        1.5
+    """
+
+    options = (
+        "levels",
+        "hard_ratios",
+        "margin",
+        "squared",
+        "selection",
+        "average_over",
+        "level_weights",
+        "negative_factor",
+        "mine_positives",
+        "normalize",
+    )
+
+    def __init__(
+        self,
+        *,
+        levels=3,
+        hard_ratios=(1.0, 0.5, 0.2),
+        margin=1.0,
+        squared=True,
+        selection="own_all",
+        average_over="active",
+        level_weights=None,
+        negative_factor=1.0,
+        mine_positives=True,
+        normalize=True,
+        name="hdc",
+    ):
+        super().__init__(normalize=normalize, name=name)
+        check_integer(levels=levels)
+        check(levels >= 1, "`levels` must be >= 1", levels=levels)
+        self.levels = int(levels)
+        self.hard_ratios = self._per_level("hard_ratios", hard_ratios)
+        check(
+            all(0 < ratio <= 1 for ratio in self.hard_ratios),
+            "`hard_ratios` must be > 0 and <= 1",
+            hard_ratios=hard_ratios,
+        )
+        check_positive(margin=margin, negative_factor=negative_factor)
+        check_type(isinstance(squared, bool), "`squared` must be a bool", squared=squared)
+        check_one_of(("own_all", "cascade", "previous"), selection=selection)
+        check_one_of(("active", "ordered", "pairs", "sum"), average_over=average_over)
+        check(
+            average_over != "ordered" or selection == "own_all",
+            "`average_over='ordered'` needs `selection='own_all'`",
+            selection=selection,
+        )
+        if level_weights is not None:
+            level_weights = self._per_level("level_weights", level_weights)
+        check_type(
+            isinstance(mine_positives, bool),
+            "`mine_positives` must be a bool",
+            mine_positives=mine_positives,
+        )
+        self.margin = float(margin)
+        self.squared = squared
+        self.selection = selection
+        self.average_over = average_over
+        self.level_weights = level_weights
+        self.negative_factor = float(negative_factor)
+        self.mine_positives = mine_positives
+
+    def _per_level(self, name, values):
+        received = {name: values}
+        check_type(
+            isinstance(values, (list, tuple)), f"`{name}` must be a list of numbers", **received
+        )
+        check(
+            len(values) == self.levels,
+            f"`{name}` must have one number per level",
+            levels=self.levels,
+            **received,
+        )
+        check_not_negative(**{f"{name}[{level}]": value for level, value in enumerate(values)})
+        return tuple(map(float, values))
+
+    def unit_rows(self, embeddings):
+        shape = ops.shape(embeddings)
+        rows = ops.reshape(embeddings, (-1, self._width(embeddings)))
+        return ops.reshape(pairwise.normalize(rows), shape)
+
+    def call(self, labels, embeddings):
+        count = ops.shape(embeddings)[0]
+        levels = ops.reshape(embeddings, (count, self.levels, self._width(embeddings)))
+        distance = pairwise.squared_distances if self.squared else pairwise.distances
+        distances = distance(ops.swapaxes(levels, 0, 1))
+        same = labels[:, None] == labels[None, :]
+        hinges = self.negative_factor * ops.relu(self.margin - distances)
+        losses = ops.where(same, distances, hinges)
+        losses = ops.reshape(losses, (self.levels, count * count))
+        index = ops.arange(count)
+        once = index[:, None] < index[None, :]
+        kinds = ops.reshape(ops.stack([same & once, ~same & once]), (2, count * count))
+        copies = self._copies(ops.stop_gradient(losses), kinds)
+        totals = ops.sum(copies * losses, axis=1)
+        if self.average_over != "sum":
+            counted = copies
+            if self.average_over != "pairs":
+                counted = ops.where(losses <= 0, 0.0, copies)
+            totals = totals / ops.maximum(ops.sum(counted, axis=1), 1.0)
+        weights = self.level_weights or (1.0,) * self.levels
+        return sum(weight * totals[level] for level, weight in enumerate(weights))
+
+    def _width(self, embeddings):
+        width = embeddings.shape[1]
+        check(
+            width % self.levels == 0,
+            "the width of `embeddings` must be a multiple of the levels",
+            **{"embeddings.shape": tuple(embeddings.shape), "levels": self.levels},
+        )
+        return width // self.levels
+
+    def _copies(self, losses, kinds):
+        """How often each pair counts at each level, (levels, batch²) floats: 0, 1 or 2 times.
+
+        Args:
+            losses: (levels, batch²) floats.
+            kinds: (2, batch²) booleans: positive pairs, and negative pairs, each once.
+        """
+        candidates = kinds
+        each = [[1.0], [2.0 if self.average_over == "ordered" else 1.0]]
+        each = ops.convert_to_tensor(each, losses.dtype)
+        sizes = each * ops.sum(ops.cast(kinds, losses.dtype), axis=1, keepdims=True)
+        levels = []
+        for level, ratio in enumerate(self.hard_ratios):
+            if self.selection == "own_all":
+                candidates = kinds
+            kept = each * ops.cast(candidates, losses.dtype)
+            if ratio < 1:
+                rank_by = losses[max(level - 1, 0) if self.selection == "previous" else level]
+                # The slack is for ratios such as 0.29, which floats hold a little too low.
+                wanted = ops.floor(ratio * sizes + 1e-3)
+                hardest = _hardest(rank_by, candidates, wanted, each, ratio)
+                kept = hardest if self.mine_positives else ops.stack([kept[0], hardest[1]])
+            candidates = kept > 0
+            levels.append(ops.sum(kept, axis=0))
+        return ops.stack(levels)
+
+
+def _hardest(losses, candidates, wanted, each, ratio):
+    """Copies of the hardest candidates, (kinds, batch²) floats that sum to `wanted` or to all.
+
+    Args:
+        losses: (batch²,) floats >= 0, by which pairs are hard; of equal ones the first.
+        candidates: (kinds, batch²) booleans.
+        wanted: (kinds, 1) number of copies, at most the `ratio` of all.
+        each: (kinds, 1) copies of a pair.
+        ratio: Above 0 and below 1.
+    """
+    places = ops.ceil(wanted / each)
+    keys = ops.where(candidates, losses, -1.0)
+    first = ops.top_k(keys, ops.shape(losses)[0] * math.ceil(500 * ratio) // 1000 + 1)[0]
+    is_last = ops.cast(ops.arange(ops.shape(first)[1]), places.dtype) == places - 1
+    threshold = ops.sum(ops.where(is_last, first, 0.0), axis=1, keepdims=True)
+    above, tied = keys > threshold, keys == threshold
+    turn = ops.cumsum(ops.cast(tied, places.dtype), axis=1)
+    turn = turn + ops.sum(ops.cast(above, places.dtype), axis=1, keepdims=True)
+    kept = candidates & (above | (tied & (turn <= places))) & (places > 0)
+    return ops.cast(kept, places.dtype) * each - ops.cast(
+        kept & tied & (turn == places), places.dtype
+    ) * (places * each - wanted)
