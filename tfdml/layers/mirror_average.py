@@ -1,5 +1,5 @@
 import keras
-from keras import ops
+from keras import ops, tree
 
 
 @keras.saving.register_keras_serializable("tfdml")
@@ -10,7 +10,7 @@ class MirrorAverage(keras.layers.Wrapper):
     training the network sees the images alone, of which augmentation mirrors half.
 
     Args:
-        layer: The network, from images to features.
+        layer: The network, from images to a tensor of features or several.
         **kwargs: Those of `keras.layers.Layer`.
 
     Call:
@@ -32,7 +32,8 @@ class MirrorAverage(keras.layers.Wrapper):
         features = self.layer(images, training=training)
         if training:
             return features
-        return 0.5 * (features + self.layer(ops.flip(images, axis=2), training=False))
+        mirrored = self.layer(ops.flip(images, axis=2), training=False)
+        return tree.map_structure(lambda a, b: 0.5 * (a + b), features, mirrored)
 
     def compute_output_shape(self, images_shape):
         return self.layer.compute_output_shape(images_shape)

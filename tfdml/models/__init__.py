@@ -2,8 +2,15 @@
 
 import importlib
 
-# What `--backbone` and `build_embedder` take: name -> module of the same name in this package.
-BACKBONES = ("mobilenet_v2", "small_cnn")
+# What `--backbone` and `build_embedder` take: name -> module of this package with that function.
+BACKBONES = {
+    "convnext_tiny": "applications",
+    "efficientnet_b0": "applications",
+    "inception_v3": "applications",
+    "mobilenet_v2": "applications",
+    "resnet50": "applications",
+    "small_cnn": "small_cnn",
+}
 
 _MODULES = {"EmbeddingModel": "embedding_model", "build_embedder": "embedder"}
 

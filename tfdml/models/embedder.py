@@ -8,6 +8,7 @@ import numpy as np
 from tfdml.checks import (
     check,
     check_integer,
+    check_one_of,
     check_positive,
     check_share,
     check_type,
@@ -24,6 +25,7 @@ def build_embedder(
     input_shape,
     weights=None,
     normalize=True,
+    levels=1,
     dropout=0.0,
     mirror=False,
 ):
@@ -36,18 +38,22 @@ def build_embedder(
         weights: None for random weights, `"imagenet"`, or the path of a weights file.
         normalize: Whether embeddings are scaled to unit length. Losses that train on raw rows
             (`loss.normalize` is False) retrieve by raw rows.
-        dropout: Share of the backbone's features dropped in training, 0 to below 1.
+        levels: Embeddings of each image: 1, or 2 or 3 with those of early exits of the backbone,
+            concatenated from the shallowest to the deepest, each of `embedding_dim` numbers and
+            each scaled apart. The last is that of the end.
+        dropout: Share of the features dropped in training, 0 to below 1, or one for each level.
         mirror: Whether, outside training, the features of an image and of its mirror image are
             averaged, by `tfdml.layers.MirrorAverage`: for things seen from either side, in twice
             the time.
 
     Returns:
         A functional `keras.Model` from (batch, height, width, channels) floats in [0, 255] to
-        (batch, embedding_dim) float32, which stays float32 under any mixed-precision policy. Its
-        new layer is called `embedding`.
+        (batch, levels * embedding_dim) float32, which stays float32 under any mixed-precision
+        policy. Its new layers are called `embedding...`, and those of the exits `exit...`.
 
     Raises:
-        TypeError: If `embedding_dim` is no integer, `dropout` no number or `mirror` no bool.
+        TypeError: If `embedding_dim` or `levels` is no integer, `dropout` no number or `mirror` no
+            bool.
         ValueError: If an argument is out of range or the backbone unknown.
         FileNotFoundError: If `weights` is a path at which there is no file.
         OSError: If `"imagenet"` cannot be downloaded.
@@ -62,21 +68,38 @@ def build_embedder(
         "`input_shape` must be (height, width, channels)",
         input_shape=input_shape,
     )
-    check_share(dropout=dropout)
+    check_integer(levels=levels)
+    check_one_of((1, 2, 3), levels=levels)
+    dropouts = list(dropout) if isinstance(dropout, (list, tuple)) else [dropout] * levels
+    check(
+        len(dropouts) == levels,
+        "`dropout` must be one share, or one for each level",
+        dropout=dropout,
+        levels=levels,
+    )
+    for share in dropouts:
+        check_share(dropout=share)
     check_type(isinstance(mirror, bool), "`mirror` must be a bool", mirror=mirror)
     if weights not in (None, "imagenet") and not os.path.isfile(weights):
         raise FileNotFoundError(
             f"`weights` must be an existing file. Received: weights={weights!r}"
         )
-    build_backbone = getattr(importlib.import_module(f"tfdml.models.{backbone}"), backbone)
+    module = importlib.import_module(f"tfdml.models.{BACKBONES[backbone]}")
     inputs = keras.Input(tuple(map(int, input_shape)), name="images")
-    features = build_backbone(inputs, weights=weights)
+    features = getattr(module, backbone)(inputs, weights=weights, levels=int(levels))
     if mirror:
         network = keras.Model(inputs, features, name=f"{backbone}_features")
         features = MirrorAverage(network, name="mirror_average")(inputs)
-    if dropout:
-        features = keras.layers.Dropout(float(dropout), name="dropout")(features)
-    embeddings = keras.layers.Dense(int(embedding_dim), dtype="float32", name="embedding")(features)
-    if normalize:
-        embeddings = UnitLength(dtype="float32", name="unit_length")(embeddings)
-    return keras.Model(inputs, embeddings, name=f"{backbone}_embedder")
+    embeddings = []
+    for level, (x, share) in enumerate(zip(features, dropouts, strict=True), start=1):
+        of_level = "" if levels == 1 else str(level)
+        if share:
+            x = keras.layers.Dropout(float(share), name=f"dropout{of_level}")(x)
+        name = f"embedding{of_level}"
+        x = keras.layers.Dense(int(embedding_dim), dtype="float32", name=name)(x)
+        if normalize:
+            x = UnitLength(dtype="float32", name=f"unit_length{of_level}")(x)
+        embeddings.append(x)
+    if levels > 1:
+        embeddings = [keras.layers.Concatenate(dtype="float32", name="levels")(embeddings)]
+    return keras.Model(inputs, embeddings[0], name=f"{backbone}_embedder")

@@ -1,9 +1,10 @@
 from keras import layers
 
 from tfdml.checks import check
+from tfdml.models.exits import exit_features
 
 
-def small_cnn(inputs, weights=None):
+def small_cnn(inputs, weights=None, levels=1):
     """Four convolutions for small images: characters, digits.
 
     Each block is a 3 × 3 convolution of 64 filters, batch normalisation, ReLU and, while the
@@ -13,9 +14,11 @@ def small_cnn(inputs, weights=None):
     Args:
         inputs: (batch, height, width, channels) floats in [0, 255].
         weights: Must be None: nobody publishes weights for it.
+        levels: 1 for the end alone, 2 or 3 for an exit after the third block, or that after the
+            second as well.
 
     Returns:
-        (batch, features) floats.
+        List of `levels` tensors (batch, features), from the shallowest to the deepest.
 
     Raises:
         ValueError: If `weights` is given.
@@ -25,11 +28,16 @@ def small_cnn(inputs, weights=None):
         NIPS 2016, section 4.1.1. Differs: no pooling after the last block.
     """
     check(weights is None, "`small_cnn` has no pretrained weights", weights=weights)
-    x = layers.Rescaling(1 / 127.5, offset=-1.0)(inputs)
+    x, maps = layers.Rescaling(1 / 127.5, offset=-1.0)(inputs), []
     for block in range(1, 5):
         x = layers.Conv2D(64, 3, padding="same", use_bias=False, name=f"conv{block}")(x)
         x = layers.BatchNormalization(name=f"bn{block}")(x)
         x = layers.ReLU(name=f"relu{block}")(x)
         if block < 4 and min(x.shape[1:3]) >= 2:
             x = layers.MaxPooling2D(name=f"pool{block}")(x)
-    return layers.Flatten(name="features")(x)
+        maps.append(x)
+    exits = enumerate(maps[4 - levels : 3], start=1)
+    return [
+        *(exit_features(x, f"exit{number}") for number, x in exits),
+        layers.Flatten(name="features")(maps[-1]),
+    ]

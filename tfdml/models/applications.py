@@ -1,0 +1,119 @@
+"""Backbones of `keras.applications`, their preprocessing inside, with two early exits each.
+
+All take `inputs`, (batch, height, width, 3) floats in [0, 255]; `weights`, None, `"imagenet"`
+(Keras downloads them) or the path of Keras' ImageNet weights file without top; and `levels`, 1 for
+the end alone, 2 or 3 for the exit at about 2/3 of the depth, or that at 1/3 as well. They return a
+list of (batch, features) tensors, from the shallowest level to the deepest, and raise
+
+    OSError: If Keras cannot download the weights.
+    ValueError: If there are weights and the images have not 3 channels, or the file does not
+        hold the weights of this network.
+
+With pretrained weights batch normalisation is frozen: class-balanced batches of a few classes have
+statistics of their own, which the test images do not share.
+"""
+
+import math
+import warnings
+
+from keras import Model, applications, layers, ops
+
+from tfdml.checks import check
+from tfdml.models.exits import exit_features
+
+_IMAGENET_MEANS, _IMAGENET_DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def convnext_tiny(inputs, weights=None, levels=1):
+    """ConvNeXt-T: 768 features (Liu et al. A ConvNet for the 2020s. CVPR 2022)."""
+
+    def exits(network):
+        before = ("downsampling_block_1", "stage_2_block_6_depthwise_conv")
+        return [network.get_layer(f"convnext_tiny_{name}").input for name in before]
+
+    return _features(applications.ConvNeXtTiny, "convnext_tiny", inputs, weights, levels, exits)
+
+
+def efficientnet_b0(inputs, weights=None, levels=1):
+    """EfficientNet-B0: 1,280 features (Tan, Le. EfficientNet. ICML 2019)."""
+    images = inputs
+    if weights not in (None, "imagenet"):
+        # Keras divides by the root of the deviations only in a network that it gave weights.
+        roots = [math.sqrt(deviation) for deviation in _IMAGENET_DEVIATIONS]
+        offsets = [255 * m * (1 - 1 / r) for m, r in zip(_IMAGENET_MEANS, roots, strict=True)]
+        images = layers.Rescaling([1 / root for root in roots], offset=offsets)(inputs)
+    exits = _outputs("block4b_add", "block5c_add")
+    return _features(applications.EfficientNetB0, "efficientnet_b0", images, weights, levels, exits)
+
+
+def inception_v3(inputs, weights=None, levels=1):
+    """Inception v3: 2,048 features (Szegedy et al. Rethinking Inception. CVPR 2016)."""
+    images, exits = _in_unit_range(inputs), _outputs("mixed3", "mixed6")
+    return _features(applications.InceptionV3, "inception_v3", images, weights, levels, exits)
+
+
+def mobilenet_v2(inputs, weights=None, levels=1):
+    """MobileNetV2, width 1.0: 1,280 features (Sandler et al. MobileNetV2. CVPR 2018)."""
+    images, exits = _in_unit_range(inputs), _outputs("block_6_project_BN", "block_11_add")
+    return _features(applications.MobileNetV2, "mobilenet_v2", images, weights, levels, exits)
+
+
+def resnet50(inputs, weights=None, levels=1):
+    """ResNet-50: 2,048 features (He et al. Deep residual learning. CVPR 2016)."""
+    centred = layers.Rescaling(1.0, offset=[-103.939, -116.779, -123.68])
+    images, exits = (
+        centred(ops.flip(inputs, axis=-1)),
+        _outputs("conv3_block4_out", "conv4_block4_out"),
+    )
+    return _features(applications.ResNet50, "resnet50", images, weights, levels, exits)
+
+
+def _in_unit_range(images):
+    return layers.Rescaling(1 / 127.5, offset=-1.0)(images)
+
+
+def _outputs(*names):
+    return lambda network: [network.get_layer(name).output for name in names]
+
+
+def _features(application, name, images, weights, levels, exits):
+    check(
+        weights is None or images.shape[-1] == 3,
+        "pretrained weights need images of 3 channels",
+        weights=weights,
+        channels=images.shape[-1],
+    )
+    try:
+        network = application(
+            input_shape=images.shape[1:],
+            include_top=False,
+            weights=weights if weights == "imagenet" else None,
+            pooling="avg",
+            name=name,
+        )
+    except Exception as error:
+        if "URL fetch failure" not in str(error):  # which has no class of its own
+            raise
+        sentence = f"{error}. Download that file elsewhere and give its path as `weights`"
+        raise OSError(sentence) from error
+    if weights not in (None, "imagenet"):
+        _load_weights(network, application, weights)
+    if weights is not None:
+        # Not by `training=False`, which Keras overrides when the whole model trains.
+        for layer in network.layers:
+            layer.trainable = not isinstance(layer, layers.BatchNormalization)
+    maps = exits(network)[3 - levels :]
+    *maps, end = Model(network.input, [*maps, network.output], name=name)(images)
+    return [*(exit_features(x, f"exit{k}") for k, x in enumerate(maps, start=1)), end]
+
+
+def _load_weights(network, application, path):
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)  # Keras's, for layers that the file lacks
+            network.load_weights(path)
+    except Exception as error:  # what h5py, zipfile and Keras raise has no common class
+        raise ValueError(
+            f"`weights` must be a Keras weights file of {application.__name__} without top. "
+            f"Received: weights={str(path)!r}"
+        ) from error
