@@ -122,13 +122,29 @@ def check_settings(recipe):
     """Refuses what can be refused before the images are read."""
     from tfdml import losses
 
-    losses.get(recipe.loss, **recipe.loss_options)
+    loss = losses.get(recipe.loss, **recipe.loss_options)
+    levels = levels_of(recipe, loss)
+    check(
+        loss.levels in (1, levels),
+        f"`levels` must be those of loss {recipe.loss!r}, {loss.levels}",
+        levels=recipe.levels,
+    )
+    check(
+        not isinstance(recipe.dropout, list) or len(recipe.dropout) == levels,
+        "`dropout` must be one share, or one for each level",
+        dropout=recipe.dropout,
+        levels=levels,
+    )
     pipelines.Augmentation().changed(**recipe.augmentation)
     check(
         recipe.weights in (None, "imagenet") or os.path.isfile(recipe.weights),
         "`weights` must be an existing file",
         weights=recipe.weights,
     )
+
+
+def levels_of(recipe, loss):
+    return recipe.levels or loss.levels
 
 
 def load_images(recipe):
@@ -178,13 +194,15 @@ def build_model(recipe, dataset):
         input_shape=dataset.image_size,
         weights=recipe.weights,
         normalize=loss.normalize,
+        levels=levels_of(recipe, loss),
         dropout=recipe.dropout,
         mirror=recipe.mirror,
     )
     learned = [loss.layer.name] if loss.layer and loss.layer.trainable else []
+    new_layers = [r"(embedding\d?|exit\d_\w+)", *learned]
     options = {
         "learning_rate": learning_rate(recipe),
-        "multipliers": {f"^{layer}/": recipe.head_multiplier for layer in ["embedding", *learned]},
+        "multipliers": {f"^{layer}/": recipe.head_multiplier for layer in new_layers},
         "l2": recipe.weight_decay,
     }
     if recipe.optimizer == "adam":

@@ -23,8 +23,11 @@ class Recipe:
             `--augmentation.rotation 10`; the docstring of `pipelines.Augmentation` lists them.
         backbone: Network up to the features: {backbones}.
         weights: Where the backbone starts: random if not given, `imagenet`, or a weights file.
-        embedding_dim: Numbers per embedding.
-        dropout: Share of the features dropped in training, 0 to below 1.
+        embedding_dim: Numbers per embedding, of each level.
+        levels: Embeddings of each image, side by side: 1, or 2 or 3 with those of early exits of
+            the backbone. As many as the loss has if not given: 3 for hdc, 1 for others.
+        dropout: Share of the features dropped in training, 0 to below 1, or one for each level,
+            such as `[0.7, 0.7, 0.4]`.
         mirror: Average the features of an image and of its mirror image when embedding, for things
             seen from either side: better retrieval in twice the time. Training sees one of them.
         classes_per_batch: Distinct classes in a batch (P).
@@ -58,7 +61,8 @@ class Recipe:
     backbone: str = "small_cnn"
     weights: str | None = None
     embedding_dim: int = 128
-    dropout: float = 0.0
+    levels: int | None = None
+    dropout: float | list[float] = 0.0
     mirror: bool = False
     classes_per_batch: int = 32
     images_per_class: int = 4
@@ -91,7 +95,13 @@ class Recipe:
             steps=self.steps,
         )
         check(0 <= self.seed < 2**32, "`seed` must be >= 0 and < 2**32", seed=self.seed)
-        check(0 <= self.dropout < 1, "`dropout` must be >= 0 and < 1", dropout=self.dropout)
+        dropouts = self.dropout if isinstance(self.dropout, list) else [self.dropout]
+        check(
+            all(0 <= share < 1 for share in dropouts),
+            "`dropout` must be >= 0 and < 1",
+            dropout=self.dropout,
+        )
+        check(self.levels in (None, 1, 2, 3), "`levels` must be 1, 2 or 3", levels=self.levels)
         check(
             self.image_size is None or self.image_size > 0,
             "`image_size` must be > 0",

@@ -1,6 +1,7 @@
 """Scores of embeddings: NumPy arrays in, Python floats out; TensorFlow is not needed."""
 
 from tfdml.evaluation.clustering import nmi
+from tfdml.evaluation.levels import split_levels, weigh_levels
 from tfdml.evaluation.reranking import exact_and_reranked_recall, recall_after_reranking
 from tfdml.evaluation.retrieval import recall_at_k
 from tfdml.evaluation.similarity_ranking import scores_to_rank
@@ -11,4 +12,6 @@ __all__ = [
     "recall_after_reranking",
     "recall_at_k",
     "scores_to_rank",
+    "split_levels",
+    "weigh_levels",
 ]

@@ -17,7 +17,8 @@ class MetricLoss(keras.losses.Loss):
     (batch,) integers, embeddings as (batch, dim) float32 (float64 stays), unit length if
     `normalize`. The options a subclass stores under its own attribute names and lists in
     `options`, from which `get_config` rebuilds it. One that learns something owns it as a Keras
-    layer in `layer`, and writes `call(labels, embeddings, training)`.
+    layer in `layer`, and writes `call(labels, embeddings, training)`. One for several exits of a
+    network says in `levels` of how many parts an embedding is made.
 
     Differs: Keras casts labels to float, which merges class ids from 2**24 on; here they stay
     integers. Keras weights samples; the terms here are pairs, so `sample_weight` is refused.
@@ -29,6 +30,7 @@ class MetricLoss(keras.losses.Loss):
 
     options = ("normalize",)
     layer = None
+    levels = 1  # equal parts of an embedding, each with a loss of its own
 
     def __init__(self, *, normalize, name=None):
         super().__init__(name=name, reduction="sum_over_batch_size")

@@ -3,6 +3,7 @@ import tensorflow as tf
 
 from tfdml import pairwise
 from tfdml.checks import check, check_type
+from tfdml.evaluation import weigh_levels
 
 
 @keras.saving.register_keras_serializable("tfdml")
@@ -112,7 +113,7 @@ class EmbeddingModel(keras.Model):
     def metrics(self):
         return [self.mean_loss, *(m for m in super().metrics if m.name != self.mean_loss.name)]
 
-    def embed(self, inputs, batch_size=256, verbose=0):
+    def embed(self, inputs, batch_size=256, verbose=0, level_weights=None):
         """Embeddings of all images, in order.
 
         Args:
@@ -120,13 +121,18 @@ class EmbeddingModel(keras.Model):
                 batches of images or of `(images, labels)`.
             batch_size: Images at a time, for an array.
             verbose: 1 shows a progress bar.
+            level_weights: One number per level of an embedder of several, as for
+                `tfdml.evaluation.weigh_levels`; as they are if None.
 
         Returns:
             (n, dim) NumPy float32.
+
+        Raises:
+            ValueError: If `level_weights` are not as many as there are levels, or out of range.
         """
-        if isinstance(inputs, tf.data.Dataset):
-            return self.embedder.predict(inputs, verbose=verbose)
-        return self.embedder.predict(inputs, batch_size=batch_size, verbose=verbose)
+        batch = {} if isinstance(inputs, tf.data.Dataset) else {"batch_size": batch_size}
+        embeddings = self.embedder.predict(inputs, verbose=verbose, **batch)
+        return embeddings if level_weights is None else weigh_levels(embeddings, level_weights)
 
     def similarity(self, a, b):
         """Similarity of each row of `a` (n, dim) and the same row of `b` (n, dim): (n,) floats.

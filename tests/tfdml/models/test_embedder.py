@@ -7,15 +7,73 @@ import numpy as np
 import pytest
 
 from tfdml.models import BACKBONES, build_embedder
+from tfdml.models.exits import exit_features
 
+# The smallest backbones, on which options are tried; and the others, once each.
 SHAPES = {"small_cnn": (28, 28, 1), "mobilenet_v2": (64, 64, 3)}
+LARGE_SHAPES = {
+    "convnext_tiny": (32, 32, 3),
+    "efficientnet_b0": (32, 32, 3),
+    "inception_v3": (75, 75, 3),
+    "resnet50": (32, 32, 3),
+}
 
 
 def test_every_backbone_is_tried():
-    assert set(SHAPES) == set(BACKBONES)
+    assert {*SHAPES, *LARGE_SHAPES} == {*BACKBONES}
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
+def test_has_an_embedding_for_each_level(backbone, rng, tmp_path):
+    shape = {**SHAPES, **LARGE_SHAPES}[backbone]
+    images = rng.uniform(0, 255, (2, *shape)).astype("float32")
+    embedder = build_embedder(backbone, 4, input_shape=shape, levels=3, dropout=(0.7, 0.7, 0.4))
+    embeddings = embedder.predict(images, verbose=0)
+    levels = embeddings.reshape(2, 3, 4)
+    np.testing.assert_allclose(np.linalg.norm(levels, axis=2), 1, atol=1e-6)
+    assert np.abs(levels[:, 0] - levels[:, 1]).max() > 1e-3  # of features of their own
+    embedder.save(tmp_path / "embedder.keras")
+    restored = keras.models.load_model(tmp_path / "embedder.keras")
+    np.testing.assert_array_equal(restored.predict(images, verbose=0), embeddings)
+    for level in (1, 2):
+        features = embedder.get_layer(f"exit{level}_fc").output
+        assert features.shape == (None, 1024)
+    shares = [embedder.get_layer(f"dropout{level}").rate for level in (1, 2, 3)]
+    assert shares == [0.7, 0.7, 0.4]
+
+
+def test_an_exit_sees_nothing_that_lies_deeper(rng):
+    embedder = build_embedder("small_cnn", 4, input_shape=(28, 28, 1), levels=3)
+    images = rng.uniform(0, 255, (2, 28, 28, 1)).astype("float32")
+    before = embedder.predict(images, verbose=0).reshape(2, 3, 4)
+    for layer, changed in (("conv4", [2]), ("conv3", [1, 2]), ("exit1_conv", [0])):
+        kernel = embedder.get_layer(layer).kernel
+        old = np.array(kernel)
+        kernel.assign(rng.normal(size=old.shape))
+        after = embedder.predict(images, verbose=0).reshape(2, 3, 4)
+        kernel.assign(old)
+        differs = np.abs(after - before).max(axis=(0, 2)) > 1e-4
+        assert np.flatnonzero(differs).tolist() == changed
+
+
+def test_two_levels_are_the_deeper_ones_of_three():
+    embedder = build_embedder("small_cnn", 4, input_shape=(28, 28, 1), levels=2)
+    assert embedder.output_shape == (None, 8)
+    assert embedder.get_layer("exit1_pool").input.shape == (None, 3, 3, 64)
+
+
+@pytest.mark.parametrize("side", [14, 7, 5, 3, 1])
+def test_an_exit_averages_the_pixels_that_there_are(side):
+    maps = keras.Input((side, side, 2))
+    model = keras.Model(maps, exit_features(maps, "exit"))
+    pooled = keras.Model(maps, model.get_layer("exit_pool").output)
+    ones = pooled(np.ones((1, side, side, 2), "float32"))
+    np.testing.assert_allclose(ones, 1, rtol=1e-6)
+    assert ones.shape[1] == {14: 4, 7: 3, 5: 1, 3: 1, 1: 1}[side]
+    assert model.output_shape == (None, 1024)
+
+
+@pytest.mark.parametrize("backbone", SHAPES)
 def test_embeds_images_as_unit_rows_or_raw(backbone, rng):
     images = rng.uniform(0, 255, (3, *SHAPES[backbone])).astype("float32")
     for normalize in (True, False):
@@ -27,7 +85,7 @@ def test_embeds_images_as_unit_rows_or_raw(backbone, rng):
         assert np.allclose(lengths, 1, atol=1e-6) == normalize
 
 
-@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("backbone", SHAPES)
 def test_a_mirrored_embedder_takes_either_side_for_the_same(backbone, rng, tmp_path):
     images = rng.uniform(0, 255, (2, *SHAPES[backbone])).astype("float32")
     embedder = build_embedder(backbone, 4, input_shape=SHAPES[backbone], mirror=True)
@@ -43,6 +101,16 @@ def test_a_mirrored_embedder_takes_either_side_for_the_same(backbone, rng, tmp_p
     in_training, expected = embedder(images, training=True), one_sided(images, training=True)
     np.testing.assert_allclose(in_training, expected, atol=1e-5)
     assert np.abs(one_sided.predict(images, verbose=0) - embeddings).max() > 1e-4
+
+
+def test_a_mirrored_embedder_may_have_levels(rng):
+    images = rng.uniform(0, 255, (2, 28, 28, 1)).astype("float32")
+    embedder = build_embedder("small_cnn", 4, input_shape=(28, 28, 1), mirror=True, levels=3)
+    embeddings = embedder.predict(images, verbose=0)
+    assert embeddings.shape == (2, 12)
+    np.testing.assert_allclose(
+        embeddings, embedder.predict(images[:, :, ::-1], verbose=0), atol=1e-5
+    )
 
 
 def test_embeddings_stay_float32_under_mixed_precision(rng):
@@ -118,6 +186,13 @@ def test_takes_numpy_scalars():
         ({"input_shape": "abc"}, ValueError, "`input_shape` must be .* Received: input_shape='abc"),
         ({"dropout": 1.0}, ValueError, "`dropout` must be >= 0 and < 1. Received: dropout=1.0"),
         ({"dropout": "0.1"}, TypeError, "`dropout` must be a number. Received: dropout='0.1'"),
+        (
+            {"dropout": [0.5, 0.5]},
+            ValueError,
+            r"`dropout` must be one share, or one for each level. .*dropout=\[0.5, 0.5\], levels=1",
+        ),
+        ({"levels": 4}, ValueError, "`levels` must be one of 1, 2, 3. Received: levels=4"),
+        ({"levels": 2.0}, TypeError, "`levels` must be an integer. Received: levels=2.0"),
         ({"weights": "missing.h5"}, FileNotFoundError, "`weights` must be an existing file"),
     ],
 )

@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+
+from tfdml.evaluation import split_levels, weigh_levels
+
+
+def levels_of(rng, dtype="float32"):
+    rows = rng.normal(size=(5, 3, 4))
+    rows /= np.linalg.norm(rows, axis=2, keepdims=True)
+    return rows.astype(dtype)
+
+
+def test_splits_into_the_levels_in_order(rng):
+    rows = levels_of(rng)
+    for level, part in enumerate(split_levels(rows.reshape(5, 12), 3)):
+        np.testing.assert_array_equal(part, rows[:, level])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_ensemble_weighs_distances_of_the_levels(rng, dtype):
+    rows, weights = levels_of(rng, dtype), np.array([1, 2, 3])
+    ensemble = weigh_levels(rows.reshape(5, 12), weights)
+    assert ensemble.dtype == dtype
+    np.testing.assert_allclose(np.linalg.norm(ensemble, axis=1), 1, rtol=1e-6)
+    of_levels = np.sum((rows[0] - rows[1]) ** 2, axis=1)
+    expected = np.sum(weights**2 * of_levels) / np.sum(weights**2)
+    np.testing.assert_allclose(np.sum((ensemble[0] - ensemble[1]) ** 2), expected, rtol=1e-5)
+
+
+def test_a_weight_of_zero_leaves_a_level_out(rng):
+    rows = levels_of(rng)
+    alone = weigh_levels(rows.reshape(5, 12), (0, 0, 7.0)).reshape(5, 3, 4)
+    np.testing.assert_allclose(alone[:, 2], rows[:, 2], rtol=1e-6)
+    assert not alone[:, :2].any()
+
+
+@pytest.mark.parametrize(
+    ("weights", "error", "message"),
+    [
+        ((1, 1), ValueError, r"must have the shape \(n, levels \* dim\). .*\(5, 3\), levels=2"),
+        ((1, -1, 1), ValueError, r"`level_weights\[1\]` must be >= 0. Received: .*=-1"),
+        ((0, 0, 0), ValueError, r"`level_weights` must not all be 0"),
+        (("1", 1, 1), TypeError, r"`level_weights\[0\]` must be a number"),
+    ],
+)
+def test_refuses_wrong_weights(weights, error, message):
+    with pytest.raises(error, match=message):
+        weigh_levels(np.ones((5, 3), "float32"), weights)
+
+
+def test_refuses_embeddings_that_do_not_divide():
+    with pytest.raises(ValueError, match=r"\(n, levels \* dim\). Received: .*\(5, 4\), levels=3"):
+        split_levels(np.ones((5, 4)), 3)
+    with pytest.raises(ValueError, match=r"\(n, levels \* dim\). Received: .*\(4,\), levels=2"):
+        split_levels(np.ones(4), 2)

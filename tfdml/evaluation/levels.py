@@ -1,0 +1,59 @@
+import numpy as np
+
+from tfdml.checks import check, check_not_negative
+
+
+def split_levels(embeddings, levels):
+    """The embeddings of each level of a network with several exits.
+
+    Args:
+        embeddings: (n, levels * dim) floats, as an embedder of several levels makes them.
+        levels: Number of equal parts.
+
+    Returns:
+        List of `levels` arrays (n, dim), from the shallowest level to the deepest.
+
+    Raises:
+        ValueError: If the width is not a multiple of `levels`.
+    """
+    embeddings = np.asarray(embeddings)
+    check(
+        embeddings.ndim == 2 and levels >= 1 and embeddings.shape[1] % levels == 0,
+        "`embeddings` must have the shape (n, levels * dim)",
+        **{"embeddings.shape": embeddings.shape, "levels": levels},
+    )
+    return np.split(embeddings, levels, axis=1)
+
+
+def weigh_levels(embeddings, weights):
+    """The ensemble of all levels: each times its weight, and unit rows of unit levels.
+
+    Args:
+        embeddings: (n, levels * dim) floats, the unit rows of each level side by side.
+        weights: One number >= 0 per level, not all 0. The released code of HDC takes (1, 2, 3) for
+            Cars196, (1, 1, 2) for CUB-200-2011 and (1, 1, 1) for Stanford Online Products.
+
+    Returns:
+        (n, levels * dim) floats.
+
+    Raises:
+        TypeError: If a weight is no number.
+        ValueError: If the width is not a multiple of the number of weights, or a weight is
+            negative or all are 0.
+
+    Source:
+        Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, section 3.3 and its
+        released code; Tables 1 and 2 come out with these weights and the final unit length alone.
+
+    Example:
+        >>> print(weigh_levels(np.array([[1.0, 0.0, 0.0, 1.0]]), (3, 4)))
+        [[0.6 0.  0.  0.8]]
+    """
+    check_not_negative(
+        **{f"level_weights[{level}]": weight for level, weight in enumerate(weights)}
+    )
+    check(any(weights), "`level_weights` must not all be 0", level_weights=list(weights))
+    parts = split_levels(embeddings, len(weights))
+    scale = np.linalg.norm(weights)
+    weighted = [part * part.dtype.type(w / scale) for part, w in zip(parts, weights, strict=True)]
+    return np.concatenate(weighted, axis=1)
