@@ -67,7 +67,8 @@ class LocalResponseNormalization(keras.layers.Layer):
     def call(self, inputs):
         dtype = keras.backend.standardize_dtype(inputs.dtype)
         x = inputs if dtype == "float64" else ops.cast(inputs, "float32")
-        energy = ops.matmul(ops.square(x), ops.cast(self._mean_weights, x.dtype))
+        # Not `ops.matmul`, which on PyTorch turns float64 into float32.
+        energy = ops.square(x) @ ops.cast(self._mean_weights, x.dtype)
         outputs = x * ops.exp(-self.beta * ops.log(self.bias + energy))
         return ops.cast(outputs, self.compute_dtype)
 
