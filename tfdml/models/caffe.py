@@ -105,7 +105,7 @@ def assign_weights(variables, arrays, path):
             for name in shared
             if arrays[name].shape != tuple(variables[name].shape)
         ],
-        "not finite floats": [
+        "not_finite_floats": [
             name
             for name in shared
             if arrays[name].dtype.kind != "f" or not np.isfinite(arrays[name]).all()

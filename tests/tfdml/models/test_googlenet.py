@@ -127,13 +127,172 @@ def test_the_exits_are_those_of_caffe(arrays, path, rng):
             )
 
 
+def test_exits_that_the_file_does_not_hold_stay_random(arrays, tmp_path):
+    held = {name: array for name, array in arrays.items() if not name.startswith("loss2")}
+    np.savez(tmp_path / "held.npz", **held, loss3__classifier=np.zeros(3))
+    with pytest.raises(ValueError, match=r"unknown=\['loss3__classifier'\]$"):
+        model_of(224, weights=tmp_path / "held.npz")
+    classifier = {"loss3__classifier/kernel": np.zeros((1024, 1000), "float32")}
+    np.savez(tmp_path / "held.npz", **held, **classifier)
+    loaded = arrays_of(model_of(224, weights=tmp_path / "held.npz", levels=3))
+    for name, array in arrays.items():
+        assert (loaded[name] == array).all() == (not name.startswith("loss2")), name
+
+
+def test_an_exit_whose_maps_do_not_fit_has_its_convolution_loaded_alone(arrays, path):
+    loaded = arrays_of(model_of(96, weights=path, levels=2))
+    np.testing.assert_array_equal(loaded["loss2__conv/kernel"], arrays["loss2__conv/kernel"])
+    assert loaded["loss2__fc/kernel"].shape != arrays["loss2__fc/kernel"].shape
+
+
+@pytest.mark.parametrize(("side", "channels"), [(31, 3), (32, 1), (45, 4)])
+def test_random_weights_take_any_images(side, channels, rng):
+    keras.utils.set_random_seed(0)
+    images = rng.uniform(0, 255, (2, side, side, channels)).astype("float32")
+    for output in model_of(side, channels, levels=3)(images):
+        a, b = ops.convert_to_numpy(output)
+        assert np.isfinite([a, b]).all()
+        assert np.abs(a - b).max() > 0.1
+
+
+def test_is_saved_whole(path, rng, tmp_path):
+    images = rng.uniform(0, 255, (2, 64, 64, 3)).astype("float32")
+    model = model_of(64, weights=path, levels=3)
+    model.save(tmp_path / "model.keras")
+    restored = keras.models.load_model(tmp_path / "model.keras")
+    for ours, theirs in zip(restored(images), model(images), strict=True):
+        np.testing.assert_array_equal(ops.convert_to_numpy(ours), ops.convert_to_numpy(theirs))
+
+
+def test_stays_near_float32_under_mixed_precision(path, rng):
+    images = rng.uniform(0, 255, (2, 64, 64, 3)).astype("float32")
+    expected = ops.convert_to_numpy(model_of(64, weights=path)(images)[0])
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        features = model_of(64, weights=path)(images)[0]
+    finally:
+        keras.config.set_dtype_policy("float32")
+    features = ops.convert_to_numpy(ops.cast(features, "float32"))
+    assert np.linalg.norm(features - expected) < 0.03 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"conv2__3x3/bias": None}, r"missing=\['conv2__3x3/bias'\]$"),
+        ({"loss1__fc/bias": None}, r"missing=\['loss1__fc/bias'\]$"),
+        ({"conv9/bias": np.zeros(3)}, r"unknown=\['conv9/bias'\]$"),
+        (
+            {"conv2__3x3/bias": np.zeros(3)},
+            r"misshaped=\['conv2__3x3/bias \(3,\), not \(192,\)'\]$",
+        ),
+        (
+            {"conv2__3x3/bias": np.full(192, np.nan, "float32")},
+            r"not_finite_floats=\['conv2__3x3/bias'\]$",
+        ),
+        ({"variant": np.array("keras")}, "`variant` must be one of 'bvlc', 'torchvision'. Rec"),
+    ],
+)
+def test_refuses_weights_that_do_not_fit(change, message, arrays, tmp_path):
+    changed = {k: v for k, v in {**arrays, **change}.items() if v is not None}
+    np.savez(tmp_path / "changed.npz", **changed)
+    with pytest.raises(ValueError, match=message):
+        model_of(224, weights=tmp_path / "changed.npz", levels=3)
+
+
+def test_names_the_first_of_many_weights_that_are_missing(tmp_path):
+    np.savez(tmp_path / "empty.npz")
+    message = r"empty.npz', missing=\['conv1__7x7_s2/kernel', .*, '109 more'\]$"
+    with pytest.raises(ValueError, match=message):
+        model_of(64, weights=tmp_path / "empty.npz")
+
+
+@pytest.mark.parametrize("content", ["text", "array", "cut off", "objects"])
+def test_refuses_what_is_no_file_of_weights(content, path, tmp_path):
+    wrong = tmp_path / "wrong.npz"
+    if content == "text":
+        wrong.write_text("no weights")
+    elif content == "cut off":
+        wrong.write_bytes(path.read_bytes()[:-1000])
+    elif content == "objects":
+        np.savez(wrong, **{"conv1__7x7_s2/kernel": np.array([None])})
+    else:
+        with wrong.open("wb") as file:
+            np.save(file, np.zeros(3))
+    message = "`weights` must be an .npz file of kernels and biases. Received: .*wrong.npz'$"
+    with pytest.raises(ValueError, match=message):
+        model_of(64, weights=wrong)
+
+
+def test_says_where_imagenet_weights_are():
+    message = (
+        "download http://dl.caffe.berkeleyvision.org/bvlc_googlenet.caffemodel or "
+        "https://download.pytorch.org/models/googlenet-1378be20.pth, run `python "
+        "tools/convert_googlenet.py bvlc_googlenet.caffemodel googlenet.npz` and give googlenet.npz"
+    )
+    with pytest.raises(FileNotFoundError, match=re.escape(message)):
+        model_of(64, weights="imagenet")
+    with pytest.raises(FileNotFoundError, match=r"missing\.npz"):
+        model_of(64, weights="missing.npz")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"levels": 4}, ValueError, "`levels` must be one of 1, 2, 3. Received: levels=4"),
+        ({"levels": 2.0}, TypeError, "`levels` must be an integer. Received: levels=2.0"),
+        ({"side": 30}, ValueError, r"31 × 31 pixels or more. Received: size=\(30, 30\)"),
+        (
+            {"channels": 1, "weights": "imagenet"},
+            ValueError,
+            "pretrained weights need images of 3 channels. Received: weights='imagenet', chan",
+        ),
+    ],
+)
+def test_refuses_wrong_arguments(options, error, message):
+    with pytest.raises(error, match=message):
+        model_of(**{"side": 64, **options})
+
+
+@pytest.fixture(scope="module")
+def cars(data_folder):
+    """Of ten classes that the published split tests, the images at a side: (images, labels)."""
+    from PIL import Image
+
+    folders = sorted((data_folder / "cars196").iterdir())[98:108]
+
+    def load(side, limit=None):
+        paths = [(path, i) for i, folder in enumerate(folders) for path in sorted(folder.iterdir())]
+        images = [
+            Image.open(path).convert("RGB").resize((side, side), Image.Resampling.BILINEAR)
+            for path, _ in paths[:limit]
+        ]
+        return np.stack(images).astype("float32"), np.array([label for _, label in paths[:limit]])
+
+    return load
+
+
 @pytest.mark.data
 @pytest.mark.parametrize("side", [224, 227])
 def test_the_pretrained_network_equals_caffe(side, data_folder, cars):
     path = data_folder / "weights" / "googlenet_bvlc.npz"
     with np.load(path) as file:
         layers = caffe_layers(dict(file))
-    image = cars(side).test.images[:1]
-    expected = caffe_oracle.googlenet(image, layers)["pool5"]
-    features = ops.convert_to_numpy(model_of(side, weights=path)(image)[0])
-    np.testing.assert_allclose(features, expected[0], atol=1e-4 * expected.max())
+    images, _ = cars(side, limit=1)
+    expected = caffe_oracle.googlenet(images, layers)["pool5"]
+    features = ops.convert_to_numpy(model_of(side, weights=path)(images)[0])
+    np.testing.assert_allclose(features, expected[0], rtol=1e-4, atol=1e-4 * expected.max())
+
+
+@pytest.mark.data
+def test_pretrained_features_tell_cars_apart(data_folder, cars):
+    images, labels = cars(128)
+    keras.utils.set_random_seed(0)
+    recalls = []
+    for weights in (None, data_folder / "weights" / "googlenet_bvlc.npz"):
+        features = model_of(128, weights=weights).predict(images, batch_size=32, verbose=0)
+        features /= np.linalg.norm(features, axis=1, keepdims=True)
+        similarity = features @ features.T
+        np.fill_diagonal(similarity, -1)
+        recalls.append(np.mean(labels[similarity.argmax(axis=1)] == labels))
+    assert recalls[0] < 0.4 < 0.5 < recalls[1], recalls
