@@ -138,25 +138,30 @@ def _net_parameter():
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("caffe.NetParameter"))()
 
 
-def from_convolution(kernel):
-    """(out, in, height, width) -> (height, width, in, out)."""
-    check(kernel.ndim == 4, "kernels must be (out, in, height, width)", shape=kernel.shape)
+def from_convolution(layer, kernel):
+    """The kernel of a layer, (out, in, height, width) -> (height, width, in, out)."""
+    check(
+        kernel.ndim == 4,
+        f"the kernel of {layer} must be (out, in, height, width)",
+        shape=kernel.shape,
+    )
     return kernel.transpose(2, 3, 1, 0)
 
 
-def from_fully_connected(kernel, maps_shape=None):
-    """(out, in) -> (in, out).
+def from_fully_connected(layer, kernel, maps_shape=None):
+    """The kernel of a layer, (out, in) -> (in, out).
 
     Args:
+        layer: Its name, for errors.
         kernel: (out, in) floats, or (1, 1, out, in).
         maps_shape: (channels, height, width) of the maps that it is applied to, if any, whose
             values Caffe counts channel by channel and Keras pixel by pixel.
     """
-    check(kernel.ndim >= 2, "fully connected kernels must be (out, in)", shape=kernel.shape)
+    check(kernel.ndim >= 2, f"the kernel of {layer} must be (out, in)", shape=kernel.shape)
     outputs, inputs = kernel.shape[-2:]
     if maps_shape is None:
         return kernel.reshape(outputs, inputs).T
     check(
-        inputs == np.prod(maps_shape), f"it must be applied to maps of {maps_shape}", inputs=inputs
+        inputs == np.prod(maps_shape), f"{layer} must have maps of {maps_shape} before", size=inputs
     )
     return kernel.reshape(outputs, *maps_shape).transpose(2, 3, 1, 0).reshape(-1, outputs)

@@ -22,9 +22,9 @@ def convert(path):
         if layer == "fc8":
             continue
         if layer.startswith("fc"):
-            kernel = from_fully_connected(kernel, FC6_MAPS if layer == "fc6" else None)
+            kernel = from_fully_connected(layer, kernel, FC6_MAPS if layer == "fc6" else None)
         else:
-            kernel = from_convolution(kernel)
+            kernel = from_convolution(layer, kernel)
         arrays[f"{layer}/kernel"] = kernel
         arrays[f"{layer}/bias"] = bias.reshape(-1)
     images = keras.Input((227, 227, 3))

@@ -50,7 +50,9 @@ def from_caffe(layers):
         is_exit = layer in ("loss1/fc", "loss2/fc")
         name = layer.replace("/", "__")
         arrays[f"{name}/kernel"] = (
-            from_fully_connected(kernel, EXIT_MAPS) if is_exit else from_convolution(kernel)
+            from_fully_connected(layer, kernel, EXIT_MAPS)
+            if is_exit
+            else from_convolution(layer, kernel)
         )
         arrays[f"{name}/bias"] = bias.reshape(-1)
     return arrays
@@ -88,7 +90,7 @@ def _without_normalization(state, place, path):
         raise ValueError(f"{path} is not torchvision's GoogLeNet: it has no {missing[0]}")
     kernel, gamma, beta, mean, variance = (np.asarray(state[name], "float64") for name in names)
     scale = gamma / np.sqrt(variance + EPSILON)
-    return from_convolution(kernel) * scale, beta - mean * scale
+    return from_convolution(place, kernel) * scale, beta - mean * scale
 
 
 def read_state_dict(path):
