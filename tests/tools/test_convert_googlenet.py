@@ -177,11 +177,12 @@ def test_converts_the_googlenet_of_torchvision(side, rng, tmp_path, monkeypatch)
     np.testing.assert_allclose(features, expected, atol=1e-4 * expected.max())
 
 
-def test_reads_a_file_of_pytorch(rng, tmp_path, capsys):
+@pytest.mark.parametrize("zipped", [False, True])
+def test_reads_a_file_of_pytorch(zipped, rng, tmp_path, capsys):
     torch = pytest.importorskip("torch")
     state = torchvision_state(rng)
     tensors = {name: torch.tensor(array) for name, array in state.items()}
-    torch.save(tensors, tmp_path / "net.pth")
+    torch.save(tensors, tmp_path / "net.pth", _use_new_zipfile_serialization=zipped)
     run(convert_googlenet, tmp_path / "net.pth", tmp_path / "net.npz")
     images = rng.uniform(0, 255, (1, 64, 64, 3)).astype("float32")
     expected = caffe_oracle.torchvision_googlenet(images, state)

@@ -39,8 +39,8 @@ class LocalResponseNormalization(keras.layers.Layer):
 
     Example:
         >>> layer = LocalResponseNormalization(depth_radius=0, alpha=1.0, beta=0.5)
-        >>> print(np.round(np.asarray(layer(np.array([[0.0, 1.0, 100.0]]))), 4))
-        [[0.     0.7071 1.    ]]
+        >>> print(np.round(np.asarray(layer(np.array([[0.0, 0.75, 7.5]]))), 3))
+        [[0.    0.6   0.991]]
     """
 
     def __init__(self, depth_radius=2, alpha=1e-4, beta=0.75, bias=1.0, **kwargs):
