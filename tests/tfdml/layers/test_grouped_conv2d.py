@@ -1,0 +1,33 @@
+import keras
+import numpy as np
+from keras import ops
+
+from tfdml.layers import GroupedConv2D
+
+
+def test_convolves_each_group_with_its_filters(rng):
+    x = rng.normal(size=(2, 6, 5, 6)).astype("float32")
+    layer = GroupedConv2D(9, 3, strides=2, padding="same", groups=3, activation="relu")
+    layer.build(x.shape)
+    kernel, bias = rng.normal(size=(3, 3, 2, 9)), rng.normal(size=9)
+    layer.set_weights([kernel, bias])
+    expected = []
+    for group in range(3):
+        single = keras.layers.Conv2D(3, 3, strides=2, padding="same", activation="relu")
+        columns = slice(3 * group, 3 * group + 3)
+        part = x[..., 2 * group : 2 * group + 2]
+        single.build(part.shape)
+        single.set_weights([kernel[..., columns], bias[columns]])
+        expected.append(ops.convert_to_numpy(single(part)))
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(layer(x)), np.concatenate(expected, axis=-1), rtol=1e-5, atol=1e-5
+    )
+
+
+def test_is_saved_in_a_model(rng, tmp_path):
+    model = keras.Sequential([keras.Input((4, 4, 4)), GroupedConv2D(6, 3, groups=2)])
+    model.save(tmp_path / "model.keras")
+    restored = keras.models.load_model(tmp_path / "model.keras")
+    x = rng.normal(size=(2, 4, 4, 4)).astype("float32")
+    np.testing.assert_array_equal(restored.predict(x, verbose=0), model.predict(x, verbose=0))
+    assert type(restored.layers[-1]) is GroupedConv2D

@@ -1,0 +1,100 @@
+import re
+
+import caffe_oracle
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from tfdml.models.alexnet import alexnet
+
+
+def model_of(side, channels=3, **options):
+    images = keras.Input((side, side, channels))
+    return keras.Model(images, alexnet(images, **options)[0])
+
+
+@pytest.mark.parametrize("side", [227, 64])
+def test_equals_caffe(side, rng):
+    keras.utils.set_random_seed(0)
+    model = model_of(side)
+    maps_side = model.get_layer("pool5").output.shape[1]
+    layers = {}
+    for layer in model.layers:
+        if hasattr(layer, "kernel"):
+            bias = rng.uniform(-1, 1, layer.bias.shape).astype("float32")
+            layer.bias.assign(bias)
+            kernel = ops.convert_to_numpy(layer.kernel)
+            if layer.name == "fc6":
+                kernel = kernel.reshape(maps_side, maps_side, 256, -1).transpose(2, 0, 1, 3)
+                kernel = kernel.reshape(-1, 4096)
+            is_map = kernel.ndim == 4
+            layers[layer.name] = [kernel.transpose(3, 2, 0, 1) if is_map else kernel.T, bias]
+    images = rng.uniform(0, 255, (2, side, side, 3)).astype("float32")
+    expected = caffe_oracle.caffenet(images, layers)
+    features = ops.convert_to_numpy(model(images))
+    assert features.shape == (2, 4096)
+    np.testing.assert_allclose(features, expected, atol=1e-4 * expected.max())
+
+
+def test_drops_a_half_in_training_alone(rng):
+    model = model_of(64)
+    images = rng.uniform(0, 255, (2, 64, 64, 3)).astype("float32")
+    rates = [layer.rate for layer in model.layers if isinstance(layer, keras.layers.Dropout)]
+    assert rates == [0.5, 0.5]
+    still, again = (ops.convert_to_numpy(model(images)) for _ in range(2))
+    np.testing.assert_array_equal(still, again)
+    trained = ops.convert_to_numpy(model(images, training=True))
+    assert (trained[still > 0] == 0).mean() > 0.4
+
+
+def test_is_trained_and_saved(rng, tmp_path):
+    model = model_of(39, channels=1)
+    images = rng.uniform(0, 255, (4, 39, 39, 1)).astype("float32")
+    model.compile(optimizer=keras.optimizers.SGD(1e-6), loss="mean_squared_error")
+    before = ops.convert_to_numpy(model.get_layer("conv4").kernel).copy()
+    model.fit(images, np.zeros((4, 4096)), verbose=0)
+    assert np.abs(ops.convert_to_numpy(model.get_layer("conv4").kernel) - before).max() > 0
+    model.save(tmp_path / "model.keras")
+    restored = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(
+        restored.predict(images, verbose=0), model.predict(images, verbose=0)
+    )
+
+
+def test_refuses_weights_that_do_not_fit(tmp_path):
+    path = tmp_path / "weights.npz"
+    np.savez(path, **{"conv1/kernel": np.zeros((11, 11, 3, 96)), "fc8/bias": np.zeros(1000)})
+    message = r"weights.npz', missing=\['conv1/bias', .*, '8 more'\]$"
+    with pytest.raises(ValueError, match=message):
+        model_of(227, weights=path)
+    path.write_text("no weights")
+    with pytest.raises(ValueError, match=r"`weights` must be an \.npz file of kernels"):
+        model_of(227, weights=path)
+
+
+def test_says_where_imagenet_weights_are():
+    message = (
+        "download http://dl.caffe.berkeleyvision.org/bvlc_reference_caffenet.caffemodel, run "
+        "`python tools/convert_alexnet.py bvlc_reference_caffenet.caffemodel caffenet.npz` and "
+        "give caffenet.npz as `weights`"
+    )
+    with pytest.raises(FileNotFoundError, match=re.escape(message)):
+        model_of(227, weights="imagenet")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"levels": 2}, "no early exits: `levels` must be 1. Received: levels=2"),
+        ({"side": 38}, r"39 × 39 pixels or more. Received: size=\(38, 38\)"),
+        ({"weights": "x.npz"}, r"need images of 227 × 227 pixels. Received: size=\(64, 64\)"),
+        (
+            {"weights": "imagenet", "channels": 1},
+            "weights need images of 3 channels. Received: weights='imagenet', channels=1",
+        ),
+    ],
+)
+def test_refuses_wrong_arguments(options, message):
+    with pytest.raises(ValueError, match=message):
+        model_of(**{"side": 64, **options})

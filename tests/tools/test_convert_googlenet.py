@@ -1,0 +1,301 @@
+"""The converters, on files of the published layouts that the tests write themselves."""
+
+import struct
+import sys
+
+import caffe_oracle
+import convert_alexnet
+import convert_googlenet
+import keras
+import numpy as np
+import pytest
+from conversion import main
+from keras import ops
+
+from tfdml.models.alexnet import alexnet
+from tfdml.models.googlenet import MODULES, googlenet
+
+
+def run(script, *arguments):
+    main(script.convert, script.__doc__, [str(argument) for argument in arguments])
+
+
+def features_of(build, images, path, **options):
+    inputs = keras.Input(images.shape[1:])
+    outputs = keras.Model(inputs, build(inputs, weights=path, **options))(images)
+    return [ops.convert_to_numpy(output) for output in keras.tree.flatten(outputs)]
+
+
+def random_layer(rng, outputs, inputs, size):
+    scale = np.float32(np.sqrt(24 / (inputs * size**2)))
+    kernel = rng.random((outputs, inputs, size, size), "float32")
+    kernel -= np.float32(0.5)
+    kernel *= scale
+    return [kernel, rng.uniform(-1, 1, outputs).astype("float32")]
+
+
+def googlenet_layers(rng):
+    """All that bvlc_googlenet.caffemodel holds, (out, in, height, width) and biases."""
+    shapes = {"conv1/7x7_s2": (64, 3, 7)}
+    shapes |= {"conv2/3x3_reduce": (64, 64, 1), "conv2/3x3": (192, 64, 3)}
+    channels = 192
+    for module, (ones, threes, fives, pooled) in MODULES.items():
+        for part, shape in {
+            "1x1": (ones, channels, 1),
+            "3x3_reduce": (threes[0], channels, 1),
+            "3x3": (threes[1], threes[0], 3),
+            "5x5_reduce": (fives[0], channels, 1),
+            "5x5": (fives[1], fives[0], 5),
+            "pool_proj": (pooled, channels, 1),
+        }.items():
+            shapes[f"inception_{module}/{part}"] = shape
+        channels = ones + threes[1] + fives[1] + pooled
+        exit_name = {"4a": "loss1", "4d": "loss2"}.get(module)
+        if exit_name:
+            shapes[f"{exit_name}/conv"] = (128, channels, 1)
+            shapes[f"{exit_name}/fc"] = (1024, 2048, 1)
+            shapes[f"{exit_name}/classifier"] = (1000, 1024, 1)
+    shapes["loss3/classifier"] = (1000, 1024, 1)
+    return {
+        name: flat(name, random_layer(rng, *shape), ("fc", "classifier"))
+        for name, shape in shapes.items()
+    }
+
+
+def caffenet_layers(rng):
+    shapes = {
+        "conv1": (96, 3, 11),
+        "conv2": (256, 48, 5),
+        "conv3": (384, 256, 3),
+        "conv4": (384, 192, 3),
+        "conv5": (256, 192, 3),
+        "fc6": (4096, 9216, 1),
+        "fc7": (4096, 4096, 1),
+        "fc8": (1000, 4096, 1),
+    }
+    return {
+        name: flat(name, random_layer(rng, *shape), ("fc6", "fc7", "fc8"))
+        for name, shape in shapes.items()
+    }
+
+
+def flat(name, layer, fully_connected):
+    kernel, bias = layer
+    return [kernel[:, :, 0, 0] if name.endswith(fully_connected) else kernel, bias]
+
+
+def torchvision_state(rng):
+    """All that googlenet-1378be20.pth holds of what the network needs, and some more."""
+    state = {"aux1.fc1.bias": np.zeros(1024, "float32"), "fc.bias": np.zeros(1000, "float32")}
+
+    def basic(name, *shape):
+        state[f"{name}.conv.weight"] = random_layer(rng, *shape)[0]
+        for part, low in (("weight", 0.5), ("bias", -1), ("running_mean", -1), ("running_var", 0)):
+            state[f"{name}.bn.{part}"] = rng.uniform(low, 2, shape[0]).astype("float32")
+        state[f"{name}.bn.num_batches_tracked"] = np.array(7)
+
+    basic("conv1", 64, 3, 7)
+    basic("conv2", 64, 64, 1)
+    basic("conv3", 192, 64, 3)
+    channels = 192
+    for module, (ones, threes, fives, pooled) in MODULES.items():
+        basic(f"inception{module}.branch1", ones, channels, 1)
+        basic(f"inception{module}.branch2.0", threes[0], channels, 1)
+        basic(f"inception{module}.branch2.1", threes[1], threes[0], 3)
+        basic(f"inception{module}.branch3.0", fives[0], channels, 1)
+        basic(f"inception{module}.branch3.1", fives[1], fives[0], 3)
+        basic(f"inception{module}.branch4.1", pooled, channels, 1)
+        channels = ones + threes[1] + fives[1] + pooled
+    return state
+
+
+def varint(number):
+    encoded = b""
+    while number > 127:
+        encoded += bytes([number & 127 | 128])
+        number >>= 7
+    return encoded + bytes([number])
+
+
+def field(number, content):
+    """A field of a protobuf message: an integer, or anything of a length."""
+    if isinstance(content, int):
+        return varint(number << 3) + varint(content)
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def blob(array, old):
+    data = field(5, np.ascontiguousarray(array, "<f4").tobytes())
+    if not old:
+        return data + field(7, field(1, b"".join(map(varint, array.shape))))
+    shape = (1,) * (4 - array.ndim) + array.shape
+    return b"".join(field(number, side) for number, side in enumerate(shape, 1)) + data
+
+
+def write_caffemodel(path, layers, old):
+    """A NetParameter of `layers` (V1LayerParameter) if old, or else of `layer`."""
+    of_net, of_name, of_blobs = (2, 4, 6) if old else (100, 1, 7)
+    with path.open("wb") as file:
+        file.write(field(1, b"a net"))
+        for name, arrays in {"data": [], **layers}.items():
+            message = field(of_name, name.encode()) + field(5 if old else 10, 1 if old else 0)
+            message += b"".join(field(of_blobs, blob(array, old)) for array in arrays)
+            file.write(field(of_net, message))
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_converts_the_googlenet_of_caffe(old, rng, tmp_path, capsys):
+    layers = googlenet_layers(rng)
+    write_caffemodel(tmp_path / "net.caffemodel", layers, old)
+    run(convert_googlenet, tmp_path / "net.caffemodel", tmp_path / "net.npz")
+    assert capsys.readouterr().out == f"{tmp_path / 'net.npz'}: 122 arrays\n"
+    images = rng.uniform(0, 255, (1, 224, 224, 3)).astype("float32")
+    expected = caffe_oracle.googlenet(images, layers)
+    features = features_of(googlenet, images, tmp_path / "net.npz", levels=3)
+    for name, values in zip(("loss1", "loss2", "pool5"), features, strict=True):
+        np.testing.assert_allclose(values, expected[name], atol=1e-4 * expected[name].max())
+
+
+def test_converts_a_googlenet_without_exits(rng, tmp_path):
+    layers = googlenet_layers(rng)
+    layers = {name: arrays for name, arrays in layers.items() if not name.startswith("loss")}
+    write_caffemodel(tmp_path / "net.caffemodel", layers, old=False)
+    run(convert_googlenet, tmp_path / "net.caffemodel", tmp_path / "net.npz")
+    with np.load(tmp_path / "net.npz") as file:
+        assert len(file.files) == 114
+
+
+@pytest.mark.parametrize("side", [64, 95])
+def test_converts_the_googlenet_of_torchvision(side, rng, tmp_path, monkeypatch):
+    state = torchvision_state(rng)
+    monkeypatch.setattr(convert_googlenet, "read_state_dict", lambda path: state)
+    (tmp_path / "net.pth").touch()
+    run(convert_googlenet, tmp_path / "net.pth", tmp_path / "net.npz")
+    images = rng.uniform(0, 255, (2, side, side, 3)).astype("float32")
+    expected = caffe_oracle.torchvision_googlenet(images, state)
+    (features,) = features_of(googlenet, images, tmp_path / "net.npz")
+    np.testing.assert_allclose(features, expected, atol=1e-4 * expected.max())
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_reads_a_file_of_pytorch(zipped, rng, tmp_path, capsys):
+    torch = pytest.importorskip("torch")
+    state = torchvision_state(rng)
+    tensors = {name: torch.tensor(array) for name, array in state.items()}
+    torch.save(tensors, tmp_path / "net.pth", _use_new_zipfile_serialization=zipped)
+    run(convert_googlenet, tmp_path / "net.pth", tmp_path / "net.npz")
+    images = rng.uniform(0, 255, (1, 64, 64, 3)).astype("float32")
+    expected = caffe_oracle.torchvision_googlenet(images, state)
+    (features,) = features_of(googlenet, images, tmp_path / "net.npz")
+    np.testing.assert_allclose(features, expected, atol=1e-4 * expected.max())
+    (tmp_path / "bad.pth").write_text("no weights")
+    with pytest.raises(SystemExit, match="2"):
+        run(convert_googlenet, tmp_path / "bad.pth", tmp_path / "bad.npz")
+    assert "bad.pth is no file of weights that PyTorch can read" in capsys.readouterr().err
+
+
+def test_says_that_pytorch_is_needed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    (tmp_path / "net.pth").touch()
+    with pytest.raises(SystemExit, match="2"):
+        run(convert_googlenet, tmp_path / "net.pth", tmp_path / "net.npz")
+    message = f"{tmp_path / 'net.pth'} can only be read with PyTorch: pip install torch\n"
+    assert capsys.readouterr().err.endswith(message)
+
+
+def test_converts_caffenet(rng, tmp_path):
+    layers = caffenet_layers(rng)
+    write_caffemodel(tmp_path / "net.caffemodel", layers, old=True)
+    run(convert_alexnet, tmp_path / "net.caffemodel", tmp_path / "net.npz")
+    images = rng.uniform(0, 255, (2, 227, 227, 3)).astype("float32")
+    expected = caffe_oracle.caffenet(images, layers)
+    (features,) = features_of(alexnet, images, tmp_path / "net.npz")
+    np.testing.assert_allclose(features, expected, atol=1e-4 * expected.max())
+
+
+def one_layer(name="conv1/7x7_s2", kernel=(64, 3, 7, 7), biases=1):
+    return {name: [np.zeros(kernel, "float32"), *[np.zeros(64, "float32")] * biases]}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"no weights at all", "net.caffemodel is no .caffemodel"),
+        (b"", "net.caffemodel is no .caffemodel: it holds no layer with weights"),
+        (one_layer(), "net.caffemodel', missing=['conv2__3x3_reduce/kernel"),
+        (one_layer("conv9"), "unknown=['conv9/kernel', 'conv9/bias']"),
+        (one_layer(biases=2), "layer conv1/7x7_s2 must have a kernel and a bias alone"),
+        (
+            one_layer(kernel=(64, 3)),
+            "the kernel of conv1/7x7_s2 must be (out, in, height, width). Received: ",
+        ),
+        (
+            one_layer("loss1/fc", (1024, 9)),
+            "loss1/fc must have maps of (128, 4, 4) before. Received: size=9",
+        ),
+        (
+            one_layer("loss1/fc", (9,)),
+            "the kernel of loss1/fc must be (out, in). Received: shape=(9,)",
+        ),
+    ],
+)
+def test_refuses_other_files(content, message, tmp_path, capsys):
+    source, out = tmp_path / "net.caffemodel", tmp_path / "net.npz"
+    if isinstance(content, bytes):
+        source.write_bytes(content)
+    else:
+        write_caffemodel(source, content, old=False)
+    with pytest.raises(SystemExit, match="2"):
+        run(convert_googlenet, source, out)
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [source]
+
+
+def test_refuses_half_a_file(tmp_path, capsys):
+    write_caffemodel(tmp_path / "net.caffemodel", one_layer(), old=True)
+    whole = (tmp_path / "net.caffemodel").read_bytes()
+    (tmp_path / "net.caffemodel").write_bytes(whole[:-100])
+    with pytest.raises(SystemExit, match="2"):
+        run(convert_googlenet, tmp_path / "net.caffemodel", tmp_path / "net.npz")
+    assert "is no .caffemodel, or not all of one" in capsys.readouterr().err
+
+
+def test_refuses_fewer_weights_than_the_shape_says(tmp_path, capsys):
+    shape, three = struct.pack("<4B", 64, 3, 7, 7), field(5, np.zeros(3, "<f4").tobytes())
+    wrong = three + field(7, field(1, shape))
+    layer = field(1, b"conv1/7x7_s2") + field(7, wrong)
+    (tmp_path / "net.caffemodel").write_bytes(field(100, layer))
+    with pytest.raises(SystemExit, match="2"):
+        run(convert_googlenet, tmp_path / "net.caffemodel", tmp_path / "net.npz")
+    message = "layer conv1/7x7_s2 has 12 bytes of weights for shape (64, 3, 7, 7)"
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("source", "out", "message"),
+    [
+        ("missing", "out.npz", "there is no file"),
+        (".", "out.npz", "there is no file"),
+        ("net.caffemodel", "net.h5", "must end in .npz. Received:"),
+        ("net.caffemodel", "there.npz", "there.npz exists: choose another name or delete it"),
+        ("net.caffemodel", "folder/out.npz", "there is no folder"),
+    ],
+)
+def test_refuses_paths(source, out, message, tmp_path, capsys):
+    (tmp_path / "net.caffemodel").touch()
+    (tmp_path / "there.npz").write_text("mine")
+    with pytest.raises(SystemExit, match="2"):
+        run(convert_googlenet, tmp_path / source, tmp_path / out)
+    assert message in capsys.readouterr().err
+    assert (tmp_path / "there.npz").read_text() == "mine"
+
+
+@pytest.mark.parametrize("script", [convert_googlenet, convert_alexnet])
+def test_help_teaches_by_examples(script, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        run(script, "--help")
+    text = capsys.readouterr().out
+    assert f"python tools/{script.__name__}.py" in text
+    assert "http://dl.caffe.berkeleyvision.org/" in text

@@ -1,0 +1,85 @@
+import keras
+import numpy as np
+from keras import ops
+
+from tfdml.checks import check, check_integer, check_not_negative, check_number, check_positive
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class LocalResponseNormalization(keras.layers.Layer):
+    """Divides every channel by a power of the energy of the channels beside it.
+
+    With n = 2 `depth_radius` + 1 channels around channel c, fewer at the first and the last:
+
+        y[c] = x[c] / (bias + alpha / n * sum of x[i]² over |i - c| <= depth_radius) ** beta
+
+    It has no weights, and computes in float32 under mixed precision. The sum is a product with a
+    channels × channels matrix, the fastest way on a CPU for the hundreds of channels of a network.
+
+    Args:
+        depth_radius: Channels on either side; >= 0.
+        alpha: Weight of the mean square; >= 0. It is Caffe's, which n divides;
+            `tf.nn.local_response_normalization` takes alpha / n.
+        beta: The power.
+        bias: What silent channels are divided by, to the power; > 0.
+        **kwargs: Those of `keras.layers.Layer`.
+
+    Call:
+        inputs: (batch, ..., channels) floats, of a known number of channels.
+        Returns floats of the same shape.
+
+    Raises:
+        TypeError: If an option is not of its type.
+        ValueError: If an option is out of range or the number of channels is not known.
+
+    Source:
+        Krizhevsky, Sutskever, Hinton. ImageNet classification with deep convolutional neural
+        networks. NIPS 2012, section 3.3.
+        Differs: alpha is divided by n, and the defaults are those of Caffe's networks.
+
+    Example:
+        >>> layer = LocalResponseNormalization(depth_radius=0, alpha=1.0, beta=0.5)
+        >>> print(np.round(np.asarray(layer(np.array([[0.0, 0.75, 7.5]]))), 3))
+        [[0.    0.6   0.991]]
+    """
+
+    def __init__(self, depth_radius=2, alpha=1e-4, beta=0.75, bias=1.0, **kwargs):
+        super().__init__(**kwargs)
+        check_integer(depth_radius=depth_radius)
+        check_not_negative(depth_radius=depth_radius, alpha=alpha)
+        check_number(beta=beta)
+        check(np.isfinite(beta), "`beta` must be finite", beta=beta)
+        check_positive(bias=bias)
+        self.depth_radius = int(depth_radius)
+        self.alpha = float(alpha)
+        self.beta = float(beta)
+        self.bias = float(bias)
+
+    def build(self, input_shape):
+        channels = input_shape[-1]
+        check(
+            channels is not None, "`inputs` must have a known number of channels", shape=input_shape
+        )
+        index = np.arange(channels)
+        beside = np.abs(index[:, None] - index) <= self.depth_radius
+        self._mean_weights = self.alpha / (2 * self.depth_radius + 1) * beside
+
+    def call(self, inputs):
+        dtype = keras.backend.standardize_dtype(inputs.dtype)
+        x = inputs if dtype == "float64" else ops.cast(inputs, "float32")
+        # Not `ops.matmul`, which on PyTorch turns float64 into float32.
+        energy = ops.square(x) @ ops.cast(self._mean_weights, x.dtype)
+        outputs = x * ops.exp(-self.beta * ops.log(self.bias + energy))
+        return ops.cast(outputs, self.compute_dtype)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "depth_radius": self.depth_radius,
+            "alpha": self.alpha,
+            "beta": self.beta,
+            "bias": self.bias,
+        }

@@ -1,0 +1,109 @@
+import keras
+from keras import layers
+
+from tfdml.checks import check
+from tfdml.layers import GroupedConv2D, LocalResponseNormalization
+from tfdml.models.caffe import (
+    assign_weights,
+    centred_images,
+    check_pretrained,
+    max_pool,
+    read_weights,
+)
+
+ORIGINALS = ("http://dl.caffe.berkeleyvision.org/bvlc_reference_caffenet.caffemodel",)
+
+
+def alexnet(inputs, weights=None, levels=1):
+    """AlexNet, as Caffe's reference CaffeNet, up to the 4096 features of `fc7`.
+
+    Args:
+        inputs: (batch, height, width, channels) floats in [0, 255], of 39 pixels or more.
+        weights: None, or the path of an .npz file as `tools/convert_alexnet.py` writes it:
+            `conv1/kernel`, `conv1/bias` to `fc7/bias`. They need images of 227 × 227 pixels.
+        levels: Must be 1: it has no early exits.
+
+    Returns:
+        A list of one (batch, 4096) floats, after ReLU and, in training, dropout of a half.
+
+    Raises:
+        FileNotFoundError: If there is no such file; for `"imagenet"`, with where to get one.
+        ValueError: If `levels` or the size of the images is out of range, if there are weights
+            and the images have not 3 channels, or if the file does not fit this network.
+
+    Source:
+        Krizhevsky, Sutskever, Hinton. ImageNet classification with deep convolutional neural
+        networks. NIPS 2012.
+        Differs: pools before it normalises, as CaffeNet does; random weights are He's.
+    """
+    check(levels == 1, "`alexnet` has no early exits: `levels` must be 1", levels=levels)
+    check(
+        min(inputs.shape[1:3]) >= 39,
+        "AlexNet needs images of 39 × 39 pixels or more",
+        size=tuple(inputs.shape[1:3]),
+    )
+    arrays = {}
+    if weights is not None:
+        check_pretrained(inputs, weights, "CaffeNet", ORIGINALS, "tools/convert_alexnet.py")
+        check(
+            tuple(inputs.shape[1:3]) == (227, 227),
+            "pretrained weights of AlexNet need images of 227 × 227 pixels",
+            size=tuple(inputs.shape[1:3]),
+        )
+        arrays = read_weights(weights)
+    features = _features(inputs)
+    if weights is not None:
+        load_arrays(keras.Model(inputs, features), arrays, weights)
+    return [features]
+
+
+def load_arrays(network, arrays, path):
+    """Gives the layers of an AlexNet their weights; `fc8`, the classifier, is left out.
+
+    Args:
+        network: Model of what `alexnet` made.
+        arrays: {name: array} of the file.
+        path: Where they come from, for errors.
+
+    Raises:
+        ValueError: If they do not fit.
+    """
+    variables = {
+        f"{layer.name}/{part}": getattr(layer, part)
+        for layer in network.layers
+        if hasattr(layer, "kernel")
+        for part in ("kernel", "bias")
+    }
+    used = {name: array for name, array in arrays.items() if not name.startswith("fc8/")}
+    assign_weights(variables, used, path)
+
+
+def _features(inputs):
+    x = _conv(centred_images(inputs), 96, 11, "conv1", strides=4, padding="valid")
+    x = LocalResponseNormalization(name="norm1")(max_pool(x, 3, "pool1"))
+    x = _conv(x, 256, 5, "conv2", groups=2)
+    x = LocalResponseNormalization(name="norm2")(max_pool(x, 3, "pool2"))
+    x = _conv(x, 384, 3, "conv3")
+    x = _conv(x, 384, 3, "conv4", groups=2)
+    x = max_pool(_conv(x, 256, 3, "conv5", groups=2), 3, "pool5")
+    x = layers.Flatten(name="flatten")(x)
+    for number in (6, 7):
+        units = layers.Dense(
+            4096, activation="relu", kernel_initializer="he_uniform", name=f"fc{number}"
+        )
+        x = layers.Dropout(0.5, name=f"drop{number}")(units(x))
+    return x
+
+
+def _conv(x, filters, size, name, strides=1, padding="same", groups=1):
+    kind = GroupedConv2D if groups > 1 else layers.Conv2D
+    return kind(
+        filters,
+        size,
+        strides,
+        padding,
+        groups=groups,
+        activation="relu",
+        kernel_initializer="he_uniform",
+        name=name,
+    )(x)

@@ -1,0 +1,126 @@
+"""What networks published for Caffe have in common: their images, pooling and weights files."""
+
+import numpy as np
+from keras import layers, ops
+
+from tfdml.checks import check
+
+_MEAN = (123.0, 117.0, 104.0)  # of ImageNet, red, green and blue
+_NAMED = 5  # entries of a file that an error names
+
+
+def centred_images(inputs, mean=_MEAN):
+    """Images without the mean colour, (batch, height, width, channels), blue first.
+
+    Args:
+        inputs: (batch, height, width, channels) floats in [0, 255], red first.
+        mean: Of red, green and blue; images of other than 3 channels lose its average.
+    """
+    if inputs.shape[-1] != 3:
+        return layers.Rescaling(1.0, offset=-float(np.mean(mean)))(inputs)
+    return ops.flip(layers.Rescaling(1.0, offset=[-value for value in mean])(inputs), axis=-1)
+
+
+def max_pool(maps, size, name):
+    """Max pooling every 2 pixels that leaves none out: ceil((side - size) / 2) + 1 windows.
+
+    The last window reaches over the border where the windows do not fit, as in Caffe, and takes
+    the maximum of the pixels that there are.
+
+    Args:
+        maps: (batch, height, width, channels) floats, of known height and width.
+        size: Side of a window, 2 or 3.
+        name: Name of the layer.
+    """
+    rows, columns = ("same" if (side - size) % 2 else "valid" for side in maps.shape[1:3])
+    if rows == columns:
+        return layers.MaxPooling2D(size, 2, rows, name=name)(maps)
+    maps = layers.MaxPooling2D((size, 1), (2, 1), rows, name=f"{name}_rows")(maps)
+    return layers.MaxPooling2D((1, size), (1, 2), columns, name=name)(maps)
+
+
+def check_pretrained(inputs, weights, network, originals, script):
+    """Refuses images without colour, and weights that have to be converted first.
+
+    Args:
+        inputs: The images.
+        weights: `"imagenet"` or the path of an .npz file.
+        network: Name of the network, for errors.
+        originals: Where its published weights are.
+        script: What converts them.
+
+    Raises:
+        FileNotFoundError: For `"imagenet"`.
+        ValueError: If the images have not 3 channels.
+    """
+    check(
+        inputs.shape[-1] == 3,
+        "pretrained weights need images of 3 channels",
+        weights=weights,
+        channels=inputs.shape[-1],
+    )
+    if weights == "imagenet":
+        raise FileNotFoundError(
+            f"the ImageNet weights of {network} have to be converted: download "
+            f"{' or '.join(originals)}, run `python {script} {originals[0].rpartition('/')[2]} "
+            f"{network.lower()}.npz` and give {network.lower()}.npz as `weights`"
+        )
+
+
+def read_weights(path):
+    """{name: array} of an .npz file.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is none.
+    """
+    try:
+        with np.load(path) as file:
+            return {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # what zipfile, zlib and NumPy raise has no common class
+        raise ValueError(
+            f"`weights` must be an .npz file of kernels and biases. Received: weights={str(path)!r}"
+        ) from error
+
+
+def assign_weights(variables, arrays, path):
+    """Gives every variable its array.
+
+    Args:
+        variables: {name: variable} of a network.
+        arrays: {name: array}, of the same names and shapes.
+        path: Where the arrays come from, for errors.
+
+    Raises:
+        ValueError: If names or shapes differ, or an array holds no finite floats.
+    """
+    shared = [name for name in variables if name in arrays]
+    wrong = {
+        "missing": [name for name in variables if name not in arrays],
+        "unknown": [name for name in arrays if name not in variables],
+        "misshaped": [
+            f"{name} {arrays[name].shape}, not {tuple(variables[name].shape)}"
+            for name in shared
+            if arrays[name].shape != tuple(variables[name].shape)
+        ],
+        "not_finite_floats": [
+            name
+            for name in shared
+            if arrays[name].dtype.kind != "f" or not np.isfinite(arrays[name]).all()
+        ],
+    }
+    check(
+        not any(wrong.values()),
+        "weights must be the kernels and biases of this network, and no others",
+        weights=str(path),
+        **{what: _shortened(names) for what, names in wrong.items() if names},
+    )
+    for name, variable in variables.items():
+        variable.assign(arrays[name])
+
+
+def _shortened(names):
+    more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
+    return [*names[:_NAMED], *more]

@@ -1,0 +1,168 @@
+import re
+
+import keras
+from keras import layers
+
+from tfdml.checks import check, check_integer, check_one_of
+from tfdml.layers import LocalResponseNormalization
+from tfdml.models.caffe import (
+    assign_weights,
+    centred_images,
+    check_pretrained,
+    max_pool,
+    read_weights,
+)
+from tfdml.models.exits import exit_features
+
+ORIGINALS = (
+    "http://dl.caffe.berkeleyvision.org/bvlc_googlenet.caffemodel",
+    "https://download.pytorch.org/models/googlenet-1378be20.pth",
+)
+
+# Module -> filters of 1×1, of 3×3 after its reduction, of 5×5 after its own, and after pooling.
+MODULES = {
+    "3a": (64, (96, 128), (16, 32), 32),
+    "3b": (128, (128, 192), (32, 96), 64),
+    "4a": (192, (96, 208), (16, 48), 64),
+    "4b": (160, (112, 224), (24, 64), 64),
+    "4c": (128, (128, 256), (24, 64), 64),
+    "4d": (112, (144, 288), (32, 64), 64),
+    "4e": (256, (160, 320), (32, 128), 128),
+    "5a": (256, (160, 320), (32, 128), 128),
+    "5b": (384, (192, 384), (48, 128), 128),
+}
+_EXITS = {"4a": "loss1", "4d": "loss2"}  # module before it -> name
+_EXIT_FC = 4 * 4 * 128  # inputs of its fully connected units, from images of 224 px
+
+
+def googlenet(inputs, weights=None, levels=1):
+    """GoogLeNet (Inception v1) up to its average-pooled 1024 features, and its two early exits.
+
+    Layers have their names in Caffe, with `__` for `/`; an exit is `loss1_conv`, `loss1_fc`.
+
+    Args:
+        inputs: (batch, height, width, channels) floats in [0, 255], of 31 pixels or more.
+        weights: None, or the path of an .npz file as `tools/convert_googlenet.py` writes it:
+            `conv1__7x7_s2/kernel`, `conv1__7x7_s2/bias` and so on, of all convolutions. Those of
+            the exits are loaded if the file holds them (`loss1__conv/kernel`, ...), but for the
+            fully connected units if the images are so large or small that they do not fit. A
+            `variant` of "torchvision" builds the network that was trained there: without response
+            normalisation, with another mean colour and a smaller last pooling.
+        levels: 3 for the exits after inception 4a and 4d too, 2 for that after 4d, or 1.
+
+    Returns:
+        `levels` tensors from shallow to deep, each (batch, 1024) floats. The last is the average
+        of the maps, `pool5`.
+
+    Raises:
+        TypeError: If `levels` is no integer.
+        FileNotFoundError: If there is no such file; for `"imagenet"`, with where to get one.
+        ValueError: If `levels` or the size of the images is out of range, if there are weights
+            and the images have not 3 channels, or if the file does not fit this network.
+
+    Source:
+        Szegedy et al. Going deeper with convolutions. CVPR 2015; the BVLC model of Caffe.
+        Differs: random weights are He's, without biases, in place of Xavier's with 0.2; no
+        dropout, which is left to the caller.
+    """
+    check_integer(levels=levels)
+    check_one_of((1, 2, 3), levels=levels)
+    check(
+        min(inputs.shape[1:3]) >= 31,
+        "GoogLeNet needs images of 31 × 31 pixels or more",
+        size=tuple(inputs.shape[1:3]),
+    )
+    arrays = {}
+    if weights is not None:
+        check_pretrained(inputs, weights, "GoogLeNet", ORIGINALS, "tools/convert_googlenet.py")
+        arrays = read_weights(weights)
+    variant = str(arrays.pop("variant", "bvlc"))
+    check_one_of(("bvlc", "torchvision"), variant=variant)
+    features = _features(inputs, variant == "bvlc", levels)
+    if weights is not None:
+        load_arrays(keras.Model(inputs, features), arrays, weights)
+    return features
+
+
+def load_arrays(network, arrays, path):
+    """Gives the layers of a GoogLeNet their weights.
+
+    Args:
+        network: Model of what `googlenet` made.
+        arrays: {name: array} of the file, but for `variant`.
+        path: Where they come from, for errors.
+
+    Raises:
+        ValueError: If they do not fit.
+    """
+    exits_held = {name.partition("__")[0] for name in arrays if re.match("loss[12]__", name)}
+    variables, of_exits = {}, set(_EXITS.values())
+    for layer in network.layers:
+        if hasattr(layer, "kernel"):
+            exit_name, _, part = layer.name.partition("_")
+            if exit_name in of_exits:
+                if exit_name not in exits_held:
+                    continue
+                if part == "fc" and layer.kernel.shape[0] != _EXIT_FC:
+                    continue
+            variables |= {f"{_key(layer)}/kernel": layer.kernel, f"{_key(layer)}/bias": layer.bias}
+    used = {name: array for name, array in arrays.items() if not _is_left_out(name, variables)}
+    assign_weights(variables, used, path)
+
+
+def _key(layer):
+    return re.sub("^(loss[12])_", r"\1__", layer.name)
+
+
+def _is_left_out(name, variables):
+    """Whether the network at hand has no use for what is named, rather than not knowing it."""
+    part = re.fullmatch("loss([12]__(conv|fc)|[123]__classifier)/(kernel|bias)", name)
+    return part and name not in variables
+
+
+def _features(inputs, bvlc, levels):
+    x = centred_images(inputs) if bvlc else centred_images(inputs, (127.5, 127.5, 127.5))
+    x = layers.ZeroPadding2D(3, name="conv1__pad")(x)
+    x = _conv(x, 64, 7, "conv1__7x7_s2", strides=2, padding="valid")
+    x = max_pool(x, 3, "pool1__3x3_s2")
+    if bvlc:
+        x = LocalResponseNormalization(name="pool1__norm1")(x)
+    x = _conv(x, 64, 1, "conv2__3x3_reduce")
+    x = _conv(x, 192, 3, "conv2__3x3")
+    if bvlc:
+        x = LocalResponseNormalization(name="conv2__norm2")(x)
+    x = max_pool(x, 3, "pool2__3x3_s2")
+    exits = dict(list(_EXITS.items())[3 - levels :])
+    features = []
+    for module, filters in MODULES.items():
+        if module == "4a":
+            x = max_pool(x, 3, "pool3__3x3_s2")
+        if module == "5a":
+            x = max_pool(x, 3, "pool4__3x3_s2") if bvlc else max_pool(x, 2, "pool4__2x2_s2")
+        x = _inception(x, f"inception_{module}", *filters)
+        if module in exits:
+            features.append(exit_features(x, exits[module]))
+    return [*features, layers.GlobalAveragePooling2D(name="pool5")(x)]
+
+
+def _inception(x, name, ones, threes, fives, pooled):
+    pool = layers.MaxPooling2D(3, 1, "same", name=f"{name}__pool")(x)
+    branches = [
+        _conv(x, ones, 1, f"{name}__1x1"),
+        _conv(_conv(x, threes[0], 1, f"{name}__3x3_reduce"), threes[1], 3, f"{name}__3x3"),
+        _conv(_conv(x, fives[0], 1, f"{name}__5x5_reduce"), fives[1], 5, f"{name}__5x5"),
+        _conv(pool, pooled, 1, f"{name}__pool_proj"),
+    ]
+    return layers.Concatenate(name=f"{name}__output")(branches)
+
+
+def _conv(x, filters, size, name, strides=1, padding="same"):
+    return layers.Conv2D(
+        filters,
+        size,
+        strides,
+        padding,
+        activation="relu",
+        kernel_initializer="he_uniform",
+        name=name,
+    )(x)
