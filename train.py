@@ -199,7 +199,7 @@ def build_model(recipe, dataset):
         mirror=recipe.mirror,
     )
     learned = [loss.layer.name] if loss.layer and loss.layer.trainable else []
-    new_layers = [r"(embedding\d?|exit\d_\w+)", *learned]
+    new_layers = [r"(embedding\d?|(exit|loss)\d_\w+)", *learned]
     options = {
         "learning_rate": learning_rate(recipe),
         "multipliers": {f"^{layer}/": recipe.head_multiplier for layer in new_layers},

@@ -4,15 +4,21 @@ import importlib
 
 # What `--backbone` and `build_embedder` take: name -> module of this package with that function.
 BACKBONES = {
+    "alexnet": "alexnet",
     "convnext_tiny": "applications",
     "efficientnet_b0": "applications",
+    "googlenet": "googlenet",
     "inception_v3": "applications",
     "mobilenet_v2": "applications",
     "resnet50": "applications",
     "small_cnn": "small_cnn",
 }
 
-_MODULES = {"EmbeddingModel": "embedding_model", "build_embedder": "embedder"}
+_MODULES = {
+    "EmbeddingModel": "embedding_model",
+    "build_embedder": "embedder",
+    "first_levels": "embedder",
+}
 
 __all__ = ["BACKBONES", *_MODULES]
 

@@ -16,7 +16,7 @@ statistics of their own, which the test images do not share.
 import math
 import warnings
 
-from keras import Model, applications, layers, ops
+from keras import applications, layers, ops
 
 from tfdml.checks import check
 from tfdml.models.exits import exit_features
@@ -86,6 +86,7 @@ def _features(application, name, images, weights, levels, exits):
     try:
         network = application(
             input_shape=images.shape[1:],
+            input_tensor=images,
             include_top=False,
             weights=weights if weights == "imagenet" else None,
             pooling="avg",
@@ -102,9 +103,8 @@ def _features(application, name, images, weights, levels, exits):
         # Not by `training=False`, which Keras overrides when the whole model trains.
         for layer in network.layers:
             layer.trainable = not isinstance(layer, layers.BatchNormalization)
-    maps = exits(network)[3 - levels :]
-    *maps, end = Model(network.input, [*maps, network.output], name=name)(images)
-    return [*(exit_features(x, f"exit{k}") for k, x in enumerate(maps, start=1)), end]
+    maps = enumerate(exits(network)[3 - levels :], start=1)
+    return [*(exit_features(x, f"exit{number}") for number, x in maps), network.output]
 
 
 def _load_weights(network, application, path):

@@ -55,7 +55,8 @@ def build_embedder(
         TypeError: If `embedding_dim` or `levels` is no integer, `dropout` no number or `mirror` no
             bool.
         ValueError: If an argument is out of range or the backbone unknown.
-        FileNotFoundError: If `weights` is a path at which there is no file.
+        FileNotFoundError: If `weights` is a path at which there is no file, or `"imagenet"` for a
+            backbone whose published weights have to be converted first; says how.
         OSError: If `"imagenet"` cannot be downloaded.
     """
     if backbone not in BACKBONES:
@@ -103,3 +104,44 @@ def build_embedder(
     if levels > 1:
         embeddings = [keras.layers.Concatenate(dtype="float32", name="levels")(embeddings)]
     return keras.Model(inputs, embeddings[0], name=f"{backbone}_embedder")
+
+
+def first_levels(embedder, levels):
+    """The shallow part of an embedder of several levels: its first exits and nothing deeper.
+
+    Args:
+        embedder: What `build_embedder` made with `levels` of 2 or 3, trained or not.
+        levels: How many of its levels, from the shallowest.
+
+    Returns:
+        A functional `keras.Model` from the same images to (batch, levels * embedding_dim) floats,
+        which shares the weights.
+
+    Raises:
+        TypeError: If `levels` is no integer.
+        ValueError: If the embedder has fewer levels, or one alone.
+    """
+    check_integer(levels=levels)
+    names = {layer.name for layer in embedder.layers}
+    existing = sum(f"embedding{level}" in names for level in (1, 2, 3))
+    check(
+        1 <= levels <= existing,
+        "`levels` must be from 1 to those of the embedder",
+        levels=levels,
+        **{"levels of the embedder": existing or 1},
+    )
+    shallow = range(1, levels + 1)
+    if "mirror_average" in names:
+        network = embedder.get_layer("mirror_average").layer
+        network = keras.Model(network.input, network.output[:levels], name=network.name)
+        features = MirrorAverage(network, name="mirror_average")(embedder.input)
+    else:
+        features = [embedder.get_layer(f"embedding{level}").input for level in shallow]
+    embeddings = []
+    for level, x in zip(shallow, features, strict=True):
+        for name in (f"embedding{level}", f"unit_length{level}"):
+            x = embedder.get_layer(name)(x) if name in names else x
+        embeddings.append(x)
+    if levels > 1:
+        embeddings = [keras.layers.Concatenate(dtype="float32", name="levels")(embeddings)]
+    return keras.Model(embedder.input, embeddings[0], name=embedder.name)

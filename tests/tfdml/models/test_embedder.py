@@ -6,14 +6,16 @@ import keras
 import numpy as np
 import pytest
 
-from tfdml.models import BACKBONES, build_embedder
+from tfdml.models import BACKBONES, build_embedder, first_levels
 from tfdml.models.exits import exit_features
 
 # The smallest backbones, on which options are tried; and the others, once each.
 SHAPES = {"small_cnn": (28, 28, 1), "mobilenet_v2": (64, 64, 3)}
 LARGE_SHAPES = {
+    "alexnet": (39, 39, 3),
     "convnext_tiny": (32, 32, 3),
     "efficientnet_b0": (32, 32, 3),
+    "googlenet": (64, 64, 3),
     "inception_v3": (75, 75, 3),
     "resnet50": (32, 32, 3),
 }
@@ -23,7 +25,7 @@ def test_every_backbone_is_tried():
     assert {*SHAPES, *LARGE_SHAPES} == {*BACKBONES}
 
 
-@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("backbone", [name for name in BACKBONES if name != "alexnet"])
 def test_has_an_embedding_for_each_level(backbone, rng, tmp_path):
     shape = {**SHAPES, **LARGE_SHAPES}[backbone]
     images = rng.uniform(0, 255, (2, *shape)).astype("float32")
@@ -35,9 +37,8 @@ def test_has_an_embedding_for_each_level(backbone, rng, tmp_path):
     embedder.save(tmp_path / "embedder.keras")
     restored = keras.models.load_model(tmp_path / "embedder.keras")
     np.testing.assert_array_equal(restored.predict(images, verbose=0), embeddings)
-    for level in (1, 2):
-        features = embedder.get_layer(f"exit{level}_fc").output
-        assert features.shape == (None, 1024)
+    for name in ("loss1", "loss2") if backbone == "googlenet" else ("exit1", "exit2"):
+        assert embedder.get_layer(f"{name}_fc").output.shape == (None, 1024)
     shares = [embedder.get_layer(f"dropout{level}").rate for level in (1, 2, 3)]
     assert shares == [0.7, 0.7, 0.4]
 
@@ -54,6 +55,40 @@ def test_an_exit_sees_nothing_that_lies_deeper(rng):
         kernel.assign(old)
         differs = np.abs(after - before).max(axis=(0, 2)) > 1e-4
         assert np.flatnonzero(differs).tolist() == changed
+
+
+def test_alexnet_has_no_exits(rng):
+    images = rng.uniform(0, 255, (2, *LARGE_SHAPES["alexnet"])).astype("float32")
+    embedder = build_embedder("alexnet", 4, input_shape=LARGE_SHAPES["alexnet"])
+    np.testing.assert_allclose(
+        np.linalg.norm(embedder.predict(images, verbose=0), axis=1), 1, atol=1e-6
+    )
+    with pytest.raises(ValueError, match="levels"):
+        build_embedder("alexnet", 4, input_shape=LARGE_SHAPES["alexnet"], levels=3)
+
+
+@pytest.mark.parametrize("options", [{}, {"mirror": True}, {"normalize": False, "dropout": 0.5}])
+def test_the_first_levels_are_a_network_of_their_own(options, rng):
+    embedder = build_embedder("small_cnn", 4, input_shape=(28, 28, 1), levels=3, **options)
+    images = rng.uniform(0, 255, (2, 28, 28, 1)).astype("float32")
+    whole = embedder.predict(images, verbose=0)
+    sizes = [embedder.count_params()]
+    for levels in (3, 2, 1):
+        shallow = first_levels(embedder, levels)
+        np.testing.assert_allclose(
+            shallow.predict(images, verbose=0), whole[:, : 4 * levels], atol=1e-6
+        )
+        sizes.append(shallow.count_params())
+    assert sizes[0] == sizes[1] > sizes[2] > sizes[3]
+    again = first_levels(first_levels(embedder, 2), 1)
+    np.testing.assert_allclose(again.predict(images, verbose=0), whole[:, :4], atol=1e-6)
+
+
+def test_there_are_no_first_levels_of_one_embedding():
+    for levels in (1, 2):
+        embedder = build_embedder("small_cnn", 4, input_shape=(28, 28, 1))
+        with pytest.raises(ValueError, match=r"from 1 to those of the embedder. .*embedder=1"):
+            first_levels(embedder, levels)
 
 
 def test_two_levels_are_the_deeper_ones_of_three():
@@ -143,14 +178,14 @@ def test_pretrained_weights_freeze_batch_normalisation_and_nothing_else(data_fol
     features = keras.Model(embedder.input, embedder.get_layer("embedding").input)
     expected = reference.predict(images / 127.5 - 1, verbose=0)
     np.testing.assert_allclose(features.predict(images, verbose=0), expected, atol=1e-4)
-    network = embedder.get_layer("mobilenet_v2")
-    before = [np.array(v) for v in network.non_trainable_variables]
+    before = [np.array(v) for v in embedder.non_trainable_variables]
     trained = embedder(images, training=True)
     np.testing.assert_allclose(trained, embedder(images, training=False), atol=1e-5)
-    for old, new in zip(before, network.non_trainable_variables, strict=True):
+    for old, new in zip(before, embedder.non_trainable_variables, strict=True):
         np.testing.assert_array_equal(old, new)
-    assert all("kernel" in variable.path for variable in network.trainable_variables)
-    assert len(network.trainable_variables) == 52
+    trained = [v.path for v in embedder.trainable_variables if not v.path.startswith("embedding/")]
+    assert all("kernel" in path for path in trained)
+    assert len(trained) == 52
 
 
 def test_takes_numpy_scalars():
