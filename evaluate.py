@@ -240,8 +240,6 @@ def load_signatures(settings, version):
 
 def load_split(settings, version, recipe):
     """The images to score. Warns of classes that the model was trained on."""
-    import numpy as np
-
     held_out = settings.split == "validation"
     dataset = pipelines.load(
         settings.dataset, settings.data_dir, settings.skip_invalid, training=held_out
@@ -250,12 +248,7 @@ def load_split(settings, version, recipe):
     if held_out:
         split = pipelines.hold_out_classes(dataset.train, recipe["validation_share"])[1]
     elif settings.split == "all":
-        halves = (dataset.train, dataset.test)
-        split = pipelines.Split(
-            np.concatenate([half.images for half in halves]),
-            np.concatenate([half.labels for half in halves]),
-            dataset.test.class_names,
-        )
+        split = dataset.both()
     of_dataset = trained_classes(version) if recipe.get("dataset") == settings.dataset else []
     known = sorted(set(of_dataset) & set(split.names))
     if known:

@@ -13,6 +13,9 @@ def test_has_20_drawings_of_964_characters_and_659_others(data_folder):
         assert split.images.shape[1:] == omniglot.image_size == (28, 28, 1)
         assert split.images.mean() < 64  # strokes are white
     assert not set(omniglot.train.labels) & set(omniglot.test.labels)
+    alphabets = [set(split.super_labels) for split in (omniglot.train, omniglot.test)]
+    assert [len(ids) for ids in alphabets] == [30, 20]
+    assert not set.intersection(*alphabets)
 
 
 def test_says_how_to_prepare_what_is_not_there(tmp_path):
