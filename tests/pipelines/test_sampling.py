@@ -206,7 +206,7 @@ def nested(counts):
     return labels - 3, super_of[labels] + 2**40
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     counts=st.lists(
         st.lists(st.integers(1, 9), min_size=1, max_size=6).filter(lambda c: max(c) > 1),
