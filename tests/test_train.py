@@ -20,7 +20,7 @@ from PIL import Image
 import evaluate
 import pipelines
 import train
-from tfdml.evaluation import recall_at_k
+from tfdml.evaluation import distance_statistics, recall_at_k
 from tfdml.recipes import Recipe
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -102,6 +102,30 @@ def test_evaluate_scores_the_saved_model_on_its_own_data(finished):
     assert set(scores) == {"recall@2", "nmi"}
     assert 0 < scores["nmi"] <= 1
     assert f"{scores['nmi']:.4f}" in result.stdout
+
+
+def test_evaluate_tells_the_distances_that_it_ranks_by(finished, version, capsys):
+    evaluate_here(version)
+    told = evaluation_of("evaluation")["distances"]
+    model = keras.models.load_model(finished[0] / "runs" / "small" / "checkpoint.keras")
+    test = pipelines.load("digits").test
+    embeddings = model.embed(pipelines.evaluation_batches(test))
+    expected = distance_statistics(embeddings, test.labels)
+    assert told == {name: pytest.approx(value, rel=1e-3) for name, value in expected.items()}
+    printed = capsys.readouterr().out
+    assert "Distances of all pairs of embeddings, and their LDA score:" in printed
+    for name, value in told.items():
+        assert f"{name:>17}  {value:.4f}" in printed
+
+
+@pytest.mark.filterwarnings("ignore:1 of 3 queries")
+def test_evaluate_tells_no_distances_without_pairs_of_both_kinds(version, tmp_path):
+    photos = write_images(tmp_path / "photos", {"a": 1, "b": 2, "c": 2})
+    (photos / "c").rename(tmp_path / "c")
+    evaluate_here(version, "--dataset", "folder", "--data_dir", photos)
+    assert "distances" not in evaluation_of("evaluation_folder_photos")
+    evaluate_here(version, "--dataset", "folder", "--data_dir", photos, "--split", "all")
+    assert evaluation_of("evaluation_folder_photos_all")["distances"]["positive_variance"] == 0
 
 
 def test_a_killed_run_resumes_with_the_batches_it_would_have_had(finished, tmp_path):
@@ -702,6 +726,7 @@ def test_evaluate_ranks_by_the_learned_similarity(learned, expected, capsys):
     assert "of digits,\nranked by the learned similarity:" in capsys.readouterr().out
     content = evaluation_of("evaluation_similarity")
     assert content["rank_by"] == "similarity"
+    assert "distances" not in content
     assert content["scores"] == {"recall@1": pytest.approx(expected[0], abs=2e-3)}
     evaluate_here(learned)
     content = evaluation_of("evaluation")

@@ -5,7 +5,7 @@ import numpy as np
 from tfdml.checks import check
 from tfdml.evaluation import inputs
 
-_BLOCK_ROWS = 256
+_BLOCK_ROWS = 1024
 _BLOCK_COLUMNS = 4096
 _NEAR = 1e-8  # share of the largest squared norm below which a product loses too many digits
 _NEAR_PAIRS = 4096  # whose difference is taken at once
