@@ -4,8 +4,9 @@
     python evaluate.py saved_models/glyphs_lifted --dataset folder --data_dir photos --split all
     python evaluate.py saved_models/glyphs_pddm --rank_by similarity --report
 
-Prints Recall@K and NMI and writes them to runs/NAME/evaluation.json, of other images than those of
-the training to evaluation_DATASET.json, or where --out says. --report draws what lies behind them.
+Prints Recall@K, NMI and how far positive and negative pairs lie apart, and writes them to
+runs/NAME/evaluation.json, of other images than those of the training to evaluation_DATASET.json, or
+where --out says. --report draws what lies behind them.
 """
 
 import dataclasses
@@ -43,8 +44,10 @@ class Evaluation:
             where they would be an error; as in the training if not given.
         k: Numbers of neighbours for Recall@K, such as `--k '[1, 10]'`; if not given 1, 2, 4 and 8,
             as far as there are so many.
-        rank_by: `distance`, the default without `rerank`, or `similarity`: the score that the model
-            learned, of every pair of images. It needs a model trained with `--loss pddm` or kin.
+        rank_by: `distance`, the default without `rerank`, which is Euclidean, between embeddings as
+            the model gives them, and of which mean, variance and LDA score over all pairs are told
+            too; or `similarity`: the score that the model learned, of every pair of images. It
+            needs a model trained with `--loss pddm` or kin.
         rerank: Rank by the learned similarity only this many images per query, the nearest by
             distance, as for large galleries. Also tells the recall lost by that, on at most 1,000
             queries.
@@ -240,8 +243,6 @@ def load_signatures(settings, version):
 
 def load_split(settings, version, recipe):
     """The images to score. Warns of classes that the model was trained on."""
-    import numpy as np
-
     held_out = settings.split == "validation"
     dataset = pipelines.load(
         settings.dataset, settings.data_dir, settings.skip_invalid, training=held_out
@@ -250,12 +251,7 @@ def load_split(settings, version, recipe):
     if held_out:
         split = pipelines.hold_out_classes(dataset.train, recipe["validation_share"])[1]
     elif settings.split == "all":
-        halves = (dataset.train, dataset.test)
-        split = pipelines.Split(
-            np.concatenate([half.images for half in halves]),
-            np.concatenate([half.labels for half in halves]),
-            dataset.test.class_names,
-        )
+        split = dataset.both()
     of_dataset = trained_classes(version) if recipe.get("dataset") == settings.dataset else []
     known = sorted(set(of_dataset) & set(split.names))
     if known:
@@ -313,7 +309,11 @@ def embed(signature, split):
 
 
 def score(settings, signatures, embeddings, labels):
-    """{"scores": {name: value}}, with --rerank also "reranking", which tells what it loses."""
+    """{"scores": {name: value}}, with more beside it.
+
+    "distances", where they rank, if there are pairs of both kinds; with --rerank "reranking", which
+    tells what it loses.
+    """
     from tfdml import evaluation
 
     data, results = (embeddings, labels), {}
@@ -329,6 +329,8 @@ def score(settings, signatures, embeddings, labels):
         recalls = evaluation.recall_at_k(*data, k=settings.k, similarity=similarity)
     else:
         recalls = evaluation.recall_at_k(*data, k=settings.k)
+        if 1 < len(set(labels.tolist())) < len(labels):
+            results["distances"] = evaluation.distance_statistics(*data)
     scores = named(recalls)
     if settings.nmi:
         scores["nmi"] = evaluation.nmi(*data, seed=settings.seed, restarts=settings.restarts)
@@ -388,10 +390,13 @@ def ranking(settings):
 
 
 def table(results):
-    """The scores, and what reranking loses, for the screen."""
+    """The scores, the distances behind them, and what reranking loses, for the screen."""
     from tfdml.evaluation.report import scores_table
 
     lines = [f"{name:>12}  {value:.4f}" for name, value in results["scores"].items()]
+    if "distances" in results:
+        lines.append("\nDistances of all pairs of embeddings, and their LDA score:")
+        lines += [f"{name:>17}  {value:.4f}" for name, value in results["distances"].items()]
     if "reranking" in results:
         queries = results["reranking"]["queries"]
         lines.append(f"\nAgainst a ranking of all images, on {queries:,} queries:")

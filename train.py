@@ -21,7 +21,7 @@ import time
 import yaml
 
 import pipelines
-from tfdml.checks import check, unknown_name
+from tfdml.checks import check, unknown_name, unknown_option
 from tfdml.command_line import Parser, check_writable, fail, one_sentence, write_text
 from tfdml.losses import LOSSES
 from tfdml.models import BACKBONES
@@ -31,6 +31,7 @@ PROGRAM = "train.py"
 RUNS = pathlib.Path("runs")
 SAVED_MODELS = pathlib.Path("saved_models")
 NEIGHBOURS = (1, 2, 4, 8)
+GROUP_OPTIONS = ("super_classes", "images_per_class", "evenly")  # of `pipelines.group_batches`
 
 
 def main(arguments=None):
@@ -45,6 +46,7 @@ def main(arguments=None):
         train_split, test_split, dataset = load_images(recipe)
         if model is None:
             model = build_model(recipe, dataset)
+        batches = training_batches(recipe, model, train_split, dataset)
         files = {
             "config.yaml": saved_recipe,
             "trained_classes.json": json.dumps(train_split.names, ensure_ascii=False) + "\n",
@@ -54,7 +56,7 @@ def main(arguments=None):
         else:
             make_folders(folder, files)
     with one_sentence(PROGRAM, FloatingPointError, OSError), resumable(recipe.run, dataset):
-        scores = fit(recipe, folder, model, train_split, test_split, dataset)
+        scores = fit(recipe, folder, model, batches, test_split, dataset)
         report(recipe, folder, scores)
         version = export(recipe, model, dataset, files, scores)
     print(f"Run: {folder}   Model: {version}")
@@ -136,6 +138,9 @@ def check_settings(recipe):
         levels=levels,
     )
     pipelines.Augmentation().changed(**recipe.augmentation)
+    for option in recipe.sampler_options:
+        if option not in GROUP_OPTIONS:
+            raise ValueError(unknown_option("sampler 'groups'", option, GROUP_OPTIONS))
     check(
         recipe.weights in (None, "imagenet") or os.path.isfile(recipe.weights),
         "`weights` must be an existing file",
@@ -212,6 +217,22 @@ def build_model(recipe, dataset):
     model = tfdml.EmbeddingModel(embedder)
     model.compile(optimizer=optimizer, loss=loss)
     return model
+
+
+def training_batches(recipe, model, split, dataset):
+    """The batches from the step on that the model is at."""
+    classes, images = recipe.classes_per_batch, recipe.images_per_class
+    options = {
+        "seed": recipe.seed,
+        "image_size": dataset.image_size,
+        "augmentation": dataset.augmentation,
+        "start_step": int(model.optimizer.iterations),
+    }
+    if recipe.sampler == "groups":
+        return pipelines.group_batches(
+            split, classes, classes * images, **options, **recipe.sampler_options
+        )
+    return pipelines.balanced_batches(split, classes, images, **options, sampler=recipe.sampler)
 
 
 def check_same_classes(folder, files):
@@ -291,7 +312,7 @@ def resumable(run, dataset):
         raise OSError(f"{cause}. {go_on}") from error
 
 
-def fit(recipe, folder, model, train_split, test_split, dataset):
+def fit(recipe, folder, model, batches, test_split, dataset):
     """Trains to the last step; returns the scores of the untrained and the trained embedder."""
     import keras
 
@@ -325,16 +346,6 @@ def fit(recipe, folder, model, train_split, test_split, dataset):
     if recipe.validation_share:
         images = pipelines.evaluation_batches(test_split, dataset.image_size)
         callbacks.insert(1, tfdml.callbacks.RetrievalScores(images, test_split.labels))
-    batches = pipelines.balanced_batches(
-        train_split,
-        recipe.classes_per_batch,
-        recipe.images_per_class,
-        seed=recipe.seed,
-        image_size=dataset.image_size,
-        augmentation=dataset.augmentation,
-        start_step=start,
-        sampler=recipe.sampler,
-    )
     began = time.perf_counter()
     model.fit(
         batches,

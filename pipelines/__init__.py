@@ -18,6 +18,7 @@ _MODULES = {
     "Split": "split",
     "balanced_batches": "batches",
     "evaluation_batches": "batches",
+    "group_batches": "batches",
     "hold_out_classes": "split",
 }
 

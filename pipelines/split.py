@@ -19,18 +19,23 @@ class Split:
             `os.PathLike`.
         labels: (n,) integer class ids.
         class_names: Class id -> name, where the classes have names.
+        super_labels: (n,) integer ids of the super-classes, such as alphabets of characters, where
+            the classes have some: the same for all images of a class.
 
     Raises:
-        ValueError: If there are no images, or not one label each.
-        TypeError: If the labels are not integers, or the images neither uint8 nor paths.
+        ValueError: If there are no images, not one label and super-label each, or a class is in
+            two super-classes.
+        TypeError: If the labels or super-labels are not integers, or the images neither uint8 nor
+            paths.
     """
 
     images: Any
     labels: Any
     class_names: dict | None = None
+    super_labels: Any = None
 
     def __post_init__(self):
-        images, labels = np.asarray(self.images), np.asarray(self.labels)
+        images = np.asarray(self.images)
         if (
             images.dtype == object
             and images.ndim == 1
@@ -46,15 +51,12 @@ class Split:
                 "`images` must be (n, height, width, channels) uint8 or (n,) paths. "
                 f"Received: shape={images.shape}, dtype={images.dtype}"
             )
-        if labels.shape != (len(images),):
-            raise ValueError(
-                "`labels` must have one id per image. "
-                f"Received: images={len(images)}, labels.shape={labels.shape}"
-            )
-        if labels.dtype.kind not in "iu":
-            raise TypeError(f"`labels` must be integers. Received: dtype={labels.dtype}")
         object.__setattr__(self, "images", images)
-        object.__setattr__(self, "labels", labels.astype(np.int64))
+        object.__setattr__(self, "labels", _checked_ids("labels", self.labels, len(images)))
+        if self.super_labels is not None:
+            super_labels = _checked_ids("super_labels", self.super_labels, len(images))
+            _check_nested(self.labels, super_labels)
+            object.__setattr__(self, "super_labels", super_labels)
 
     @property
     def holds_paths(self):
@@ -71,7 +73,37 @@ class Split:
 
     def subset(self, chosen):
         """The split of the chosen rows (booleans or indices)."""
-        return dataclasses.replace(self, images=self.images[chosen], labels=self.labels[chosen])
+        super_labels = None if self.super_labels is None else self.super_labels[chosen]
+        return dataclasses.replace(
+            self,
+            images=self.images[chosen],
+            labels=self.labels[chosen],
+            super_labels=super_labels,
+        )
+
+
+def _checked_ids(name, ids, images):
+    ids = np.asarray(ids)
+    if ids.shape != (images,):
+        raise ValueError(
+            f"`{name}` must have one id per image. "
+            f"Received: images={images}, {name}.shape={ids.shape}"
+        )
+    if ids.dtype.kind not in "iu":
+        raise TypeError(f"`{name}` must be integers. Received: dtype={ids.dtype}")
+    return ids.astype(np.int64)
+
+
+def _check_nested(labels, super_labels):
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    expected = super_labels[first][inverse]
+    divided = np.flatnonzero(super_labels != expected)
+    if len(divided):
+        row = divided[0]
+        raise ValueError(
+            "`super_labels` must be the same for all images of a class. Received: "
+            f"class={labels[row]}, super_labels={[int(expected[row]), int(super_labels[row])]}"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +133,17 @@ class Dataset:
             raise ValueError(
                 f"train and test must not share classes. Received: shared={shared[:5].tolist()}"
             )
+
+    def both(self):
+        """The images of both splits, those to train on first, as one `Split`."""
+        halves = (self.train, self.test)
+        nested = all(half.super_labels is not None for half in halves)
+        return Split(
+            np.concatenate([half.images for half in halves]),
+            np.concatenate([half.labels for half in halves]),
+            {**(self.train.class_names or {}), **(self.test.class_names or {})},
+            np.concatenate([half.super_labels for half in halves]) if nested else None,
+        )
 
 
 def hold_out_classes(split, share):

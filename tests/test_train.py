@@ -1,5 +1,6 @@
 """train.py and evaluate.py as a user runs them: in processes of their own."""
 
+import inspect
 import json
 import os
 import pathlib
@@ -19,7 +20,7 @@ from PIL import Image
 import evaluate
 import pipelines
 import train
-from tfdml.evaluation import recall_at_k
+from tfdml.evaluation import distance_statistics, recall_at_k
 from tfdml.recipes import Recipe
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -101,6 +102,30 @@ def test_evaluate_scores_the_saved_model_on_its_own_data(finished):
     assert set(scores) == {"recall@2", "nmi"}
     assert 0 < scores["nmi"] <= 1
     assert f"{scores['nmi']:.4f}" in result.stdout
+
+
+def test_evaluate_tells_the_distances_that_it_ranks_by(finished, version, capsys):
+    evaluate_here(version)
+    told = evaluation_of("evaluation")["distances"]
+    model = keras.models.load_model(finished[0] / "runs" / "small" / "checkpoint.keras")
+    test = pipelines.load("digits").test
+    embeddings = model.embed(pipelines.evaluation_batches(test))
+    expected = distance_statistics(embeddings, test.labels)
+    assert told == {name: pytest.approx(value, rel=1e-3) for name, value in expected.items()}
+    printed = capsys.readouterr().out
+    assert "Distances of all pairs of embeddings, and their LDA score:" in printed
+    for name, value in told.items():
+        assert f"{name:>17}  {value:.4f}" in printed
+
+
+@pytest.mark.filterwarnings("ignore:1 of 3 queries")
+def test_evaluate_tells_no_distances_without_pairs_of_both_kinds(version, tmp_path):
+    photos = write_images(tmp_path / "photos", {"a": 1, "b": 2, "c": 2})
+    (photos / "c").rename(tmp_path / "c")
+    evaluate_here(version, "--dataset", "folder", "--data_dir", photos)
+    assert "distances" not in evaluation_of("evaluation_folder_photos")
+    evaluate_here(version, "--dataset", "folder", "--data_dir", photos, "--split", "all")
+    assert evaluation_of("evaluation_folder_photos_all")["distances"]["positive_variance"] == 0
 
 
 def test_a_killed_run_resumes_with_the_batches_it_would_have_had(finished, tmp_path):
@@ -264,6 +289,44 @@ def test_trains_on_a_folder_of_images_and_serves_their_bytes(tmp_path):
     assert (tmp_path / "saved_models" / "folder_npair_2" / "1").is_dir(), again.stderr
 
 
+@pytest.mark.data
+def test_trains_on_groups_of_kin_classes(data_folder, tmp_path):
+    data = ["--dataset", "omniglot", "--data_dir", data_folder / "tfds", "--sampler", "groups"]
+    options = ["--sampler_options.evenly", "true", "--sampler_options.super_classes", "4"]
+    steps = ["--steps", "2", "--checkpoint_every", "1", "--run", "x"]
+    result = run("train.py", *data, *options, *steps, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    settings = yaml.safe_load((tmp_path / "runs" / "x" / "config.yaml").read_text())
+    assert settings["sampler_options"] == {"evenly": True, "super_classes": 4}
+    losses = np.genfromtxt(tmp_path / "runs/x/logs/epochs.csv", delimiter=",", names=True)["loss"]
+    assert np.isfinite(losses).all()
+    assert len(losses) == 2
+
+
+def test_a_model_trains_with_batches_of_several_sizes():
+    labels = np.repeat(np.arange(12), [2, 3, 4] * 4)
+    images = np.random.default_rng(0).integers(0, 256, (36, 8, 8, 1), dtype=np.uint8)
+    split = pipelines.Split(images, labels, super_labels=labels // 3)
+    augmentation = pipelines.Augmentation(crop=0.5, shift=0.1, colour=0.1)
+    recipe = Recipe(
+        sampler="groups", classes_per_batch=4, images_per_class=3, steps=4, checkpoint_every=4
+    )
+    dataset = pipelines.Dataset(
+        "x", split, pipelines.Split(images, labels + 12), (8, 8, 1), augmentation
+    )
+    model = train.build_model(recipe, dataset)
+    batches = train.training_batches(recipe, model, split, dataset)
+    assert len({len(labels) for _, labels in batches.take(9)}) > 1
+    model.fit(batches, steps_per_epoch=4, shuffle=False, verbose=0)
+    assert int(model.optimizer.iterations) == 4
+
+
+def test_options_of_groups_are_those_of_their_batches():
+    parameters = inspect.signature(pipelines.group_batches).parameters.values()
+    options = [option.name for option in parameters if option.kind == option.KEYWORD_ONLY]
+    assert list(train.GROUP_OPTIONS) == options
+
+
 def start_and_wait_for(text, *arguments, cwd):
     """A run of train.py that has printed the text."""
     process = subprocess.Popen(
@@ -374,6 +437,19 @@ REFUSALS = [
     (["--loss_options.magrin", "1", *NO_DATA], "has no option 'magrin'. Did you mean 'margin'?"),
     (["--loss_options.margin", "-1", *NO_DATA], "`margin` must be > 0. Received: margin=-1"),
     (["--augmentation.flp", "true", *NO_DATA], "has no option 'flp'. Did you mean 'flip'?"),
+    (
+        ["--sampler", "groups", "--sampler_options.evnly", "true", *NO_DATA],
+        "sampler 'groups' has no option 'evnly'. Did you mean 'evenly'?",
+    ),
+    (
+        ["--sampler_options.evenly", "true"],
+        "`sampler_options` are those of the sampler `groups`. Received: sampler='balanced', "
+        "sampler_options={'evenly': True}",
+    ),
+    (
+        ["--sampler", "groups", "--dataset", "digits", "--classes_per_batch", "4"],
+        "groups need `super_labels`, the super-class of each image, such as the alphabets of",
+    ),
     (["--dataset", "digits"], "`classes_per_batch` must not exceed the number of training classes"),
     (NO_DATA, "there is no missing"),
     (["--weights", "missing.h5", *NO_DATA], "`weights` must be an existing file"),
@@ -650,6 +726,7 @@ def test_evaluate_ranks_by_the_learned_similarity(learned, expected, capsys):
     assert "of digits,\nranked by the learned similarity:" in capsys.readouterr().out
     content = evaluation_of("evaluation_similarity")
     assert content["rank_by"] == "similarity"
+    assert "distances" not in content
     assert content["scores"] == {"recall@1": pytest.approx(expected[0], abs=2e-3)}
     evaluate_here(learned)
     content = evaluation_of("evaluation")

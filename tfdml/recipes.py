@@ -32,7 +32,11 @@ class Recipe:
             seen from either side: better retrieval in twice the time. Training sees one of them.
         classes_per_batch: Distinct classes in a batch (P).
         images_per_class: Images of each of them (K); the batch has P × K images.
-        sampler: `balanced`, or `mixed` for K to 2 K images of each of fewer classes.
+        sampler: `balanced`; `mixed` for K to 2 K images of each of fewer classes; or `groups` for
+            all images of P / 2 classes of each of 2 super-classes, such as alphabets, of which
+            P × K stay where there are more.
+        sampler_options: Options of the sampler `groups`, such as `--sampler_options.evenly true`;
+            the docstring of `pipelines.group_batches` lists them.
         optimizer: `adam` or `sgd` (momentum 0.9).
         learning_rate: Step size at the start.
         warmup_steps: Steps in which the learning rate rises from 0 to `learning_rate`.
@@ -67,6 +71,7 @@ class Recipe:
     classes_per_batch: int = 32
     images_per_class: int = 4
     sampler: str = "balanced"
+    sampler_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     optimizer: str = "adam"
     learning_rate: float = 1e-3
     warmup_steps: int = 0
@@ -122,7 +127,13 @@ class Recipe:
             "`validation_share` must be >= 0 and < 1",
             validation_share=self.validation_share,
         )
-        check_one_of(("balanced", "mixed"), sampler=self.sampler)
+        check_one_of(("balanced", "mixed", "groups"), sampler=self.sampler)
+        check(
+            self.sampler == "groups" or not self.sampler_options,
+            "`sampler_options` are those of the sampler `groups`",
+            sampler=self.sampler,
+            sampler_options=self.sampler_options,
+        )
         check_one_of(("adam", "sgd"), optimizer=self.optimizer)
         check_one_of(("cosine", "constant"), schedule=self.schedule)
         check(

@@ -15,7 +15,7 @@ def load(data_dir=None, skip_invalid=False, training=True):
 
     964 characters of 30 alphabets train (labels 0 to 963), 659 of 20 other alphabets test (labels
     964 to 1622); TFDS numbers the characters of both sets in one sequence. 28 × 28 grey, white
-    on black, shrunk with antialiasing.
+    on black, shrunk with antialiasing. The alphabets are the super-classes.
 
     Args:
         data_dir: The `data_dir` of tensorflow-datasets; its own default if None.
@@ -50,7 +50,7 @@ def _read(builder, name, class_names):
     def shrink(example):
         image = tf.io.decode_png(example["image"], channels=1)
         image = resize(255 - image, (SIDE, SIDE, 1))
-        return tf.cast(tf.round(image), tf.uint8), example["label"]
+        return tf.cast(tf.round(image), tf.uint8), example["label"], example["alphabet"]
 
     examples = builder.as_dataset(split=name, decoders={"image": tfds.decode.SkipDecoding()})
     batches = examples.map(shrink, num_parallel_calls=tf.data.AUTOTUNE).batch(1024)
@@ -61,5 +61,5 @@ def _read(builder, name, class_names):
         delay=2,
         unit="batch",
     )
-    images, labels = zip(*batches, strict=True)
-    return Split(np.concatenate(images), np.concatenate(labels), class_names)
+    images, labels, alphabets = map(np.concatenate, zip(*batches, strict=True))
+    return Split(images, labels, class_names, super_labels=alphabets)

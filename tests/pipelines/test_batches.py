@@ -6,9 +6,16 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from pipelines import Augmentation, Dataset, Split, balanced_batches, evaluation_batches
+from pipelines import (
+    Augmentation,
+    Dataset,
+    Split,
+    balanced_batches,
+    evaluation_batches,
+    group_batches,
+)
 from pipelines.images import decode, random_warp, resize
-from pipelines.sampling import balanced_indices
+from pipelines.sampling import balanced_indices, group_indices
 
 EVERYTHING = Augmentation(
     crop=0.5, aspect=1.3, flip=True, rotation=20, zoom=0.2, shift=0.1, colour=0.3
@@ -111,6 +118,53 @@ def test_images_are_never_flipped_unless_asked(split):
 
     assert seen(flip=False) == allowed
     assert seen(flip=True) == allowed | mirrored
+
+
+@pytest.fixture
+def nested_splits(split, path_split):
+    """The images and their paths, in classes of 2 to 8 images of 3 super-classes."""
+    labels = np.repeat(np.arange(9), [2, 3, 8, 4, 6, 7, 2, 5, 3])
+    return [
+        Split(source.images, labels, super_labels=labels // 3) for source in (split, path_split)
+    ]
+
+
+def take_groups(count, *arguments, **options):
+    return list(itertools.islice(group_batches(*arguments, **options).as_numpy_iterator(), count))
+
+
+def test_groups_are_the_images_of_the_sampled_indices(nested_splits):
+    split = nested_splits[0]
+    indices = group_indices(split.labels, split.super_labels, 4, 24, seed=5).as_numpy_iterator()
+    batches = take_groups(20, split, 4, 24, seed=5)
+    for (images, labels), rows in zip(batches, indices, strict=False):
+        np.testing.assert_array_equal(labels, split.labels[rows])
+        np.testing.assert_array_equal(images, split.images[rows])
+    assert len({len(labels) for _, labels in batches}) > 2
+    images, labels = group_batches(split, 4, 24).element_spec
+    assert images.shape.as_list() == [None, 10, 12, 3]
+    assert labels.shape.as_list() == [None]
+
+
+def test_groups_of_paths_are_those_of_their_pixels_and_resume(nested_splits):
+    for augmentation in (None, EVERYTHING):
+        options = {"image_size": (8, 6, 3), "augmentation": augmentation}
+        batches = [take_groups(6, split, 4, 24, **options) for split in nested_splits]
+        assert_equal_batches(*batches)
+        resumed = take_groups(2, nested_splits[1], 4, 24, start_step=4, **options)
+        assert_equal_batches(batches[0][4:], resumed)
+
+
+def test_groups_take_the_options_of_their_sampler(nested_splits):
+    options = {"super_classes": 1, "images_per_class": 2, "evenly": True}
+    for _, labels in take_groups(9, nested_splits[0], 3, 16, **options):
+        assert len(set(labels // 3)) == 1
+        assert np.unique(labels, return_counts=True)[1].tolist() == [2, 2, 2]
+
+
+def test_groups_need_super_labels(split):
+    with pytest.raises(ValueError, match="groups need `super_labels`"):
+        group_batches(split, 4, 16)
 
 
 def test_evaluation_gives_all_images_in_order(split, path_split):

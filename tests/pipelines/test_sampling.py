@@ -1,4 +1,5 @@
 import itertools
+import re
 import time
 
 import numpy as np
@@ -6,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.sampling import balanced_indices
+from pipelines.sampling import balanced_indices, group_indices
 
 
 def take(batches, *arguments, start=0, **options):
@@ -182,3 +183,178 @@ def test_a_small_class_repeats_its_images_in_a_mixed_batch():
 def test_refuses_an_unknown_sampler():
     with pytest.raises(ValueError, match=r"must be one of .*'mixed'.* Received: sampler='mxed'"):
         balanced_indices(np.arange(4) // 2, 2, 2, sampler="mxed")
+
+
+def test_the_sampler_of_cub_and_cars_is_balanced_with_10_classes_of_10_images():
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(98), 82))  # as of Cars196
+    for indices in take(50, labels, 10, 10):
+        assert len(set(indices)) == 100
+        assert (np.unique(labels[indices], return_counts=True)[1] == 10).all()
+        assert len(set(labels[indices])) == 10
+
+
+def groups(batches, *arguments, start=0, **options):
+    dataset = group_indices(*arguments, start_step=start, **options)
+    return list(itertools.islice(dataset.as_numpy_iterator(), batches))
+
+
+def nested(counts):
+    """Labels and super-labels, shuffled, of super-classes whose classes have so many images."""
+    sizes = [size for super_class in counts for size in super_class]
+    super_of = np.repeat(np.arange(len(counts)), [len(super_class) for super_class in counts])
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    return labels - 3, super_of[labels] + 2**40
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    counts=st.lists(
+        st.lists(st.integers(1, 9), min_size=1, max_size=6).filter(lambda c: max(c) > 1),
+        min_size=1,
+        max_size=5,
+    ),
+    data=st.data(),
+    share=st.integers(1, 5),
+    room=st.integers(1, 40),
+    most=st.none() | st.integers(2, 6),
+    evenly=st.booleans(),
+    seed=st.integers(0, 2**40),
+)
+def test_groups_have_two_images_or_more_of_each_class_of_few_super_classes(
+    counts, data, share, room, most, evenly, seed
+):
+    super_classes = data.draw(st.integers(1, len(counts)))
+    labels, super_labels = nested(counts)
+    classes, batch_size = share * super_classes, share * super_classes + room
+    options = {"super_classes": super_classes, "images_per_class": most, "evenly": evenly}
+    for indices in groups(3, labels, super_labels, classes, batch_size, seed=seed, **options):
+        assert 2 <= len(indices) <= batch_size
+        assert len(set(indices)) == len(indices)
+        ids, sizes = np.unique(labels[indices], return_counts=True)
+        assert len(ids) == np.count_nonzero(np.diff(labels[indices])) + 1  # each in a row
+        assert sizes.min() >= 2
+        assert most is None or sizes.max() <= most
+        kin = np.array([super_labels[labels == label][0] for label in ids])
+        assert len(set(kin)) <= super_classes
+        assert np.unique(kin, return_counts=True)[1].max() <= share
+
+
+def test_groups_that_fit_have_all_images_of_as_many_classes_as_there_are():
+    labels, super_labels = nested([[2, 3, 4], [5, 2], [3, 3, 3, 2, 1]])
+    for indices in groups(30, labels, super_labels, 6, 24):
+        kin, sizes = np.unique(super_labels[indices], return_counts=True)
+        assert len(kin) == 2
+        for label in set(labels[indices]):
+            assert set(np.flatnonzero(labels == label)) <= set(indices)
+        for super_class, size in zip(kin - 2**40, sizes, strict=True):
+            assert size in ([9], [7], [9, 8])[super_class]  # three of the four, none of one image
+
+
+def test_groups_that_do_not_fit_are_cut_at_random():
+    labels, super_labels = nested([[30] * 10, [30] * 10])
+    kept = np.zeros(600, int)
+    for indices in groups(300, labels, super_labels, 20, 100):
+        assert 95 <= len(indices) <= 100  # an expected 0.5 of 20 classes keep a single image
+        kept[indices] += 1
+    # 300 draws of 1/6: mean 50, standard deviation 6.5; the largest of 600 lies within 5 of them.
+    np.testing.assert_allclose(kept, 50, atol=32)
+
+
+def test_groups_draw_at_most_so_many_images_of_a_class_at_random():
+    labels, super_labels = nested([[8], [8]])
+    kept = np.zeros(16, int)
+    for indices in groups(400, labels, super_labels, 2, 16, images_per_class=2):
+        assert len(indices) == 4
+        kept[indices] += 1
+    # 400 draws of 1/4: mean 100, standard deviation 8.7: 4 of them.
+    np.testing.assert_allclose(kept, 100, atol=35)
+
+
+@pytest.mark.parametrize("evenly", [False, True])
+def test_groups_draw_by_the_number_of_images_or_evenly(evenly):
+    labels, super_labels = nested([[2, 3, 5], [10, 20], [12, 28]])
+    drawn = np.zeros(7, int)  # one class of one super-class
+    for indices in groups(4000, labels, super_labels, 1, 30, super_classes=1, evenly=evenly):
+        drawn[labels[indices[0]] + 3] += 1
+    images = np.array([2, 3, 5, 10, 20, 12, 28])
+    # Class by class its share of the super-class, times that of the super-class, is its own share.
+    shares = np.array([1 / 9] * 3 + [1 / 6] * 4) if evenly else images / 80
+    chi_square = np.sum((drawn - 4000 * shares) ** 2 / (4000 * shares))
+    assert chi_square < 22.5  # of 6 degrees of freedom: 1 in 1,000; the seed is fixed
+
+
+def test_groups_draw_one_after_the_other_without_replacement():
+    labels, super_labels = nested([[2], [4], [6]])
+    pairs = {}
+    for indices in groups(4000, labels, super_labels, 2, 12):
+        pair = tuple(sorted({int(size) for size in np.bincount(labels[indices] + 3) if size}))
+        pairs[pair] = pairs.get(pair, 0) + 1
+    shares = {  # a first, b of those left, or b first
+        (2, 4): 2 / 12 * 4 / 10 + 4 / 12 * 2 / 8,
+        (2, 6): 2 / 12 * 6 / 10 + 6 / 12 * 2 / 6,
+        (4, 6): 4 / 12 * 6 / 8 + 6 / 12 * 4 / 6,
+    }
+    assert pairs == {pair: pytest.approx(4000 * share, abs=130) for pair, share in shares.items()}
+
+
+def test_groups_reach_every_class_and_image():
+    labels, super_labels = nested([[4] * 13, [3] * 9, [2] * 5])
+    seen = np.concatenate(groups(300, labels, super_labels, 4, 16))
+    assert set(seen) == set(range(len(labels)))
+
+
+def test_groups_follow_seed_and_step_alone():
+    labels, super_labels = nested([[9] * 8] * 4)
+    whole = groups(8, labels, super_labels, 6, 30, seed=2)
+    for resumed, expected in zip(
+        groups(3, labels, super_labels, 6, 30, seed=2, start=5), whole[5:], strict=True
+    ):
+        np.testing.assert_array_equal(resumed, expected)
+    other = groups(8, labels, super_labels, 6, 30, seed=3)
+    assert [set(a) for a in whole] != [set(b) for b in other]
+    assert len({tuple(indices) for indices in whole}) == 8
+
+
+def test_many_groups_start_at_once_at_any_step():
+    labels = np.repeat(np.arange(11_318), 5)
+    for start in (0, 10_000_000):
+        began = time.perf_counter()
+        groups(1, labels, labels % 12, 20, 100, start=start)
+        assert time.perf_counter() - began < 3
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (
+            {"super_labels": None},
+            ValueError,
+            "groups need `super_labels`, the super-class of each image, such as the alphabets of "
+            "omniglot. Received: super_labels=None",
+        ),
+        (
+            {"super_classes": 4, "classes_per_batch": 4},
+            ValueError,
+            "`super_classes` must not exceed the number of super-classes that have a class of 2 "
+            "images or more. Received: super_classes=4, found=3",
+        ),
+        (
+            {"classes_per_batch": 3},
+            ValueError,
+            "`super_classes` must divide `classes_per_batch`. Received: super_classes=2, "
+            "classes_per_batch=3",
+        ),
+        ({"batch_size": 2}, ValueError, "`batch_size` must be >= 3. Received: batch_size=2"),
+        ({"super_classes": 0}, ValueError, "`super_classes` must be >= 1"),
+        ({"images_per_class": 1}, ValueError, "`images_per_class` must be >= 2"),
+        ({"images_per_class": 2.0}, TypeError, "`images_per_class` must be an integer"),
+        ({"evenly": "yes"}, TypeError, "`evenly` must be true or false. Received: evenly='yes'"),
+        ({"seed": -1}, ValueError, "`seed` must be >= 0"),
+        ({"start_step": 2**63}, ValueError, "`start_step` must be < 2**63"),
+    ],
+)
+def test_groups_refuse_what_cannot_be_drawn(options, error, message):
+    labels, super_labels = nested([[2, 1], [3], [2], [1, 1]])
+    arguments = {"super_labels": super_labels, "classes_per_batch": 2, "batch_size": 9, **options}
+    with pytest.raises(error, match=re.escape(message)):
+        group_indices(labels, **arguments)

@@ -35,6 +35,54 @@ def test_subset_keeps_rows_together():
     assert chosen.labels.tolist() == [8, 9]
 
 
+def test_super_labels_stay_with_their_rows():
+    split = Split(np.zeros((6, 2, 2, 1), np.uint8), [7, 8, 7, 9, 9, 5], None, [1, 2, 1, -4, -4, 2])
+    assert split.super_labels.dtype == np.int64
+    assert split.subset(slice(2, 5)).super_labels.tolist() == [1, -4, -4]
+    rest, held_out = hold_out_classes(split, 0.5)
+    assert rest.super_labels.tolist() == [1, 1, 2]
+    assert held_out.super_labels.tolist() == [2, -4, -4]
+    both = Dataset("x", rest, held_out, image_size=(2, 2, 1)).both()
+    assert both.labels.tolist() == [7, 7, 5, 8, 9, 9]
+    assert both.super_labels.tolist() == [1, 1, 2, 2, -4, -4]
+
+
+def test_both_splits_of_a_dataset_join_with_their_names():
+    first = Split(["a.png", "b.png"], [1, 2], {1: "a", 2: "b"}, super_labels=[0, 0])
+    second = Split(["c.png"], [3], {3: "c"})
+    both = Dataset("x", first, second, image_size=(2, 2, 1)).both()
+    assert both.images.tolist() == ["a.png", "b.png", "c.png"]
+    assert both.names == ["a", "b", "c"]
+    assert both.super_labels is None
+
+
+@pytest.mark.parametrize(
+    ("super_labels", "error", "message"),
+    [
+        (
+            [1, 1],
+            ValueError,
+            r"`super_labels` must have one id per image\. "
+            r"Received: images=3, super_labels\.shape=\(2,\)",
+        ),
+        (
+            [1.0, 1.0, 2.0],
+            TypeError,
+            r"`super_labels` must be integers\. Received: dtype=float64",
+        ),
+        (
+            [1, 5, 2],
+            ValueError,
+            r"must be the same for all images of a class\. Received: class=7, "
+            r"super_labels=\[1, 2\]",
+        ),
+    ],
+)
+def test_refuses_super_labels_that_do_not_fit(super_labels, error, message):
+    with pytest.raises(error, match=message):
+        Split(np.zeros((3, 2, 2, 1), np.uint8), [7, 8, 7], super_labels=super_labels)
+
+
 @pytest.mark.parametrize(
     ("images", "labels", "error", "message"),
     [
