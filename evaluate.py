@@ -51,6 +51,8 @@ class Evaluation:
         rerank: Rank by the learned similarity only this many images per query, the nearest by
             distance, as for large galleries. Also tells the recall lost by that, on at most 1,000
             queries.
+        level_weights: Factors of the embeddings of a model with several levels where they are
+            joined, such as `[1, 2, 3]`; ones if not given. Each level is also scored alone.
         nmi: Also cluster by k-means and compare the clusters with the classes.
         report: Also draw, beside the scores, how pairs of one class and of two score
             (`score_distributions.png`), and what a few queries find (`retrievals.png`), which
@@ -69,6 +71,7 @@ class Evaluation:
     k: int | list[int] | None = None
     rank_by: str | None = None
     rerank: int | None = None
+    level_weights: list[float] | None = None
     nmi: bool = True
     report: bool = False
     seed: int = 0
@@ -93,6 +96,12 @@ class Evaluation:
             check(
                 self.rerank >= max(counts), "`rerank` must be >= `k`", rerank=self.rerank, k=self.k
             )
+        check(
+            self.level_weights is None or self.rank_by == "distance",
+            "`level_weights` are for `rank_by` distance",
+            rank_by=self.rank_by,
+            level_weights=self.level_weights,
+        )
         check(0 <= self.seed < 2**32, "`seed` must be >= 0 and < 2**32", seed=self.seed)
         check(self.restarts > 0, "`restarts` must be > 0", restarts=self.restarts)
 
@@ -112,7 +121,10 @@ def main(arguments=None):
         split = load_split(settings, version, recipe)
         settings = with_neighbours(settings, len(split.labels) - 1)
         embeddings = embed(signatures["embed_images"], split)
-        results = score(settings, signatures, embeddings, split.labels)
+        levels = levels_of(settings, recipe, embeddings)
+        results = score_levels(settings, levels, split.labels) if len(levels) > 1 else {}
+        embeddings = joined(settings, levels)
+        results = {**score(settings, signatures, embeddings, split.labels), **results}
         out.parent.mkdir(parents=True, exist_ok=True)
         content = {"version": str(version), **dataclasses.asdict(settings), **results}
         write_text(out, json.dumps(content, indent=2) + "\n")
@@ -188,6 +200,8 @@ def file_name(stem, settings, recipe):
         words += [pathlib.Path(settings.data_dir).resolve().name] if settings.data_dir else []
     if settings.split != "test":
         words.append(settings.split)
+    if settings.level_weights:
+        words += ["weights", *(f"{weight:g}" for weight in settings.level_weights)]
     return "_".join(words)
 
 
@@ -308,6 +322,43 @@ def embed(signature, split):
         raise OSError(cause_of(error, split)) from error
 
 
+def levels_of(settings, recipe, embeddings):
+    """The embeddings of each level of the model, one if it has no early exits."""
+    from tfdml import evaluation
+
+    width, weights = embeddings.shape[1], settings.level_weights
+    count = width // recipe["embedding_dim"] if "embedding_dim" in recipe else len(weights or [1])
+    check(
+        weights is None or len(weights) == count,
+        "`level_weights` must have one number per level",
+        level_weights=weights,
+        levels=count,
+    )
+    return evaluation.split_levels(embeddings, count)
+
+
+def joined(settings, levels):
+    """What ranks: the one embedding, or those of all levels, weighed."""
+    import numpy as np
+
+    from tfdml import evaluation
+
+    if len(levels) == 1:
+        return levels[0]
+    weights = settings.level_weights or [1] * len(levels)
+    return evaluation.weigh_levels(np.concatenate(levels, axis=1), weights)
+
+
+def score_levels(settings, levels, labels):
+    """{"levels": {level: {name: value}}}, each level ranked alone, by distance."""
+    alone = dataclasses.replace(settings, rank_by="distance", rerank=None, nmi=False)
+    scores = {}
+    for number, embeddings in enumerate(levels, start=1):
+        results = score(alone, None, embeddings, labels)
+        scores[f"level {number}"] = {**results["scores"], **results.get("distances", {})}
+    return {"levels": scores}
+
+
 def score(settings, signatures, embeddings, labels):
     """{"scores": {name: value}}, with more beside it.
 
@@ -394,6 +445,18 @@ def table(results):
     from tfdml.evaluation.report import scores_table
 
     lines = [f"{name:>12}  {value:.4f}" for name, value in results["scores"].items()]
+    if "levels" in results:
+        lines.append("\nEach level alone:")
+        lines.append(
+            scores_table(
+                {
+                    level: {
+                        name: value for name, value in scores.items() if name in results["scores"]
+                    }
+                    for level, scores in results["levels"].items()
+                }
+            )
+        )
     if "distances" in results:
         lines.append("\nDistances of all pairs of embeddings, and their LDA score:")
         lines += [f"{name:>17}  {value:.4f}" for name, value in results["distances"].items()]

@@ -382,7 +382,7 @@ def export(recipe, model, dataset, files, scores):
     from pipelines import images
     from tfdml import serving
 
-    return serving.export(
+    return serving.export_model(
         model.embedder,
         SAVED_MODELS / recipe.run / "1",
         read_image=images.reader(dataset.image_size),

@@ -1,120 +1,144 @@
+"""Exports a trained run again, whole or its shallow levels alone.
+
+    python -m tfdml.serving.export runs/cars_hdc --levels 1
+
+Writes saved_models/cars_hdc_levels_1/1/, with nothing of the deeper levels in it, and says how
+many images a second it embeds, beside the whole model.
+"""
+
+import dataclasses
 import os
 import pathlib
-import shutil
-import tempfile
+import sys
+import time
 
-import keras
-import tensorflow as tf
+from tfdml.checks import check
+from tfdml.command_line import Parser, check_writable, one_sentence
 
-from tfdml import pairwise
+PROGRAM = "tfdml.serving.export"
+ASSETS = ("recipe.yaml", "trained_classes.json")
+BATCH = 32
+SECONDS = 3.0  # of each throughput that is measured
 
 
-def export(embedder, path, read_image, loss=None, assets=None):
-    """Writes a SavedModel that TF Serving loads unchanged.
-
-    Signatures, with rows of a against the same rows of b unless said otherwise:
-        serving_default: `image_bytes` (n,) encoded images -> `embedding` (n, dim) float32.
-        embed_images: `images` (n, height, width, channels) float32 in [0, 255] -> `embedding`.
-        similarity: `image_bytes_a` (n,) and `image_bytes_b` (n,) -> `similarity` (n,) float32, the
-            score that the loss learned, or else the cosine.
-        score_pairs: `embeddings_a` (n, dim) and `embeddings_b` (n, dim) -> `similarity` (n,), the
-            learned score. Only where there is one.
-        score_matrix: `embeddings_a` (n, dim) and `embeddings_b` (m, dim) -> `similarity` (n, m),
-            the learned score of all rows of a against all of b. Only where there is one.
-
-    The folder appears whole or not at all, so a server that watches it never sees half a version.
+@dataclasses.dataclass(frozen=True)
+class Export:
+    """What to export, and where to.
 
     Args:
-        embedder: A functional `keras.Model` from images to embeddings.
-        path: The version's folder, such as `saved_models/NAME/1`; must not exist.
-        read_image: The preprocessing of training: from a scalar string tensor of encoded bytes to
-            one (height, width, channels) float32 image in [0, 255], in TensorFlow operations.
-        loss: The loss that the embedder was trained with. The similarity that it learned, in its
-            `layer`, is served without dropout.
-        assets: File name -> text, written to the version's `assets.extra`.
+        run: Folder of a run that is complete, such as runs/NAME; its model is in saved_models/NAME,
+            beside `runs`.
+        levels: Shallowest levels to keep, of a model with several; all if not given.
+        out: Folder of the new model, in which it becomes the next version; saved_models/NAME, or
+            saved_models/NAME_levels_N, if not given.
+    """
+
+    run: str
+    levels: int | None = None
+    out: str | None = None
+
+
+def main(arguments=None):
+    arguments = sys.argv[1:] if arguments is None else arguments
+    parser = Parser(Export, prog=PROGRAM, description=(__doc__ or "").partition("\n")[0])
+    settings = parser.settings_of(parser.parse_args(arguments))
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    with one_sentence(PROGRAM, ValueError, TypeError, OSError):
+        run = pathlib.Path(settings.run)
+        trained = newest_version(run.parent.parent / "saved_models" / run.name)
+        out = pathlib.Path(settings.out) if settings.out else trained.parent
+        if settings.levels is not None and not settings.out:
+            out = out.with_name(f"{run.name}_levels_{settings.levels}")
+        check_writable(out)
+        path = export_run(run / "checkpoint.keras", trained, out, settings.levels)
+        size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+        print(
+            f"{path}: {size / 1e6:.1f} MB, {images_per_second(path):,.0f} images/s; "
+            f"{trained}: {images_per_second(trained):,.0f} images/s"
+        )
+        print(f"Score it with: python evaluate.py {path.parent}")
+
+
+def newest_version(folder):
+    """The SavedModel of the highest version in a folder.
+
+    Raises:
+        FileNotFoundError: If it holds none.
+    """
+    versions = [path for path in folder.glob("[0-9]*") if path.name.isdigit()]
+    if not versions:
+        raise FileNotFoundError(f"no SavedModel in {folder}: the run has to be complete")
+    return max(versions, key=lambda path: int(path.name))
+
+
+def export_run(checkpoint, trained, out, levels=None):
+    """Writes the next version of a folder from a checkpoint.
+
+    Args:
+        checkpoint: Path of the `checkpoint.keras` of a run.
+        trained: Path of the version that the run exported, whose images are read alike.
+        out: Folder of the versions.
+        levels: Shallowest levels to keep; all if None.
 
     Returns:
         The path of the version.
 
     Raises:
-        FileExistsError: If the version exists.
+        FileNotFoundError: If there is no checkpoint.
+        ValueError: If it cannot be read, the model has not so many levels, or `trained` has no
+            signature `read_images`.
     """
-    path = pathlib.Path(path)
-    if path.exists():
-        raise FileExistsError(f"{path} exists. A version is never overwritten: choose a new one.")
-    image_shape, dim = embedder.input_shape[1:], embedder.output_shape[-1]
-    image = tf.TensorSpec(image_shape, tf.float32)
-    score_pairs, score_matrix = _learned_scores(loss) or (_cosine, None)
+    import keras
+    import tensorflow as tf
 
-    def embed_images(images):
-        return {"embedding": embedder(images, training=False)}
+    import tfdml
+    from tfdml.models import first_levels
+    from tfdml.serving import export_model
 
-    def embed_bytes(image_bytes):
-        return embed_images(tf.map_fn(read_image, image_bytes, fn_output_signature=image))
-
-    def similarity(image_bytes_a, image_bytes_b):
-        a, b = embed_bytes(image_bytes_a), embed_bytes(image_bytes_b)
-        return score_rows(a["embedding"], b["embedding"])
-
-    def score_rows(embeddings_a, embeddings_b):
-        rows_a, rows_b = tf.shape(embeddings_a)[0], tf.shape(embeddings_b)[0]
-        refusal = tf.debugging.assert_equal(rows_a, rows_b, "a and b must have as many rows")
-        # Or another operation may fail over the rows first.
-        with tf.control_dependencies([refusal]):
-            return {"similarity": score_pairs(embeddings_a, embeddings_b)}
-
-    def score_all(embeddings_a, embeddings_b):
-        return {"similarity": score_matrix(embeddings_a, embeddings_b)}
-
-    def inputs(shape, *names, dtype=tf.float32):
-        return [tf.TensorSpec(shape, dtype, name) for name in names]
-
-    archive = keras.export.ExportArchive()
-    archive.track(embedder)
-    encoded = inputs([None], "image_bytes", dtype=tf.string)
-    archive.add_endpoint("serving_default", embed_bytes, encoded)
-    archive.add_endpoint("embed_images", embed_images, inputs([None, *image_shape], "images"))
-    encoded = inputs([None], "image_bytes_a", "image_bytes_b", dtype=tf.string)
-    archive.add_endpoint("similarity", similarity, encoded)
-    if score_matrix is not None:
-        archive.track(loss.layer)
-        rows = inputs([None, dim], "embeddings_a", "embeddings_b")
-        archive.add_endpoint("score_pairs", score_rows, rows)
-        archive.add_endpoint("score_matrix", score_all, rows)
-    parent_is_new = not path.parent.exists()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    prefix = f".unfinished-{path.name}-"
-    for killed in path.parent.glob(f"{prefix}*"):
-        shutil.rmtree(killed)
-    unfinished = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
+    if not checkpoint.is_file():
+        raise FileNotFoundError(f"there is no {checkpoint}")
+    tfdml.register()
     try:
-        archive.write_out(str(unfinished), verbose=False)
-        (unfinished / "assets.extra").mkdir(exist_ok=True)
-        for name, text in (assets or {}).items():
-            (unfinished / "assets.extra" / name).write_text(text)
-        unfinished.chmod(0o755)
-        os.rename(unfinished, path)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        if parent_is_new and not any(path.parent.iterdir()):
-            path.parent.rmdir()
-        raise
-    return path
+        model = keras.models.load_model(checkpoint)
+    except Exception as error:  # what a broken archive raises has no common class
+        raise ValueError(f"{checkpoint} cannot be read ({error})") from error
+    embedder = model.embedder if levels is None else first_levels(model.embedder, levels)
+    signatures = tf.saved_model.load(str(trained)).signatures
+    check(
+        "read_images" in signatures,
+        f"{trained} must have the signature read_images",
+        signatures=list(signatures),
+    )
+    assets = {
+        name: (trained / "assets.extra" / name).read_text()
+        for name in ASSETS
+        if (trained / "assets.extra" / name).is_file()
+    }
+    taken = [int(path.name) for path in out.glob("[0-9]*") if path.name.isdigit()]
+    return export_model(
+        embedder,
+        out / str(max(taken, default=0) + 1),
+        read_image=lambda content: signatures["read_images"](content[None])["images"][0],
+        loss=model.loss if levels is None else None,
+        assets=assets,
+    )
 
 
-def _learned_scores(loss):
-    """The score of pairs of rows and that of all rows against all; None if it learned none."""
-    layer = getattr(loss, "layer", None)
-    if layer is None or not hasattr(loss, "similarity"):
-        return None
+def images_per_second(version):
+    """Images that `embed_images` of a SavedModel takes in a second, in batches of 32."""
+    import numpy as np
+    import tensorflow as tf
 
-    def score_matrix(a, b):
-        if loss.normalize:
-            a, b = pairwise.normalize(a), pairwise.normalize(b)
-        return layer.matrix(a, b)
+    embed = tf.saved_model.load(str(version)).signatures["embed_images"]
+    shape = embed.structured_input_signature[1]["images"].shape[1:]
+    images = tf.constant(np.random.default_rng(0).uniform(0, 255, (BATCH, *shape)), tf.float32)
+    embed(images=images)  # the first call prepares the graph
+    batches, began = 0, time.perf_counter()
+    while time.perf_counter() - began < SECONDS:
+        embed(images=images)["embedding"].numpy()
+        batches += 1
+    return batches * BATCH / (time.perf_counter() - began)
 
-    return loss.similarity, score_matrix
 
-
-def _cosine(a, b):
-    return tf.reduce_sum(pairwise.normalize(a) * pairwise.normalize(b), axis=1)
+if __name__ == "__main__":
+    main()

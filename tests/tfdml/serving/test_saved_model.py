@@ -10,7 +10,7 @@ from PIL import Image
 from pipelines import images as preprocessing
 from tfdml import EmbeddingModel, losses
 from tfdml.models import build_embedder
-from tfdml.serving import export
+from tfdml.serving import export_model
 
 SIZE = (16, 12, 3)
 
@@ -24,7 +24,9 @@ def embedder():
 def version(embedder, tmp_path):
     path = tmp_path / "model" / "1"
     read_image = preprocessing.reader(SIZE)
-    assert export(embedder, path, read_image, assets={"recipe.yaml": "loss: lifted\n"}) == path
+    assert (
+        export_model(embedder, path, read_image, assets={"recipe.yaml": "loss: lifted\n"}) == path
+    )
     return path
 
 
@@ -35,7 +37,7 @@ def learned(embedder, tmp_path_factory):
     model = EmbeddingModel(raw)
     model.compile(loss=losses.get("pddm", similarity={"seed": 0}))
     path = tmp_path_factory.mktemp("learned") / "1"
-    return model, export(raw, path, preprocessing.reader(SIZE), loss=model.loss)
+    return model, export_model(raw, path, preprocessing.reader(SIZE), loss=model.loss)
 
 
 def encoded(rng, kind, shape):
@@ -83,7 +85,7 @@ def test_serves_the_cosine_where_nothing_was_learned(version, embedder, rng):
     contents = [encoded(rng, "PNG", (16, 12, 3)) for _ in range(3)]
     images = np.stack([preprocessing.reader(SIZE)(content) for content in contents])
     signatures = tf.saved_model.load(str(version)).signatures
-    assert set(signatures) == {"serving_default", "embed_images", "similarity"}
+    assert set(signatures) == {"serving_default", "embed_images", "read_images", "similarity"}
     served = signatures["similarity"](
         image_bytes_a=tf.constant(contents), image_bytes_b=tf.constant(contents[::-1])
     )["similarity"]
@@ -94,7 +96,7 @@ def test_serves_the_cosine_where_nothing_was_learned(version, embedder, rng):
 
 def test_a_loss_that_learned_nothing_serves_the_cosine(embedder, tmp_path):
     loss = losses.get("quadruplet")
-    path = export(embedder, tmp_path / "1", preprocessing.reader(SIZE), loss=loss)
+    path = export_model(embedder, tmp_path / "1", preprocessing.reader(SIZE), loss=loss)
     assert "score_matrix" not in tf.saved_model.load(str(path)).signatures
 
 
@@ -130,7 +132,7 @@ def test_carries_its_assets(version):
 def test_never_overwrites_a_version(version, embedder):
     before = (version / "saved_model.pb").read_bytes()
     with pytest.raises(FileExistsError, match="A version is never overwritten: choose a new one"):
-        export(embedder, version, preprocessing.reader(SIZE))
+        export_model(embedder, version, preprocessing.reader(SIZE))
     assert (version / "saved_model.pb").read_bytes() == before
 
 
@@ -143,14 +145,14 @@ def test_a_failed_export_leaves_nothing(embedder, tmp_path):
             return True
 
     with pytest.raises(OSError, match="No space left"):
-        export(embedder, tmp_path / "model" / "1", preprocessing.reader(SIZE), assets=Full())
+        export_model(embedder, tmp_path / "model" / "1", preprocessing.reader(SIZE), assets=Full())
     assert not list(tmp_path.iterdir())
 
 
 def test_sweeps_up_after_an_export_that_was_killed(embedder, tmp_path):
     for name in (".unfinished-1-x", ".unfinished-2-x"):
         (tmp_path / name / "variables").mkdir(parents=True)
-    export(embedder, tmp_path / "1", preprocessing.reader(SIZE))
+    export_model(embedder, tmp_path / "1", preprocessing.reader(SIZE))
     assert sorted(path.name for path in tmp_path.iterdir()) == [".unfinished-2-x", "1"]
 
 
