@@ -29,6 +29,13 @@ from tfdml.command_line import fail, one_sentence  # noqa: E402
 PROGRAM = "run.py"
 RUNS, SAVED_MODELS = pathlib.Path("runs"), pathlib.Path("saved_models")
 SCORES = ("recall@1", "recall@2", "recall@4", "recall@8")
+DISTANCES = {  # name in evaluation -> head of the column
+    "positive_mean": "mean +",
+    "positive_variance": "variance +",
+    "negative_mean": "mean −",
+    "negative_variance": "variance −",
+    "lda": "LDA",
+}
 BY_DISTANCE, BY_SIMILARITY = "distance", "similarity"
 OWN_FLAGS = ("--config", "--seed", "--run", "--resume", "--help", "-h")
 
@@ -90,16 +97,17 @@ def flags_of(recipe, seed, run, settings):
 
 
 def train_and_score(run, flags):
-    """Trains, or goes on, and scores by what was learned, where there is such a thing."""
+    """Trains, or goes on, and scores by distance and by what was learned, where there is such."""
     if not (SAVED_MODELS / run / "1").exists():
         call(run, "train.py", *flags)
-    if results_of(run)["learns_similarity"] and not scores_path(run, BY_SIMILARITY).exists():
-        call(
-            run,
-            "evaluate.py",
-            *(SAVED_MODELS / run, "--rank_by", "similarity", "--nmi", "false"),
-            *("--out", scores_path(run, BY_SIMILARITY)),
-        )
+    rankings = (
+        [BY_DISTANCE, BY_SIMILARITY] if results_of(run)["learns_similarity"] else [BY_DISTANCE]
+    )
+    for rank_by in rankings:
+        path = scores_path(run, rank_by)
+        if not path.exists():
+            options = ("--rank_by", rank_by, "--nmi", "false", "--out", path)
+            call(run, "evaluate.py", SAVED_MODELS / run, *options)
 
 
 def call(run, script, *arguments):
@@ -122,34 +130,47 @@ def scores_path(run, rank_by):
     return RUNS / run / f"{rank_by}.json"
 
 
-def numbers_of(run, rank_by):
-    """What stands in a line of the table, in percent and in seconds; NaN for what is unknown."""
-    results = results_of(run)
-    scores = results["trained"]
-    if rank_by == BY_SIMILARITY:
-        scores = json.loads(scores_path(run, rank_by).read_text())["scores"]
-    recalls = [results["untrained"][SCORES[0]], *(scores.get(name, np.nan) for name in SCORES)]
-    whole = results["train_seconds_from_step"] == 0
-    return [*(100 * recall for recall in recalls), results["train_seconds"] if whole else np.nan]
+def rows_of(run):
+    """{what ranks: {name: value}}: each level of several, their distances, a learned similarity."""
+    rows = {}
+    for rank_by in (BY_DISTANCE, BY_SIMILARITY):
+        if scores_path(run, rank_by).exists():
+            content = json.loads(scores_path(run, rank_by).read_text())
+            rows |= content.get("levels", {}) if rank_by == BY_DISTANCE else {}
+            rows[rank_by] = {**content["scores"], **content.get("distances", {})}
+    return rows
+
+
+def numbers_of(run, ranked_by):
+    """What stands in a line of the table; NaN for what is unknown."""
+    results, scores = results_of(run), rows_of(run)[ranked_by]
+    whole = results["train_seconds_from_step"] == 0 and ranked_by in (BY_DISTANCE, BY_SIMILARITY)
+    return [
+        100 * results["untrained"][SCORES[0]],
+        *(100 * scores.get(name, np.nan) for name in SCORES),
+        *(scores.get(name, np.nan) for name in DISTANCES),
+        results["train_seconds"] if whole else np.nan,
+    ]
 
 
 def table_of(names):
     """Markdown: a line per recipe and ranking, mean ± deviation over the seeds, in percent."""
     scored = {results_of(run)["scored_classes"] for runs in names.values() for run in runs}
-    lines = [
-        f"| recipe | ranked by | untrained {SCORES[0]} | {' | '.join(SCORES)} | seconds | runs |",
-        f"|---|---|{'---|' * (len(SCORES) + 3)}",
-    ]
+    heads = ["recipe", "ranked by", f"untrained {SCORES[0]}", *SCORES, *DISTANCES.values()]
+    heads += ["seconds", "runs"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    digits = [1] * (1 + len(SCORES)) + [3] * len(DISTANCES)
     for recipe, runs in names.items():
-        for rank_by in (BY_DISTANCE, BY_SIMILARITY):
-            if rank_by == BY_SIMILARITY and not scores_path(runs[0], rank_by).exists():
-                continue
-            values = np.array([numbers_of(run, rank_by) for run in runs])
+        for ranked_by in rows_of(runs[0]):
+            values = np.array([numbers_of(run, ranked_by) for run in runs])
             deviations = values.std(axis=0, ddof=1) if len(runs) > 1 else 0 * values[0]
-            *recalls, seconds = zip(values.mean(axis=0), deviations, strict=True)
-            cells = [cell(f"{mean:.1f} ± {deviation:.1f}", mean) for mean, deviation in recalls]
+            *scores, seconds = zip(values.mean(axis=0), deviations, strict=True)
+            cells = [
+                cell(f"{mean:.{places}f} ± {deviation:.{places}f}", mean)
+                for (mean, deviation), places in zip(scores, digits, strict=True)
+            ]
             cells += [cell(f"{seconds[0]:.0f}", seconds[0]), str(len(runs))]
-            lines.append(f"| {recipe.stem} | {rank_by} | {' | '.join(cells)} |")
+            lines.append(f"| {recipe.stem} | {ranked_by} | {' | '.join(cells)} |")
     return f"Of the {' and '.join(sorted(scored))} classes.\n\n" + "\n".join(lines) + "\n"
 
 
