@@ -5,9 +5,10 @@
 
 Prints per loss the best of 20 runs in milliseconds and as a multiple of lifted, and the peak
 memory that the runs add, at several batch sizes of 128-d embeddings with 4 rows per class. Limits:
-at batch 512, 15 ms and 64 MB for the losses without a layer; PDDM that makes no matrix of scores
-("local", "raw") 3 x lifted at batch 64, and 2.2 x more for each doubling from 128 on. Each
-measurement runs in a process of its own, so that one peak does not hide another.
+at batch 512, 15 ms and 64 MB for the losses without a layer; HDC 3 x contrastive at batch 100; PDDM
+that makes no matrix of scores ("local", "raw") 3 x lifted at batch 64, and 2.2 x more for each
+doubling from 128 on. Each measurement runs in a process of its own, so that one peak does not hide
+another.
 """
 
 import argparse
@@ -20,6 +21,10 @@ from concurrent.futures import ProcessPoolExecutor
 CASES = {
     "lifted": ("lifted", {}),
     "contrastive": ("contrastive", {}),
+    "contrastive, 384-d": ("contrastive", {}, 384),
+    "hard_contrastive": ("hard_contrastive", {}),
+    "hdc, 3 x 128-d": ("hdc", {}, 384),
+    "hdc, cascade": ("hdc", {"selection": "cascade"}, 384),
     "npair, first": ("npair", {}),
     "npair, all": ("npair", {"pairs": "all"}),
     "triplet, all": ("triplet", {}),
@@ -40,9 +45,10 @@ def measure(case, batch, xla):
 
     from tfdml import losses
 
-    name, options = CASES[case]
+    name, options, *width = CASES[case]
     loss = losses.get(name, **options)
-    embeddings = tf.constant(np.random.default_rng(0).normal(size=(batch, 128)), tf.float32)
+    shape = (batch, *(width or [128]))
+    embeddings = tf.constant(np.random.default_rng(0).normal(size=shape), tf.float32)
     labels = tf.constant(np.arange(batch) // 4)
 
     learned = []
@@ -86,7 +92,7 @@ def measure(case, batch, xla):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--xla", action="store_true", help="compile the step by XLA")
-    parser.add_argument("--batches", type=int, nargs="+", default=[64, 128, 256, 512, 1024])
+    parser.add_argument("--batches", type=int, nargs="+", default=[64, 100, 128, 256, 512, 1024])
     arguments = parser.parse_args()
     context = multiprocessing.get_context("spawn")
     print(f"{'loss':20}" + "".join(f"{f'batch {b}':>27}" for b in arguments.batches))

@@ -78,6 +78,17 @@ def _off_diagonal(count):
     return index[:, None] != index[None, :]
 
 
+def unordered_pairs(rows):
+    """The pairs of different rows, each once, `i < j`: two vectors of n (n - 1) / 2 integers.
+
+    Rows in a circle: its neighbours come first, then those two apart, and so on.
+    """
+    count = ops.shape(rows)[0]
+    pair = ops.arange(count, count * (count + 1) // 2)
+    one, other = pair % count, (pair + pair // count) % count
+    return ops.minimum(one, other), ops.maximum(one, other)
+
+
 def positive_mask(labels):
     """(n, n) booleans: same class, and not the row itself. `labels` is (n,) integers."""
     return (labels[:, None] == labels[None, :]) & off_diagonal(labels)

@@ -42,9 +42,7 @@ def mine(labels, scores, num_quadruplets):
     negatives = _hardest_negatives(scores, pairwise.negative_mask(labels))
     positive = pairwise.positive_mask(labels) & (index[:, None] < index[None, :])
     if num_quadruplets == "per_positive_pair":
-        pair = ops.arange(count, count * (count + 1) // 2)
-        one, other = pair % count, (pair + pair // count) % count
-        i, j = ops.minimum(one, other), ops.maximum(one, other)
+        i, j = pairwise.unordered_pairs(labels)
         valid = ops.take(labels, i) == ops.take(labels, j)
     else:
         j = ops.argmin(ops.where(positive, scores, _NEVER), axis=1)

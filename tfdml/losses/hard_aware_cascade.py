@@ -1,5 +1,3 @@
-import math
-
 import keras
 from keras import ops
 
@@ -162,14 +160,10 @@ class HardAwareCascadeLoss(MetricLoss):
         levels = ops.reshape(embeddings, (count, self.levels, self._width(embeddings)))
         distance = pairwise.squared_distances if self.squared else pairwise.distances
         distances = distance(ops.swapaxes(levels, 0, 1))
-        same = labels[:, None] == labels[None, :]
         hinges = self.negative_factor * ops.relu(self.margin - distances)
-        losses = ops.where(same, distances, hinges)
+        losses = ops.where(labels[:, None] == labels[None, :], distances, hinges)
         losses = ops.reshape(losses, (self.levels, count * count))
-        index = ops.arange(count)
-        once = index[:, None] < index[None, :]
-        kinds = ops.reshape(ops.stack([same & once, ~same & once]), (2, count * count))
-        copies = self._copies(ops.stop_gradient(losses), kinds)
+        copies = self._copies(ops.stop_gradient(losses), labels)
         totals = ops.sum(copies * losses, axis=1)
         if self.average_over != "sum":
             counted = copies
@@ -188,14 +182,14 @@ class HardAwareCascadeLoss(MetricLoss):
         )
         return width // self.levels
 
-    def _copies(self, losses, kinds):
-        """How often each pair counts at each level, (levels, batch²) floats: 0, 1 or 2 times.
-
-        Args:
-            losses: (levels, batch²) floats.
-            kinds: (2, batch²) booleans: positive pairs, and negative pairs, each once.
-        """
-        candidates = kinds
+    def _copies(self, losses, labels):
+        """How often each pair counts at each level, (levels, batch²) floats: 0, 1 or 2 times."""
+        i, j = pairwise.unordered_pairs(labels)
+        count = ops.shape(labels)[0]
+        index = ops.arange(count)
+        upper = index[:, None] < index[None, :]
+        same = labels[:, None] == labels[None, :]
+        kinds = candidates = ops.reshape(ops.stack([same & upper, ~same & upper]), (2, -1))
         each = [[1.0], [2.0 if self.average_over == "ordered" else 1.0]]
         each = ops.convert_to_tensor(each, losses.dtype)
         sizes = each * ops.sum(ops.cast(kinds, losses.dtype), axis=1, keepdims=True)
@@ -208,32 +202,38 @@ class HardAwareCascadeLoss(MetricLoss):
                 rank_by = losses[max(level - 1, 0) if self.selection == "previous" else level]
                 # The slack is for ratios such as 0.29, which floats hold a little too low.
                 wanted = ops.floor(ratio * sizes + 1e-3)
-                hardest = _hardest(rank_by, candidates, wanted, each, ratio)
+                hardest = _hardest(rank_by, candidates, i * count + j, wanted, each)
                 kept = hardest if self.mine_positives else ops.stack([kept[0], hardest[1]])
             candidates = kept > 0
             levels.append(ops.sum(kept, axis=0))
         return ops.stack(levels)
 
 
-def _hardest(losses, candidates, wanted, each, ratio):
+def _hardest(losses, candidates, once, wanted, each):
     """Copies of the hardest candidates, (kinds, batch²) floats that sum to `wanted` or to all.
 
     Args:
         losses: (batch²,) floats >= 0, by which pairs are hard; of equal ones the first.
         candidates: (kinds, batch²) booleans.
-        wanted: (kinds, 1) number of copies, at most the `ratio` of all.
+        once: (pairs,) places of the candidates among the batch².
+        wanted: (kinds, 1) number of copies.
         each: (kinds, 1) copies of a pair.
-        ratio: Above 0 and below 1.
     """
     places = ops.ceil(wanted / each)
-    keys = ops.where(candidates, losses, -1.0)
-    first = ops.top_k(keys, ops.shape(losses)[0] * math.ceil(500 * ratio) // 1000 + 1)[0]
-    is_last = ops.cast(ops.arange(ops.shape(first)[1]), places.dtype) == places - 1
-    threshold = ops.sum(ops.where(is_last, first, 0.0), axis=1, keepdims=True)
-    above, tied = keys > threshold, keys == threshold
+    # Both kinds in one order, the hardest at its ends; a zero more, for a batch without pairs.
+    signed = ops.where(candidates[0], losses, ops.where(candidates[1], -losses, 0.0))
+    order = ops.sort(ops.append(ops.take(signed, once), ops.zeros(1, losses.dtype)))
+    counts = ops.cast(places[:, 0], once.dtype)
+    last = ops.shape(order)[0] - 1
+    ends = ops.stack([last + 1 - counts[0], counts[1] - 1])
+    signs = ops.convert_to_tensor([1.0, -1.0], losses.dtype)
+    threshold = ops.relu(signs * ops.take(order, ops.clip(ends, 0, last)))[:, None]
+    above = candidates & (losses > threshold)
+    tied = candidates & (losses == threshold)
     turn = ops.cumsum(ops.cast(tied, places.dtype), axis=1)
     turn = turn + ops.sum(ops.cast(above, places.dtype), axis=1, keepdims=True)
-    kept = candidates & (above | (tied & (turn <= places))) & (places > 0)
-    return ops.cast(kept, places.dtype) * each - ops.cast(
-        kept & tied & (turn == places), places.dtype
-    ) * (places * each - wanted)
+    kept = (above | (tied & (turn <= places))) & (places > 0)
+    incomplete = tied & (turn == places)  # the last, where its copies are too many
+    return each * ops.cast(kept, places.dtype) - (places * each - wanted) * ops.cast(
+        incomplete, places.dtype
+    )
