@@ -359,7 +359,7 @@ def fit(recipe, folder, model, batches, test_split, dataset):
     seconds = time.perf_counter() - began
     scores["trained"] = score("Scoring the trained embedder")
     scores["scored_classes"] = "validation" if recipe.validation_share else "test"
-    scores["learns_similarity"] = hasattr(model.loss, "similarity") and model.loss_layer is not None
+    scores["learns_similarity"] = model.loss.learns_similarity
     scores["train_seconds"] = round(seconds, 1)
     scores["train_seconds_from_step"] = start
     write_text(scores_path, json.dumps(scores, indent=2) + "\n")

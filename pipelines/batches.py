@@ -8,7 +8,7 @@ import tensorflow as tf
 from pipelines.augmentation import Augmentation
 from pipelines.images import decode, random_colour, random_crop, random_warp, resize
 from pipelines.sampling import balanced_indices, check_integers, group_indices, step_seed
-from pipelines.split import Split
+from pipelines.split import check_split
 
 _CROP_DRAWS, _WARP_DRAWS, _COLOUR_DRAWS = 4, 5, 3
 
@@ -199,11 +199,7 @@ def _checked(split, image_size, augmentation):
 
 
 def _checked_size(split, image_size):
-    if not isinstance(split, Split):
-        raise TypeError(
-            "`split` must be a `Split`, such as `dataset.train`. "
-            f"Received: split of type {type(split).__name__}"
-        )
+    check_split(split)
     if image_size is None and not split.holds_paths:
         return split.images.shape[1:]
     if np.shape(image_size) != (3,) or not all(

@@ -146,6 +146,15 @@ class Dataset:
         )
 
 
+def check_split(split):
+    """Raises a TypeError unless it is a `Split`."""
+    if not isinstance(split, Split):
+        raise TypeError(
+            "`split` must be a `Split`, such as `dataset.train`. "
+            f"Received: split of type {type(split).__name__}"
+        )
+
+
 def hold_out_classes(split, share):
     """Sets the last classes apart, to choose settings by without touching the test classes.
 
@@ -161,9 +170,10 @@ def hold_out_classes(split, share):
         `(rest, held_out)`, two splits.
 
     Raises:
-        TypeError: If `share` is not a number.
+        TypeError: If `split` is no `Split` or `share` not a number.
         ValueError: If `share` is out of range or there is a single class.
     """
+    check_split(split)
     classes = np.unique(split.labels)
     if isinstance(share, bool) or not isinstance(share, numbers.Real):
         raise TypeError(f"`share` must be a number. Received: share={share!r}")

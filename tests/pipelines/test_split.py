@@ -146,3 +146,10 @@ def test_holding_out_refuses_a_share_that_is_no_number(share):
 def test_holding_out_refuses_a_single_class():
     with pytest.raises(ValueError, match=r"needs 2 or more. Received: classes=1"):
         hold_out_classes(tiny([1, 1]), 0.5)
+
+
+def test_classes_are_held_out_of_a_split_not_of_a_dataset():
+    dataset = Dataset("tiny", tiny([0, 1]), tiny([2, 3]), (1, 1, 1))
+    message = "`split` must be a `Split`, such as `dataset.train`. Received: split of type Dataset"
+    with pytest.raises(TypeError, match=message):
+        hold_out_classes(dataset, 0.5)

@@ -88,6 +88,11 @@ class MetricLoss(keras.losses.Loss):
             broken = ops.where(ops.isnan(ops.sum(embeddings)), float("nan"), 0.0)
             return _share_of_replica(value + ops.cast(broken, value.dtype))
 
+    @property
+    def learns_similarity(self):
+        """Whether `layer` is a similarity, that `similarity(a, b)` gives of rows."""
+        return self.layer is not None and hasattr(self, "similarity")
+
     def unit_rows(self, embeddings):
         """The embeddings as `normalize` makes them."""
         return pairwise.normalize(embeddings)

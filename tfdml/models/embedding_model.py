@@ -148,7 +148,7 @@ class EmbeddingModel(keras.Model):
             "`a` and `b` must have the same shape (n, dim)",
             **{"a.shape": tuple(a.shape), "b.shape": tuple(b.shape)},
         )
-        if self.loss_layer is not None:
+        if getattr(self.loss, "learns_similarity", False):
             return self.loss.similarity(a, b).numpy()
         return tf.reduce_sum(pairwise.normalize(a) * pairwise.normalize(b), axis=1).numpy()
 

@@ -109,14 +109,13 @@ def export_model(embedder, path, read_image, loss=None, assets=None):
 
 def _learned_scores(loss):
     """The score of pairs of rows and that of all rows against all; None if it learned none."""
-    layer = getattr(loss, "layer", None)
-    if layer is None or not hasattr(loss, "similarity"):
+    if not getattr(loss, "learns_similarity", False):
         return None
 
     def score_matrix(a, b):
         if loss.normalize:
             a, b = pairwise.normalize(a), pairwise.normalize(b)
-        return layer.matrix(a, b)
+        return loss.layer.matrix(a, b)
 
     return loss.similarity, score_matrix
 
