@@ -21,6 +21,7 @@ import yaml
 import pipelines
 from tfdml.checks import check, check_one_of, unknown_name
 from tfdml.command_line import Parser, check_writable, one_sentence, write_text
+from tfdml.serving.versions import newest_version
 
 PROGRAM = "evaluate.py"
 NEIGHBOURS = (1, 2, 4, 8)
@@ -45,14 +46,14 @@ class Evaluation:
         k: Numbers of neighbours for Recall@K, such as `--k '[1, 10]'`; if not given 1, 2, 4 and 8,
             as far as there are so many.
         rank_by: `distance`, the default without `rerank`, which is Euclidean, between embeddings as
-            the model gives them, and of which mean, variance and LDA score over all pairs are told
-            too; or `similarity`: the score that the model learned, of every pair of images. It
-            needs a model trained with `--loss pddm` or kin.
+            the model gives them or as `level_weights` makes them, and of which mean, variance and
+            LDA score over all pairs are told too; or `similarity`: the score that the model
+            learned, of every pair of images. It needs a model trained with `--loss pddm` or kin.
         rerank: Rank by the learned similarity only this many images per query, the nearest by
             distance, as for large galleries. Also tells the recall lost by that, on at most 1,000
             queries.
-        level_weights: Factors of the embeddings of a model with several levels where they are
-            joined, such as `[1, 2, 3]`; ones if not given. Each level is also scored alone.
+        level_weights: Joins the levels of a model with several by these factors, such as
+            `[1, 2, 3]`, to unit length, instead of as they are. Each level is also scored alone.
         nmi: Also cluster by k-means and compare the clusters with the classes.
         report: Also draw, beside the scores, how pairs of one class and of two score
             (`score_distributions.png`), and what a few queries find (`retrievals.png`), which
@@ -96,12 +97,18 @@ class Evaluation:
             check(
                 self.rerank >= max(counts), "`rerank` must be >= `k`", rerank=self.rerank, k=self.k
             )
-        check(
-            self.level_weights is None or self.rank_by == "distance",
-            "`level_weights` are for `rank_by` distance",
-            rank_by=self.rank_by,
-            level_weights=self.level_weights,
-        )
+        if self.level_weights is not None:
+            check(
+                self.rank_by == "distance",
+                "`level_weights` are for `rank_by` distance",
+                rank_by=self.rank_by,
+                level_weights=self.level_weights,
+            )
+            check(
+                min(self.level_weights, default=-1) >= 0 < max(self.level_weights, default=0),
+                "`level_weights` must be >= 0, and not all 0",
+                level_weights=self.level_weights,
+            )
         check(0 <= self.seed < 2**32, "`seed` must be >= 0 and < 2**32", seed=self.seed)
         check(self.restarts > 0, "`restarts` must be > 0", restarts=self.restarts)
 
@@ -118,12 +125,12 @@ def main(arguments=None):
         if out.is_dir():
             raise IsADirectoryError(f"`out` must be a file. {out} is a folder")
         signatures = load_signatures(settings, version)
+        levels = number_of_levels(settings, recipe, signatures["embed_images"])
         split = load_split(settings, version, recipe)
         settings = with_neighbours(settings, len(split.labels) - 1)
         embeddings = embed(signatures["embed_images"], split)
-        levels = levels_of(settings, recipe, embeddings)
-        results = score_levels(settings, levels, split.labels) if len(levels) > 1 else {}
-        embeddings = joined(settings, levels)
+        results = score_levels(settings, embeddings, levels, split.labels)
+        embeddings = joined(settings, embeddings)
         results = {**score(settings, signatures, embeddings, split.labels), **results}
         out.parent.mkdir(parents=True, exist_ok=True)
         content = {"version": str(version), **dataclasses.asdict(settings), **results}
@@ -154,14 +161,7 @@ def parse(arguments):
 
 def find_version(folder):
     """The SavedModel at `folder`, or its newest version."""
-    if (folder / "saved_model.pb").is_file():
-        return folder
-    versions = [f for f in folder.glob("[0-9]*") if f.name.isdigit() and f.is_dir()]
-    if not versions:
-        raise FileNotFoundError(
-            f"no SavedModel at {folder}: expected saved_model.pb or folders named 1, 2, ... there"
-        )
-    return max(versions, key=lambda version: int(version.name))
+    return folder if (folder / "saved_model.pb").is_file() else newest_version(folder)
 
 
 def completed(settings, version, recipe):
@@ -322,39 +322,37 @@ def embed(signature, split):
         raise OSError(cause_of(error, split)) from error
 
 
-def levels_of(settings, recipe, embeddings):
-    """The embeddings of each level of the model, one if it has no early exits."""
-    from tfdml import evaluation
-
-    width, weights = embeddings.shape[1], settings.level_weights
-    count = width // recipe["embedding_dim"] if "embedding_dim" in recipe else len(weights or [1])
+def number_of_levels(settings, recipe, signature):
+    """How many embeddings of each image the model puts side by side."""
+    width, weights = signature.structured_outputs["embedding"].shape[1], settings.level_weights
+    levels = width // recipe["embedding_dim"] if "embedding_dim" in recipe else len(weights or [1])
     check(
-        weights is None or len(weights) == count,
-        "`level_weights` must have one number per level",
+        weights is None or (len(weights) == levels > 1 and width % levels == 0),
+        "`level_weights` must have one number for each level of a model with several",
         level_weights=weights,
-        levels=count,
+        levels=levels,
     )
-    return evaluation.split_levels(embeddings, count)
+    return levels
 
 
-def joined(settings, levels):
-    """What ranks: the one embedding, or those of all levels, weighed."""
-    import numpy as np
+def joined(settings, embeddings):
+    """The embeddings of all levels, weighed if that is asked for."""
+    from tfdml.evaluation import weigh_levels
 
-    from tfdml import evaluation
-
-    if len(levels) == 1:
-        return levels[0]
-    weights = settings.level_weights or [1] * len(levels)
-    return evaluation.weigh_levels(np.concatenate(levels, axis=1), weights)
+    weights = settings.level_weights
+    return embeddings if weights is None else weigh_levels(embeddings, weights)
 
 
-def score_levels(settings, levels, labels):
-    """{"levels": {level: {name: value}}}, each level ranked alone, by distance."""
+def score_levels(settings, embeddings, levels, labels):
+    """{"levels": {level: {name: value}}}, each of several ranked alone, by distance."""
+    from tfdml.evaluation import split_levels
+
+    if levels == 1:
+        return {}
     alone = dataclasses.replace(settings, rank_by="distance", rerank=None, nmi=False)
     scores = {}
-    for number, embeddings in enumerate(levels, start=1):
-        results = score(alone, None, embeddings, labels)
+    for number, of_level in enumerate(split_levels(embeddings, levels), start=1):
+        results = score(alone, None, of_level, labels)
         scores[f"level {number}"] = {**results["scores"], **results.get("distances", {})}
     return {"levels": scores}
 
@@ -380,12 +378,17 @@ def score(settings, signatures, embeddings, labels):
         recalls = evaluation.recall_at_k(*data, k=settings.k, similarity=similarity)
     else:
         recalls = evaluation.recall_at_k(*data, k=settings.k)
-        if 1 < len(set(labels.tolist())) < len(labels):
+        if has_pairs_of_both_kinds(labels):
             results["distances"] = evaluation.distance_statistics(*data)
     scores = named(recalls)
     if settings.nmi:
+        print("Clustering by k-means", flush=True)
         scores["nmi"] = evaluation.nmi(*data, seed=settings.seed, restarts=settings.restarts)
     return {"scores": scores, **results}
+
+
+def has_pairs_of_both_kinds(labels):
+    return 1 < len(set(labels.tolist())) < len(labels)
 
 
 def compare_rankings(settings, signature, embeddings, labels):
@@ -446,7 +449,7 @@ def table(results):
 
     lines = [f"{name:>12}  {value:.4f}" for name, value in results["scores"].items()]
     if "levels" in results:
-        lines.append("\nEach level alone:")
+        lines.append("\nEach level alone, by distance:")
         lines.append(
             scores_table(
                 {
@@ -483,8 +486,14 @@ def draw(settings, recipe, signatures, embeddings, split):
     data, seed = (embeddings, split.labels), settings.seed
     if settings.rank_by == "distance":
         matrix = None
-    report.plot_score_distributions(*data, paths[0], similarity=pairs, seed=seed)
-    report.plot_retrievals(pictures_of(split), *data, paths[1], similarity=matrix, seed=seed)
+    if settings.level_weights:
+        pairs = None  # it learned embeddings as they are
+    if has_pairs_of_both_kinds(split.labels):
+        report.plot_score_distributions(*data, paths[0], similarity=pairs, seed=seed)
+    else:
+        print("No distributions are drawn: there are no pairs of both kinds.")
+        del paths[0]
+    report.plot_retrievals(pictures_of(split), *data, paths[-1], similarity=matrix, seed=seed)
     return paths
 
 

@@ -125,7 +125,12 @@ def check_settings(recipe):
     from tfdml import losses
 
     loss = losses.get(recipe.loss, **recipe.loss_options)
-    levels = levels_of(recipe, loss)
+    levels, most = levels_of(recipe, loss), BACKBONES[recipe.backbone][1]
+    check(
+        levels <= most,
+        f"backbone {recipe.backbone!r} has levels from 1 to {most}",
+        levels=levels,
+    )
     check(
         loss.levels in (1, levels),
         f"`levels` must be those of loss {recipe.loss!r}, {loss.levels}",
@@ -359,6 +364,7 @@ def fit(recipe, folder, model, batches, test_split, dataset):
     seconds = time.perf_counter() - began
     scores["trained"] = score("Scoring the trained embedder")
     scores["scored_classes"] = "validation" if recipe.validation_share else "test"
+    scores["levels"] = levels_of(recipe, model.loss)
     scores["learns_similarity"] = model.loss.learns_similarity
     scores["train_seconds"] = round(seconds, 1)
     scores["train_seconds_from_step"] = start

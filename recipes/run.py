@@ -106,7 +106,10 @@ def train_and_score(run, flags):
     for rank_by in rankings:
         path = scores_path(run, rank_by)
         if not path.exists():
-            options = ("--rank_by", rank_by, "--nmi", "false", "--out", path)
+            options = ["--rank_by", rank_by, "--nmi", "false", "--out", path]
+            levels = results_of(run)["levels"]
+            if levels > 1 and rank_by == BY_DISTANCE:
+                options += ["--level_weights", [1] * levels]  # to unit length
             call(run, "evaluate.py", SAVED_MODELS / run, *options)
 
 
@@ -144,12 +147,13 @@ def rows_of(run):
 def numbers_of(run, ranked_by):
     """What stands in a line of the table; NaN for what is unknown."""
     results, scores = results_of(run), rows_of(run)[ranked_by]
-    whole = results["train_seconds_from_step"] == 0 and ranked_by in (BY_DISTANCE, BY_SIMILARITY)
+    whole = results["train_seconds_from_step"] == 0
+    of_all = ranked_by in (BY_DISTANCE, BY_SIMILARITY)
     return [
-        100 * results["untrained"][SCORES[0]],
+        100 * results["untrained"][SCORES[0]] if of_all else np.nan,
         *(100 * scores.get(name, np.nan) for name in SCORES),
         *(scores.get(name, np.nan) for name in DISTANCES),
-        results["train_seconds"] if whole else np.nan,
+        results["train_seconds"] if whole and of_all else np.nan,
     ]
 
 

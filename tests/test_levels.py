@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -15,8 +16,10 @@ import tensorflow as tf
 import evaluate
 import pipelines
 import train
-from tfdml.evaluation import recall_at_k, split_levels, weigh_levels
+from tfdml.evaluation import distance_statistics, recall_at_k, split_levels, weigh_levels
+from tfdml.models import EmbeddingModel, build_embedder
 from tfdml.serving import export
+from tfdml.serving.versions import newest_version
 
 ROOT = pathlib.Path(__file__).parents[1]
 SMALL = ["--dataset", "digits", "--loss", "hdc", "--embedding_dim", "4"]
@@ -60,14 +63,14 @@ def test_each_level_is_scored_alone_and_all_together(here, embeddings, capsys):
     for number, level in enumerate(split_levels(embeddings, 3), start=1):
         of_level = content["levels"][f"level {number}"]
         assert of_level["recall@1"] == pytest.approx(recall_at_k(level, labels, k=1)[1], abs=2e-3)
-        distances = np.linalg.norm(level[:50, None] - level[:50], axis=2)
-        assert of_level["positive_mean"] < of_level["negative_mean"] < distances.max()
+        expected = distance_statistics(level, labels)
+        assert of_level["positive_mean"] == pytest.approx(expected["positive_mean"], rel=1e-5)
     alone = [of_level["recall@1"] for of_level in content["levels"].values()]
     assert len(set(alone)) == 3
     together = recall_at_k(embeddings, labels, k=1)[1]
     assert content["scores"]["recall@1"] == pytest.approx(together, abs=2e-3)
     printed = capsys.readouterr().out
-    assert "Each level alone:" in printed
+    assert "Each level alone, by distance:" in printed
     assert f"level 2  {alone[1]:10.4f}" in printed
 
 
@@ -96,7 +99,7 @@ def test_shallow_levels_are_exported_alone(here, embeddings, levels, capsys):
         export.main([str(here / "runs" / "small"), "--levels", str(levels), "--out", str(out)])
         printed = capsys.readouterr().out
         assert printed.startswith(f"shallow/{version}: ")
-        assert printed.count(" images/s") == 2
+        assert printed.count(" images/s\n") == 2
     images = pipelines.load("digits").test.images[:20]
     embed = tf.saved_model.load("shallow/1").signatures["embed_images"]
     shallow = embed(images=tf.constant(images, tf.float32))["embedding"]
@@ -104,6 +107,66 @@ def test_shallow_levels_are_exported_alone(here, embeddings, levels, capsys):
     assert size_of(out / "1") < size_of(here / "saved_models" / "small" / "1")
     content = scores(out)
     assert set(content.get("levels", {})) == ({"level 1", "level 2"} if levels == 2 else set())
+
+
+def test_versions_of_another_run_are_not_joined(here, capsys):
+    out = here / "saved_models" / "other"
+    shutil.copytree(here / "saved_models" / "small" / "1", out / "1")
+    (out / "1" / "assets.extra" / "recipe.yaml").write_text("loss: lifted\n")
+    with pytest.raises(SystemExit, match="2"):
+        export.main([str(here / "runs" / "small"), "--levels", "1", "--out", str(out)])
+    assert "is of another run: choose another folder" in capsys.readouterr().err
+    assert [path.name for path in out.iterdir()] == ["1"]
+
+
+def test_a_stray_file_is_no_version(tmp_path):
+    (tmp_path / "7").write_text("no version")
+    (tmp_path / "6").mkdir()
+    with pytest.raises(FileNotFoundError, match="no SavedModel at"):
+        newest_version(tmp_path)
+    (tmp_path / "6" / "saved_model.pb").touch()
+    assert newest_version(tmp_path) == tmp_path / "6"
+
+
+def test_a_learned_similarity_is_of_all_levels(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(export, "SECONDS", 0.05)
+    options = {"num_quadruplets": "per_positive_pair", "normalize": False}
+    flags = [f"--loss_options.{name}={value}" for name, value in options.items()]
+    train.main(["--run", "learned", *SMALL, "--loss", "pddm", "--levels", "2", *flags])
+    content = scores(
+        pathlib.Path("saved_models/learned"),
+        *("--rank_by", "similarity"),
+        name="evaluation_similarity",
+    )
+    model = keras.models.load_model("runs/learned/checkpoint.keras")
+    test = pipelines.load("digits").test
+    recall = recall_at_k(
+        model.embed(test.images), test.labels, k=1, similarity=model.loss_layer.matrix
+    )
+    assert content["scores"]["recall@1"] == pytest.approx(recall[1], abs=2e-3)
+    for levels, signatures in ((2, 6), (1, 4)):
+        export.main(["runs/learned", "--levels", str(levels)])
+        path = f"saved_models/learned_levels_{levels}/1"
+        assert len(tf.saved_model.load(path).signatures) == signatures
+
+
+@pytest.mark.parametrize("weights", [(1, 2), (1, 2, 3, 4), (1,), 3])
+def test_an_embedding_has_a_weight_for_each_level(weights):
+    embedder = build_embedder("small_cnn", 4, input_shape=(8, 8, 1), levels=3)
+    with pytest.raises(ValueError, match=r"one number per level. Received: .*, levels=3"):
+        EmbeddingModel(embedder).embed(np.zeros((1, 8, 8, 1)), level_weights=weights)
+
+
+def test_the_curve_of_early_exits_is_measured(trained):
+    command = [sys.executable, ROOT / "benchmarks" / "early_exit.py", "runs/small"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    result = subprocess.run(command, cwd=trained, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr[-2000:]
+    lines = [line.split() for line in result.stdout.splitlines()[-4:]]
+    assert lines[0] == ["levels", "MB", "images/s", "recall@1"]
+    assert [line[0] for line in lines[1:]] == ["1", "2", "3"]
+    assert float(lines[1][1]) < float(lines[2][1]) < float(lines[3][1])
 
 
 def size_of(folder):
@@ -127,9 +190,9 @@ def test_a_whole_run_is_exported_again_beside_the_first(trained, tmp_path, monke
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["missing"], "no SavedModel in saved_models/missing: the run has to be complete"),
-        (["runs/small", "--levels", "4"], "`levels` must be from 1 to those of the embedder"),
-        (["runs/small", "--levels", "0"], "`levels` must be from 1 to those of the embedder"),
+        (["missing"], "saved_models/missing: expected saved_model.pb or folders named 1, 2, ..."),
+        (["runs/small", "--levels", "4"], "`levels` must be from 1 to 3. Received: levels=4"),
+        (["runs/small", "--levels", "0"], "`levels` must be from 1 to 3. Received: levels=0"),
     ],
 )
 def test_export_refuses_what_there_is_not(arguments, message, trained, monkeypatch, capsys):
@@ -143,8 +206,10 @@ def test_export_refuses_what_there_is_not(arguments, message, trained, monkeypat
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ("[1, 2]", "`level_weights` must have one number per level. Received: .*levels=3"),
-        ("[0, 0, 0]", "`level_weights` must not all be 0"),
+        ("[1, 2]", "`level_weights` must have one number for each level .*levels=3"),
+        ("[0, 0, 0]", "`level_weights` must be >= 0, and not all 0. Received"),
+        ("[1, -1, 1]", "`level_weights` must be >= 0, and not all 0. Received"),
+        ("[]", "`level_weights` must be >= 0, and not all 0. Received"),
         ("[1, 1, 1]", "`level_weights` are for `rank_by` distance"),
     ],
 )
@@ -161,6 +226,10 @@ def test_evaluate_refuses_wrong_weights(weights, message, here, capsys):
     [
         (["--levels", "2"], "`levels` must be those of loss 'hdc', 3. Received: levels=2"),
         (["--levels", "4"], "`levels` must be 1, 2 or 3. Received: levels=4"),
+        (
+            ["--backbone", "alexnet"],
+            "backbone 'alexnet' has levels from 1 to 1. Received: levels=3",
+        ),
         (["--dropout", "[0.5, 0.5]"], "`dropout` must be one share, or one for each level"),
         (["--dropout", "[0.5, 1.0, 0]"], "`dropout` must be >= 0 and < 1"),
     ],

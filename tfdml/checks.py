@@ -59,7 +59,9 @@ def check_one_of(options, **values):
     """Checks that each named value is one of `options`."""
     for name, value in values.items():
         listed = ", ".join(repr(option) for option in options)
-        check(value in options, f"`{name}` must be one of {listed}", **{name: value})
+        # True and 1.0 equal 1, and are not what is meant by it.
+        is_one = value in options and not isinstance(value, (bool, float))
+        check(is_one, f"`{name}` must be one of {listed}", **{name: value})
 
 
 def unknown_name(kind, name, available):

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import typing
+import warnings
 
 import jsonargparse
 
@@ -24,7 +25,7 @@ class Parser(jsonargparse.ArgumentParser):
     """
 
     def __init__(self, settings, names=None, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(allow_abbrev=False, **kwargs)
         self._settings = settings
         self._file = self._last_file = None
         self._types = {field.name: field.type for field in dataclasses.fields(settings)}
@@ -130,8 +131,10 @@ def write_text(path, text):
 def one_sentence(program, *errors):
     """Turns the named errors, which carry a sentence for the user, into that sentence.
 
-    After Ctrl-C it exits with code 130.
+    Warnings are a sentence too. After Ctrl-C it exits with code 130.
     """
+    formatted = warnings.formatwarning
+    warnings.formatwarning = lambda message, *_, **__: f"{program}: warning: {message}\n"
     try:
         yield
     except errors as error:
@@ -139,3 +142,5 @@ def one_sentence(program, *errors):
     except KeyboardInterrupt:
         print(f"\n{program}: stopped", file=sys.stderr)
         raise SystemExit(130) from None
+    finally:
+        warnings.formatwarning = formatted

@@ -63,8 +63,12 @@ def distances(rows):
     Returns:
         (..., n, n) floats >= 0 with a zero diagonal.
     """
-    squared = squared_distances(rows)
-    # The inner `where` keeps the infinite slope of the root at 0 out of the gradient.
+    return root(squared_distances(rows))
+
+
+def root(squared):
+    """Square roots, with zero gradient where they are 0."""
+    # The inner `where` keeps the infinite slope there out of the gradient.
     return ops.where(squared == 0, 0.0, ops.sqrt(ops.where(squared == 0, 1.0, squared)))
 
 

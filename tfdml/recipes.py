@@ -42,8 +42,8 @@ class Recipe:
         warmup_steps: Steps in which the learning rate rises from 0 to `learning_rate`.
         schedule: `cosine` (falls to 0 over the rest of the run) or `constant`.
         weight_decay: Adds this share of each kernel to its gradient, as Caffe does.
-        head_multiplier: Factor of the learning rate for the new embedding layer, and for what the
-            loss learns.
+        head_multiplier: Factor of the learning rate for the embedding layers, those of early
+            exits, and what the loss learns.
         steps: Updates in all.
         checkpoint_every: Updates between checkpoints, which are also the points of the logs; a
             crash loses at most as many. Must divide `steps`.

@@ -164,7 +164,7 @@ def warn_if_equal(best, stacklevel):
         stacklevel: As for `warnings.warn`, of the caller.
     """
     best = best[best > -np.inf]
-    if len(best) > 1 and best.min() == best.max():
+    if len(best) > 2 and best.min() == best.max():
         warnings.warn(
             f"the best scores of `similarity` are all {best[0]:.4g}: it tells no pair from another",
             stacklevel=stacklevel + 1,

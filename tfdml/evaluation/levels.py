@@ -1,6 +1,6 @@
 import numpy as np
 
-from tfdml.checks import check, check_not_negative
+from tfdml.checks import check, check_not_negative, check_type
 
 
 def split_levels(embeddings, levels):
@@ -14,9 +14,13 @@ def split_levels(embeddings, levels):
         List of `levels` arrays (n, dim), from the shallowest level to the deepest.
 
     Raises:
+        TypeError: If they are not floats.
         ValueError: If the width is not a multiple of `levels`.
     """
     embeddings = np.asarray(embeddings)
+    check_type(
+        embeddings.dtype.kind == "f", "`embeddings` must be floats", dtype=embeddings.dtype.name
+    )
     check(
         embeddings.ndim == 2 and levels >= 1 and embeddings.shape[1] % levels == 0,
         "`embeddings` must have the shape (n, levels * dim)",
@@ -26,10 +30,11 @@ def split_levels(embeddings, levels):
 
 
 def weigh_levels(embeddings, weights):
-    """The ensemble of all levels: each times its weight, and unit rows of unit levels.
+    """The ensemble of all levels: unit rows, in which each level has its weight.
 
     Args:
-        embeddings: (n, levels * dim) floats, the unit rows of each level side by side.
+        embeddings: (n, levels * dim) floats, the rows of each level side by side; each is scaled to
+            unit length before it is weighed, but for zero rows.
         weights: One number >= 0 per level, not all 0. The released code of HDC takes (1, 2, 3) for
             Cars196, (1, 1, 2) for CUB-200-2011 and (1, 1, 1) for Stanford Online Products.
 
@@ -37,7 +42,7 @@ def weigh_levels(embeddings, weights):
         (n, levels * dim) floats.
 
     Raises:
-        TypeError: If a weight is no number.
+        TypeError: If the embeddings are not floats, or a weight is no number.
         ValueError: If the width is not a multiple of the number of weights, or a weight is
             negative or all are 0.
 
@@ -54,6 +59,9 @@ def weigh_levels(embeddings, weights):
     )
     check(any(weights), "`level_weights` must not all be 0", level_weights=list(weights))
     parts = split_levels(embeddings, len(weights))
-    scale = np.linalg.norm(weights)
-    weighted = [part * part.dtype.type(w / scale) for part, w in zip(parts, weights, strict=True)]
+    weighted = []
+    for part, weight in zip(parts, weights, strict=True):
+        length = np.linalg.norm(part, axis=1, keepdims=True)
+        length = np.where(length > 0, length, 1)
+        weighted.append(part / length * part.dtype.type(weight / np.linalg.norm(weights)))
     return np.concatenate(weighted, axis=1)

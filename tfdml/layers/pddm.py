@@ -5,6 +5,7 @@ from keras import ops
 
 from tfdml.checks import check, check_integer, check_positive, check_share, check_type
 
+_DTYPES = ("float32", "float64")  # others cannot tell close scores apart
 _PAIRS_AT_ONCE = 8192
 _STEPS = 1024  # of the dropout; three draws of so many fit into 31 bits
 _SHORTEST = 1e-12  # squared: keeps the direction of an all-zero row defined
@@ -45,8 +46,8 @@ class PDDM(keras.layers.Layer):
         dropout: Share of the outputs of W_u, W_v and W_c dropped in training, 0 to below 1; in
             steps of 1/1024.
         seed: Of the first weights and of the dropout; None for a new one each time.
-        **kwargs: Those of `keras.layers.Layer`. `dtype` is float32 unless given, under any
-            mixed-precision policy: rankings need its resolution.
+        **kwargs: Those of `keras.layers.Layer`. `dtype` is float32, also under a mixed-precision
+            policy, or float64: rankings need their resolution.
 
     Call:
         a: (n, dim) floats, unit length in the paper.
@@ -77,6 +78,13 @@ class PDDM(keras.layers.Layer):
     def __init__(self, units=None, use_position=True, dropout=0.5, seed=None, **kwargs):
         kwargs.setdefault("dtype", "float32")
         super().__init__(**kwargs)
+        check(
+            self.compute_dtype == self.variable_dtype and self.compute_dtype in _DTYPES,
+            f"`dtype` must be one of {', '.join(_DTYPES)}",
+            dtype=self.dtype_policy.name,
+        )
+        if seed is not None:
+            check_integer(seed=seed)
         if units is not None:
             check_integer(units=units)
             check_positive(units=units)
@@ -89,7 +97,7 @@ class PDDM(keras.layers.Layer):
         self.units = None if units is None else int(units)
         self.use_position = use_position
         self.dropout = float(dropout)
-        self.seed = seed
+        self.seed = None if seed is None else int(seed)
         self._noise_seed = keras.random.SeedGenerator(seed)
 
     def build(self, a_shape, b_shape=None):

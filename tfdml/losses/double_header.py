@@ -4,12 +4,20 @@ import keras
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check, check_not_negative, check_one_of, check_positive, check_type
+from tfdml.checks import (
+    check,
+    check_not_negative,
+    check_one_of,
+    check_positive,
+    check_type,
+    unknown_option,
+)
 from tfdml.layers import PDDM
 from tfdml.losses.base import MetricLoss
 from tfdml.quadruplets import mine, mine_hardest
 
 _PAPER = types.MappingProxyType({})  # a PDDM with its defaults
+_SIMILARITY_OPTIONS = ("dropout", "dtype", "name", "seed", "trainable", "units", "use_position")
 
 
 @keras.saving.register_keras_serializable("tfdml")
@@ -113,6 +121,9 @@ class DoubleHeaderHingeLoss(MetricLoss):
             "`similarity` must be a PDDM layer, a dict of its options, or None",
             similarity=similarity,
         )
+        for option in similarity if isinstance(similarity, dict) else ():
+            if option not in _SIMILARITY_OPTIONS:
+                raise ValueError(unknown_option("the similarity", option, _SIMILARITY_OPTIONS))
         check_positive(alpha=alpha, beta=beta)
         check_not_negative(embedding_weight=embedding_weight)
         check_one_of((1, 2), headers=headers)
@@ -204,10 +215,7 @@ class DoubleHeaderHingeLoss(MetricLoss):
 
     def _distance(self, difference):
         squared = ops.sum(ops.square(difference), axis=1)
-        if self.squared:
-            return squared
-        # The inner `where` keeps the infinite slope of the root at 0 out of the gradient.
-        return ops.where(squared == 0, 0.0, ops.sqrt(ops.where(squared == 0, 1.0, squared)))
+        return squared if self.squared else pairwise.root(squared)
 
     def get_config(self):
         similarity = keras.saving.serialize_keras_object(self.layer)

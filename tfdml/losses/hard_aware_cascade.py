@@ -176,7 +176,7 @@ class HardAwareCascadeLoss(MetricLoss):
     def _width(self, embeddings):
         width = embeddings.shape[1]
         check(
-            width % self.levels == 0,
+            width is not None and width % self.levels == 0,
             "the width of `embeddings` must be a multiple of the levels",
             **{"embeddings.shape": tuple(embeddings.shape), "levels": self.levels},
         )

@@ -2,22 +2,24 @@
 
 import importlib
 
-# What `--backbone` and `build_embedder` take: name -> module of this package with that function.
+# What `--backbone` and `build_embedder` take: name -> (module of this package with that function,
+# levels that it has at most).
 BACKBONES = {
-    "alexnet": "alexnet",
-    "convnext_tiny": "applications",
-    "efficientnet_b0": "applications",
-    "googlenet": "googlenet",
-    "inception_v3": "applications",
-    "mobilenet_v2": "applications",
-    "resnet50": "applications",
-    "small_cnn": "small_cnn",
+    "alexnet": ("alexnet", 1),
+    "convnext_tiny": ("applications", 3),
+    "efficientnet_b0": ("applications", 3),
+    "googlenet": ("googlenet", 3),
+    "inception_v3": ("applications", 3),
+    "mobilenet_v2": ("applications", 3),
+    "resnet50": ("applications", 3),
+    "small_cnn": ("small_cnn", 3),
 }
 
 _MODULES = {
     "EmbeddingModel": "embedding_model",
     "build_embedder": "embedder",
     "first_levels": "embedder",
+    "number_of_levels": "embedder",
 }
 
 __all__ = ["BACKBONES", *_MODULES]

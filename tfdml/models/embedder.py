@@ -8,7 +8,6 @@ import numpy as np
 from tfdml.checks import (
     check,
     check_integer,
-    check_one_of,
     check_positive,
     check_share,
     check_type,
@@ -69,8 +68,9 @@ def build_embedder(
         "`input_shape` must be (height, width, channels)",
         input_shape=input_shape,
     )
+    module, most = BACKBONES[backbone]
     check_integer(levels=levels)
-    check_one_of((1, 2, 3), levels=levels)
+    check(1 <= levels <= most, f"`levels` of {backbone} must be from 1 to {most}", levels=levels)
     dropouts = list(dropout) if isinstance(dropout, (list, tuple)) else [dropout] * levels
     check(
         len(dropouts) == levels,
@@ -85,7 +85,7 @@ def build_embedder(
         raise FileNotFoundError(
             f"`weights` must be an existing file. Received: weights={weights!r}"
         )
-    module = importlib.import_module(f"tfdml.models.{BACKBONES[backbone]}")
+    module = importlib.import_module(f"tfdml.models.{module}")
     inputs = keras.Input(tuple(map(int, input_shape)), name="images")
     features = getattr(module, backbone)(inputs, weights=weights, levels=int(levels))
     if mirror:
@@ -122,14 +122,10 @@ def first_levels(embedder, levels):
         ValueError: If the embedder has fewer levels, or one alone.
     """
     check_integer(levels=levels)
+    existing = number_of_levels(embedder)
+    check(existing > 1, "`embedder` must have 2 levels or more", levels=existing)
+    check(1 <= levels <= existing, f"`levels` must be from 1 to {existing}", levels=levels)
     names = {layer.name for layer in embedder.layers}
-    existing = sum(f"embedding{level}" in names for level in (1, 2, 3))
-    check(
-        1 <= levels <= existing,
-        "`levels` must be from 1 to those of the embedder",
-        levels=levels,
-        **{"levels of the embedder": existing or 1},
-    )
     shallow = range(1, levels + 1)
     if "mirror_average" in names:
         network = embedder.get_layer("mirror_average").layer
@@ -145,3 +141,9 @@ def first_levels(embedder, levels):
     if levels > 1:
         embeddings = [keras.layers.Concatenate(dtype="float32", name="levels")(embeddings)]
     return keras.Model(embedder.input, embeddings[0], name=embedder.name)
+
+
+def number_of_levels(embedder):
+    """How many embeddings of each image an embedder of `build_embedder` puts side by side."""
+    names = {layer.name for layer in embedder.layers}
+    return max(1, sum(f"embedding{level}" in names for level in (1, 2, 3)))

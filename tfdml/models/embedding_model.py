@@ -1,9 +1,11 @@
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tfdml import pairwise
 from tfdml.checks import check, check_type
 from tfdml.evaluation import weigh_levels
+from tfdml.models.embedder import number_of_levels
 
 
 @keras.saving.register_keras_serializable("tfdml")
@@ -131,6 +133,14 @@ class EmbeddingModel(keras.Model):
             ValueError: If `level_weights` are not as many as there are levels, or out of range.
         """
         batch = {} if isinstance(inputs, tf.data.Dataset) else {"batch_size": batch_size}
+        if level_weights is not None:
+            levels = number_of_levels(self.embedder)
+            check(
+                np.shape(level_weights) == (levels,),
+                "`level_weights` must have one number per level",
+                level_weights=level_weights,
+                levels=levels,
+            )
         embeddings = self.embedder.predict(inputs, verbose=verbose, **batch)
         return embeddings if level_weights is None else weigh_levels(embeddings, level_weights)
 

@@ -14,6 +14,7 @@ import time
 
 from tfdml.checks import check
 from tfdml.command_line import Parser, check_writable, one_sentence
+from tfdml.serving.versions import megabytes, newest_version, versions_of
 
 PROGRAM = "tfdml.serving.export"
 ASSETS = ("recipe.yaml", "trained_classes.json")
@@ -28,7 +29,8 @@ class Export:
     Args:
         run: Folder of a run that is complete, such as runs/NAME; its model is in saved_models/NAME,
             beside `runs`.
-        levels: Shallowest levels to keep, of a model with several; all if not given.
+        levels: Shallowest levels to keep, of a model with several; all if not given. Without all
+            of them a similarity that was learned is left out.
         out: Folder of the new model, in which it becomes the next version; saved_models/NAME, or
             saved_models/NAME_levels_N, if not given.
     """
@@ -44,31 +46,22 @@ def main(arguments=None):
     settings = parser.settings_of(parser.parse_args(arguments))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with one_sentence(PROGRAM, ValueError, TypeError, OSError):
-        run = pathlib.Path(settings.run)
-        trained = newest_version(run.parent.parent / "saved_models" / run.name)
+        run = pathlib.Path(settings.run).resolve()
+        trained = shown(newest_version(run.parents[1] / "saved_models" / run.name))
         out = pathlib.Path(settings.out) if settings.out else trained.parent
         if settings.levels is not None and not settings.out:
             out = out.with_name(f"{run.name}_levels_{settings.levels}")
         check_writable(out)
         path = export_run(run / "checkpoint.keras", trained, out, settings.levels)
-        size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-        print(
-            f"{path}: {size / 1e6:.1f} MB, {images_per_second(path):,.0f} images/s; "
-            f"{trained}: {images_per_second(trained):,.0f} images/s"
-        )
+        for version in (path, trained):
+            speed = images_per_second(version)
+            print(f"{version}: {megabytes(version):.1f} MB, {speed:,.0f} images/s")
         print(f"Score it with: python evaluate.py {path.parent}")
 
 
-def newest_version(folder):
-    """The SavedModel of the highest version in a folder.
-
-    Raises:
-        FileNotFoundError: If it holds none.
-    """
-    versions = [path for path in folder.glob("[0-9]*") if path.name.isdigit()]
-    if not versions:
-        raise FileNotFoundError(f"no SavedModel in {folder}: the run has to be complete")
-    return max(versions, key=lambda path: int(path.name))
+def shown(path):
+    """The path from here, where that is shorter."""
+    return min(path, pathlib.Path(os.path.relpath(path)), key=lambda shape: len(str(shape)))
 
 
 def export_run(checkpoint, trained, out, levels=None):
@@ -85,6 +78,7 @@ def export_run(checkpoint, trained, out, levels=None):
 
     Raises:
         FileNotFoundError: If there is no checkpoint.
+        FileExistsError: If `out` holds versions of another run.
         ValueError: If it cannot be read, the model has not so many levels, or `trained` has no
             signature `read_images`.
     """
@@ -92,7 +86,7 @@ def export_run(checkpoint, trained, out, levels=None):
     import tensorflow as tf
 
     import tfdml
-    from tfdml.models import first_levels
+    from tfdml.models import first_levels, number_of_levels
     from tfdml.serving import export_model
 
     if not checkpoint.is_file():
@@ -102,7 +96,8 @@ def export_run(checkpoint, trained, out, levels=None):
         model = keras.models.load_model(checkpoint)
     except Exception as error:  # what a broken archive raises has no common class
         raise ValueError(f"{checkpoint} cannot be read ({error})") from error
-    embedder = model.embedder if levels is None else first_levels(model.embedder, levels)
+    whole = levels in (None, number_of_levels(model.embedder))
+    embedder = model.embedder if whole else first_levels(model.embedder, levels)
     signatures = tf.saved_model.load(str(trained)).signatures
     check(
         "read_images" in signatures,
@@ -114,12 +109,16 @@ def export_run(checkpoint, trained, out, levels=None):
         for name in ASSETS
         if (trained / "assets.extra" / name).is_file()
     }
-    taken = [int(path.name) for path in out.glob("[0-9]*") if path.name.isdigit()]
+    others = versions_of(out)
+    for other in others.values():
+        recipe = other / "assets.extra" / "recipe.yaml"
+        if not recipe.is_file() or recipe.read_text() != assets.get("recipe.yaml"):
+            raise FileExistsError(f"{other} is of another run: choose another folder for this one")
     return export_model(
         embedder,
-        out / str(max(taken, default=0) + 1),
+        out / str(max(others, default=0) + 1),
         read_image=lambda content: signatures["read_images"](content[None])["images"][0],
-        loss=model.loss if levels is None else None,
+        loss=model.loss if whole else None,
         assets=assets,
     )
 

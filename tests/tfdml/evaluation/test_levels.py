@@ -48,6 +48,20 @@ def test_refuses_wrong_weights(weights, error, message):
         weigh_levels(np.ones((5, 3), "float32"), weights)
 
 
+def test_raw_levels_are_made_unit_length_and_zero_rows_stay(rng):
+    raw = rng.normal(size=(5, 12)) * np.repeat([1e-3, 1.0, 50.0], 4)
+    raw[2, :4] = 0
+    ensemble = weigh_levels(raw, (1, 2, 3)).reshape(5, 3, 4)
+    lengths = np.linalg.norm(ensemble, axis=2) * np.sqrt(14)
+    np.testing.assert_allclose(lengths[[0, 1, 3, 4]], np.tile([1, 2, 3], (4, 1)))
+    np.testing.assert_allclose(lengths[2], [0, 2, 3])
+
+
+def test_refuses_integers():
+    with pytest.raises(TypeError, match=r"must be floats. Received: dtype=.int64."):
+        weigh_levels(np.array([[1, 0, 0, 1]]), (3, 4))
+
+
 def test_refuses_embeddings_that_do_not_divide():
     with pytest.raises(ValueError, match=r"\(n, levels \* dim\). Received: .*\(5, 4\), levels=3"):
         split_levels(np.ones((5, 4)), 3)

@@ -152,6 +152,19 @@ def test_takes_numpy_scalars_and_keeps_plain_numbers():
     assert (type(config["units"]), type(config["dropout"])) == (int, float)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "mixed_float16"])
+def test_refuses_half_precision(dtype):
+    message = f"`dtype` must be one of float32, float64. Received: dtype='{dtype}'"
+    with pytest.raises(ValueError, match=message):
+        PDDM(dtype=dtype)
+
+
+@pytest.mark.parametrize("seed", [True, "x", 1.5])
+def test_refuses_a_seed_that_is_no_integer(seed):
+    with pytest.raises(TypeError, match="`seed` must be an integer"):
+        PDDM(seed=seed)
+
+
 def test_refuses_rows_of_different_width():
     with pytest.raises(ValueError, match=r"same dim. Received: a.shape=\(4, 3\), b.shape=\(4, 2\)"):
         PDDM().matrix(np.zeros((4, 3)), np.zeros((4, 2)))
