@@ -14,6 +14,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import signal
 import sys
 import tempfile
 import time
@@ -307,14 +308,36 @@ def resumable(run, dataset):
     from pipelines import images
 
     go_on = f"Go on with: python train.py --run {run} --resume"
+    with interrupts_noted() as interrupts:
+        try:
+            yield
+        except (Exception, KeyboardInterrupt) as error:
+            if interrupts or isinstance(error, KeyboardInterrupt):
+                print(f"\nStopped. {go_on}", file=sys.stderr)
+                raise SystemExit(130) from None
+            if isinstance(error, tf.errors.OpError):
+                cause = images.cause_of(error, dataset.train, dataset.test)
+                raise OSError(f"{cause}. {go_on}") from error
+            raise
+
+
+@contextlib.contextmanager
+def interrupts_noted():
+    """A list that holds something after Ctrl-C: TensorFlow may lose the exception, or wrap it."""
+    interrupts = []
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield interrupts
+        return
+
+    def note(*arguments):
+        interrupts.append(arguments)
+        signal.default_int_handler(*arguments)
+
+    signal.signal(signal.SIGINT, note)
     try:
-        yield
-    except KeyboardInterrupt:
-        print(f"\nStopped. {go_on}", file=sys.stderr)
-        raise SystemExit(130) from None
-    except tf.errors.OpError as error:
-        cause = images.cause_of(error, dataset.train, dataset.test)
-        raise OSError(f"{cause}. {go_on}") from error
+        yield interrupts
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def fit(recipe, folder, model, batches, test_split, dataset):
