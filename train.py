@@ -124,6 +124,7 @@ def free_name(name):
 def check_settings(recipe):
     """Refuses what can be refused before the images are read."""
     from tfdml import losses
+    from tfdml.models.embedder import dropout_of_levels
 
     loss = losses.get(recipe.loss, **recipe.loss_options)
     levels, most = levels_of(recipe, loss), BACKBONES[recipe.backbone][1]
@@ -137,12 +138,7 @@ def check_settings(recipe):
         f"`levels` must be those of loss {recipe.loss!r}, {loss.levels}",
         levels=recipe.levels,
     )
-    check(
-        not isinstance(recipe.dropout, list) or len(recipe.dropout) == levels,
-        "`dropout` must be one share, or one for each level",
-        dropout=recipe.dropout,
-        levels=levels,
-    )
+    dropout_of_levels(recipe.dropout, levels)
     pipelines.Augmentation().changed(**recipe.augmentation)
     for option in recipe.sampler_options:
         if option not in GROUP_OPTIONS:

@@ -11,15 +11,13 @@ import argparse
 import pathlib
 import tempfile
 
-import keras
 import yaml
 
 import pipelines
-import tfdml
 from tfdml.command_line import one_sentence
 from tfdml.evaluation import recall_at_k
 from tfdml.models import number_of_levels
-from tfdml.serving.export import export_run, images_per_second
+from tfdml.serving.export import export_run, images_per_second, load_run
 from tfdml.serving.versions import megabytes, newest_version
 
 
@@ -27,11 +25,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=pathlib.Path, help="folder of a run, runs/NAME")
     run = parser.parse_args().run.resolve()
-    tfdml.register()
     with one_sentence(parser.prog, ValueError, OSError):
         recipe = yaml.safe_load((run / "config.yaml").read_text())
         trained = newest_version(run.parents[1] / "saved_models" / run.name)
-        model = keras.models.load_model(run / "checkpoint.keras")
+        model = load_run(run)
         levels, split = number_of_levels(model.embedder), split_of(recipe)
         size = model.embedder.input_shape[1:]
         embeddings = model.embed(pipelines.evaluation_batches(split, size), verbose=1)
@@ -39,7 +36,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             for number in range(1, levels + 1):
                 out = pathlib.Path(folder, str(number))
-                version = export_run(run / "checkpoint.keras", trained, out, number)
+                version = export_run(model, trained, out, number)
                 shallow = embeddings[:, : number * recipe["embedding_dim"]]
                 recall = recall_at_k(shallow, split.labels, k=1)[1]
                 cost = f"{megabytes(version):8.1f}{images_per_second(version):10,.0f}"

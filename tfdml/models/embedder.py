@@ -68,31 +68,23 @@ def build_embedder(
         "`input_shape` must be (height, width, channels)",
         input_shape=input_shape,
     )
-    module, most = BACKBONES[backbone]
+    module_name, most = BACKBONES[backbone]
     check_integer(levels=levels)
     check(1 <= levels <= most, f"`levels` of {backbone} must be from 1 to {most}", levels=levels)
-    dropouts = list(dropout) if isinstance(dropout, (list, tuple)) else [dropout] * levels
-    check(
-        len(dropouts) == levels,
-        "`dropout` must be one share, or one for each level",
-        dropout=dropout,
-        levels=levels,
-    )
-    for share in dropouts:
-        check_share(dropout=share)
+    shares = dropout_of_levels(dropout, levels)
     check_type(isinstance(mirror, bool), "`mirror` must be a bool", mirror=mirror)
     if weights not in (None, "imagenet") and not os.path.isfile(weights):
         raise FileNotFoundError(
             f"`weights` must be an existing file. Received: weights={weights!r}"
         )
-    module = importlib.import_module(f"tfdml.models.{module}")
+    module = importlib.import_module(f"tfdml.models.{module_name}")
     inputs = keras.Input(tuple(map(int, input_shape)), name="images")
     features = getattr(module, backbone)(inputs, weights=weights, levels=int(levels))
     if mirror:
         network = keras.Model(inputs, features, name=f"{backbone}_features")
         features = MirrorAverage(network, name="mirror_average")(inputs)
     embeddings = []
-    for level, (x, share) in enumerate(zip(features, dropouts, strict=True), start=1):
+    for level, (x, share) in enumerate(zip(features, shares, strict=True), start=1):
         of_level = "" if levels == 1 else str(level)
         if share:
             x = keras.layers.Dropout(float(share), name=f"dropout{of_level}")(x)
@@ -101,9 +93,7 @@ def build_embedder(
         if normalize:
             x = UnitLength(dtype="float32", name=f"unit_length{of_level}")(x)
         embeddings.append(x)
-    if levels > 1:
-        embeddings = [keras.layers.Concatenate(dtype="float32", name="levels")(embeddings)]
-    return keras.Model(inputs, embeddings[0], name=f"{backbone}_embedder")
+    return _side_by_side(inputs, embeddings, f"{backbone}_embedder")
 
 
 def first_levels(embedder, levels):
@@ -138,12 +128,35 @@ def first_levels(embedder, levels):
         for name in (f"embedding{level}", f"unit_length{level}"):
             x = embedder.get_layer(name)(x) if name in names else x
         embeddings.append(x)
-    if levels > 1:
-        embeddings = [keras.layers.Concatenate(dtype="float32", name="levels")(embeddings)]
-    return keras.Model(embedder.input, embeddings[0], name=embedder.name)
+    return _side_by_side(embedder.input, embeddings, embedder.name)
 
 
 def number_of_levels(embedder):
     """How many embeddings of each image an embedder of `build_embedder` puts side by side."""
     names = {layer.name for layer in embedder.layers}
     return max(1, sum(f"embedding{level}" in names for level in (1, 2, 3)))
+
+
+def dropout_of_levels(dropout, levels):
+    """The share of the features to drop at each level, from one share or a list of them.
+
+    Raises:
+        TypeError: If a share is no number.
+        ValueError: If one is out of range, or they are not as many as the levels.
+    """
+    shares = list(dropout) if isinstance(dropout, (list, tuple)) else [dropout] * levels
+    check(
+        len(shares) == levels,
+        "`dropout` must be one share, or one for each level",
+        dropout=dropout,
+        levels=levels,
+    )
+    for share in shares:
+        check_share(dropout=share)
+    return shares
+
+
+def _side_by_side(inputs, embeddings, name):
+    if len(embeddings) > 1:
+        embeddings = [keras.layers.Concatenate(dtype="float32", name="levels")(embeddings)]
+    return keras.Model(inputs, embeddings[0], name=name)

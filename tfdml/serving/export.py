@@ -52,7 +52,7 @@ def main(arguments=None):
         if settings.levels is not None and not settings.out:
             out = out.with_name(f"{run.name}_levels_{settings.levels}")
         check_writable(out)
-        path = export_run(run / "checkpoint.keras", trained, out, settings.levels)
+        path = export_run(load_run(run), trained, out, settings.levels)
         for version in (path, trained):
             speed = images_per_second(version)
             print(f"{version}: {megabytes(version):.1f} MB, {speed:,.0f} images/s")
@@ -64,11 +64,35 @@ def shown(path):
     return min(path, pathlib.Path(os.path.relpath(path)), key=lambda shape: len(str(shape)))
 
 
-def export_run(checkpoint, trained, out, levels=None):
-    """Writes the next version of a folder from a checkpoint.
+def load_run(run):
+    """The model of a run, at its last checkpoint.
 
     Args:
-        checkpoint: Path of the `checkpoint.keras` of a run.
+        run: Path of the run's folder.
+
+    Raises:
+        FileNotFoundError: If there is no checkpoint.
+        ValueError: If it cannot be read.
+    """
+    import keras
+
+    import tfdml
+
+    checkpoint = run / "checkpoint.keras"
+    if not checkpoint.is_file():
+        raise FileNotFoundError(f"there is no {checkpoint}")
+    tfdml.register()
+    try:
+        return keras.models.load_model(checkpoint)
+    except Exception as error:  # what a broken archive raises has no common class
+        raise ValueError(f"{checkpoint} cannot be read ({error})") from error
+
+
+def export_run(model, trained, out, levels=None):
+    """Writes the next version of a folder from the model of a run.
+
+    Args:
+        model: The `EmbeddingModel` of the run.
         trained: Path of the version that the run exported, whose images are read alike.
         out: Folder of the versions.
         levels: Shallowest levels to keep; all if None.
@@ -77,25 +101,15 @@ def export_run(checkpoint, trained, out, levels=None):
         The path of the version.
 
     Raises:
-        FileNotFoundError: If there is no checkpoint.
         FileExistsError: If `out` holds versions of another run.
-        ValueError: If it cannot be read, the model has not so many levels, or `trained` has no
-            signature `read_images`.
+        ValueError: If the model has not so many levels, or `trained` has no signature
+            `read_images`.
     """
-    import keras
     import tensorflow as tf
 
-    import tfdml
     from tfdml.models import first_levels, number_of_levels
     from tfdml.serving import export_model
 
-    if not checkpoint.is_file():
-        raise FileNotFoundError(f"there is no {checkpoint}")
-    tfdml.register()
-    try:
-        model = keras.models.load_model(checkpoint)
-    except Exception as error:  # what a broken archive raises has no common class
-        raise ValueError(f"{checkpoint} cannot be read ({error})") from error
     whole = levels in (None, number_of_levels(model.embedder))
     embedder = model.embedder if whole else first_levels(model.embedder, levels)
     signatures = tf.saved_model.load(str(trained)).signatures
