@@ -3,12 +3,12 @@
     python benchmarks/losses.py            # graph
     python benchmarks/losses.py --xla      # compiled by XLA
 
-Prints per loss the best of 20 runs in milliseconds and as a multiple of lifted, and the peak
-memory that the runs add, at several batch sizes of 128-d embeddings with 4 rows per class. Limits:
-at batch 512, 15 ms and 64 MB for the losses without a layer; HDC 3 x contrastive at batch 100; PDDM
-that makes no matrix of scores ("local", "raw") 3 x lifted at batch 64, and 2.2 x more for each
-doubling from 128 on. Each measurement runs in a process of its own, so that one peak does not hide
-another.
+Prints per loss the best of 20 runs in milliseconds and as a multiple of lifted, and the peak memory
+that the runs add, at several batch sizes of 128-d embeddings with 4 rows per class. Limits: at
+batch 512, 15 ms and 64 MB for the losses of one level without a layer; HDC 3 x contrastive at batch
+100; PDDM that makes no matrix of scores ("local", "raw") 3 x lifted at batch 64, and 2.2 x more for
+each doubling from 128 on. Each measurement runs in a process of its own, so that one peak does not
+hide another.
 """
 
 import argparse
