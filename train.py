@@ -46,7 +46,7 @@ def main(arguments=None):
             check_settings(recipe)
         train_split, test_split, dataset = load_images(recipe)
         if model is None:
-            model = build_model(recipe, dataset)
+            model = build_model(recipe, train_split, dataset)
         batches = training_batches(recipe, model, train_split, dataset)
         files = {
             "config.yaml": saved_recipe,
@@ -175,6 +175,7 @@ def load_images(recipe):
             "`classes_per_batch` must not exceed the number of training classes. Received: "
             f"classes_per_batch={recipe.classes_per_batch}, classes={train_split.num_classes}"
         )
+    train_split = train_split.renumbered()  # what a loss keeps of each class it finds by its id
     check(
         test_split.num_classes < len(test_split.labels),
         "a class to score must have 2 images or more, of which one finds the other",
@@ -188,7 +189,7 @@ def load_images(recipe):
     return train_split, test_split, dataset
 
 
-def build_model(recipe, dataset):
+def build_model(recipe, split, dataset):
     import keras
 
     import tfdml
@@ -205,11 +206,16 @@ def build_model(recipe, dataset):
         dropout=recipe.dropout,
         mirror=recipe.mirror,
     )
-    learned = [loss.layer.name] if loss.layer and loss.layer.trainable else []
-    new_layers = [r"(embedding\d?|(exit|loss)\d_\w+)", *learned]
+    if isinstance(loss, tfdml.losses.DensityAdaptiveLoss):
+        loss = of_classes(recipe, loss, embedder, split, dataset)
+    multipliers = {r"^(embedding\d?|(exit|loss)\d_\w+)/": recipe.head_multiplier}
+    for layer in loss.layers:
+        if layer.trainable:
+            own = getattr(layer, "learning_rate_multiplier", recipe.head_multiplier)
+            multipliers[f"^{layer.name}/"] = own
     options = {
         "learning_rate": learning_rate(recipe),
-        "multipliers": {f"^{layer}/": recipe.head_multiplier for layer in new_layers},
+        "multipliers": multipliers,
         "l2": recipe.weight_decay,
     }
     if recipe.optimizer == "adam":
@@ -219,6 +225,19 @@ def build_model(recipe, dataset):
     model = tfdml.EmbeddingModel(embedder)
     model.compile(optimizer=optimizer, loss=loss)
     return model
+
+
+def of_classes(recipe, loss, embedder, split, dataset):
+    """The density-adaptive loss of these classes, their densities measured before training."""
+    import tfdml
+
+    known = {"num_classes": split.num_classes}
+    if loss.regularizer.correlation and loss.num_classes is None:
+        print("Measuring the density of the training classes", flush=True)
+        images = pipelines.evaluation_batches(split, dataset.image_size)
+        features = tfdml.models.backbone_of(embedder).predict(images, verbose=progress())
+        known = {"initial_density": tfdml.evaluation.class_density(features, split.labels)}
+    return tfdml.losses.get(recipe.loss, **{**known, **recipe.loss_options})
 
 
 def training_batches(recipe, model, split, dataset):
@@ -336,6 +355,10 @@ def interrupts_noted():
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def progress():
+    return 1 if sys.stdout.isatty() else 2  # a bar, or a line per epoch in a log file
+
+
 def fit(recipe, folder, model, batches, test_split, dataset):
     """Trains to the last step; returns the scores of the untrained and the trained embedder."""
     import keras
@@ -347,11 +370,10 @@ def fit(recipe, folder, model, batches, test_split, dataset):
     def score(title):
         print(title, flush=True)
         images = pipelines.evaluation_batches(test_split, dataset.image_size)
-        embeddings = model.embed(images, verbose=progress)
+        embeddings = model.embed(images, verbose=progress())
         recalls = tfdml.evaluation.recall_at_k(embeddings, test_split.labels, k=counts)
         return {f"recall@{k}": recall for k, recall in recalls.items()}
 
-    progress = 1 if sys.stdout.isatty() else 2  # a bar, or a line per epoch in a log file
     start = int(model.optimizer.iterations)
     scores_path = folder / "scores.json"
     if scores_path.exists():
@@ -363,6 +385,7 @@ def fit(recipe, folder, model, batches, test_split, dataset):
         write_text(scores_path, json.dumps(scores, indent=2) + "\n")
     callbacks = [
         tfdml.callbacks.StopOnNaN(),
+        tfdml.callbacks.WatchDensityTargets(folder / "logs" / "train"),
         keras.callbacks.TensorBoard(str(folder / "logs")),
         keras.callbacks.CSVLogger(str(folder / "logs" / "epochs.csv"), append=start > 0),
         tfdml.callbacks.Checkpoint(folder / "checkpoint.keras"),
@@ -378,7 +401,7 @@ def fit(recipe, folder, model, batches, test_split, dataset):
         epochs=recipe.steps // recipe.checkpoint_every,
         callbacks=callbacks,
         shuffle=False,  # the batches are shuffled; spares a warning
-        verbose=progress,
+        verbose=progress(),
     )
     seconds = time.perf_counter() - began
     scores["trained"] = score("Scoring the trained embedder")

@@ -20,7 +20,14 @@ from concurrent.futures import ProcessPoolExecutor
 
 CASES = {
     "lifted": ("lifted", {}),
+    "binomial": ("binomial", {}),
     "contrastive": ("contrastive", {}),
+    "contrastive, batch": ("contrastive", {"average_over": "batch"}),
+    "density, contrastive": ("density", {"initial_density": [0.3] * 1000}),
+    "coupled_clusters": ("coupled_clusters", {}),
+    "histogram": ("histogram", {}),
+    "regularized, gor": ("regularized", {"base": "contrastive", "regularizer": "gor"}),
+    "regularized, entropy": ("regularized", {"base": "contrastive", "regularizer": "entropy"}),
     "contrastive, 384-d": ("contrastive", {}, 384),
     "hard_contrastive": ("hard_contrastive", {}),
     "hdc, 3 x 128-d": ("hdc", {}, 384),
@@ -52,9 +59,9 @@ def measure(case, batch, xla):
     labels = tf.constant(np.arange(batch) // 4)
 
     learned = []
-    if loss.layer is not None:
-        loss.layer.build(embeddings.shape)
-        learned = loss.layer.trainable_variables
+    for layer in loss.layers:
+        layer.build(embeddings.shape)
+        learned += layer.trainable_variables
 
     @tf.function(jit_compile=xla)
     def step(labels, embeddings):

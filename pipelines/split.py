@@ -71,6 +71,11 @@ class Split:
         """Names of the classes that have images, or their ids as text, in the order of the ids."""
         return [(self.class_names or {}).get(i, str(i)) for i in np.unique(self.labels).tolist()]
 
+    def renumbered(self):
+        """The split with class ids 0, 1, 2, ... in the order of its own."""
+        labels = np.unique(self.labels, return_inverse=True)[1]
+        return dataclasses.replace(self, labels=labels, class_names=dict(enumerate(self.names)))
+
     def subset(self, chosen):
         """The split of the chosen rows (booleans or indices)."""
         super_labels = None if self.super_labels is None else self.super_labels[chosen]

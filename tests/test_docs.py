@@ -31,13 +31,16 @@ def test_examples_run(name):
     assert result.failed == 0
 
 
-@pytest.mark.parametrize("class_name", sorted({name for _, name, _ in losses.LOSSES.values()}))
+TABLE = [*losses.LOSSES.values(), *losses.REGULARIZERS.values()]
+
+
+@pytest.mark.parametrize("class_name", sorted({name for _, name, _ in TABLE}))
 def test_losses_document_every_option(class_name):
     loss = getattr(losses, class_name)
     text = inspect.getdoc(loss)  # Python 3.13 dedents the docstring itself
     for section in ("Args:", "Call:", "Raises:", "Source:", "Example:"):
         assert section in text
-    arguments = text.split("Args:")[1].split("Call:")[0]
+    arguments = re.split("Attributes:|Call:", text.split("Args:")[1])[0]
     documented = re.findall(r"^ {4}(\w+):", arguments, re.MULTILINE)
     assert documented == list(inspect.signature(loss).parameters)
 

@@ -142,7 +142,7 @@ def test_a_learned_similarity_is_of_all_levels(tmp_path, monkeypatch):
     model = keras.models.load_model("runs/learned/checkpoint.keras")
     test = pipelines.load("digits").test
     recall = recall_at_k(
-        model.embed(test.images), test.labels, k=1, similarity=model.loss_layer.matrix
+        model.embed(test.images), test.labels, k=1, similarity=model.loss.similarity_layer.matrix
     )
     assert content["scores"]["recall@1"] == pytest.approx(recall[1], abs=2e-3)
     for levels, signatures in ((2, 6), (1, 4)):
@@ -246,4 +246,4 @@ def test_another_loss_may_train_all_levels_as_one():
     recipe, _, _ = train.parse(["--loss", "contrastive", "--levels", "3", "--run", "unused"])
     train.check_settings(recipe)
     dataset = pipelines.load("digits")
-    assert train.build_model(recipe, dataset).embedder.output_shape == (None, 384)
+    assert train.build_model(recipe, dataset.train, dataset).embedder.output_shape == (None, 384)

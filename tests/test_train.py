@@ -314,7 +314,7 @@ def test_a_model_trains_with_batches_of_several_sizes():
     dataset = pipelines.Dataset(
         "x", split, pipelines.Split(images, labels + 12), (8, 8, 1), augmentation
     )
-    model = train.build_model(recipe, dataset)
+    model = train.build_model(recipe, dataset.train, dataset)
     batches = train.training_batches(recipe, model, split, dataset)
     assert len({len(labels) for _, labels in batches.take(9)}) > 1
     model.fit(batches, steps_per_epoch=4, shuffle=False, verbose=0)
@@ -712,7 +712,7 @@ def expected(trained_with_pddm):
     x = model.embed(pipelines.evaluation_batches(test))
     recalls = [
         recall_at_k(x, test.labels, k=1, similarity=similarity)[1]
-        for similarity in (model.loss_layer.matrix, None)
+        for similarity in (model.loss.similarity_layer.matrix, None)
     ]
     assert min(recalls) > 0.3
     assert abs(recalls[0] - recalls[1]) > 0.01
@@ -842,7 +842,8 @@ def test_the_similarity_learns_at_the_rate_of_the_head():
     recipe = Recipe(
         loss="pddm", dataset="digits", embedding_dim=4, head_multiplier=7.0, weight_decay=5e-4
     )
-    model = train.build_model(recipe, pipelines.load("digits"))
+    dataset = pipelines.load("digits")
+    model = train.build_model(recipe, dataset.train, dataset)
     model.optimizer.build(model.trainable_variables)
     assert model.optimizer.l2 == 5e-4
     rates = {
@@ -851,5 +852,47 @@ def test_the_similarity_learns_at_the_rate_of_the_head():
             model.trainable_variables, model.optimizer._multiplier_of, strict=True
         )
     }
-    assert rates.pop("embedding") == rates.pop(model.loss_layer.name) == 7.0
+    assert rates.pop("embedding") == rates.pop(model.loss.layer.name) == 7.0
     assert set(rates.values()) == {1.0}
+
+
+def test_density_alone_measures_the_classes_and_learns_a_target_for_each(tmp_path):
+    options = ["--loss_options.alpha_multiplier", "30", "--head_multiplier", "7"]
+    result = run("train.py", "--loss", "density", *options, "--run", "d", *SMALL, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "Measuring the density of the training classes" in result.stdout
+    model = train.load_checkpoint(shutil.copytree(tmp_path / "runs" / "d", tmp_path / "copy"))
+    densities = model.loss.regularizer.initial_density
+    assert len(densities) == 5
+    assert 0.05 < min(densities) < max(densities) < 0.95
+    rates = dict(
+        zip(
+            [v.path for v in model.trainable_variables], model.optimizer._multiplier_of, strict=True
+        )
+    )
+    assert rates["density_targets/targets"] == 30
+    assert rates["embedding/kernel"] == 7
+    targets = np.asarray(model.loss.layer.targets)
+    assert (targets != 0.5).all()
+    log = (tmp_path / "runs" / "d" / "logs" / "epochs.csv").read_text().splitlines()
+    last = dict(zip(log[0].split(","), log[-1].split(","), strict=True))
+    assert float(last["target_mean"]) == pytest.approx(targets.mean())
+    assert float(last["target_highest"]) == pytest.approx(targets.max())
+
+
+@pytest.mark.parametrize(
+    ("options", "measured"),
+    [
+        ({"correlation": False}, False),
+        ({"initial_density": [0.1, 0.2, 0.3, 0.4, 0.5]}, False),
+        ({"base": "npair", "eta": 1.0}, True),
+    ],
+)
+def test_density_is_measured_where_it_is_needed(options, measured, capsys):
+    recipe = Recipe(loss="density", loss_options=options, dataset="digits", embedding_dim=4)
+    dataset = pipelines.load("digits")
+    loss = train.build_model(recipe, dataset.train, dataset).loss
+    assert ("Measuring" in capsys.readouterr().out) == measured
+    assert loss.num_classes == 5
+    if "initial_density" in options:
+        assert loss.regularizer.initial_density == options["initial_density"]

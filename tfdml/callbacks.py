@@ -1,4 +1,4 @@
-"""Keras callbacks: checkpoints that survive a crash, a stop that names its cause, scores."""
+"""Keras callbacks: checkpoints that survive a crash, a stop that names its cause, what to watch."""
 
 import os
 import pathlib
@@ -8,6 +8,7 @@ import numpy as np
 
 from tfdml.checks import check
 from tfdml.evaluation import recall_at_k
+from tfdml.layers import DensityTargets
 
 
 class Checkpoint(keras.callbacks.Callback):
@@ -86,3 +87,42 @@ class RetrievalScores(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         scores = recall_at_k(self.model.embed(self.images), self.labels, k=self.k)
         logs.update({f"val_recall@{k}": score for k, score in scores.items()})
+
+
+class WatchDensityTargets(keras.callbacks.Callback):
+    """Adds the targets of density to the logs after every epoch: their mean, lowest and highest.
+
+    For a model with the targets of a `DensityAdaptiveLoss` or a `DensityRegularizer`; one without
+    logs as before. Put it before what writes the logs.
+
+    Args:
+        log_dir: Folder of TensorBoard in which to write their histogram too; none if None.
+    """
+
+    def __init__(self, log_dir=None):
+        super().__init__()
+        self.log_dir = log_dir
+
+    def on_train_begin(self, logs=None):
+        layers = getattr(self.model, "loss_layers", ())
+        self._layers = [layer for layer in layers if isinstance(layer, DensityTargets)]
+        self._writer = None
+        if self._layers and self.log_dir is not None:
+            import tensorflow as tf
+
+            self._writer = tf.summary.create_file_writer(str(self.log_dir))
+
+    def on_epoch_end(self, epoch, logs=None):
+        for layer in self._layers:
+            targets = keras.ops.convert_to_numpy(layer.targets)
+            kinds = {"mean": targets.mean(), "lowest": targets.min(), "highest": targets.max()}
+            logs.update({f"target_{kind}": float(value) for kind, value in kinds.items()})
+            if self._writer is not None:
+                import tensorflow as tf
+
+                with self._writer.as_default():
+                    tf.summary.histogram("density_targets", targets, step=epoch)
+
+    def on_train_end(self, logs=None):
+        if self._writer is not None:
+            self._writer.close()

@@ -103,6 +103,21 @@ def negative_mask(labels):
     return labels[:, None] != labels[None, :]
 
 
+def class_means(labels, rows):
+    """The mean of the class of each row, and how many rows of it there are.
+
+    Args:
+        labels: (n,) integers.
+        rows: (n, dim) floats.
+
+    Returns:
+        (n, dim) floats and (n,) floats >= 1.
+    """
+    same = ops.cast(labels[:, None] == labels[None, :], rows.dtype)
+    sizes = ops.sum(same, axis=1)
+    return same @ rows / sizes[:, None], sizes
+
+
 def masked_sum(values, mask, axis=None):
     """Sum of `values` where `mask`, 0 where there are none; what is masked gets no gradient."""
     return ops.sum(ops.where(mask, values, 0.0), axis=axis)

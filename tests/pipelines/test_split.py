@@ -35,6 +35,14 @@ def test_subset_keeps_rows_together():
     assert chosen.labels.tolist() == [8, 9]
 
 
+def test_renumbered_classes_keep_their_order_and_names():
+    split = Split(np.zeros((4, 2, 2, 1), np.uint8), [7, 2**40, 7, 3], {7: "seven", 2**40: "large"})
+    renumbered = split.renumbered()
+    assert renumbered.labels.tolist() == [1, 2, 1, 0]
+    assert renumbered.labels.dtype == np.int64
+    assert renumbered.names == split.names == ["3", "seven", "large"]
+
+
 def test_super_labels_stay_with_their_rows():
     split = Split(np.zeros((6, 2, 2, 1), np.uint8), [7, 8, 7, 9, 9, 5], None, [1, 2, 1, -4, -4, 2])
     assert split.super_labels.dtype == np.int64

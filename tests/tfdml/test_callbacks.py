@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tfdml import EmbeddingModel, callbacks, losses
 from tfdml.evaluation import recall_at_k
@@ -84,3 +85,30 @@ def test_scores_of_held_out_images_come_with_every_epoch(rows):
     expected = recall_at_k(model.embed(rows), LABELS, k=(1, 3))
     assert history["val_recall@1"][-1] == expected[1]
     assert history["val_recall@3"][-1] == expected[3]
+
+
+def test_targets_of_density_are_watched(rows, tmp_path):
+    model = build()
+    model.compile("adam", losses.get("density", num_classes=6, correlation=False))
+    watch = callbacks.WatchDensityTargets(tmp_path)
+    logs = model.fit(rows, LABELS, epochs=2, verbose=0, callbacks=[watch]).history
+    targets = np.asarray(model.loss.layer.targets)
+    assert logs["target_mean"][-1] == pytest.approx(targets.mean())
+    assert logs["target_lowest"] == [0.5, 0.5]  # of the two classes without rows
+    assert logs["target_highest"][-1] == pytest.approx(targets.max())
+    assert logs["target_highest"][-1] > logs["target_highest"][0] > 0.5
+    (events,) = tmp_path.iterdir()
+    histograms = [
+        (event.step, tf.make_ndarray(value.tensor))
+        for event in tf.compat.v1.train.summary_iterator(str(events))
+        for value in event.summary.value
+    ]
+    assert [step for step, _ in histograms] == [0, 1]
+    assert all(buckets[:, 2].sum() == 6 for _, buckets in histograms)  # every target is counted
+
+
+def test_a_model_without_targets_logs_as_before(rows, tmp_path):
+    watch = callbacks.WatchDensityTargets(tmp_path)
+    logs = build().fit(rows, LABELS, verbose=0, callbacks=[watch]).history
+    assert list(logs) == ["loss"]
+    assert not list(tmp_path.iterdir())

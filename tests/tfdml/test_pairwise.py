@@ -48,6 +48,19 @@ def test_masks_name_pairs_by_class():
     np.testing.assert_array_equal(numpy(pairwise.negative_mask(labels)), negative)
 
 
+def test_class_means_are_those_of_the_rows_of_a_class(rng):
+    labels, rows = np.array([3, 1, 3, 3, 5]), rng.normal(size=(5, 4))
+    means, sizes = map(
+        ops.convert_to_numpy, pairwise.class_means(labels, ops.convert_to_tensor(rows))
+    )
+    assert sizes.tolist() == [3, 1, 3, 3, 1]
+    for label in (1, 3, 5):
+        expected = rows[labels == label].mean(axis=0)
+        np.testing.assert_allclose(
+            means[labels == label], expected[None].repeat((labels == label).sum(), 0)
+        )
+
+
 def test_masked_reductions_see_only_what_the_mask_lets_through():
     values = ops.convert_to_tensor([[1.0, 2.0, 9.0], [-3.0, 4.0, 9.0], [1.0, 1.0, 1.0]])
     mask = ops.convert_to_tensor([[True, True, False], [True, True, False], [False, False, False]])

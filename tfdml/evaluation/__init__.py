@@ -1,6 +1,7 @@
 """Scores of embeddings: NumPy arrays in, Python floats out; TensorFlow is not needed."""
 
 from tfdml.evaluation.clustering import nmi
+from tfdml.evaluation.density import class_density
 from tfdml.evaluation.distances import distance_statistics
 from tfdml.evaluation.levels import split_levels, weigh_levels
 from tfdml.evaluation.reranking import exact_and_reranked_recall, recall_after_reranking
@@ -8,6 +9,7 @@ from tfdml.evaluation.retrieval import recall_at_k
 from tfdml.evaluation.similarity_ranking import scores_to_rank
 
 __all__ = [
+    "class_density",
     "distance_statistics",
     "exact_and_reranked_recall",
     "nmi",

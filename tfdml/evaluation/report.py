@@ -11,6 +11,7 @@ from tfdml.evaluation.pairs import equal_error_rate, sample_pairs
 
 _RIGHT, _WRONG = "tab:green", "tab:red"
 _ROWS_AT_ONCE = 1024  # handed to a similarity
+_EPOCH = "epoch (checkpoint interval)"
 
 
 def scores_table(scores):
@@ -38,7 +39,8 @@ def plot_training(log, scores, path):
     """Draws the loss over the training and the scores before and after it.
 
     Args:
-        log: Path of the CSV that `keras.callbacks.CSVLogger` wrote, with a column `loss`.
+        log: Path of the CSV that `keras.callbacks.CSVLogger` wrote, with a column `loss`; the
+            columns of `WatchDensityTargets`, where there are, get a picture of their own.
         scores: As for `scores_table`.
         path: Path of the picture, such as `training.png`.
     """
@@ -46,12 +48,21 @@ def plot_training(log, scores, path):
 
     with pathlib.Path(log).open(newline="") as file:
         epochs = list(csv.DictReader(file))
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    loss_axes, score_axes = figure.subplots(1, 2)
-    loss_axes.plot(
-        [int(row["epoch"]) + 1 for row in epochs], [float(row["loss"]) for row in epochs]
-    )
-    loss_axes.set(title="Training loss", xlabel="epoch (checkpoint interval)", ylabel="loss")
+    watched = "target_mean" in epochs[0]
+    figure = Figure(figsize=(15 if watched else 10, 4), layout="constrained")
+    loss_axes, score_axes, *target_axes = figure.subplots(1, 3 if watched else 2)
+    numbers = [int(row["epoch"]) + 1 for row in epochs]
+    loss_axes.plot(numbers, [float(row["loss"]) for row in epochs])
+    loss_axes.set(title="Training loss", xlabel=_EPOCH, ylabel="loss")
+    for axes in target_axes:
+        mean, low, high = (
+            [float(row[f"target_{kind}"]) for row in epochs]
+            for kind in ("mean", "lowest", "highest")
+        )
+        axes.plot(numbers, mean, label="mean")
+        axes.fill_between(numbers, low, high, alpha=0.3, label="lowest to highest")
+        axes.set(title="Targets of density", xlabel=_EPOCH, ylabel="squared distance")
+        axes.legend()
     for stage, style in (("untrained", "o--"), ("trained", "o-")):
         names = list(scores[stage])
         score_axes.plot(names, [scores[stage][name] for name in names], style, label=stage)

@@ -1,9 +1,17 @@
 """Keras layers of metric learning."""
 
+from tfdml.layers.density_targets import DensityTargets
 from tfdml.layers.grouped_conv2d import GroupedConv2D
 from tfdml.layers.local_response_normalization import LocalResponseNormalization
 from tfdml.layers.mirror_average import MirrorAverage
 from tfdml.layers.pddm import PDDM
 from tfdml.layers.unit_length import UnitLength
 
-__all__ = ["PDDM", "GroupedConv2D", "LocalResponseNormalization", "MirrorAverage", "UnitLength"]
+__all__ = [
+    "PDDM",
+    "DensityTargets",
+    "GroupedConv2D",
+    "LocalResponseNormalization",
+    "MirrorAverage",
+    "UnitLength",
+]

@@ -13,25 +13,39 @@ from tfdml.checks import unknown_name, unknown_option
 # What `--loss` and `get` take: name -> (module, class, options that the name stands for). Loaded
 # on first use, so that the names can be listed without Keras.
 LOSSES = {
+    "binomial": ("binomial", "BinomialDevianceLoss", {}),
     "contrastive": ("contrastive", "ContrastiveLoss", {}),
+    "coupled_clusters": ("coupled_clusters", "CoupledClustersLoss", {}),
+    "density": ("density", "DensityAdaptiveLoss", {}),
     "hard_contrastive": (
         "hard_aware_cascade",
         "HardAwareCascadeLoss",
         {"levels": 1, "hard_ratios": (0.5,)},
     ),
     "hdc": ("hard_aware_cascade", "HardAwareCascadeLoss", {}),
+    "histogram": ("histogram", "HistogramLoss", {}),
     "lifted": ("lifted", "LiftedStructuredLoss", {}),
     "lmdm": ("double_header", "DoubleHeaderHingeLoss", {"similarity": {"use_position": False}}),
     "npair": ("npair", "NPairLoss", {}),
     "pddm": ("double_header", "DoubleHeaderHingeLoss", {}),
     "pddm_triplet": ("double_header", "DoubleHeaderHingeLoss", {"headers": 1}),
     "quadruplet": ("double_header", "DoubleHeaderHingeLoss", {"similarity": None}),
+    "regularized": ("regularized", "RegularizedLoss", {}),
     "triplet": ("triplet", "TripletLoss", {}),
 }
+# The same for what stands beside a loss, in `RegularizedLoss`.
+REGULARIZERS = {
+    "density": ("density", "DensityRegularizer", {}),
+    "entropy": ("entropy", "EntropyRegularizer", {}),
+    "gor": ("global_orthogonal", "GlobalOrthogonalRegularizer", {}),
+}
 
-_MODULES = {"MetricLoss": "base", **{name: module for module, name, _ in LOSSES.values()}}
+_MODULES = {
+    "MetricLoss": "base",
+    **{name: module for module, name, _ in (*LOSSES.values(), *REGULARIZERS.values())},
+}
 
-__all__ = ["LOSSES", "get", *_MODULES]
+__all__ = ["LOSSES", "REGULARIZERS", "get", "get_regularizer", *_MODULES]
 
 
 def get(name, /, **options):
@@ -47,17 +61,30 @@ def get(name, /, **options):
     Raises:
         ValueError: If the name, an option or its value is unknown; says what exists.
     """
-    if name not in LOSSES:
-        raise ValueError(unknown_name("loss", name, LOSSES))
-    _, class_name, preset = LOSSES[name]
+    return _build("loss", LOSSES, name, options)
+
+
+def get_regularizer(name, /, **options):
+    """As `get`, of `REGULARIZERS`."""
+    return _build("regularizer", REGULARIZERS, name, options)
+
+
+def _build(kind, table, name, options):
+    if name not in table:
+        raise ValueError(unknown_name(kind, name, table))
+    _, class_name, preset = table[name]
     loss = __getattr__(class_name)
-    available = set(inspect.signature(loss).parameters) - {"name"}  # which `name` itself gives
+    parameters = inspect.signature(loss).parameters
+    available = set(parameters) - {"name"}  # which `name` itself gives
     settings = {"name": name, **preset}
     for option, value in options.items():
         if option not in available:
-            raise ValueError(unknown_option(f"loss {name!r}", option, available))
+            raise ValueError(unknown_option(f"{kind} {name!r}", option, available))
         adds = isinstance(value, dict) and isinstance(preset.get(option), dict)
         settings[option] = {**preset[option], **value} if adds else value
+    for option, parameter in parameters.items():
+        if parameter.default is parameter.empty and option not in settings:
+            raise ValueError(f"{kind} {name!r} needs the option {option!r}.")
     return loss(**settings)
 
 

@@ -17,8 +17,10 @@ class MetricLoss(keras.losses.Loss):
     (batch,) integers, embeddings as (batch, dim) float32 (float64 stays), unit length if
     `normalize`. The options a subclass stores under its own attribute names and lists in
     `options`, from which `get_config` rebuilds it. One that learns something owns it as a Keras
-    layer in `layer`, and writes `call(labels, embeddings, training)`. One for several exits of a
-    network says in `levels` of how many parts an embedding is made.
+    layer in `layer`, and writes `call(labels, embeddings, training)`; where that layer scores
+    pairs, it also has `similarity(a, b)` and `similarity_layer`. One for several exits of a
+    network says in `levels` of how many parts an embedding is made. One that keeps something of
+    each class says in `num_classes` how many there are.
 
     Differs: Keras casts labels to float, which merges class ids from 2**24 on; here they stay
     integers. Keras weights samples; the terms here are pairs, so `sample_weight` is refused.
@@ -30,7 +32,9 @@ class MetricLoss(keras.losses.Loss):
 
     options = ("normalize",)
     layer = None
+    similarity_layer = None
     levels = 1  # equal parts of an embedding, each with a loss of its own
+    num_classes = None  # labels are any ids; or 0 to num_classes - 1
 
     def __init__(self, *, normalize, name=None):
         super().__init__(name=name, reduction="sum_over_batch_size")
@@ -45,7 +49,7 @@ class MetricLoss(keras.losses.Loss):
             y_pred: (batch, dim) floats, the embedding of each row. Without `normalize` of
                 norms up to 1e18, whose squares are float32 numbers.
             sample_weight: Must be None.
-            training: Whether `layer`, where there is one, is in training.
+            training: Whether what the loss learns, where it does, is in training.
 
         Returns:
             A scalar float32 (float64 for float64 embeddings), NaN if any embedding is. In a
@@ -54,20 +58,22 @@ class MetricLoss(keras.losses.Loss):
 
         Raises:
             TypeError: If the labels are not integers or the embeddings not floats.
-            ValueError: If the shapes disagree, the batch is empty or `sample_weight` is given;
-                with a `layer`, when called by a plain `keras.Model`, which would not train it.
+            ValueError: If the shapes disagree, the batch is empty, `sample_weight` is given or a
+                label is not below `num_classes`; with layers, when called by a plain
+                `keras.Model`, which would not train them.
         """
         if sample_weight is not None and sample_weight is not _NOT_GIVEN:
             raise ValueError(
                 f"{type(self).__name__} takes no `sample_weight`: its terms are pairs and tuples "
                 "of rows, not rows. Choose what counts by the sampler."
             )
-        if self.layer is not None and sample_weight is None:  # Keras gives it, people do not
+        if self.layers and sample_weight is None:  # Keras gives it, people do not
             raise ValueError(
-                f"{type(self).__name__} learns a layer of its own, {self.layer.name!r}, which a "
-                "plain keras.Model does not train. Compile it into tfdml.EmbeddingModel."
+                f"{type(self).__name__} learns a layer of its own, {self.layers[0].name!r}, which "
+                "a plain keras.Model does not train. Compile it into tfdml.EmbeddingModel."
             )
-        labels, embeddings = _as_labels(y_true, y_pred), _as_embeddings(y_pred)
+        labels = _as_labels(y_true, y_pred, self.num_classes)
+        embeddings = _as_embeddings(y_pred)
         check(
             labels.shape[0] == embeddings.shape[0]
             or None in (labels.shape[0], embeddings.shape[0]),
@@ -82,16 +88,21 @@ class MetricLoss(keras.losses.Loss):
         with keras.name_scope(self.name):
             if self.normalize:
                 embeddings = self.unit_rows(embeddings)
-            learned = {} if self.layer is None else {"training": training}
+            learned = {"training": training} if self.layers else {}
             value = self.call(labels, embeddings, **learned)
             # A row that no term takes is not in the value, but must not hide that it is broken.
             broken = ops.where(ops.isnan(ops.sum(embeddings)), float("nan"), 0.0)
             return _share_of_replica(value + ops.cast(broken, value.dtype))
 
     @property
+    def layers(self):
+        """All layers that the loss learns, its own and those of losses inside it."""
+        return [] if self.layer is None else [self.layer]
+
+    @property
     def learns_similarity(self):
-        """Whether `layer` is a similarity, that `similarity(a, b)` gives of rows."""
-        return self.layer is not None and hasattr(self, "similarity")
+        """Whether it learns a similarity of rows, that `similarity(a, b)` gives."""
+        return self.similarity_layer is not None
 
     def unit_rows(self, embeddings):
         """The embeddings as `normalize` makes them."""
@@ -104,13 +115,20 @@ class MetricLoss(keras.losses.Loss):
         return {"name": self.name, **{option: getattr(self, option) for option in self.options}}
 
 
-def _as_labels(labels, embeddings):
+def _as_labels(labels, embeddings, num_classes):
     if not ops.is_tensor(labels):
         labels = np.asarray(labels)
         _check_integers(labels, embeddings)
-        # JAX keeps 32 bits of an integer: renumber before they are lost.
-        labels = np.unique(labels, return_inverse=True)[1].reshape(labels.shape).astype("int32")
-        labels = ops.convert_to_tensor(labels)
+        if num_classes is None:
+            # JAX keeps 32 bits of an integer: renumber before they are lost.
+            labels = np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
+        else:
+            check(
+                labels.size == 0 or (labels.min() >= 0 and labels.max() < num_classes),
+                f"`labels` must be from 0 to {num_classes - 1}, the classes of the loss",
+                labels=_Bare(f"{labels.min()} to {labels.max()}" if labels.size else "none"),
+            )
+        labels = ops.convert_to_tensor(labels.astype("int32"))
     if _builds_for_replicas():
         labels = ops.cast(labels, "int64")
     _check_integers(labels, embeddings)

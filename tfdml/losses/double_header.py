@@ -164,6 +164,10 @@ class DoubleHeaderHingeLoss(MetricLoss):
             losses = metric + self.embedding_weight * self._embedding_loss(embeddings, mined)
         return pairwise.masked_mean(losses, mined.valid)
 
+    @property
+    def similarity_layer(self):
+        return self.layer
+
     def similarity(self, a, b):
         """The learned score of each row of `a` (n, dim) and the same row of `b` (n, dim): (n,)."""
         if self.normalize:

@@ -17,6 +17,7 @@ BACKBONES = {
 
 _MODULES = {
     "EmbeddingModel": "embedding_model",
+    "backbone_of": "embedder",
     "build_embedder": "embedder",
     "first_levels": "embedder",
     "number_of_levels": "embedder",

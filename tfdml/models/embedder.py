@@ -131,6 +131,21 @@ def first_levels(embedder, levels):
     return _side_by_side(embedder.input, embeddings, embedder.name)
 
 
+def backbone_of(embedder):
+    """The part of an embedder before its embedding: images to features.
+
+    Args:
+        embedder: What `build_embedder` made, trained or not.
+
+    Returns:
+        A functional `keras.Model` from the same images to (batch, features) floats, those of the
+        deepest level, which shares the weights.
+    """
+    levels = number_of_levels(embedder)
+    embedding = embedder.get_layer("embedding" if levels == 1 else f"embedding{levels}")
+    return keras.Model(embedder.input, embedding.input, name=f"{embedder.name}_backbone")
+
+
 def number_of_levels(embedder):
     """How many embeddings of each image an embedder of `build_embedder` puts side by side."""
     names = {layer.name for layer in embedder.layers}

@@ -14,7 +14,7 @@ class EmbeddingModel(keras.Model):
 
     Under a `tf.distribute` strategy the loss sees the embeddings and labels of all replicas, so
     that N replicas make the same update as one on the whole batch. What the loss learns, its
-    `layer`, is trained, saved and restored with the model, as `model.loss_layer`.
+    `layers`, are trained, saved and restored with the model, as `model.loss_layers`.
 
     Args:
         embedder: A built `keras.Model` from images to (batch, dim) embeddings, such as
@@ -50,26 +50,20 @@ class EmbeddingModel(keras.Model):
         super().__init__(**kwargs)
         self.embedder = embedder
         self.mean_loss = keras.metrics.Mean(name="loss")
-        self._loss_layers = []  # a list, as an attribute given anew keeps its old layer tracked
+        self.loss_layers = []  # one list for good: an attribute given anew keeps its old tracked
         self.built = True  # not by `build`, which forbids `compile` to adopt a layer
 
     def call(self, inputs, training=None):
         return self.embedder(inputs, training=training)
 
     def compile(self, optimizer="rmsprop", loss=None, **kwargs):
-        """As `keras.Model.compile`; adopts the `layer` of a loss that has one."""
+        """As `keras.Model.compile`; adopts the `layers` of a loss that learns some."""
         super().compile(optimizer=optimizer, loss=loss, **kwargs)
-        self._loss_layers.clear()
-        layer = getattr(loss, "layer", None)
-        if layer is not None:
-            self._loss_layers.append(layer)
+        self.loss_layers.clear()
+        for layer in getattr(loss, "layers", ()):
+            self.loss_layers.append(layer)
             if not layer.built:
                 layer.build(self.embedder.output_shape)
-
-    @property
-    def loss_layer(self):
-        """The layer of the loss, trained with the model; None if it learns nothing."""
-        return self._loss_layers[0] if self._loss_layers else None
 
     def compile_from_config(self, config):
         # Keras does not trust an overridden `compile` to take its own configuration.
@@ -100,7 +94,7 @@ class EmbeddingModel(keras.Model):
         )
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
         embeddings, labels = _of_all_replicas(self(images, training=training), labels)
-        if self.loss_layer is None:
+        if not self.loss_layers:
             loss = self.compute_loss(
                 x=images, y=labels, y_pred=embeddings, sample_weight=sample_weight
             )

@@ -82,7 +82,7 @@ def export_model(embedder, path, read_image, loss=None, assets=None):
     encoded = inputs([None], "image_bytes_a", "image_bytes_b", dtype=tf.string)
     archive.add_endpoint("similarity", similarity, encoded)
     if score_matrix is not None:
-        archive.track(loss.layer)
+        archive.track(loss.similarity_layer)
         rows = inputs([None, dim], "embeddings_a", "embeddings_b")
         archive.add_endpoint("score_pairs", score_rows, rows)
         archive.add_endpoint("score_matrix", score_all, rows)
@@ -115,7 +115,7 @@ def _learned_scores(loss):
     def score_matrix(a, b):
         if loss.normalize:
             a, b = pairwise.normalize(a), pairwise.normalize(b)
-        return loss.layer.matrix(a, b)
+        return loss.similarity_layer.matrix(a, b)
 
     return loss.similarity, score_matrix
 

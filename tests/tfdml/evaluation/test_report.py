@@ -26,6 +26,15 @@ def test_draws_the_training(tmp_path):
     assert picture.read_bytes() != before
 
 
+def test_draws_the_targets_of_density_where_they_were_watched(tmp_path):
+    log, picture = tmp_path / "epochs.csv", tmp_path / "training.png"
+    log.write_text(
+        "epoch,loss,target_highest,target_lowest,target_mean\n0,2.5,0.6,0.5,0.55\n1,1.5,0.9,0.4,0.7\n"
+    )
+    plot_training(log, SCORES, picture)
+    assert Image.open(picture).size == (1500, 400)
+
+
 def test_tabulates_sets_of_scores_and_nothing_else():
     table = scores_table({"queries": 9, "exact": {"recall@1": 0.5}, "lost": {"recall@1": 0.125}})
     assert [line.split() for line in table.splitlines()] == [

@@ -71,8 +71,8 @@ def of_case(name, options, dim):
         return functools.partial(value_and_gradient, loss)
     import jax
 
-    if loss.layer is not None:
-        loss.layer.build((None, dim))  # JAX traces no creation of weights
+    for layer in loss.layers:
+        layer.build((None, dim))  # JAX traces no creation of weights
     compiled = jax.jit(jax.value_and_grad(lambda rows, labels: loss(labels, rows)))
     return lambda labels, rows: [np.asarray(part) for part in compiled(rows, labels)]
 

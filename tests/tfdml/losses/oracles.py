@@ -160,6 +160,122 @@ def npair(labels, x, pairs="first", scale=1.0, l2=0.0, normalize=True):
     return float(np.mean(losses) + l2 / 2 * np.mean(lengths))
 
 
+def binomial(labels, x, alpha=2.0, beta=0.5, negative_cost=25.0, normalize=True):
+    x = unit(x) if normalize else x
+    total = 0.0
+    for pairs, steepness in zip(pairs_of(labels), (-alpha, alpha * negative_cost), strict=True):
+        losses = [float(np.logaddexp(0, steepness * (x[i] @ x[j] - beta))) for i, j in pairs]
+        total += sum(losses) / max(len(losses), 1)
+    return total
+
+
+def histogram(labels, x, num_bins=201, normalize=True):
+    x = unit(x) if normalize else x
+    histograms = []
+    for pairs in pairs_of(labels):
+        counts = [0.0] * num_bins
+        for i, j in pairs:
+            similarity = min(max(x[i] @ x[j], -1.0), 1.0)
+            place = (similarity + 1) / 2 * (num_bins - 1)
+            node = min(int(place), num_bins - 2)
+            counts[node] += 1 - (place - node)
+            counts[node + 1] += place - node
+        histograms.append([count / max(len(pairs), 1) for count in counts])
+    positive, negative = histograms
+    return sum(negative[r] * sum(positive[: r + 1]) for r in range(num_bins))
+
+
+def members_of(labels):
+    members = {}
+    for i, label in enumerate(labels):
+        members.setdefault(int(label), []).append(i)
+    return members
+
+
+def coupled_clusters(labels, x, margin=1.0, normalize=False):
+    x = unit(x) if normalize else x
+    losses = []
+    for rows in members_of(labels).values():
+        others = [i for i in range(len(labels)) if i not in rows]
+        if len(rows) > 1 and others:
+            center = np.mean([x[i] for i in rows], axis=0)
+            nearest = min(distance(x[i], center, True) for i in others)
+            hinges = [max(0.0, distance(x[i], center, True) + margin - nearest) for i in rows]
+            losses.append(sum(hinges) / 2)
+    return sum(losses) / max(len(losses), 1)
+
+
+def gor(labels, x, normalize=True):
+    x = unit(x) if normalize else x
+    _, negative = pairs_of(labels)
+    products = [x[i] @ x[j] for i, j in negative] or [0.0]
+    mean_square = np.mean(np.square(products))
+    return float(np.mean(products) ** 2 + max(0.0, mean_square - 1 / x.shape[1]))
+
+
+def entropy(labels, x, of="pairs", threshold=1.0, bandwidth=0.5, normalize=True):
+    x = unit(x) if normalize else x
+    if of == "parzen":
+        kernels = [math.exp(-distance(a, b, True) / (4 * bandwidth**2)) for a in x for b in x]
+        return math.log(np.mean(kernels))
+    entropies = []
+    for pairs in pairs_of(labels):
+        for i, j in pairs:
+            p = 1 / (1 + math.exp(distance(x[i], x[j], True) - threshold))
+            entropies.append(-p * math.log(p) - (1 - p) * math.log(1 - p))
+    return -float(np.mean(entropies))
+
+
+def density_of_classes(
+    labels,
+    x,
+    num_classes=None,
+    initial_density=None,
+    eta=0.5,
+    correlation=True,
+    alpha_init=0.5,
+    alpha_multiplier=1.0,
+    normalize=True,
+):
+    x = unit(x) if normalize else x
+    groups = {c: [x[i] for i in rows] for c, rows in members_of(labels).items() if len(rows) > 1}
+    count = max(len(groups), 1)
+    loss = 0.0
+    for rows in groups.values():
+        center = np.mean(rows, axis=0)
+        spread = np.mean([distance(row, center, True) for row in rows])
+        loss += ((spread - alpha_init) ** 2 - alpha_init) / count
+    if correlation:
+        for c in groups:
+            for k in groups:
+                gap = initial_density[k] ** eta - initial_density[c] ** eta
+                loss += (gap * alpha_init) ** 2 / count**2
+    return float(loss)
+
+
+FORMS = {"contrastive": {"average_over": "batch"}, "npair": {"pairs": "disjoint"}}
+
+
+def part_of(settings, labels, x, functions):
+    options = {"name": settings} if isinstance(settings, str) else dict(settings)
+    name = options.pop("name")
+    return functions[name](labels, x, **{**FORMS.get(name, {}), **options})
+
+
+def regularized(labels, x, base, regularizer, weight=1.0):
+    value = part_of(base, labels, x, globals())
+    if base == "hdc":
+        x = np.concatenate([unit(part) for part in np.split(x, 3, axis=1)], axis=1)
+    return value + weight * part_of(regularizer, labels, x, REGULARIZERS)
+
+
+def density(labels, x, base="contrastive", weight=10.0, **options):
+    return regularized(labels, x, base, {"name": "density", **options}, weight)
+
+
+REGULARIZERS = {"density": density_of_classes, "entropy": entropy, "gor": gor}
+
+
 @functools.cache
 def similarity_of(dim, **options):
     """The score of two rows by a `PDDM` layer of these options, with its first weights."""

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from tfdml.models import BACKBONES, build_embedder, first_levels
+from tfdml.models import BACKBONES, backbone_of, build_embedder, first_levels
 from tfdml.models.exits import exit_features
 
 # The smallest backbones, on which options are tried; and the others, once each.
@@ -82,6 +82,17 @@ def test_the_first_levels_are_a_network_of_their_own(options, rng):
     assert sizes[0] == sizes[1] > sizes[2] > sizes[3]
     again = first_levels(first_levels(embedder, 2), 1)
     np.testing.assert_allclose(again.predict(images, verbose=0), whole[:, :4], atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"levels": 2}, {"mirror": True, "dropout": 0.5}])
+def test_the_backbone_ends_before_the_last_embedding(options, rng):
+    embedder = build_embedder("small_cnn", 8, input_shape=(28, 28, 1), normalize=False, **options)
+    images = rng.uniform(0, 255, (3, 28, 28, 1)).astype("float32")
+    features = backbone_of(embedder).predict(images, verbose=0)
+    assert features.shape == (3, 576)
+    last = embedder.get_layer("embedding2" if "levels" in options else "embedding")
+    expected = embedder.predict(images, verbose=0)[:, -8:]
+    np.testing.assert_allclose(last(features), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_there_are_no_first_levels_of_one_embedding():

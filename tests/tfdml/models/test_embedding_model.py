@@ -14,7 +14,10 @@ LABELS = np.repeat(np.arange(4), 4)
 LEARNED = ("pddm", "lmdm", "pddm_triplet")
 
 # A mean over active pairs may rise while easy pairs leave it.
-EVEN = {name: {"average_over": "pairs"} for name in ("hdc", "hard_contrastive")}
+OPTIONS = {name: {"average_over": "pairs"} for name in ("hdc", "hard_contrastive")}
+OPTIONS |= {name: {"similarity": {"dropout": 0.0}} for name in LEARNED}
+OPTIONS["density"] = {"initial_density": [0.1, 0.2, 0.3, 0.4]}
+OPTIONS["regularized"] = {"base": "triplet", "regularizer": "gor"}
 
 
 @pytest.fixture
@@ -35,8 +38,7 @@ def build(**compile_options):
     ("loss", "jit_compile"), [*((loss, False) for loss in losses.LOSSES), ("lifted", True)]
 )
 def test_fit_lowers_every_loss(loss, jit_compile, images):
-    still = {"similarity": {"dropout": 0.0}} if loss in LEARNED else EVEN.get(loss, {})
-    model = build(loss=losses.get(loss, **still), jit_compile=jit_compile)
+    model = build(loss=losses.get(loss, **OPTIONS.get(loss, {})), jit_compile=jit_compile)
     history = model.fit(images, LABELS, batch_size=16, epochs=30, verbose=0).history["loss"]
     assert np.mean(history[-5:]) < np.mean(history[:5])
 
@@ -95,11 +97,11 @@ def test_a_saved_model_goes_on_as_if_it_had_not_stopped(images, tmp_path):
     np.testing.assert_allclose(restored.embed(images), model.embed(images), atol=1e-6)
 
 
-@pytest.mark.parametrize("loss", [name for name in losses.LOSSES if name not in LEARNED])
+@pytest.mark.parametrize("loss", sorted({*losses.LOSSES} - {*LEARNED, "density"}))
 def test_losses_work_in_a_plain_keras_model(loss, images, tmp_path):
     layers = keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), keras.layers.Dense(9)
     model = keras.Sequential([keras.Input((8, 8, 1)), *layers])
-    model.compile(optimizer="adam", loss=losses.get(loss, **EVEN.get(loss, {})))
+    model.compile(optimizer="adam", loss=losses.get(loss, **OPTIONS.get(loss, {})))
     history = model.fit(images, LABELS, batch_size=16, epochs=30, verbose=0).history["loss"]
     assert np.mean(history[-5:]) < np.mean(history[:5])
     model.save(tmp_path / "model.keras")
@@ -236,11 +238,11 @@ def test_trains_saves_and_restores_what_the_loss_learns(images, tmp_path):
     options = {"similarity": {"units": 4, "seed": 0}, "num_quadruplets": "per_class"}
     model = build(loss=losses.get("pddm"))
     model.compile(optimizer=optimizers.Adam(1e-2), loss=losses.get("pddm", **options))
-    assert model.loss_layer is model.loss.layer
-    before = [np.array(v) for v in model.loss_layer.trainable_variables]
+    assert model.loss_layers == [model.loss.layer]
+    before = [np.array(v) for v in model.loss_layers[0].trainable_variables]
     assert len(before) == 8
     model.fit(images, LABELS, batch_size=16, epochs=2, verbose=0)
-    for old, new in zip(before, model.loss_layer.trainable_variables, strict=True):
+    for old, new in zip(before, model.loss_layers[0].trainable_variables, strict=True):
         if not new.path.endswith("score_bias"):  # which cancels in a difference of scores
             assert np.abs(old - np.array(new)).max() > 0
     rows = model.embed(images)
@@ -249,10 +251,35 @@ def test_trains_saves_and_restores_what_the_loss_learns(images, tmp_path):
     model.save(tmp_path / "model.keras")
     restored = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(restored.similarity(rows[:8], rows[8:]), scores)
-    assert restored.loss_layer.get_config() == model.loss_layer.get_config()
+    assert restored.loss_layers[0].get_config() == model.loss_layers[0].get_config()
     for twin in (model, restored):  # dropout and all
         twin.fit(images, LABELS, batch_size=16, shuffle=False, verbose=0)
     np.testing.assert_allclose(restored.embed(images), model.embed(images), atol=1e-6)
+
+
+def test_trains_saves_and_restores_the_layers_of_a_loss_in_a_loss(images, tmp_path):
+    base = {"name": "pddm", "similarity": {"units": 4, "seed": 0}}
+    loss = losses.get("density", base=base, initial_density=[0.1, 0.2, 0.3, 0.4] * 4)
+    plain = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
+    plain.compile(loss=loss)
+    with pytest.raises(
+        ValueError, match=r"DensityAdaptiveLoss learns a layer .* tfdml.EmbeddingModel"
+    ):
+        plain.fit(images[:4], np.array([0, 0, 1, 1]), verbose=0)
+    model = build(loss=loss)
+    assert model.loss_layers == [loss.base.layer, loss.layer]
+    before = [np.array(layer.trainable_variables[0]) for layer in model.loss_layers]
+    model.fit(images, LABELS, batch_size=16, epochs=2, verbose=0)
+    for old, layer in zip(before, model.loss_layers, strict=True):
+        assert np.abs(old - np.array(layer.trainable_variables[0])).max() > 0
+    model.save(tmp_path / "model.keras")
+    restored = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(restored.loss.layer.targets, loss.layer.targets)
+    assert restored.loss.regularizer.get_config() == loss.regularizer.get_config()
+    rows = model.embed(images)
+    np.testing.assert_array_equal(
+        restored.similarity(rows[:8], rows[8:]), model.similarity(rows[:8], rows[8:])
+    )
 
 
 def test_evaluates_what_the_loss_learns_without_dropout(images):
@@ -274,7 +301,7 @@ def test_learns_a_similarity_that_ranks_the_classes(rng):
 
     def separation():
         rows = keras.ops.normalize(model.embed(images))
-        scores = np.asarray(model.loss_layer.matrix(rows))
+        scores = np.asarray(model.loss.similarity_layer.matrix(rows))
         same = (labels[:, None] == labels[None]) & ~np.eye(64, dtype=bool)
         different = labels[:, None] != labels[None]
         return np.mean(scores[same][:, None] > np.quantile(scores[different], 0.9))

@@ -1,0 +1,170 @@
+import json
+import pathlib
+import re
+
+import keras
+import numpy as np
+import oracles
+import pytest
+from backend import PRECISIONS, value_and_gradient
+from keras import ops
+
+from tfdml import evaluation, losses
+from tfdml.layers import DensityTargets
+
+TENSORFLOW = keras.backend.backend() == "tensorflow"
+GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "golden.json").read_text())
+
+
+def of_golden(case, **layer_options):
+    args = case["args"]
+    regularizer = losses.get_regularizer(
+        "density",
+        initial_density=list(args["d0"].values()),
+        eta=args["eta"],
+        correlation=args["correlation"],
+    )
+    regularizer.layer = DensityTargets(3, **layer_options)
+    regularizer.layer.build()
+    regularizer.layer.targets.assign(list(args["alpha"].values()))
+    data = GOLDEN["inputs"][case["input"]]
+    return regularizer, np.array(data["y"]), np.array(data["X"])
+
+
+CASES = [case for case in GOLDEN["cases"] if case["fn"] == "density_reg"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+@pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
+def test_equals_the_golden_values(case, dtype, tolerance):
+    regularizer, labels, x = of_golden(case, dtype=dtype)
+    value, gradient = value_and_gradient(regularizer, labels, x.astype(dtype))
+    assert abs(value - case["value"]) <= tolerance
+    np.testing.assert_allclose(gradient, case["grad"], atol=tolerance)
+
+
+@pytest.mark.skipif(not TENSORFLOW, reason="reads the gradient of a variable")
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_gradient_in_the_targets_equals_the_golden_one(case):
+    import tensorflow as tf
+
+    regularizer, labels, x = of_golden(case, dtype="float64")
+    with tf.GradientTape() as tape:
+        value = regularizer(labels, x)
+    gradient = tape.gradient(value, regularizer.layer.targets.value)
+    np.testing.assert_allclose(tf.convert_to_tensor(gradient), case["grad_alpha"], atol=1e-7)
+
+
+@pytest.mark.skipif(not TENSORFLOW, reason="reads the gradient of a variable")
+def test_targets_of_absent_and_single_classes_have_no_gradient(rng):
+    import tensorflow as tf
+
+    regularizer = losses.get_regularizer("density", initial_density=[0.3] * 6)
+    with tf.GradientTape() as tape:
+        value = regularizer(np.array([4, 1, 1, 4, 2, 1]), rng.normal(size=(6, 3)))
+    gradient = tape.gradient(value, regularizer.layer.targets.value)
+    assert (np.flatnonzero(tf.convert_to_tensor(gradient)) == [1, 4]).all()
+
+
+def test_rows_alone_in_their_class_count_nothing(rng):
+    regularizer, x = (
+        losses.get_regularizer("density", initial_density=[0.2] * 9),
+        rng.random((7, 3)),
+    )
+    pairs = float(regularizer(np.array([0, 0, 1, 1, 1]), x[:5]))
+    assert float(regularizer(np.array([0, 0, 1, 1, 1, 7, 8]), x)) == pytest.approx(pairs, rel=1e-6)
+
+
+@pytest.mark.parametrize("eta", [0.0, 0.5, 1.0])
+def test_the_correlation_is_zero_only_for_targets_in_proportion(eta, rng):
+    density, labels = rng.uniform(0.1, 0.9, 4), np.repeat(np.arange(4), 3)
+    x = rng.normal(size=(12, 5))
+    values = []
+    for correlation in (True, False):
+        regularizer = losses.get_regularizer(
+            "density", initial_density=density, eta=eta, correlation=correlation
+        )
+        regularizer.layer = DensityTargets(4, dtype="float64")
+        regularizer.layer.build()
+        for targets in (1.7 * density**eta, 1.7 * density**eta + [0, 0, 0, 0.1]):
+            regularizer.layer.targets.assign(targets)
+            values.append(float(regularizer(labels, x)))
+    proportional, other, alone, other_alone = values
+    assert proportional == pytest.approx(alone, abs=1e-12)
+    assert other > other_alone + 1e-4
+
+
+def test_at_its_best_targets_it_rewards_density_linearly(rng):
+    labels, x = np.repeat(np.arange(3), 4), oracles.unit(rng.normal(size=(12, 5)))
+    regularizer = losses.get_regularizer("density", num_classes=3, correlation=False)
+    regularizer.layer = DensityTargets(3, dtype="float64")
+    regularizer.layer.build()
+    densities = evaluation.class_density(x, labels)
+    regularizer.layer.targets.assign(densities + 0.5)
+    value, gradient = value_and_gradient(regularizer, labels, x)
+    assert value == pytest.approx(-densities.mean() - 0.25)
+    means = x.reshape(3, 4, 5).mean(axis=1).repeat(4, axis=0)
+    raw = -2 / 12 * (x - means)  # of - mean of D, before the rows are held to unit length
+    tangent = raw - np.sum(raw * x, axis=1, keepdims=True) * x
+    np.testing.assert_allclose(gradient, tangent, atol=1e-12)
+
+
+def test_refuses_what_is_not_known_of_the_classes(rng):
+    labels, x = np.array([0, 0, 1, 1]), rng.normal(size=(4, 3))
+    with pytest.raises(ValueError, match="density needs the classes: `initial_density`"):
+        losses.get("density")(labels, x)
+    with pytest.raises(ValueError, match=r"needs `initial_density`, .* or correlation=False"):
+        losses.get("density", num_classes=2)(labels, x)
+    loss = losses.get("density", initial_density=[0.1, 0.2])
+    with pytest.raises(ValueError, match=r"`labels` must be from 0 to 1, .* labels=0 to 2$"):
+        loss(np.array([0, 0, 2, 2]), x)
+    with pytest.raises(ValueError, match=r"labels=-1 to 0$"):
+        loss(np.array([0, 0, -1, -1]), x)
+    for unknown in (2, -1, 2**31 - 1):
+        tensor = ops.convert_to_tensor(np.array([0, 0, unknown, unknown], "int32"))
+        assert np.isnan(float(loss(tensor, x)))
+
+
+@pytest.mark.parametrize("density", [3.0, [[0.1]], [], [0.1, float("nan")], "ab", {0: 1}])
+def test_refuses_what_are_no_densities(density):
+    message = "`initial_density` must be a finite number >= 0 for each class. Received: "
+    with pytest.raises(ValueError, match=re.escape(message)):
+        losses.get("density", initial_density=density)
+
+
+def test_a_base_may_learn_too(rng):
+    loss = losses.get(
+        "density", base={"name": "pddm", "similarity": {"units": 4}}, initial_density=[0.2, 0.3]
+    )
+    labels, x = np.array([0, 0, 1, 1]), rng.normal(size=(4, 6)).astype("float32")
+    assert np.isfinite(float(loss(labels, x, training=True)))
+    assert loss.layers == [loss.base.layer, loss.layer]
+    assert loss.learns_similarity
+    assert loss.similarity_layer is loss.base.layer
+    np.testing.assert_array_equal(loss.similarity(x, x[::-1]), loss.base.similarity(x, x[::-1]))
+    assert not losses.get("density").learns_similarity
+
+
+REGULARIZERS = {
+    "gor": lambda args: {},
+    "entropy_pair_posterior": lambda args: {"threshold": args["threshold"]},
+    "entropy_parzen": lambda args: {"of": "parzen", "bandwidth": args["sigma"]},
+}
+OTHERS = [case for case in GOLDEN["cases"] if case["fn"] in REGULARIZERS]
+
+
+@pytest.mark.parametrize("case", OTHERS, ids=[case["name"] for case in OTHERS])
+@pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
+def test_the_other_regularizers_equal_their_golden_values(case, dtype, tolerance):
+    name = case["fn"].partition("_")[0]
+    regularizer = losses.get_regularizer(name, **REGULARIZERS[case["fn"]](case["args"]))
+    data = GOLDEN["inputs"][case["input"]]
+    value, gradient = value_and_gradient(
+        regularizer, np.array(data["y"]), np.array(data["X"], dtype)
+    )
+    assert abs(value - case["value"]) <= tolerance
+    np.testing.assert_allclose(gradient, case["grad"], atol=tolerance)
+
+
+def test_the_golden_file_has_its_21_cases_of_regularizers():
+    assert (len(CASES), len(OTHERS)) == (12, 9)

@@ -1,0 +1,63 @@
+import keras
+from keras import ops
+
+from tfdml import pairwise
+from tfdml.checks import check_number, check_positive
+from tfdml.losses.base import MetricLoss
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class BinomialDevianceLoss(MetricLoss):
+    """Classifies pairs as same or other by their similarity, with a price on the false same.
+
+    A smooth hinge on both sides of a similarity `beta`. With similarities S, of unit rows the
+    cosines, over all unordered pairs {i, j} of the batch:
+
+        mean_{same class}  log(1 + exp(-alpha (S[i, j] - beta)))
+      + mean_{other class} log(1 + exp(alpha negative_cost (S[i, j] - beta)))
+
+    Args:
+        alpha: Steepness; > 0.
+        beta: Similarity at which same and other are told apart.
+        negative_cost: Steepness of the pairs of other classes, as a multiple of `alpha`; > 0.
+        normalize: Whether rows are scaled to unit length first.
+        name: Name of the loss in logs.
+
+    Call:
+        labels: (batch,) integers, one class id per row.
+        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
+        Returns a scalar float32, >= 0; 0 when the batch holds a single row.
+
+    Raises:
+        TypeError: If `labels` are not integers or `embeddings` not floats.
+        ValueError: If the shapes disagree or an option is out of range.
+
+    Source:
+        Yi, Lei, Li. Deep metric learning for practical person re-identification. 2014.
+        Ustinova, Lempitsky. Learning deep embeddings with histogram loss. NIPS 2016, section 4,
+        which compares with it and gives the defaults of `alpha` and `beta`.
+
+    Example:
+        >>> loss = BinomialDevianceLoss(negative_cost=10.0)
+        >>> rows = np.array([[1., 0.], [1., 0.], [0., 1.]])
+        >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
+        0.3133
+    """
+
+    options = ("alpha", "beta", "negative_cost", "normalize")
+
+    def __init__(self, *, alpha=2.0, beta=0.5, negative_cost=25.0, normalize=True, name="binomial"):
+        super().__init__(normalize=normalize, name=name)
+        check_positive(alpha=alpha, negative_cost=negative_cost)
+        check_number(beta=beta)
+        self.alpha = float(alpha)
+        self.beta = float(beta)
+        self.negative_cost = float(negative_cost)
+
+    def call(self, labels, embeddings):
+        positives = pairwise.positive_mask(labels)
+        similarities = embeddings @ ops.transpose(embeddings)
+        steepness = ops.where(positives, -self.alpha, self.alpha * self.negative_cost)
+        losses = ops.softplus(ops.cast(steepness, embeddings.dtype) * (similarities - self.beta))
+        push = pairwise.masked_mean(losses, pairwise.negative_mask(labels))
+        return pairwise.masked_mean(losses, positives) + push

@@ -1,0 +1,75 @@
+import keras
+import numpy as np
+from keras import ops
+
+from tfdml import pairwise
+from tfdml.checks import check_positive
+from tfdml.losses.base import MetricLoss
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class CoupledClustersLoss(MetricLoss):
+    """Pulls a class to its mean, closer by a margin than the nearest row of another class.
+
+    With c the mean of the rows of a class and n the row of another class that is nearest to c:
+
+        ½ Σ_{i in class} max(0, |x[i] - c|² + margin - |x[n] - c|²)
+
+    averaged over the classes of two rows or more. The mean is an anchor that no row has to be.
+
+    Args:
+        margin: Gap asked for between the two distances, in squared distance; > 0.
+        normalize: Whether rows are scaled to unit length first.
+        name: Name of the loss in logs.
+
+    Call:
+        labels: (batch,) integers, one class id per row.
+        embeddings: (batch, dim) floats, raw unless `normalize=True`.
+        Returns a scalar float32, >= 0; 0 when the batch holds no positive or no negative pair.
+
+    Raises:
+        TypeError: If `labels` are not integers or `embeddings` not floats.
+        ValueError: If the shapes disagree or an option is out of range.
+
+    Source:
+        Liu, Tian, Yang, Pang, Huang. Deep relative distance learning: tell the difference between
+        similar vehicles. CVPR 2016, the coupled clusters loss.
+        Differs: every class of the batch is a positive set, against all other rows, where the
+        paper builds batches of one positive and one negative set; averaged over the classes,
+        where it sums.
+
+    Example:
+        >>> loss = CoupledClustersLoss(margin=1.0)
+        >>> rows = np.array([[0., 0.], [2., 0.], [1., 1.], [9., 9.]])
+        >>> print(float(loss(np.array([0, 0, 1, 2]), rows)))
+        1.0
+    """
+
+    options = ("margin", "normalize")
+
+    def __init__(self, *, margin=1.0, normalize=False, name="coupled_clusters"):
+        super().__init__(normalize=normalize, name=name)
+        check_positive(margin=margin)
+        self.margin = float(margin)
+
+    def call(self, labels, embeddings):
+        means, sizes = pairwise.class_means(labels, embeddings)
+        negatives = pairwise.negative_mask(labels)
+        nearest = _nearest(means, embeddings, negatives)
+        away = ops.take(embeddings, nearest, axis=0)
+        pull = ops.sum(ops.square(embeddings - means), axis=1)
+        push = ops.sum(ops.square(away - means), axis=1)
+        contested = (sizes > 1) & ops.any(negatives, axis=1)
+        losses = pairwise.masked_sum(ops.relu(pull + self.margin - push), contested) / 2.0
+        classes = pairwise.masked_sum(1.0 / sizes, contested)
+        return losses / ops.maximum(classes, 1.0)
+
+
+def _nearest(points, rows, candidates):
+    """Index of the row nearest to each point among the `candidates`, (points, rows) booleans."""
+    points, rows = ops.stop_gradient(points), ops.stop_gradient(rows)
+    center = ops.mean(rows, axis=0, keepdims=True)
+    points, rows = points - center, rows - center
+    # Less than the squared distance by |point|², which is the same for all rows.
+    distances = ops.sum(ops.square(rows), axis=1) - 2.0 * (points @ ops.transpose(rows))
+    return ops.argmin(ops.where(candidates, distances, np.inf), axis=1)

@@ -1,0 +1,258 @@
+import keras
+import numpy as np
+from keras import ops
+
+from tfdml import pairwise
+from tfdml.checks import check, check_integer, check_not_negative, check_positive, check_type
+from tfdml.layers import DensityTargets
+from tfdml.losses.base import MetricLoss
+from tfdml.losses.regularized import RegularizedLoss
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class DensityRegularizer(MetricLoss):
+    """Lets the classes spread out, each to a density that is learned.
+
+    The density of a class here is how far its unit rows lie from their mean μ, on average: the
+    larger, the sparser.
+
+        D[c] = mean_{i in c} |x[i] - μ[c]|²
+
+    Over the C classes with two rows or more in the batch, with trained targets α and, of the
+    initial densities D⁰ that the classes had before training, δ[c] = D⁰[c] ** eta:
+
+        loss = 1/C  Σ_c (D[c] - α[c])²  -  1/C Σ_c α[c]
+             + 1/C² Σ_{c, k} (δ[k] α[c] - δ[c] α[k])²
+
+    The first two terms reward sparse classes, the more so the further D is from 0: an untied
+    target ends at D + ½. The third keeps the ratios of the targets near those of δ.
+
+    Args:
+        num_classes: Classes, of ids 0 to `num_classes - 1`; that of `initial_density` if None.
+        initial_density: (num_classes,) numbers >= 0, D⁰ by class id, such as
+            `tfdml.evaluation.class_density` gives of the features of the untrained network; not
+            needed without `correlation`.
+        eta: Exponent of the initial densities, 0 to 1: 0 asks for equal targets.
+        correlation: Whether the third term, the correlation of classes, is there.
+        alpha_init: Every target at first, in squared distance. D is at most 1.
+        alpha_multiplier: Factor of the learning rate of the targets, >= 0: `train.py` hands it to
+            the optimizer. Adam moves a target by the learning rate per step, so that with a small
+            one the targets stay where they start.
+        normalize: Whether rows are scaled to unit length first.
+        name: Name of the loss in logs.
+
+    Attributes:
+        layer: `DensityTargets`, the targets.
+
+    Call:
+        labels: (batch,) integers, one class id per row.
+        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
+        Returns a scalar float32, of either sign; 0 when the batch holds no positive pair. NaN for
+        a label that is none of the classes.
+
+    Raises:
+        TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
+            type.
+        ValueError: If the shapes disagree, an option is out of range, the initial densities are
+            not one per class, or the classes are not known.
+
+    Source:
+        Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eqs. 6-8; eq. 6
+        is `correlation=False`.
+        Differs: over the classes of the batch, of which alone there are rows. Classes with a
+        single row in it, which have no density, do not count.
+
+    Example:
+        >>> regularizer = DensityRegularizer(initial_density=[0.3, 0.3])
+        >>> rows = np.array([[1., 0.], [0., 1.], [0., 1.], [0., 1.]])
+        >>> print(float(regularizer(np.array([0, 0, 1, 1]), rows)))
+        -0.375
+    """
+
+    options = (
+        "num_classes",
+        "initial_density",
+        "eta",
+        "correlation",
+        "alpha_init",
+        "alpha_multiplier",
+        "normalize",
+    )
+
+    def __init__(
+        self,
+        *,
+        num_classes=None,
+        initial_density=None,
+        eta=0.5,
+        correlation=True,
+        alpha_init=0.5,
+        alpha_multiplier=1.0,
+        normalize=True,
+        name="density_regularizer",
+    ):
+        super().__init__(normalize=normalize, name=name)
+        check_type(
+            isinstance(correlation, bool), "`correlation` must be a bool", correlation=correlation
+        )
+        check_not_negative(eta=eta)
+        check(eta <= 1, "`eta` must be <= 1", eta=eta)
+        if initial_density is not None:
+            initial_density = _checked_density(initial_density, num_classes)
+            num_classes = len(initial_density)
+        if num_classes is not None:
+            check_integer(num_classes=num_classes)
+            check_positive(num_classes=num_classes)
+            self.layer = DensityTargets(int(num_classes), alpha_init, alpha_multiplier)
+        self.num_classes = None if num_classes is None else int(num_classes)
+        self.initial_density = initial_density
+        self.eta = float(eta)
+        self.correlation = correlation
+        self.alpha_init = float(alpha_init)
+        self.alpha_multiplier = float(alpha_multiplier)
+
+    def call(self, labels, embeddings, training=False):
+        check(
+            self.num_classes is not None,
+            "density needs the classes: `initial_density`, of tfdml.evaluation.class_density",
+            num_classes=self.num_classes,
+            initial_density=self.initial_density,
+        )
+        check(
+            not self.correlation or self.initial_density is not None,
+            "the correlation of classes needs `initial_density`, of "
+            "tfdml.evaluation.class_density; or correlation=False",
+            initial_density=self.initial_density,
+        )
+        means, sizes = pairwise.class_means(labels, embeddings)
+        from_mean = ops.sum(ops.square(embeddings - means), axis=1, keepdims=True)
+        densities = ops.reshape(pairwise.class_means(labels, from_mean)[0], (-1,))
+        targets = ops.cast(self.layer(labels), embeddings.dtype)
+        shares = ops.where(sizes > 1, 1.0 / sizes, 0.0)  # those of a class add up to 1
+        classes = ops.maximum(ops.sum(shares), 1.0)
+        loss = ops.sum(shares * (ops.square(densities - targets) - targets)) / classes
+        if self.correlation:
+            roots = np.asarray(self.initial_density) ** self.eta
+            known = ops.clip(labels, 0, self.num_classes - 1)  # of others the target is NaN
+            roots = ops.take(ops.convert_to_tensor(roots, embeddings.dtype), known)
+            products = ops.sum(shares * roots * targets)
+            squares = ops.sum(shares * ops.square(roots)) * ops.sum(shares * ops.square(targets))
+            # Σ_{c, k} (δ[k] α[c] - δ[c] α[k])² = 2 (Σ δ² Σ α² - (Σ δ α)²)
+            loss += 2.0 * (squares - ops.square(products)) / ops.square(classes)
+        return loss
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class DensityAdaptiveLoss(RegularizedLoss):
+    """A loss whose classes may spread out, each to a density that is learned.
+
+        loss = base + weight * DensityRegularizer
+
+    The base draws a class together until that costs more density than it gains; so classes keep
+    an extent of their own, and the embedding fits the training classes less closely.
+
+    Args:
+        base: A `MetricLoss`, a name, or a dict of a name and options, as for `RegularizedLoss`.
+        num_classes: As for `DensityRegularizer`.
+        initial_density: As for `DensityRegularizer`. `train.py` measures it.
+        weight: Factor of the regularizer, λ; > 0. 10 balances a `base` that is averaged over the
+            batch.
+        eta: As for `DensityRegularizer`.
+        correlation: As for `DensityRegularizer`.
+        alpha_init: As for `DensityRegularizer`.
+        alpha_multiplier: As for `DensityRegularizer`.
+        name: Name of the loss in logs.
+
+    Attributes:
+        layer: `DensityTargets`, the targets, one per class.
+
+    Call:
+        labels: (batch,) integers, one class id per row, from 0 to `num_classes - 1`.
+        embeddings: (batch, dim) floats, raw or made unit length as `base` has it; the densities
+            are of unit rows.
+        Returns a scalar float32, of either sign.
+
+    Raises:
+        TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
+            type.
+        ValueError: If the shapes disagree, an option is out of range, the initial densities are
+            not one per class, or the classes are not known.
+
+    Source:
+        Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 9 and
+        Algorithm 1; DML-DA with bases "contrastive", "triplet" and "npair".
+        Differs: where the paper prints sums, the bases are averages, over the batch for
+        contrastive: of the readings the one for which a weight of 10 is a balance.
+
+    Example:
+        >>> loss = DensityAdaptiveLoss(base="triplet", initial_density=[0.3, 0.3])
+        >>> rows = np.array([[1., 0.], [0., 1.], [0., 1.], [0., 1.]])
+        >>> print(float(loss(np.array([0, 0, 1, 1]), rows)))
+        -2.5
+    """
+
+    options = (
+        "num_classes",
+        "initial_density",
+        "weight",
+        "eta",
+        "correlation",
+        "alpha_init",
+        "alpha_multiplier",
+    )
+
+    def __init__(
+        self,
+        *,
+        base="contrastive",
+        num_classes=None,
+        initial_density=None,
+        weight=10.0,
+        eta=0.5,
+        correlation=True,
+        alpha_init=0.5,
+        alpha_multiplier=1.0,
+        name="density",
+    ):
+        regularizer = DensityRegularizer(
+            num_classes=num_classes,
+            initial_density=initial_density,
+            eta=eta,
+            correlation=correlation,
+            alpha_init=alpha_init,
+            alpha_multiplier=alpha_multiplier,
+        )
+        super().__init__(base=base, regularizer=regularizer, weight=weight, name=name)
+
+    def get_config(self):
+        base = keras.saving.serialize_keras_object(self.base)
+        options = {
+            option: getattr(self.regularizer, option)
+            for option in self.options
+            if option != "weight"
+        }
+        return {"name": self.name, "base": base, "weight": self.weight, **options}
+
+    @classmethod
+    def from_config(cls, config):
+        base = keras.saving.deserialize_keras_object(config["base"])
+        return cls(**{**config, "base": base})
+
+
+def _checked_density(initial_density, num_classes):
+    try:
+        values = np.asarray(initial_density, "float64")
+    except (TypeError, ValueError):
+        values = np.array(np.nan)
+    check(
+        values.ndim == 1 and len(values) and np.isfinite(values).all() and (values >= 0).all(),
+        "`initial_density` must be a finite number >= 0 for each class",
+        initial_density=initial_density,
+    )
+    check(
+        num_classes in (None, len(values)),
+        "`initial_density` must have one number per class",
+        num_classes=num_classes,
+        length=len(values),
+    )
+    return values.tolist()

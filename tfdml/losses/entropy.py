@@ -1,0 +1,70 @@
+import keras
+from keras import ops
+
+from tfdml import pairwise
+from tfdml.checks import check_number, check_one_of, check_positive
+from tfdml.losses.base import MetricLoss
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class EntropyRegularizer(MetricLoss):
+    """Keeps embeddings from being certain: minus an entropy of the batch.
+
+    With squared distances D, over all unordered pairs {i, j}:
+
+        "pairs":  - mean H(p[i, j]),  p[i, j] = sigmoid(threshold - D[i, j])
+        "parzen": log( mean_{i, j} exp(-D[i, j] / (4 bandwidth²)) ), with i = j
+
+    H is the entropy of a yes or no. The first draws all distances to the threshold, the classes
+    apart and the others near; the second, Rényi's of a Gaussian on each row, spreads all rows.
+    For use beside a loss, in `RegularizedLoss`.
+
+    Args:
+        of: `"pairs"`, the answer to whether two rows are of one class; or `"parzen"`, the density
+            of the rows.
+        threshold: Squared distance at which same and other are as likely.
+        bandwidth: Standard deviation of the Gaussian on each row, in distance; > 0.
+        normalize: Whether rows are scaled to unit length first.
+        name: Name of the loss in logs.
+
+    Call:
+        labels: (batch,) integers, one class id per row, which neither entropy asks for.
+        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
+        Returns a scalar float32, <= 0: above -0.7 for pairs. 0 when the batch holds a single row.
+
+    Raises:
+        TypeError: If `labels` are not integers or `embeddings` not floats.
+        ValueError: If the shapes disagree or an option is out of range.
+
+    Source:
+        Niu, Dai, Yamada, Sugiyama. Information-theoretic semi-supervised metric learning via
+        entropy regularization. ICML 2012.
+        Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, section IV,
+        which compares with it and gives no formula: the two here are the two ways to read it.
+
+    Example:
+        >>> regularizer = EntropyRegularizer(threshold=2.0)
+        >>> print(round(float(regularizer(np.array([0, 1]), np.array([[1., 0.], [0., 1.]]))), 4))
+        -0.6931
+    """
+
+    options = ("of", "threshold", "bandwidth", "normalize")
+
+    def __init__(self, *, of="pairs", threshold=1.0, bandwidth=0.5, normalize=True, name="entropy"):
+        super().__init__(normalize=normalize, name=name)
+        check_one_of(("pairs", "parzen"), of=of)
+        check_number(threshold=threshold)
+        check_positive(bandwidth=bandwidth)
+        self.of = of
+        self.threshold = float(threshold)
+        self.bandwidth = float(bandwidth)
+
+    def call(self, labels, embeddings):
+        distances = pairwise.squared_distances(embeddings)
+        if self.of == "parzen":
+            nearness = -distances / (4.0 * self.bandwidth**2)
+            rows = ops.cast(ops.shape(embeddings)[0], embeddings.dtype)
+            return ops.logsumexp(nearness) - 2.0 * ops.log(rows)
+        logits = self.threshold - distances
+        entropies = ops.softplus(logits) - logits * ops.sigmoid(logits)
+        return -pairwise.masked_mean(entropies, pairwise.off_diagonal(labels))

@@ -1,0 +1,50 @@
+import keras
+from keras import ops
+
+from tfdml import pairwise
+from tfdml.losses.base import MetricLoss
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class GlobalOrthogonalRegularizer(MetricLoss):
+    """Spreads rows of other classes out over the sphere, as random directions would be.
+
+    Over the pairs of other classes, with S their products, M1 = mean(S) and M2 = mean(S²):
+
+        M1² + max(0, M2 - 1 / dim)
+
+    Two random unit rows have a product of mean 0 and mean square 1 / dim. For use beside a loss,
+    in `RegularizedLoss`.
+
+    Args:
+        normalize: Whether rows are scaled to unit length first.
+        name: Name of the loss in logs.
+
+    Call:
+        labels: (batch,) integers, one class id per row.
+        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
+        Returns a scalar float32, >= 0; 0 when the batch holds no negative pair.
+
+    Raises:
+        TypeError: If `labels` are not integers or `embeddings` not floats.
+        ValueError: If the shapes disagree.
+
+    Source:
+        Zhang, Yu, Kumar, Chang. Learning spread-out local feature descriptors. ICCV 2017.
+        Differs: all pairs of other classes, where the original draws one for each row.
+
+    Example:
+        >>> regularizer = GlobalOrthogonalRegularizer()
+        >>> print(float(regularizer(np.array([0, 1]), np.array([[1., 0.], [1., 0.]]))))
+        1.5
+    """
+
+    def __init__(self, *, normalize=True, name="gor"):
+        super().__init__(normalize=normalize, name=name)
+
+    def call(self, labels, embeddings):
+        negatives = pairwise.negative_mask(labels)
+        products = embeddings @ ops.transpose(embeddings)
+        mean = pairwise.masked_mean(products, negatives)
+        mean_square = pairwise.masked_mean(ops.square(products), negatives)
+        return ops.square(mean) + ops.relu(mean_square - 1.0 / embeddings.shape[1])

@@ -1,0 +1,72 @@
+import keras
+from keras import ops
+
+from tfdml import pairwise
+from tfdml.checks import check, check_integer
+from tfdml.losses.base import MetricLoss
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class HistogramLoss(MetricLoss):
+    """Lowers the probability that a pair of other classes is more similar than one of a class.
+
+    The similarities of the positive and of the negative pairs of the batch each make a histogram,
+    a pair divided between the two nodes around it in proportion to its nearness. With the
+    histograms p and n, each of sum 1:
+
+        loss = Σ_r n[r] Σ_{q <= r} p[q]
+
+    It is 0 when the two do not overlap, whatever lies between them: no margin to choose.
+
+    Args:
+        num_bins: Nodes from similarity -1 to 1, both included; >= 2. The paper finds results
+            stable from 51 to 401.
+        normalize: Whether rows are scaled to unit length first. Similarities are products of
+            rows, clamped to [-1, 1].
+        name: Name of the loss in logs.
+
+    Call:
+        labels: (batch,) integers, one class id per row.
+        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
+        Returns a scalar float32 in [0, 1]; 0 when the batch holds no positive or no negative pair.
+
+    Raises:
+        TypeError: If `labels` are not integers or `embeddings` not floats.
+        ValueError: If the shapes disagree or an option is out of range.
+
+    Source:
+        Ustinova, Lempitsky. Learning deep embeddings with histogram loss. NIPS 2016, section 3.
+
+    Example:
+        >>> loss = HistogramLoss(num_bins=21)
+        >>> rows = np.array([[1., 0.], [0., 1.], [0.6, 0.8], [-1., 0.]])
+        >>> print(round(float(loss(np.array([0, 0, 1, 1]), rows)), 4))
+        0.75
+    """
+
+    options = ("num_bins", "normalize")
+
+    def __init__(self, *, num_bins=201, normalize=True, name="histogram"):
+        super().__init__(normalize=normalize, name=name)
+        check_integer(num_bins=num_bins)
+        check(num_bins >= 2, "`num_bins` must be >= 2", num_bins=num_bins)
+        self.num_bins = int(num_bins)
+
+    def call(self, labels, embeddings):
+        dtype = embeddings.dtype
+        similarities = ops.clip(embeddings @ ops.transpose(embeddings), -1.0, 1.0)
+        positives = pairwise.positive_mask(labels)
+        kinds = ops.stack([positives, pairwise.negative_mask(labels)])
+        counts = ops.sum(ops.cast(kinds, dtype), axis=(1, 2))
+        place = (similarities + 1.0) * ((self.num_bins - 1) / 2.0)
+        lower = ops.clip(ops.floor(ops.stop_gradient(place)), 0.0, self.num_bins - 2.0)
+        above = place - lower
+        # The histogram of the negatives behind that of the positives; the diagonal counts nothing.
+        node = ops.cast(lower, "int32") + ops.where(positives, 0, self.num_bins)
+        above = ops.where(pairwise.off_diagonal(labels), above, 0.0)
+        below = ops.where(pairwise.off_diagonal(labels), 1.0 - above, 0.0)
+        bins = 2 * self.num_bins
+        totals = ops.segment_sum(ops.reshape(below, (-1,)), ops.reshape(node, (-1,)), bins)
+        totals += ops.segment_sum(ops.reshape(above, (-1,)), ops.reshape(node + 1, (-1,)), bins)
+        histograms = ops.reshape(totals, (2, self.num_bins)) / ops.maximum(counts, 1.0)[:, None]
+        return ops.sum(histograms[1] * ops.cumsum(histograms[0]))

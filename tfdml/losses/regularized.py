@@ -1,0 +1,120 @@
+import keras
+
+from tfdml import losses, pairwise
+from tfdml.checks import check, check_positive, check_type
+from tfdml.losses.base import MetricLoss
+
+# The form in which the paper on density regularizes a loss that is given by its name.
+_FORMS = {"contrastive": {"average_over": "batch"}, "npair": {"pairs": "disjoint"}}
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class RegularizedLoss(MetricLoss):
+    """A loss and a regularizer on the same embeddings.
+
+        loss = base + weight * regularizer
+
+    Args:
+        base: A `MetricLoss`; a name, in the form in which the paper regularizes it: contrastive
+            averaged over the batch, npair over disjoint pairs; or a dict of a name and options,
+            such as `{"name": "triplet", "margin": 0.2}`.
+        regularizer: The same of a regularizer: `"entropy"`, `"gor"`, or `"density"`
+            with its `num_classes`.
+        weight: Factor of the regularizer; > 0.
+        name: Name of the loss in logs.
+
+    Call:
+        labels: (batch,) integers, one class id per row.
+        embeddings: (batch, dim) floats, raw or made unit length as `base` has it; the regularizer
+            sees unit rows unless built with `normalize=False`.
+        Returns a scalar float32, below 0 where the regularizer is.
+
+    Raises:
+        TypeError: If `labels` are not integers, `embeddings` not floats, or `base` or
+            `regularizer` is no loss.
+        ValueError: If the shapes disagree, an option is out of range or a name unknown.
+
+    Source:
+        Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 9.
+
+    Example:
+        >>> loss = RegularizedLoss(base="triplet", regularizer="gor", weight=0.5)
+        >>> rows = np.array([[1., 0.], [0., 1.], [1., 0.]])
+        >>> print(float(loss(np.array([0, 0, 1]), rows)))
+        2.125
+    """
+
+    options = ("weight",)
+
+    def __init__(self, *, base, regularizer, weight=1.0, name="regularized"):
+        self.base = _built(losses.get, _FORMS, base=base)
+        self.regularizer = _built(losses.get_regularizer, {}, regularizer=regularizer)
+        super().__init__(normalize=self.base.normalize, name=name)
+        check_positive(weight=weight)
+        self.weight = float(weight)
+
+    @property
+    def levels(self):
+        return self.base.levels
+
+    @property
+    def layer(self):
+        return self.regularizer.layer
+
+    @property
+    def layers(self):
+        return [*self.base.layers, *self.regularizer.layers]
+
+    @property
+    def num_classes(self):
+        return self.regularizer.num_classes
+
+    @property
+    def similarity_layer(self):
+        return self.base.similarity_layer
+
+    def similarity(self, a, b):
+        """As that of `base`."""
+        return self.base.similarity(a, b)
+
+    def unit_rows(self, embeddings):
+        return self.base.unit_rows(embeddings)
+
+    def call(self, labels, embeddings, training=False):
+        learned = {"training": training} if self.base.layers else {}
+        value = self.base.call(labels, embeddings, **learned)
+        if self.regularizer.normalize:
+            embeddings = pairwise.normalize(embeddings)
+        learned = {"training": training} if self.regularizer.layers else {}
+        return value + self.weight * self.regularizer.call(labels, embeddings, **learned)
+
+    def get_config(self):
+        parts = {"base": self.base, "regularizer": self.regularizer}
+        return {
+            **super().get_config(),
+            **{name: keras.saving.serialize_keras_object(part) for name, part in parts.items()},
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        parts = {
+            name: keras.saving.deserialize_keras_object(config[name])
+            for name in ("base", "regularizer")
+        }
+        return cls(**{**config, **parts})
+
+
+def _built(get, forms, **received):
+    """The loss that an argument is, names, or describes by a dict of its name and options."""
+    ((argument, part),) = received.items()
+    if isinstance(part, MetricLoss):
+        return part
+    check_type(
+        isinstance(part, (str, dict)),
+        f"`{argument}` must be a MetricLoss, a name, or a dict of a name and options",
+        **received,
+    )
+    options = {"name": part} if isinstance(part, str) else dict(part)
+    check("name" in options, f"`{argument}` must have a name among its options", **received)
+    name = options.pop("name")
+    return get(name, **{**forms.get(name, {}), **options})
