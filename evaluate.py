@@ -40,7 +40,8 @@ class Evaluation:
             neither is given.
         split: `test` scores the classes that `train.py` leaves for it, of a folder the second half
             in sorted order; `validation` those that `--validation_share` held out, which is the
-            default for a model trained so; `all` every class, as for a folder of new classes.
+            default for a model trained so; `train` those that it was trained on, to see how closely
+            it fits them; `all` every class, as for a folder of new classes.
         skip_invalid: Leave out unreadable images and sub-folders without images, with a warning,
             where they would be an error; as in the training if not given.
         k: Numbers of neighbours for Recall@K, such as `--k '[1, 10]'`; if not given 1, 2, 4 and 8,
@@ -80,7 +81,7 @@ class Evaluation:
     out: str | None = None
 
     def __post_init__(self):
-        check_one_of((None, "test", "validation", "all"), split=self.split)
+        check_one_of((None, "test", "validation", "train", "all"), split=self.split)
         counts = self.k if isinstance(self.k, list) else [1 if self.k is None else self.k]
         check(counts and min(counts) > 0, "`k` must be numbers > 0", k=self.k)
         if self.rank_by is None:
@@ -256,17 +257,20 @@ def load_signatures(settings, version):
 
 
 def load_split(settings, version, recipe):
-    """The images to score. Warns of classes that the model was trained on."""
-    held_out = settings.split == "validation"
+    """The images to score. Warns of classes that the model was trained on, but when asked."""
+    of_training = settings.split in ("train", "validation")
     dataset = pipelines.load(
-        settings.dataset, settings.data_dir, settings.skip_invalid, training=held_out
+        settings.dataset, settings.data_dir, settings.skip_invalid, training=of_training
     )
     split = dataset.test
-    if held_out:
-        split = pipelines.hold_out_classes(dataset.train, recipe["validation_share"])[1]
+    if of_training:
+        split, share = dataset.train, recipe.get("validation_share")
+        if share and has_images_of(recipe, settings):
+            split = pipelines.hold_out_classes(split, share)[settings.split == "validation"]
     elif settings.split == "all":
         split = dataset.both()
-    of_dataset = trained_classes(version) if recipe.get("dataset") == settings.dataset else []
+    same_images = recipe.get("dataset") == settings.dataset and settings.split != "train"
+    of_dataset = trained_classes(version) if same_images else []
     known = sorted(set(of_dataset) & set(split.names))
     if known:
         print(

@@ -3,6 +3,7 @@
     python recipes/run.py recipes/pddm/omniglot -- --data_dir PATH
     python recipes/run.py recipes/pddm/omniglot --seeds 0 1 --jobs 2 -- --data_dir PATH --steps 200
 
+`--nmi` and `--train_classes` add NMI and Recall@1 of the classes that were trained on.
 What stands behind `--` goes to `train.py` of every run. Runs that are complete are not repeated,
 and one that was stopped goes on; one of other settings is refused. Writes table.md and curves.png
 to runs/pddm_omniglot/, named after the folder of the recipes.
@@ -37,6 +38,7 @@ DISTANCES = {  # name in evaluation -> head of the column
     "lda": "LDA",
 }
 BY_DISTANCE, BY_SIMILARITY = "distance", "similarity"
+NMI, TRAIN_CLASSES = "nmi", "train_classes"
 OWN_FLAGS = ("--config", "--seed", "--run", "--resume", "--help", "-h")
 
 
@@ -57,7 +59,11 @@ def main():
     threads = max(1, (os.cpu_count() or 1) // arguments.jobs)
     os.environ["TF_NUM_INTRAOP_THREADS"] = str(threads)
     with one_sentence(PROGRAM, RuntimeError), ThreadPoolExecutor(arguments.jobs) as pool:
-        for _ in tqdm(pool.map(train_and_score, work, work.values()), "Runs", len(work)):
+        scored = pool.map(
+            lambda run: train_and_score(run, work[run], arguments.nmi, arguments.train_classes),
+            work,
+        )
+        for _ in tqdm(scored, "Runs", len(work)):
             pass
     folder = RUNS / table
     folder.mkdir(exist_ok=True)
@@ -75,6 +81,10 @@ def parse():
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="default: 0 1 2")
     parser.add_argument(
         "--jobs", type=int, default=1, help="runs at once, which share the cores; default: 1"
+    )
+    parser.add_argument("--nmi", action="store_true", help="also cluster by k-means")
+    parser.add_argument(
+        "--train_classes", action="store_true", help="also score the classes that were trained on"
     )
     split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     arguments, settings = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1 :]
@@ -96,7 +106,7 @@ def flags_of(recipe, seed, run, settings):
     return flags
 
 
-def train_and_score(run, flags):
+def train_and_score(run, flags, nmi, train_classes):
     """Trains, or goes on, and scores by distance and by what was learned, where there is such."""
     if not (SAVED_MODELS / run / "1").exists():
         call(run, "train.py", *flags)
@@ -105,12 +115,17 @@ def train_and_score(run, flags):
     )
     for rank_by in rankings:
         path = scores_path(run, rank_by)
-        if not path.exists():
-            options = ["--rank_by", rank_by, "--nmi", "false", "--out", path]
+        cluster = nmi and rank_by == BY_DISTANCE
+        if not path.exists() or (cluster and NMI not in scores_at(path)):
+            options = ["--rank_by", rank_by, "--nmi", str(cluster).lower(), "--out", path]
             levels = results_of(run)["levels"]
             if levels > 1 and rank_by == BY_DISTANCE:
                 options += ["--level_weights", [1] * levels]  # to unit length
             call(run, "evaluate.py", SAVED_MODELS / run, *options)
+    path = scores_path(run, TRAIN_CLASSES)
+    if train_classes and not path.exists():
+        options = ["--split", "train", "--nmi", "false", "--out", path]
+        call(run, "evaluate.py", SAVED_MODELS / run, *options)
 
 
 def call(run, script, *arguments):
@@ -129,8 +144,12 @@ def results_of(run):
     return json.loads((RUNS / run / "scores.json").read_text())
 
 
-def scores_path(run, rank_by):
-    return RUNS / run / f"{rank_by}.json"
+def scores_path(run, kind):
+    return RUNS / run / f"{kind}.json"
+
+
+def scores_at(path):
+    return json.loads(path.read_text())["scores"]
 
 
 def rows_of(run):
@@ -141,6 +160,8 @@ def rows_of(run):
             content = json.loads(scores_path(run, rank_by).read_text())
             rows |= content.get("levels", {}) if rank_by == BY_DISTANCE else {}
             rows[rank_by] = {**content["scores"], **content.get("distances", {})}
+    if scores_path(run, TRAIN_CLASSES).exists():
+        rows[BY_DISTANCE][TRAIN_CLASSES] = scores_at(scores_path(run, TRAIN_CLASSES))[SCORES[0]]
     return rows
 
 
@@ -151,7 +172,7 @@ def numbers_of(run, ranked_by):
     of_all = ranked_by in (BY_DISTANCE, BY_SIMILARITY)
     return [
         100 * results["untrained"][SCORES[0]] if of_all else np.nan,
-        *(100 * scores.get(name, np.nan) for name in SCORES),
+        *(100 * scores.get(name, np.nan) for name in (*SCORES, NMI, TRAIN_CLASSES)),
         *(scores.get(name, np.nan) for name in DISTANCES),
         results["train_seconds"] if whole and of_all else np.nan,
     ]
@@ -160,10 +181,10 @@ def numbers_of(run, ranked_by):
 def table_of(names):
     """Markdown: a line per recipe and ranking, mean ± deviation over the seeds, in percent."""
     scored = {results_of(run)["scored_classes"] for runs in names.values() for run in runs}
-    heads = ["recipe", "ranked by", f"untrained {SCORES[0]}", *SCORES, *DISTANCES.values()]
-    heads += ["seconds", "runs"]
+    heads = ["recipe", "ranked by", f"untrained {SCORES[0]}", *SCORES, "NMI"]
+    heads += [f"train {SCORES[0]}", *DISTANCES.values(), "seconds", "runs"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    digits = [1] * (1 + len(SCORES)) + [3] * len(DISTANCES)
+    digits = [1] * (3 + len(SCORES)) + [3] * len(DISTANCES)
     for recipe, runs in names.items():
         for ranked_by in rows_of(runs[0]):
             values = np.array([numbers_of(run, ranked_by) for run in runs])

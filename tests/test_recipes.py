@@ -65,6 +65,19 @@ def test_a_table_of_a_folder_is_made_and_not_made_twice(folder, tmp_path):
     written = version.stat().st_mtime
     assert rerun(folder, *arguments, cwd=tmp_path).returncode == 0
     assert version.stat().st_mtime == written
+    more = rerun(folder, "--nmi", "--train_classes", *arguments, cwd=tmp_path)
+    assert more.returncode == 0, more.stderr[-2000:]
+    assert version.stat().st_mtime == written
+    heads, _, *rows = more.stdout.split("| recipe |")[1].splitlines()
+    values = dict(zip(heads.split(" | ")[1:], rows[0].split(" | ")[2:], strict=False))
+    run = tmp_path / "runs" / "small_digits_lifted_0"
+    for column, file, name in (
+        ("NMI", "distance", "nmi"),
+        ("train recall@1", "train_classes", "recall@1"),
+    ):
+        score = json.loads((run / f"{file}.json").read_text())["scores"][name]
+        assert values[column] == f"{100 * score:.1f} ± 0.0"
+    assert json.loads((run / "train_classes.json").read_text())["split"] == "train"
     changed = rerun(folder, *arguments[:-1], "1e-3", cwd=tmp_path)
     assert changed.returncode == 2
     assert "--learning_rate differs from the run's: 0.001, was 0.0001" in changed.stderr
