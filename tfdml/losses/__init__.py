@@ -14,6 +14,7 @@ from tfdml.checks import unknown_name, unknown_option
 # on first use, so that the names can be listed without Keras.
 LOSSES = {
     "binomial": ("binomial", "BinomialDevianceLoss", {}),
+    "clustering": ("clustering", "ClusteringLoss", {}),
     "contrastive": ("contrastive", "ContrastiveLoss", {}),
     "coupled_clusters": ("coupled_clusters", "CoupledClustersLoss", {}),
     "density": ("density", "DensityAdaptiveLoss", {}),

@@ -6,6 +6,7 @@ without a thought for speed.
 
 import functools
 import math
+from collections import Counter
 
 import numpy as np
 
@@ -42,6 +43,66 @@ def contrastive(labels, x, margin=1.0, squared=True, average_over="pairs", norma
     losses = [distance(x[i], x[j], squared) for i, j in positive]
     losses += [max(0.0, margin - distance(x[i], x[j], squared)) for i, j in negative]
     return average(losses, len(labels), average_over)
+
+
+def clustering_score(distances, labels, medoids, gamma):
+    """Of the clusters around medoids: gamma * (1 - NMI) less the sum of distances to them."""
+    n = len(labels)
+    clusters = [
+        i if i in medoids else min(medoids, key=lambda m: distances[i][m]) for i in range(n)
+    ]
+
+    def entropy(names):
+        return -sum(count / n * math.log(count / n) for count in Counter(names).values())
+
+    entropies = entropy(clusters) + entropy(labels)
+    shared = entropies - entropy(list(zip(clusters, labels, strict=True)))
+    nmi = 2 * shared / entropies if entropies > 1e-12 else 1.0
+    return gamma * (1 - nmi) - sum(distances[i][m] for i, m in enumerate(clusters))
+
+
+def clustering_parts(labels, x, squared, normalize):
+    """The labels, the distances, the medoid of each class and the sum of distances to them."""
+    x, labels = unit(x) if normalize else x, [int(label) for label in labels]
+    distances = [[distance(a, b, squared) for b in x] for a in x]
+    sums = np.sum(distances, axis=0)
+    medoids, cost = [], 0.0
+    for label in sorted(set(labels)):
+        rows = [i for i, other in enumerate(labels) if other == label]
+        costs = {j: sum(distances[i][j] for i in rows) for j in rows}
+        best = [j for j in rows if costs[j] <= min(costs.values()) * (1 + 1e-13)]
+        medoids.append(min(best, key=lambda j: (sums[j], j)))
+        cost += min(costs.values())
+    return labels, distances, medoids, cost
+
+
+def clustering(labels, x, gamma=1.0, squared=False, swaps=5, normalize=True):
+    labels, distances, of_classes, cost = clustering_parts(labels, x, squared, normalize)
+    sums, rows = np.sum(distances, axis=0), range(len(labels))
+
+    def score(medoids):
+        return clustering_score(distances, labels, medoids, gamma)
+
+    def best_of(candidates):
+        scores = [score(medoids) for medoids in candidates]
+        most = max(scores)
+        tied = [m for m, s in zip(candidates, scores, strict=True) if s >= most - 1e-13 * abs(most)]
+        return min(tied, key=lambda medoids: sum(sums[j] for j in medoids))
+
+    added = []
+    for _ in of_classes:
+        added = best_of([[*added, j] for j in rows if j not in added])
+    outer = sorted(rows, key=lambda j: -sums[j])[: len(of_classes)]
+    scores = []
+    for medoids in (of_classes, added, outer):
+        for _ in range(swaps):
+            others = [j for j in rows if j not in medoids]
+            swapped = [[*(m for m in medoids if m != old), j] for old in medoids for j in others]
+            if not swapped or score(best_of(swapped)) <= score(medoids) + 1e-13:
+                break
+            medoids = best_of(swapped)
+        scores.append(score(medoids))
+    return max(0.0, max(scores) + cost)
 
 
 def hdc(

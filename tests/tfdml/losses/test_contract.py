@@ -25,6 +25,10 @@ DENSITIES = [0.1 + 0.05 * label for label in range(12)]
 CASES = [
     ("binomial", {}),
     ("binomial", {"alpha": 1.5, "beta": 0.1, "negative_cost": 3.0, "normalize": False}),
+    ("clustering", {}),
+    ("clustering", {"gamma": 4.0, "squared": True}),
+    # With a margin in the scale of raw rows: a small one is kept long before neighbours are right.
+    ("clustering", {"gamma": 10.0, "swaps": 1, "normalize": False}),
     ("contrastive", {}),
     ("contrastive", {"margin": 0.5, "squared": False, "average_over": "active"}),
     ("contrastive", {"average_over": "batch", "normalize": False}),
@@ -398,6 +402,8 @@ def test_refuses_wrong_input():
             {"selection": "cascade", "average_over": "ordered"},
             "`average_over='ordered'` needs `selection='own_all'`. Received: selection='cascade'",
         ),
+        ("clustering", {"gamma": 0}, "`gamma` must be > 0. Received: gamma=0"),
+        ("clustering", {"swaps": -1}, "`swaps` must be >= 0. Received: swaps=-1"),
         ("triplet", {"magrin": 1}, "loss 'triplet' has no option 'magrin'. Did you mean 'margin'?"),
         (
             "lifted",

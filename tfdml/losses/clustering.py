@@ -1,0 +1,270 @@
+import keras
+import numpy as np
+from keras import ops
+
+from tfdml import pairwise
+from tfdml.checks import check, check_integer, check_positive, check_type
+from tfdml.losses.base import MetricLoss
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class ClusteringLoss(MetricLoss):
+    """Makes the classes of a batch cost less as clusters than any clusters of another kind.
+
+    Medoids S, as many rows as the batch has classes, make a clustering: every row goes to the
+    nearest of them. With distances d, NMI the normalized mutual information of that clustering
+    with the classes, 2 I / (H + H), and m(i) the medoid of the class of row i, its row with the
+    least sum of distances to the class:
+
+        score(S) = gamma * (1 - NMI(S)) - Σ_i min_{s in S} d[i, s]
+
+        loss = max(0, max_S score(S) + Σ_i d[i, m(i)])
+
+    The maximum over S is searched for, and may be missed. There are three starts: the medoids of
+    the classes; rows added one by one, the one that raises the score most; the rows with the
+    largest sums of distances. From each the best swap of a medoid for another row is made while
+    one raises the score. The search has no gradient; of equally good choices it takes the rows
+    with the smallest sums of distances, then the first. For each class it takes batch³ operations.
+
+    Args:
+        gamma: Margin by which a clustering that has nothing in common with the classes must cost
+            more, in distance, or squared distance, summed over the rows; > 0.
+        squared: Whether d is the squared Euclidean distance.
+        swaps: Most swaps from each start, >= 0.
+        normalize: Whether rows are scaled to unit length first.
+        name: Name of the loss in logs.
+
+    Call:
+        labels: (batch,) integers, one class id per row.
+        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
+        Returns a scalar float32, >= 0; 0 when the batch holds a single class, or a single row of
+        each. A sum over the rows: it grows with the batch.
+
+    Raises:
+        TypeError: If `labels` are not integers or `embeddings` not floats.
+        ValueError: If the shapes disagree or an option is out of range.
+
+    Source:
+        Song, Jegelka, Rathod, Murphy. Deep metric learning via facility location. CVPR 2017,
+        section 3.
+        Differs: the paper has one start, rows added one by one, and refines it cluster by
+        cluster, a medoid for a row of its cluster; here any medoid for any row, the best swap
+        first. The medoids of the classes are a start, so that a search that falls short does not
+        make the loss 0.
+
+    Example:
+        >>> rows = np.array([[0.], [1.], [5.], [6.]])
+        >>> print(float(ClusteringLoss(normalize=False)(np.array([0, 1, 0, 1]), rows)))
+        9.0
+    """
+
+    options = ("gamma", "squared", "swaps", "normalize")
+
+    def __init__(self, *, gamma=1.0, squared=False, swaps=5, normalize=True, name="clustering"):
+        super().__init__(normalize=normalize, name=name)
+        check_positive(gamma=gamma)
+        check_type(isinstance(squared, bool), "`squared` must be a bool", squared=squared)
+        check_integer(swaps=swaps)
+        check(swaps >= 0, "`swaps` must be >= 0", swaps=swaps)
+        self.gamma = float(gamma)
+        self.squared = squared
+        self.swaps = int(swaps)
+
+    def call(self, labels, embeddings):
+        distance = pairwise.squared_distances if self.squared else pairwise.distances
+        distances = distance(embeddings)
+        same = labels[:, None] == labels[None, :]
+        batch = _Batch(ops.stop_gradient(distances), same, self.gamma)
+        own = _class_medoids(batch)
+        count = ops.sum(ops.cast(own, "int32"))
+        starts = ops.stack([own, _added_medoids(batch, count), _outer_medoids(batch, count)])
+        found = _Clusters(batch, _best_medoids(batch, starts, self.swaps))
+        gaps = batch.to_float(same & own) - batch.to_float(found.nearest == batch.index)
+        return ops.relu(ops.sum(gaps * distances) + self.gamma * found.disagreement())
+
+
+class _Batch:
+    """What the search knows of a batch. Medoids are (batch,) booleans.
+
+    Args:
+        distances: (batch, batch) floats >= 0.
+        same: (batch, batch) booleans: rows of one class.
+        gamma: Weight of 1 - NMI.
+    """
+
+    def __init__(self, distances, same, gamma):
+        self.dtype = keras.backend.standardize_dtype(distances.dtype)
+        self.index = ops.arange(ops.shape(distances)[0])
+        self.sums = ops.sum(distances, axis=0)
+        # A medoid is of its own cluster, also where it coincides with another.
+        self.distances = ops.where(pairwise.off_diagonal(distances), distances, -1.0)
+        self.same = same
+        # Rows are counted in a cluster, and rows of a class in it: the two of a leading axis.
+        self.counted = ops.stack([ops.ones_like(distances), self.to_float(same)])
+        self.gamma = gamma
+        self.resolution = 64 * float(np.finfo(self.dtype).eps)
+
+    def to_float(self, booleans):
+        return ops.cast(booleans, self.dtype)
+
+    def tolerance(self, score):
+        """Scores that are closer are equal but for rounding."""
+        return self.resolution * (self.gamma + ops.abs(score))
+
+    def nearest(self, medoids):
+        """Distance and index of the nearest medoid of each row, both (batch, 1)."""
+        distances = ops.where(medoids, self.distances, np.inf)
+        nearest = ops.argmin(distances, axis=1)
+        return ops.min(distances, axis=1, keepdims=True), ops.expand_dims(nearest, 1)
+
+    def disagreement(self, clusters, cells):
+        """1 - NMI from the sums of n log n over the clusters, and over the classes in each.
+
+        0 where all rows are of one cluster and of one class.
+        """
+        classes = ops.sum(_log(ops.sum(self.counted[1], axis=0)))
+        entropies = 2.0 * _n_log_n(ops.sum(self.counted[0, 0])) - clusters - classes
+        one = entropies < 0.5  # the next is that of two rows, 2 log 2
+        differences = ops.relu(clusters + classes - 2.0 * cells)
+        return ops.where(one, 0.0, differences / ops.where(one, 1.0, entropies))
+
+    def score(self, cost, sums):
+        return self.gamma * self.disagreement(sums[0], sums[1]) - cost
+
+
+class _Clusters:
+    """The clusters around medoids, and the scores of all that differ from them by one medoid.
+
+    Rows are axis -2, new medoids axis -1. Where n rows form a group, n log n is the sum over them
+    of log n; so the entropies of all clusterings come from matrix products that count rows.
+    """
+
+    def __init__(self, batch, medoids):
+        self.batch, self.medoids = batch, medoids
+        self.distance, self.nearest = batch.nearest(medoids)
+        self.home = ops.squeeze(self.nearest, 1)
+        self.together = batch.counted * batch.to_float(self.nearest == self.home)
+        self.joins = batch.distances < self.distance  # a row a new medoid
+        self.stays = batch.to_float(~self.joins)
+
+    def disagreement(self):
+        return self.batch.disagreement(*self._sums())
+
+    def score(self):
+        return self.batch.score(ops.sum(ops.relu(self.distance)), self._sums())
+
+    def _sums(self):
+        clusters_and_cells = ops.sum(_log(ops.sum(self.together, axis=2)), axis=1)
+        return clusters_and_cells[0], clusters_and_cells[1]
+
+    def scores_of_additions(self):
+        """(batch,) floats: the score with each row as a medoid more."""
+        scores = self.batch.score(*self._with_one_more()[:2])
+        return ops.where(self.medoids, -np.inf, scores)
+
+    def _with_one_more(self):
+        batch = self.batch
+        joined = batch.counted @ batch.to_float(self.joins)
+        stayed = self.together @ self.stays
+        distances = ops.where(self.joins, batch.distances, self.distance)
+        sums = ops.sum(_log(ops.where(self.joins, joined, stayed)), axis=1)
+        return ops.sum(ops.relu(distances), axis=0), sums, joined, stayed
+
+    def scores_of_swaps(self):
+        """(batch, batch) floats: the score with the row j as a medoid instead of the medoid i.
+
+        What j does is the same for all i; what i does is a sum over its rows that did not join j:
+        they follow it there, or fall to their second nearest medoid.
+        """
+        batch = self.batch
+        cost, sums, joined, stayed = self._with_one_more()
+        second_distance, second = batch.nearest(self.medoids & (self.nearest != batch.index))
+        falls = batch.distances >= second_distance
+        follows = batch.to_float(~self.joins & ~falls)
+        among_second = batch.counted * batch.to_float(second == self.home)
+        falling = self.together * batch.to_float(second == ops.squeeze(second, 1))
+        distances = ops.where(falls, second_distance, batch.distances)
+        added = ops.relu(distances) - ops.relu(
+            ops.where(self.joins, batch.distances, self.distance)
+        )
+        falls = batch.to_float(falls)
+        grown = (
+            follows * _growth(joined, self.together @ follows)
+            + falls * _growth(among_second @ self.stays, falling @ falls)
+            - self.stays * _log(stayed)
+        )
+        rows_of = batch.to_float(ops.expand_dims(batch.index, 1) == self.home)
+        scores = batch.score(cost + rows_of @ added, sums[:, None] + rows_of @ grown)
+        return ops.where(self.medoids[:, None] & ~self.medoids, scores, -np.inf)
+
+
+def _class_medoids(batch):
+    costs = pairwise.masked_sum(ops.relu(batch.distances), batch.same, axis=0)
+    least = ops.min(ops.where(batch.same, costs, np.inf), axis=1, keepdims=True)
+    best = batch.same & (costs <= least * (1.0 + batch.resolution))
+    medoids = ops.argmin(ops.where(best, batch.sums, np.inf), axis=1)
+    return ops.any(ops.expand_dims(medoids, 1) == batch.index, axis=0)
+
+
+def _added_medoids(batch, count):
+    def add(_, medoids):
+        best = _first_of_best(batch, _Clusters(batch, medoids).scores_of_additions(), batch.sums)
+        return medoids | (batch.index == best)
+
+    return ops.fori_loop(0, count, add, batch.index < 0)
+
+
+def _outer_medoids(batch, count):
+    sums, index = ops.expand_dims(batch.sums, 1), ops.expand_dims(batch.index, 1)
+    before = (batch.sums > sums) | ((batch.sums == sums) & (batch.index < index))
+    return ops.sum(ops.cast(before, "int32"), axis=1) < count
+
+
+def _best_medoids(batch, starts, swaps):
+    def search(start, best):
+        medoids, score = _swapped(batch, ops.take(starts, start, axis=0), swaps)
+        better = score > best[1] + batch.tolerance(score)
+        return ops.where(better, medoids, best[0]), ops.where(better, score, best[1])
+
+    first = starts[0], _Clusters(batch, starts[0]).score()
+    return ops.fori_loop(0, starts.shape[0], search, first)[0]
+
+
+def _swapped(batch, medoids, swaps):
+    """The medoids and their score after the best swaps, up to `swaps` of them."""
+    sums = ops.reshape(batch.sums - batch.sums[:, None], (-1,))  # by how much a swap raises them
+
+    def swap(left, medoids, score):
+        scores = ops.reshape(_Clusters(batch, medoids).scores_of_swaps(), (-1,))
+        best, limit = _first_of_best(batch, scores, sums), score + batch.tolerance(score)
+        old, new = best // ops.shape(batch.index)[0], best % ops.shape(batch.index)[0]
+        swapped = (medoids & (batch.index != old)) | (batch.index == new)
+        # Computed again, since on a GPU matrix products may be good to three digits only.
+        new_score = _Clusters(batch, swapped).score()
+        better = (ops.max(scores) > limit) & (new_score > limit)
+        return (
+            ops.where(better, left - 1, 0),
+            ops.where(better, swapped, medoids),
+            ops.where(better, new_score, score),
+        )
+
+    start = ops.convert_to_tensor(swaps, "int32"), medoids, _Clusters(batch, medoids).score()
+    return ops.while_loop(lambda left, *_: left > 0, swap, start)[1:]
+
+
+def _first_of_best(batch, scores, sums):
+    best = ops.max(scores)
+    return ops.argmin(ops.where(scores >= best - batch.tolerance(best), sums, np.inf))
+
+
+def _growth(count, more):
+    """By how much n log n grows from `count` with `more` rows, for each of these."""
+    return (_n_log_n(count + more) - _n_log_n(count)) / ops.where(more < 1, 1.0, more)
+
+
+def _n_log_n(count):
+    return count * _log(count)
+
+
+def _log(count):
+    return ops.log(ops.where(count < 1, 1.0, count))
