@@ -1,0 +1,113 @@
+"""Batches of whole classes, one after the other until the batch is full."""
+
+import numpy as np
+import tensorflow as tf
+
+from pipelines.sampling import check_integers, step_seed
+
+
+def whole_class_indices(labels, batch_size, seed=0, start_step=0):
+    """Indices of batches of all images of random classes, as many as fit, without end.
+
+    Each epoch visits the classes in a random order, each once at most. A batch takes whole classes
+    while they fit and fills the places left with random images of the next class, whose others
+    are left out. A single place stays empty: one image of a class has no positive. The last few
+    classes wait for another epoch, because the number of batches of an epoch must not depend on
+    its order: every batch is a function of (seed, step) alone. Classes of a single image are never
+    drawn.
+
+    Args:
+        labels: (n,) integer class ids.
+        batch_size: Most images of a batch, m; 2 more than the largest class has, or above, so that
+            every batch has negatives.
+        seed: Of the order of classes and the images left out; >= 0 and below 2**63.
+        start_step: Step of the first batch.
+
+    Returns:
+        `tf.data.Dataset` of (m,) or (m - 1,) int64 indices into `labels`, all different, the rows
+        of a class in a row, two or more. Of all images there are, if they do not fill one batch.
+
+    Raises:
+        TypeError: If the batch size, the seed or the step is not an integer.
+        ValueError: If the batch size is too small, fewer than 2 classes have 2 images, or the seed
+            or the step is below 0 or not below 2**63.
+
+    Source:
+        Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, section IV-A:
+        for Stanford Online Products, all images of randomly sampled classes until the batch of
+        100 is full.
+        Differs: the paper does not say what becomes of a class that does not fit, nor whether a
+        class may come again before the others have.
+    """
+    check_integers(4, batch_size=batch_size)
+    check_integers(0, seed=seed, start_step=start_step)
+    by_class, first, counts = _paired_classes(np.asarray(labels))
+    if len(counts) < 2:
+        raise ValueError(
+            "whole classes need 2 classes or more of 2 images or more. "
+            f"Received: classes={len(counts)}"
+        )
+    largest = int(counts.max())
+    if batch_size < largest + 2:
+        raise ValueError(
+            "`batch_size` must be 2 more than the largest class has, or above, so that every batch "
+            f"has 2 classes. Received: batch_size={batch_size}, largest={largest}"
+        )
+    # No batch uses up more images than m - 2 and a class that fills the 2 places left.
+    batches_per_epoch = max(1, int(counts.sum()) // (batch_size - 2 + largest))
+    by_class, first, counts = map(tf.constant, (by_class, first, counts))
+
+    def epoch_of(epoch):
+        order = tf.random.experimental.stateless_shuffle(
+            tf.range(tf.size(counts)), step_seed(seed, "classes", epoch)
+        )
+        following = _following(tf.gather(counts, order), batch_size)
+        ends = tf.scan(lambda begin, _: following[begin], tf.range(batches_per_epoch), 0)
+        begins = tf.concat([[0], ends[:-1]], axis=0)
+
+        def indices_of(step):
+            place = step - epoch * batches_per_epoch
+            return images_of(order[begins[place] : ends[place]], step)
+
+        steps = tf.data.Dataset.range(
+            tf.maximum(epoch * batches_per_epoch, start_step), (epoch + 1) * batches_per_epoch
+        )
+        return steps.map(indices_of, num_parallel_calls=tf.data.AUTOTUNE)
+
+    def images_of(classes, step):
+        sizes = tf.gather(counts, classes)
+        owner = tf.repeat(tf.range(tf.size(classes)), sizes)
+        turn = tf.range(tf.size(owner)) - tf.repeat(tf.cumsum(sizes, exclusive=True), sizes)
+        keys = tf.random.stateless_uniform(
+            tf.shape(owner), step_seed(seed, "images", step), dtype=tf.float64
+        )
+        shuffled = tf.argsort(tf.cast(owner, tf.float64) + keys)[:batch_size]  # class by class
+        rows = tf.gather(first, tf.gather(classes, owner)) + turn
+        return tf.gather(by_class, tf.gather(rows, shuffled))
+
+    epochs = tf.data.Dataset.counter(tf.constant(start_step // batches_per_epoch, tf.int64))
+    return epochs.flat_map(epoch_of)
+
+
+def _paired_classes(labels):
+    """Rows in the order of the classes, and of each class of 2 images or more first and count."""
+    by_class = np.argsort(labels, kind="stable")
+    _, first, counts = np.unique(labels[by_class], return_index=True, return_counts=True)
+    paired = counts > 1
+    return by_class, first[paired].astype(np.int32), counts[paired].astype(np.int32)
+
+
+def _following(sizes, batch_size):
+    """Of each class the one that begins the next batch if that class begins one.
+
+    Args:
+        sizes: (classes,) int32, images of the classes in their order.
+        batch_size: Most images of a batch.
+
+    Returns:
+        (classes + 1,) int32; of the end, the end.
+    """
+    bounds = tf.concat([[0], tf.cumsum(sizes)], axis=0)
+    fitting = tf.searchsorted(bounds, bounds + batch_size, side="right") - 1
+    room = batch_size - (tf.gather(bounds, fitting) - bounds)
+    return tf.minimum(fitting + tf.cast(room >= 2, tf.int32), tf.size(sizes))
