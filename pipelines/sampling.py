@@ -133,8 +133,7 @@ def group_indices(
     check_integers(0, seed=seed, start_step=start_step)
     if images_per_class is not None:
         check_integers(2, images_per_class=images_per_class)
-    if not isinstance(evenly, bool):
-        raise TypeError(f"`evenly` must be true or false. Received: evenly={evenly!r}")
+    check_bool(evenly=evenly)
     if classes_per_batch % super_classes:
         raise ValueError(
             "`super_classes` must divide `classes_per_batch`. Received: "
@@ -245,6 +244,13 @@ def check_integers(least, **values):
             raise ValueError(f"`{name}` must be < 2**63. Received: {name}={value}")
 
 
+def check_bool(**values):
+    """Raises a TypeError unless each is true or false."""
+    for name, value in values.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"`{name}` must be true or false. Received: {name}={value!r}")
+
+
 def _mixed_shares(least, seed):
     """How many images each class gives, (P,) int64: `least` of each to twice as many, or none."""
     wanted = tf.random.stateless_uniform(least.shape, seed, 0, least[0] + 1, tf.int64) + least
@@ -255,6 +261,6 @@ def _mixed_shares(least, seed):
 
 def step_seed(seed, purpose, step):
     """(2,) int64 seed of one purpose at one step, for the stateless operations of TensorFlow."""
-    purposes = ("classes", "images", "augmentation", "shares", "colour", "super_classes")
+    purposes = ("classes", "images", "augmentation", "shares", "colour", "super_classes", "pairs")
     base = tf.constant([seed, purposes.index(purpose)], tf.int64)
     return tf.random.fold_in(base, step)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.sampling import balanced_indices, group_indices
+from tfdml.losses import NPairLoss
 
 
 def take(batches, *arguments, start=0, **options):
@@ -191,6 +192,24 @@ def test_the_sampler_of_cub_and_cars_is_balanced_with_10_classes_of_10_images():
         assert len(set(indices)) == 100
         assert (np.unique(labels[indices], return_counts=True)[1] == 10).all()
         assert len(set(labels[indices])) == 10
+
+
+def test_the_n_pair_sampler_is_balanced_with_2_images_of_a_class():
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(98), 82))
+    for indices in take(20, labels, 60, 2):
+        anchors, positives = indices[::2], indices[1::2]
+        assert (labels[anchors] == labels[positives]).all()
+        assert (anchors != positives).all()
+        assert len(set(labels[anchors])) == 60
+
+
+def test_anchors_before_positives_are_the_same_to_the_n_pair_loss(rng):
+    labels, embeddings = np.repeat(np.arange(6), 2), rng.normal(size=(12, 4)).astype(np.float32)
+    blocks = np.argsort(np.arange(12) % 2, kind="stable")
+    loss = NPairLoss()
+    assert float(loss(labels, embeddings)) == pytest.approx(
+        float(loss(labels[blocks], embeddings[blocks])), rel=1e-6
+    )
 
 
 def groups(batches, *arguments, start=0, **options):

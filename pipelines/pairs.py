@@ -1,0 +1,131 @@
+"""Batches of pairs: as many of one class as of two."""
+
+import numpy as np
+import tensorflow as tf
+
+from pipelines.sampling import check_bool, check_integers, step_seed
+
+
+def pair_indices(labels, batch_size, *, reshuffle=False, seed=0, start_step=0):
+    """Indices of batches of m / 2 pairs of a list of all positive and as many negative pairs.
+
+    The list has every pair of two images of a class; every image paired with itself, as random
+    crops of it differ; and of each image q negative pairs, q the number of those positive ones per
+    image, rounded up. The others in the negative pairs of a class are drawn from all images of
+    other classes, none twice before each was drawn. So many negative pairs go at random that the
+    batches divide the list. It is shuffled once, and an epoch is the list from end to end. Every
+    batch is a function of (seed, step) alone.
+
+    Args:
+        labels: (n,) integer class ids.
+        batch_size: m, images of a batch; even.
+        reshuffle: Whether each epoch shuffles the list anew; if not, the batches of the first
+            epoch come again.
+        seed: Of the draw and the order of the pairs; >= 0 and below 2**63.
+        start_step: Step of the first batch.
+
+    Returns:
+        `tf.data.Dataset` of (m,) int64 indices into `labels`: the left ones of the pairs, then the
+        right ones in the same order. The list takes 8 bytes a pair.
+
+    Raises:
+        TypeError: If `reshuffle` is no bool or another number is not an integer.
+        ValueError: If there is a single class, the batch size is odd, below 2 or above what all
+            pairs fill, or the seed or the step is below 0 or not below 2**63.
+
+    Source:
+        Song, Xiang, Jegelka, Savarese. Deep metric learning via lifted structured feature
+        embedding. CVPR 2016, section 5, and its released code: batches of 64 pairs, of Stanford
+        Online Products 177,092 positive, 59,551 of an image with itself and 4 negative ones per
+        image, 7,419 batches.
+        Differs: the code stops at a class of a single image, which here has the pair with itself,
+        and where the negative pairs of a class want more images than the other classes have.
+    """
+    labels = np.asarray(labels)
+    check_integers(0, seed=seed, start_step=start_step)
+    check_bool(reshuffle=reshuffle)
+    check_pairs(labels, batch_size, multiple_of=2)
+    pairs = all_pairs(labels, batch_size // 2, seed)
+    draw = pairs_in_turn(pairs, batch_size // 2, seed, reshuffle)
+    steps = tf.data.Dataset.counter(tf.constant(start_step, tf.int64))
+    return steps.map(lambda step: tf.reshape(draw(step), [batch_size]), tf.data.AUTOTUNE)
+
+
+def check_pairs(labels, batch_size, multiple_of):
+    """Raises a TypeError or ValueError unless batches of pairs can be of this size."""
+    check_integers(multiple_of, batch_size=batch_size)
+    if batch_size % multiple_of:
+        raise ValueError(
+            f"`batch_size` must be a multiple of {multiple_of}. Received: batch_size={batch_size}"
+        )
+    classes = len(np.unique(labels))
+    if classes < 2:
+        raise ValueError(f"negative pairs need 2 classes or more. Received: classes={classes}")
+
+
+def check_enough(pairs, count):
+    """Raises a ValueError where there are fewer pairs than a batch takes."""
+    if pairs < count:
+        raise ValueError(
+            "a batch must not take more pairs than there are. "
+            f"Received: pairs={pairs}, of a batch={count}"
+        )
+
+
+def pairs_in_turn(pairs, count, seed, reshuffle):
+    """A function of the step that gives the next `count` of the (2, n) pairs: (2, count)."""
+    total = pairs.shape[1]
+    steps_per_epoch = total // count
+    pairs = tf.constant(pairs)
+
+    def draw(step):
+        epoch, place = step // steps_per_epoch, step % steps_per_epoch
+        places = place * count + tf.range(count, dtype=tf.int64)
+        if reshuffle:
+            places = tf.random.experimental.index_shuffle(
+                places, step_seed(seed, "pairs", epoch), total - 1
+            )
+        return tf.cast(tf.gather(pairs, places, axis=1), tf.int64)
+
+    return draw
+
+
+def all_pairs(labels, multiple, seed):
+    """The list of `pair_indices`, shuffled, so many pairs or a multiple: (2, pairs) int32."""
+    rng = np.random.default_rng(seed)
+    itself = np.arange(len(labels), dtype=np.int32)
+    positives = np.concatenate([positive_pairs(labels), [itself, itself]], axis=1)
+    negatives = _negative_pairs(labels, -(-positives.shape[1] // len(labels)), rng)
+    total = positives.shape[1] + negatives.shape[1]
+    check_enough(total, multiple)
+    left_out = rng.choice(negatives.shape[1], total % multiple, replace=False)
+    pairs = np.concatenate([positives, np.delete(negatives, left_out, axis=1)], axis=1)
+    return rng.permutation(pairs, axis=1)
+
+
+def positive_pairs(labels):
+    """Every pair of two images of a class, once: (2, pairs) int32."""
+    pairs = [members[np.stack(np.triu_indices(len(members), 1))] for members in _classes(labels)]
+    return np.concatenate(pairs, axis=1).astype(np.int32)
+
+
+def _negative_pairs(labels, per_image, rng):
+    """Of each image so many pairs with images of other classes: (2, pairs) int32."""
+    classes = _classes(labels)
+    by_class = np.concatenate(classes)
+    pairs, begin = [], 0
+    for members in classes:
+        end, others = begin + len(members), len(labels) - len(members)
+        wanted = per_image * len(members)
+        rounds = [rng.permutation(others) for _ in range(wanted // others)]
+        drawn = np.concatenate([*rounds, rng.choice(others, wanted % others, replace=False)])
+        drawn[drawn >= begin] += end - begin  # those of the class itself are passed over
+        pairs.append([np.repeat(members, per_image), by_class[drawn]])
+        begin = end
+    return np.concatenate(pairs, axis=1).astype(np.int32)
+
+
+def _classes(labels):
+    """The rows of each class, in the order of the ids."""
+    by_class = np.argsort(labels, kind="stable")
+    return np.split(by_class, np.flatnonzero(np.diff(labels[by_class])) + 1)

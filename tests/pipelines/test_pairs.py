@@ -1,0 +1,179 @@
+import collections
+import itertools
+import re
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.pairs import all_pairs, pair_indices
+
+
+def take(batches, *arguments, start=0, **options):
+    dataset = pair_indices(*arguments, start_step=start, **options)
+    return np.stack(list(itertools.islice(dataset.as_numpy_iterator(), batches)))
+
+
+def labels_of(counts):
+    """Labels of classes of so many images, shuffled."""
+    return np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)), counts))
+
+
+def as_pairs(batches):
+    """Every pair of the batches, the left image first."""
+    halves = batches.reshape(len(batches), 2, -1)
+    return [tuple(pair) for half in halves for pair in half.T.tolist()]
+
+
+def kinds(labels, pairs):
+    """The pairs of a class, those of an image with itself, and those of two classes."""
+    positives = [pair for pair in pairs if labels[pair[0]] == labels[pair[1]]]
+    return (
+        [pair for pair in positives if pair[0] != pair[1]],
+        [pair for pair in positives if pair[0] == pair[1]],
+        [pair for pair in pairs if labels[pair[0]] != labels[pair[1]]],
+    )
+
+
+def epoch_of(counts, half):
+    """By hand: positive pairs, negative ones per image, and the batches of an epoch."""
+    images, positives = sum(counts), sum(n * (n - 1) // 2 for n in counts)
+    per_image = -(-(positives + images) // images)
+    return positives, per_image, (positives + images + per_image * images) // half
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    counts=st.lists(st.integers(1, 6), min_size=8, max_size=20),
+    half=st.integers(1, 9),
+    seed=st.integers(0, 2**40),
+)
+def test_an_epoch_has_every_positive_pair_and_as_many_negative_ones(counts, half, seed):
+    labels, images = labels_of(counts), sum(counts)
+    positives, per_image, batches = epoch_of(counts, half)
+    pairs = as_pairs(take(batches, labels, 2 * half, seed=seed))
+    of_a_class, itself, negatives = kinds(labels, pairs)
+    assert len(of_a_class) == len({frozenset(pair) for pair in of_a_class}) == positives
+    assert sorted(itself) == [(row, row) for row in range(images)]
+    assert len(pairs) == batches * half
+    assert 0 <= per_image * images - len(negatives) < half
+    lefts = collections.Counter(left for left, _ in negatives)
+    assert max(lefts.values()) <= per_image
+    for label in set(labels):
+        others = [right for left, right in negatives if labels[left] == label]
+        if per_image * counts[label] <= images - counts[label]:
+            assert len(set(others)) == len(others)
+
+
+def test_counts_are_those_of_the_released_list():
+    # 59,551 images of 11,318 classes with 177,092 pairs, as Stanford Online Products has.
+    labels = labels_of([2] * 5098 + [3] * 50 + [5] * 53 + [8] * 6116 + [12])
+    pairs = all_pairs(labels, 64, seed=0)
+    classes = labels[pairs]
+    of_a_class = classes[0] == classes[1]
+    assert of_a_class.sum() == 177_092 + 59_551
+    assert (pairs[0] == pairs[1]).sum() == 59_551
+    assert pairs.shape[1] == 7_419 * 64
+    assert (~of_a_class).sum() == 4 * 59_551 - (177_092 + 5 * 59_551) % 64
+    assert pairs.dtype == np.int32
+
+
+def test_a_batch_has_about_as_many_pairs_of_one_class_as_of_two():
+    labels = labels_of([5] * 300)
+    batches = take(40, labels, 128).reshape(40, 2, 64)
+    shares = (labels[batches[:, 0]] == labels[batches[:, 1]]).mean(axis=1)
+    assert 0.25 < shares.min() < shares.max() < 0.75
+    np.testing.assert_allclose(shares.mean(), 0.5, atol=0.04)
+
+
+def test_a_negative_is_any_image_of_other_classes():
+    labels = labels_of([3] * 10)
+    drawn = np.zeros((30, 30), int)
+    for seed in range(300):
+        _, _, negatives = kinds(labels, all_pairs(labels, 1, seed).T.tolist())
+        np.add.at(drawn, tuple(np.transpose(negatives)), 1)
+    same = labels[:, None] == labels
+    assert (drawn[same] == 0).all()
+    # 300 times 2 of 27 others: mean 22.2, standard deviation 4.5: 5 of them.
+    np.testing.assert_allclose(drawn[~same], 22.2, atol=23)
+
+
+def test_few_classes_of_many_images_use_each_negative_equally_often():
+    labels = labels_of([30, 30, 30])
+    pairs = all_pairs(labels, 1, seed=3).T.tolist()
+    negatives = kinds(labels, pairs)[2]
+    assert len(negatives) == 16 * 90
+    for label in range(3):
+        rights = collections.Counter(right for left, right in negatives if labels[left] == label)
+        assert set(rights.values()) == {8}
+
+
+def test_the_same_list_comes_again_unless_it_is_shuffled_anew():
+    labels = labels_of([2, 3, 4, 5, 3, 2, 4, 4])
+    epoch = epoch_of([2, 3, 4, 5, 3, 2, 4, 4], 5)[2]
+    again = take(2 * epoch, labels, 10)
+    np.testing.assert_array_equal(again[:epoch], again[epoch:])
+    anew = take(2 * epoch, labels, 10, reshuffle=True)
+    assert as_pairs(anew[:epoch]) != as_pairs(anew[epoch:])
+    for half in (anew[:epoch], anew[epoch:]):
+        assert sorted(as_pairs(half)) == sorted(as_pairs(again[:epoch]))
+
+
+@pytest.mark.parametrize("reshuffle", [False, True])
+def test_starting_at_a_step_equals_skipping_to_it(reshuffle):
+    labels = labels_of([4] * 12)
+    options = {"seed": 3, "reshuffle": reshuffle}
+    whole = take(90, labels, 8, **options)
+    for start in (2, 85):
+        np.testing.assert_array_equal(take(5, labels, 8, start=start, **options), whole[start:][:5])
+
+
+def test_the_seed_decides_the_list():
+    labels = labels_of([4] * 12)
+    first, again, other = (all_pairs(labels, 4, seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert set(map(tuple, first.T)) != set(map(tuple, other.T))
+
+
+def test_class_ids_may_be_any_integers():
+    labels = np.array([2**40, -7, 2**40 + 1, 2**40, -7, 2**40 + 1])
+    _, itself, negatives = kinds(labels, all_pairs(labels, 1, 0).T.tolist())
+    assert len(itself) == 6
+    assert len(negatives) == 12
+
+
+def test_shapes_are_static():
+    assert pair_indices([0, 0, 1], 4).element_spec.shape == (4,)
+
+
+def test_many_classes_start_at_once_at_any_step():
+    labels = np.repeat(np.arange(11_318), 5)
+    for start in (0, 10_000_000):
+        began = time.perf_counter()
+        take(1, labels, 128, start=start)
+        assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"batch_size": 5}, ValueError, "`batch_size` must be a multiple of 2. Received: batch_s"),
+        ({"batch_size": 0}, ValueError, "`batch_size` must be >= 2. Received: batch_size=0"),
+        (
+            {"batch_size": 36},
+            ValueError,
+            "a batch must not take more pairs than there are. Received: pairs=17, of a batch=18",
+        ),
+        ({"batch_size": 4.0}, TypeError, "`batch_size` must be an integer"),
+        ({"labels": [3, 3]}, ValueError, "negative pairs need 2 classes or more. Received: class"),
+        ({"reshuffle": 1}, TypeError, "`reshuffle` must be true or false. Received: reshuffle=1"),
+        ({"seed": -1}, ValueError, "`seed` must be >= 0. Received: seed=-1"),
+        ({"start_step": 2**63}, ValueError, "`start_step` must be < 2**63"),
+    ],
+)
+def test_refuses_what_cannot_be_drawn(options, error, message):
+    arguments = {"labels": [0, 0, 1, 1, 2], "batch_size": 4, **options}
+    with pytest.raises(error, match=re.escape(message)):
+        pair_indices(**arguments)
