@@ -15,11 +15,14 @@ from pipelines.datasets import load, names
 
 _MODULES = {
     "Dataset": "split",
+    "HardNeighbours": "hard_neighbours",
     "Split": "split",
     "balanced_batches": "batches",
     "evaluation_batches": "batches",
     "group_batches": "batches",
     "hold_out_classes": "split",
+    "pair_batches": "batches",
+    "whole_class_batches": "batches",
 }
 
 __all__ = ["Augmentation", "load", "names", *_MODULES]

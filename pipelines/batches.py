@@ -6,9 +6,18 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.augmentation import Augmentation
+from pipelines.hard_neighbours import HardNeighbours, hard_pairs
 from pipelines.images import decode, random_colour, random_crop, random_warp, resize
-from pipelines.sampling import balanced_indices, check_integers, group_indices, step_seed
+from pipelines.pairs import pair_indices
+from pipelines.sampling import (
+    balanced_indices,
+    check_bool,
+    check_integers,
+    group_indices,
+    step_seed,
+)
 from pipelines.split import check_split
+from pipelines.whole_classes import whole_class_indices
 
 _CROP_DRAWS, _WARP_DRAWS, _COLOUR_DRAWS = 4, 5, 3
 
@@ -24,6 +33,10 @@ def balanced_batches(
     sampler="balanced",
 ):
     """Batches of P classes × K images, without end, each a function of (seed, step) alone.
+
+    With K = 2 it is the sampler of the N-pair loss (Sohn, NIPS 2016): an anchor and a positive of
+    each of N classes. They stand in a row here, all anchors before all positives elsewhere, which
+    is the same to a loss that tells classes by their labels.
 
     Args:
         split: `Split` to draw from.
@@ -112,10 +125,158 @@ def group_batches(
     return _batches(split, indices, batch_size, seed, image_size, augmentation, start_step)
 
 
+def whole_class_batches(
+    split, batch_size, seed=0, image_size=None, augmentation=None, start_step=0
+):
+    """Batches of all images of random classes, as many as fit, without end.
+
+    Each is a function of (seed, step) alone. The class that does not fit is cut to the places left
+    if these are 2 or more. `whole_class_indices` in `pipelines/whole_classes.py` has the details.
+
+    Args:
+        split: `Split` to draw from.
+        batch_size: Most images of a batch, m; 2 more than the largest class has, or above.
+        seed: Of the choice of images and of their augmentation.
+        image_size: As for `balanced_batches`.
+        augmentation: `Augmentation`, or None for none.
+        start_step: Step of the first batch: the optimizer's, to resume.
+
+    Returns:
+        `tf.data.Dataset` of `(images, labels)`: (m or m - 1, height, width, channels) float32 in
+        [0, 255] and their int64 labels, the rows of a class in a row, two or more.
+
+    Raises:
+        TypeError: If a number is not an integer, `split` no `Split` or `augmentation` no
+            `Augmentation`.
+        ValueError: If fewer than 2 classes have 2 images, a number is out of range, `image_size`
+            is not a size of these images, or paths come without it.
+    """
+    image_size, augmentation = _checked(split, image_size, augmentation)
+    indices = whole_class_indices(split.labels, batch_size, seed, start_step)
+    return _batches(split, indices, batch_size, seed, image_size, augmentation, start_step)
+
+
+def pair_batches(
+    split,
+    batch_size,
+    seed=0,
+    image_size=None,
+    augmentation=None,
+    start_step=0,
+    *,
+    hard_neighbours=None,
+    reshuffle=False,
+):
+    """Batches of pairs, about half of them of one class, without end, as of the lifted paper.
+
+    An epoch has every pair of images of a class, every image paired with itself (which random
+    augmentation makes two), and as many random pairs of two classes. Each batch is a function of
+    (seed, step) alone. `pair_indices` in `pipelines/pairs.py` has the details.
+
+    With `hard_neighbours` a batch is m / 4 random pairs of one class, and of each of their images
+    the nearest one of another class: a function of (seed, step) and the embeddings of the last
+    refresh. The batches up to the next refresh are made ahead, those after it are not.
+
+    Args:
+        split: `Split` to draw from.
+        batch_size: m, images of a batch: even, or a multiple of 4 with hard neighbours.
+        seed: Of the choice of images and of their augmentation.
+        image_size: As for `balanced_batches`.
+        augmentation: `Augmentation`, or None for none.
+        start_step: Step of the first batch: the optimizer's, to resume. With hard neighbours a
+            multiple of their `refresh_every`.
+        hard_neighbours: `HardNeighbours` of the labels of the split and this batch size, or None.
+        reshuffle: Whether each epoch shuffles its pairs anew, as with hard neighbours it always
+            does; if not, the batches of the first epoch come again.
+
+    Returns:
+        `tf.data.Dataset` of `(images, labels)`: (m, height, width, channels) float32 in [0, 255]
+        and (m,) int64; the left images of the pairs, then the right ones, or with hard neighbours
+        the left, the right, and the neighbours of both.
+
+    Raises:
+        TypeError: If a number is not an integer, `reshuffle` no bool, `split` no `Split`,
+            `augmentation` no `Augmentation` or `hard_neighbours` no `HardNeighbours`.
+        ValueError: If there is a single class or too few pairs, a number is out of range, the hard
+            neighbours are of others, `image_size` is not a size of these images, or paths come
+            without it.
+
+    Example:
+        >>> import numpy as np
+        >>> from pipelines import HardNeighbours, Split
+        >>> images = np.arange(8, dtype=np.uint8).reshape(8, 1, 1, 1)
+        >>> split = Split(images, np.arange(8) // 2)
+        >>> neighbours = HardNeighbours(split.labels, batch_size=4, refresh_every=10)
+        >>> batches = iter(pair_batches(split, 4, hard_neighbours=neighbours))
+        >>> neighbours.refresh(0, np.array([[0.0], [1], [5], [6], [2], [7], [3], [4]]))
+        >>> print(np.ravel(next(batches)[0]))
+        [2. 3. 7. 5.]
+    """
+    image_size, augmentation = _checked(split, image_size, augmentation)
+    if hard_neighbours is None:
+        indices = pair_indices(
+            split.labels, batch_size, reshuffle=reshuffle, seed=seed, start_step=start_step
+        )
+        return _batches(split, indices, batch_size, seed, image_size, augmentation, start_step)
+    check_integers(0, seed=seed, start_step=start_step)
+    check_bool(reshuffle=reshuffle)
+    _check_hard_neighbours(hard_neighbours, split, batch_size, start_step)
+    refresh_every = hard_neighbours.refresh_every
+    indices_of = hard_pairs(hard_neighbours, seed)
+    load = _loader(split, batch_size, batch_size, seed, image_size, augmentation)
+
+    def until_refresh(step):
+        nearest = tf.numpy_function(hard_neighbours.nearest, [step], tf.int32)
+        steps = tf.data.Dataset.range(step, step + refresh_every)
+        indices = steps.map(lambda step: indices_of(step, nearest), tf.data.AUTOTUNE)
+        return load(tf.data.Dataset.zip(steps, indices))
+
+    refreshes = tf.data.Dataset.counter(
+        tf.constant(start_step, tf.int64), tf.constant(refresh_every, tf.int64)
+    )
+    options = tf.data.Options()
+    options.experimental_optimization.inject_prefetch = False  # or it looks beyond a refresh
+    return refreshes.flat_map(until_refresh).with_options(options)
+
+
+def _check_hard_neighbours(neighbours, split, batch_size, start_step):
+    if not isinstance(neighbours, HardNeighbours):
+        raise TypeError(
+            "`hard_neighbours` must be a `HardNeighbours` or None. "
+            f"Received: hard_neighbours={neighbours!r}"
+        )
+    if neighbours.batch_size != batch_size or not np.array_equal(neighbours.labels, split.labels):
+        raise ValueError(
+            "`hard_neighbours` must be of the labels of the split and of this batch size. Received:"
+            f" batch_size={batch_size}, hard_neighbours.batch_size={neighbours.batch_size}"
+        )
+    if start_step % neighbours.refresh_every:
+        raise ValueError(
+            "`start_step` must be one of a refresh. Received: "
+            f"start_step={start_step}, refresh_every={neighbours.refresh_every}"
+        )
+
+
 def _batches(split, indices, batch, seed, image_size, augmentation, start_step):
     """The images and labels of indices, `batch` at a time or, of unknown shape, at most so many."""
-    all_images, all_labels = tf.constant(split.images), tf.constant(split.labels)
     size = indices.element_spec.shape[0]
+    steps = tf.data.Dataset.counter(tf.constant(start_step, tf.int64))
+    load = _loader(split, batch, size, seed, image_size, augmentation)
+    return load(tf.data.Dataset.zip(steps, indices))
+
+
+def _loader(split, batch, size, seed, image_size, augmentation):
+    """A function from a dataset of (step, indices) to that of their images and labels.
+
+    Args:
+        split: `Split`.
+        batch: Most indices of a batch.
+        size: Those of every batch; None if they differ.
+        seed: Of the augmentation.
+        image_size: (height, width, channels).
+        augmentation: `Augmentation`.
+    """
+    all_images, all_labels = tf.constant(split.images), tf.constant(split.labels)
 
     def gather(step, indices):
         # Rows beyond those of the batch are loaded too, and left out when all are there.
@@ -147,12 +308,14 @@ def _batches(split, indices, batch, seed, image_size, augmentation, start_step):
         images = random_colour(images, augmentation, colours)
         return tf.ensure_shape(images, [size, *image_size]), labels
 
-    steps = tf.data.Dataset.counter(tf.constant(start_step, tf.int64))
-    batches = tf.data.Dataset.zip(steps, indices).map(gather)
-    if split.holds_paths or augmentation.crops:  # images of several sizes: one by one
-        images = batches.unbatch().map(load, num_parallel_calls=tf.data.AUTOTUNE)
-        batches = images.batch(batch, drop_remainder=True)
-    return batches.map(finish, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+    def batches_of(numbered):
+        batches = numbered.map(gather)
+        if split.holds_paths or augmentation.crops:  # images of several sizes: one by one
+            images = batches.unbatch().map(load, num_parallel_calls=tf.data.AUTOTUNE)
+            batches = images.batch(batch, drop_remainder=True)
+        return batches.map(finish, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+    return batches_of
 
 
 def evaluation_batches(split, image_size=None, batch_size=256):

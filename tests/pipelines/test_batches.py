@@ -13,9 +13,13 @@ from pipelines import (
     balanced_batches,
     evaluation_batches,
     group_batches,
+    pair_batches,
+    whole_class_batches,
 )
 from pipelines.images import decode, random_warp, resize
+from pipelines.pairs import pair_indices
 from pipelines.sampling import balanced_indices, group_indices
+from pipelines.whole_classes import whole_class_indices
 
 EVERYTHING = Augmentation(
     crop=0.5, aspect=1.3, flip=True, rotation=20, zoom=0.2, shift=0.1, colour=0.3
@@ -165,6 +169,45 @@ def test_groups_take_the_options_of_their_sampler(nested_splits):
 def test_groups_need_super_labels(split):
     with pytest.raises(ValueError, match="groups need `super_labels`"):
         group_batches(split, 4, 16)
+
+
+@pytest.mark.parametrize(
+    ("batches_of", "indices_of"),
+    [(whole_class_batches, whole_class_indices), (pair_batches, pair_indices)],
+)
+def test_whole_classes_and_pairs_are_the_images_of_the_sampled_indices(
+    nested_splits, batches_of, indices_of
+):
+    split = nested_splits[0]
+    indices = indices_of(split.labels, 10, seed=5, start_step=7).as_numpy_iterator()
+    batches = batches_of(split, 10, seed=5, start_step=7).as_numpy_iterator()
+    for (images, labels), rows in itertools.islice(zip(batches, indices, strict=True), 20):
+        np.testing.assert_array_equal(labels, split.labels[rows])
+        np.testing.assert_array_equal(images, split.images[rows])
+
+
+@pytest.mark.parametrize("batches_of", [whole_class_batches, pair_batches])
+def test_whole_classes_and_pairs_of_paths_are_those_of_their_pixels_and_resume(
+    nested_splits, batches_of
+):
+    def take(count, split, **options):
+        options |= {"image_size": (8, 6, 3), "augmentation": EVERYTHING}
+        batches = batches_of(split, 12, **options)
+        return list(itertools.islice(batches.as_numpy_iterator(), count))
+
+    of_pixels, of_paths = (take(6, split) for split in nested_splits)
+    assert_equal_batches(of_pixels, of_paths)
+    assert_equal_batches(of_paths[4:], take(2, nested_splits[1], start_step=4))
+
+
+def test_the_two_images_of_a_pair_of_itself_are_augmented_apart(split):
+    split = split.subset([0, 4])  # of two classes: 2 pairs of itself, 2 negative ones
+    indices = next(pair_indices(split.labels, 8).as_numpy_iterator())
+    itself = np.flatnonzero(indices[:4] == indices[4:])
+    assert len(itself) == 2
+    images, _ = next(pair_batches(split, 8, augmentation=EVERYTHING).as_numpy_iterator())
+    for row in itself:
+        assert (images[row] != images[row + 4]).any()
 
 
 def test_evaluation_gives_all_images_in_order(split, path_split):

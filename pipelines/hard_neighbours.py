@@ -1,0 +1,152 @@
+"""Batches of positive pairs and of the images of other classes that are nearest to them."""
+
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+from pipelines.pairs import check_enough, check_pairs, pairs_in_turn, positive_pairs
+from pipelines.sampling import check_integers
+
+_BLOCK_BYTES = 2**25  # of float32 scores held at once
+
+
+class HardNeighbours:
+    """Of each image the nearest of other classes, by embeddings that training refreshes.
+
+    Batches of the steps s to s + `refresh_every` - 1 are made of the embeddings of step s, and of
+    no others: call `refresh` at step s, before the first of them is taken. Where one is taken
+    earlier, by a `prefetch` behind the batches perhaps, an error says so.
+
+    Args:
+        labels: (n,) integer class ids, those of the split.
+        batch_size: m, images of a batch; a multiple of 4.
+        refresh_every: Steps from one refresh to the next, such as those of an epoch of `fit`.
+
+    Raises:
+        TypeError: If a number is not an integer.
+        ValueError: If `refresh_every` is below 1, m is no multiple of 4, a class of 2 images leaves
+            fewer than m - 2 of other classes, or the batch wants more positive pairs than there
+            are.
+
+    Source:
+        Song, Xiang, Jegelka, Savarese. Deep metric learning via lifted structured feature
+        embedding. CVPR 2016, section 4: positive pairs at random, to which their difficult
+        neighbours are added.
+        Differs: the paper says neither how many, by which embeddings, nor how often these are
+        computed, and the released code adds none. Here each image of m / 4 pairs adds one, by
+        embeddings of all images without augmentation at the start of every interval.
+    """
+
+    def __init__(self, labels, batch_size, refresh_every):
+        check_integers(1, refresh_every=refresh_every)
+        labels = np.asarray(labels)
+        check_pairs(labels, batch_size, multiple_of=4)
+        counts = np.unique(labels, return_counts=True)[1]
+        check_enough(int(np.sum(counts * (counts - 1)) // 2), batch_size // 4)
+        # When the last is added, all but the pair's own two images may be taken.
+        others = len(labels) - int(counts.max())
+        if others < batch_size - 2:
+            raise ValueError(
+                "every class must leave `batch_size` - 2 images of other classes or more. "
+                f"Received: batch_size={batch_size}, others={others}"
+            )
+        self.labels = labels
+        self.batch_size = batch_size
+        self.refresh_every = refresh_every
+        self._step = self._nearest = None
+
+    def refresh(self, step, embeddings):
+        """Takes the embeddings that the batches from a step on are made of.
+
+        Shows a progress bar if the search takes more than two seconds.
+
+        Args:
+            step: That of the first of these batches: 0, or a multiple of `refresh_every`.
+            embeddings: (n, dim) floats, one row per image; compared by Euclidean distance.
+
+        Raises:
+            ValueError: If they are not one row per image, or not finite.
+        """
+        embeddings = np.asarray(embeddings)
+        if embeddings.ndim != 2 or len(embeddings) != len(self.labels):
+            raise ValueError(
+                "`embeddings` must have one row per image. Received: "
+                f"embeddings.shape={embeddings.shape}, images={len(self.labels)}"
+            )
+        if not np.isfinite(embeddings).all():
+            raise ValueError("`embeddings` must be finite. Received: infinite numbers or NaN")
+        self._nearest = nearest_of_other_classes(embeddings, self.labels, self.batch_size - 2)
+        self._step = step
+
+    def nearest(self, step):
+        """The (n, m - 2) int32 table of a step; a RuntimeError if it is not the one at hand."""
+        if step != self._step:
+            raise RuntimeError(
+                f"`refresh` must be called at step {step}, before its batch is taken. The last "
+                f"call was at step {self._step}"
+            )
+        return self._nearest
+
+
+def hard_pairs(neighbours, seed):
+    """A function of the step and the table of nearest images that gives the indices of a batch.
+
+    Each epoch visits the positive pairs in a random order, m / 4 at a time. Then each of their
+    images in turn adds the nearest image of another class that the batch does not have yet.
+
+    Args:
+        neighbours: `HardNeighbours`.
+        seed: Of the order of the pairs.
+
+    Returns:
+        Function of () int64 and (n, m - 2) int32 that returns (m,) int64 indices: the left ones of
+        the pairs, the right ones, and what each of these added, in the same order.
+    """
+    batch_size = neighbours.batch_size
+    pairs = positive_pairs(neighbours.labels)
+    draw = pairs_in_turn(pairs, batch_size // 4, seed, reshuffle=True)
+    half = batch_size // 2
+
+    def indices_of(step, nearest):
+        chosen = tf.concat(
+            [tf.reshape(draw(step), [half]), tf.fill([half], tf.constant(-1, tf.int64))], axis=0
+        )
+
+        def add(place, chosen):
+            candidates = tf.cast(tf.gather(nearest, chosen[place]), tf.int64)
+            free = tf.reduce_all(candidates[:, None] != chosen[None, :], axis=1)
+            added = candidates[tf.argmax(tf.cast(free, tf.int32))]
+            return place + 1, tf.tensor_scatter_nd_update(chosen, [[half + place]], [added])
+
+        return tf.while_loop(lambda place, _: place < half, add, [0, chosen])[1]
+
+    return indices_of
+
+
+def nearest_of_other_classes(embeddings, labels, count):
+    """Of each row the nearest of other classes, the nearest first, by comparing all of them.
+
+    Args:
+        embeddings: (n, dim) floats.
+        labels: (n,) integers, n - `count` rows of a class at most.
+        count: Rows wanted of each.
+
+    Returns:
+        (n, count) int32. Distances are of float32: of rows as near as its rounding, and certainly
+        of equal rows, the one with the lower index may come first.
+    """
+    classes = np.unique(labels, return_inverse=True)[1]
+    # About their middle: the distances of rows far from the origin would drown in rounding.
+    rows = (embeddings - np.mean(embeddings, axis=0, dtype=np.float64)).astype(np.float32)
+    nearest = np.empty((len(rows), count), np.int32)
+    block = max(1, _BLOCK_BYTES // (4 * len(rows)))
+    blocks = tqdm(range(0, len(rows), block), desc="Finding hard neighbours", delay=2, unit="block")
+    with tf.device("CPU:0"):  # on a GPU the products of TensorFlow are of fewer bits
+        rows, classes = tf.constant(rows), tf.constant(classes)
+        half_norms = tf.reduce_sum(tf.square(rows), axis=1) / 2.0
+        for first in blocks:
+            some = slice(first, first + block)
+            scores = tf.matmul(rows[some], rows, transpose_b=True) - half_norms
+            scores = tf.where(classes[some, None] == classes, -np.inf, scores)
+            nearest[some] = tf.math.top_k(scores, count).indices.numpy()
+    return nearest

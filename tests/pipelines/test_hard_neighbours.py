@@ -1,0 +1,205 @@
+import itertools
+import re
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines import HardNeighbours, Split, hard_neighbours, pair_batches
+from pipelines.hard_neighbours import nearest_of_other_classes
+
+
+def numbered_split(counts):
+    """Images whose only pixels are their number, in classes of so many."""
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)), counts))
+    numbers = np.arange(len(labels), dtype=np.uint8)
+    return Split(numbers.reshape(-1, 1, 1, 1), labels)
+
+
+def rows_of(batches, count):
+    """The numbers of the images of so many batches."""
+    return [np.ravel(images).astype(int) for images, _ in itertools.islice(batches, count)]
+
+
+def by_distance(embeddings, labels, row):
+    """All rows of other classes, the nearest first."""
+    others = np.flatnonzero(labels != labels[row])
+    distances = np.sum((embeddings[others] - embeddings[row]) ** 2, axis=1)
+    return others[np.argsort(distances, kind="stable")].tolist()
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_the_nearest_are_those_of_a_loop_over_all_rows(offset, rng, monkeypatch):
+    monkeypatch.setattr(hard_neighbours, "_BLOCK_BYTES", 7 * 4 * 60)  # 60 rows, 7 at a time
+    embeddings = rng.normal(size=(60, 5)) + offset
+    labels = rng.permutation(np.repeat([2**40, -7, 2**40 + 1, 3], 15))
+    found = nearest_of_other_classes(embeddings, labels, 9)
+    expected = [by_distance(embeddings, labels, row)[:9] for row in range(60)]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_of_equal_rows_the_first_is_the_nearest():
+    found = nearest_of_other_classes(np.zeros((6, 2)), np.array([0, 1, 0, 1, 0, 1]), 3)
+    assert found.tolist() == [[1, 3, 5], [0, 2, 4]] * 3
+
+
+def test_each_image_of_the_pairs_adds_the_nearest_that_the_batch_has_not(rng):
+    split = numbered_split([5, 4, 6, 3, 1, 5])
+    embeddings = rng.normal(size=(24, 3))
+    neighbours = HardNeighbours(split.labels, 12, refresh_every=40)
+    batches = iter(pair_batches(split, 12, seed=3, hard_neighbours=neighbours))
+    neighbours.refresh(0, embeddings)
+    for rows in rows_of(batches, 40):
+        lefts, rights = rows[:3], rows[3:6]
+        assert (split.labels[lefts] == split.labels[rights]).all()
+        assert (lefts != rights).all()
+        expected = rows[:6].tolist()
+        for row in rows[:6]:
+            nearest = by_distance(embeddings, split.labels, row)
+            expected.append(next(other for other in nearest if other not in expected))
+        assert rows.tolist() == expected
+
+
+def test_the_smallest_split_lends_all_its_images(rng):
+    split = numbered_split([2, 3, 3])
+    neighbours = HardNeighbours(split.labels, 4, refresh_every=9)
+    neighbours.refresh(0, rng.normal(size=(8, 2)))
+    for rows in rows_of(iter(pair_batches(split, 4, hard_neighbours=neighbours)), 9):
+        assert len(set(rows)) == 4
+    with pytest.raises(ValueError, match="Received: batch_size=8, others=5"):
+        HardNeighbours(split.labels, 8, refresh_every=9)
+
+
+def test_an_epoch_has_every_positive_pair_once_in_an_order_of_its_own():
+    split = numbered_split([4] * 6)  # 36 pairs, 3 a batch
+    neighbours = HardNeighbours(split.labels, 12, refresh_every=24)
+    neighbours.refresh(0, np.zeros((24, 1)))
+    rows = np.stack(rows_of(iter(pair_batches(split, 12, hard_neighbours=neighbours)), 24))
+    pairs = np.sort(rows[:, :6].reshape(24, 2, 3).transpose(0, 2, 1).reshape(72, 2), axis=1)
+    epochs = [list(map(tuple, half.tolist())) for half in (pairs[:36], pairs[36:])]
+    assert len(set(epochs[0])) == len(set(epochs[1])) == 36
+    assert epochs[0] != epochs[1]
+
+
+@pytest.fixture
+def tables(rng):
+    return {step: rng.normal(size=(24, 3)) for step in range(0, 50, 5)}
+
+
+def batches_from(start, tables, count, seed=1, pause=0.0):
+    """Batches of 8 of 24 images, refreshed every 5 steps by the table of the step."""
+    split = numbered_split([4] * 6)
+    neighbours = HardNeighbours(split.labels, 8, refresh_every=5)
+    batches = iter(pair_batches(split, 8, seed, start_step=start, hard_neighbours=neighbours))
+    rows = []
+    for step in range(start, start + count):
+        if step % 5 == 0:
+            time.sleep(pause)  # in which a pipeline that reads ahead would
+            neighbours.refresh(step, tables[step])
+        rows += rows_of(batches, 1)
+    return rows
+
+
+def test_batches_are_made_of_the_last_refresh_and_never_ahead_of_the_next(tables):
+    changed = batches_from(0, tables, 15, pause=0.2)
+    constant = batches_from(0, dict.fromkeys(tables, tables[0]), 15)
+    for step in range(15):
+        np.testing.assert_array_equal(changed[step][:4], constant[step][:4])
+        assert step >= 5 or changed[step].tolist() == constant[step].tolist()
+    assert all(
+        any((changed[step] != constant[step]).any() for step in range(first, first + 5))
+        for first in (5, 10)
+    )
+
+
+def test_starting_at_a_refresh_equals_skipping_to_it(tables):
+    whole = batches_from(0, tables, 25)
+    np.testing.assert_array_equal(batches_from(15, tables, 10), whole[15:])
+    assert np.any(batches_from(15, tables, 10, seed=2) != np.array(whole[15:]))
+
+
+def test_a_batch_without_its_refresh_is_an_error(tables):
+    split = numbered_split([4] * 6)
+    neighbours = HardNeighbours(split.labels, 8, refresh_every=5)
+    with pytest.raises(tf.errors.OpError, match="`refresh` must be called at step 0, before its"):
+        next(iter(pair_batches(split, 8, hard_neighbours=neighbours)))
+    batches = iter(pair_batches(split, 8, hard_neighbours=neighbours))
+    neighbours.refresh(0, tables[0])
+    rows_of(batches, 5)
+    message = "must be called at step 5, before its batch is taken. The last call was at step 0"
+    with pytest.raises(tf.errors.OpError, match=message):
+        next(batches)
+
+
+def test_many_classes_start_at_once():
+    labels = np.repeat(np.arange(11_318), 5)
+    images = np.zeros((len(labels), 1, 1, 1), np.uint8)
+    table = np.random.default_rng(0).integers(0, len(labels), (len(labels), 126), dtype=np.int32)
+    began = time.perf_counter()
+    neighbours = HardNeighbours(labels, 128, refresh_every=10)
+    neighbours._step, neighbours._nearest = 10_000_000, table
+    options = {"start_step": 10_000_000, "hard_neighbours": neighbours}
+    next(iter(pair_batches(Split(images, labels), 128, **options)))
+    assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"batch_size": 6}, ValueError, "`batch_size` must be a multiple of 4. Received: batch_s"),
+        ({"batch_size": 2}, ValueError, "`batch_size` must be >= 4. Received: batch_size=2"),
+        ({"batch_size": "8"}, TypeError, "`batch_size` must be an integer"),
+        ({"refresh_every": 0}, ValueError, "`refresh_every` must be >= 1"),
+        ({"refresh_every": 1.0}, TypeError, "`refresh_every` must be an integer"),
+        ({"labels": [1] * 9}, ValueError, "negative pairs need 2 classes or more. Received: clas"),
+        (
+            {"labels": range(9)},
+            ValueError,
+            "a batch must not take more pairs than there are. Received: pairs=0, of a batch=2",
+        ),
+        (
+            {"labels": [0, 0, 0, 0, 1, 1, 1, 2, 2]},
+            ValueError,
+            "every class must leave `batch_size` - 2 images of other classes or more. Received: "
+            "batch_size=8, others=5",
+        ),
+    ],
+)
+def test_refuses_what_cannot_be_drawn(options, error, message):
+    arguments = {"labels": np.arange(12) // 2, "batch_size": 8, "refresh_every": 5, **options}
+    with pytest.raises(error, match=re.escape(message)):
+        HardNeighbours(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("embeddings", "message"),
+    [
+        (np.zeros((11, 2)), "must have one row per image. Received: embeddings.shape=(11, 2), im"),
+        (np.zeros(12), "must have one row per image. Received: embeddings.shape=(12,), images=12"),
+        (np.full((12, 2), np.nan), "must be finite. Received: infinite numbers or NaN"),
+    ],
+)
+def test_refuses_embeddings_that_cannot_be(embeddings, message):
+    neighbours = HardNeighbours(np.arange(12) // 2, 8, refresh_every=5)
+    with pytest.raises(ValueError, match=re.escape(f"`embeddings` {message}")):
+        neighbours.refresh(0, embeddings)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"hard_neighbours": True}, TypeError, "must be a `HardNeighbours` or None. Received: ha"),
+        ({"batch_size": 4}, ValueError, "Received: batch_size=4, hard_neighbours.batch_size=8"),
+        ({"split": numbered_split([2] * 8)}, ValueError, "must be of the labels of the split"),
+        ({"start_step": 3}, ValueError, "`start_step` must be one of a refresh. Received: start_"),
+        ({"start_step": -5}, ValueError, "`start_step` must be >= 0"),
+        ({"reshuffle": "no"}, TypeError, "`reshuffle` must be true or false"),
+    ],
+)
+def test_batches_refuse_neighbours_of_others(options, error, message):
+    split = numbered_split([2] * 9)
+    neighbours = HardNeighbours(split.labels, 8, refresh_every=5)
+    arguments = {"split": split, "batch_size": 8, "hard_neighbours": neighbours, **options}
+    with pytest.raises(error, match=re.escape(message)):
+        pair_batches(**arguments)
