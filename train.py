@@ -32,7 +32,10 @@ PROGRAM = "train.py"
 RUNS = pathlib.Path("runs")
 SAVED_MODELS = pathlib.Path("saved_models")
 NEIGHBOURS = (1, 2, 4, 8)
-GROUP_OPTIONS = ("super_classes", "images_per_class", "evenly")  # of `pipelines.group_batches`
+SAMPLER_OPTIONS = {
+    "groups": ("super_classes", "images_per_class", "evenly"),  # of `pipelines.group_batches`
+    "pairs": ("hard_neighbours", "reshuffle"),  # of `pipelines.pair_batches`
+}
 
 
 def main(arguments=None):
@@ -47,7 +50,7 @@ def main(arguments=None):
         train_split, test_split, dataset = load_images(recipe)
         if model is None:
             model = build_model(recipe, train_split, dataset)
-        batches = training_batches(recipe, model, train_split, dataset)
+        batches, callbacks = training_batches(recipe, model, train_split, dataset)
         files = {
             "config.yaml": saved_recipe,
             "trained_classes.json": json.dumps(train_split.names, ensure_ascii=False) + "\n",
@@ -57,7 +60,7 @@ def main(arguments=None):
         else:
             make_folders(folder, files)
     with one_sentence(PROGRAM, FloatingPointError, OSError), resumable(recipe.run, dataset):
-        scores = fit(recipe, folder, model, batches, test_split, dataset)
+        scores = fit(recipe, folder, model, batches, callbacks, test_split, dataset)
         report(recipe, folder, scores)
         version = export(recipe, model, dataset, files, scores)
     print(f"Run: {folder}   Model: {version}")
@@ -141,8 +144,11 @@ def check_settings(recipe):
     dropout_of_levels(recipe.dropout, levels)
     pipelines.Augmentation().changed(**recipe.augmentation)
     for option in recipe.sampler_options:
-        if option not in GROUP_OPTIONS:
-            raise ValueError(unknown_option("sampler 'groups'", option, GROUP_OPTIONS))
+        options = SAMPLER_OPTIONS[recipe.sampler]
+        if option not in options:
+            raise ValueError(unknown_option(f"sampler {recipe.sampler!r}", option, options))
+    hard = recipe.sampler_options.get("hard_neighbours", False)
+    check(isinstance(hard, bool), "`hard_neighbours` must be true or false", hard_neighbours=hard)
     check(
         recipe.weights in (None, "imagenet") or os.path.isfile(recipe.weights),
         "`weights` must be an existing file",
@@ -170,7 +176,8 @@ def load_images(recipe):
     train_split, test_split = dataset.train, dataset.test
     if recipe.validation_share:
         train_split, test_split = pipelines.hold_out_classes(train_split, recipe.validation_share)
-    if recipe.classes_per_batch > train_split.num_classes:
+    counts_classes = recipe.sampler not in ("whole_classes", "pairs")
+    if counts_classes and recipe.classes_per_batch > train_split.num_classes:
         raise ValueError(
             "`classes_per_batch` must not exceed the number of training classes. Received: "
             f"classes_per_batch={recipe.classes_per_batch}, classes={train_split.num_classes}"
@@ -241,7 +248,7 @@ def of_classes(recipe, loss, embedder, split, dataset):
 
 
 def training_batches(recipe, model, split, dataset):
-    """The batches from the step on that the model is at."""
+    """The batches from the step on that the model is at, and the callbacks that they need."""
     classes, images = recipe.classes_per_batch, recipe.images_per_class
     options = {
         "seed": recipe.seed,
@@ -250,10 +257,28 @@ def training_batches(recipe, model, split, dataset):
         "start_step": int(model.optimizer.iterations),
     }
     if recipe.sampler == "groups":
-        return pipelines.group_batches(
-            split, classes, classes * images, **options, **recipe.sampler_options
-        )
-    return pipelines.balanced_batches(split, classes, images, **options, sampler=recipe.sampler)
+        options |= recipe.sampler_options
+        return pipelines.group_batches(split, classes, classes * images, **options), []
+    if recipe.sampler == "whole_classes":
+        return pipelines.whole_class_batches(split, classes * images, **options), []
+    if recipe.sampler == "pairs":
+        neighbours, callbacks = hard_neighbours(recipe, split, dataset)
+        options |= recipe.sampler_options | {"hard_neighbours": neighbours}
+        return pipelines.pair_batches(split, classes * images, **options), callbacks
+    return pipelines.balanced_batches(split, classes, images, **options, sampler=recipe.sampler), []
+
+
+def hard_neighbours(recipe, split, dataset):
+    """The hard neighbours that the sampler asks for, if it does, and what refreshes them."""
+    import tfdml
+
+    if not recipe.sampler_options.get("hard_neighbours"):
+        return None, []
+    neighbours = pipelines.HardNeighbours(
+        split.labels, recipe.classes_per_batch * recipe.images_per_class, recipe.checkpoint_every
+    )
+    images = pipelines.evaluation_batches(split, dataset.image_size)
+    return neighbours, [tfdml.callbacks.EmbeddingsOfEpoch(images, neighbours.refresh)]
 
 
 def check_same_classes(folder, files):
@@ -359,7 +384,7 @@ def progress():
     return 1 if sys.stdout.isatty() else 2  # a bar, or a line per epoch in a log file
 
 
-def fit(recipe, folder, model, batches, test_split, dataset):
+def fit(recipe, folder, model, batches, callbacks, test_split, dataset):
     """Trains to the last step; returns the scores of the untrained and the trained embedder."""
     import keras
 
@@ -389,6 +414,7 @@ def fit(recipe, folder, model, batches, test_split, dataset):
         keras.callbacks.TensorBoard(str(folder / "logs")),
         keras.callbacks.CSVLogger(str(folder / "logs" / "epochs.csv"), append=start > 0),
         tfdml.callbacks.Checkpoint(folder / "checkpoint.keras"),
+        *callbacks,
     ]
     if recipe.validation_share:
         images = pipelines.evaluation_batches(test_split, dataset.image_size)

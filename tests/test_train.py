@@ -29,6 +29,8 @@ SMALL = [
     *("--steps", "60", "--checkpoint_every", "20"),
 ]
 
+HARD_NEIGHBOURS = ["--sampler", "pairs", "--sampler_options.hard_neighbours", "true"]
+
 
 def run(script, *arguments, cwd):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -303,28 +305,100 @@ def test_trains_on_groups_of_kin_classes(data_folder, tmp_path):
     assert len(losses) == 2
 
 
-def test_a_model_trains_with_batches_of_several_sizes():
+def small_dataset():
+    """Classes of 2 to 4 random images, in super-classes of 3."""
     labels = np.repeat(np.arange(12), [2, 3, 4] * 4)
     images = np.random.default_rng(0).integers(0, 256, (36, 8, 8, 1), dtype=np.uint8)
-    split = pipelines.Split(images, labels, super_labels=labels // 3)
     augmentation = pipelines.Augmentation(crop=0.5, shift=0.1, colour=0.1)
-    recipe = Recipe(
-        sampler="groups", classes_per_batch=4, images_per_class=3, steps=4, checkpoint_every=4
+    train_split = pipelines.Split(images, labels, super_labels=labels // 3)
+    return pipelines.Dataset(
+        "x", train_split, pipelines.Split(images, labels + 12), (8, 8, 1), augmentation
     )
-    dataset = pipelines.Dataset(
-        "x", split, pipelines.Split(images, labels + 12), (8, 8, 1), augmentation
+
+
+@pytest.mark.parametrize(
+    ("sampler", "options", "most_sizes"),
+    [
+        ("groups", {}, 5),
+        ("whole_classes", {}, 2),
+        ("pairs", {"reshuffle": True}, 1),
+        ("pairs", {"hard_neighbours": True}, 1),
+    ],
+)
+def test_a_model_trains_with_the_batches_of_every_sampler(sampler, options, most_sizes):
+    dataset = small_dataset()
+    recipe = Recipe(
+        sampler=sampler,
+        sampler_options=options,
+        classes_per_batch=4,
+        images_per_class=3,
+        steps=8,
+        checkpoint_every=4,
     )
     model = train.build_model(recipe, dataset.train, dataset)
-    batches = train.training_batches(recipe, model, split, dataset)
-    assert len({len(labels) for _, labels in batches.take(9)}) > 1
-    model.fit(batches, steps_per_epoch=4, shuffle=False, verbose=0)
-    assert int(model.optimizer.iterations) == 4
+    batches, callbacks = train.training_batches(recipe, model, dataset.train, dataset)
+    fitted = {"epochs": 2, "callbacks": callbacks, "shuffle": False, "verbose": 0}
+    history = model.fit(batches, steps_per_epoch=4, **fitted)
+    assert np.isfinite(history.history["loss"]).all()
+    assert int(model.optimizer.iterations) == 8
+    if not callbacks:
+        sizes = {len(labels) for _, labels in batches.take(20)}
+        assert max(sizes) == 12
+        assert min(2, most_sizes) <= len(sizes) <= most_sizes
 
 
-def test_options_of_groups_are_those_of_their_batches():
-    parameters = inspect.signature(pipelines.group_batches).parameters.values()
+def test_hard_neighbours_are_those_of_the_checkpoint_when_a_run_resumes(tmp_path):
+    dataset = small_dataset()
+    recipe = Recipe(
+        sampler="pairs",
+        sampler_options={"hard_neighbours": True},
+        classes_per_batch=4,
+        images_per_class=2,
+        steps=9,
+        checkpoint_every=3,
+    )
+
+    def batches_of_fit(model, folder):
+        (folder / "logs").mkdir(parents=True)
+        seen = []
+
+        def note(images):
+            seen.append(images)
+            return images
+
+        def noted(images, labels):
+            images = tf.ensure_shape(tf.numpy_function(note, [images], tf.float32), images.shape)
+            return images, labels
+
+        class KeepCheckpoints(keras.callbacks.Callback):
+            def on_epoch_end(self, epoch, logs=None):
+                shutil.copy(folder / "checkpoint.keras", folder / f"{epoch}.keras")
+
+        batches, callbacks = train.training_batches(recipe, model, dataset.train, dataset)
+        callbacks = [*callbacks, KeepCheckpoints()]
+        train.fit(recipe, folder, model, batches.map(noted), callbacks, dataset.test, dataset)
+        return np.stack(seen)
+
+    whole = batches_of_fit(train.build_model(recipe, dataset.train, dataset), tmp_path / "whole")
+    assert len(whole) == 9
+    stopped = keras.models.load_model(tmp_path / "whole" / "1.keras")
+    resumed = batches_of_fit(stopped, tmp_path / "resumed")
+    np.testing.assert_array_equal(resumed, whole[6:])
+
+
+def test_a_run_refreshes_hard_neighbours_at_every_checkpoint(tmp_path):
+    result = run("train.py", *SMALL, *HARD_NEIGHBOURS, "--run", "x", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    scores = json.loads((tmp_path / "runs" / "x" / "scores.json").read_text())
+    assert scores["trained"]["recall@1"] > scores["untrained"]["recall@1"]
+
+
+@pytest.mark.parametrize("sampler", train.SAMPLER_OPTIONS)
+def test_options_of_samplers_are_those_of_their_batches(sampler):
+    batches = {"groups": pipelines.group_batches, "pairs": pipelines.pair_batches}[sampler]
+    parameters = inspect.signature(batches).parameters.values()
     options = [option.name for option in parameters if option.kind == option.KEYWORD_ONLY]
-    assert list(train.GROUP_OPTIONS) == options
+    assert list(train.SAMPLER_OPTIONS[sampler]) == options
 
 
 def start_and_wait_for(text, *arguments, cwd):
@@ -361,9 +435,13 @@ def test_an_image_lost_in_training_is_named(tmp_path):
     assert "Traceback" not in error
 
 
-@pytest.mark.parametrize("stage", ["Scoring the untrained", "Epoch 2/"])
-def test_ctrl_c_says_how_to_go_on(stage, tmp_path):
-    process = start_and_wait_for(stage, *SMALL, "--steps", "100000", "--run", "x", cwd=tmp_path)
+@pytest.mark.parametrize(
+    ("stage", "options"),
+    [("Scoring the untrained", []), ("Epoch 2/", []), ("Epoch 2/", HARD_NEIGHBOURS)],
+)
+def test_ctrl_c_says_how_to_go_on(stage, options, tmp_path):
+    options = [*SMALL, *options, "--steps", "100000", "--run", "x"]
+    process = start_and_wait_for(stage, *options, cwd=tmp_path)
     process.send_signal(signal.SIGINT)
     error = process.communicate()[1]
     assert process.returncode == 130, error
@@ -445,8 +523,24 @@ REFUSALS = [
     ),
     (
         ["--sampler_options.evenly", "true"],
-        "`sampler_options` are those of the sampler `groups`. Received: sampler='balanced', "
-        "sampler_options={'evenly': True}",
+        "`sampler_options` are those of the samplers `groups` and `pairs`. Received: "
+        "sampler='balanced', sampler_options={'evenly': True}",
+    ),
+    (
+        ["--sampler", "pairs", "--sampler_options.hard_neighbors", "true", *NO_DATA],
+        "sampler 'pairs' has no option 'hard_neighbors'. Did you mean 'hard_neighbours'?",
+    ),
+    (
+        ["--sampler", "pairs", "--sampler_options.hard_neighbours", "3", *NO_DATA],
+        "`hard_neighbours` must be true or false. Received: hard_neighbours=3",
+    ),
+    (
+        ["--sampler", "pair", *NO_DATA],
+        "'whole_classes', 'pairs'. Received: sampler='pair'",
+    ),
+    (
+        ["--sampler", "whole_classes", "--dataset", "digits"],
+        "`batch_size` must be 2 more than the largest class has, or above, so that every batch has",
     ),
     (
         ["--sampler", "groups", "--dataset", "digits", "--classes_per_batch", "4"],
@@ -460,7 +554,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"), REFUSALS, ids=[r[0][0] + r[0][1] for r in REFUSALS]
+    ("arguments", "message"), REFUSALS, ids=["".join(r[0][:4]) for r in REFUSALS]
 )
 def test_train_refuses_bad_input_with_a_sentence(arguments, message, tmp_path):
     result = run("train.py", *arguments, cwd=tmp_path)

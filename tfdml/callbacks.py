@@ -5,6 +5,7 @@ import pathlib
 
 import keras
 import numpy as np
+from tqdm import tqdm
 
 from tfdml.checks import check
 from tfdml.evaluation import recall_at_k
@@ -126,3 +127,25 @@ class WatchDensityTargets(keras.callbacks.Callback):
     def on_train_end(self, logs=None):
         if self._writer is not None:
             self._writer.close()
+
+
+class EmbeddingsOfEpoch(keras.callbacks.Callback):
+    """Gives the embeddings of images to a function at the start of every epoch.
+
+    Shows a progress bar if that takes more than two seconds.
+
+    Args:
+        images: `tf.data.Dataset` of batches of images.
+        receive: Function of the optimizer's step and the (n, dim) NumPy embeddings.
+    """
+
+    def __init__(self, images, receive):
+        super().__init__()
+        self.images = images
+        self.receive = receive
+
+    def on_epoch_begin(self, epoch, logs=None):
+        embedder = self.model.embedder
+        batches = tqdm(self.images, desc="Embedding the training images", delay=2, unit="batch")
+        embeddings = np.concatenate([embedder.predict_on_batch(images) for images in batches])
+        self.receive(int(self.model.optimizer.iterations), embeddings)

@@ -31,12 +31,16 @@ class Recipe:
         mirror: Average the features of an image and of its mirror image when embedding, for things
             seen from either side: better retrieval in twice the time. Training sees one of them.
         classes_per_batch: Distinct classes in a batch (P).
-        images_per_class: Images of each of them (K); the batch has P × K images.
-        sampler: `balanced`; `mixed` for K to 2 K images of each of fewer classes; or `groups` for
+        images_per_class: Images of each of them (K); the batch has P × K images. The sampler of the
+            N-pair paper is `balanced` with K = 2.
+        sampler: `balanced`; `mixed` for K to 2 K images of each of fewer classes; `groups` for
             all images of P / 2 classes of each of 2 super-classes, such as alphabets, of which
-            P × K stay where there are more.
-        sampler_options: Options of the sampler `groups`, such as `--sampler_options.evenly true`;
-            the docstring of `pipelines.group_batches` lists them.
+            P × K stay where there are more; `whole_classes` for all images of random classes, as
+            many as P × K are; or `pairs` for P × K / 2 pairs, about half of them of one class.
+        sampler_options: Options of the samplers `groups` and `pairs`, such as
+            `--sampler_options.hard_neighbours true`; the docstrings of `pipelines.group_batches`
+            and `pipelines.pair_batches` list them. Hard neighbours are refreshed every
+            `checkpoint_every` steps.
         optimizer: `adam` or `sgd` (momentum 0.9).
         learning_rate: Step size at the start.
         warmup_steps: Steps in which the learning rate rises from 0 to `learning_rate`.
@@ -127,10 +131,12 @@ class Recipe:
             "`validation_share` must be >= 0 and < 1",
             validation_share=self.validation_share,
         )
-        check_one_of(("balanced", "mixed", "groups"), sampler=self.sampler)
+        check_one_of(
+            ("balanced", "mixed", "groups", "whole_classes", "pairs"), sampler=self.sampler
+        )
         check(
-            self.sampler == "groups" or not self.sampler_options,
-            "`sampler_options` are those of the sampler `groups`",
+            self.sampler in ("groups", "pairs") or not self.sampler_options,
+            "`sampler_options` are those of the samplers `groups` and `pairs`",
             sampler=self.sampler,
             sampler_options=self.sampler_options,
         )

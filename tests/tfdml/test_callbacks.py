@@ -112,3 +112,16 @@ def test_a_model_without_targets_logs_as_before(rows, tmp_path):
     logs = build().fit(rows, LABELS, verbose=0, callbacks=[watch]).history
     assert list(logs) == ["loss"]
     assert not list(tmp_path.iterdir())
+
+
+def test_the_embeddings_at_the_start_of_every_epoch_are_given(rows):
+    model, given = build(), []
+    before = model.embed(rows)
+    images = tf.data.Dataset.from_tensor_slices(rows).batch(3)
+    of_epoch = callbacks.EmbeddingsOfEpoch(images, lambda *received: given.append(received))
+    model.fit(rows, LABELS, batch_size=len(rows) // 2, epochs=2, verbose=0, callbacks=[of_epoch])
+    (first, at_first), (second, at_second) = given
+    assert (first, second) == (0, 2)
+    np.testing.assert_allclose(at_first, before, atol=1e-6)
+    assert np.abs(at_second - at_first).max() > 1e-4
+    assert np.abs(at_second - model.embed(rows)).max() > 1e-4
