@@ -1,4 +1,4 @@
-"""How fast class-balanced batches come: python benchmarks/sampling.py
+"""How fast the batches of each sampler come: python benchmarks/sampling.py
 
 Prints each measurement beside the limit that the project holds it to.
 """
@@ -16,9 +16,11 @@ from PIL import Image
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from pipelines import Split, balanced_batches
+from pipelines import HardNeighbours, Split, balanced_batches, pair_batches
 from pipelines.images import decode, reader
+from pipelines.pairs import pair_indices
 from pipelines.sampling import balanced_indices, group_indices
+from pipelines.whole_classes import whole_class_indices
 
 CLASSES, IMAGES_PER_CLASS = 11_318, 5  # Stanford Online Products, training half
 BATCH = {"classes_per_batch": 32, "images_per_class": 4}
@@ -27,16 +29,31 @@ SUPER_CLASSES = 12
 GROUP = {"classes_per_batch": 20, "batch_size": 100}
 SIZE = (112, 112, 3)
 FAR = 10_000_000  # a step that no run reaches
+SAMPLERS = {
+    "balanced": lambda labels, step: balanced_indices(labels, **BATCH, start_step=step),
+    "groups": lambda labels, step: group_indices(
+        labels, labels % SUPER_CLASSES, **GROUP, start_step=step
+    ),
+    "whole classes": lambda labels, step: whole_class_indices(labels, 100, start_step=step),
+    "pairs": lambda labels, step: pair_indices(labels, BATCH_SIZE, start_step=step),
+}
 
 
 def main():
     labels = np.repeat(np.arange(CLASSES), IMAGES_PER_CLASS)
     tf.constant(0)  # the start of TensorFlow itself is not measured
-    show("first batch of indices", seconds_to_first(labels, 0), "s", "at most 3")
-    show(f"first batch from step {FAR:,}", seconds_to_first(labels, FAR), "s", "at most 3")
-    show("index-only rate", index_rate(labels), "images/s", "at least 100,000")
-    show("first group of indices", seconds_to_first_group(labels), "s", "at most 3")
-    show("index-only rate of groups", group_rate(labels), "images/s", "at least 100,000")
+    for name, indices_of in SAMPLERS.items():
+        for step in (0, FAR):
+            began = time.perf_counter()
+            next(iter(indices_of(labels, step)))
+            seconds = time.perf_counter() - began
+            show(f"{name}: first batch from step {step:,}", seconds, "s", "at most 3")
+        speed = rate(indices_of(labels, 0), 4000)
+        show(f"{name}: index-only rate", speed, "images/s", "at least 100,000")
+    search, first, speed = hard_neighbours(labels)
+    show("hard neighbours: search", search, "s")
+    show("hard neighbours: first batch", first, "s", "at most 3")
+    show("hard neighbours: rate", speed, "images/s")
     with tempfile.TemporaryDirectory() as folder:
         split = write_photos(pathlib.Path(folder))
         read_only = decode_rate(split, lambda contents: decode(contents, 3))
@@ -49,33 +66,21 @@ def main():
     show("batches / bare decode and resize", whole / bare, "", "at least 0.8")
 
 
-def seconds_to_first(labels, start_step):
+def hard_neighbours(labels, batches=400):
+    """Seconds to search all images, and to the first batch, and images of a pixel per second."""
+    neighbours = HardNeighbours(labels, BATCH_SIZE, refresh_every=10 * batches)
+    embeddings = np.random.default_rng(0).normal(size=(len(labels), 128))
     began = time.perf_counter()
-    next(iter(balanced_indices(labels, **BATCH, start_step=start_step)))
-    return time.perf_counter() - began
-
-
-def index_rate(labels, batches=4000):
-    return rate(balanced_indices(labels, **BATCH), batches, BATCH_SIZE)
-
-
-def seconds_to_first_group(labels):
-    began = time.perf_counter()
-    next(iter(groups(labels)))
-    return time.perf_counter() - began
-
-
-def group_rate(labels, batches=4000):
-    return rate(groups(labels), batches, len(next(iter(groups(labels)))))
-
-
-def groups(labels):
-    """Batches of one size: the classes have 5 images each, all of which fit."""
-    return group_indices(labels, labels % SUPER_CLASSES, **GROUP)
+    neighbours.refresh(0, embeddings)
+    searched = time.perf_counter()
+    split = Split(np.zeros((len(labels), 1, 1, 1), np.uint8), labels)
+    dataset = pair_batches(split, BATCH_SIZE, hard_neighbours=neighbours)
+    next(iter(dataset))
+    return searched - began, time.perf_counter() - searched, rate(dataset, batches)
 
 
 def batch_rate(split, batches=20):
-    return rate(balanced_batches(split, **BATCH, image_size=SIZE), batches, BATCH_SIZE)
+    return rate(balanced_batches(split, **BATCH, image_size=SIZE), batches)
 
 
 def decode_rate(split, read, batches=20):
@@ -83,17 +88,18 @@ def decode_rate(split, read, batches=20):
     dataset = dataset.map(
         lambda path: read(tf.io.read_file(path)), num_parallel_calls=tf.data.AUTOTUNE
     )
-    return rate(dataset.batch(BATCH_SIZE).prefetch(2), batches, BATCH_SIZE)
+    return rate(dataset.batch(BATCH_SIZE).prefetch(2), batches)
 
 
-def rate(dataset, batches, batch_size, warm_up=5):
+def rate(dataset, batches, warm_up=5):
+    """Rows per second."""
     iterator = iter(dataset)
     for _ in itertools.islice(iterator, warm_up):
         pass
-    began = time.perf_counter()
-    for _ in itertools.islice(iterator, batches):
-        pass
-    return batches * batch_size / (time.perf_counter() - began)
+    began, rows = time.perf_counter(), 0
+    for batch in itertools.islice(iterator, batches):
+        rows += len(tf.nest.flatten(batch)[0])
+    return rows / (time.perf_counter() - began)
 
 
 def write_photos(folder, classes=64, images_per_class=8):
@@ -107,11 +113,12 @@ def write_photos(folder, classes=64, images_per_class=8):
 
 
 def show(what, value, unit, limit="-"):
-    print(f"{what:32} {value:14,.2f} {unit:9} limit: {limit}")
+    print(f"{what:45} {value:14,.2f} {unit:9} limit: {limit}")
 
 
 if __name__ == "__main__":
     print(
-        f"{CLASSES:,} classes x {IMAGES_PER_CLASS} images, batches of 32 x 4, {os.cpu_count()} CPUs"
+        f"{CLASSES:,} classes x {IMAGES_PER_CLASS} images, batches of {BATCH_SIZE} or 100, "
+        f"{os.cpu_count()} CPUs"
     )
     main()
