@@ -138,7 +138,7 @@ class DensityRegularizer(MetricLoss):
             products = ops.sum(shares * roots * targets)
             squares = ops.sum(shares * ops.square(roots)) * ops.sum(shares * ops.square(targets))
             # Σ_{c, k} (δ[k] α[c] - δ[c] α[k])² = 2 (Σ δ² Σ α² - (Σ δ α)²)
-            loss += 2.0 * (squares - ops.square(products)) / ops.square(classes)
+            loss = loss + 2.0 * (squares - ops.square(products)) / ops.square(classes)
         return loss
 
 

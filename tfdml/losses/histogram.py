@@ -66,7 +66,10 @@ class HistogramLoss(MetricLoss):
         above = ops.where(pairwise.off_diagonal(labels), above, 0.0)
         below = ops.where(pairwise.off_diagonal(labels), 1.0 - above, 0.0)
         bins = 2 * self.num_bins
-        totals = ops.segment_sum(ops.reshape(below, (-1,)), ops.reshape(node, (-1,)), bins)
-        totals += ops.segment_sum(ops.reshape(above, (-1,)), ops.reshape(node + 1, (-1,)), bins)
+        totals = _sums_of_bins(below, node, bins) + _sums_of_bins(above, node + 1, bins)
         histograms = ops.reshape(totals, (2, self.num_bins)) / ops.maximum(counts, 1.0)[:, None]
         return ops.sum(histograms[1] * ops.cumsum(histograms[0]))
+
+
+def _sums_of_bins(values, bins, count):
+    return ops.segment_sum(ops.reshape(values, (-1,)), ops.reshape(bins, (-1,)), count)

@@ -294,6 +294,8 @@ def test_descending_it_separates_the_classes(name, options, rng):
     loss = losses.get(name, **options)
     if loss.learns_similarity:
         pytest.skip("mines by what it learns: see test_double_header")
+    if name == "histogram" and not loss.normalize:
+        pytest.skip("products beyond 1 are clamped, and have no gradient")
     gradient_of = compiled_gradient(loss, labels)
     mean, square = np.zeros_like(x), np.zeros_like(x)
     for step in range(1, 101):  # Adam
