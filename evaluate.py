@@ -182,6 +182,11 @@ def completed(settings, version, recipe):
             "`split` can be validation for the images of a training with --validation_share. "
             f"Received: split=validation, model={version}, dataset={dataset}, data_dir={data_dir}"
         )
+    if split == "train" and not of_training:
+        raise ValueError(
+            "`split` can be train for the images of the training. "
+            f"Received: split=train, model={version}, dataset={dataset}, data_dir={data_dir}"
+        )
     if skip_invalid is None:
         skip_invalid = bool(of_training.get("skip_invalid"))
     settings = dataclasses.replace(settings, split=split, skip_invalid=skip_invalid)
@@ -264,8 +269,8 @@ def load_split(settings, version, recipe):
     )
     split = dataset.test
     if of_training:
-        split, share = dataset.train, recipe.get("validation_share")
-        if share and has_images_of(recipe, settings):
+        split, share = dataset.train, recipe["validation_share"]
+        if share:
             split = pipelines.hold_out_classes(split, share)[settings.split == "validation"]
     elif settings.split == "all":
         split = dataset.both()

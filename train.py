@@ -231,6 +231,9 @@ def build_model(recipe, split, dataset):
         optimizer = tfdml.optimizers.SGD(momentum=0.9, **options)
     model = tfdml.EmbeddingModel(embedder)
     model.compile(optimizer=optimizer, loss=loss)
+    # What a loss cannot be computed from, it says now, before the run has a folder.
+    rows = keras.ops.zeros((2, *embedder.output_shape[1:]))
+    loss([0, split.num_classes - 1], rows)
     return model
 
 
@@ -239,11 +242,17 @@ def of_classes(recipe, loss, embedder, split, dataset):
     import tfdml
 
     known = {"num_classes": split.num_classes}
-    if loss.regularizer.correlation and loss.num_classes is None:
+    check(
+        loss.num_classes in (None, split.num_classes),
+        "the loss must know as many classes as there are to train",
+        num_classes=loss.num_classes,
+        classes=split.num_classes,
+    )
+    if loss.regularizer.correlation and loss.regularizer.initial_density is None:
         print("Measuring the density of the training classes", flush=True)
         images = pipelines.evaluation_batches(split, dataset.image_size)
         features = tfdml.models.backbone_of(embedder).predict(images, verbose=progress())
-        known = {"initial_density": tfdml.evaluation.class_density(features, split.labels)}
+        known["initial_density"] = tfdml.evaluation.class_density(features, split.labels)
     return tfdml.losses.get(recipe.loss, **{**known, **recipe.loss_options})
 
 

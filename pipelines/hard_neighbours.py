@@ -5,7 +5,7 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from pipelines.pairs import check_enough, check_pairs, pairs_in_turn, positive_pairs
-from pipelines.sampling import check_integers
+from pipelines.sampling import check_integers, checked_labels
 
 _BLOCK_BYTES = 2**25  # of float32 scores held at once
 
@@ -14,8 +14,9 @@ class HardNeighbours:
     """Of each image the nearest of other classes, by embeddings that training refreshes.
 
     Batches of the steps s to s + `refresh_every` - 1 are made of the embeddings of step s, and of
-    no others: call `refresh` at step s, before the first of them is taken. Where one is taken
-    earlier, by a `prefetch` behind the batches perhaps, an error says so.
+    no others: call `refresh` at step s, before the first of them is taken, in `fit` by
+    `tfdml.callbacks.EmbeddingsOfEpoch(images, neighbours.refresh)`. Where one is taken earlier, by
+    a `prefetch` behind the batches perhaps, an error says so.
 
     Args:
         labels: (n,) integer class ids, those of the split.
@@ -23,7 +24,7 @@ class HardNeighbours:
         refresh_every: Steps from one refresh to the next, such as those of an epoch of `fit`.
 
     Raises:
-        TypeError: If a number is not an integer.
+        TypeError: If the labels or a number are not integers.
         ValueError: If `refresh_every` is below 1, m is no multiple of 4, a class of 2 images leaves
             fewer than m - 2 of other classes, or the batch wants more positive pairs than there
             are.
@@ -39,7 +40,7 @@ class HardNeighbours:
 
     def __init__(self, labels, batch_size, refresh_every):
         check_integers(1, refresh_every=refresh_every)
-        labels = np.asarray(labels)
+        labels = checked_labels(labels)
         check_pairs(labels, batch_size, multiple_of=4)
         counts = np.unique(labels, return_counts=True)[1]
         check_enough(int(np.sum(counts * (counts - 1)) // 2), batch_size // 4)

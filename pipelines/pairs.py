@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from pipelines.sampling import check_bool, check_integers, step_seed
+from pipelines.sampling import check_bool, check_integers, checked_labels, step_seed
 
 
 def pair_indices(labels, batch_size, *, reshuffle=False, seed=0, start_step=0):
@@ -29,7 +29,7 @@ def pair_indices(labels, batch_size, *, reshuffle=False, seed=0, start_step=0):
         right ones in the same order. The list takes 8 bytes a pair.
 
     Raises:
-        TypeError: If `reshuffle` is no bool or another number is not an integer.
+        TypeError: If `reshuffle` is no bool, or the labels or a number are not integers.
         ValueError: If there is a single class, the batch size is odd, below 2 or above what all
             pairs fill, or the seed or the step is below 0 or not below 2**63.
 
@@ -41,7 +41,7 @@ def pair_indices(labels, batch_size, *, reshuffle=False, seed=0, start_step=0):
         Differs: the code stops at a class of a single image, which here has the pair with itself,
         and where the negative pairs of a class want more images than the other classes have.
     """
-    labels = np.asarray(labels)
+    labels = checked_labels(labels)
     check_integers(0, seed=seed, start_step=start_step)
     check_bool(reshuffle=reshuffle)
     check_pairs(labels, batch_size, multiple_of=2)

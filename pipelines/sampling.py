@@ -33,11 +33,11 @@ def balanced_indices(
         `tf.data.Dataset` of (P × K,) int64 indices into `labels`, the rows of a class in a row.
 
     Raises:
-        TypeError: If P, K, the seed or the step is not an integer.
+        TypeError: If the labels, P, K, the seed or the step are not integers.
         ValueError: If P or K is below 1, P exceeds the number of classes, the seed or the step is
             below 0 or not below 2**63, or `sampler` is neither.
     """
-    labels = np.asarray(labels)
+    labels = checked_labels(labels)
     _, counts = np.unique(labels, return_counts=True)
     check_integers(1, classes_per_batch=classes_per_batch, images_per_class=images_per_class)
     check_integers(0, seed=seed, start_step=start_step)
@@ -117,7 +117,7 @@ def group_indices(
         different, the rows of a class in a row, two or more.
 
     Raises:
-        TypeError: If `evenly` is no bool or another number is not an integer.
+        TypeError: If `evenly` is no bool, or the labels or a number are not integers.
         ValueError: If `super_labels` is None, there are fewer super-classes than G that have a
             class of 2 images, G does not divide P, or a number is out of its range.
 
@@ -144,7 +144,7 @@ def group_indices(
             "groups need `super_labels`, the super-class of each image, such as the alphabets of "
             "omniglot. Received: super_labels=None"
         )
-    kin = _kin(np.asarray(labels), np.asarray(super_labels))
+    kin = _kin(checked_labels(labels), np.asarray(super_labels))
     if super_classes > len(kin.sizes):
         raise ValueError(
             "`super_classes` must not exceed the number of super-classes that have a class of 2 "
@@ -242,6 +242,14 @@ def check_integers(least, **values):
             raise ValueError(f"`{name}` must be >= {least}. Received: {name}={value}")
         if value >= 2**63:
             raise ValueError(f"`{name}` must be < 2**63. Received: {name}={value}")
+
+
+def checked_labels(labels):
+    """The labels as an array; raises a TypeError unless they are integers."""
+    labels = np.asarray(labels)
+    if labels.dtype.kind not in "iu":
+        raise TypeError(f"`labels` must be integers. Received: dtype={labels.dtype}")
+    return labels
 
 
 def check_bool(**values):

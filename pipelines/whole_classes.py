@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from pipelines.sampling import check_integers, step_seed
+from pipelines.sampling import check_integers, checked_labels, step_seed
 
 
 def whole_class_indices(labels, batch_size, seed=0, start_step=0):
@@ -11,10 +11,10 @@ def whole_class_indices(labels, batch_size, seed=0, start_step=0):
 
     Each epoch visits the classes in a random order, each once at most. A batch takes whole classes
     while they fit and fills the places left with random images of the next class, whose others
-    are left out. A single place stays empty: one image of a class has no positive. The last few
-    classes wait for another epoch, because the number of batches of an epoch must not depend on
-    its order: every batch is a function of (seed, step) alone. Classes of a single image are never
-    drawn.
+    are left out. A single place stays empty: one image of a class has no positive. The number of
+    batches of an epoch does not depend on its order, for every batch is a function of (seed, step)
+    alone: of n images and a largest class of k it has n / (m - 2 + k), and the classes that are
+    left wait for another epoch. Classes of a single image are never drawn.
 
     Args:
         labels: (n,) integer class ids.
@@ -28,7 +28,7 @@ def whole_class_indices(labels, batch_size, seed=0, start_step=0):
         of a class in a row, two or more. Of all images there are, if they do not fill one batch.
 
     Raises:
-        TypeError: If the batch size, the seed or the step is not an integer.
+        TypeError: If the labels, the batch size, the seed or the step are not integers.
         ValueError: If the batch size is too small, fewer than 2 classes have 2 images, or the seed
             or the step is below 0 or not below 2**63.
 
@@ -41,7 +41,7 @@ def whole_class_indices(labels, batch_size, seed=0, start_step=0):
     """
     check_integers(4, batch_size=batch_size)
     check_integers(0, seed=seed, start_step=start_step)
-    by_class, first, counts = _paired_classes(np.asarray(labels))
+    by_class, first, counts = _paired_classes(checked_labels(labels))
     if len(counts) < 2:
         raise ValueError(
             "whole classes need 2 classes or more of 2 images or more. "

@@ -4,6 +4,7 @@ import inspect
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -670,6 +671,9 @@ def test_evaluate_scores_validation_classes_of_a_model_that_had_some(version, ca
     output = capsys.readouterr()
     assert "of 3 classes (train) of digits" in output.out
     assert "warning" not in output.err
+    with pytest.raises(SystemExit, match="2"):
+        evaluate_here(version, "--split", "train", "--dataset", "glyphs")
+    assert "`split` can be train for the images of the training" in capsys.readouterr().err
 
 
 def test_evaluate_counts_the_neighbours_that_there_are(version, tmp_path, capsys):
@@ -915,7 +919,6 @@ def test_evaluate_says_what_a_learned_similarity_needs(arguments, version, capsy
 def test_every_setting_is_documented(settings):
     import dataclasses
     import inspect
-    import re
 
     names = [field.name for field in dataclasses.fields(settings)]
     assert re.findall(r"^    (\w+):", inspect.getdoc(settings), re.MULTILINE) == names
@@ -979,9 +982,26 @@ def test_density_alone_measures_the_classes_and_learns_a_target_for_each(tmp_pat
 
 
 @pytest.mark.parametrize(
+    ("loss", "options", "message"),
+    [
+        ("density", {"base": "density"}, "density needs the classes: `initial_density`, of tfdml."),
+        ("density", {"num_classes": 4, "correlation": False}, "Received: num_classes=4, classes=5"),
+        ("density", {"initial_density": [0.1]}, "Received: num_classes=1, classes=5"),
+        ("regularized", {"base": "npair", "regularizer": "density"}, "`train.py --loss density`"),
+    ],
+)
+def test_density_of_other_classes_is_refused_before_the_run_begins(loss, options, message):
+    recipe = Recipe(loss=loss, loss_options=options, dataset="digits", embedding_dim=4)
+    dataset = pipelines.load("digits")
+    with pytest.raises(ValueError, match=re.escape(message)):
+        train.build_model(recipe, dataset.train, dataset)
+
+
+@pytest.mark.parametrize(
     ("options", "measured"),
     [
         ({"correlation": False}, False),
+        ({"num_classes": 5}, True),
         ({"initial_density": [0.1, 0.2, 0.3, 0.4, 0.5]}, False),
         ({"base": "npair", "eta": 1.0}, True),
     ],

@@ -28,6 +28,13 @@ def check_number(**values):
         check_type(_is(numbers.Real, value), f"`{name}` must be a number", **{name: value})
 
 
+def check_finite(**values):
+    """Checks that each named value is a finite number."""
+    check_number(**values)
+    for name, value in values.items():
+        check(math.isfinite(value), f"`{name}` must be finite", **{name: value})
+
+
 def check_integer(**values):
     """Checks that each named value is an integer, of Python or of NumPy, and no bool."""
     for name, value in values.items():

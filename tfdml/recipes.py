@@ -35,8 +35,9 @@ class Recipe:
             N-pair paper is `balanced` with K = 2.
         sampler: `balanced`; `mixed` for K to 2 K images of each of fewer classes; `groups` for
             all images of P / 2 classes of each of 2 super-classes, such as alphabets, of which
-            P × K stay where there are more; `whole_classes` for all images of random classes, as
-            many as P × K are; or `pairs` for P × K / 2 pairs, about half of them of one class.
+            P × K stay where there are more; `whole_classes` for all images of random classes,
+            P × K, 2 more than the largest class has or above; or `pairs` for P × K / 2 pairs, about
+            half of them of one class.
         sampler_options: Options of the samplers `groups` and `pairs`, such as
             `--sampler_options.hard_neighbours true`; the docstrings of `pipelines.group_batches`
             and `pipelines.pair_batches` list them. Hard neighbours are refreshed every

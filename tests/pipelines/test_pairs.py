@@ -177,3 +177,9 @@ def test_refuses_what_cannot_be_drawn(options, error, message):
     arguments = {"labels": [0, 0, 1, 1, 2], "batch_size": 4, **options}
     with pytest.raises(error, match=re.escape(message)):
         pair_indices(**arguments)
+
+
+@pytest.mark.parametrize("labels", [["a", "a", "b", "b"], [0.0, 0.0, 1.0, 1.0]])
+def test_refuses_labels_that_are_no_integers(labels):
+    with pytest.raises(TypeError, match=r"`labels` must be integers. Received: dtype="):
+        pair_indices(labels, 4)

@@ -48,7 +48,7 @@ def plot_training(log, scores, path):
 
     with pathlib.Path(log).open(newline="") as file:
         epochs = list(csv.DictReader(file))
-    watched = "target_mean" in epochs[0]
+    watched = bool(epochs) and "target_mean" in epochs[0]
     figure = Figure(figsize=(15 if watched else 10, 4), layout="constrained")
     loss_axes, score_axes, *target_axes = figure.subplots(1, 3 if watched else 2)
     numbers = [int(row["epoch"]) + 1 for row in epochs]

@@ -1,7 +1,7 @@
 import keras
 from keras import ops
 
-from tfdml.checks import check_integer, check_not_negative, check_number, check_positive
+from tfdml.checks import check_finite, check_integer, check_not_negative, check_positive
 
 
 @keras.saving.register_keras_serializable("tfdml")
@@ -14,7 +14,7 @@ class DensityTargets(keras.layers.Layer):
         learning_rate_multiplier: Factor of the learning rate that these targets want, >= 0, where
             `train.py` sets the optimizer up; others pass it to the optimizer's `multipliers`.
         name: Name of the layer.
-        dtype: As for every Keras layer.
+        dtype: As for every Keras layer, but float32 under any policy if not given.
 
     Call:
         labels: (batch,) integers.
@@ -32,10 +32,11 @@ class DensityTargets(keras.layers.Layer):
     def __init__(
         self, num_classes, start=0.5, learning_rate_multiplier=1.0, name="density_targets", **kwargs
     ):
+        kwargs.setdefault("dtype", "float32")  # targets differ by less than float16 tells
         super().__init__(name=name, **kwargs)
         check_integer(num_classes=num_classes)
         check_positive(num_classes=num_classes)
-        check_number(start=start)
+        check_finite(start=start)
         check_not_negative(learning_rate_multiplier=learning_rate_multiplier)
         self.num_classes = int(num_classes)
         self.start = float(start)

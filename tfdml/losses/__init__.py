@@ -71,7 +71,7 @@ def get_regularizer(name, /, **options):
 
 
 def _build(kind, table, name, options):
-    if name not in table:
+    if not isinstance(name, str) or name not in table:
         raise ValueError(unknown_name(kind, name, table))
     _, class_name, preset = table[name]
     loss = __getattr__(class_name)

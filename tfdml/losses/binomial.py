@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check_number, check_positive
+from tfdml.checks import check_finite, check_positive
 from tfdml.losses.base import MetricLoss
 
 
@@ -49,7 +49,7 @@ class BinomialDevianceLoss(MetricLoss):
     def __init__(self, *, alpha=2.0, beta=0.5, negative_cost=25.0, normalize=True, name="binomial"):
         super().__init__(normalize=normalize, name=name)
         check_positive(alpha=alpha, negative_cost=negative_cost)
-        check_number(beta=beta)
+        check_finite(beta=beta)
         self.alpha = float(alpha)
         self.beta = float(beta)
         self.negative_cost = float(negative_cost)

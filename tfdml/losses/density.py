@@ -3,7 +3,14 @@ import numpy as np
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check, check_integer, check_not_negative, check_positive, check_type
+from tfdml.checks import (
+    check,
+    check_finite,
+    check_integer,
+    check_not_negative,
+    check_positive,
+    check_type,
+)
 from tfdml.layers import DensityTargets
 from tfdml.losses.base import MetricLoss
 from tfdml.losses.regularized import RegularizedLoss
@@ -97,6 +104,8 @@ class DensityRegularizer(MetricLoss):
         )
         check_not_negative(eta=eta)
         check(eta <= 1, "`eta` must be <= 1", eta=eta)
+        check_finite(alpha_init=alpha_init)
+        check_not_negative(alpha_multiplier=alpha_multiplier)
         if initial_density is not None:
             initial_density = _checked_density(initial_density, num_classes)
             num_classes = len(initial_density)
@@ -114,7 +123,8 @@ class DensityRegularizer(MetricLoss):
     def call(self, labels, embeddings, training=False):
         check(
             self.num_classes is not None,
-            "density needs the classes: `initial_density`, of tfdml.evaluation.class_density",
+            "density needs the classes: `initial_density`, of tfdml.evaluation.class_density, "
+            "which `train.py --loss density` measures",
             num_classes=self.num_classes,
             initial_density=self.initial_density,
         )

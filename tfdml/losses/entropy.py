@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check_number, check_one_of, check_positive
+from tfdml.checks import check_finite, check_one_of, check_positive
 from tfdml.losses.base import MetricLoss
 
 
@@ -15,8 +15,9 @@ class EntropyRegularizer(MetricLoss):
         "pairs":  - mean H(p[i, j]),  p[i, j] = sigmoid(threshold - D[i, j])
         "parzen": log( mean_{i, j} exp(-D[i, j] / (4 bandwidth²)) ), with i = j
 
-    H is the entropy of a yes or no. The first draws all distances to the threshold, the classes
-    apart and the others near; the second, Rényi's of a Gaussian on each row, spreads all rows.
+    H is the entropy of a yes or no. The first draws every distance to the threshold: rows of a
+    class move apart, those of other classes nearer. The second, Rényi's of a Gaussian on each row,
+    spreads all rows.
     For use beside a loss, in `RegularizedLoss`.
 
     Args:
@@ -53,7 +54,7 @@ class EntropyRegularizer(MetricLoss):
     def __init__(self, *, of="pairs", threshold=1.0, bandwidth=0.5, normalize=True, name="entropy"):
         super().__init__(normalize=normalize, name=name)
         check_one_of(("pairs", "parzen"), of=of)
-        check_number(threshold=threshold)
+        check_finite(threshold=threshold)
         check_positive(bandwidth=bandwidth)
         self.of = of
         self.threshold = float(threshold)

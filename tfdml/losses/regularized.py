@@ -18,8 +18,8 @@ class RegularizedLoss(MetricLoss):
         base: A `MetricLoss`; a name, in the form in which the paper regularizes it: contrastive
             averaged over the batch, npair over disjoint pairs; or a dict of a name and options,
             such as `{"name": "triplet", "margin": 0.2}`.
-        regularizer: The same of a regularizer: `"entropy"`, `"gor"`, or `"density"`
-            with its `num_classes`.
+        regularizer: The same of a regularizer: `"entropy"`, `"gor"`, or `"density"` with its
+            options, which `DensityAdaptiveLoss` takes by themselves.
         weight: Factor of the regularizer; > 0.
         name: Name of the loss in logs.
 
@@ -51,6 +51,12 @@ class RegularizedLoss(MetricLoss):
         self.regularizer = _built(losses.get_regularizer, {}, regularizer=regularizer)
         super().__init__(normalize=self.base.normalize, name=name)
         check_positive(weight=weight)
+        names = [layer.name for layer in self.layers]
+        check(
+            len(set(names)) == len(names),
+            "`base` and `regularizer` must not learn layers of one name, such as two densities",
+            layers=names,
+        )
         self.weight = float(weight)
 
     @property
@@ -67,7 +73,8 @@ class RegularizedLoss(MetricLoss):
 
     @property
     def num_classes(self):
-        return self.regularizer.num_classes
+        known = [part.num_classes for part in (self.base, self.regularizer) if part.num_classes]
+        return min(known, default=None)
 
     @property
     def similarity_layer(self):
@@ -115,6 +122,10 @@ def _built(get, forms, **received):
         **received,
     )
     options = {"name": part} if isinstance(part, str) else dict(part)
-    check("name" in options, f"`{argument}` must have a name among its options", **received)
+    check(
+        isinstance(options.get("name"), str) and all(isinstance(key, str) for key in options),
+        f"`{argument}` must have a name among its options",
+        **received,
+    )
     name = options.pop("name")
     return get(name, **{**forms.get(name, {}), **options})

@@ -92,18 +92,18 @@ class EmbeddingModel(keras.Model):
             "`EmbeddingModel` needs labels: two arrays, or a dataset of (images, labels)",
             labels=labels,
         )
-        replicas = tf.distribute.get_strategy().num_replicas_in_sync
         embeddings, labels = _of_all_replicas(self(images, training=training), labels)
-        if not self.loss_layers:
-            loss = self.compute_loss(
-                x=images, y=labels, y_pred=embeddings, sample_weight=sample_weight
-            )
-        else:  # Keras does not tell a loss whether it trains
-            weights = () if sample_weight is None else (sample_weight,)
-            loss = self.loss(labels, embeddings, *weights, training=training)
-            loss += sum(self.losses) / replicas
+        loss = self.compute_loss(images, labels, embeddings, sample_weight, training=training)
+        replicas = tf.distribute.get_strategy().num_replicas_in_sync
         self.mean_loss.update_state(loss * replicas, sample_weight=tf.shape(embeddings)[0])
         return loss, labels, embeddings
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        """As `keras.Model.compute_loss`, which does not tell a loss whether it trains."""
+        if not self.loss_layers or sample_weight is not None:
+            return super().compute_loss(x, y, y_pred, sample_weight, training)
+        replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        return self.loss(y, y_pred, training=training) + sum(self.losses) / replicas
 
     @property
     def metrics(self):

@@ -28,6 +28,7 @@ def test_is_rebuilt_from_its_config():
     [
         ({"num_classes": 0}, ValueError, "`num_classes` must be > 0. Received: num_classes=0"),
         ({"num_classes": 1.5}, TypeError, "`num_classes` must be an integer. Received"),
+        ({"num_classes": 2, "start": np.inf}, ValueError, "`start` must be finite. Received"),
         ({"num_classes": 2, "start": "a"}, TypeError, "`start` must be a number. Received"),
         (
             {"num_classes": 2, "learning_rate_multiplier": -1},

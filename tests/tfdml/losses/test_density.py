@@ -125,6 +125,40 @@ def test_refuses_what_is_not_known_of_the_classes(rng):
         assert np.isnan(float(loss(tensor, x)))
 
 
+def test_a_density_inside_a_regularized_loss_finds_its_classes(rng):
+    base = {"name": "density", "base": "triplet", "initial_density": [0.1, 0.2, 0.3, 0.4, 0.5]}
+    loss = losses.get("regularized", base=base, regularizer="gor")
+    loss.base.layer.build()
+    loss.base.layer.targets.assign([0.0, 0.0, 0.0, 0.5, 1.0])
+    labels, x = np.array([3, 3, 4, 4], "int32"), rng.normal(size=(4, 3))
+    assert float(loss(labels, x)) == float(loss(ops.convert_to_tensor(labels), x))
+    with pytest.raises(ValueError, match=r"`labels` must be from 0 to 4, .* labels=4 to 5$"):
+        loss(labels + 1, x)
+
+
+def test_refuses_a_second_density():
+    base = {"name": "density", "initial_density": [0.1, 0.2]}
+    for name, options in (
+        ("density", {"initial_density": [0.1, 0.2]}),
+        ("regularized", {"regularizer": {"name": "density", "num_classes": 2}}),
+    ):
+        with pytest.raises(ValueError, match="must not learn layers of one name, such as two dens"):
+            losses.get(name, base=base, **options)
+
+
+def test_targets_stay_float32_under_mixed_precision(rng):
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        layer = losses.get_regularizer("density", num_classes=2).layer
+    finally:
+        keras.config.set_dtype_policy("float32")
+    layer.build()
+    layer.targets.assign([0.5037, 0.5038])
+    found = layer(np.array([0, 1]))
+    assert keras.backend.standardize_dtype(found.dtype) == "float32"
+    np.testing.assert_allclose(ops.convert_to_numpy(found), [0.5037, 0.5038], rtol=1e-6)
+
+
 @pytest.mark.parametrize("density", [3.0, [[0.1]], [], [0.1, float("nan")], "ab", {0: 1}])
 def test_refuses_what_are_no_densities(density):
     message = "`initial_density` must be a finite number >= 0 for each class. Received: "

@@ -208,30 +208,36 @@ tf.config.set_logical_device_configuration(
 )
 from tfdml import EmbeddingModel, losses
 
-def train(strategy):
+def train(strategy, loss, options):
     with strategy.scope():
         keras.utils.set_random_seed(0)
         inputs = keras.Input((6,))
         embedder = keras.Model(inputs, keras.layers.Dense(4)(inputs))
         model = EmbeddingModel(embedder)
-        model.compile(optimizer=keras.optimizers.SGD(0.1), loss=losses.get("lifted"))
+        model.compile(optimizer=keras.optimizers.SGD(0.1), loss=losses.get(loss, **options))
     rng = np.random.default_rng(0)
     rows, labels = rng.normal(size=(16, 6)).astype("float32"), rng.permutation(np.arange(16) // 4)
     batches = tf.data.Dataset.from_tensors((rows, labels)).repeat(3)
     logs = model.fit(batches, verbose=0).history
-    return logs["loss"][0], np.array(embedder.weights[0])
+    return logs["loss"][0], *map(np.array, model.trainable_variables)
 
-one_loss, one = train(tf.distribute.get_strategy())
-two_loss, two = train(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]))
-np.testing.assert_allclose(two, one, atol=1e-5)
-np.testing.assert_allclose(two_loss, one_loss, rtol=1e-5)
-print("equal")
+single, double = tf.distribute.get_strategy(), tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+for loss, options in {
+    "lifted": {},
+    "density": {"base": "triplet", "initial_density": [0.1, 0.2, 0.3, 0.4]},
+    "pddm": {"similarity": {"units": 4, "seed": 0, "dropout": 0.0}},
+}.items():
+    one, two = (train(strategy, loss, options) for strategy in (single, double))
+    for of_one, of_two in zip(one, two, strict=True):
+        np.testing.assert_allclose(of_two, of_one, atol=1e-5)
+    print(loss, "equal")
 """
 
 
 def test_two_replicas_make_the_update_of_one():
     run = subprocess.run([sys.executable, "-c", REPLICAS], capture_output=True, text=True)
-    assert run.stdout.strip() == "equal", run.stderr[-2000:]
+    expected = ["lifted equal", "density equal", "pddm equal"]
+    assert run.stdout.strip().splitlines() == expected, run.stderr[-2000:]
 
 
 def test_trains_saves_and_restores_what_the_loss_learns(images, tmp_path):
