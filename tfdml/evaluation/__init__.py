@@ -1,6 +1,7 @@
 """Scores of embeddings: NumPy arrays in, Python floats out; TensorFlow is not needed."""
 
-from tfdml.evaluation.clustering import nmi
+from tfdml.evaluation.clustering import clustering_f1, clustering_scores, nmi
+from tfdml.evaluation.clusters import cluster
 from tfdml.evaluation.density import class_density
 from tfdml.evaluation.distances import distance_statistics
 from tfdml.evaluation.levels import split_levels, weigh_levels
@@ -10,6 +11,9 @@ from tfdml.evaluation.similarity_ranking import scores_to_rank
 
 __all__ = [
     "class_density",
+    "cluster",
+    "clustering_f1",
+    "clustering_scores",
     "distance_statistics",
     "exact_and_reranked_recall",
     "nmi",

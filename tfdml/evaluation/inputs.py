@@ -31,16 +31,35 @@ def embeddings_and_labels(embeddings, labels, prefix=""):
         f"`{ids_name}` and `{rows_name}` must have the same batch size",
         **shapes,
     )
-    check(embeddings.size > 0, f"`{rows_name}` must not be empty", **shapes)
+    return finite_rows(embeddings, rows_name, shapes), labels
+
+
+def finite_rows(embeddings, name="embeddings", shapes=None):
+    """Returns embeddings as an array, checked: (n, dim) float32 or float64.
+
+    Args:
+        embeddings: As for `embeddings_and_labels`.
+        name: Of the embeddings, for messages.
+        shapes: What messages say was received; the shape of the embeddings unless given.
+
+    Raises:
+        TypeError: If they are not floats.
+        ValueError: If they have another shape, nothing is given, or a number is not finite.
+    """
+    embeddings = np.asarray(embeddings)
+    shapes = shapes or {f"{name}.shape": embeddings.shape}
+    _check_dtype(_is_float(embeddings.dtype), f"`{name}` must be floats", embeddings)
+    check(embeddings.ndim == 2, f"`{name}` must have shape (n, dim)", **shapes)
+    check(embeddings.size > 0, f"`{name}` must not be empty", **shapes)
     finite = np.isfinite(embeddings).all(axis=1)
     check(
         finite.all(),
-        f"`{rows_name}` must be finite",
+        f"`{name}` must be finite",
         rows_not_finite=int(np.count_nonzero(~finite)),
         first_row=int(np.argmin(finite)),
     )
     wide = embeddings.dtype.kind == "f" and embeddings.dtype.itemsize > 4
-    return embeddings.astype(np.float64 if wide else np.float32, copy=False), labels
+    return embeddings.astype(np.float64 if wide else np.float32, copy=False)
 
 
 def class_ids(labels, name="labels", shapes=None):
