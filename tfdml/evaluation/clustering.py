@@ -22,8 +22,7 @@ def clustering_scores(embeddings, labels, *, method=clusters.KMEANS, seed=0, res
 
     All three of one clustering, that of `cluster`, on the rows as given: not normalised. NMI rises
     with the number of clusters by chance alone: random groups of 60,502 rows, 11,316 of either
-    kind, score 0.81. AMI does not; its cost grows with clusters * classes, to about 15 seconds for
-    these.
+    kind, score 0.81. AMI does not; its cost grows with clusters * classes.
 
     Args:
         embeddings: (n, dim) floats, finite.
