@@ -8,8 +8,15 @@ from tfdml.evaluation.levels import split_levels, weigh_levels
 from tfdml.evaluation.reranking import exact_and_reranked_recall, recall_after_reranking
 from tfdml.evaluation.retrieval import recall_at_k
 from tfdml.evaluation.similarity_ranking import scores_to_rank
+from tfdml.evaluation.verification import (
+    calibrate_threshold,
+    rates_at_threshold,
+    verification_curve,
+    verification_scores,
+)
 
 __all__ = [
+    "calibrate_threshold",
     "class_density",
     "cluster",
     "clustering_f1",
@@ -17,9 +24,12 @@ __all__ = [
     "distance_statistics",
     "exact_and_reranked_recall",
     "nmi",
+    "rates_at_threshold",
     "recall_after_reranking",
     "recall_at_k",
     "scores_to_rank",
     "split_levels",
+    "verification_curve",
+    "verification_scores",
     "weigh_levels",
 ]

@@ -2,13 +2,7 @@
 
 import numpy as np
 
-from tfdml.checks import check
-from tfdml.evaluation import inputs
-
-_BLOCK_ROWS = 1024
-_BLOCK_COLUMNS = 4096
-_NEAR = 1e-8  # share of the largest squared norm below which a product loses too many digits
-_NEAR_PAIRS = 4096  # whose difference is taken at once
+from tfdml.evaluation.all_pairs import AllPairs
 
 
 def distance_statistics(embeddings, labels):
@@ -50,80 +44,17 @@ def distance_statistics(embeddings, labels):
         >>> [round(value, 3) for value in statistics.values()]
         [2.0, 1.0, 5.0, 2.5, 2.571]
     """
-    embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
-    by_class = np.argsort(labels, kind="stable")
-    _, ids, counts = np.unique(labels[by_class], return_inverse=True, return_counts=True)
-    check(
-        1 < len(counts) < len(ids),
-        "`labels` must hold two classes or more, and two rows or more of one of them",
-        rows=len(ids),
-        classes=len(counts),
-    )
-    points = _Points(embeddings[by_class])
+    pairs = AllPairs(embeddings, labels)
     positive, negative = _Moments(), _Moments()
-    for first, last, stop in _blocks(counts):
-        distances = points.distances(first, last, first, last)
-        upper = np.triu(np.ones(distances.shape, bool), 1)
-        same = ids[first:last, None] == ids[None, first:last]
-        positive.add(distances[upper & same])
-        negative.add(distances[upper & ~same])
-        for kind, begin, end in ((positive, last, stop), (negative, stop, len(ids))):
-            for left in range(begin, end, _BLOCK_COLUMNS):
-                kind.add(points.distances(first, last, left, min(left + _BLOCK_COLUMNS, end)))
+    pairs.visit(positive.add, negative.add)
     gap, spread = negative.mean - positive.mean, positive.variance + negative.variance
     return {
-        "positive_mean": float(np.ldexp(positive.mean, points.exponent)),
-        "positive_variance": float(np.ldexp(positive.variance, 2 * points.exponent)),
-        "negative_mean": float(np.ldexp(negative.mean, points.exponent)),
-        "negative_variance": float(np.ldexp(negative.variance, 2 * points.exponent)),
+        "positive_mean": float(np.ldexp(positive.mean, pairs.exponent)),
+        "positive_variance": float(np.ldexp(positive.variance, 2 * pairs.exponent)),
+        "negative_mean": float(np.ldexp(negative.mean, pairs.exponent)),
+        "negative_variance": float(np.ldexp(negative.variance, 2 * pairs.exponent)),
         "lda": float(gap**2 / spread) if spread else (np.inf if gap else 0.0),
     }
-
-
-def _blocks(counts):
-    """Yields (first, last, stop) of rows in the order of classes of so many rows each.
-
-    Rows first to last end with a class, and stop = last; or are part of one, which ends at stop.
-    """
-    edges = np.concatenate([[0], np.cumsum(counts)])
-    first = 0
-    while first < edges[-1]:
-        last = int(edges[np.searchsorted(edges, first + _BLOCK_ROWS, side="right") - 1])
-        stop = last
-        if last <= first:
-            last = first + _BLOCK_ROWS
-            stop = int(edges[np.searchsorted(edges, last)])
-        yield first, last, stop
-        first = last
-
-
-class _Points:
-    """Rows whose distances, times 2**-exponent, are taken in blocks by a product."""
-
-    def __init__(self, embeddings):
-        # Powers of two round nothing, and keep squares of huge and tiny numbers in range.
-        self.exponent = int(np.frexp(np.abs(embeddings).max())[1])
-        rows = np.ldexp(embeddings.astype(np.float64), -self.exponent)
-        # Rounding errors grow with the norms; a mean would follow one far row away from the rest.
-        self.rows = rows - np.median(rows, axis=0)
-        squared_norms = np.einsum("ij,ij->i", self.rows, self.rows)[:, None]
-        ones = np.ones_like(squared_norms)
-        # |a - b|**2 = -2 a.b + 1 * b.b + a.a * 1 is one product of longer rows.
-        self.left = np.concatenate([-2 * self.rows, ones, squared_norms], axis=1)
-        self.right = np.concatenate([self.rows, squared_norms, ones], axis=1).T
-        self.near = _NEAR * squared_norms.max()
-
-    def distances(self, first, last, left, right):
-        """(last - first, right - left) distances of rows first to last to rows left to right."""
-        squared = self.left[first:last] @ self.right[:, left:right]
-        for some in _pieces(np.argwhere(squared < self.near)):
-            difference = self.rows[first + some[:, 0]] - self.rows[left + some[:, 1]]
-            squared[some[:, 0], some[:, 1]] = np.einsum("ij,ij->i", difference, difference)
-        return np.sqrt(squared, out=squared)
-
-
-def _pieces(pairs):
-    return (pairs[first : first + _NEAR_PAIRS] for first in range(0, len(pairs), _NEAR_PAIRS))
 
 
 class _Moments:

@@ -97,5 +97,15 @@ def equal_error_rate(positive, negative):
     thresholds = np.append(np.union1d(positive, negative), np.inf)
     missed = np.searchsorted(positive, thresholds) / len(positive)
     accepted = 1 - np.searchsorted(negative, thresholds) / len(negative)
-    nearest = np.argmin(np.abs(missed - accepted))
-    return float((missed[nearest] + accepted[nearest]) / 2)
+    return errors_meet(missed, accepted)[0]
+
+
+def errors_meet(missed, accepted):
+    """The mean of the two errors where they are nearest to each other, and the number of the place.
+
+    Args:
+        missed: (n,) floats, share of the positive pairs refused, by thresholds from lenient on.
+        accepted: (n,) floats, share of the negative pairs accepted.
+    """
+    nearest = int(np.argmin(np.abs(missed - accepted)))
+    return float((missed[nearest] + accepted[nearest]) / 2), nearest

@@ -1,0 +1,309 @@
+import itertools
+import math
+import re
+import tracemalloc
+
+import numpy as np
+import pytest
+from sklearn import metrics
+
+from tfdml.evaluation import (
+    all_pairs,
+    calibrate_threshold,
+    rates_at_threshold,
+    verification,
+    verification_curve,
+    verification_scores,
+)
+from tfdml.evaluation.pairs import equal_error_rate
+
+# Positive distances 1 and 3, negative ones 4, 7, 3 and 6.
+LINE, IDS = np.array([[0.0], [1.0], [4.0], [7.0]]), np.array([0, 0, 1, 1])
+
+
+def pair_distances(x, labels):
+    """Distances of positive and of negative pairs, by a loop."""
+    kinds = {True: [], False: []}
+    for i, j in itertools.combinations(range(len(x)), 2):
+        distance = math.dist(x[i].astype(np.float64), x[j].astype(np.float64))
+        kinds[int(labels[i]) == int(labels[j])].append(distance)
+    return np.array(kinds[True]), np.array(kinds[False])
+
+
+def some_rows(rng, rows=120, dim=6, classes=9):
+    """Noisy classes, one of them a lonely row, another of many rows, some rows twice."""
+    labels = rng.integers(0, classes, rows)
+    labels[:30] = 3
+    x = rng.normal(size=(classes, dim))[labels] + rng.normal(size=(rows, dim))
+    x[40:60] = x[60:80]
+    labels[-1] = classes
+    return x, labels + 2**53
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(all_pairs, "_BLOCK_ROWS", 7)
+    monkeypatch.setattr(all_pairs, "_BLOCK_COLUMNS", 11)
+
+
+@pytest.fixture
+def bins(monkeypatch):
+    monkeypatch.setattr(verification, "_EXACT_PAIRS", 0)
+    monkeypatch.setattr(verification, "_SAMPLE", 500)
+
+
+def test_line_by_hand():
+    scores = verification_scores(LINE, IDS[:, None], false_match_rates=(0, 0.25, 0.3, 0.75))
+    # Of 8 comparisons 7 are right and one ties; at 3 no positive and 1 of 4 negatives errs.
+    assert scores["auc"] == 7.5 / 8
+    assert (scores["equal_error_rate"], scores["equal_error_threshold"]) == (0.125, 3.0)
+    assert scores["true_match_rates"] == {0: 0.5, 0.25: 1.0, 0.3: 1.0, 0.75: 1.0}
+    expected = {0: 3.0, 0.25: 4.0, 0.3: 4.0, 0.75: 7.0}  # the nearest that must not match
+    assert scores["thresholds"] == pytest.approx(expected, rel=1e-9)
+    assert all(scores["thresholds"][rate] < expected[rate] for rate in expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("scale", [1e-200, 1e-18, 1, 1e16, 1e150])
+def test_equals_loops_and_scikit_learn(dtype, scale, rng, small_blocks):
+    if dtype == "float32" and not 1e-30 < scale < 1e30:
+        scale = 1e-30 if scale < 1 else 1e30
+    x, labels = some_rows(rng)
+    x = (x * scale).astype(dtype)
+    positive, negative = pair_distances(x, labels)
+    same = np.arange(len(positive) + len(negative)) < len(positive)
+    distances = np.concatenate([positive, negative])
+    scores = verification_scores(x, labels, false_match_rates=(0.3, 0.1, 0.01, 5e-3))
+    assert scores["auc"] == pytest.approx(metrics.roc_auc_score(same, -distances / scale), rel=1e-9)
+    expected = equal_error_rate(-positive, -negative)
+    assert scores["equal_error_rate"] == pytest.approx(expected, abs=1 / len(positive))
+    assert 0.6 < scores["auc"] < 0.95
+    for rate, threshold in scores["thresholds"].items():
+        assert np.mean(negative <= threshold) <= rate
+        assert np.mean(negative <= threshold * (1 + 1e-9)) > rate
+        assert scores["true_match_rates"][rate] == np.mean(positive <= threshold)
+        assert calibrate_threshold(x, labels, false_match_rate=rate) == threshold
+    curve = verification_curve(x, labels, points=10_000)
+    false, true, _ = metrics.roc_curve(same, -distances / scale, drop_intermediate=False)
+    np.testing.assert_allclose(curve["false_match_rate"], false, rtol=1e-12)
+    np.testing.assert_allclose(curve["true_match_rate"], true, rtol=1e-12)
+    np.testing.assert_allclose(curve["threshold"][1:], np.unique(distances), rtol=1e-9)
+
+
+def test_scores_are_floats_of_python():
+    scores = verification_scores(LINE, IDS)
+    values = [value for name, value in scores.items() if not isinstance(value, dict)]
+    values += [*scores["true_match_rates"].values(), *scores["thresholds"].values()]
+    values += rates_at_threshold(LINE, IDS, 3.0).values()
+    values += [calibrate_threshold(LINE, IDS, false_match_rate=0.1)]
+    assert {type(value) for value in values} == {float}
+
+
+def test_rates_equal_a_loop(rng, small_blocks):
+    x, labels = some_rows(rng)
+    positive, negative = pair_distances(x, labels)
+    for threshold in (-1, -1e-9, 0, 1.0, 2.5, 3, float(negative[5]), 1e9, 1e300, np.inf):
+        assert rates_at_threshold(x, labels, threshold) == {
+            "false_match_rate": np.mean(negative <= threshold * (1 + 1e-12)),
+            "true_match_rate": np.mean(positive <= threshold * (1 + 1e-12)),
+        }
+
+
+def test_a_calibrated_threshold_keeps_its_rate_and_no_larger_one_does(rng):
+    for count in (2, 3, 10, 100):
+        x, labels = rng.normal(size=(4 * count, 3)), np.arange(4 * count) // 2
+        for rate in (0, 0.29, 0.1, 0.3, 0.7, 0.999):
+            threshold = calibrate_threshold(x, labels, false_match_rate=rate)
+            assert rates_at_threshold(x, labels, threshold)["false_match_rate"] <= rate
+            above = rates_at_threshold(x, labels, threshold * (1 + 1e-9))
+            assert above["false_match_rate"] > rate
+
+
+def test_a_rate_that_pairs_hit_exactly_is_within():
+    # 29 of 100 negative pairs: 0.29 * 100 is below 29 in floats.
+    x = np.concatenate([np.zeros(2), np.arange(1, 51)])[:, None]
+    labels = np.concatenate([[0, 0], np.ones(50, int)])
+    threshold = calibrate_threshold(x, labels, false_match_rate=0.28)
+    assert rates_at_threshold(x, labels, threshold)["false_match_rate"] == 0.28
+    assert threshold == pytest.approx(15)
+
+
+def test_bins_bound_their_error(rng, small_blocks, monkeypatch):
+    x, labels = some_rows(rng, rows=300)
+    exact = verification_scores(x, labels)
+    monkeypatch.setattr(verification, "_EXACT_PAIRS", 0)
+    monkeypatch.setattr(verification, "_SAMPLE", 500)
+    errors = []
+    for fine in (2**21, 2**12):  # the fewer, the more pairs share one
+        monkeypatch.setattr(verification, "_FINE_BINS", fine)
+        binned = verification_scores(x, labels)
+        assert abs(binned["auc"] - exact["auc"]) <= binned["auc_error"] + 1e-12
+        assert binned["equal_error_rate"] == pytest.approx(exact["equal_error_rate"], abs=2e-3)
+        for rate, threshold in binned["thresholds"].items():
+            assert exact["thresholds"][rate] * 0.99 < threshold <= exact["thresholds"][rate]
+            rates = rates_at_threshold(x, labels, threshold)
+            assert rates["true_match_rate"] == binned["true_match_rates"][rate]
+            assert rates["false_match_rate"] <= rate
+        errors.append(binned["auc_error"])
+    assert exact["auc_error"] == 0
+    assert 0 < errors[0] < errors[1] < 1e-3
+
+
+def test_bins_serve_a_row_far_from_all_others(rng, bins):
+    x, labels = some_rows(rng)
+    x[-1] = 1e7  # of no partner
+    positive, negative = pair_distances(x, labels)
+    same = np.arange(len(positive) + len(negative)) < len(positive)
+    expected = metrics.roc_auc_score(same, -np.concatenate([positive, negative]))
+    scores = verification_scores(x, labels)
+    assert scores["auc"] == pytest.approx(expected, abs=scores["auc_error"] + 1e-12)
+    assert scores["auc_error"] < 1e-3
+
+
+def test_rates_of_a_curve_of_few_points_are_exact(rng, bins):
+    x, labels = some_rows(rng)
+    for points in (2, 3, 20, 200):
+        curve = verification_curve(x, labels, points=points)
+        false, true, threshold = curve.values()
+        assert points / 2 < len(false) == len(true) == len(threshold) <= points
+        assert (false[0], true[0], threshold[0]) == (0, 0, -1)
+        assert (false[-1], true[-1]) == (1, 1)
+        for values in curve.values():
+            assert (np.diff(values) >= 0).all()
+        for place in range(0, len(false), 7):
+            assert rates_at_threshold(x, labels, threshold[place]) == {
+                "false_match_rate": false[place],
+                "true_match_rate": true[place],
+            }
+
+
+@pytest.mark.parametrize("exact_pairs", [0, 2**23])
+@pytest.mark.parametrize("value", [0.0, 0.1, -7e5])
+def test_collapsed_embeddings_score_as_chance(exact_pairs, value, monkeypatch):
+    monkeypatch.setattr(verification, "_EXACT_PAIRS", exact_pairs)
+    x, labels = np.full((20, 3), value), np.arange(20) // 4
+    scores = verification_scores(x, labels, false_match_rates=[0.1])
+    assert (scores["auc"], scores["auc_error"], scores["equal_error_rate"]) == (0.5, 0.0, 0.5)
+    assert scores["true_match_rates"] == {0.1: 0.0}
+    assert scores["thresholds"] == {0.1: -1.0}
+    assert calibrate_threshold(x, labels, false_match_rate=0.1) == -1.0
+    assert set(rates_at_threshold(x, labels, -1.0).values()) == {0.0}
+    assert set(rates_at_threshold(x, labels, 0).values()) == {1.0}
+    assert set(rates_at_threshold(x, labels, -0.0).values()) == {1.0}
+
+
+@pytest.mark.parametrize("exact_pairs", [0, 2**23])
+@pytest.mark.parametrize("noise", [0, 0.01])
+def test_perfect_embeddings_score_as_such(exact_pairs, noise, rng, monkeypatch):
+    monkeypatch.setattr(verification, "_EXACT_PAIRS", exact_pairs)
+    labels = np.append(np.arange(60) // 3, [2**60])
+    x = rng.normal(size=(21, 8))[np.append(labels[:-1], 20)] + noise * rng.normal(size=(61, 8))
+    scores = verification_scores(x, labels, false_match_rates=[0, 0.1])
+    assert (scores["auc"], scores["equal_error_rate"]) == (1.0, 0.0)
+    assert scores["true_match_rates"] == {0: 1.0, 0.1: 1.0}
+    # The other way round, where only the pairs of two classes are near: a line of two places.
+    reverse = verification_scores(np.array([[0.0], [1], [0], [1]]), IDS)
+    assert reverse["auc"] == 0.25  # 2 of 4 negative pairs are at 0, 2 tie
+    assert reverse["true_match_rates"][0.1] == 0.0
+
+
+def test_distances_that_tie_but_for_rounding_match_together(rng):
+    # Corners of a simplex, turned: all 2**0.5 apart, and no rounding error tells them apart.
+    turn = np.linalg.qr(rng.normal(size=(60, 60)))[0]
+    labels = np.arange(60) // 3
+    scores = verification_scores(turn, labels)
+    assert (scores["auc"], scores["equal_error_rate"]) == (0.5, 0.5)
+    assert set(scores["true_match_rates"].values()) == {0.0}
+    assert set(rates_at_threshold(turn, labels, 2**0.5).values()) == {1.0}
+    threshold = calibrate_threshold(turn, labels, false_match_rate=0.5)
+    assert set(rates_at_threshold(turn[::-1], labels, threshold).values()) == {0.0}
+
+
+def test_ignores_the_order_of_the_rows_and_the_names_of_the_classes(rng):
+    x, labels, order = rng.normal(size=(200, 4)), rng.integers(0, 9, 200), rng.permutation(200)
+    expected = verification_scores(x, labels)
+    assert verification_scores(x[order], labels[order]) == expected
+    assert verification_scores(x, 2**62 - labels) == expected
+
+
+def test_memory_does_not_grow_with_the_pairs(rng):
+    x, labels = rng.normal(size=(8000, 16)).astype("float32"), rng.integers(0, 2000, 8000)
+    for score in (
+        lambda: verification_scores(x, labels),
+        lambda: calibrate_threshold(x, labels, false_match_rate=0.01),
+        lambda: rates_at_threshold(x, labels, 1.0),
+    ):
+        tracemalloc.start()
+        score()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 400e6  # the distances of all ordered pairs would be 512e6, and grow
+
+
+CALLS = [
+    verification_scores,
+    verification_curve,
+    lambda x, y: calibrate_threshold(x, y, false_match_rate=0.1),
+    lambda x, y: rates_at_threshold(x, y, 1.0),
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    ("x", "y", "error", "message"),
+    [
+        (LINE, IDS * 0, ValueError, r"two classes or more, .* Received: rows=4, classes=1$"),
+        (LINE, np.arange(4), ValueError, r"two rows or more of one.* Received: rows=4, classes=4$"),
+        (LINE, IDS[:3], ValueError, r"same batch size. Received: labels.shape=\(3,\)"),
+        (LINE, IDS / 2, TypeError, r"`labels` must be integers. Received: dtype=float64 \(arg"),
+        (LINE + np.nan, IDS, ValueError, "`embeddings` must be finite. Received: rows_not_fin"),
+    ],
+)
+def test_refuses_wrong_input(call, x, y, error, message):
+    with pytest.raises(error, match=message):
+        call(x, y)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: verification_scores(LINE, IDS, false_match_rates=(0.1, 1.0)),
+            ValueError,
+            "`false_match_rates` must be >= 0 and < 1. Received: false_match_rates=1.0",
+        ),
+        (
+            lambda: verification_scores(LINE, IDS, false_match_rates=[]),
+            ValueError,
+            "`false_match_rates` must not be empty. Received: false_match_rates=[]",
+        ),
+        (
+            lambda: verification_scores(LINE, IDS, false_match_rates="0.1"),
+            TypeError,
+            "`false_match_rates` must be a number. Received: false_match_rates='0'",
+        ),
+        (
+            lambda: calibrate_threshold(LINE, IDS, false_match_rate=-0.1),
+            ValueError,
+            "`false_match_rate` must be >= 0 and < 1. Received: false_match_rate=-0.1",
+        ),
+        (
+            lambda: verification_curve(LINE, IDS, points=1),
+            ValueError,
+            "`points` must be an integer >= 2. Received: points=1",
+        ),
+        (
+            lambda: rates_at_threshold(LINE, IDS, np.nan),
+            ValueError,
+            "`threshold` must not be NaN. Received: threshold=nan",
+        ),
+        (
+            lambda: rates_at_threshold(LINE, IDS, "1"),
+            TypeError,
+            "`threshold` must be a number. Received: threshold='1'",
+        ),
+    ],
+)
+def test_refuses_wrong_options(call, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        call()

@@ -1,0 +1,344 @@
+"""Whether two images are of one class, decided by a threshold on their distance, over all pairs.
+
+Distances and thresholds are compared after rounding to 33 binary digits (10 decimal ones), so that
+distances that are equal but for rounding errors tie. A pair matches if its distance is at or below
+the threshold; pairs that tie match together.
+"""
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+
+from tfdml.checks import check, check_number, check_share
+from tfdml.evaluation import inputs
+from tfdml.evaluation.all_pairs import AllPairs
+from tfdml.evaluation.pairs import errors_meet
+
+# Bits of non-negative floats order like the floats. A key is those bits, rounded: 11 of the
+# exponent and 32 of the fraction; its upper half tells 1024 numbers per power of 2.
+_DROPPED_BITS = 20
+_LOWER_BITS = 22
+_LOWER = 2**_LOWER_BITS - 1
+_UPPER_KEYS = 2**21
+_EXACT_PAIRS = 2**23  # up to so many are sorted, more are counted in bins
+_FINE_BINS = 2**21
+_SAMPLE = 2**17  # pairs of each kind, which tell where fine bins are worth it
+_NO_MATCH = -1.0  # the threshold below every distance
+
+
+def verification_scores(embeddings, labels, *, false_match_rates=(1e-1, 1e-2, 1e-3)):
+    """Tells how well a threshold on distance decides whether two rows are of one class.
+
+    Over all unordered pairs of different rows, with D the Euclidean distance: a pair matches if
+    D <= threshold. The true-match rate is the share of positive pairs that match, the false-match
+    rate that of negative pairs.
+
+        auc = P(D positive < D negative) + P(D positive = D negative) / 2
+
+    Exact, but for distances that agree to 10 digits, which tie, up to 8.4 million pairs (4,096
+    rows). More pairs are counted in bins, by one float64 product of all pairs in blocks: rates are
+    then exact for the thresholds given, these at most a bin below the best; `auc_error` bounds
+    the error of `auc`; that of the equal error rate is below the share of either kind of pairs that
+    lies in its bin. There are 2 million bins where a sample of 262,144 pairs has distances, each
+    5e-7 of the distance wide if these span a power of 2, and bins 1e-3 wide where it has none.
+    Memory does not grow with the pairs: about 40 * n * dim bytes and 300 MB.
+
+    Args:
+        embeddings: (n, dim) floats, finite; taken as given: not normalised.
+        labels: (n,) or (n, 1) integers of any size, one class id per row.
+        false_match_rates: Rates not to exceed, one or several; each >= 0 and < 1. Rates below one
+            over the number of negative pairs ask for none of them to match.
+
+    Returns:
+        A dict:
+
+        * "auc": Python float; 1 if a threshold separates both kinds, 0.5 for collapsed embeddings.
+        * "auc_error": largest difference of `auc` from the exact one; 0.0 up to 8.4 million pairs.
+        * "equal_error_rate": mean of the share of positive pairs that do not match and of negative
+          ones that do, at the distance where they are nearest to each other; 0 to 1.
+        * "equal_error_threshold": that distance; -1.0 if it is that where no pair matches.
+        * "true_match_rates": {false_match_rate: true-match rate} at these:
+        * "thresholds": {false_match_rate: largest threshold that does not exceed it}, as of
+          `calibrate_threshold`; -1.0, which matches no pair, where even 0 exceeds it.
+
+    Raises:
+        TypeError: If `labels` are not integers, `embeddings` not floats or a rate no number.
+        ValueError: If the shapes disagree, an input is empty or not finite, no two rows share a
+            class, all do, or a rate is out of range.
+
+    Source:
+        Fawcett. An introduction to ROC analysis. Pattern Recognition Letters 2006, 27(8).
+        Differs: rates are not interpolated between thresholds.
+
+    Example:
+        Positive distances 1 and 3, negative ones 4, 7, 3 and 6: of 8 comparisons one is a tie.
+
+        >>> from tfdml.evaluation import verification_scores
+        >>> line = np.array([[0.0], [1.0], [4.0], [7.0]])
+        >>> scores = verification_scores(line, np.array([0, 0, 1, 1]), false_match_rates=0.1)
+        >>> scores["auc"], scores["equal_error_rate"], scores["true_match_rates"]
+        (0.9375, 0.125, {0.1: 0.5})
+    """
+    rates = list(false_match_rates) if np.iterable(false_match_rates) else [false_match_rates]
+    check(len(rates), "`false_match_rates` must not be empty", false_match_rates=false_match_rates)
+    for rate in rates:
+        check_share(false_match_rates=rate)
+    pairs = AllPairs(embeddings, labels)
+    curve = _curve(pairs)
+    positive, negative = np.diff(curve.positive), np.diff(curve.negative)
+    before = curve.negative[:-1] + negative / 2  # ties lose half
+    lost = np.sum(positive / pairs.positive * (before / pairs.negative))
+    # Distances of one bin may come in either order, but for those of 0.
+    shared = np.where(curve.first[1:] > 0, positive / pairs.positive, 0)
+    unsure = np.sum(shared * (negative / pairs.negative)) / 2
+    missed = 1 - curve.positive / pairs.positive
+    accepted = curve.negative / pairs.negative
+    equal, place = errors_meet(missed[::-1], accepted[::-1])
+    best = {rate: _last_within(curve.negative, rate) for rate in rates}
+    return {
+        "auc": float(max(1 - lost, 0.0)),
+        "auc_error": 0.0 if curve.exact else float(unsure),
+        "equal_error_rate": equal,
+        "equal_error_threshold": _distance(curve.last[::-1][place], pairs),
+        "true_match_rates": {
+            rate: float(curve.positive[place] / pairs.positive) for rate, place in best.items()
+        },
+        "thresholds": {
+            rate: _distance(curve.first[place + 1] - 1, pairs) for rate, place in best.items()
+        },
+    }
+
+
+def verification_curve(embeddings, labels, *, points=1000):
+    """Tells the rates of matches over all thresholds on distance: the ROC curve, to be drawn.
+
+    Half of the points are spread evenly along the curve, half over the logarithm of the false-match
+    rate, so that both axes can be drawn. Rates are exact for their thresholds.
+
+    Args:
+        embeddings: As for `verification_scores`.
+        labels: As for `verification_scores`.
+        points: Length of the curve at most; >= 2.
+
+    Returns:
+        {"false_match_rate", "true_match_rate", "threshold"}, float64 arrays of one length, none of
+        which falls. The first point is (0, 0, -1), where no pair matches, the last (1, 1, largest
+        distance).
+
+    Raises:
+        TypeError: If `labels` are not integers or `embeddings` not floats.
+        ValueError: As for `verification_scores`, or if `points` is out of range.
+
+    Example:
+        >>> from tfdml.evaluation import verification_curve
+        >>> line = np.array([[0.0], [1.0], [4.0], [7.0]])
+        >>> curve = verification_curve(line, np.array([0, 0, 1, 1]))
+        >>> curve["true_match_rate"].tolist()
+        [0.0, 0.5, 1.0, 1.0, 1.0, 1.0]
+        >>> curve["false_match_rate"].tolist()
+        [0.0, 0.0, 0.25, 0.5, 0.75, 1.0]
+    """
+    points = inputs.whole_number(points, "points", at_least=2)
+    pairs = AllPairs(embeddings, labels)
+    curve = _curve(pairs)
+    accepted, found = curve.negative / pairs.negative, curve.positive / pairs.positive
+    places = np.arange(len(accepted))
+    if len(places) > points:
+        even = max(points - points // 2, 2)
+        along = np.searchsorted(accepted + found, np.linspace(0, 2, even))
+        counts = np.geomspace(1, pairs.negative, points - even)
+        rare = np.searchsorted(curve.negative, counts, side="right") - 1
+        # The sum of the rates may end a rounding error below 2.
+        places = np.union1d(np.minimum(along, len(accepted) - 1), rare)
+    return {
+        "false_match_rate": accepted[places],
+        "true_match_rate": found[places],
+        "threshold": np.array([_distance(key, pairs) for key in curve.last[places]]),
+    }
+
+
+def calibrate_threshold(embeddings, labels, *, false_match_rate):
+    """Finds the largest threshold on distance that takes few negative pairs for positive ones.
+
+    Exact for any number of pairs, among the numbers of 33 binary digits: the threshold lies just
+    below the nearest negative pair that may not match, and below all that tie with it. Costs two
+    float64 products of all pairs, in blocks.
+
+    Args:
+        embeddings: (n, dim) floats, finite; taken as given: not normalised. Those of
+            the training classes, or of held-out ones.
+        labels: (n,) or (n, 1) integers of any size, one class id per row.
+        false_match_rate: Share of the negative pairs that may match; >= 0 and < 1.
+
+    Returns:
+        A Python float, the distance at or below which a pair matches; -1.0, which matches no pair,
+        if more negative pairs than may match are at distance 0, as with collapsed embeddings.
+
+    Raises:
+        TypeError: If `labels` are not integers, `embeddings` not floats or the rate no number.
+        ValueError: If the shapes disagree, an input is empty or not finite, no two rows share a
+            class, all do, or the rate is out of range.
+
+    Example:
+        Negative distances 3, 4, 6 and 7: the second one may not match.
+
+        >>> from tfdml.evaluation import calibrate_threshold
+        >>> line = np.array([[0.0], [1.0], [4.0], [7.0]])
+        >>> round(calibrate_threshold(line, np.array([0, 0, 1, 1]), false_match_rate=0.25), 6)
+        4.0
+    """
+    check_share(false_match_rate=false_match_rate)
+    pairs = AllPairs(embeddings, labels)
+    # The key of the pair is found by its upper half first, then by its lower half.
+    below, upper = 0, None
+    for _ in range(2):
+        counts = np.zeros(_LOWER + 1, np.int64)
+        pairs.visit(_ignore, functools.partial(_count_digits, counts, upper))
+        within = below + np.concatenate([[0], np.cumsum(counts)])
+        digit = _last_within(within, false_match_rate, pairs.negative)
+        if upper is None:
+            below, upper = within[digit], digit
+    return _distance((upper << _LOWER_BITS) + digit - 1, pairs)
+
+
+def rates_at_threshold(embeddings, labels, threshold):
+    """Tells the share of positive and of negative pairs that match at a threshold on distance.
+
+    Exact for any number of pairs, in blocks. A threshold of `calibrate_threshold` on the training
+    classes can so be judged on unseen ones.
+
+    Args:
+        embeddings: (n, dim) floats, finite; taken as given: not normalised.
+        labels: (n,) or (n, 1) integers of any size, one class id per row.
+        threshold: Euclidean distance, not squared, at or below which a pair matches; below 0
+            matches none. Distances that agree with it to 10 digits match.
+
+    Returns:
+        {"false_match_rate", "true_match_rate"}, Python floats.
+
+    Raises:
+        TypeError: If `labels` are not integers, `embeddings` not floats or `threshold` no number.
+        ValueError: If the shapes disagree, an input is empty or not finite, no two rows share a
+            class, all do, or `threshold` is not a number that can be compared.
+
+    Example:
+        >>> from tfdml.evaluation import rates_at_threshold
+        >>> line = np.array([[0.0], [1.0], [4.0], [7.0]])
+        >>> rates_at_threshold(line, np.array([0, 0, 1, 1]), 3.0)
+        {'false_match_rate': 0.25, 'true_match_rate': 1.0}
+    """
+    check_number(threshold=threshold)
+    check(not np.isnan(threshold), "`threshold` must not be NaN", threshold=threshold)
+    pairs = AllPairs(embeddings, labels)
+    with np.errstate(over="ignore", under="ignore"):  # beyond all distances, or 0
+        scaled = np.ldexp(np.array([abs(threshold)], np.float64), -pairs.exponent)
+    key = _keys(scaled)[0] if threshold >= 0 else -1
+    positive, negative = [], []  # counts of the blocks
+    pairs.visit(
+        lambda distances: positive.append(np.count_nonzero(_keys(distances) <= key)),
+        lambda distances: negative.append(np.count_nonzero(_keys(distances) <= key)),
+    )
+    return {
+        "false_match_rate": float(sum(negative) / pairs.negative),
+        "true_match_rate": float(sum(positive) / pairs.positive),
+    }
+
+
+class _Curve(NamedTuple):
+    """Counts of matches at growing thresholds; the first place is that where no pair matches."""
+
+    first: np.ndarray  # least key of the pairs that a place adds to those before it
+    last: np.ndarray  # greatest key of them, the threshold of the place
+    positive: np.ndarray  # positive pairs up to the place
+    negative: np.ndarray
+    exact: bool
+
+
+def _curve(pairs):
+    if pairs.positive + pairs.negative <= _EXACT_PAIRS:
+        return _sorted_curve(pairs)
+    return _binned_curve(pairs)
+
+
+def _sorted_curve(pairs):
+    positive, negative = [], []
+    pairs.visit(
+        lambda distances: positive.append(_keys(distances)),
+        lambda distances: negative.append(_keys(distances)),
+    )
+    positive, negative = (np.sort(np.concatenate(kind)) for kind in (positive, negative))
+    keys = np.append(-1, np.union1d(positive, negative))
+    counts = (np.searchsorted(kind, keys, side="right") for kind in (positive, negative))
+    return _Curve(keys, keys, *counts, exact=True)
+
+
+def _binned_curve(pairs):
+    """Counts pairs in bins, fine where a sample has distances, coarse elsewhere."""
+    used = np.unique(_keys(pairs.sample(_SAMPLE)) >> _LOWER_BITS)
+    fine_bits = min(int(np.log2(_FINE_BINS // len(used))), _LOWER_BITS)
+    shifts = np.full(_UPPER_KEYS, _LOWER_BITS)
+    shifts[used] -= fine_bits
+    ends = np.cumsum(1 << (_LOWER_BITS - shifts))
+    starts = ends - (1 << (_LOWER_BITS - shifts))
+    positive, negative = np.zeros(ends[-1], np.int64), np.zeros(ends[-1], np.int64)
+    pairs.visit(
+        functools.partial(_count_bins, positive, starts, shifts),
+        functools.partial(_count_bins, negative, starts, shifts),
+    )
+    used = np.flatnonzero(positive + negative)
+    upper = np.searchsorted(ends, used, side="right")
+    first = (upper << _LOWER_BITS) + ((used - starts[upper]) << shifts[upper])
+    last = first + (1 << shifts[upper]) - 1
+    cumulative = (np.append(0, np.cumsum(kind[used])) for kind in (positive, negative))
+    return _Curve(np.append(-1, first), np.append(-1, last), *cumulative, exact=False)
+
+
+def _count_bins(counts, starts, shifts, distances):
+    """Adds distances to the counts of their bins: those of an upper key begin at its start."""
+    keys = _keys(distances)
+    upper = keys >> _LOWER_BITS
+    keys &= _LOWER
+    keys >>= shifts[upper]
+    keys += starts[upper]
+    _count(counts, keys)
+
+
+def _count_digits(counts, upper, distances):
+    """Adds distances to the counts of their upper keys, or of the lower ones of one upper key."""
+    keys = _keys(distances)
+    if upper is None:
+        _count(counts, keys >> _LOWER_BITS)
+    else:
+        _count(counts, keys[keys >> _LOWER_BITS == upper] & _LOWER)
+
+
+def _count(counts, places):
+    if places.size:
+        low = places.min()
+        found = np.bincount(places - low)
+        counts[low : low + len(found)] += found
+
+
+def _ignore(distances):
+    del distances
+
+
+def _last_within(counts, rate, total=None):
+    """The last place of growing counts whose share of all, the last of them, is within the rate."""
+    total = counts[-1] if total is None else total
+    return int(np.searchsorted(counts / total, rate, side="right")) - 1
+
+
+def _keys(distances):
+    """(n,) integers that order like distances and are equal where their 33 binary digits are."""
+    bits = distances.reshape(-1).view(np.int64) + 2 ** (_DROPPED_BITS - 1)
+    bits >>= _DROPPED_BITS
+    return bits
+
+
+def _distance(key, pairs):
+    if key < 0:
+        return _NO_MATCH
+    scaled = np.array([int(key) << _DROPPED_BITS], np.int64).view(np.float64)[0]
+    return float(np.ldexp(scaled, pairs.exponent))
