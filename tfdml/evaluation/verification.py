@@ -39,9 +39,10 @@ def verification_scores(embeddings, labels, *, false_match_rates=(1e-1, 1e-2, 1e
     Exact, but for distances that agree to 10 digits, which tie, up to 8.4 million pairs (4,096
     rows). More pairs are counted in bins, by one float64 product of all pairs in blocks: rates are
     then exact for the thresholds given, these at most a bin below the best; `auc_error` bounds
-    the error of `auc`; that of the equal error rate is below the share of either kind of pairs that
-    lies in its bin. There are 2 million bins where a sample of 262,144 pairs has distances, each
-    5e-7 of the distance wide if these span a power of 2, and bins 1e-3 wide where it has none.
+    the error of `auc`; that of the equal error rate is below the larger share of positive or of
+    negative pairs in a bin beside its threshold. There are 2 million bins where a sample of 262,144
+    pairs has distances, each 5e-7 of the distance wide if these span a power of 2, and bins 1e-3
+    wide where it has none.
     Memory does not grow with the pairs: about 40 * n * dim bytes and 300 MB.
 
     Args:

@@ -219,6 +219,24 @@ def test_distances_that_tie_but_for_rounding_match_together(rng):
     assert set(rates_at_threshold(turn[::-1], labels, threshold).values()) == {0.0}
 
 
+def test_distances_to_both_sides_of_a_round_number_tie():
+    # Positive 1 + 1e-13, negative 1 - 1e-13 and 2: one tie, one right.
+    line, labels = np.array([[0.0], [1 + 1e-13], [-1 + 1e-13]]), np.array([0, 0, 1])
+    assert verification_scores(line, labels)["auc"] == 0.75
+    assert set(rates_at_threshold(line, labels, 1).values()) == {0.5, 1.0}
+
+
+def test_a_bin_ends_below_the_next_one(bins, monkeypatch):
+    monkeypatch.setattr(verification, "_FINE_BINS", 3)  # none: 1024 bins per power of 2
+    # The nearest negative pair, at 1, and the positive one, at 1 + 1 / 1024, in bins side by side.
+    line, labels = np.array([[0.0], [1 + 1 / 1024], [-1]]), np.array([0, 0, 1])
+    curve = verification_curve(line, labels)
+    assert curve["false_match_rate"].tolist() == [0, 0.5, 0.5, 1]
+    assert curve["true_match_rate"].tolist() == [0, 0, 1, 1]
+    rates = [rates_at_threshold(line, labels, threshold) for threshold in curve["threshold"]]
+    assert [rate["true_match_rate"] for rate in rates] == [0, 0, 1, 1]
+
+
 def test_ignores_the_order_of_the_rows_and_the_names_of_the_classes(rng):
     x, labels, order = rng.normal(size=(200, 4)), rng.integers(0, 9, 200), rng.permutation(200)
     expected = verification_scores(x, labels)
