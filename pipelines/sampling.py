@@ -200,10 +200,7 @@ class _Kin(NamedTuple):
 
 
 def _kin(labels, super_labels):
-    by_class = np.argsort(labels, kind="stable")
-    _, first, counts = np.unique(labels[by_class], return_index=True, return_counts=True)
-    paired = counts > 1
-    first, counts = first[paired], counts[paired]
+    by_class, first, counts = paired_classes(labels)
     of_class = super_labels[by_class[first]]
     order = np.argsort(of_class, kind="stable")
     first, counts = first[order], counts[order]
@@ -214,6 +211,14 @@ def _kin(labels, super_labels):
     return _Kin(
         by_class, *(part.astype(np.int32) for part in (first, counts, starts, sizes, totals))
     )
+
+
+def paired_classes(labels):
+    """Rows in the order of the classes, and of each class of 2 images or more first and count."""
+    by_class = np.argsort(labels, kind="stable")
+    _, first, counts = np.unique(labels[by_class], return_index=True, return_counts=True)
+    paired = counts > 1
+    return by_class, first[paired].astype(np.int32), counts[paired].astype(np.int32)
 
 
 def _draw(weights, count, seed):

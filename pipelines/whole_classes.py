@@ -1,9 +1,8 @@
 """Batches of whole classes, one after the other until the batch is full."""
 
-import numpy as np
 import tensorflow as tf
 
-from pipelines.sampling import check_integers, checked_labels, step_seed
+from pipelines.sampling import check_integers, checked_labels, paired_classes, step_seed
 
 
 def whole_class_indices(labels, batch_size, seed=0, start_step=0):
@@ -41,7 +40,7 @@ def whole_class_indices(labels, batch_size, seed=0, start_step=0):
     """
     check_integers(4, batch_size=batch_size)
     check_integers(0, seed=seed, start_step=start_step)
-    by_class, first, counts = _paired_classes(checked_labels(labels))
+    by_class, first, counts = paired_classes(checked_labels(labels))
     if len(counts) < 2:
         raise ValueError(
             "whole classes need 2 classes or more of 2 images or more. "
@@ -87,14 +86,6 @@ def whole_class_indices(labels, batch_size, seed=0, start_step=0):
 
     epochs = tf.data.Dataset.counter(tf.constant(start_step // batches_per_epoch, tf.int64))
     return epochs.flat_map(epoch_of)
-
-
-def _paired_classes(labels):
-    """Rows in the order of the classes, and of each class of 2 images or more first and count."""
-    by_class = np.argsort(labels, kind="stable")
-    _, first, counts = np.unique(labels[by_class], return_index=True, return_counts=True)
-    paired = counts > 1
-    return by_class, first[paired].astype(np.int32), counts[paired].astype(np.int32)
 
 
 def _following(sizes, batch_size):

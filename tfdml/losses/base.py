@@ -88,8 +88,7 @@ class MetricLoss(keras.losses.Loss):
         with keras.name_scope(self.name):
             if self.normalize:
                 embeddings = self.unit_rows(embeddings)
-            learned = {"training": training} if self.layers else {}
-            value = self.call(labels, embeddings, **learned)
+            value = self._value(labels, embeddings, training)
             # A row that no term takes is not in the value, but must not hide that it is broken.
             broken = ops.where(ops.isnan(ops.sum(embeddings)), float("nan"), 0.0)
             return _share_of_replica(value + ops.cast(broken, value.dtype))
@@ -110,6 +109,11 @@ class MetricLoss(keras.losses.Loss):
 
     def call(self, labels, embeddings):
         raise NotImplementedError
+
+    def _value(self, labels, embeddings, training):
+        """What `call` gives, told whether it trains if the loss learns something."""
+        learned = {"training": training} if self.layers else {}
+        return self.call(labels, embeddings, **learned)
 
     def get_config(self):
         return {"name": self.name, **{option: getattr(self, option) for option in self.options}}

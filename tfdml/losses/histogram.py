@@ -63,8 +63,8 @@ class HistogramLoss(MetricLoss):
         above = place - lower
         # The histogram of the negatives behind that of the positives; the diagonal counts nothing.
         node = ops.cast(lower, "int32") + ops.where(positives, 0, self.num_bins)
-        above = ops.where(pairwise.off_diagonal(labels), above, 0.0)
-        below = ops.where(pairwise.off_diagonal(labels), 1.0 - above, 0.0)
+        pairs = pairwise.off_diagonal(labels)
+        above, below = ops.where(pairs, above, 0.0), ops.where(pairs, 1.0 - above, 0.0)
         bins = 2 * self.num_bins
         totals = _sums_of_bins(below, node, bins) + _sums_of_bins(above, node + 1, bins)
         histograms = ops.reshape(totals, (2, self.num_bins)) / ops.maximum(counts, 1.0)[:, None]

@@ -88,12 +88,10 @@ class RegularizedLoss(MetricLoss):
         return self.base.unit_rows(embeddings)
 
     def call(self, labels, embeddings, training=False):
-        learned = {"training": training} if self.base.layers else {}
-        value = self.base.call(labels, embeddings, **learned)
+        value = self.base._value(labels, embeddings, training)
         if self.regularizer.normalize:
             embeddings = pairwise.normalize(embeddings)
-        learned = {"training": training} if self.regularizer.layers else {}
-        return value + self.weight * self.regularizer.call(labels, embeddings, **learned)
+        return value + self.weight * self.regularizer._value(labels, embeddings, training)
 
     def get_config(self):
         parts = {"base": self.base, "regularizer": self.regularizer}
