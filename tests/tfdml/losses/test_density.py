@@ -171,7 +171,10 @@ def test_a_base_may_learn_too(rng):
         "density", base={"name": "pddm", "similarity": {"units": 4}}, initial_density=[0.2, 0.3]
     )
     labels, x = np.array([0, 0, 1, 1]), rng.normal(size=(4, 6)).astype("float32")
-    assert np.isfinite(float(loss(labels, x, training=True)))
+    for training in (True, False):  # the dropout of the base draws anew each time
+        values = {float(loss(labels, x, training=training)) for _ in range(8)}
+        assert np.isfinite(list(values)).all()
+        assert (len(values) > 1) == training
     assert loss.layers == [loss.base.layer, loss.layer]
     assert loss.learns_similarity
     assert loss.similarity_layer is loss.base.layer
