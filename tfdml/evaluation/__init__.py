@@ -1,5 +1,6 @@
 """Scores of embeddings: NumPy arrays in, Python floats out; TensorFlow is not needed."""
 
+from tfdml.evaluation.bootstrap import bootstrap_intervals, paired_bootstrap
 from tfdml.evaluation.clustering import clustering_f1, clustering_scores, nmi
 from tfdml.evaluation.clusters import cluster
 from tfdml.evaluation.density import class_density
@@ -16,6 +17,7 @@ from tfdml.evaluation.verification import (
 )
 
 __all__ = [
+    "bootstrap_intervals",
     "calibrate_threshold",
     "class_density",
     "cluster",
@@ -24,6 +26,7 @@ __all__ = [
     "distance_statistics",
     "exact_and_reranked_recall",
     "nmi",
+    "paired_bootstrap",
     "rates_at_threshold",
     "recall_after_reranking",
     "recall_at_k",
