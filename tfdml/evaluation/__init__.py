@@ -3,6 +3,13 @@
 from tfdml.evaluation.bootstrap import bootstrap_intervals, paired_bootstrap
 from tfdml.evaluation.clustering import clustering_f1, clustering_scores, nmi
 from tfdml.evaluation.clusters import cluster
+from tfdml.evaluation.comparison import (
+    ScoredQueries,
+    compare,
+    comparison_table,
+    load_queries,
+    save_queries,
+)
 from tfdml.evaluation.density import class_density
 from tfdml.evaluation.distances import distance_statistics
 from tfdml.evaluation.levels import split_levels, weigh_levels
@@ -17,19 +24,24 @@ from tfdml.evaluation.verification import (
 )
 
 __all__ = [
+    "ScoredQueries",
     "bootstrap_intervals",
     "calibrate_threshold",
     "class_density",
     "cluster",
     "clustering_f1",
     "clustering_scores",
+    "compare",
+    "comparison_table",
     "distance_statistics",
     "exact_and_reranked_recall",
+    "load_queries",
     "nmi",
     "paired_bootstrap",
     "rates_at_threshold",
     "recall_after_reranking",
     "recall_at_k",
+    "save_queries",
     "scores_to_rank",
     "split_levels",
     "verification_curve",

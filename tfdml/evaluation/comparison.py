@@ -1,0 +1,220 @@
+"""Runs side by side: the values of each query, kept in files, and how surely their means differ."""
+
+import json
+import os
+import pathlib
+import zipfile
+import zlib
+from typing import NamedTuple
+
+import numpy as np
+
+from tfdml.checks import check, check_type
+from tfdml.evaluation import inputs
+from tfdml.evaluation.bootstrap import bootstrap_intervals, paired_bootstrap, values_table
+
+_OWN_KEYS = ("labels", "images")
+_TAKEN = (*_OWN_KEYS, "file", "allow_pickle")  # the last two are arguments of numpy.savez
+
+
+class ScoredQueries(NamedTuple):
+    """What a run scored, query by query.
+
+    Args:
+        values: {name: (n,) float64}, one value per query.
+        labels: (n,) integers, the class id of each query.
+        images: {name: text, number or None}, which images they are: such as dataset and split.
+    """
+
+    values: dict
+    labels: np.ndarray
+    images: dict
+
+
+def save_queries(path, values, labels, *, images):
+    """Writes the values of each query to a compressed NumPy archive, for `compare`.
+
+    The keys of the archive are `labels`, `images` and the names of the values. The values are kept
+    in float64: their means are the scores to the last digit. An archive that stands there is
+    replaced in one step.
+
+    Args:
+        path: Path of the archive, such as `evaluation_queries.npz`.
+        values: {name: (n,) floats or booleans, finite}, in the order of the images.
+        labels: (n,) or (n, 1) integers of any size, the class id of each query.
+        images: {name: text, number or None} that tells these images from others.
+
+    Raises:
+        TypeError: If `labels` are not integers, `values` no dict of numbers, or `images` hold what
+            JSON cannot.
+        ValueError: If the shapes disagree, a value is not finite, or has a name that is taken.
+    """
+    table, labels = values_table(values), inputs.class_ids(labels)
+    check(
+        len(labels) == len(table),
+        "`labels` and `values` must have the same number of queries",
+        labels=len(labels),
+        values=len(table),
+    )
+    taken = sorted(set(values) & set(_TAKEN))
+    check(not taken, f"`values` must not be named {', '.join(_TAKEN)}", values=taken)
+    columns = dict(zip(values, table.T, strict=True))
+    path = pathlib.Path(path)
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    try:
+        with unfinished.open("wb") as file:
+            np.savez_compressed(file, labels=labels, images=json.dumps(images), **columns)
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def load_queries(path):
+    """Reads what `save_queries` wrote.
+
+    Args:
+        path: Path of the archive.
+
+    Returns:
+        The `ScoredQueries`.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file is no such archive, or damaged.
+    """
+    try:
+        with np.load(path) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        labels, images = (arrays.pop(name) for name in _OWN_KEYS)
+        images = json.loads(str(images))
+        check(len(values_table(arrays)) == len(labels), "lengths differ", labels=len(labels))
+        return ScoredQueries(arrays, inputs.class_ids(labels), images)
+    except FileNotFoundError:
+        raise
+    except (OSError, EOFError, ValueError, TypeError, AttributeError, LookupError) as error:
+        raise ValueError(f"{path} holds no values of queries ({error})") from error
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
+        raise ValueError(f"{path} is damaged ({error})") from error
+
+
+def compare(runs, *, confidence=0.95, rounds=1000, seed=0):
+    """Tells the scores of runs, and by how much each differs from the first, with intervals.
+
+    The intervals are those of `bootstrap_intervals` and `paired_bootstrap` over whole classes: how
+    the scores would fall on other classes. They do not cover the seed of a training.
+
+    Args:
+        runs: {name: ScoredQueries}, two or more, of the same images in the same order.
+        confidence: As for `bootstrap_intervals`.
+        rounds: As for `bootstrap_intervals`.
+        seed: As for `bootstrap_intervals`.
+
+    Returns:
+        {"images", "queries", "classes", "confidence", "rounds", "seed", "left_out", "runs"}, of
+        Python numbers, texts and lists alone. "runs" is {run: {score: {"score", "low", "high",
+        "difference"}}} for the scores that all runs have; "difference" is that of
+        `paired_bootstrap` to the first run, and is missing there. "left_out" names the others.
+
+    Raises:
+        TypeError: If `runs` is no dict.
+        ValueError: If there is one run only, runs were scored on other images or have no score in
+            common, there is one class only, or an option is out of range.
+    """
+    check_type(isinstance(runs, dict), "`runs` must be a dict", runs=type(runs).__name__)
+    check(len(runs) > 1, "`runs` must be two or more", runs=list(runs))
+    first, baseline = next(iter(runs.items()))
+    for name, run in runs.items():
+        _check_same_images(first, baseline, name, run)
+    shared = [name for name in baseline.values if all(name in run.values for run in runs.values())]
+    everywhere = {name for run in runs.values() for name in run.values}
+    check(
+        shared,
+        "`runs` must have a score in common",
+        runs={name: list(run.values) for name, run in runs.items()},
+    )
+    options = {"confidence": confidence, "rounds": rounds, "seed": seed}
+    compared = {}
+    for name, run in runs.items():
+        values = {score: run.values[score] for score in shared}
+        intervals = bootstrap_intervals(values, run.labels, **options)
+        compared[name] = {
+            score: {"score": float(np.mean(values[score])), "low": low, "high": high}
+            for score, (low, high) in intervals.items()
+        }
+        if name != first:
+            base = {score: baseline.values[score] for score in shared}
+            differences = paired_bootstrap(values, base, run.labels, **options)
+            for score, difference in differences.items():
+                compared[name][score]["difference"] = difference
+    return {
+        "images": baseline.images,
+        "queries": len(baseline.labels),
+        "classes": len(np.unique(baseline.labels)),
+        **options,
+        "left_out": sorted(everywhere - set(shared)),
+        "runs": compared,
+    }
+
+
+def comparison_table(comparison):
+    """Text table of a comparison: per score a line for each run, with its difference to the first.
+
+    A star marks a difference whose interval excludes 0.
+
+    Args:
+        comparison: What `compare` returned.
+
+    Example:
+        >>> score = {"score": 0.5, "low": 0.4, "high": 0.6}
+        >>> more = {"difference": 0.02, "low": 0.01, "high": 0.03, "p": 0.002}
+        >>> runs = {"a": {"map": score}, "b": {"map": {**score, "difference": more}}}
+        >>> print(comparison_table({"runs": runs, "confidence": 0.95, "left_out": []}))
+        map
+          a  0.5000 [0.4000, 0.6000]
+          b  0.5000 [0.4000, 0.6000]  +0.0200 [+0.0100, +0.0300] *
+        <BLANKLINE>
+        [ ]: 95% intervals over classes drawn anew, not over seeds of the training.
+        *: the interval of the difference to a excludes 0.
+    """
+    runs = comparison["runs"]
+    first, width = next(iter(runs)), max(map(len, runs))
+    lines = []
+    for score in runs[first]:
+        lines.append(score)
+        for name, scores in runs.items():
+            line = f"  {name:{width}}  {_interval(scores[score], 'score')}"
+            difference = scores[score].get("difference")
+            if difference:
+                excludes = not difference["low"] <= 0 <= difference["high"]
+                line += f"  {_interval(difference, 'difference', '+')}{' *' if excludes else ''}"
+            lines.append(line)
+    share = f"{100 * comparison['confidence']:.6g}%"
+    lines.append(
+        f"\n[ ]: {share} intervals over classes drawn anew, not over seeds of the training.\n"
+        f"*: the interval of the difference to {first} excludes 0."
+    )
+    if comparison["left_out"]:
+        lines.append(f"Not in all runs: {', '.join(comparison['left_out'])}.")
+    return "\n".join(lines)
+
+
+def _interval(numbers, name, sign=""):
+    value, low, high = (f"{numbers[key]:{sign}.4f}" for key in (name, "low", "high"))
+    return f"{value} [{low}, {high}]"
+
+
+def _check_same_images(first, baseline, name, run):
+    """Raises a ValueError that names the first thing that two runs were scored differently on."""
+    facts = [{"queries": len(of.labels), **of.images} for of in (baseline, run)]
+    for fact in sorted(set(facts[0]) | set(facts[1])):
+        mine, other = (of.get(fact) for of in facts)
+        check(
+            mine == other,
+            f"`runs` must be scored on the same images: {fact} differs",
+            **{fact: {first: mine, name: other}},
+        )
+    check(
+        baseline.labels.tolist() == run.labels.tolist(),
+        "`runs` must be scored on the same images: labels differ",
+        runs=[first, name],
+    )
