@@ -3,10 +3,12 @@
     python evaluate.py saved_models/glyphs_lifted
     python evaluate.py saved_models/glyphs_lifted --dataset folder --data_dir photos --split all
     python evaluate.py saved_models/glyphs_pddm --rank_by similarity --report
+    python evaluate.py --compare runs/glyphs_lifted runs/glyphs_pddm
 
 Prints Recall@K, NMI and how far positive and negative pairs lie apart, and writes them to
 runs/NAME/evaluation.json, of other images than those of the training to evaluation_DATASET.json, or
-where --out says. --report draws what lies behind them.
+where --out says. --report draws what lies behind them. --compare puts runs that were scored on the
+same images side by side, and tells how surely they differ from the first.
 """
 
 import dataclasses
@@ -24,6 +26,7 @@ from tfdml.command_line import Parser, check_writable, one_sentence, write_text
 from tfdml.serving.versions import newest_version
 
 PROGRAM = "evaluate.py"
+COMPARE = "--compare"
 NEIGHBOURS = (1, 2, 4, 8)
 COMPARED_QUERIES = 1000  # ranked exactly too, to tell what --rerank loses
 
@@ -114,8 +117,30 @@ class Evaluation:
         check(self.restarts > 0, "`restarts` must be > 0", restarts=self.restarts)
 
 
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """How to compare runs.
+
+    Args:
+        confidence: Of the intervals, which are over classes drawn anew: how the scores would fall
+            on other classes. They do not cover the seed of a training.
+        rounds: Draws of classes.
+        seed: Of the draws.
+        out: JSON file for the comparison; none if not given.
+    """
+
+    confidence: float = 0.95
+    rounds: int = 1000
+    seed: int = 0
+    out: str | None = None
+
+
 def main(arguments=None):
-    settings = parse(sys.argv[1:] if arguments is None else arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if COMPARE in arguments:
+        compare_runs(*parse_comparison([word for word in arguments if word != COMPARE]))
+        return
+    settings = parse(arguments)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with one_sentence(PROGRAM, ValueError, TypeError, OSError):
         version = find_version(pathlib.Path(settings.model))
@@ -153,11 +178,71 @@ def parse(arguments):
         names={"datasets": ", ".join(pipelines.names())},
         prog=PROGRAM,
         description=(__doc__ or "").partition("\n")[0],
+        epilog=f"{PROGRAM} {COMPARE} --help tells how to compare runs.",
     )
     settings = parser.settings_of(parser.parse_args(arguments))
     if settings.dataset not in (None, *pipelines.names()):
         parser.error(unknown_name("dataset", settings.dataset, pipelines.names()))
     return settings
+
+
+def parse_comparison(arguments):
+    """The settings of a comparison, and its runs. Imports neither TensorFlow nor Keras."""
+    parser = Parser(Comparison, prog=f"{PROGRAM} {COMPARE}", description="Compares scored runs.")
+    parser.add_argument(
+        "runs",
+        nargs="+",
+        help="runs/NAME, saved_models/NAME, or files of scores, such as those in them",
+    )
+    given = parser.parse_args(arguments)
+    return parser.settings_of(given), given.runs
+
+
+def compare_runs(settings, runs):
+    """Prints how the scores of runs differ from those of the first, and writes it where asked."""
+    from tfdml import evaluation
+
+    with one_sentence(PROGRAM, ValueError, TypeError, OSError):
+        check(len(set(runs)) == len(runs), f"`{COMPARE}` needs different runs", runs=runs)
+        if settings.out:
+            check_writable(pathlib.Path(settings.out).parent)
+        scored = {run: evaluation.load_queries(queries_of(run)) for run in runs}
+        comparison = evaluation.compare(
+            scored, confidence=settings.confidence, rounds=settings.rounds, seed=settings.seed
+        )
+        print(
+            f"{comparison['queries']:,} images of {comparison['classes']:,} classes:\n"
+            f"{evaluation.comparison_table(comparison)}"
+        )
+        if settings.out:
+            out = pathlib.Path(settings.out)
+            out.parent.mkdir(parents=True, exist_ok=True)
+            write_text(out, json.dumps(comparison, indent=2) + "\n")
+            print(f"Comparison: {out}")
+
+
+def queries_of(run):
+    """The archive of the values of each query of a run, given by a folder or its file of scores."""
+    path = pathlib.Path(run)
+    if path.suffix == ".json":
+        files = [queries_path(path)]
+    else:
+        folder = path.resolve()
+        folder = folder.parent if folder.name.isdigit() else folder
+        folders = [path, pathlib.Path("runs", folder.name)]
+        files = [queries_path(folder / "evaluation.json") for folder in folders]
+    for file in files:
+        if file.is_file():
+            return file
+    scores = sorted(files[-1].parent.glob("*.json"))
+    others = [str(path) for path in scores if queries_path(path).is_file()]
+    hint = f"it has scores of other images: {', '.join(others)}" if others else "score it first"
+    raise FileNotFoundError(f"{run} has no {files[-1]}: {hint}")
+
+
+def queries_path(scores):
+    """Where the values of each query stand, beside a file of scores."""
+    return scores.with_name(f"{scores.stem}_queries.npz")
 
 
 def find_version(folder):

@@ -66,12 +66,14 @@ def test_flags_in_the_readme_exist():
     from tfdml.recipes import Recipe
 
     fields = {
-        field.name for cls in (Recipe, evaluate.Evaluation) for field in dataclasses.fields(cls)
+        field.name
+        for cls in (Recipe, evaluate.Evaluation, evaluate.Comparison)
+        for field in dataclasses.fields(cls)
     }
     commands = re.findall(r"(?:train|evaluate)\.py((?:\\\n|.)*)", "".join(readme_blocks("bash")))
     flags = {flag for command in commands for flag in re.findall(r"--(\w+)", command)}
     assert {"resume", "mirror", "rerank"} <= flags, flags
-    assert flags <= fields | {"config", "resume", "help"}, flags - fields
+    assert flags <= fields | {"config", "resume", "help", "compare"}, flags - fields
 
 
 def test_ci_runs_the_test_command_of_the_readme():

@@ -1,0 +1,120 @@
+"""evaluate.py --compare, which needs the files of scored runs alone."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import evaluate
+from tfdml.evaluation import save_queries
+
+ROOT = pathlib.Path(__file__).parents[1]
+IMAGES = {"dataset": "digits", "split": "test"}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, rng):
+    """A folder with runs a, the better b, and c that was scored on its validation images alone."""
+    monkeypatch.chdir(tmp_path)
+    labels = np.repeat(np.arange(30), 5)
+    hits = (rng.random(150) < 0.5).astype(float)
+    better = np.where(rng.random(150) < 0.3, 1.0, hits)
+    for name, stem, values in (
+        ("a", "evaluation", hits),
+        ("a", "evaluation_similarity", better),
+        ("b", "evaluation", better),
+        ("c", "evaluation_validation", hits),
+    ):
+        run = tmp_path / "runs" / name
+        run.mkdir(parents=True, exist_ok=True)
+        (run / f"{stem}.json").write_text("{}")
+        save_queries(run / f"{stem}_queries.npz", {"recall@1": values}, labels, images=IMAGES)
+    (tmp_path / "saved_models" / "b" / "1").mkdir(parents=True)
+    return tmp_path
+
+
+def refusal(capsys, *arguments):
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main(["--compare", *arguments])
+    error = capsys.readouterr().err
+    assert error.startswith("evaluate.py")
+    assert error.count("\n") == 1
+    return error
+
+
+@pytest.mark.parametrize(
+    "second",
+    ["runs/b", "runs/b/", "saved_models/b", "saved_models/b/1", "runs/b/evaluation.json"],
+)
+def test_puts_runs_side_by_side(second, folder, capsys):
+    evaluate.main(["--compare", "runs/a", second, "--out", "new/comparison.json"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["150 images of 30 classes:", "recall@1"]
+    assert lines[2].split()[0] == "runs/a"
+    assert lines[3].split()[0] == second
+    assert lines[3].endswith(" *")
+    assert lines[-1] == "Comparison: new/comparison.json"
+    found = json.loads((folder / "new" / "comparison.json").read_text())
+    assert found["rounds"] == 1000
+    assert found["runs"][second]["recall@1"]["difference"]["p"] < 0.05
+
+
+@pytest.mark.usefixtures("folder")
+def test_compares_rankings_of_one_run(capsys):
+    scores = ["runs/a/evaluation.json", "runs/a/evaluation_similarity.json"]
+    evaluate.main([scores[0], "--compare", scores[1], "--rounds", "200", "--confidence", "0.9"])
+    assert "90% intervals" in capsys.readouterr().out
+
+
+def test_needs_no_tensorflow(folder):
+    program = (
+        "import sys, evaluate; evaluate.main(sys.argv[1:]); print('tensorflow' in sys.modules)"
+    )
+    command = [sys.executable, "-c", program, "--compare", "runs/a", "runs/b"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert run.stdout.endswith("False\n"), run.stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_refuses_in_one_sentence(capsys):
+    assert "required: runs" in refusal(capsys)
+    assert "two or more. Received: runs=['runs/a']" in refusal(capsys, "runs/a")
+    assert "different runs. Received: runs=['runs/a', 'r" in refusal(capsys, "runs/a", "runs/a")
+    message = refusal(capsys, "runs/a", "saved_models/other")
+    assert "other has no runs/other/evaluation_queries.npz: score it first" in message
+    message = refusal(capsys, "runs/a", "runs/c")
+    assert "scores of other images: runs/c/evaluation_validation.json" in message
+    message = refusal(capsys, "runs/a", "runs/b", "--confidence", "95")
+    assert "`confidence` must be > 0 and < 1. Received: confidence=95.0" in message
+    assert "--nmi" in refusal(capsys, "runs/a", "runs/b", "--nmi", "false")
+    assert "cannot write" in refusal(
+        capsys, "runs/a", "runs/b", "--out", "runs/a/evaluation.json/x"
+    )
+    pathlib.Path("runs/b/evaluation_queries.npz").write_bytes(b"")
+    assert "holds no values of queries" in refusal(capsys, "runs/a", "runs/b")
+
+
+@pytest.mark.usefixtures("folder")
+def test_refuses_runs_scored_on_other_images(capsys):
+    save_queries(
+        pathlib.Path("runs/b/evaluation_queries.npz"),
+        {"recall@1": np.ones(150)},
+        np.repeat(np.arange(30), 5),
+        images={**IMAGES, "split": "all"},
+    )
+    message = refusal(capsys, "runs/a", "runs/b")
+    assert "same images: split differs. Received: split={'runs/a': 'test'" in message
+
+
+def test_help_tells_of_it(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        evaluate.main(["--help"])
+    assert "--compare" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="0"):
+        evaluate.main(["--compare", "--help"])
+    assert "--confidence" in capsys.readouterr().out
