@@ -1,5 +1,6 @@
 """Scores of embeddings: NumPy arrays in, Python floats out; TensorFlow is not needed."""
 
+from tfdml.evaluation.approximate import approximate_recall
 from tfdml.evaluation.bootstrap import bootstrap_intervals, paired_bootstrap
 from tfdml.evaluation.clustering import clustering_f1, clustering_scores, nmi
 from tfdml.evaluation.clusters import cluster
@@ -25,6 +26,7 @@ from tfdml.evaluation.verification import (
 
 __all__ = [
     "ScoredQueries",
+    "approximate_recall",
     "bootstrap_intervals",
     "calibrate_threshold",
     "class_density",
