@@ -14,6 +14,7 @@ from tfdml.evaluation.comparison import (
 from tfdml.evaluation.density import class_density
 from tfdml.evaluation.distances import distance_statistics
 from tfdml.evaluation.levels import split_levels, weigh_levels
+from tfdml.evaluation.projector import write_projector
 from tfdml.evaluation.reranking import exact_and_reranked_recall, recall_after_reranking
 from tfdml.evaluation.retrieval import recall_at_k
 from tfdml.evaluation.similarity_ranking import scores_to_rank
@@ -49,4 +50,5 @@ __all__ = [
     "verification_curve",
     "verification_scores",
     "weigh_levels",
+    "write_projector",
 ]

@@ -116,10 +116,10 @@ def test_an_index_that_looks_at_all_loses_nothing(index, parameters, dim, scale,
 
 
 def test_searching_further_loses_less(rng):
-    x, labels = classes(rng, 4000, 32, noise=0.8)
+    x, labels = classes(rng, 2000, 32, noise=0.8)
     for index, parameters in (
         ("IVF64,Flat", ("nprobe=1", "nprobe=4", "nprobe=64")),
-        ("HNSW4", ("efSearch=1", "efSearch=32", "efSearch=1000")),
+        ("HNSW4", ("efSearch=1", "efSearch=32", "efSearch=300")),
     ):
         found = [approximate_recall(x, labels, index=index, parameters=p) for p in parameters]
         overlaps = [scores["overlap"][8] for scores in found]

@@ -1,0 +1,132 @@
+"""Embeddings as files of TensorBoard's embedding projector, to look at in a browser."""
+
+import math
+import pathlib
+
+import numpy as np
+
+from tfdml.checks import check, check_type
+from tfdml.evaluation import inputs
+
+CONFIG = "projector_config.pbtxt"  # the name that TensorBoard looks for
+_TENSORS, _METADATA, _SPRITE = "tensors.tsv", "metadata.tsv", "sprite.png"
+_SPRITE_SIDE = 8192  # pixels, the most that browsers show as one texture
+
+
+def write_projector(folder, embeddings, labels, *, class_names=None, picture_of=None, side=64):
+    """Writes what `tensorboard --logdir FOLDER` needs to show the rows in its projector.
+
+    `tensors.tsv` holds the rows as float32, to the last digit; `metadata.tsv` the class id of each,
+    with its name where classes have names; `sprite.png` the pictures, if any, in one square of at
+    most 8192 x 8192 pixels, each as large as `side` or, of many, as the square has room for: 33
+    pixels for 60,502. Those of an earlier call are replaced. The projector of TensorBoard 2.21
+    shows the first 100,000 rows.
+
+    Args:
+        folder: Path of the folder; made if there is none.
+        embeddings: (n, dim) floats, finite, also as float32; taken as given: not normalised.
+        labels: (n,) or (n, 1) integers of any size, one class id per row.
+        class_names: {class id: name}; a class that it lacks goes by its id. White space in a name
+            becomes single spaces, as tabs and newlines end a field. Default: the ids alone.
+        picture_of: Callable of a row number that returns its picture, (height, width, 1 or 3)
+            uint8; scaled to fit a square, in black where it has another shape. Default: points.
+        side: Pixels of a picture, at most; from 1 to 8192.
+
+    Returns:
+        The path of the configuration, `projector_config.pbtxt` in the folder.
+
+    Raises:
+        TypeError: If labels are not integers, embeddings not floats, `class_names` no dict,
+            `picture_of` no callable or a picture not uint8.
+        ValueError: If shapes disagree, an input is empty or not finite, `side` is out of range or
+            a picture has another shape.
+    """
+    embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
+    with np.errstate(over="ignore"):
+        rows = embeddings.astype(np.float32)
+    check(
+        np.isfinite(rows).all(),
+        "`embeddings` must be finite as float32",
+        largest=float(np.abs(embeddings).max()),
+    )
+    check_type(
+        class_names is None or isinstance(class_names, dict),
+        "`class_names` must be a dict of names by class id",
+        class_names=type(class_names).__name__,
+    )
+    check_type(
+        picture_of is None or callable(picture_of),
+        "`picture_of` must be a callable or None",
+        picture_of=picture_of,
+    )
+    side = inputs.whole_number(side, "side", at_least=1, below=_SPRITE_SIDE + 1)
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    # Without it TensorBoard shows nothing, not some files of this call and some of an earlier one.
+    (folder / CONFIG).unlink(missing_ok=True)
+    (folder / _SPRITE).unlink(missing_ok=True)
+    np.savetxt(folder / _TENSORS, rows, fmt="%.9g", delimiter="\t")
+    _write_metadata(folder / _METADATA, labels, class_names)
+    if picture_of is not None:
+        columns = math.ceil(math.sqrt(len(rows)))
+        side = min(side, _SPRITE_SIDE // columns)
+        _sprite(picture_of, len(rows), columns, side).save(folder / _SPRITE)
+    text = _config(rows.shape, None if picture_of is None else side)
+    (folder / CONFIG).write_text(text, encoding="utf-8")
+    return folder / CONFIG
+
+
+def _write_metadata(path, labels, class_names):
+    """One line per row. A header, which two columns need, would be the first row of one."""
+    ids = labels.tolist()
+    lines = [str(label) for label in ids]
+    if class_names is not None:
+        names = [" ".join(str(class_names.get(label, label)).split()) for label in ids]
+        lines = [f"{line}\t{name}" for line, name in zip(lines, names, strict=True)]
+        lines.insert(0, "label\tclass_name")
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+
+
+def _sprite(picture_of, count, columns, side):
+    """The pictures side by side, line by line, as one square picture."""
+    from PIL import Image, ImageOps
+
+    sprite = Image.new("RGB", (columns * side, columns * side))
+    for row in range(count):
+        picture = ImageOps.pad(_picture(picture_of, row), (side, side))
+        sprite.paste(picture, (row % columns * side, row // columns * side))
+    return sprite
+
+
+def _picture(picture_of, row):
+    from PIL import Image
+
+    picture = np.asarray(picture_of(row))
+    check_type(
+        picture.dtype == np.uint8, "`picture_of` must return uint8", dtype=picture.dtype, row=row
+    )
+    check(
+        picture.ndim == 3 and picture.shape[2] in (1, 3) and picture.size > 0,
+        "`picture_of` must return shape (height, width, 1 or 3)",
+        shape=picture.shape,
+        row=row,
+    )
+    return Image.fromarray(np.broadcast_to(picture, (*picture.shape[:2], 3)).copy())
+
+
+def _config(shape, side):
+    """The text that names the files, relative to its own folder."""
+    from google.protobuf import text_format
+    from tensorboard.plugins.projector import ProjectorConfig
+
+    config = ProjectorConfig()
+    embedding = config.embeddings.add(
+        tensor_name="embeddings",
+        tensor_path=_TENSORS,
+        tensor_shape=shape,
+        metadata_path=_METADATA,
+    )
+    if side is not None:
+        embedding.sprite.image_path = _SPRITE
+        embedding.sprite.single_image_dim.extend([side, side])
+    return text_format.MessageToString(config)
