@@ -14,6 +14,7 @@ from tfdml.evaluation.comparison import (
 from tfdml.evaluation.density import class_density
 from tfdml.evaluation.distances import distance_statistics
 from tfdml.evaluation.levels import split_levels, weigh_levels
+from tfdml.evaluation.neighbours import nearest_neighbours
 from tfdml.evaluation.projector import write_projector
 from tfdml.evaluation.reranking import exact_and_reranked_recall, recall_after_reranking
 from tfdml.evaluation.retrieval import recall_at_k
@@ -39,6 +40,7 @@ __all__ = [
     "distance_statistics",
     "exact_and_reranked_recall",
     "load_queries",
+    "nearest_neighbours",
     "nmi",
     "paired_bootstrap",
     "rates_at_threshold",
