@@ -1,0 +1,86 @@
+"""How many positive and how many negative pairs lie at which distance."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tfdml.evaluation.all_pairs import AllPairs
+
+_MOST_PAIRS = 10**8  # counted all; of more a sample, which takes seconds
+_SAMPLE = 10**6
+_FINE_BINS = 2**16
+_BINS = 60
+
+
+class Histograms(NamedTuple):
+    """Shares of the pairs of each kind between edges common to both."""
+
+    edges: np.ndarray  # (bins + 1,) distances
+    positive: np.ndarray  # (bins,) shares, which sum to 1
+    negative: np.ndarray
+    positive_mean: float
+    negative_mean: float
+    positive_pairs: int  # of all, also where they are a sample
+    negative_pairs: int
+    sample: int | None  # pairs of each kind that were drawn, where not all are counted
+
+
+def distance_histograms(embeddings, labels):
+    """Counts the Euclidean distances of all positive and negative pairs.
+
+    Of more than 100 million pairs a million of each kind, drawn at random with repetition, stand
+    for all.
+
+    Args:
+        embeddings: (n, dim) floats, finite.
+        labels: (n,) integers.
+
+    Returns:
+        `Histograms` in at most 60 bins from the least to the largest distance.
+
+    Raises:
+        ValueError: If there are no pairs of one kind.
+    """
+    pairs = AllPairs(embeddings, labels)
+    farthest = 2 * float(np.linalg.norm(pairs.points.rows, axis=1).max()) or 1.0
+    positive, negative = (_Counts(_FINE_BINS / farthest) for _ in range(2))
+    sample = _SAMPLE if pairs.positive + pairs.negative > _MOST_PAIRS else None
+    if sample:
+        drawn = pairs.sample(sample)
+        positive.add(drawn[:sample])
+        negative.add(drawn[sample:])
+    else:
+        pairs.visit(positive.add, negative.add)
+    used = np.flatnonzero(positive.counts + negative.counts)
+    width = -(-(used[-1] + 1 - used[0]) // _BINS)  # fine bins in one
+    starts = np.arange(used[0], used[-1] + 1, width)
+    edges = np.append(starts, starts[-1] + width) * (farthest / _FINE_BINS)
+    return Histograms(
+        np.ldexp(edges, pairs.exponent),
+        *(np.add.reduceat(kind.counts, starts) / kind.total for kind in (positive, negative)),
+        *(float(np.ldexp(k.sum / k.total, pairs.exponent)) for k in (positive, negative)),
+        pairs.positive,
+        pairs.negative,
+        sample,
+    )
+
+
+class _Counts:
+    """Numbers of distances in fine bins, of so many to the unit, and their sum."""
+
+    def __init__(self, scale):
+        self.scale = scale
+        self.counts = np.zeros(_FINE_BINS, np.int64)
+        self.sum = 0.0
+
+    def add(self, distances):
+        """Adds an array of distances, which it overwrites."""
+        distances = distances.reshape(-1)
+        self.sum += float(distances.sum())
+        distances *= self.scale
+        bins = np.minimum(distances, _FINE_BINS - 1, out=distances).astype(np.int64)
+        self.counts += np.bincount(bins, minlength=_FINE_BINS)
+
+    @property
+    def total(self):
+        return int(self.counts.sum())

@@ -1,0 +1,120 @@
+"""All pictures of a report, small, side by side on a few sheets."""
+
+import io
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+from tqdm import tqdm
+
+from tfdml.checks import check, check_type
+
+_SIDES = range(160, 31, -8)  # of a square of a picture's area, in pixels
+_STEP = 16  # WebP codes blocks of 16 x 16 pixels: none of them holds two pictures
+_SHEET_SIDE = 1600  # pixels, what a phone decodes at once
+_TRIED = 128  # pictures that tell how many bytes a size takes
+_FINE, _FAIR, _LEAST = (85, 70), 50, (40, 30, 20, 10)  # qualities of WebP
+
+
+class Sheets(NamedTuple):
+    """Pictures in cells of one size, row by row, the same number on each sheet but the last."""
+
+    width: int  # of a cell, in pixels
+    height: int
+    columns: int  # of a sheet
+    rows: int
+    images: list  # of bytes, WebP
+
+
+def thumbnails(picture_of, count, most_bytes, *, seed=0):
+    """Draws all pictures, as large as the bytes allow.
+
+    Each stands whole in the middle of its cell, on nothing; the cells have the shape of the median
+    picture. The size is the largest at which a few pictures, drawn at random, stay within their
+    share of the bytes at a fair quality, which falls where all together do not. Only pictures of
+    about 32 x 32 pixels of the lowest quality may take more.
+
+    Args:
+        picture_of: Callable of a row number that returns its picture: (height, width) or
+            (height, width, 1 or 3) uint8.
+        count: Pictures.
+        most_bytes: Of all sheets.
+        seed: Of the few.
+
+    Raises:
+        TypeError: If a picture is not uint8.
+        ValueError: If it has another shape.
+    """
+    few = np.random.default_rng(seed).permutation(count)[:_TRIED].tolist()
+    tried = [_picture(picture_of, row) for row in few]
+    aspect = float(np.median([picture.width / picture.height for picture in tried]))
+    most = max(max(picture.size) for picture in tried)
+    shapes = dict.fromkeys(_shape(side, aspect) for side in _SIDES)
+    shapes = [shape for shape in shapes if max(shape) < most + _STEP] or list(shapes)[-1:]
+    tries = [*((shapes[0], quality) for quality in _FINE), *((shape, _FAIR) for shape in shapes)]
+    for shape, quality in tries:
+        cells = [_cell(picture, shape) for picture in tried]
+        size = sum(map(len, _encode(cells, shape, quality)))
+        if size / len(cells) * count <= most_bytes:
+            break
+    cells = np.empty((count, shape[1], shape[0], 4), np.uint8)
+    for row in tqdm(range(count), desc="Pictures", delay=2, unit="image"):
+        cells[row] = _cell(_picture(picture_of, row), shape)
+    for lower in (quality, *_LEAST):
+        images = _encode(cells, shape, lower)
+        if sum(map(len, images)) <= most_bytes:
+            break
+    return Sheets(*shape, *_grid(shape), images)
+
+
+def _picture(picture_of, row):
+    array = np.asarray(picture_of(row))
+    check_type(
+        array.dtype == np.uint8, f"`picture_of({row})` must be uint8", dtype=str(array.dtype)
+    )
+    check(
+        array.size > 0 and (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (1, 3))),
+        f"`picture_of({row})` must have shape (height, width) or (height, width, 1 or 3)",
+        shape=array.shape,
+    )
+    return Image.fromarray(array[..., 0] if array.shape[2:] == (1,) else array)
+
+
+def _shape(side, aspect):
+    """(width, height) of a cell, about that of the pictures, of the area side * side."""
+    stretch = min(max(aspect, 0.5), 2) ** 0.5
+    return tuple(
+        max(_STEP, round(length / _STEP) * _STEP) for length in (side * stretch, side / stretch)
+    )
+
+
+def _cell(picture, shape):
+    """(height, width, 4) uint8, the picture as large as it fits in the middle."""
+    scale = min(shape[0] / picture.width, shape[1] / picture.height)
+    size = [max(1, round(length * scale)) for length in picture.size]
+    picture = picture.convert("RGBA").resize(size, Image.Resampling.LANCZOS, reducing_gap=2)
+    cell = Image.new("RGBA", shape)
+    cell.paste(picture, ((shape[0] - size[0]) // 2, (shape[1] - size[1]) // 2))
+    return np.asarray(cell)
+
+
+def _grid(shape):
+    return tuple(max(1, _SHEET_SIDE // length) for length in shape)
+
+
+def _encode(cells, shape, quality):
+    """The sheets of WebP that hold the cells."""
+    columns, rows = _grid(shape)
+    width, height = shape
+    sheets = []
+    for first in range(0, len(cells), columns * rows):
+        some = cells[first : first + columns * rows]
+        used = -(-len(some) // columns)
+        sheet = np.zeros((used * columns, height, width, 4), np.uint8)
+        sheet[: len(some)] = some
+        sheet = sheet.reshape(used, columns, height, width, 4).swapaxes(1, 2)
+        buffer = io.BytesIO()
+        picture = Image.fromarray(sheet.reshape(used * height, columns * width, 4))
+        picture.save(buffer, "WEBP", quality=quality, alpha_quality=50)
+        sheets.append(buffer.getvalue())
+    return sheets

@@ -1,0 +1,311 @@
+"""Writes the report: checks what is to be told, gathers it, and sets it into the page."""
+
+import base64
+import hashlib
+import html
+import importlib.resources
+import json
+import pathlib
+import re
+import string
+import warnings
+
+import numpy as np
+
+from tfdml.checks import check, check_number, check_positive, check_type
+from tfdml.evaluation import inputs
+from tfdml.evaluation.neighbours import distances_to, nearest_neighbours
+from tfdml.evaluation.page import charts
+from tfdml.evaluation.page.classes import class_means, confusions
+from tfdml.evaluation.page.histograms import distance_histograms
+from tfdml.evaluation.page.planar_map import planar_map
+from tfdml.evaluation.page.thumbnails import thumbnails
+from tfdml.evaluation.retrieval import recall_at_k
+
+_NEIGHBOURS = 10
+_CURVE = 100  # neighbours that the curve of recalls reaches
+_FINEST = ("map@r", "map", "r_precision", "mrr")  # orders queries better than a recall of 0 or 1
+
+
+def write_report(
+    embeddings,
+    labels,
+    folder,
+    *,
+    title,
+    scores,
+    per_query,
+    picture_of,
+    facts=None,
+    intervals=None,
+    class_names=None,
+    neighbours=None,
+    megabytes=10,
+    seed=0,
+):
+    """Writes a page to look at what an embedding finds: one HTML file, which needs no network.
+
+    It shows the scores, the curve of Recall@K, how far positive and negative pairs lie apart, a
+    map of the images by t-SNE, queries with their nearest neighbours, the classes most taken for
+    each other, and a table of the classes. All that is a sample is called one on the page.
+
+    Args:
+        embeddings: (n, dim) floats, finite; taken as given: not normalised.
+        labels: (n,) or (n, 1) integers of any size, one class id per row.
+        folder: Where `index.html` is written; made if it does not exist.
+        title: Of the page.
+        scores: {name: number}; those named "recall@K" make the curve too.
+        per_query: {name: (n,) values in [0, 1]}, one or more, such as "recall@1" and "map@r". They
+            order the queries and are averaged by class.
+        picture_of: Callable of a row number that returns its picture: (height, width) or
+            (height, width, 1 or 3) uint8, of any size.
+        facts: {word: text} that state how the scores came about: model, data, settings, versions.
+        intervals: {name: (low, high)} of some of the scores.
+        class_names: {class id: name}; a class without one goes by its id.
+        neighbours: (n, K) row numbers, the nearest first and without the row itself, as a learned
+            similarity ranks them. Default: the 10 nearest by distance, and a curve up to
+            Recall@100.
+        megabytes: Size of the file, which decides that of the pictures. Of tens of thousands it may
+            be more, as pictures have at least about 32 x 32 pixels.
+        seed: Of the queries shown at random, and of the map and its sample.
+
+    Returns:
+        The `pathlib.Path` of the page.
+
+    Raises:
+        TypeError: If labels are not integers, embeddings not floats, `neighbours` not integers,
+            pictures not uint8, `picture_of` no callable, or a score no number.
+        ValueError: If shapes disagree, a number is not finite or out of range, or there are no
+            values per query.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     page = write_report(
+        ...         np.eye(3),
+        ...         np.array([4, 4, 9]),
+        ...         folder,
+        ...         title="Three images",
+        ...         scores={"recall@1": 2 / 3},
+        ...         per_query={"recall@1": [1, 1, 0]},
+        ...         picture_of=lambda row: np.full((8, 8), 100 * row, np.uint8),
+        ...     )
+        ...     print(page.name, "<h1>Three images</h1>" in page.read_text())
+        index.html True
+    """
+    embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
+    rows, facts, intervals = len(labels), dict(facts or {}), dict(intervals or {})
+    _check_scores(scores, intervals)
+    per_query = _checked_values(per_query, rows)
+    check_type(callable(picture_of), "`picture_of` must be a callable", picture_of=picture_of)
+    check_positive(megabytes=megabytes)
+    seed = inputs.whole_number(seed, "seed", at_least=0, below=2**32)
+    by_distance = neighbours is None
+    if by_distance:
+        most = min(_NEIGHBOURS, rows - 1)
+        neighbours = nearest_neighbours(embeddings, most) if most else np.empty((1, 0), np.int64)
+    neighbours = _checked_neighbours(neighbours, rows)
+    values, ids = np.unique(labels, return_inverse=True)
+    names = [str((class_names or {}).get(label, label)) for label in values.tolist()]
+    content = _content(embeddings, ids, names, per_query, neighbours, seed)
+    texts = {
+        "title": html.escape(str(title)),
+        "summary": _summary(ids, names),
+        "scores": _score_rows(scores, intervals),
+        "recall": _recall_figure(scores, intervals, _curve(embeddings, labels, by_distance)),
+        "facts": _fact_rows(facts),
+        "distances": _distances_figure(embeddings, labels, ids),
+    }
+    room = 1e6 * megabytes - len(_page(texts, content))
+    sheets = thumbnails(picture_of, rows, max(0.0, room) * 3 / 4, seed=seed)
+    images = [base64.b64encode(image).decode("ascii") for image in sheets.images]
+    page = _page(texts, {**content, "sheets": {**sheets._asdict(), "images": images}})
+    path = pathlib.Path(folder) / "index.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(page)
+    return path
+
+
+def _check_scores(scores, intervals):
+    for name, score in scores.items():
+        check_number(**{f"scores[{name!r}]": score})
+    for name, interval in intervals.items():
+        check(name in scores, "`intervals` must be of scores", name=name, scores=list(scores))
+        check(
+            len(interval) == 2 and interval[0] <= interval[1],
+            f"`intervals[{name!r}]` must be (low, high)",
+            interval=interval,
+        )
+
+
+def _checked_values(per_query, rows):
+    per_query = {name: np.asarray(values, np.float64) for name, values in per_query.items()}
+    check(per_query, "`per_query` must hold the values of one score or more", per_query=per_query)
+    for name, values in per_query.items():
+        check(
+            values.shape == (rows,),
+            f"`per_query[{name!r}]` must have one value per row",
+            shape=values.shape,
+            rows=rows,
+        )
+        outside = ~((values >= 0) & (values <= 1))
+        check(
+            not outside.any(),
+            f"`per_query[{name!r}]` must be in [0, 1]",
+            first_outside=float(values[np.argmax(outside)]),
+        )
+    return per_query
+
+
+def _checked_neighbours(neighbours, rows):
+    neighbours = np.asarray(neighbours)
+    check_type(
+        neighbours.dtype.kind in "iu", "`neighbours` must be integers", dtype=str(neighbours.dtype)
+    )
+    check(
+        neighbours.ndim == 2 and len(neighbours) == rows,
+        "`neighbours` must have shape (n, K)",
+        shape=neighbours.shape,
+        rows=rows,
+    )
+    check(
+        ((neighbours >= 0) & (neighbours < rows)).all(),
+        "`neighbours` must be row numbers",
+        least=int(neighbours.min(initial=0)),
+        largest=int(neighbours.max(initial=0)),
+        rows=rows,
+    )
+    own = (neighbours == np.arange(rows)[:, None]).any(axis=1)
+    check(
+        not own.any(),
+        "`neighbours` must not hold the row itself",
+        first_row=int(np.argmax(own)),
+    )
+    return neighbours.astype(np.int64)
+
+
+def _content(embeddings, ids, names, per_query, neighbours, seed):
+    """What the script of the page shows; arrays as base64 of little-endian numbers."""
+    layout = planar_map(embeddings, seed=seed)
+    order = [name for name in _FINEST if name in per_query] or list(per_query)
+    return {
+        "seed": seed,
+        "classes": names,
+        "ids": _packed(ids, "<u4"),
+        "neighbours": _packed(neighbours, "<u4"),
+        "distances": _packed(distances_to(embeddings, neighbours), "<f4"),
+        "values": {name: _packed(values, "<f4") for name, values in per_query.items()},
+        "order": order[0],
+        "sizes": _packed(np.bincount(ids), "<u4"),
+        "means": {
+            name: _packed(class_means(ids, values), "<f4") for name, values in per_query.items()
+        },
+        "confusions": confusions(ids, ids[neighbours[:, 0]]) if neighbours.size else [],
+        "map": layout
+        and {
+            "rows": _packed(layout.rows, "<u4"),
+            "places": _packed(np.round(layout.places * (2**16 - 1)), "<u2"),
+        },
+    }
+
+
+def _packed(array, dtype):
+    with np.errstate(over="ignore"):  # a distance beyond float32 is shown as infinite
+        return base64.b64encode(array.astype(dtype).tobytes()).decode("ascii")
+
+
+def _page(texts, content):
+    """The bytes of the page, with a policy that lets it load and run nothing but its own parts."""
+    style, script = (_resource(name) for name in ("report.css", "report.js"))
+    policy = (
+        f"default-src 'none'; img-src blob:; style-src {_hash(style)}; "
+        f"script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
+    )
+    data = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
+    page = string.Template(_resource("template.html")).substitute(
+        texts, policy=policy, style=style, script=script, data=data
+    )
+    # A name of a file that was no UTF-8 holds what is no character.
+    return page.encode("utf-8", "xmlcharrefreplace")
+
+
+def _resource(name):
+    return (importlib.resources.files(__package__) / name).read_text("utf-8")
+
+
+def _hash(text):
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+    return f"'sha256-{digest}'"
+
+
+def _summary(ids, names):
+    lonely = int(np.count_nonzero(np.bincount(ids) == 1))
+    told = f"{_counted(len(ids), 'image')} of {_counted(len(names), 'class', 'classes')}"
+    if lonely:
+        told += f"; {lonely:,} of them alone in their class: as queries they count as misses"
+    return f"{told}."
+
+
+def _counted(count, one, many=None):
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def _score_rows(scores, intervals):
+    lines = []
+    for name, score in scores.items():
+        interval = intervals.get(name)
+        told = f"{interval[0]:.4f} to {interval[1]:.4f}" if interval is not None else ""
+        bar = charts.score_bar(score, interval) if 0 <= score <= 1 else ""
+        lines.append(
+            f'<tr><th scope="row">{html.escape(str(name))}</th><td>{score:.4f}</td>'
+            f'<td class="interval">{told}</td><td class="drawn">{bar}</td></tr>'
+        )
+    return "\n".join(lines)
+
+
+def _curve(embeddings, labels, by_distance):
+    most = min(_CURVE, len(labels) - 1)
+    if not by_distance or most < 1:
+        return {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of queries without a mate: in the summary
+        return recall_at_k(embeddings, labels, k=range(1, most + 1))
+
+
+def _recall_figure(scores, intervals, curve):
+    counts = {
+        name: int(match[1]) for name in scores if (match := re.fullmatch(r"recall@(\d+)", name))
+    }
+    marked = {count: float(scores[name]) for name, count in counts.items() if count}
+    if len(marked.keys() | curve.keys()) < 2:
+        return ""
+    bars = {counts[name]: interval for name, interval in intervals.items() if name in counts}
+    return _figure(
+        charts.recall_chart(curve or marked, marked, bars),
+        "Recall@K: the share of queries with an image of their class among the K nearest.",
+    )
+
+
+def _distances_figure(embeddings, labels, ids):
+    classes = int(ids.max()) + 1
+    if not 1 < classes < len(ids):
+        return "<p>There are no pairs of both kinds.</p>"
+    counted = distance_histograms(embeddings, labels)
+    told = (
+        f"{counted.positive_pairs:,} positive pairs, of one class, and "
+        f"{counted.negative_pairs:,} negative pairs, of two"
+    )
+    drawn = f"; shown are {counted.sample:,} of each, drawn at random" if counted.sample else ""
+    caption = f"Distances of all {told}{drawn}."
+    return _figure(charts.histogram_chart(counted), caption, "beside")
+
+
+def _figure(drawing, caption, kind=""):
+    return f'<figure class="{kind}">{drawing}<figcaption>{caption}</figcaption></figure>'
+
+
+def _fact_rows(facts):
+    return "\n".join(
+        f"<div><dt>{html.escape(str(word))}</dt><dd>{html.escape(str(text))}</dd></div>"
+        for word, text in facts.items()
+    )
