@@ -151,6 +151,7 @@ function showQueries() {
   rows = rowsToShow();
   gallery.shown = 0;
   byId("queries").replaceChildren();
+  byId("queries").classList.toggle("single", rows.length === 1);
   const of = gallery.classes ? ` of ${count(gallery.classes.size, "class", "classes")}` : "";
   const order = gallery.order === "random" ? "in random order" : `the ${gallery.order} first`;
   byId("gallery-told").textContent =
@@ -167,7 +168,7 @@ function show(change) {
 }
 
 function showImage(row) {
-  show({ only: [row], told: `Image ${row} as the query. Any picture becomes the query when chosen.` });
+  show({ only: [row], told: `Image ${row} as the query.` });
 }
 
 function showClass(id) {

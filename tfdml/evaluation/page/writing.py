@@ -274,9 +274,11 @@ def _curve(embeddings, labels, by_distance):
 
 def _recall_figure(scores, intervals, curve):
     counts = {
-        name: int(match[1]) for name in scores if (match := re.fullmatch(r"recall@(\d+)", name))
+        name: int(match[1])
+        for name, score in scores.items()
+        if (match := re.fullmatch(r"recall@([1-9]\d*)", name)) and 0 <= score <= 1
     }
-    marked = {count: float(scores[name]) for name, count in counts.items() if count}
+    marked = {count: float(scores[name]) for name, count in counts.items()}
     if len(marked.keys() | curve.keys()) < 2:
         return ""
     bars = {counts[name]: interval for name, interval in intervals.items() if name in counts}

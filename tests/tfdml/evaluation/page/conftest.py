@@ -18,7 +18,13 @@ def hostile():
 
 
 @pytest.fixture
-def report(tmp_path):
+def colour_of():
+    """The colour of the picture of a row."""
+    return lambda row: (37 * row % 256, 200, 4 * row)
+
+
+@pytest.fixture
+def report(tmp_path, colour_of):
     """Writes the report of random rows of four classes; more options replace those of it."""
 
     def write(images=60, folder="report", **options):
@@ -31,7 +37,7 @@ def report(tmp_path):
             "title": "A report",
             "scores": {"recall@1": hits.mean(), "recall@4": 0.875, "nmi": 0.5},
             "per_query": {"recall@1": hits, "map@r": rng.uniform(size=images)},
-            "picture_of": lambda row: np.full((24, 36, 3), (row, 200, 4 * row), np.uint8),
+            "picture_of": lambda row: np.full((24, 36, 3), colour_of(row), np.uint8),
             **options,
         }
         return write_report(embeddings, labels, tmp_path / folder, **settings)

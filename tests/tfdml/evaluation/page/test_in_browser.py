@@ -1,12 +1,14 @@
 """The page in a headless Chromium; skipped where there is none."""
 
 import contextlib
+import io
 import json
 import re
 import shutil
 
 import numpy as np
 import pytest
+from PIL import Image
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
@@ -111,28 +113,19 @@ def test_opens_from_disk_without_a_request(browser, page):
     assert {url.partition(":")[0] for url in urls} <= {"file", "blob", "about"}
 
 
-def test_draws_the_pictures(browser, page):
-    browser.open(page)
-    (box,) = browser.all(".query:first-child .asked .picture")
-    assert box.size["width"] > 50
-    assert abs(box.size["width"] / box.size["height"] - 1.5) < 0.1
-    row = browser.queries()[0]
-    pixels = browser.driver.execute_async_script(
-        """
-        const [row, done] = arguments;
-        const image = new Image();
-        image.onload = () => {
-          const context = document.createElement("canvas").getContext("2d");
-          const { width, height, columns } = data.sheets;
-          const [x, y] = [row % columns, Math.floor(row / columns)];
-          context.drawImage(image, -(x + 0.5) * width, -(y + 0.5) * height);
-          done([...context.getImageData(0, 0, 1, 1).data]);
-        };
-        image.src = sheetUrl(0);
-        """,
-        row,
-    )
-    np.testing.assert_allclose(pixels, [row, 200, 4 * row, 255], atol=12)
+def test_draws_the_pictures(browser, page, colour_of):
+    browser.open(page, "#image-40")
+    cards = browser.all(".query .card")
+    assert len(cards) == 11
+    for card in cards:
+        box = card.find_element("css selector", ".picture")
+        assert box.size["width"] > 50
+        assert abs(box.size["width"] / box.size["height"] - 1.5) < 0.1
+        picture = Image.open(io.BytesIO(box.screenshot_as_png)).convert("RGB")
+        row = int(card.get_attribute("href").rpartition("-")[2])
+        for share in (0.2, 0.5, 0.8):
+            place = [int(share * length) for length in picture.size]
+            np.testing.assert_allclose(picture.getpixel(place), colour_of(row), atol=12)
 
 
 def test_tabs_order_the_queries(browser, page):
