@@ -14,7 +14,7 @@ def nearest_neighbours(embeddings, k):
 
     Exact: equal to sorting the float64 distances of every pair, rows of equal distance by their
     number. Cost is one float32 product of all pairs, in blocks; for n x dim inputs it takes about
-    16 * n * dim bytes on top of the blocks.
+    24 * n * dim bytes on top of the blocks.
 
     Args:
         embeddings: (n, dim) floats, finite; taken as given: not normalised.
