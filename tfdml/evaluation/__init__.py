@@ -19,6 +19,11 @@ from tfdml.evaluation.projector import write_projector
 from tfdml.evaluation.reranking import exact_and_reranked_recall, recall_after_reranking
 from tfdml.evaluation.retrieval import recall_at_k
 from tfdml.evaluation.similarity_ranking import scores_to_rank
+from tfdml.evaluation.transfer import (
+    class_means,
+    nearest_class_mean,
+    nearest_class_mean_per_query,
+)
 from tfdml.evaluation.verification import (
     calibrate_threshold,
     rates_at_threshold,
@@ -32,6 +37,7 @@ __all__ = [
     "bootstrap_intervals",
     "calibrate_threshold",
     "class_density",
+    "class_means",
     "cluster",
     "clustering_f1",
     "clustering_scores",
@@ -40,6 +46,8 @@ __all__ = [
     "distance_statistics",
     "exact_and_reranked_recall",
     "load_queries",
+    "nearest_class_mean",
+    "nearest_class_mean_per_query",
     "nearest_neighbours",
     "nmi",
     "paired_bootstrap",
