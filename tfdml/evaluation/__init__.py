@@ -13,6 +13,8 @@ from tfdml.evaluation.comparison import (
 )
 from tfdml.evaluation.density import class_density
 from tfdml.evaluation.distances import distance_statistics
+from tfdml.evaluation.few_shot import few_shot_accuracies
+from tfdml.evaluation.hierarchy import every_nth_child, read_hierarchy
 from tfdml.evaluation.levels import split_levels, weigh_levels
 from tfdml.evaluation.neighbours import nearest_neighbours
 from tfdml.evaluation.projector import write_projector
@@ -30,6 +32,12 @@ from tfdml.evaluation.verification import (
     verification_curve,
     verification_scores,
 )
+from tfdml.evaluation.zero_shot import (
+    have_relatives,
+    zero_shot_accuracy,
+    zero_shot_means,
+    zero_shot_per_query,
+)
 
 __all__ = [
     "ScoredQueries",
@@ -44,7 +52,10 @@ __all__ = [
     "compare",
     "comparison_table",
     "distance_statistics",
+    "every_nth_child",
     "exact_and_reranked_recall",
+    "few_shot_accuracies",
+    "have_relatives",
     "load_queries",
     "nearest_class_mean",
     "nearest_class_mean_per_query",
@@ -52,6 +63,7 @@ __all__ = [
     "nmi",
     "paired_bootstrap",
     "rates_at_threshold",
+    "read_hierarchy",
     "recall_after_reranking",
     "recall_at_k",
     "save_queries",
@@ -61,4 +73,7 @@ __all__ = [
     "verification_scores",
     "weigh_levels",
     "write_projector",
+    "zero_shot_accuracy",
+    "zero_shot_means",
+    "zero_shot_per_query",
 ]

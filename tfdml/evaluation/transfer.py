@@ -74,7 +74,7 @@ def nearest_class_mean(
 
     Source:
         Mensink, Verbeek, Perronnin, Csurka. Distance-based image classification: generalizing to
-        new classes at near-zero cost. PAMI 2013, section 3; Huang, Loy, Tang. Local
+        new classes at near-zero cost. PAMI 2013; Huang, Loy, Tang. Local
         similarity-aware deep feature embedding. NIPS 2016, Table 2.
         Differs: no metric is learned on top of the embedding; ties count against the row.
 

@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+
+from tfdml.evaluation import few_shot, few_shot_accuracies
+
+
+@pytest.mark.parametrize(("shots", "of_counts"), [(None, [1, 1, 2, 4]), (3, [1, 1, 3, 3])])
+def test_equals_a_loop_over_the_rows_that_were_drawn(shots, of_counts, rng, monkeypatch):
+    labels = rng.permutation(np.repeat([7, -2, 2**40, 2**53 + 1], [1, 2, 5, 8]))
+    rows = rng.normal(size=(16, 3))
+    masks = []
+    draw = few_shot._drawn
+    monkeypatch.setattr(
+        few_shot, "_drawn", lambda *arguments: masks.append(draw(*arguments)) or masks[-1]
+    )
+    found = few_shot_accuracies(rows, labels, shots=shots, k=(1, 2), draws=4)
+    ids = [7, -2, 2**40, 2**53 + 1]
+    for number, drawn in enumerate(masks):
+        assert [int(np.sum(drawn[labels == i])) for i in ids] == of_counts
+        means = {i: rows[drawn & (labels == i)].mean(axis=0) for i in ids}
+        for k in (1, 2):
+            hits = []
+            for row, label in zip(rows[~drawn], labels[~drawn].tolist(), strict=True):
+                nearest = sorted(ids, key=lambda i, row=row: np.sum((row - means[i]) ** 2))
+                hits.append(label in nearest[:k])
+            assert found[k][number] == pytest.approx(np.mean(hits), abs=1e-12)
+    assert len({mask.tobytes() for mask in masks}) > 1
+
+
+def test_all_rows_are_drawn_alike_often(rng):
+    classes, counts = np.repeat([0, 1], [4, 8]), np.array([4, 8])
+    drawn = sum(few_shot._drawn(classes, counts, np.array([1, 4]), rng) for _ in range(4000)) / 4000
+    np.testing.assert_allclose(drawn, np.repeat([0.25, 0.5], [4, 8]), atol=0.04)
+
+
+def test_the_seed_chooses_the_draws(rng):
+    rows, labels = rng.normal(size=(60, 3)), np.arange(60) % 6
+    first, again, other = (
+        few_shot_accuracies(rows, labels, draws=3, seed=seed) for seed in (1, 1, 2)
+    )
+    assert first == again != other
+
+
+def test_more_shots_make_better_means(rng):
+    labels = np.arange(400) % 10
+    rows = rng.normal(size=(10, 8))[labels] + rng.normal(size=(400, 8))
+    one, many = (np.mean(few_shot_accuracies(rows, labels, shots=n)[1]) for n in (1, 20))
+    assert 0.1 < one < many - 0.1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"shots": 0}, "`shots` must be an integer >= 1. Received: shots=0"),
+        ({"draws": 0}, "`draws` must be an integer >= 1. Received: draws=0"),
+        ({"seed": -1}, "`seed` must be an integer >= 0. Received: seed=-1"),
+        ({"k": 3}, "`k` must not exceed the number of means"),
+    ],
+)
+def test_refuses_wrong_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        few_shot_accuracies(np.eye(4), [0, 0, 1, 1], **{"k": 1, **options})
+
+
+def test_refuses_classes_of_single_rows():
+    with pytest.raises(ValueError, match=r"a class must have 2 rows or more. Received: rows=4"):
+        few_shot_accuracies(np.eye(4), np.arange(4))

@@ -1,0 +1,90 @@
+import pytest
+
+from tfdml.evaluation import every_nth_child, read_hierarchy
+from tfdml.evaluation.hierarchy import ancestors_of, parents_of_nodes
+
+
+def test_ancestors_are_counted_by_the_fewest_steps():
+    #  4 -> 2 -> 1 and 4 -> 3 -> 2 -> 1
+    parents = parents_of_nodes({4: (2, 3), 3: 2, 2: 1})
+    assert parents == {4: (2, 3), 3: (2,), 2: (1,)}
+    assert ancestors_of(4, parents) == {2: 1, 3: 1, 1: 2}
+    assert ancestors_of(1, parents) == {}
+
+
+def test_a_long_chain_needs_no_recursion():
+    parents = parents_of_nodes({i: i + 1 for i in range(50_000)})
+    assert ancestors_of(0, parents)[50_000] == 50_000
+
+
+@pytest.mark.parametrize(
+    ("hierarchy", "cycle"),
+    [
+        ({1: 1}, r"\[1, 1\]"),
+        ({5: 1, 1: 2, 2: 3, 3: 1}, r"\[1, 2, 3, 1\]"),
+        ({"a": ("root", "b"), "b": ("root", "a")}, r"\['a', 'b', 'a'\]"),
+    ],
+)
+def test_refuses_cycles(hierarchy, cycle):
+    with pytest.raises(ValueError, match=f"must have no cycles. Received: cycle={cycle}"):
+        parents_of_nodes(hierarchy)
+
+
+def test_two_ways_to_one_ancestor_are_no_cycle():
+    assert parents_of_nodes({1: (2, 3), 2: 4, 3: 4, 4: 5})
+
+
+def test_refuses_what_is_no_hierarchy():
+    with pytest.raises(TypeError, match="`hierarchy` must map each class to its parent or a tuple"):
+        parents_of_nodes([(1, 2)])
+    with pytest.raises(ValueError, match=r"must name no parent None. Received: node=1"):
+        parents_of_nodes({1: None})
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.34, 0.9])
+def test_holds_a_share_of_every_parent_out_and_keeps_one(share):
+    hierarchy = {i: "ABC"[(i > 3) + (i > 9)] for i in range(2, 40)}  # 2, 6 and 30 classes
+    held_out = every_nth_child(range(2, 40), hierarchy, share)
+    assert held_out == sorted(held_out)
+    for parent, count in (("A", 2), ("B", 6), ("C", 30)):
+        children = [hierarchy[i] for i in held_out].count(parent)
+        assert children == int(count * share + 1e-9) < count
+
+
+def test_holds_every_fifth_out():
+    assert every_nth_child(range(12), dict.fromkeys(range(12), "x"), 0.2) == [4, 9]
+
+
+def test_holding_out_refuses_shares_and_classes_that_cannot_be():
+    with pytest.raises(ValueError, match=r"`share` must be > 0 and < 1. Received: share=1"):
+        every_nth_child([1], {1: 2}, 1)
+    with pytest.raises(ValueError, match=r"a parent for every class. .*without=1, first=\[3\]"):
+        every_nth_child([1, 3], {1: 2}, 0.5)
+
+
+def test_reads_a_file(tmp_path):
+    path = tmp_path / "kin.csv"
+    path.write_text('class,parent\npony, horse\n"cat, black",cat\n\npony,pet\nhorse,animal\n')
+    assert read_hierarchy(path) == {
+        "pony": ("horse", "pet"),
+        "cat, black": ("cat",),
+        "horse": ("animal",),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("pony,horse\n", r"kin.csv must begin with the line class,parent. Received: line=\['pony"),
+        ("", "kin.csv must give classes their parents. Received: lines=0"),
+        ("class,parent\n", "kin.csv must give classes their parents"),
+        ("class,parent\na,b,c\n", "kin.csv, line 2 must be a class and its parent"),
+        ("class,parent\na,b\nb,\n", r"kin.csv, line 3 must be .* Received: line=\['b', ''\]"),
+        ("class,parent\na,b\nb,a\n", "kin.csv: `hierarchy` must have no cycles"),
+    ],
+)
+def test_refuses_files_with_their_name_and_line(text, message, tmp_path):
+    path = tmp_path / "kin.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_hierarchy(path)

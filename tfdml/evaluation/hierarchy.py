@@ -1,0 +1,160 @@
+"""Hierarchies of classes: a mapping from each node to its parent or parents, without cycles."""
+
+import collections
+import csv
+import pathlib
+from collections.abc import Mapping
+
+from tfdml.checks import check, check_type
+
+_HEADER = ["class", "parent"]
+
+
+def parents_of_nodes(hierarchy):
+    """The parents of each node as a tuple, checked.
+
+    Args:
+        hierarchy: Mapping from a node to its parent, or to a tuple of parents as in WordNet. Nodes
+            are class ids or whatever can be a key; those that are only parents are the roots.
+
+    Returns:
+        {node: tuple of its parents, each once}.
+
+    Raises:
+        TypeError: If it is no mapping.
+        ValueError: If a parent is None, or a node is below itself.
+    """
+    check_type(
+        isinstance(hierarchy, Mapping),
+        "`hierarchy` must map each class to its parent or a tuple of parents",
+        type=type(hierarchy).__name__,
+    )
+    parents = {}
+    for node, above in hierarchy.items():
+        parents[node] = tuple(dict.fromkeys(above if isinstance(above, tuple) else (above,)))
+        check(None not in parents[node], "`hierarchy` must name no parent None", node=node)
+    cycle = _find_cycle(parents)
+    check(not cycle, "`hierarchy` must have no cycles", cycle=cycle)
+    return parents
+
+
+def ancestors_of(node, parents):
+    """{ancestor: steps from the node up to it, the fewest}, nearest first.
+
+    Args:
+        node: A node.
+        parents: {node: tuple of parents}, without cycles.
+    """
+    steps, waiting = {}, collections.deque([(node, 0)])
+    while waiting:
+        child, below = waiting.popleft()
+        for parent in parents.get(child, ()):
+            if parent not in steps:
+                steps[parent] = below + 1
+                waiting.append((parent, below + 1))
+    return steps
+
+
+def every_nth_child(classes, hierarchy, share):
+    """Classes held out of each parent, evenly in their order: at most a `share`, one kept at least.
+
+    A parent of n classes gives up floor(n * share) of them, of a single class none, so that each
+    has classes on both sides or on the side that is kept. A class of several parents belongs to
+    the first.
+
+    Args:
+        classes: The classes, in their order.
+        hierarchy: As for `parents_of_nodes`; it has every class.
+        share: Above 0 and below 1.
+
+    Returns:
+        List of the classes held out, in their order.
+
+    Example:
+        >>> hierarchy = {"a": 1, "b": 1, "c": 1, "d": 1, "e": 2}
+        >>> every_nth_child("abcde", hierarchy, 0.5)
+        ['b', 'd']
+    """
+    check(0 < share < 1, "`share` must be > 0 and < 1", share=share)
+    parents = parents_of_nodes(hierarchy)
+    _check_has(classes, parents)
+    place = collections.Counter()
+    held_out = []
+    for node in classes:
+        parent = parents[node][0]
+        place[parent] += 1
+        if _whole(place[parent] * share) > _whole((place[parent] - 1) * share):
+            held_out.append(node)
+    return held_out
+
+
+def read_hierarchy(path):
+    """Reads a CSV file of two columns, `class,parent`, whose first line names them.
+
+    Each further line gives a class, or a parent of others, one parent; several lines several. Text
+    is taken as it stands, but for blanks around it.
+
+    Args:
+        path: Of the file.
+
+    Returns:
+        {node: tuple of parents} of texts.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is no such file, or a node is below itself; the sentence names the file
+            and the line.
+    """
+    lines = csv.reader(pathlib.Path(path).read_text().splitlines())
+    parents = {}
+    for number, cells in enumerate(lines, start=1):
+        cells = [cell.strip() for cell in cells]
+        if number == 1:
+            check(cells == _HEADER, f"{path} must begin with the line class,parent", line=cells)
+        elif cells:
+            complete = len(cells) == 2 and all(cells)
+            check(complete, f"{path}, line {number} must be a class and its parent", line=cells)
+            parents.setdefault(cells[0], []).append(cells[1])
+    check(parents, f"{path} must give classes their parents", lines=0)
+    try:
+        return parents_of_nodes({node: tuple(above) for node, above in parents.items()})
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _check_has(classes, parents):
+    missing = [node for node in classes if node not in parents]
+    check(
+        not missing,
+        "`hierarchy` must have a parent for every class",
+        without=len(missing),
+        first=missing[:3],
+    )
+
+
+def _whole(number):
+    return int(number + 1e-9)  # 5 * 0.2 may fall short of 1
+
+
+def _find_cycle(parents):
+    """Nodes of a cycle, the first again at the end; [] if there is none."""
+    done = set()
+    for start in parents:
+        path, waiting = {}, [(start, iter(parents[start]))]
+        if start in done:
+            continue
+        path[start] = None
+        while waiting:
+            node, above = waiting[-1]
+            parent = next(above, None)
+            if parent is None:
+                done.add(node)
+                del path[node]
+                waiting.pop()
+            elif parent in path:
+                nodes = list(path)
+                return [*nodes[nodes.index(parent) :], parent]
+            elif parent not in done:
+                path[parent] = None
+                waiting.append((parent, iter(parents.get(parent, ()))))
+    return []

@@ -1,0 +1,318 @@
+"""Zero-shot classes: placed by a hierarchy where the means of their kin are, without an image."""
+
+import numpy as np
+
+from tfdml.checks import check, check_one_of, check_type
+from tfdml.evaluation import inputs
+from tfdml.evaluation.hierarchy import ancestors_of, parents_of_nodes
+from tfdml.evaluation.mean_ranks import EQUAL_MEANS, hits, rank_means
+from tfdml.evaluation.transfer import (
+    check_same_width,
+    checked_counts,
+    class_means,
+    named,
+    places_of,
+    unit_rows,
+)
+
+
+def zero_shot_means(
+    means, ids, hierarchy, unseen, *, ancestors="all", weights="equal", include_roots=True
+):
+    """Places classes without any image at the mean of their ancestors in a hierarchy.
+
+    With mu_c the mean of a training class c and A(z) the ancestors of an unseen class z that have
+    training classes at or below them:
+
+        mu_a = mean of mu_c over the training classes c at or below a
+        mu_z = weighted mean of mu_a over a in A(z)
+
+    Classes with the same ancestors get the same numbers, to the last bit.
+
+    Args:
+        means: (classes, dim) floats, finite; one row per training class, as of `class_means`.
+        ids: (classes,) integers of any size, the ids of the training classes, each once.
+        hierarchy: Mapping from a node to its parent, or to a tuple of parents as in WordNet,
+            without cycles. Nodes are the class ids and whatever else can be a key; those that are
+            only parents are the roots. It has every training class and every unseen one.
+        unseen: (z,) integers, the classes to place; none of them trained.
+        ancestors: `"all"`, or `"parent"` for the nearest alone that have training classes at or
+            below them: in general the parents.
+        weights: `"equal"`, or `"depth"` for 1 / the steps from the class up to the ancestor.
+        include_roots: Whether roots count as ancestors; of a single root the mean is that of all
+            training classes.
+
+    Returns:
+        (z, dim) float64, in the order of `unseen`.
+
+    Raises:
+        TypeError: If ids are not integers, means not floats or the hierarchy is no mapping.
+        ValueError: If the shapes disagree, an id comes twice, a class is trained and unseen, or not
+            in the hierarchy, that has cycles, or an unseen class has no ancestor to be placed by.
+
+    Source:
+        Mensink, Verbeek, Perronnin, Csurka. Distance-based image classification: generalizing to
+        new classes at near-zero cost. PAMI 2013; Rohrbach, Stark, Schiele. Evaluating
+        knowledge transfer and zero-shot learning in a large-scale setting. CVPR 2011.
+        Differs: the parents alone, weights by depth and a hierarchy without its root are options
+        of this library.
+
+    Example:
+        A pony has the ancestors horse, with the mean 2 of 1 and 3, and animal, with 3 of 1, 3, 5.
+
+        >>> hierarchy = {1: "horse", 2: "horse", 3: "dog", 9: "horse", "horse": "animal",
+        ...              "dog": "animal"}
+        >>> line = np.array([[1.0], [3.0], [5.0]])
+        >>> zero_shot_means(line, [1, 2, 3], hierarchy, [9]).tolist()
+        [[2.5]]
+        >>> zero_shot_means(line, [1, 2, 3], hierarchy, [9], ancestors="parent").tolist()
+        [[2.0]]
+    """
+    check_one_of(("all", "parent"), ancestors=ancestors)
+    check_one_of(("equal", "depth"), weights=weights)
+    check_type(
+        isinstance(include_roots, (bool, np.bool_)),
+        "`include_roots` must be a bool",
+        include_roots=include_roots,
+    )
+    shapes = {"ids.shape": np.shape(ids), "means.shape": np.shape(means)}
+    means = inputs.finite_rows(means, "means", shapes)
+    ids = inputs.class_ids(ids, "ids", shapes)
+    check(len(ids) == len(means), "`ids` must have one id per row of `means`", **shapes)
+    order = np.argsort(ids, kind="stable")
+    ids, means = ids[order].tolist(), means[order].astype(np.float64)
+    unseen = inputs.class_ids(unseen, "unseen").tolist()
+    parents = parents_of_nodes(hierarchy)
+    _check_classes(ids, unseen, parents)
+    placed_by = [
+        _chosen(relations, ancestors, weights, include_roots, parents)
+        for relations in _related(ids, unseen, parents)
+    ]
+    alone = [node for node, by in zip(unseen, placed_by, strict=True) if not by]
+    check(
+        not alone,
+        "every unseen class must have an ancestor with training classes at or below it",
+        without=len(alone),
+        first=alone[:3],
+        include_roots=include_roots,
+    )
+    of_nodes = _means_of_nodes(means, ids, parents, {node for by in placed_by for node in by})
+    placed = {}
+    for by in placed_by:
+        # In one order, whatever the order of the parents: equal ancestors must give equal bits.
+        key = frozenset(by.items())
+        if key not in placed:
+            total = sum(weight * of_nodes[node] for node, weight in sorted(by.items(), key=repr))
+            placed[key] = total / sum(sorted(by.values()))
+    return np.stack([placed[frozenset(by.items())] for by in placed_by])
+
+
+def have_relatives(ids, hierarchy, unseen):
+    """Tells which unseen classes have an ancestor, but for roots, with training classes below it.
+
+    Args:
+        ids: As for `zero_shot_means`.
+        hierarchy: As for `zero_shot_means`.
+        unseen: As for `zero_shot_means`.
+
+    Returns:
+        (z,) booleans, in the order of `unseen`. The others are told by a root alone.
+
+    Raises:
+        TypeError: As `zero_shot_means` does.
+        ValueError: As `zero_shot_means` does, but for classes without ancestors.
+
+    Example:
+        >>> hierarchy = {1: "horse", 9: "horse", 8: "cat", "horse": "animal", "cat": "animal"}
+        >>> have_relatives([1], hierarchy, [9, 8]).tolist()
+        [True, False]
+    """
+    ids = inputs.class_ids(ids, "ids").tolist()
+    unseen = inputs.class_ids(unseen, "unseen").tolist()
+    parents = parents_of_nodes(hierarchy)
+    _check_classes(ids, unseen, parents)
+    related = _related(ids, unseen, parents)
+    return np.array([any(node in parents for node in relations) for relations in related], bool)
+
+
+def zero_shot_accuracy(
+    embeddings,
+    labels,
+    hierarchy,
+    unseen_embeddings,
+    unseen_labels,
+    *,
+    k=(1, 5),
+    equal_means="against",
+    renormalize_means=False,
+    ancestors="all",
+    weights="equal",
+    include_roots=True,
+):
+    """Tells how often a row of an unseen class has that class among the K nearest placed ones.
+
+    The classes of `unseen_labels` are placed by `zero_shot_means`, from the means of those of
+    `labels`, and compete with each other alone: flat top-K. Distances are Euclidean; a class at the
+    same distance ranks before the own one. Exact, in blocks.
+
+    A hierarchy cannot tell siblings apart: classes with the same ancestors have one mean.
+    `equal_means` says how they count.
+
+    Args:
+        embeddings: (n, dim) floats, finite, of training classes; taken as given: not normalised.
+        labels: (n,) or (n, 1) integers of any size.
+        hierarchy: As for `zero_shot_means`.
+        unseen_embeddings: (m, dim) floats, finite.
+        unseen_labels: (m,) or (m, 1) integers; of other classes than `labels`.
+        k: Positive integer or several, at most the number of unseen classes.
+        equal_means: `"against"`: classes of the same mean rank before the own one, as all ties do;
+            `"expected"`: in random order, and a hit counts as its probability; `"as_one"`: together
+            with it, as one of the K, so that a hit finds the place in the hierarchy.
+        renormalize_means: Whether the means of the training classes, and those of the unseen ones
+            made of them, are scaled to unit length.
+        ancestors: As for `zero_shot_means`.
+        weights: As for `zero_shot_means`.
+        include_roots: As for `zero_shot_means`.
+
+    Returns:
+        {K: accuracy} with Python floats in [0, 1], K ascending.
+
+    Raises:
+        TypeError: If labels are not integers, embeddings not floats or the hierarchy is no mapping.
+        ValueError: If shapes disagree, an input is empty or not finite, `k` is not positive or
+            exceeds the unseen classes, or as `zero_shot_means` does.
+
+    Source:
+        Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, Table 2, with
+        800 classes of ImageNet 2010 to train and 200 unseen; Mensink et al., as for
+        `zero_shot_means`.
+
+    Example:
+        >>> hierarchy = {1: "horse", 2: "dog", 8: "horse", 9: "dog"}
+        >>> line = np.array([[0.0], [4.0], [1.0], [1.5], [3.0]])
+        >>> zero_shot_accuracy(line[:2], [1, 2], hierarchy, line[2:], [8, 9, 9], k=1)
+        {1: 0.6666666666666666}
+    """
+    options = {"ancestors": ancestors, "weights": weights, "include_roots": include_roots}
+    of_rows = _hits_of_rows(
+        *(embeddings, labels, hierarchy, unseen_embeddings, unseen_labels),
+        *(k, equal_means, renormalize_means, options),
+    )
+    return {count: float(np.mean(hit)) for count, hit in of_rows.items()}
+
+
+def zero_shot_per_query(
+    embeddings,
+    labels,
+    hierarchy,
+    unseen_embeddings,
+    unseen_labels,
+    *,
+    k=(1, 5),
+    equal_means="against",
+    renormalize_means=False,
+    ancestors="all",
+    weights="equal",
+    include_roots=True,
+):
+    """Tells of each unseen row whether `zero_shot_accuracy` counts it as a hit.
+
+    Args:
+        embeddings: As for `zero_shot_accuracy`.
+        labels: As for `zero_shot_accuracy`.
+        hierarchy: As for `zero_shot_accuracy`.
+        unseen_embeddings: As for `zero_shot_accuracy`.
+        unseen_labels: As for `zero_shot_accuracy`.
+        k: As for `zero_shot_accuracy`.
+        equal_means: As for `zero_shot_accuracy`.
+        renormalize_means: As for `zero_shot_accuracy`.
+        ancestors: As for `zero_shot_accuracy`.
+        weights: As for `zero_shot_accuracy`.
+        include_roots: As for `zero_shot_accuracy`.
+
+    Returns:
+        {"top1": values, ...}, each (m,) float64 in [0, 1] in the order of the unseen rows.
+
+    Raises:
+        TypeError: As `zero_shot_accuracy` does.
+        ValueError: As `zero_shot_accuracy` does.
+    """
+    options = {"ancestors": ancestors, "weights": weights, "include_roots": include_roots}
+    return named(
+        _hits_of_rows(
+            *(embeddings, labels, hierarchy, unseen_embeddings, unseen_labels),
+            *(k, equal_means, renormalize_means, options),
+        )
+    )
+
+
+def _hits_of_rows(
+    embeddings,
+    labels,
+    hierarchy,
+    unseen_embeddings,
+    unseen_labels,
+    k,
+    equal_means,
+    renormalize_means,
+    options,
+):
+    check_one_of(EQUAL_MEANS, equal_means=equal_means)
+    unseen_embeddings, unseen_labels = inputs.embeddings_and_labels(
+        unseen_embeddings, unseen_labels, prefix="unseen_"
+    )
+    ids, means = class_means(embeddings, labels, normalize=renormalize_means)
+    check_same_width(embeddings=means, unseen_embeddings=unseen_embeddings)
+    unseen = np.unique(unseen_labels)
+    counts = checked_counts(k, len(unseen))
+    placed = zero_shot_means(means, ids, hierarchy, unseen, **options)
+    if renormalize_means:
+        placed = unit_rows(placed)
+    ranks = rank_means(unseen_embeddings, placed, places_of(unseen_labels, unseen))
+    return {count: hits(ranks, count, equal_means) for count in counts}
+
+
+def _check_classes(ids, unseen, parents):
+    known = set(ids)
+    check(len(known) == len(ids), "`ids` must have each class once", classes=len(ids))
+    shared = sorted(known & set(unseen))
+    check(not shared, "`unseen` classes must not be trained", shared=shared[:3])
+    for name, classes in (("training", ids), ("unseen", unseen)):
+        missing = [node for node in classes if node not in parents]
+        check(
+            not missing,
+            f"`hierarchy` must have a parent for every {name} class",
+            without=len(missing),
+            first=missing[:3],
+        )
+
+
+def _related(ids, unseen, parents):
+    """Of each unseen class {ancestor with training classes at or below it: steps up to it}."""
+    above = set(ids)
+    for node in ids:
+        above.update(ancestors_of(node, parents))
+    return [
+        {node: steps for node, steps in ancestors_of(z, parents).items() if node in above}
+        for z in unseen
+    ]
+
+
+def _chosen(relations, ancestors, weights, include_roots, parents):
+    """{ancestor: weight} of one unseen class."""
+    kept = {node: steps for node, steps in relations.items() if include_roots or node in parents}
+    if ancestors == "parent":
+        nearest = min(kept.values(), default=0)
+        kept = {node: steps for node, steps in kept.items() if steps == nearest}
+    return {node: 1.0 if weights == "equal" else 1.0 / steps for node, steps in kept.items()}
+
+
+def _means_of_nodes(means, ids, parents, nodes):
+    """{node: mean of the training classes at or below it} of the nodes asked for."""
+    totals, counts = {}, dict.fromkeys(nodes, 0)
+    for mean, node in zip(means, ids, strict=True):
+        for above in (node, *ancestors_of(node, parents)):
+            if above in counts:
+                totals[above] = totals.get(above, 0.0) + mean
+                counts[above] += 1
+    return {node: totals[node] / counts[node] for node in nodes}
