@@ -163,7 +163,10 @@ def levels_of(recipe, loss):
 def load_images(recipe):
     """Images to train on, images to score, and the dataset that they are of."""
     dataset = pipelines.load(
-        recipe.dataset, data_dir=recipe.data_dir, skip_invalid=recipe.skip_invalid
+        recipe.dataset,
+        data_dir=recipe.data_dir,
+        skip_invalid=recipe.skip_invalid,
+        boxes=recipe.boxes,
     )
     image_size = dataset.image_size
     if recipe.image_size:

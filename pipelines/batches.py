@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from pipelines.augmentation import Augmentation
 from pipelines.hard_neighbours import HardNeighbours, hard_pairs
-from pipelines.images import decode, random_colour, random_crop, random_warp, resize
+from pipelines.images import crop, decode, random_colour, random_crop, random_warp, resize
 from pipelines.pairs import pair_indices
 from pipelines.sampling import (
     balanced_indices,
@@ -277,6 +277,7 @@ def _loader(split, batch, size, seed, image_size, augmentation):
         augmentation: `Augmentation`.
     """
     all_images, all_labels = tf.constant(split.images), tf.constant(split.labels)
+    all_boxes = tf.constant(_boxes(split))
 
     def gather(step, indices):
         # Rows beyond those of the batch are loaded too, and left out when all are there.
@@ -289,16 +290,18 @@ def _loader(split, batch, size, seed, image_size, augmentation):
             [batch, _COLOUR_DRAWS], step_seed(seed, "colour", step)
         )
         draws = tf.concat([draws, colours], axis=1)
-        return tf.gather(all_images, indices), tf.gather(all_labels, indices), draws, kept
+        images, labels, boxes = (
+            tf.gather(rows, indices) for rows in (all_images, all_labels, all_boxes)
+        )
+        return images, labels, boxes, draws, kept
 
-    def load(image, label, draws, kept):
-        if split.holds_paths:
-            image = decode(tf.io.read_file(image), image_size[2])
+    def load(image, label, box, draws, kept):
+        image = _part(split, image, box, image_size)
         if augmentation.crops:
             image = random_crop(image, augmentation, draws[:_CROP_DRAWS])
-        return tf.ensure_shape(resize(image, image_size), image_size), label, draws, kept
+        return tf.ensure_shape(resize(image, image_size), image_size), label, box, draws, kept
 
-    def finish(images, labels, draws, kept):
+    def finish(images, labels, _, draws, kept):
         if size is None:
             images, labels, draws = (
                 tf.boolean_mask(rows, kept) for rows in (images, labels, draws)
@@ -310,7 +313,8 @@ def _loader(split, batch, size, seed, image_size, augmentation):
 
     def batches_of(numbered):
         batches = numbered.map(gather)
-        if split.holds_paths or augmentation.crops:  # images of several sizes: one by one
+        several_sizes = split.holds_paths or split.boxes is not None or augmentation.crops
+        if several_sizes:  # one by one
             images = batches.unbatch().map(load, num_parallel_calls=tf.data.AUTOTUNE)
             batches = images.batch(batch, drop_remainder=True)
         return batches.map(finish, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
@@ -319,7 +323,7 @@ def _loader(split, batch, size, seed, image_size, augmentation):
 
 
 def evaluation_batches(split, image_size=None, batch_size=256):
-    """All images of a split in order, unchanged but for their size.
+    """All images of a split in order, unchanged but for their boxes and their size.
 
     Args:
         split: `Split`.
@@ -338,17 +342,28 @@ def evaluation_batches(split, image_size=None, batch_size=256):
     check_integers(1, batch_size=batch_size)
     image_size = _checked_size(split, image_size)
 
-    def load(image):
-        if split.holds_paths:
-            image = decode(tf.io.read_file(image), image_size[2])
+    def load(image, box):
+        image = _part(split, image, box, image_size)
         return tf.ensure_shape(resize(image, image_size), image_size)
 
     return (
-        tf.data.Dataset.from_tensor_slices(split.images)
+        tf.data.Dataset.from_tensor_slices((split.images, _boxes(split)))
         .map(load, num_parallel_calls=tf.data.AUTOTUNE)
         .batch(batch_size)
         .prefetch(tf.data.AUTOTUNE)
     )
+
+
+def _boxes(split):
+    """The boxes of a split; zeros, which nothing reads, if it has none."""
+    return np.zeros((len(split.images), 4), np.int64) if split.boxes is None else split.boxes
+
+
+def _part(split, image, box, image_size):
+    """One image of a split, read if that has paths, the part inside of its box if it has boxes."""
+    if split.holds_paths:
+        image = decode(tf.io.read_file(image), image_size[2])
+    return image if split.boxes is None else crop(image, box)
 
 
 def _checked(split, image_size, augmentation):

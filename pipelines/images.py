@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import tensorflow as tf
 from tqdm import tqdm
 
+from pipelines.boxes import refuse_outside
+
 
 def decode(contents, channels):
     """One encoded image (JPEG, PNG, GIF, BMP, WebP) as pixels.
@@ -42,6 +44,23 @@ def decode(contents, channels):
     image = tf.cond(tf.io.is_jpeg(contents), jpeg, other)
     image = tf.ensure_shape(image, [None, None, 3])
     return image if channels == 3 else tf.image.rgb_to_grayscale(image)
+
+
+def crop(image, box):
+    """The part of an image inside of a box.
+
+    Args:
+        image: (height, width, channels).
+        box: (4,) integers: left, upper, right and lower edge, the last two outside of it.
+
+    Returns:
+        (lower - upper, right - left, channels), a part of `image` as it stands.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If the box is empty or not inside of the image.
+    """
+    left, top, right, bottom = tf.unstack(tf.cast(box, tf.int32))
+    return tf.image.crop_to_bounding_box(image, top, left, bottom - top, right - left)
 
 
 def resize(images, image_size):
@@ -188,9 +207,14 @@ def cause_of(error, *splits):
     Returns:
         A sentence without its end.
     """
-    for split in splits:
-        for index in find_unreadable(split.images) if split.holds_paths else ():
+    for split in (split for split in splits if split.holds_paths):
+        for index in find_unreadable(split.images):
             return f"{split.images[index]} can no longer be read: mend it"
+        if split.boxes is not None:
+            try:
+                refuse_outside(split)
+            except ValueError as refusal:
+                return str(refusal)
     return error.message.partition("\n\t [[")[0].splitlines()[-1]  # below a stack of calls
 
 

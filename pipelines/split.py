@@ -21,18 +21,21 @@ class Split:
         class_names: Class id -> name, where the classes have names.
         super_labels: (n,) integer ids of the super-classes, such as alphabets of characters, where
             the classes have some: the same for all images of a class.
+        boxes: (n, 4) integers, the part of each image that counts: left, upper, right and lower
+            edge in pixels, the last two outside of it; the whole image if None.
 
     Raises:
-        ValueError: If there are no images, not one label and super-label each, or a class is in
-            two super-classes.
-        TypeError: If the labels or super-labels are not integers, or the images neither uint8 nor
-            paths.
+        ValueError: If there are no images, not one label, super-label and box each, a class is in
+            two super-classes, or a box is empty or, of an array, not inside of its image.
+        TypeError: If the labels, super-labels or boxes are not integers, or the images neither
+            uint8 nor paths.
     """
 
     images: Any
     labels: Any
     class_names: dict | None = None
     super_labels: Any = None
+    boxes: Any = None
 
     def __post_init__(self):
         images = np.asarray(self.images)
@@ -57,6 +60,9 @@ class Split:
             super_labels = _checked_ids("super_labels", self.super_labels, len(images))
             _check_nested(self.labels, super_labels)
             object.__setattr__(self, "super_labels", super_labels)
+        if self.boxes is not None:
+            size = None if are_paths else images.shape[1:3]
+            object.__setattr__(self, "boxes", _checked_boxes(self.boxes, len(images), size))
 
     @property
     def holds_paths(self):
@@ -78,13 +84,12 @@ class Split:
 
     def subset(self, chosen):
         """The split of the chosen rows (booleans or indices)."""
-        super_labels = None if self.super_labels is None else self.super_labels[chosen]
-        return dataclasses.replace(
-            self,
-            images=self.images[chosen],
-            labels=self.labels[chosen],
-            super_labels=super_labels,
-        )
+        of_images = {
+            name: getattr(self, name)[chosen]
+            for name in ("images", "labels", "super_labels", "boxes")
+            if getattr(self, name) is not None
+        }
+        return dataclasses.replace(self, **of_images)
 
 
 def _checked_ids(name, ids, images):
@@ -97,6 +102,30 @@ def _checked_ids(name, ids, images):
     if ids.dtype.kind not in "iu":
         raise TypeError(f"`{name}` must be integers. Received: dtype={ids.dtype}")
     return ids.astype(np.int64)
+
+
+def _checked_boxes(boxes, images, size):
+    boxes = np.asarray(boxes)
+    if boxes.shape != (images, 4):
+        raise ValueError(
+            "`boxes` must have four edges per image. "
+            f"Received: images={images}, boxes.shape={boxes.shape}"
+        )
+    if boxes.dtype.kind not in "iu":
+        raise TypeError(f"`boxes` must be integers. Received: dtype={boxes.dtype}")
+    boxes = boxes.astype(np.int64)
+    height, width = size or (np.inf, np.inf)
+    left, top, right, bottom = boxes.T
+    good = (left >= 0) & (left < right) & (right <= width)
+    good &= (top >= 0) & (top < bottom) & (bottom <= height)
+    if not good.all():
+        row = int(np.argmin(good))
+        limits = "" if size is None else f", width={width}, height={height}"
+        raise ValueError(
+            "`boxes` must be left < right and upper < lower edge, inside of the image. "
+            f"Received: row={row}, box={boxes[row].tolist()}{limits}"
+        )
+    return boxes
 
 
 def _check_nested(labels, super_labels):
@@ -142,12 +171,14 @@ class Dataset:
     def both(self):
         """The images of both splits, those to train on first, as one `Split`."""
         halves = (self.train, self.test)
-        nested = all(half.super_labels is not None for half in halves)
+
+        def joined(name):
+            parts = [getattr(half, name) for half in halves]
+            return None if any(part is None for part in parts) else np.concatenate(parts)
+
+        class_names = {**(self.train.class_names or {}), **(self.test.class_names or {})}
         return Split(
-            np.concatenate([half.images for half in halves]),
-            np.concatenate([half.labels for half in halves]),
-            {**(self.train.class_names or {}), **(self.test.class_names or {})},
-            np.concatenate([half.super_labels for half in halves]) if nested else None,
+            joined("images"), joined("labels"), class_names, joined("super_labels"), joined("boxes")
         )
 
 

@@ -18,6 +18,8 @@ class Recipe:
         data_dir: Folder of the dataset, for those that are not built in.
         skip_invalid: Leave out unreadable images, sub-folders without images and training classes
             with a single image, with a warning, where they would be an error.
+        boxes: CSV file with the lines `path,x1,y1,x2,y2`, paths relative to `data_dir`; of each
+            image the part inside of its box is taken, to train and to score.
         image_size: Side of the square images in pixels; the dataset's own if not given.
         augmentation: Changes of the dataset's random crops, flips, warps and colours, such as
             `--augmentation.rotation 10`; the docstring of `pipelines.Augmentation` lists them.
@@ -65,6 +67,7 @@ class Recipe:
     dataset: str = "glyphs"
     data_dir: str | None = None
     skip_invalid: bool = False
+    boxes: str | None = None
     image_size: int | None = None
     augmentation: dict[str, Any] = dataclasses.field(default_factory=dict)
     backbone: str = "small_cnn"

@@ -17,7 +17,7 @@ def names():
     return sorted(DATASETS)
 
 
-def load(name, data_dir=None, skip_invalid=False, training=True):
+def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None):
     """Loads a dataset whose test classes are not among its training classes.
 
     Args:
@@ -26,12 +26,14 @@ def load(name, data_dir=None, skip_invalid=False, training=True):
         skip_invalid: Whether unreadable images, sub-folders without images and training classes
             with a single image are left out with a warning; otherwise they are an error.
         training: Whether the training classes are to be trained on; if not, they may have 1 image.
+        boxes: CSV file with the lines `path,x1,y1,x2,y2`, of which the part of each image inside of
+            its box is taken; `pipelines/boxes.py` has the details.
 
     Returns:
         A `Dataset`.
 
     Raises:
-        ValueError: If the name is unknown or the images are not as expected.
+        ValueError: If the name is unknown, or the images or boxes are not as expected.
         FileNotFoundError: If the folder or files in it are missing.
     """
     if name not in DATASETS:
@@ -39,7 +41,12 @@ def load(name, data_dir=None, skip_invalid=False, training=True):
         hint = f"Did you mean {nearest[0]!r}? " if nearest else ""
         raise ValueError(f"Unknown dataset {name!r}. {hint}Available: {', '.join(names())}.")
     module = importlib.import_module(f"{__name__}.{DATASETS[name]}")
-    return module.load(data_dir=data_dir, skip_invalid=skip_invalid, training=training)
+    dataset = module.load(data_dir=data_dir, skip_invalid=skip_invalid, training=training)
+    if boxes is None:
+        return dataset
+    from pipelines.boxes import with_boxes
+
+    return with_boxes(dataset, boxes, data_dir)
 
 
 def refuse_folder(name, data_dir):

@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import re
 
@@ -16,7 +17,7 @@ from pipelines import (
     pair_batches,
     whole_class_batches,
 )
-from pipelines.images import decode, random_warp, resize
+from pipelines.images import cause_of, decode, random_warp, resize
 from pipelines.pairs import pair_indices
 from pipelines.sampling import balanced_indices, group_indices
 from pipelines.whole_classes import whole_class_indices
@@ -215,6 +216,75 @@ def test_evaluation_gives_all_images_in_order(split, path_split):
         batches = list(evaluation_batches(source, (10, 12, 3), batch_size=16).as_numpy_iterator())
         assert [len(batch) for batch in batches] == [16, 16, 8]
         np.testing.assert_array_equal(np.concatenate(batches), split.images)
+
+
+@pytest.fixture
+def boxed_splits(split, path_split, rng):
+    """The images and their paths with boxes, and what a loop cuts out of the images."""
+    left, top = rng.integers(0, 6, 40), rng.integers(0, 5, 40)
+    boxes = np.stack(
+        [left, top, left + rng.integers(1, 7, 40), top + rng.integers(1, 6, 40)], axis=1
+    )
+    parts = [
+        image[upper:lower, first:last]
+        for image, (first, upper, last, lower) in zip(split.images, boxes.tolist(), strict=True)
+    ]
+    both = [dataclasses.replace(source, boxes=boxes) for source in (split, path_split)]
+    return both, [resize(part, (8, 6, 3)).numpy() for part in parts]
+
+
+def test_evaluation_takes_what_is_in_the_boxes(boxed_splits):
+    splits, parts = boxed_splits
+    for split in splits:
+        batches = evaluation_batches(split, (8, 6, 3), batch_size=16).as_numpy_iterator()
+        np.testing.assert_array_equal(np.concatenate(list(batches)), parts)
+
+
+@pytest.mark.parametrize(
+    ("batches_of", "indices_of"),
+    [
+        (
+            lambda split, **options: balanced_batches(split, 3, 2, **options),
+            lambda split: balanced_indices(split.labels, 3, 2),
+        ),
+        (
+            lambda split, **options: group_batches(split, 4, 12, **options),
+            lambda split: group_indices(split.labels, split.super_labels, 4, 12),
+        ),
+        (
+            lambda split, **options: whole_class_batches(split, 10, **options),
+            lambda split: whole_class_indices(split.labels, 10),
+        ),
+        (
+            lambda split, **options: pair_batches(split, 10, **options),
+            lambda split: pair_indices(split.labels, 10),
+        ),
+    ],
+)
+def test_training_takes_what_is_in_the_boxes(boxed_splits, batches_of, indices_of):
+    splits, parts = boxed_splits
+    for split in splits:
+        split = dataclasses.replace(split, super_labels=split.labels // 3)
+        found = batches_of(split, image_size=(8, 6, 3)).as_numpy_iterator()
+        indices = indices_of(split).as_numpy_iterator()
+        for (images, labels), rows in itertools.islice(zip(found, indices, strict=True), 6):
+            np.testing.assert_array_equal(labels, split.labels[rows])
+            np.testing.assert_array_equal(images, np.stack([parts[row] for row in rows]))
+
+
+def test_augmentation_is_of_what_is_in_the_boxes(boxed_splits):
+    options = {"image_size": (8, 6, 3), "augmentation": EVERYTHING}
+    assert_equal_batches(*(take(3, split, 3, 2, **options) for split in boxed_splits[0]))
+
+
+def test_a_box_outside_of_its_file_is_refused_with_the_name(path_split):
+    boxes = np.tile([0, 0, 12, 10], (40, 1))
+    boxes[7] = [3, 2, 13, 10]
+    split = dataclasses.replace(path_split, boxes=boxes)
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        list(evaluation_batches(split, (8, 6, 3)))
+    message = "7.png: a box must be inside of its image. Received: box=[3, 2, 13, 10], width=12, "
+    assert message in cause_of(error.value, split)
 
 
 def test_evaluation_reads_a_file_as_the_served_model_does(path_split):

@@ -55,6 +55,38 @@ def test_super_labels_stay_with_their_rows():
     assert both.super_labels.tolist() == [1, 1, 2, 2, -4, -4]
 
 
+def test_boxes_stay_with_their_rows():
+    boxes = np.array([[0, 0, 1, 2], [1, 0, 2, 2], [0, 1, 2, 2]], np.int8)
+    split = Split(np.zeros((3, 2, 2, 1), np.uint8), [7, 8, 7], boxes=boxes)
+    assert split.boxes.dtype == np.int64
+    assert split.subset([2, 0]).boxes.tolist() == [[0, 1, 2, 2], [0, 0, 1, 2]]
+    assert split.renumbered().boxes.tolist() == boxes.tolist()
+    dataset = Dataset("x", *hold_out_classes(split, 0.5), image_size=(2, 2, 1))
+    assert dataset.both().boxes.tolist() == [[0, 0, 1, 2], [0, 1, 2, 2], [1, 0, 2, 2]]
+    assert Split(["a.png"], [0], boxes=[[5, 5, 9000, 9000]]).boxes.tolist() == [[5, 5, 9000, 9000]]
+
+
+@pytest.mark.parametrize(
+    ("boxes", "error", "message"),
+    [
+        ([[0, 0, 1, 1]], ValueError, r"four edges per image\. .*images=2, boxes\.shape=\(1, 4\)"),
+        ([[0, 0, 1]] * 2, ValueError, r"four edges per image\. .*boxes\.shape=\(2, 3\)"),
+        ([[0.0, 0, 1, 1]] * 2, TypeError, r"`boxes` must be integers\. Received: dtype=float64"),
+        (
+            [[0, 0, 3, 2], [0, 0, 4, 2]],
+            ValueError,
+            r"inside of the image\. Received: row=1, box=\[0, 0, 4, 2\], width=3, height=2",
+        ),
+        ([[0, 0, 3, 2], [0, 0, 2, 3]], ValueError, r"row=1, box=\[0, 0, 2, 3\]"),
+        ([[0, 0, 3, 2], [1, 0, 1, 2]], ValueError, r"row=1, box=\[1, 0, 1, 2\]"),
+        ([[0, 0, 3, 2], [0, -1, 1, 2]], ValueError, r"row=1, box=\[0, -1, 1, 2\]"),
+    ],
+)
+def test_refuses_boxes_that_do_not_fit(boxes, error, message):
+    with pytest.raises(error, match=message):
+        Split(np.zeros((2, 2, 3, 1), np.uint8), [0, 1], boxes=boxes)
+
+
 def test_both_splits_of_a_dataset_join_with_their_names():
     first = Split(["a.png", "b.png"], [1, 2], {1: "a", 2: "b"}, super_labels=[0, 0])
     second = Split(["c.png"], [3], {3: "c"})

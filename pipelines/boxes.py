@@ -1,0 +1,108 @@
+"""Bounding boxes: a file that names them, and whether they lie in their images."""
+
+import csv
+import dataclasses
+import os
+import pathlib
+
+import numpy as np
+from PIL import Image
+from tqdm import tqdm
+
+_HEADER = ["path", "x1", "y1", "x2", "y2"]
+
+
+def read_boxes(path):
+    """Reads a CSV file whose first line is `path,x1,y1,x2,y2`, one image a line.
+
+    Args:
+        path: Of the file. The paths in it are relative to the folder of the dataset; the numbers
+            are whole pixels: left and upper edge from 0, right and lower edge, which are outside.
+
+    Returns:
+        {path of an image, as written: (x1, y1, x2, y2)}.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is no such file, an image comes twice or a box is empty; the sentence
+            names the file and the line.
+    """
+    boxes = {}
+    lines = csv.reader(pathlib.Path(path).read_text().splitlines())
+    for number, cells in enumerate(lines, start=1):
+        cells = [cell.strip() for cell in cells]
+        if number == 1 and cells != _HEADER:
+            raise ValueError(f"{path} must begin with the line {','.join(_HEADER)}")
+        if number == 1 or not cells:
+            continue
+        where = f"{path}, line {number}"
+        image, edges = os.path.normpath(cells[0]), cells[1:]
+        if len(edges) != 4 or not all(edge.isdecimal() for edge in edges):
+            raise ValueError(
+                f"{where} must be a path and four integers >= 0. Received: {','.join(cells)}"
+            )
+        left, top, right, bottom = map(int, edges)
+        if left >= right or top >= bottom:
+            raise ValueError(
+                f"{where}: a box must have x1 < x2 and y1 < y2. Received: {','.join(cells)}"
+            )
+        if image in boxes:
+            raise ValueError(f"{where}: {image} has a box already")
+        boxes[image] = (left, top, right, bottom)
+    if not boxes:
+        raise ValueError(f"{path} must name boxes. Received: boxes=0")
+    return boxes
+
+
+def with_boxes(dataset, path, data_dir):
+    """The dataset with the boxes of a file, every image of it with one; more boxes are passed over.
+
+    Args:
+        dataset: `Dataset` of paths.
+        path: Of the file, as of `read_boxes`.
+        data_dir: Folder that its paths are relative to.
+
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If it is not as `read_boxes` wants it, the images are no files, one has no box,
+            or a box is not inside of its image, which is named.
+    """
+    boxes = read_boxes(path)
+    splits = {"train": dataset.train, "test": dataset.test}
+    for name, split in splits.items():
+        if not split.holds_paths:
+            raise ValueError(f"`boxes` are for images in files. Received: dataset={dataset.name}")
+        folder = pathlib.Path(data_dir).expanduser()
+        names = [os.path.relpath(image, folder) for image in split.images]
+        missing = [name for name in names if name not in boxes]
+        if missing:
+            raise ValueError(
+                f"{path} must have a box for every image. "
+                f"Received: without={len(missing)}, first={missing[0]}"
+            )
+        of_images = np.array([boxes[name] for name in names], np.int64)
+        splits[name] = dataclasses.replace(split, boxes=of_images)
+    for split in splits.values():
+        refuse_outside(split)
+    return dataclasses.replace(dataset, **splits)
+
+
+def refuse_outside(split):
+    """Raises a ValueError that names the first image whose box is not inside of it.
+
+    Reads the headers of the files; shows a progress bar if that takes more than two seconds.
+
+    Args:
+        split: `Split` of paths with boxes.
+    """
+    pairs = zip(split.images, split.boxes.tolist(), strict=True)
+    for path, box in tqdm(
+        pairs, desc="Checking boxes", total=len(split.images), delay=2, unit="image"
+    ):
+        with Image.open(path) as image:
+            width, height = image.size
+        if box[2] > width or box[3] > height:
+            raise ValueError(
+                f"{path}: a box must be inside of its image. "
+                f"Received: box={box}, width={width}, height={height}"
+            )

@@ -1,0 +1,82 @@
+import pytest
+from PIL import Image
+
+import pipelines
+from pipelines.boxes import read_boxes
+
+HEADER = "path,x1,y1,x2,y2\n"
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Two classes of two images, 20 wide and 16 high."""
+    for name in ("cat", "dog"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for image in ("1.png", "2.png"):
+            Image.new("RGB", (20, 16)).save(tmp_path / "photos" / name / image)
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "boxes.csv"
+
+
+def load(photos, boxes):
+    return pipelines.load("folder", data_dir=photos, boxes=boxes)
+
+
+def test_each_image_gets_its_box(photos, file):
+    file.write_text(
+        f"{HEADER}dog/2.png,2,3,20,16\ncat/1.png,0,0,1,1\n./cat/2.png, 4,5, 6,7\n"
+        "dog/1.png,1,2,3,4\n\nfox/1.png,1,2,3,4\n"
+    )
+    dataset = load(photos, file)
+    assert dataset.train.boxes.tolist() == [[0, 0, 1, 1], [4, 5, 6, 7]]
+    assert dataset.test.boxes.tolist() == [[1, 2, 3, 4], [2, 3, 20, 16]]
+    batch = next(iter(pipelines.evaluation_batches(dataset.both(), (5, 6, 3))))
+    assert batch.shape == (4, 5, 6, 3)
+
+
+def test_names_the_image_whose_box_is_outside(photos, file):
+    boxes = {"cat/1.png": "0,0,20,16", "cat/2.png": "0,0,20,17", "dog/1.png": "0,0,21,16"}
+    file.write_text(HEADER + "".join(f"{path},{box}\n" for path, box in boxes.items()))
+    with pytest.raises(ValueError, match=r"must have a box for every image. .*first=dog/2\.png"):
+        load(photos, file)
+    file.write_text(file.read_text() + "dog/2.png,1,1,2,2\n")
+    message = r"photos/cat/2\.png: a box must be inside .*box=\[0, 0, 20, 17\], width=20, height=16"
+    with pytest.raises(ValueError, match=message):
+        load(photos, file)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "boxes.csv must name boxes. Received: boxes=0"),
+        ("a.png,1,2,3,4\n", "boxes.csv must begin with the line path,x1,y1,x2,y2"),
+        (HEADER, "boxes.csv must name boxes. Received: boxes=0"),
+        (HEADER + "a.png,1,2,3\n", "line 2 must be a path and four integers >= 0. .*: a.png,1,2,3"),
+        (HEADER + "a.png,1,2,3.5,4\n", "line 2 must be a path and four integers"),
+        (HEADER + "a.png,-1,2,3,4\n", "line 2 must be a path and four integers"),
+        (
+            HEADER + "a.png,3,2,3,4\n",
+            "line 2: a box must have x1 < x2 and y1 < y2. .*a.png,3,2,3,4",
+        ),
+        (HEADER + "a.png,1,2,3,4\n\na.png,1,2,3,4\n", "line 4: a.png has a box already"),
+    ],
+)
+def test_refuses_files_with_their_name_and_line(text, message, file):
+    file.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_boxes(file)
+
+
+def test_boxes_are_for_images_in_files(file):
+    file.write_text(HEADER + "a.png,1,2,3,4\n")
+    with pytest.raises(ValueError, match=r"`boxes` are for images in files. Received: dataset="):
+        pipelines.load("digits", boxes=file)
+
+
+def test_without_boxes_there_are_none(photos):
+    dataset = load(photos, None)
+    assert dataset.train.boxes is dataset.test.boxes is None
