@@ -32,6 +32,7 @@ from tfdml.evaluation.verification import (
     verification_curve,
     verification_scores,
 )
+from tfdml.evaluation.views import average_views
 from tfdml.evaluation.zero_shot import (
     have_relatives,
     zero_shot_accuracy,
@@ -42,6 +43,7 @@ from tfdml.evaluation.zero_shot import (
 __all__ = [
     "ScoredQueries",
     "approximate_recall",
+    "average_views",
     "bootstrap_intervals",
     "calibrate_threshold",
     "class_density",

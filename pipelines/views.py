@@ -1,0 +1,62 @@
+"""Several views of an image, whose embeddings are averaged: crops and mirror images."""
+
+import tensorflow as tf
+
+_SHARE = 224 / 256  # side of a crop, of that of the image
+
+
+def enlarged(image_size):
+    """The size of the images that crops of `image_size` are taken of: 8 / 7 of its sides.
+
+    Args:
+        image_size: (height, width, channels).
+
+    Returns:
+        (height, width, channels).
+
+    Example:
+        >>> enlarged((224, 224, 3))
+        (256, 256, 3)
+    """
+    height, width, channels = image_size
+    return round(height / _SHARE), round(width / _SHARE), channels
+
+
+def views(images, image_size, *, crops=1, mirror=False):
+    """The views of a batch of images.
+
+    Args:
+        images: (n, height, width, channels) of `image_size`, or for several crops of a larger one.
+        image_size: (height, width, channels) of a view.
+        crops: 1 for the whole images; 5 for their corners, from left to right and from top to
+            bottom, and their centre; 10 for these and their mirror images.
+        mirror: Whether the mirror images are views too, as of 10 crops they are.
+
+    Returns:
+        List of (n, *image_size) tensors.
+
+    Raises:
+        ValueError: If `crops` is another number, or the images are too small or, if it is 1, of
+            another size.
+
+    Source:
+        Krizhevsky, Sutskever, Hinton. ImageNet classification with deep convolutional neural
+        networks. NIPS 2012, section 4.1, for 10 crops.
+    """
+    if crops not in (1, 5, 10):
+        raise ValueError(f"`crops` must be 1, 5 or 10. Received: crops={crops}")
+    height, width, _ = image_size
+    down, right = images.shape[1] - height, images.shape[2] - width
+    if min(down, right) < 0 or (crops == 1 and (down, right) != (0, 0)):
+        raise ValueError(
+            "`images` must have the size of a view, or for several crops at least that. "
+            f"Received: images.shape={tuple(images.shape)}, image_size={tuple(image_size)}"
+        )
+    corners = [(0, 0), (0, right), (down, 0), (down, right), (down // 2, right // 2)]
+    parts = [
+        images[:, top : top + height, left : left + width]
+        for top, left in (corners[:1] if crops == 1 else corners)
+    ]
+    if mirror or crops == 10:
+        parts += [tf.reverse(part, axis=[2]) for part in parts]
+    return parts

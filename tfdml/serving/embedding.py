@@ -1,0 +1,65 @@
+"""Embeddings of many images by an exported model, in batches that fit the memory."""
+
+import warnings
+
+import numpy as np
+import tensorflow as tf
+
+_BYTES = 2**30  # of the numbers that a batch may need at once
+_CHANNELS = 64  # of these numbers, for each pixel: what the first layers of large networks have
+_MOST = 256
+
+
+def fitting_batch_size(image_size, outputs):
+    """A number of images whose embedding needs about 1 GiB, at most 256.
+
+    Args:
+        image_size: (height, width, channels).
+        outputs: Numbers per embedding, of all levels.
+
+    Example:
+        >>> fitting_batch_size((28, 28, 1), 128), fitting_batch_size((224, 224, 3), 128)
+        (256, 83)
+    """
+    height, width, _ = image_size
+    numbers = height * width * _CHANNELS + outputs
+    return max(1, min(_MOST, _BYTES // (4 * numbers)))
+
+
+class InPieces:
+    """Calls a function on pieces of a batch; where the memory is exhausted, on halves from then on.
+
+    Args:
+        function: From (n, ...) to (n, ...) arrays, row by row.
+        batch_size: Most rows of a piece; `InPieces.batch_size` is what is left of it.
+
+    Call:
+        rows: (n, ...) of any n >= 1.
+        Returns an array of what the function gives for all rows.
+
+    Raises:
+        tf.errors.ResourceExhaustedError: If the memory does not suffice for a single row.
+    """
+
+    def __init__(self, function, batch_size):
+        self.function = function
+        self.batch_size = batch_size
+
+    def __call__(self, rows):
+        done, first = [], 0
+        while first < len(rows):
+            piece = rows[first : first + self.batch_size]
+            try:
+                done.append(np.asarray(self.function(piece)))
+            except tf.errors.ResourceExhaustedError:
+                if len(piece) == 1:
+                    raise
+                self.batch_size = len(piece) // 2
+                warnings.warn(
+                    f"the memory does not suffice for {len(piece)} images at once: "
+                    f"going on with {self.batch_size}",
+                    stacklevel=2,
+                )
+            else:
+                first += len(piece)
+        return np.concatenate(done)
