@@ -122,6 +122,53 @@ def read_hierarchy(path):
         raise ValueError(f"{path}: {error}") from None
 
 
+def of_class_ids(hierarchy, class_names):
+    """A hierarchy of names with the ids of the classes in place of theirs.
+
+    Args:
+        hierarchy: {node: parent or tuple of parents} of texts, as of `read_hierarchy`.
+        class_names: {class id: name}, each name once.
+
+    Returns:
+        {node: tuple of parents}, whose nodes are class ids and the names of what is no class.
+
+    Raises:
+        ValueError: If two classes have one name, a class is not in the hierarchy, or it has cycles.
+
+    Example:
+        >>> of_class_ids({"dog": "animal", "poodle": "dog"}, {7: "poodle", 3: "dog"})
+        {3: ('animal',), 7: (3,)}
+    """
+    parents = parents_of_nodes(hierarchy)
+    _check_has(class_names.values(), parents)
+    ids = {name: number for number, name in class_names.items()}
+    check(len(ids) == len(class_names), "classes must have names of their own", names=len(ids))
+    return {
+        ids.get(node, node): tuple(ids.get(parent, parent) for parent in above)
+        for node, above in parents.items()
+    }
+
+
+def of_super_classes(labels, super_labels):
+    """The hierarchy of classes in super-classes under one root.
+
+    Args:
+        labels: (n,) integer class ids.
+        super_labels: (n,) integer ids of their super-classes, such as alphabets of characters.
+
+    Returns:
+        {class id: (super-class,), super-class: (root,)}, whose nodes above the classes are texts.
+
+    Example:
+        >>> of_super_classes(np.array([4, 5, 5]), np.array([0, 1, 1]))
+        {4: ('super-class 0',), 5: ('super-class 1',),
+         'super-class 0': ('all',), 'super-class 1': ('all',)}
+    """
+    pairs = sorted(set(zip(labels.tolist(), super_labels.tolist(), strict=True)))
+    parents = {label: (f"super-class {of}",) for label, of in pairs}
+    return parents | {above: ("all",) for (above,) in parents.values()}
+
+
 def _check_has(classes, parents):
     missing = [node for node in classes if node not in parents]
     check(

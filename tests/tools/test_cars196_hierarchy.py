@@ -1,0 +1,50 @@
+import cars196_hierarchy
+import pytest
+
+from tfdml.evaluation import read_hierarchy
+
+NAMES = {
+    "001.AM_General_Hummer_SUV_2000": ("AM General", "SUV"),
+    "009.Aston_Martin_V8_Vantage_Coupe_2012": ("Aston Martin", "Coupe"),
+    "047.Buick_Regal_GS_2012": ("Buick",),
+    "111.Ford_Ranger_SuperCab_2011": ("Ford", "Cab"),
+    "161.Mercedes_Benz_300_Class_Convertible_1993": ("Mercedes-Benz", "Convertible"),
+    "196.smart_fortwo_Convertible_2012": ("smart", "Convertible"),
+    "155.Land_Rover_LR2_SUV_2012": ("Land Rover", "SUV"),
+    "176.Rolls_Royce_Ghost_Sedan_2012": ("Rolls-Royce", "Sedan"),
+}
+
+
+@pytest.mark.parametrize("types", [False, True])
+def test_reads_makes_and_types_off_the_names(types, tmp_path, capsys):
+    for name in NAMES:
+        (tmp_path / "cars" / name).mkdir(parents=True)
+    out = tmp_path / "kin.csv"
+    cars196_hierarchy.main([str(tmp_path / "cars"), str(out), *(["--types"] if types else [])])
+    assert f"8 classes below {8 + 5 * types} makes or types" in capsys.readouterr().out
+    parents = read_hierarchy(out)
+    for name, above in NAMES.items():
+        assert parents[name] == (above if types else above[:1])
+    assert parents["Land Rover"] == ("car",)
+    assert "car" not in parents
+
+
+def test_refuses_other_names_and_files_that_exist(tmp_path, capsys):
+    (tmp_path / "cars" / "poodle").mkdir(parents=True)
+    out = tmp_path / "kin.csv"
+    with pytest.raises(SystemExit, match="2"):
+        cars196_hierarchy.main([str(tmp_path / "cars"), str(out)])
+    assert "called as 012.Make_Model_Type_2008. Received: poodle" in capsys.readouterr().err
+    assert not out.exists()
+    out.touch()
+    with pytest.raises(SystemExit, match="2"):
+        cars196_hierarchy.main([str(tmp_path / "cars"), str(out)])
+    assert "kin.csv exists: choose another name" in capsys.readouterr().err
+
+
+def test_every_class_of_the_data_set_has_a_make(data_folder):
+    names = sorted(path.name for path in (data_folder / "cars196").iterdir() if path.is_dir())
+    lines = cars196_hierarchy.hierarchy_of(names)
+    makes = [parent for name, parent in lines if name in names]
+    assert len(makes) == 196
+    assert len(set(makes)) == 49
