@@ -3,6 +3,7 @@
     python evaluate.py saved_models/glyphs_lifted
     python evaluate.py saved_models/glyphs_lifted --dataset folder --data_dir photos --split all
     python evaluate.py saved_models/glyphs_pddm --rank_by similarity --report
+    python evaluate.py saved_models/glyphs_lifted --task ncm --shots 5
     python evaluate.py --compare runs/glyphs_lifted runs/glyphs_pddm
 
 Prints Recall@K, NMI and how far positive and negative pairs lie apart, and writes them to
@@ -17,17 +18,19 @@ import os
 import pathlib
 import sys
 import warnings
+from typing import Any
 
 import yaml
 
 import pipelines
-from tfdml.checks import check, check_one_of, unknown_name
+from tfdml.checks import check, check_one_of, unknown_name, unknown_option
 from tfdml.command_line import Parser, check_writable, one_sentence, write_text
 from tfdml.serving.versions import newest_version
 
 PROGRAM = "evaluate.py"
 COMPARE = "--compare"
-NEIGHBOURS = (1, 2, 4, 8)
+NEIGHBOURS = {"retrieval": (1, 2, 4, 8), "ncm": (1, 5), "zero_shot": (1, 5)}
+PLACEMENT = ("ancestors", "weights", "include_roots")  # of `tfdml.evaluation.zero_shot_means`
 COMPARED_QUERIES = 1000  # ranked exactly too, to tell what --rerank loses
 
 
@@ -41,14 +44,28 @@ class Evaluation:
         dataset: Name of the images: {datasets}; those of the training if not given.
         data_dir: Folder of the dataset, for those that are not built in; that of the training if
             neither is given.
+        task: `retrieval`: what each image finds among the others; `ncm`: whether the nearest of the
+            class means is its own, the means being of some images of each scored class, drawn at
+            random, and the others classified; `zero_shot`: the same without an image of the class,
+            whose mean is that of its kin in a hierarchy.
         split: `test` scores the classes that `train.py` leaves for it, of a folder the second half
             in sorted order; `validation` those that `--validation_share` held out, which is the
             default for a model trained so; `train` those that it was trained on, to see how closely
             it fits them; `all` every class, as for a folder of new classes.
         skip_invalid: Leave out unreadable images and sub-folders without images, with a warning,
             where they would be an error; as in the training if not given.
+        boxes: CSV file with the lines `path,x1,y1,x2,y2`, paths relative to `data_dir`; of each
+            image the part inside of its box is scored. That of the training if not given, for its
+            images.
+        crops: 1 for the whole image; 5 for the corners and the centre of an image of 8 / 7 of the
+            sides, 10 for these and their mirror images. Their embeddings, to unit length, are
+            averaged, each level for itself.
+        mirror: Average the embeddings of an image and of its mirror image likewise, as 10 crops do.
+            A model trained with `--mirror` averages their features already.
+        batch_size: Images embedded at once; if not given as fit 1 GiB, by their size. Halved where
+            the memory does not suffice.
         k: Numbers of neighbours for Recall@K, such as `--k '[1, 10]'`; if not given 1, 2, 4 and 8,
-            as far as there are so many.
+            as far as there are so many. Of the other tasks, of the nearest means: 1 and 5.
         rank_by: `distance`, the default without `rerank`, which is Euclidean, between embeddings as
             the model gives them or as `level_weights` makes them, and of which mean, variance and
             LDA score over all pairs are told too; or `similarity`: the score that the model
@@ -56,27 +73,51 @@ class Evaluation:
         rerank: Rank by the learned similarity only this many images per query, the nearest by
             distance, as for large galleries. Also tells the recall lost by that, on at most 1,000
             queries.
+        levels: Score only the first levels of a model with several; all if not given.
         level_weights: Joins the levels of a model with several by these factors, such as
             `[1, 2, 3]`, to unit length, instead of as they are. Each level is also scored alone.
-        nmi: Also cluster by k-means and compare the clusters with the classes.
+        shots: Images of each class for its mean, of `ncm`; half of each class if not given.
+        draws: How many times they are drawn; the mean and the deviation of the scores are told.
+        hierarchy: CSV file of `zero_shot` with the lines `class,parent`, where a parent may be the
+            class of another line; the super-classes of the dataset, under one root, if not given.
+        unseen_share: Of `zero_shot`: hold out this share of the scored classes of each parent,
+            evenly in their order, and know the others by the means of their images. If not given,
+            the scored classes are held out and the training classes known.
+        placement: Options of `zero_shot`, such as `--placement.ancestors parent`; the docstring of
+            `tfdml.evaluation.zero_shot_means` lists them.
+        renormalize_means: Scale class means to unit length, of `ncm` and `zero_shot`.
+        nmi: Also cluster by k-means and compare the clusters with the classes, of `retrieval`.
         report: Also draw, beside the scores, how pairs of one class and of two score
             (`score_distributions.png`), and what a few queries find (`retrievals.png`), which
             `rerank` does not limit to the nearest.
-        seed: Of k-means, and of the queries and pairs that are drawn at random.
+        seed: Of k-means, and of the queries, pairs and images that are drawn at random.
         restarts: Of k-means, of which the best counts.
-        out: JSON file for the scores; in the run's folder if not given, named after the ranking
-            if it is not by distance, and after the images if they are not those of the training.
+        out: JSON file for the scores; in the run's folder if not given, named after the task and
+            the ranking if they are not retrieval by distance, after the images if they are not
+            those of the training, and after the options that change the embeddings.
     """
 
     model: str
     dataset: str | None = None
     data_dir: str | None = None
+    task: str = "retrieval"
     split: str | None = None
     skip_invalid: bool | None = None
+    boxes: str | None = None
+    crops: int = 1
+    mirror: bool = False
+    batch_size: int | None = None
     k: int | list[int] | None = None
     rank_by: str | None = None
     rerank: int | None = None
+    levels: int | None = None
     level_weights: list[float] | None = None
+    shots: int | None = None
+    draws: int = 10
+    hierarchy: str | None = None
+    unseen_share: float | None = None
+    placement: dict[str, Any] = dataclasses.field(default_factory=dict)
+    renormalize_means: bool = False
     nmi: bool = True
     report: bool = False
     seed: int = 0
@@ -113,8 +154,67 @@ class Evaluation:
                 "`level_weights` must be >= 0, and not all 0",
                 level_weights=self.level_weights,
             )
+        self.check_task()
+        self.check_views()
         check(0 <= self.seed < 2**32, "`seed` must be >= 0 and < 2**32", seed=self.seed)
         check(self.restarts > 0, "`restarts` must be > 0", restarts=self.restarts)
+
+    def check_task(self):
+        """Refuses options of other tasks, and those out of range."""
+        check_one_of(NEIGHBOURS, task=self.task)
+        tasks_of_options = {
+            "rank_by": ("retrieval",),
+            "report": ("retrieval",),
+            "shots": ("ncm",),
+            "draws": ("ncm",),
+            "hierarchy": ("zero_shot",),
+            "unseen_share": ("zero_shot",),
+            "placement": ("zero_shot",),
+            "renormalize_means": ("ncm", "zero_shot"),
+        }
+        of_every_task = {"rank_by": "distance", "draws": 10, "placement": {}}
+        for name, tasks in tasks_of_options.items():
+            value = getattr(self, name)
+            check(
+                self.task in tasks or value in (of_every_task.get(name), False),
+                f"`{name}` is an option of the task {' and '.join(tasks)}",
+                task=self.task,
+                **{name: value},
+            )
+        for name in ("shots", "draws"):
+            value = getattr(self, name)
+            check(value is None or value > 0, f"`{name}` must be > 0", **{name: value})
+        share = self.unseen_share
+        check(
+            share is None or 0 < share < 1,
+            "`unseen_share` must be > 0 and < 1",
+            unseen_share=share,
+        )
+        for option in self.placement:
+            if option not in PLACEMENT:
+                raise ValueError(unknown_option("`placement`", option, PLACEMENT))
+
+    def check_views(self):
+        """Refuses ways to embed that do not go together, and those out of range."""
+        check_one_of((1, 5, 10), crops=self.crops)
+        check(
+            not (self.mirror and self.crops == 10),
+            "10 `crops` have the mirror images already: leave out `mirror`",
+            crops=self.crops,
+            mirror=self.mirror,
+        )
+        check(
+            self.rank_by == "distance"
+            or (self.crops == 1 and not self.mirror and self.levels is None),
+            "`crops`, `mirror` and `levels` are for `rank_by` distance",
+            rank_by=self.rank_by,
+            crops=self.crops,
+            mirror=self.mirror,
+            levels=self.levels,
+        )
+        for name in ("batch_size", "levels"):
+            value = getattr(self, name)
+            check(value is None or value > 0, f"`{name}` must be > 0", **{name: value})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,15 +251,27 @@ def main(arguments=None):
         if out.is_dir():
             raise IsADirectoryError(f"`out` must be a file. {out} is a folder")
         signatures = load_signatures(settings, version)
-        levels = number_of_levels(settings, recipe, signatures["embed_images"])
+        levels, dim = levels_to_score(settings, recipe, signatures["embed_images"])
         split = load_split(settings, version, recipe)
-        settings = with_neighbours(settings, len(split.labels) - 1)
-        embeddings = embed(signatures["embed_images"], split)
-        results = score_levels(settings, embeddings, levels, split.labels)
-        embeddings = joined(settings, embeddings)
-        results = {**score(settings, signatures, embeddings, split.labels), **results}
+        known, hierarchy = None, None
+        if settings.task == "zero_shot":
+            known, split, hierarchy = known_and_unseen(settings, version, recipe, split)
+        settings = with_neighbours(settings, split)
+        embeddings = embed(settings, signatures["embed_images"], split, levels, dim)
+        if settings.task == "retrieval":
+            results = score_levels(settings, embeddings, levels, split.labels)
+            embeddings = joined(settings, embeddings)
+            results = {**score(settings, signatures, embeddings, split.labels), **results}
+        elif settings.task == "ncm":
+            results = score_few_shot(settings, joined(settings, embeddings), split.labels)
+        else:
+            of_known = embed(settings, signatures["embed_images"], known, levels, dim)
+            rows = (joined(settings, each) for each in (of_known, embeddings))
+            results = score_zero_shot(settings, *rows, known.labels, split.labels, hierarchy)
         out.parent.mkdir(parents=True, exist_ok=True)
-        content = {"version": str(version), **dataclasses.asdict(settings), **results}
+        told = {**dataclasses.asdict(settings), "scored_levels": levels}
+        del told["levels"]  # the name of the scores of each level alone
+        content = {"version": str(version), **told, **results}
         write_text(out, json.dumps(content, indent=2) + "\n")
         print(
             f"\n{version} on {len(split.labels):,} images of {split.num_classes:,} classes "
@@ -274,7 +386,8 @@ def completed(settings, version, recipe):
         )
     if skip_invalid is None:
         skip_invalid = bool(of_training.get("skip_invalid"))
-    settings = dataclasses.replace(settings, split=split, skip_invalid=skip_invalid)
+    boxes = settings.boxes or of_training.get("boxes")
+    settings = dataclasses.replace(settings, split=split, skip_invalid=skip_invalid, boxes=boxes)
     folder = version.resolve()
     folder = folder.parent if folder.name.isdigit() else folder
     out = settings.out or f"runs/{folder.name}/{file_name('evaluation', settings, recipe)}.json"
@@ -283,16 +396,26 @@ def completed(settings, version, recipe):
 
 def file_name(stem, settings, recipe):
     """A name that tells the ranking and the images, but by distance and those of the training."""
-    words = [stem]
+    words = [stem] if settings.task == "retrieval" else [stem, settings.task]
+    words += [f"shots_{settings.shots}"] if settings.shots else []
+    words += [pathlib.Path(settings.hierarchy).stem] if settings.hierarchy else []
+    words += [f"unseen_{settings.unseen_share:g}"] if settings.unseen_share else []
+    words += [f"{name}_{value}" for name, value in settings.placement.items()]
+    words += ["unit_means"] if settings.renormalize_means else []
     if settings.rank_by == "similarity":
         words.append(f"rerank_{settings.rerank}" if settings.rerank else "similarity")
     if not has_images_of(recipe, settings):
         words.append(settings.dataset)
         words += [pathlib.Path(settings.data_dir).resolve().name] if settings.data_dir else []
+    if settings.boxes != recipe.get("boxes"):
+        words.append(f"in_{pathlib.Path(settings.boxes).stem}")
     if settings.split != "test":
         words.append(settings.split)
     if settings.level_weights:
         words += ["weights", *(f"{weight:g}" for weight in settings.level_weights)]
+    words += [f"levels_{settings.levels}"] if settings.levels else []
+    words += [f"crops_{settings.crops}"] if settings.crops > 1 else []
+    words += ["mirror"] if settings.mirror else []
     return "_".join(words)
 
 
@@ -350,7 +473,11 @@ def load_split(settings, version, recipe):
     """The images to score. Warns of classes that the model was trained on, but when asked."""
     of_training = settings.split in ("train", "validation")
     dataset = pipelines.load(
-        settings.dataset, settings.data_dir, settings.skip_invalid, training=of_training
+        settings.dataset,
+        settings.data_dir,
+        settings.skip_invalid,
+        training=of_training,
+        boxes=settings.boxes,
     )
     split = dataset.test
     if of_training:
@@ -385,48 +512,123 @@ def trained_classes(version):
         return []
 
 
-def with_neighbours(settings, most):
-    """The settings with numbers of neighbours, of which there are at most `most`."""
+def known_and_unseen(settings, version, recipe, split):
+    """The images of classes known by their means, those of the others, and the hierarchy of all."""
+    import numpy as np
+
+    from tfdml import evaluation
+
+    if settings.unseen_share is None:
+        check(
+            has_images_of(recipe, settings) and settings.split in ("test", "validation"),
+            "`unseen_share` must be given, but for the split test or validation of the images of "
+            "the training, whose training classes are known",
+            split=settings.split,
+            dataset=settings.dataset,
+        )
+        known = load_split(dataclasses.replace(settings, split="train"), version, recipe)
+        both = pipelines.Dataset(settings.dataset, known, split, image_size=()).both()
+        hierarchy = hierarchy_of(settings, both)
+    else:
+        hierarchy = hierarchy_of(settings, split)
+        classes = np.unique(split.labels).tolist()
+        unseen = evaluation.every_nth_child(classes, hierarchy, settings.unseen_share)
+        check(
+            unseen,
+            "`unseen_share` must hold out a class of a parent or more",
+            unseen_share=settings.unseen_share,
+        )
+        held_out = np.isin(split.labels, unseen)
+        known, split = split.subset(~held_out), split.subset(held_out)
+    ids = (np.unique(images.labels) for images in (known, split))
+    check(
+        evaluation.have_relatives(next(ids), hierarchy, next(ids)).any(),
+        "no unseen class has kin among the known ones but by a root: give `unseen_share`, such as "
+        "0.2, to hold classes out of each parent",
+        known=known.num_classes,
+        unseen=split.num_classes,
+    )
+    return known, split, hierarchy
+
+
+def hierarchy_of(settings, split):
+    """The parents of the classes: those of the file, or the super-classes of the dataset."""
+    import numpy as np
+
+    from tfdml.evaluation import hierarchy
+
+    if settings.hierarchy:
+        names = dict(zip(np.unique(split.labels).tolist(), split.names, strict=True))
+        return hierarchy.of_class_ids(hierarchy.read_hierarchy(settings.hierarchy), names)
+    check(
+        split.super_labels is not None,
+        "`hierarchy` must be given for a dataset without super-classes",
+        dataset=settings.dataset,
+    )
+    return hierarchy.of_super_classes(split.labels, split.super_labels)
+
+
+def with_neighbours(settings, split):
+    """The settings with numbers of neighbours, of which there are only so many in the split."""
+    what, most = "means", split.num_classes
+    if settings.task == "retrieval":
+        what, most = "neighbours", len(split.labels) - 1
     if settings.k is None:
         most = min(most, settings.rerank or most)
-        return dataclasses.replace(settings, k=[k for k in NEIGHBOURS if k <= most] or [1])
+        counts = [k for k in NEIGHBOURS[settings.task] if k <= most]
+        return dataclasses.replace(settings, k=counts or [1])
     largest = max(settings.k) if isinstance(settings.k, list) else settings.k
-    check(largest <= most, "`k` must not exceed the neighbours", k=settings.k, neighbours=most)
+    check(largest <= most, f"`k` must not exceed the {what}", k=settings.k, **{what: most})
     return settings
 
 
-def embed(signature, split):
-    """(n, dim) embeddings of the images, in order."""
+def embed(settings, signature, split, levels, dim):
+    """(n, levels * dim) embeddings of the images, in order: those of the levels to score."""
     import numpy as np
     import tensorflow as tf
     from tqdm import tqdm
 
     from pipelines.images import cause_of
+    from pipelines.views import enlarged, views
+    from tfdml.evaluation import average_views
+    from tfdml.serving.embedding import InPieces, fitting_batch_size
 
-    image_size = signature.structured_input_signature[1]["images"].shape[1:]
-    batches = pipelines.evaluation_batches(split, tuple(image_size))
+    image_size = tuple(signature.structured_input_signature[1]["images"].shape[1:])
+    width = signature.structured_outputs["embedding"].shape[1]
+    batch_size = settings.batch_size or fitting_batch_size(image_size, width)
+    network = InPieces(lambda images: signature(images=images)["embedding"], batch_size)
+    read_size = image_size if settings.crops == 1 else enlarged(image_size)
+    several = {"crops": settings.crops, "mirror": settings.mirror}
+
+    def embeddings_of(images):
+        shown = views(images, image_size, **several)
+        of_views = np.stack([network(view)[:, : levels * dim] for view in shown])
+        return of_views[0] if len(of_views) == 1 else average_views(of_views, levels)
+
+    batches = pipelines.evaluation_batches(split, read_size, batch_size)
     try:
-        return np.concatenate(
-            [
-                signature(images=images)["embedding"].numpy()
-                for images in tqdm(batches, desc="Embedding", delay=2, unit="batch")
-            ]
-        )
+        batches = tqdm(batches, desc="Embedding", delay=2, unit="batch")
+        return np.concatenate([embeddings_of(images) for images in batches])
     except tf.errors.OpError as error:
         raise OSError(cause_of(error, split)) from error
 
 
-def number_of_levels(settings, recipe, signature):
-    """How many embeddings of each image the model puts side by side."""
+def levels_to_score(settings, recipe, signature):
+    """How many embeddings of each image, of those side by side, are scored, and their width."""
     width, weights = signature.structured_outputs["embedding"].shape[1], settings.level_weights
     levels = width // recipe["embedding_dim"] if "embedding_dim" in recipe else len(weights or [1])
+    dim, most = width // levels, levels
+    levels = settings.levels or levels
+    check(
+        levels <= most, "`levels` must not exceed those of the model", levels=levels, of_model=most
+    )
     check(
         weights is None or (len(weights) == levels > 1 and width % levels == 0),
         "`level_weights` must have one number for each level of a model with several",
         level_weights=weights,
         levels=levels,
     )
-    return levels
+    return levels, dim
 
 
 def joined(settings, embeddings):
@@ -481,6 +683,33 @@ def score(settings, signatures, embeddings, labels):
     return {"scores": scores, **results}
 
 
+def score_few_shot(settings, embeddings, labels):
+    """{"scores": {name: value}, "deviations": {name: value}} over draws of images for the means."""
+    from tfdml.evaluation.transfer_scores import few_shot_scores
+
+    return few_shot_scores(
+        embeddings,
+        labels,
+        shots=settings.shots,
+        k=settings.k,
+        draws=settings.draws,
+        seed=settings.seed,
+        renormalize_means=settings.renormalize_means,
+    )
+
+
+def score_zero_shot(settings, of_known, embeddings, known_labels, labels, hierarchy):
+    """{"scores": {name: value}}, with every way to count classes of one mean beside it."""
+    from tfdml.evaluation.transfer_scores import zero_shot_scores
+
+    return zero_shot_scores(
+        *(of_known, known_labels, hierarchy, embeddings, labels),
+        k=settings.k,
+        renormalize_means=settings.renormalize_means,
+        **settings.placement,
+    )
+
+
 def has_pairs_of_both_kinds(labels):
     return 1 < len(set(labels.tolist())) < len(labels)
 
@@ -531,7 +760,12 @@ def similarity_of(signature, pairs=None):
 
 
 def ranking(settings):
-    """How images were ranked, in words; nothing for distance."""
+    """How images were ranked or classified, in words; nothing for retrieval by distance."""
+    if settings.task == "ncm":
+        shots = "half" if settings.shots is None else f"{settings.shots:,}"
+        return f",\nthe nearest mean of {shots} of the images of each class, {settings.draws} draws"
+    if settings.task == "zero_shot":
+        return ",\nthe nearest mean of the kin of each class"
     if settings.rerank:
         return f",\nthe {settings.rerank:,} nearest of each ranked by the learned similarity"
     return ",\nranked by the learned similarity" if settings.rank_by == "similarity" else ""
@@ -540,6 +774,7 @@ def ranking(settings):
 def table(results):
     """The scores, the distances behind them, and what reranking loses, for the screen."""
     from tfdml.evaluation.report import scores_table
+    from tfdml.evaluation.transfer_scores import transfer_lines
 
     lines = [f"{name:>12}  {value:.4f}" for name, value in results["scores"].items()]
     if "levels" in results:
@@ -554,6 +789,7 @@ def table(results):
                 }
             )
         )
+    lines += transfer_lines(results)
     if "distances" in results:
         lines.append("\nDistances of all pairs of embeddings, and their LDA score:")
         lines += [f"{name:>17}  {value:.4f}" for name, value in results["distances"].items()]
@@ -580,7 +816,7 @@ def draw(settings, recipe, signatures, embeddings, split):
     data, seed = (embeddings, split.labels), settings.seed
     if settings.rank_by == "distance":
         matrix = None
-    if settings.level_weights:
+    if settings.level_weights or settings.levels or settings.crops > 1 or settings.mirror:
         pairs = None  # it learned embeddings as they are
     if has_pairs_of_both_kinds(split.labels):
         report.plot_score_distributions(*data, paths[0], similarity=pairs, seed=seed)
@@ -595,11 +831,13 @@ def pictures_of(split):
     """What reads the image of a row, at its own size."""
     import tensorflow as tf
 
-    from pipelines.images import decode
+    from pipelines.images import crop, decode
 
     if split.holds_paths:
-        return lambda row: decode(tf.io.read_file(split.images[row]), channels=3)
-    return split.images
+        read = lambda row: decode(tf.io.read_file(split.images[row]), channels=3)  # noqa: E731
+    else:
+        read = split.images.__getitem__
+    return read if split.boxes is None else lambda row: crop(read(row), split.boxes[row])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,236 @@
+"""evaluate.py beyond retrieval: class means, zero-shot classes, and other views of the images."""
+
+import json
+import pathlib
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import yaml
+from PIL import Image
+
+import evaluate
+from pipelines.images import resize
+from tfdml.evaluation import (
+    average_views,
+    few_shot_accuracies,
+    recall_at_k,
+    zero_shot_accuracy,
+)
+
+SIDE = 8
+# The first four train. Each family has a class on both sides, but for the last.
+CLASSES = ("a1", "b1", "c1", "c2", "f1", "f2", "f3", "g1", "g2")
+PARENTS = {"a1": "A", "f1": "A", "f2": "A", "b1": "B", "f3": "B", "c1": "C", "c2": "C"}
+PARENTS |= {"g1": "G", "g2": "G"} | dict.fromkeys("ABCG", "all")
+
+
+def embedding_of(images):
+    """(n, 6): the mean colours of the left and of the right half, two levels of three numbers."""
+    halves = images[:, :, : SIDE // 2], images[:, :, SIDE // 2 :]
+    return tf.concat([tf.reduce_mean(half, axis=[1, 2]) / 255 for half in halves], axis=1)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Four images of each class, 10 to 13 pixels wide, and their hierarchy."""
+    rng = np.random.default_rng(0)
+    folder = tmp_path_factory.mktemp("tasks") / "photos"
+    for number, name in enumerate(CLASSES):
+        (folder / name).mkdir(parents=True)
+        centre = rng.uniform(60, 200, (1, 1, 3))
+        for i in range(4):
+            pixels = centre + rng.normal(size=(9 + number, 10 + i, 3)) * 40 + rng.normal() * 30
+            image = Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
+            image.save(folder / name / f"{i}.png")
+    lines = "".join(f"{child},{parent}\n" for child, parent in PARENTS.items())
+    (folder.parent / "kin.csv").write_text(f"class,parent\n{lines}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def version(photos):
+    """A model whose recipe names the photos."""
+    version = photos.parent / "saved_models" / "colours" / "1"
+    module = tf.Module()
+    embed = tf.function(lambda images: {"embedding": embedding_of(images)})
+    spec = tf.TensorSpec([None, SIDE, SIDE, 3], tf.float32, name="images")
+    tf.saved_model.save(module, str(version), {"embed_images": embed.get_concrete_function(spec)})
+    recipe = {"dataset": "folder", "data_dir": str(photos), "embedding_dim": 3}
+    (version / "assets.extra").mkdir()
+    text = yaml.safe_dump({**recipe, "validation_share": 0.0})
+    (version / "assets.extra" / "recipe.yaml").write_text(text)
+    return version
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def data_of(photos, names, side=SIDE, part=lambda image: image):
+    """Images of classes at one size, and their labels, which are places in `CLASSES`."""
+    images, labels = [], []
+    for name in names:
+        for path in sorted((photos / name).iterdir()):
+            images.append(resize(part(np.asarray(Image.open(path))), (side, side, 3)).numpy())
+            labels.append(CLASSES.index(name))
+    return np.stack(images), np.array(labels)
+
+
+def scores(version, *arguments, name):
+    evaluate.main([str(version), *map(str, arguments)])
+    return json.loads(pathlib.Path("runs", "colours", f"{name}.json").read_text())
+
+
+def test_class_means_of_some_images_tell_the_others(photos, version, capsys):
+    images, labels = data_of(photos, CLASSES[4:])
+    rows = embedding_of(images).numpy()
+    content = scores(version, "--task", "ncm", name="evaluation_ncm")
+    expected = few_shot_accuracies(rows, labels)
+    for k, values in expected.items():
+        assert content["scores"][f"top{k}"] == pytest.approx(np.mean(values), abs=1e-9)
+        assert content["deviations"][f"top{k}"] == pytest.approx(np.std(values, ddof=1), abs=1e-9)
+    assert 0.3 < content["scores"]["top1"] < 1
+    assert "mean of half of the images of each class, 10 draws" in capsys.readouterr().out
+    arguments = ["--task", "ncm", "--shots", 1, "--draws", 3, "--k", 2, "--seed", 4]
+    arguments += ["--renormalize_means"]
+    content = scores(version, *arguments, name="evaluation_ncm_shots_1_unit_means")
+    options = {"shots": 1, "draws": 3, "k": 2, "seed": 4, "renormalize_means": True}
+    expected = few_shot_accuracies(rows, labels, **options)
+    assert content["scores"] == {"top2": pytest.approx(np.mean(expected[2]), abs=1e-9)}
+
+
+KINDS = {"against": "before the own one", "expected": "in random order", "as_one": "as one class"}
+
+
+def test_test_classes_are_placed_by_the_means_of_training_classes(photos, version, capsys):
+    kin = photos.parent / "kin.csv"
+    arguments = ["--task", "zero_shot", "--hierarchy", kin, "--k", "[1, 2]"]
+    content = scores(version, *arguments, name="evaluation_zero_shot_kin")
+    train, test = (data_of(photos, names) for names in (CLASSES[:4], CLASSES[4:]))
+    hierarchy = {CLASSES.index(n) if n in CLASSES else n: above for n, above in PARENTS.items()}
+    rows = [embedding_of(images).numpy() for images, _ in (train, test)]
+    data = (rows[0], train[1], hierarchy, rows[1], test[1])
+    for kind, words in KINDS.items():
+        expected = zero_shot_accuracy(*data, k=(1, 2), equal_means=kind)
+        found = content["unseen"][words]
+        assert found == {f"top{k}": pytest.approx(v, abs=1e-9) for k, v in expected.items()}
+        assert content["unseen"][f"{words}, with kin"].keys() == found.keys()
+    assert content["scores"] == content["unseen"]["in random order"]
+    assert content["classes"] == {"known": 4, "unseen": 5, "unseen_with_kin": 3}
+    assert "Of 5 unseen classes 3 have kin among 4 known ones." in capsys.readouterr().out
+    placed = ["--placement.ancestors", "parent", "--placement.weights", "depth"]
+    name = "evaluation_zero_shot_kin_ancestors_parent_weights_depth"
+    content = scores(version, *arguments, *placed, name=name)
+    expected = zero_shot_accuracy(*data, k=1, equal_means="expected", ancestors="parent")
+    assert content["scores"]["top1"] == pytest.approx(expected[1], abs=1e-9)
+
+
+def test_classes_are_held_out_of_each_parent(photos, version):
+    kin = photos.parent / "kin.csv"
+    content = scores(
+        version,
+        *("--task", "zero_shot", "--hierarchy", kin, "--unseen_share", 0.5, "--k", 1),
+        name="evaluation_zero_shot_kin_unseen_0.5",
+    )
+    # Of f1 and f2, of f3 alone, and of g1 and g2.
+    known, unseen = (data_of(photos, names) for names in (("f1", "f3", "g1"), ("f2", "g2")))
+    hierarchy = {CLASSES.index(n) if n in CLASSES else n: above for n, above in PARENTS.items()}
+    rows = [embedding_of(images).numpy() for images, _ in (known, unseen)]
+    expected = zero_shot_accuracy(rows[0], known[1], hierarchy, rows[1], unseen[1], k=1)
+    assert content["scores"] == {"top1": pytest.approx(expected[1], abs=1e-9)}
+    assert content["classes"] == {"known": 3, "unseen": 2, "unseen_with_kin": 2}
+
+
+def test_classes_without_kin_are_refused_with_advice(photos, version, tmp_path, capsys):
+    parents = {name: "old" if name in CLASSES[:4] else "new" for name in CLASSES}
+    lines = "".join(f"{child},{parent}\n" for child, parent in parents.items())
+    (tmp_path / "kin.csv").write_text(f"class,parent\n{lines}old,all\nnew,all\n")
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main([str(version), "--task", "zero_shot", "--hierarchy", "kin.csv"])
+    assert "but by a root: give `unseen_share`, such as 0.2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "crops", "mirrors"),
+    [
+        (["--crops", 5], "crops_5", 5, False),
+        (["--crops", 10], "crops_10", 5, True),
+        (["--mirror"], "mirror", 1, True),
+        (["--crops", 5, "--mirror", "--batch_size", 3], "crops_5_mirror", 5, True),
+    ],
+)
+def test_embeddings_of_views_are_averaged(photos, version, arguments, name, crops, mirrors):
+    # 9 pixels a side: the crops begin at 0 or 1, that of the centre at 0.
+    images, labels = data_of(photos, CLASSES[4:], SIDE if crops == 1 else 9)
+    corners = [(0, 0), (0, 1), (1, 0), (1, 1), (0, 0)][:crops]
+    views = [images[:, y : y + SIDE, x : x + SIDE] for y, x in corners]
+    views += [view[:, :, ::-1] for view in views] if mirrors else []
+    rows = average_views(np.stack([embedding_of(view) for view in views]), levels=2)
+    content = scores(version, *arguments, "--nmi=false", "--k=1", name=f"evaluation_{name}")
+    assert content["scores"]["recall@1"] == recall_at_k(rows, labels, k=1)[1]
+    distances = np.linalg.norm(rows[:, None] - rows[None, :], axis=2)
+    mean = distances[labels[:, None] != labels].mean()
+    assert content["distances"]["negative_mean"] == pytest.approx(mean, rel=1e-4)
+
+
+def test_the_first_levels_are_scored(photos, version):
+    images, labels = data_of(photos, CLASSES[4:])
+    rows = embedding_of(images).numpy()[:, :3]
+    content = scores(version, "--levels", 1, "--nmi=false", name="evaluation_levels_1")
+    expected = recall_at_k(rows, labels)
+    assert content["scores"] == {f"recall@{k}": value for k, value in expected.items()}
+    assert content["scored_levels"] == 1
+    assert "levels" not in content
+
+
+def test_what_is_in_the_boxes_is_scored(photos, version, tmp_path):
+    paths = sorted(path.relative_to(photos) for path in photos.rglob("*.png"))
+    lines = "".join(f"{path},1,2,7,9\n" for path in paths)
+    (tmp_path / "boxes.csv").write_text(f"path,x1,y1,x2,y2\n{lines}")
+    images, labels = data_of(photos, CLASSES[4:], part=lambda image: image[2:9, 1:7])
+    content = scores(version, "--boxes", "boxes.csv", "--nmi=false", name="evaluation_in_boxes")
+    expected = recall_at_k(embedding_of(images).numpy(), labels)
+    assert content["scores"] == {f"recall@{k}": value for k, value in expected.items()}
+    (tmp_path / "boxes.csv").write_text(f"path,x1,y1,x2,y2\n{lines.replace('1,2,7,9', '1,2,7,99')}")
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main([str(version), "--boxes", "boxes.csv"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--task", "classify"], "`task` must be one of 'retrieval', 'ncm', 'zero_shot'"),
+        (["--shots", "2"], "`shots` is an option of the task ncm. Received: task='retrieval', sh"),
+        (["--task", "ncm", "--hierarchy", "x"], "`hierarchy` is an option of the task zero_shot"),
+        (["--task", "ncm", "--report"], "`report` is an option of the task retrieval"),
+        (["--task", "ncm", "--rerank", "9"], "`rank_by` is an option of the task retrieval"),
+        (["--renormalize_means"], "is an option of the task ncm and zero_shot"),
+        (["--task", "ncm", "--shots", "0"], "`shots` must be > 0. Received: shots=0"),
+        (["--task", "ncm", "--k", "6"], "`k` must not exceed the means. Received: k=6, means=5"),
+        (["--task", "zero_shot"], "`hierarchy` must be given for a dataset without super-classes"),
+        (
+            ["--task", "zero_shot", "--split", "all"],
+            "`unseen_share` must be given, but for the split test or validation",
+        ),
+        (["--task", "zero_shot", "--unseen_share", "1"], "`unseen_share` must be > 0 and < 1"),
+        (
+            ["--task", "zero_shot", "--placement.ancestor", "x"],
+            "`placement` has no option 'ancestor'. Did you mean 'ancestors'?",
+        ),
+        (["--crops", "2"], "`crops` must be one of 1, 5, 10. Received: crops=2"),
+        (["--crops", "10", "--mirror"], "10 `crops` have the mirror images already"),
+        (
+            ["--crops", "5", "--rank_by", "similarity"],
+            "`mirror` and `levels` are for `rank_by`",
+        ),
+        (["--levels", "3"], "`levels` must not exceed those of the model. .*levels=3, of_model=2"),
+        (["--batch_size", "0"], "`batch_size` must be > 0. Received: batch_size=0"),
+    ],
+)
+def test_refuses_what_does_not_go_together(arguments, message, version, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main([str(version), *arguments])
+    assert re.search(message, capsys.readouterr().err)
