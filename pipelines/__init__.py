@@ -18,6 +18,7 @@ _MODULES = {
     "HardNeighbours": "hard_neighbours",
     "Split": "split",
     "balanced_batches": "batches",
+    "draw_gallery": "split",
     "evaluation_batches": "batches",
     "group_batches": "batches",
     "hold_out_classes": "split",

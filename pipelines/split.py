@@ -147,12 +147,15 @@ class Dataset:
     Args:
         name: Name of the dataset.
         train: `Split` to train on.
-        test: `Split` of classes that `train` does not have.
+        test: `Split` of classes that `train` does not have: the images to find and to find by or,
+            with a gallery, the queries alone.
         image_size: (height, width, channels) that suits it.
         augmentation: The random changes that suit it.
+        gallery: `Split` of the images that the queries are to find, also of classes that `train`
+            does not have; None where they find each other.
 
     Raises:
-        ValueError: If a class is in both splits.
+        ValueError: If a class is to train and to test on.
     """
 
     name: str
@@ -160,23 +163,34 @@ class Dataset:
     test: Split
     image_size: tuple
     augmentation: Augmentation = dataclasses.field(default_factory=Augmentation)
+    gallery: Split | None = None
 
     def __post_init__(self):
-        shared = np.intersect1d(self.train.labels, self.test.labels)
-        if len(shared):
-            raise ValueError(
-                f"train and test must not share classes. Received: shared={shared[:5].tolist()}"
-            )
+        for name in ("test", "gallery"):
+            split = getattr(self, name)
+            labels = [] if split is None else split.labels
+            shared = np.intersect1d(self.train.labels, labels)
+            if len(shared):
+                raise ValueError(
+                    f"train and {name} must not share classes. "
+                    f"Received: shared={shared[:5].tolist()}"
+                )
+
+    @property
+    def splits(self):
+        """{name: `Split`} of those that there are: train, test and gallery."""
+        splits = {"train": self.train, "test": self.test, "gallery": self.gallery}
+        return {name: split for name, split in splits.items() if split is not None}
 
     def both(self):
-        """The images of both splits, those to train on first, as one `Split`."""
-        halves = (self.train, self.test)
+        """The images of all splits, train, test and gallery, as one `Split`."""
+        halves = self.splits.values()
 
         def joined(name):
             parts = [getattr(half, name) for half in halves]
             return None if any(part is None for part in parts) else np.concatenate(parts)
 
-        class_names = {**(self.train.class_names or {}), **(self.test.class_names or {})}
+        class_names = {i: name for half in halves for i, name in (half.class_names or {}).items()}
         return Split(
             joined("images"), joined("labels"), class_names, joined("super_labels"), joined("boxes")
         )
@@ -220,3 +234,41 @@ def hold_out_classes(split, share):
     count = min(max(1, round(share * len(classes))), len(classes) - 1)
     held_out = split.labels >= classes[-count]
     return split.subset(~held_out), split.subset(held_out)
+
+
+def draw_gallery(split, seed=0):
+    """Sets one image of every class apart at random, as the gallery that the others are to find.
+
+    The protocol of VehicleID: every query has a single image to find. Of a class with one image
+    there is no query. The draws of several seeds tell how far the scores depend on it.
+
+    Args:
+        split: `Split` to test on.
+        seed: Of the draw, >= 0.
+
+    Returns:
+        `(queries, gallery)`, two splits with the rows in the order of `split`.
+
+    Raises:
+        TypeError: If `split` is no `Split` or the seed no integer.
+        ValueError: If the seed is negative or no class has 2 images.
+
+    Example:
+        >>> queries, gallery = draw_gallery(Split(["a.png", "b.png", "c.png"], [4, 7, 4]))
+        >>> print(queries.labels, gallery.labels)
+        [4] [7 4]
+    """
+    check_split(split)
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
+        raise TypeError(f"`seed` must be an integer. Received: seed={seed!r}")
+    if seed < 0:
+        raise ValueError(f"`seed` must be >= 0. Received: seed={seed}")
+    if split.num_classes == len(split.labels):
+        raise ValueError(
+            "a gallery is drawn of classes with 2 or more images. Received: "
+            f"images={len(split.labels)}, classes={split.num_classes}"
+        )
+    order = np.random.default_rng(seed).permutation(len(split.labels))
+    drawn = np.zeros(len(split.labels), bool)
+    drawn[order[np.unique(split.labels[order], return_index=True)[1]]] = True
+    return split.subset(~drawn), split.subset(drawn)

@@ -3,7 +3,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from pipelines import Dataset, Split, hold_out_classes
+from pipelines import Dataset, Split, draw_gallery, hold_out_classes
 
 
 def tiny(labels):
@@ -193,3 +193,46 @@ def test_classes_are_held_out_of_a_split_not_of_a_dataset():
     message = "`split` must be a `Split`, such as `dataset.train`. Received: split of type Dataset"
     with pytest.raises(TypeError, match=message):
         hold_out_classes(dataset, 0.5)
+
+
+def test_a_gallery_is_a_third_split():
+    train, test = Split(["a.png"], [1], {1: "one"}), Split(["b.png"], [2])
+    gallery = Split(["c.png", "d.png"], [2, 3], {3: "three"})
+    dataset = Dataset("x", train, test, (1, 1, 1), gallery=gallery)
+    assert list(dataset.splits) == ["train", "test", "gallery"]
+    assert dataset.both().images.tolist() == ["a.png", "b.png", "c.png", "d.png"]
+    assert dataset.both().names == ["one", "2", "three"]
+    assert list(Dataset("x", train, test, (1, 1, 1)).splits) == ["train", "test"]
+    with pytest.raises(ValueError, match=r"train and gallery must not share .*shared=\[1\]"):
+        Dataset("x", train, test, (1, 1, 1), gallery=Split(["c.png"], [1]))
+
+
+def test_a_gallery_has_one_random_image_of_every_class(rng):
+    labels = rng.permutation(np.repeat([2**40, 2**40 + 1, -7, 5, 6], [4, 3, 2, 1, 6]))
+    paths = np.array([f"{i}.png" for i in range(len(labels))])
+    split = Split(paths, labels, super_labels=labels % 2)
+    drawn = set()
+    for seed in range(40):
+        queries, gallery = draw_gallery(split, seed)
+        assert sorted(gallery.labels) == sorted(set(labels))
+        rows = [int(path.removesuffix(".png")) for path in gallery.images]
+        assert rows == sorted(rows)
+        np.testing.assert_array_equal(gallery.labels, labels[rows])
+        np.testing.assert_array_equal(gallery.super_labels, labels[rows] % 2)
+        others = np.delete(np.arange(len(labels)), rows)
+        np.testing.assert_array_equal(queries.images, paths[others])
+        np.testing.assert_array_equal(queries.labels, labels[others])
+        np.testing.assert_array_equal(draw_gallery(split, seed)[1].images, gallery.images)
+        drawn.update(rows)
+    assert drawn == set(range(len(labels)))
+
+
+def test_a_gallery_refuses_what_it_cannot_be_drawn_of():
+    with pytest.raises(TypeError, match="`split` must be a `Split`"):
+        draw_gallery([1, 2])
+    with pytest.raises(TypeError, match=r"`seed` must be an integer\. Received: seed=1\.5"):
+        draw_gallery(tiny([1, 1]), 1.5)
+    with pytest.raises(ValueError, match=r"`seed` must be >= 0\. Received: seed=-1"):
+        draw_gallery(tiny([1, 1]), -1)
+    with pytest.raises(ValueError, match=r"2 or more images\. Received: images=2, classes=2"):
+        draw_gallery(tiny([1, 2]))
