@@ -11,7 +11,7 @@
 import importlib
 
 from pipelines.augmentation import Augmentation
-from pipelines.datasets import load, names
+from pipelines.datasets import entry_of, load, names
 
 _MODULES = {
     "Dataset": "split",
@@ -26,7 +26,7 @@ _MODULES = {
     "whole_class_batches": "batches",
 }
 
-__all__ = ["Augmentation", "load", "names", *_MODULES]
+__all__ = ["Augmentation", "entry_of", "load", "names", *_MODULES]
 
 
 def __getattr__(name):

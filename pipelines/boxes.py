@@ -60,7 +60,7 @@ def with_boxes(dataset, path, data_dir):
     Args:
         dataset: `Dataset` of paths.
         path: Of the file, as of `read_boxes`.
-        data_dir: Folder that its paths are relative to.
+        data_dir: Folder that its paths are relative to, or a file in it.
 
     Raises:
         OSError: If the file cannot be read.
@@ -68,11 +68,12 @@ def with_boxes(dataset, path, data_dir):
             or a box is not inside of its image, which is named.
     """
     boxes = read_boxes(path)
-    splits = {"train": dataset.train, "test": dataset.test}
+    splits = dataset.splits
     for name, split in splits.items():
         if not split.holds_paths:
             raise ValueError(f"`boxes` are for images in files. Received: dataset={dataset.name}")
         folder = pathlib.Path(data_dir).expanduser()
+        folder = folder.parent if folder.is_file() else folder
         names = [os.path.relpath(image, folder) for image in split.images]
         missing = [name for name in names if name not in boxes]
         if missing:
@@ -95,14 +96,51 @@ def refuse_outside(split):
     Args:
         split: `Split` of paths with boxes.
     """
-    pairs = zip(split.images, split.boxes.tolist(), strict=True)
+    for path, box, (width, height) in _with_sizes(split.images, split.boxes.tolist()):
+        if box[2] > width or box[3] > height:
+            _refuse(path, box, width, height)
+
+
+def cut_to_images(paths, boxes):
+    """Boxes of annotations in whole pixels, what lies beyond their images cut off.
+
+    Reads the headers of the files; shows a progress bar if that takes more than two seconds.
+
+    Args:
+        paths: (n,) paths of the images.
+        boxes: (n, 4) numbers: left, upper, right and lower edge. A part of a pixel counts whole.
+
+    Returns:
+        (n, 4) integers, each box inside of its image.
+
+    Raises:
+        ValueError: If nothing of a box is inside of its image, which is named.
+    """
+    cut = np.zeros((len(paths), 4), np.int64)
+    boxes = np.asarray(boxes, np.float64)
+    outward = np.concatenate([np.floor(boxes[:, :2]), np.ceil(boxes[:, 2:])], axis=1)
+    for row, (path, box, (width, height)) in enumerate(_with_sizes(paths, outward)):
+        left, top, right, bottom = cut[row] = np.clip(box, 0, [width, height, width, height])
+        if left >= right or top >= bottom:
+            _refuse(path, boxes[row].tolist(), width, height)
+    return cut
+
+
+def _with_sizes(paths, boxes):
+    """(path, box, (width, height)) of every image."""
     for path, box in tqdm(
-        pairs, desc="Checking boxes", total=len(split.images), delay=2, unit="image"
+        zip(paths, boxes, strict=True),
+        desc="Checking boxes",
+        total=len(paths),
+        delay=2,
+        unit="image",
     ):
         with Image.open(path) as image:
-            width, height = image.size
-        if box[2] > width or box[3] > height:
-            raise ValueError(
-                f"{path}: a box must be inside of its image. "
-                f"Received: box={box}, width={width}, height={height}"
-            )
+            yield path, box, image.size
+
+
+def _refuse(path, box, width, height):
+    raise ValueError(
+        f"{path}: a box must be inside of its image. "
+        f"Received: box={box}, width={width}, height={height}"
+    )

@@ -3,31 +3,62 @@
 import difflib
 import importlib
 
-# What `--dataset` and `load` take: name -> module of this package with `load(data_dir, ...)`.
+# What `--dataset` and `load` take: name -> module of this package with `load(data_dir, ...)`, and
+# the options that the name stands for.
 DATASETS = {
-    "digits": "digits",
-    "folder": "folder",
-    "glyphs": "glyphs",
-    "omniglot": "omniglot",
+    "cars196": ("cars196", {}),
+    "csv": ("csv_file", {}),
+    "cub200": ("cub200", {}),
+    "digits": ("digits", {}),
+    "folder": ("folder", {}),
+    "glyphs": ("glyphs", {}),
+    "imagenet10k": ("imagenet", {"name": "imagenet10k"}),
+    "imagenet2010": ("imagenet", {"name": "imagenet2010"}),
+    "in_shop": ("in_shop", {}),
+    "omniglot": ("omniglot", {}),
+    "stanford_online_products": ("stanford_online_products", {}),
+    "vehicle_id": ("vehicle_id", {"size": 800}),
+    "vehicle_id_1600": ("vehicle_id", {"size": 1600}),
+    "vehicle_id_2400": ("vehicle_id", {"size": 2400}),
 }
+TFDS = "tfds:"  # begins the name of any set of TensorFlow Datasets
+ANNOTATED = "annotated"
+WITH_BOXES = ("cars196", "csv", "cub200", "in_shop", f"{TFDS}NAME")  # whose `load` takes `boxes`
 
 
 def names():
-    """Names of the datasets."""
-    return sorted(DATASETS)
+    """Names of the datasets; `tfds:NAME` stands for any set of images of TensorFlow Datasets."""
+    return [*sorted(DATASETS), f"{TFDS}NAME"]
 
 
-def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None):
+def entry_of(name):
+    """The one of `names()` that stands for a name, such as `tfds:NAME` for `tfds:mnist`."""
+    return f"{TFDS}NAME" if name.startswith(TFDS) else name
+
+
+def load(
+    name,
+    data_dir=None,
+    skip_invalid=False,
+    training=True,
+    boxes=None,
+    *,
+    download=False,
+):
     """Loads a dataset whose test classes are not among its training classes.
 
     Args:
         name: One of `names()`.
-        data_dir: Folder of the images, for those that are not built in.
-        skip_invalid: Whether unreadable images, sub-folders without images and training classes
-            with a single image are left out with a warning; otherwise they are an error.
+        data_dir: Folder of the images, for those that are not built in; of `csv` also the file, of
+            `tfds:NAME` the `data_dir` of TFDS.
+        skip_invalid: Whether missing and unreadable images, sub-folders without images and training
+            classes with a single image are left out, and other counts of images than published
+            taken, with a warning; otherwise they are an error.
         training: Whether the training classes are to be trained on; if not, they may have 1 image.
-        boxes: CSV file with the lines `path,x1,y1,x2,y2`, of which the part of each image inside of
-            its box is taken; `pipelines/boxes.py` has the details.
+        boxes: Of each image the part inside of its box is taken: `annotated` for the boxes of the
+            dataset, or a CSV file with the lines `path,x1,y1,x2,y2`, of which
+            `pipelines/boxes.py` has the details.
+        download: Whether TFDS may download and prepare the set of `tfds:NAME`.
 
     Returns:
         A `Dataset`.
@@ -36,13 +67,28 @@ def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None):
         ValueError: If the name is unknown, or the images or boxes are not as expected.
         FileNotFoundError: If the folder or files in it are missing.
     """
-    if name not in DATASETS:
-        nearest = difflib.get_close_matches(name, DATASETS, n=1)
+    if name.startswith(TFDS):
+        module, options = "tfds_images", {"name": name.removeprefix(TFDS), "download": download}
+    elif name in DATASETS:
+        module, options = DATASETS[name]
+        if download:
+            raise ValueError(f"`download` is for {TFDS}NAME. Received: dataset={name!r}")
+    else:
+        nearest = difflib.get_close_matches(name, names(), n=1)
         hint = f"Did you mean {nearest[0]!r}? " if nearest else ""
         raise ValueError(f"Unknown dataset {name!r}. {hint}Available: {', '.join(names())}.")
-    module = importlib.import_module(f"{__name__}.{DATASETS[name]}")
-    dataset = module.load(data_dir=data_dir, skip_invalid=skip_invalid, training=training)
-    if boxes is None:
+    if boxes == ANNOTATED:
+        if entry_of(name) not in WITH_BOXES:
+            raise ValueError(
+                f"dataset {name!r} has no boxes: `boxes` must be a CSV file. Datasets with boxes: "
+                f"{', '.join(WITH_BOXES)}. Received: boxes={boxes!r}"
+            )
+        options = {**options, "boxes": True}
+    module = importlib.import_module(f"{__name__}.{module}")
+    dataset = module.load(
+        data_dir=data_dir, skip_invalid=skip_invalid, training=training, **options
+    )
+    if boxes in (None, ANNOTATED):
         return dataset
     from pipelines.boxes import with_boxes
 

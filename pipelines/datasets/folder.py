@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 
 from pipelines.augmentation import Augmentation
+from pipelines.datasets.listing import first_five, refuse_or_warn, size_of
 from pipelines.images import find_unreadable
 from pipelines.split import Dataset, Split
 
@@ -30,7 +31,7 @@ def load(data_dir=None, skip_invalid=False, training=True):
         ValueError: If it has fewer than two classes, or images that cannot be used.
     """
     classes = _find_classes(data_dir)
-    _refuse_or_warn(
+    refuse_or_warn(
         "sub-folders without images",
         [name for name, class_paths in classes.items() if not class_paths],
         skip_invalid,
@@ -38,9 +39,9 @@ def load(data_dir=None, skip_invalid=False, training=True):
     classes = {name: class_paths for name, class_paths in classes.items() if class_paths}
     paths = [path for class_paths in classes.values() for path in class_paths]
     unreadable = {paths[index] for index in find_unreadable(paths)}
-    _refuse_or_warn(
+    refuse_or_warn(
         "images that cannot be read",
-        [f"{path} ({_size(path)})" for path in sorted(unreadable)],
+        [f"{path} ({size_of(path)})" for path in sorted(unreadable)],
         skip_invalid,
     )
     classes = {
@@ -50,7 +51,7 @@ def load(data_dir=None, skip_invalid=False, training=True):
     class_names = dict(enumerate(sorted(classes)))
     half = len(class_names) // 2
     lonely = [i for i in range(half) if training and len(classes[class_names[i]]) < 2]
-    _refuse_or_warn(
+    refuse_or_warn(
         "training classes with fewer than 2 images, which have no positive pair",
         [class_names[i] for i in lonely],
         skip_invalid,
@@ -101,7 +102,7 @@ def _find_classes(data_dir):
         )
     if inner:
         warnings.warn(
-            f"passed over {len(inner)} folders inside those of the classes: {_first_five(inner)}",
+            f"passed over {len(inner)} folders inside those of the classes: {first_five(inner)}",
             stacklevel=4,
         )
     with_images = sum(map(bool, classes.values()))
@@ -119,26 +120,6 @@ def _holds_files(path):
         inner.is_file() and not inner.name.startswith(".")
         for inner in (path.rglob("*") if path.is_dir() else ())
     )
-
-
-def _first_five(items):
-    return ", ".join(items[:5]) + (", ..." if len(items) > 5 else "")
-
-
-def _size(path):
-    return f"{path.stat().st_size:,} bytes" if path.exists() else "a broken link"
-
-
-def _refuse_or_warn(what, items, skip_invalid):
-    if not items:
-        return
-    sentence = f"{len(items)} {what}: {_first_five(items)}"
-    if not skip_invalid:
-        raise ValueError(
-            f"{sentence}. Mend them, or leave them out by skip_invalid=True, on "
-            "the command line --skip_invalid true"
-        )
-    warnings.warn(f"left out {sentence}", stacklevel=4)
 
 
 def _split(classes, class_names, ids):

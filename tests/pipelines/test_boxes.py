@@ -1,8 +1,9 @@
+import numpy as np
 import pytest
 from PIL import Image
 
 import pipelines
-from pipelines.boxes import read_boxes
+from pipelines.boxes import cut_to_images, read_boxes
 
 HEADER = "path,x1,y1,x2,y2\n"
 
@@ -80,3 +81,19 @@ def test_boxes_are_for_images_in_files(file):
 def test_without_boxes_there_are_none(photos):
     dataset = load(photos, None)
     assert dataset.train.boxes is dataset.test.boxes is None
+
+
+def test_boxes_of_annotations_are_cut_to_their_images(photos):
+    paths = [photos / "cat" / "1.png"] * 4
+    boxes = [[1.5, 2.0, 3.2, 4.0], [-3, -1, 400, 300], [19.5, 15.9, 21, 17], [0, 0, 20, 16]]
+    cut = cut_to_images(paths, boxes)
+    assert cut.dtype == np.int64
+    assert cut.tolist() == [[1, 2, 4, 4], [0, 0, 20, 16], [19, 15, 20, 16], [0, 0, 20, 16]]
+
+
+@pytest.mark.parametrize("box", [[20, 0, 25, 5], [-4, 0, 0, 5], [3, 4, 2, 8], [0, 16, 5, 20]])
+def test_a_box_elsewhere_is_refused_with_the_name(photos, box):
+    edges = r"(\.0)?, ".join(map(str, box))
+    message = rf"1\.png: a box must be inside of its image\. Received: box=\[{edges}"
+    with pytest.raises(ValueError, match=message):
+        cut_to_images([photos / "cat" / "1.png"], [box])

@@ -1,9 +1,13 @@
+import importlib
+import inspect
+import re
 import subprocess
 import sys
 
 import pytest
 
 import pipelines
+from pipelines.datasets import DATASETS, WITH_BOXES
 
 
 def test_importing_and_listing_loads_no_heavy_library():
@@ -29,7 +33,25 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
 def test_an_unknown_dataset_names_the_nearest_and_all():
     message = (
         r"Unknown dataset 'glyps'\. Did you mean 'glyphs'\? "
-        r"Available: digits, folder, glyphs, omniglot\."
+        rf"Available: {', '.join(pipelines.names())}\."
     )
     with pytest.raises(ValueError, match=message):
         pipelines.load("glyps")
+
+
+def test_names_are_sorted_and_end_with_those_of_tfds():
+    assert pipelines.names() == [*sorted(DATASETS), "tfds:NAME"]
+    assert pipelines.entry_of("tfds:mnist") == "tfds:NAME"
+    assert pipelines.entry_of("digits") == "digits"
+    assert pipelines.entry_of("digit") not in pipelines.names()
+
+
+@pytest.mark.parametrize("name", [*DATASETS, "tfds:NAME"])
+def test_every_name_has_a_loader_that_takes_its_options(name):
+    module, options = DATASETS.get(name, ("tfds_images", {"name": "x", "download": False}))
+    load = importlib.import_module(f"pipelines.datasets.{module}").load
+    parameters = inspect.signature(load).parameters
+    assert {"data_dir", "skip_invalid", "training", *options} <= set(parameters)
+    assert ("boxes" in parameters) == (name in WITH_BOXES)
+    documented = re.findall(r"^    {4}(\w+):", load.__doc__.partition("Args:")[2], re.MULTILINE)
+    assert documented in ([], list(parameters))

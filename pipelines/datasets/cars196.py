@@ -1,0 +1,97 @@
+import numpy as np
+from scipy.io import loadmat
+
+from pipelines.datasets.archive import Archive
+from pipelines.datasets.listing import Listing, dataset_of
+
+ARCHIVE = Archive(
+    "cars196",
+    "Cars196",
+    folder="stanford_cars",
+    source="car_ims.tgz and cars_annos.mat, or cars_train.tgz, cars_test.tgz, car_devkit.tgz and "
+    "cars_test_annos_withlabels.mat, of Stanford's Cars dataset",
+)
+TRAINED = 98  # classes 1 to 98
+COUNTS = {"train": (8054, 98), "test": (8131, 98)}
+EDGES = ("bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2")
+
+
+def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
+    """Cars196: photographs of 196 models of cars; the first 98 train, the others test.
+
+    The split is of the merged set: the images that its authors meant to train and to test a
+    classifier on, of the same classes, are put together before the classes are divided.
+
+    Args:
+        data_dir: Folder with `cars_annos.mat` and `car_ims`, or with `cars_train`, `cars_test`,
+            `devkit` and, in it or beside it, `cars_test_annos_withlabels.mat`.
+        skip_invalid: Whether missing and unreadable images are left out, and other counts than
+            published taken, with a warning; otherwise they are an error.
+        training: Whether the training classes are to be trained on; if not, they may have 1 image.
+        boxes: Whether the cars are cut out by their boxes, cut to the image.
+
+    Raises:
+        FileNotFoundError: If files of the archives are missing.
+        ValueError: If they are not as published.
+
+    Source:
+        Krause, Stark, Deng, Fei-Fei. 3D object representations for fine-grained categorization.
+        3dRR 2013. Split: Song, Xiang, Jegelka, Savarese. CVPR 2016.
+        Boxes as in the released code of HDC (Yuan, Yang, Zhang. ICCV 2017): x1 and y1 are taken to
+        count from 0, though MATLAB's count from 1.
+    """
+    root = ARCHIVE.root(
+        data_dir,
+        ["cars_annos.mat", "devkit", "cars_train_annos.mat"],
+    )
+    if (root / "cars_annos.mat").exists():
+        path = root / "cars_annos.mat"
+        sources, names = [(path, "relative_im_path", root)], path
+    else:
+        train = ARCHIVE.file(root, "devkit/cars_train_annos.mat", "cars_train_annos.mat")
+        with_labels = "cars_test_annos_withlabels.mat"
+        test = ARCHIVE.file(root, with_labels, f"devkit/{with_labels}")
+        sources = [(train, "fname", root / "cars_train"), (test, "fname", root / "cars_test")]
+        names = ARCHIVE.file(root, "devkit/cars_meta.mat", "cars_meta.mat")
+    paths, labels, edges = [], [], []
+    for path, image, folder in sources:
+        annotations = _read(path, "annotations", (image, "class", *EDGES))
+        paths += [str(folder / name) for name in annotations[image]]
+        labels.append(annotations["class"].astype(np.int64))
+        edges.append(np.stack([annotations[edge].astype(np.float64) for edge in EDGES], axis=1))
+    labels = np.concatenate(labels)
+    listing = Listing(
+        paths,
+        labels,
+        np.where(labels <= TRAINED, "train", "test"),
+        dict(enumerate(map(str, _read(names, "class_names")), start=1)),
+        boxes=np.concatenate(edges) if boxes else None,
+    )
+    return dataset_of(
+        "cars196",
+        listing,
+        skip_invalid=skip_invalid,
+        training=training,
+        source=ARCHIVE.source,
+        counts=COUNTS,
+    )
+
+
+def _read(path, variable, fields=()):
+    """(n,) array of a variable of a MATLAB file, with fields if it is an array of structures."""
+    try:
+        array = np.atleast_1d(loadmat(path, squeeze_me=True, variable_names=[variable])[variable])
+        lost = sorted(set(fields).difference(array.dtype.names or ()))
+    except KeyError:
+        lost = [variable]
+    except Exception as error:  # what a broken MATLAB file raises has no common class
+        raise ValueError(
+            f"{path} cannot be read ({error}): it is cut off or no MATLAB file. It comes in "
+            f"{ARCHIVE.source}"
+        ) from error
+    if lost:
+        where = "" if lost == [variable] else f" in `{variable}`"
+        raise ValueError(
+            f"{path} must have `{'`, `'.join(lost)}`{where}. It comes in {ARCHIVE.source}"
+        )
+    return array

@@ -1,0 +1,137 @@
+import csv
+import pathlib
+
+from pipelines.datasets.listing import Listing, dataset_of, first_half, numbered
+
+EDGES = ("x1", "y1", "x2", "y2")
+COLUMNS = ("path", "label", "split", "super_label", *EDGES)
+PARTS = {"train": "train", "test": "test", "query": "test", "gallery": "gallery"}
+
+
+def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
+    """Images that a CSV file lists, one a line.
+
+    Its first line names the columns, in any order:
+
+        path: Of the image, relative to the folder of the file.
+        label: The class, a number or a name.
+        split: Optional: `train`, `test`, or `query` and `gallery` in place of it. Without it the
+            first half of the classes in sorted order trains (of an odd number, the smaller half).
+        super_label: Optional: the super-class, a number or a name.
+        x1, y1, x2, y2: Optional: the box, whole pixels: left and upper edge from 0, right and lower
+            edge, which are outside.
+
+    Numbers are sorted as numbers, names as text.
+
+    Args:
+        data_dir: The file, or the folder with no other CSV file.
+        skip_invalid: Whether missing and unreadable images and training classes with fewer than 2
+            images are left out with a warning; otherwise they are an error.
+        training: Whether the training classes are to be trained on; if not, they may have 1 image.
+        boxes: Whether of each image the part inside of its box is taken.
+
+    Raises:
+        FileNotFoundError: If there is no such file, or images are missing.
+        ValueError: If it is not as above, the sentence names the line, or a box is not inside of
+            its image.
+    """
+    path = _find(data_dir)
+    names, rows = _read(path)
+    if boxes and "x1" not in names:
+        raise ValueError(f"{path} must have the columns {','.join(EDGES)} for boxes: {names}")
+    table = {name: [row[name] for row in rows] for name in names}
+    labels, class_names = numbered(table["label"])
+    super_labels = numbered(table["super_label"])[0] if "super_label" in names else None
+    listing = Listing(
+        [str(path.parent / image) for image in table["path"]],
+        labels,
+        [PARTS[part] for part in table["split"]] if "split" in names else first_half(labels),
+        class_names,
+        super_labels,
+        [[int(row[edge]) for edge in EDGES] for row in rows] if boxes else None,
+    )
+    return dataset_of(
+        "csv",
+        listing,
+        skip_invalid=skip_invalid,
+        training=training,
+        exact_boxes=True,
+    )
+
+
+def _find(data_dir):
+    if data_dir is None:
+        raise ValueError(
+            "dataset 'csv' needs `data_dir`, a CSV file with the columns path and label, or its "
+            "folder. Received: data_dir=None"
+        )
+    path = pathlib.Path(data_dir).expanduser()
+    if path.is_dir():
+        files = sorted(inner for inner in path.iterdir() if inner.suffix.lower() == ".csv")
+        if len(files) == 1:
+            return files[0]
+        found = ", ".join(file.name for file in files) or "none"
+        error = ValueError if files else FileNotFoundError
+        raise error(
+            f"{path} must have one CSV file, with the columns path and label; of several, give the "
+            f"file itself. Found: {found}"
+        )
+    if not path.exists():
+        raise FileNotFoundError(f"`data_dir` must be a CSV file or its folder; there is no {path}")
+    return path
+
+
+def _read(path):
+    """The names of the columns, and every line as {name: cell}."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        lines = csv.reader(file, strict=True)
+        try:
+            names = [cell.strip() for cell in next(lines, [])]
+            _check_names(path, names)
+            rows = [
+                _checked(f"{path}, line {lines.line_num}", names, [cell.strip() for cell in cells])
+                for cells in lines
+                if cells
+            ]
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} must be a CSV file in UTF-8 ({error})") from error
+    if not rows:
+        raise ValueError(f"{path} must list images. Received: images=0")
+    seen = set()
+    for row in rows:
+        if row["path"] in seen:
+            raise ValueError(f"{path} must list an image once. Received twice: {row['path']}")
+        seen.add(row["path"])
+    return names, rows
+
+
+def _check_names(path, names):
+    edges = len(set(names).intersection(EDGES))
+    if (
+        not {"path", "label"} <= set(names) <= set(COLUMNS)
+        or len(set(names)) < len(names)
+        or edges not in (0, len(EDGES))
+    ):
+        raise ValueError(
+            f"{path} must begin with a line that names its columns: path,label and, if wanted, "
+            f"split, super_label and all of {','.join(EDGES)}. Received: {','.join(names)!r}"
+        )
+
+
+def _checked(where, names, cells):
+    row = dict(zip(names, cells, strict=False))
+    if len(cells) != len(names) or not all(cells):
+        raise ValueError(f"{where} must have {','.join(names)}. Received: {','.join(cells)!r}")
+    if "split" in row and row["split"] not in PARTS:
+        raise ValueError(
+            f"{where}: `split` must be one of {', '.join(PARTS)}. Received: {row['split']!r}"
+        )
+    if "x1" in row:
+        box = [row[edge] for edge in EDGES]
+        left, top, right, bottom = (int(edge) if edge.isdecimal() else -1 for edge in box)
+        if not (0 <= left < right and 0 <= top < bottom):
+            raise ValueError(
+                f"{where}: a box must be integers with 0 <= x1 < x2 and 0 <= y1 < y2. "
+                f"Received: {','.join(box)!r}"
+            )
+    return row

@@ -1,0 +1,64 @@
+import numpy as np
+
+from pipelines.datasets.archive import Archive
+from pipelines.datasets.listing import Listing, dataset_of
+
+ARCHIVE = Archive(
+    "cub200",
+    "CUB-200-2011",
+    folder="CUB_200_2011",
+    source="CUB_200_2011.tgz of Caltech-UCSD Birds 200-2011 (images.txt, image_class_labels.txt, "
+    "classes.txt, bounding_boxes.txt and the folder images)",
+)
+TRAINED = 100  # classes 1 to 100
+COUNTS = {"train": (5864, 100), "test": (5924, 100)}
+
+
+def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
+    """CUB-200-2011: photographs of 200 kinds of birds; the first 100 train, the others test.
+
+    Args:
+        data_dir: Folder that the original archive unpacks to, or the one that it is in.
+        skip_invalid: Whether missing and unreadable images are left out, and other counts than
+            published taken, with a warning; otherwise they are an error.
+        training: Whether the training classes are to be trained on; if not, they may have 1 image.
+        boxes: Whether the birds are cut out by their boxes, cut to whole pixels of the image.
+
+    Raises:
+        FileNotFoundError: If files of the archive are missing.
+        ValueError: If they are not as published.
+
+    Source:
+        Wah, Branson, Welinder, Perona, Belongie. The Caltech-UCSD Birds-200-2011 dataset.
+        CNS-TR-2011-001, Caltech 2011. Split: Song, Xiang, Jegelka, Savarese. CVPR 2016.
+    """
+    root = ARCHIVE.root(data_dir, ["images.txt"])
+    images = ARCHIVE.rows(root / "images.txt", ("#id", "path"))
+    ids = [image for image, _ in images]
+
+    def of_images(file, columns):
+        rows = ARCHIVE.rows(root / file, ("#id", *columns))
+        return np.array(ARCHIVE.by_first(root / file, rows, ids))
+
+    labels = of_images("image_class_labels.txt", ["#class"])[:, 0]
+    class_names = dict(ARCHIVE.rows(root / "classes.txt", ("#class", "name")))
+    edges = None
+    if boxes:
+        columns = [".x", ".y", ".width", ".height"]
+        left, top, width, height = of_images("bounding_boxes.txt", columns).T
+        edges = np.stack([left, top, left + width, top + height], axis=1)
+    listing = Listing(
+        [str(root / "images" / path) for _, path in images],
+        labels,
+        np.where(labels <= TRAINED, "train", "test"),
+        class_names,
+        boxes=edges,
+    )
+    return dataset_of(
+        "cub200",
+        listing,
+        skip_invalid=skip_invalid,
+        training=training,
+        source=ARCHIVE.source,
+        counts=COUNTS,
+    )

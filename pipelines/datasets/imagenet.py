@@ -1,0 +1,120 @@
+import os
+import re
+import warnings
+
+import numpy as np
+
+from pipelines.datasets.archive import Archive
+from pipelines.datasets.listing import Listing, dataset_of, refuse_or_warn
+
+SUFFIXES = (".jpeg", ".jpg", ".png")
+SYNSETS = {"imagenet2010": (1000, 800), "imagenet10k": (10184, 1000)}  # all, and those that train
+TITLES = {"imagenet2010": "ImageNet 2010", "imagenet10k": "ImageNet-10K"}
+LIST = "train_synsets.txt"
+SEED = 0  # of the classes drawn where there is no list
+
+
+def load(data_dir=None, skip_invalid=False, training=True, *, name="imagenet2010"):
+    """ImageNet 2010 or ImageNet-10K: a folder of photographs for each synset of WordNet.
+
+    Of the 1,000 synsets of ImageNet 2010, 800 train and 200 test, for zero-shot learning. Of the
+    10,184 of ImageNet-10K, 1,000 train, which in the papers are those of ImageNet 2010, and all
+    others test, for transfer.
+
+    The file `train_synsets.txt` in the folder names those that train, one a line. Without it they
+    are drawn at random with the seed 0, and a warning says so: these are not the papers' classes.
+
+    The images are not decoded beforehand, there are too many. One that cannot be read stops the
+    run, which names it.
+
+    Args:
+        data_dir: Folder with the folders of the synsets, such as `n01440764`, or whose folder
+            `train` has them.
+        skip_invalid: Whether folders without images and training classes with fewer than 2 are
+            left out, and another number of synsets than published taken, with a warning; otherwise
+            they are an error.
+        training: Whether the training classes are to be trained on; if not, they may have 1 image.
+        name: `imagenet2010` or `imagenet10k`.
+
+    Raises:
+        FileNotFoundError: If there is no folder of a synset.
+        ValueError: If their number is not as published, or the list is of other synsets.
+
+    Source:
+        Deng, Dong, Socher, Li, Li, Fei-Fei. ImageNet: a large-scale hierarchical image database.
+        CVPR 2009. Splits: Rohrbach, Stark, Schiele. CVPR 2011; Mensink, Verbeek, Perronnin, Csurka.
+        PAMI 2013.
+        Differs: ImageNet-10K tests on the synsets that did not train; in the papers on all.
+    """
+    archive = Archive(
+        name,
+        TITLES[name],
+        folder="train",
+        source=f"the archives of the synsets of {TITLES[name]}, such as n01440764.tar, each "
+        "unpacked to a folder of its name",
+    )
+    root = archive.given(data_dir, "folders such as n01440764")
+    found = _synsets(root) or _synsets(root / archive.folder)
+    if not found:
+        raise archive.missing(root / "n01440764")
+    empty = sorted(synset for synset in found if not found[synset])
+    refuse_or_warn("folders without images", empty, skip_invalid)
+    synsets = sorted(set(found).difference(empty))
+    total, trained = SYNSETS[name]
+    chosen = _listed(archive, root, synsets) or _drawn(synsets, trained)
+    counts = [len(found[synset]) for synset in synsets]
+    listing = Listing(
+        [path for synset in synsets for path in found[synset]],
+        np.repeat(np.arange(len(synsets)), counts),
+        np.repeat([("test", "train")[synset in chosen] for synset in synsets], counts),
+        dict(enumerate(synsets)),
+    )
+    return dataset_of(
+        name,
+        listing,
+        skip_invalid=skip_invalid,
+        training=training,
+        source=archive.source,
+        counts={"train": (None, trained), "test": (None, total - trained)},
+        check_files=False,
+    )
+
+
+def _synsets(folder):
+    """{synset: paths of its images} of a folder."""
+    if not folder.is_dir():
+        return {}
+    return {
+        synset.name: sorted(
+            image.path
+            for image in os.scandir(synset)
+            if os.path.splitext(image.name)[1].lower() in SUFFIXES and image.is_file()
+        )
+        for synset in os.scandir(folder)
+        if re.fullmatch(r"n\d{8}", synset.name) and synset.is_dir()
+    }
+
+
+def _listed(archive, root, synsets):
+    """The synsets that the list names; nothing if there is no list."""
+    path = root / LIST
+    if not path.is_file():
+        return set()
+    listed = {synset for (synset,) in archive.rows(path, ("synset",))}
+    unknown = sorted(listed.difference(synsets))
+    if unknown:
+        raise ValueError(
+            f"{path} must name folders that are there. "
+            f"Received: {len(unknown)} others, such as {unknown[0]!r}"
+        )
+    return listed
+
+
+def _drawn(synsets, count):
+    count = min(count, len(synsets))
+    warnings.warn(
+        f"there is no {LIST}: {count:,} of {len(synsets):,} synsets are drawn to train, with the "
+        f"seed {SEED}, which are not those of the papers",
+        stacklevel=4,
+    )
+    return set(np.random.default_rng(SEED).choice(synsets, count, replace=False).tolist())

@@ -1,0 +1,237 @@
+"""From a list of labelled images to a dataset, with all that can be wrong with it told."""
+
+import dataclasses
+import os
+import pathlib
+import warnings
+from typing import Any
+
+import numpy as np
+
+from pipelines.augmentation import Augmentation
+from pipelines.boxes import cut_to_images, refuse_outside
+from pipelines.images import find_unreadable
+from pipelines.split import Dataset, Split
+
+PARTS = ("train", "test", "gallery")
+IMAGE_SIZE = (224, 224, 3)
+# A crop of 224 of 256 pixels, as in the papers, is this share of the area.
+AUGMENTATION = Augmentation(crop=(224 / 256) ** 2, flip=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Listing:
+    """Images in the order of a list, with what it tells of them.
+
+    Args:
+        images: (n,) paths, strings, or (n, height, width, channels) uint8.
+        labels: (n,) integer class ids.
+        parts: (n,) words of `PARTS`: what each image is for.
+        class_names: Class id -> name.
+        super_labels: (n,) integer ids of super-classes.
+        boxes: (n, 4) left, upper, right and lower edges, in pixels.
+    """
+
+    images: Any
+    labels: Any
+    parts: Any
+    class_names: dict | None = None
+    super_labels: Any = None
+    boxes: Any = None
+
+    def __post_init__(self):
+        for name in ("images", "labels", "parts", "super_labels", "boxes"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, np.asarray(getattr(self, name)))
+
+    def subset(self, chosen):
+        """The chosen rows, booleans."""
+        if np.all(chosen):
+            return self  # spares a copy of the pixels
+        rows = {
+            field.name: getattr(self, field.name)[chosen]
+            for field in dataclasses.fields(self)
+            if field.name != "class_names" and getattr(self, field.name) is not None
+        }
+        return dataclasses.replace(self, **rows)
+
+    def split(self, part):
+        rows = self.subset(self.parts == part)
+        return Split(rows.images, rows.labels, self.class_names, rows.super_labels, rows.boxes)
+
+
+def dataset_of(
+    name,
+    listing,
+    *,
+    skip_invalid,
+    training,
+    source=None,
+    counts=None,
+    check_files=True,
+    exact_boxes=False,
+    image_size=IMAGE_SIZE,
+    augmentation=AUGMENTATION,
+):
+    """The dataset of a list, after it is checked.
+
+    Args:
+        name: Of the dataset.
+        listing: `Listing`.
+        skip_invalid: As of `pipelines.load`; other counts than published are also a warning then.
+        training: As of `pipelines.load`.
+        source: Where the images come from, for the error of missing ones; None if not known.
+        counts: {part: (images, classes)} as published; None for any, also for one of the two.
+        check_files: Whether every file is decoded once to see that it is there and can be.
+        exact_boxes: Whether a box beyond its image is an error. If not it is cut to the image.
+        image_size: (height, width, channels) that suits it.
+        augmentation: The random changes that suit it.
+
+    Raises:
+        FileNotFoundError: If images are missing.
+        ValueError: If the counts are not as published, images cannot be read, a box is not in its
+            image, a training class has a single image, or no class is left to train or to test on.
+    """
+    _check_counts(name, listing, counts, skip_invalid)
+    if check_files and listing.images.dtype.kind == "U":
+        listing = _without_missing(listing, skip_invalid, source)
+        listing = _without_unreadable(listing, skip_invalid)
+    if training:
+        listing = _without_lonely(listing, skip_invalid)
+    for part in ("train", "test"):
+        if part not in listing.parts:
+            raise ValueError(
+                f"dataset {name!r} must have images to train on and images to test on. "
+                f"Received: {part}=0"
+            )
+    if listing.boxes is not None and not exact_boxes:
+        boxes = cut_to_images(listing.images, listing.boxes)
+        listing = dataclasses.replace(listing, boxes=boxes)
+    splits = {part: listing.split(part) for part in PARTS if part in listing.parts}
+    if listing.boxes is not None and exact_boxes:
+        for split in splits.values():
+            refuse_outside(split)
+    return Dataset(name, image_size=image_size, augmentation=augmentation, **splits)
+
+
+def _check_counts(name, listing, counts, skip_invalid):
+    different = []
+    for part, expected in (counts or {}).items():
+        labels = listing.labels[listing.parts == part]
+        found = len(labels), len(np.unique(labels))
+        if any(want not in (None, have) for want, have in zip(expected, found, strict=True)):
+            words = (
+                " images of ".join("any" if n is None else f"{n:,}" for n in numbers) + " classes"
+                for numbers in (expected, found)
+            )
+            different.append("{0}: {2} where {1} are published".format(part, *words))
+    if not different:
+        return
+    sentence = f"dataset {name!r} differs from the published one ({'; '.join(different)})"
+    if not skip_invalid:
+        raise ValueError(
+            f"{sentence}. Its lists are cut off or of another release: get them anew, or take them "
+            "as they are by skip_invalid=True, on the command line --skip_invalid true"
+        )
+    warnings.warn(f"{sentence}: its scores are not comparable", stacklevel=5)
+
+
+def _without_missing(listing, skip_invalid, source):
+    missing = np.array([not os.path.isfile(path) for path in listing.images])
+    refuse_or_warn(
+        f"of {len(missing)} images that are missing",
+        listing.images[missing].tolist(),
+        skip_invalid,
+        error=FileNotFoundError,
+        where=f". They come in {source}" if source else "",
+        stacklevel=6,
+    )
+    return listing.subset(~missing)
+
+
+def _without_unreadable(listing, skip_invalid):
+    unreadable = np.zeros(len(listing.images), bool)
+    unreadable[find_unreadable(listing.images)] = True
+    refuse_or_warn(
+        "images that cannot be read",
+        [f"{path} ({size_of(path)})" for path in listing.images[unreadable]],
+        skip_invalid,
+        stacklevel=6,
+    )
+    return listing.subset(~unreadable)
+
+
+def _without_lonely(listing, skip_invalid):
+    """Without the training classes that have a single image."""
+    _, inverse, counts = np.unique(listing.labels, return_inverse=True, return_counts=True)
+    lonely = (listing.parts == "train") & (counts < 2)[inverse]
+    names = listing.class_names or {}
+    refuse_or_warn(
+        "training classes with fewer than 2 images, which have no positive pair",
+        [names.get(label, str(label)) for label in listing.labels[lonely].tolist()],
+        skip_invalid,
+        stacklevel=6,
+    )
+    return listing.subset(~lonely)
+
+
+def numbered(words):
+    """Ids of words: the numbers that they all are, or else their places in sorted order.
+
+    Args:
+        words: (n,) strings.
+
+    Returns:
+        `(ids, names)`: (n,) int64, and {id: word}.
+    """
+    names = sorted(set(words))
+    if all(map(_is_id, names)):
+        ids = {name: int(name) for name in names}
+    else:
+        ids = {name: i for i, name in enumerate(names)}
+    return np.array([ids[word] for word in words], np.int64), {ids[name]: name for name in names}
+
+
+def _is_id(word):
+    digits = word.removeprefix("-")
+    return digits.isdecimal() and str(int(word)) == word and abs(int(word)) < 2**63
+
+
+def first_half(labels):
+    """(n,) parts: the first half of the classes in the order of their ids to train, the rest not.
+
+    Of an odd number of classes the smaller half trains.
+    """
+    classes = np.unique(labels)
+    return np.where(np.isin(labels, classes[: len(classes) // 2]), "train", "test")
+
+
+def refuse_or_warn(what, items, skip_invalid, *, error=ValueError, where="", stacklevel=4):
+    """Raises an error that tells the items, or warns that they are left out; nothing if none.
+
+    Args:
+        what: What they are, in words.
+        items: List of their names.
+        skip_invalid: Whether they are left out.
+        error: Class of the error.
+        where: End of the sentence that says what is wrong.
+        stacklevel: Of the warning.
+    """
+    if not items:
+        return
+    sentence = f"{len(items)} {what}: {first_five(items)}"
+    if not skip_invalid:
+        raise error(
+            f"{sentence}{where}. Mend them, or leave them out by skip_invalid=True, on "
+            "the command line --skip_invalid true"
+        )
+    warnings.warn(f"left out {sentence}", stacklevel=stacklevel)
+
+
+def first_five(items):
+    return ", ".join(items[:5]) + (", ..." if len(items) > 5 else "")
+
+
+def size_of(path):
+    path = pathlib.Path(path)
+    return f"{path.stat().st_size:,} bytes" if path.exists() else "a broken link"

@@ -1,0 +1,53 @@
+from pipelines.datasets.archive import Archive
+from pipelines.datasets.listing import Listing, dataset_of
+
+ARCHIVE = Archive(
+    "stanford_online_products",
+    "Stanford Online Products",
+    folder="Stanford_Online_Products",
+    source="Stanford_Online_Products.zip of Stanford's CVGL (Ebay_train.txt, Ebay_test.txt and "
+    "twelve folders such as bicycle_final)",
+)
+COUNTS = {"train": (59551, 11318), "test": (60502, 11316)}
+
+
+def load(data_dir=None, skip_invalid=False, training=True):
+    """Stanford Online Products: photographs of 22,634 products, half to train and half to test.
+
+    The twelve kinds of products, such as bicycles, are the super-classes. 2 to 12 images each.
+
+    Args:
+        data_dir: Folder that the original archive unpacks to, or the one that it is in.
+        skip_invalid: Whether missing and unreadable images are left out, and other counts than
+            published taken, with a warning; otherwise they are an error.
+        training: Whether the training classes are to be trained on; if not, they may have 1 image.
+
+    Raises:
+        FileNotFoundError: If files of the archive are missing.
+        ValueError: If they are not as published.
+
+    Source:
+        Song, Xiang, Jegelka, Savarese. Deep metric learning via lifted structured feature
+        embedding. CVPR 2016.
+    """
+    root = ARCHIVE.root(data_dir, ["Ebay_train.txt", "Ebay_test.txt"])
+    columns = ("#image_id", "#class_id", "#super_class_id", "path")
+    rows, parts = [], []
+    for part in ("train", "test"):
+        found = ARCHIVE.rows(root / f"Ebay_{part}.txt", columns, skip=1)
+        rows += found
+        parts += [part] * len(found)
+    listing = Listing(
+        [str(root / path) for *_, path in rows],
+        [label for _, label, *_ in rows],
+        parts,
+        super_labels=[super_label for _, _, super_label, _ in rows],
+    )
+    return dataset_of(
+        "stanford_online_products",
+        listing,
+        skip_invalid=skip_invalid,
+        training=training,
+        source=ARCHIVE.source,
+        counts=COUNTS,
+    )

@@ -1,0 +1,158 @@
+import difflib
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_datasets as tfds
+from tqdm import tqdm
+
+from pipelines.augmentation import Augmentation
+from pipelines.datasets import cars196, cub200
+from pipelines.datasets.listing import (
+    AUGMENTATION,
+    IMAGE_SIZE,
+    Listing,
+    dataset_of,
+    first_half,
+)
+from pipelines.images import crop, decode, resize
+
+SIDE = 256  # pixels that larger images, and images of several sizes, are resized to
+PARTS = ("train", "validation", "test")
+COUNTS = {"caltech_birds2011": cub200.COUNTS, "cars196": cars196.COUNTS}
+
+
+def load(data_dir=None, skip_invalid=False, training=True, boxes=False, *, name, download=False):
+    """Any set of images and labels of TensorFlow Datasets, its classes divided into two halves.
+
+    Its splits named train, validation and test are put together; a set without them must have a
+    single one. The first half of the classes trains (of an odd number, the smaller half): of
+    `caltech_birds2011` and `cars196` that is the split of the papers. Images without a label, which
+    are those of label -1, are left out.
+
+    All images are held in memory: those of one size up to 256 x 256 as they are, all others resized
+    to 256 x 256 pixels, 196,608 bytes each.
+
+    Args:
+        data_dir: The `data_dir` of tensorflow-datasets; its own default if None.
+        skip_invalid: Whether training classes with fewer than 2 images are left out, and other
+            counts than published taken, with a warning; otherwise they are an error. That the
+            images can be read, TFDS has checked.
+        training: Whether the training classes are to be trained on; if not, they may have 1 image.
+        boxes: Whether of each image the part inside of its bounding box is taken.
+        name: Of the set, such as `cars196`, or with a config or version, such as `mnist:3.*.*`.
+        download: Whether to let TFDS download and prepare the set where it is not there.
+
+    Raises:
+        FileNotFoundError: If TFDS has not prepared it there. Nothing is downloaded unasked.
+        ValueError: If there is no such set, or it is not of images with one label each.
+    """
+    builder = _builder(name, data_dir)
+    if not builder.data_path.exists():
+        if not download:
+            chosen = f" --data_dir {data_dir}" if data_dir else ""
+            raise FileNotFoundError(
+                f"{name} is not prepared in {builder.data_path}. Prepare it by: "
+                f"tfds build {name}{chosen}, or in Python let it be by download=True"
+            )
+        builder.download_and_prepare()
+    features = builder.info.features
+    image, label = _keys(name, builder.info)
+    box = _key_of_boxes(name, features) if boxes else None
+    shape = features[image].shape
+    as_they_are = None not in shape and max(shape[:2]) <= SIDE and not boxes
+    size = shape if as_they_are else (SIDE, SIDE, shape[2])
+    images, labels = _read(builder, image, label, box, size)
+    names = features[label].names or []
+    return dataset_of(
+        f"tfds:{name}",
+        Listing(images, labels, first_half(labels), dict(enumerate(names))),
+        skip_invalid=skip_invalid,
+        training=training,
+        counts=COUNTS.get(builder.name),
+        image_size=size if as_they_are else (*IMAGE_SIZE[:2], shape[2]),
+        augmentation=Augmentation() if as_they_are else AUGMENTATION,
+    )
+
+
+def _builder(name, data_dir):
+    try:
+        return tfds.builder(name, data_dir=data_dir)
+    except tfds.core.registered.DatasetNotFoundError as error:
+        nearest = difflib.get_close_matches(name, tfds.list_builders(), n=1)
+        hint = f" Did you mean 'tfds:{nearest[0]}'?" if nearest else ""
+        raise ValueError(f"TensorFlow Datasets has no set {name!r}.{hint}") from error
+    except ValueError as error:  # of a name, config or version that is none
+        cause = str(error).splitlines()[0]
+        raise ValueError(f"TensorFlow Datasets cannot load {name!r} ({cause})") from error
+
+
+def _keys(name, info):
+    """Names of the feature that is the image and of that which is its label."""
+    keys = info.supervised_keys or ("image", "label")
+    found = dict(info.features.items())
+    features = [found.get(key) for key in keys]
+    if (
+        len(keys) == 2
+        and isinstance(features[0], tfds.features.Image)
+        and features[0].shape[2] in (1, 3)
+        and isinstance(features[1], tfds.features.ClassLabel)
+    ):
+        return keys
+    listed = {key: type(feature).__name__ for key, feature in found.items()}
+    raise ValueError(
+        f"'tfds:{name}' must be of images, grey or of three colours, with one label each. "
+        f"Received: keys={keys}, features={listed}"
+    )
+
+
+def _key_of_boxes(name, features):
+    keys = [
+        key for key, feature in features.items() if isinstance(feature, tfds.features.BBoxFeature)
+    ]
+    if len(keys) != 1:
+        raise ValueError(
+            f"'tfds:{name}' must have one bounding box for each image. Received: boxes={keys}"
+        )
+    return keys[0]
+
+
+def _read(builder, image, label, box, size):
+    """(n, *size) uint8 and (n,) int64, of the rows that have a label."""
+    found = builder.info.splits
+    parts = [part for part in PARTS if part in found] or list(found)
+    if len(parts) > 1 and parts[0] not in PARTS:
+        raise ValueError(
+            f"'tfds:{builder.name}' must have splits named {', '.join(PARTS)}, or a single one. "
+            f"Received: {', '.join(parts)}"
+        )
+
+    def pixels(example):
+        contents = decode(example[image], size[2])
+        if box:
+            contents = crop(contents, _pixels_of_box(example[box], tf.shape(contents)))
+        return tf.cast(tf.round(resize(contents, size)), tf.uint8), example[label]
+
+    wanted = tfds.decode.PartialDecoding(
+        {key: True for key in (image, label, box) if key},
+        decoders={image: tfds.decode.SkipDecoding()},
+    )
+    examples = builder.as_dataset(split="+".join(parts), decoders=wanted)
+    total = sum(found[part].num_examples for part in parts)
+    images, labels, rows = np.empty((total, *size), np.uint8), np.empty(total, np.int64), 0
+    examples = examples.map(pixels, num_parallel_calls=tf.data.AUTOTUNE)
+    with tqdm(total=total, desc=f"Reading {builder.name}", delay=2, unit="image") as bar:
+        for some, ids in examples.batch(256).prefetch(2).as_numpy_iterator():
+            kept = ids >= 0
+            images[rows : rows + kept.sum()] = some[kept]
+            labels[rows : rows + kept.sum()] = ids[kept]
+            rows += kept.sum()
+            bar.update(len(ids))
+    return images[:rows], labels[:rows]
+
+
+def _pixels_of_box(box, shape):
+    """Left, upper, right and lower edge, at least a pixel apart, of shares of the image."""
+    sides = tf.cast(tf.stack([shape[0], shape[1], shape[0], shape[1]]), tf.float32)
+    top, left, bottom, right = tf.unstack(tf.cast(tf.round(box * sides), tf.int32))
+    left, top = tf.minimum(left, shape[1] - 1), tf.minimum(top, shape[0] - 1)
+    return tf.stack([left, top, tf.maximum(right, left + 1), tf.maximum(bottom, top + 1)])

@@ -1,0 +1,64 @@
+import dataclasses
+
+from pipelines.datasets.archive import Archive
+from pipelines.datasets.listing import Listing, dataset_of
+from pipelines.split import draw_gallery
+
+ARCHIVE = Archive(
+    "vehicle_id",
+    "VehicleID",
+    folder="VehicleID_V1.0",
+    source="VehicleID_V1.0 of Peking University's PKU-VehicleID (the folders image and "
+    "train_test_split), which its authors give out on request",
+)
+# As the lists have them. The paper tells 110,178 images of 13,134 vehicles to train, and 7,332,
+# 12,995 and 20,038 images to test.
+TRAINED = (113346, 13164)
+TESTED = {800: (6493, 800), 1600: (13377, 1600), 2400: (19777, 2400)}
+
+
+def load(data_dir=None, skip_invalid=False, training=True, *, size=800):
+    """VehicleID: photographs of vehicles by surveillance cameras; each vehicle is a class.
+
+    13,164 vehicles train, `size` others test. One image of each, drawn at random with the seed 0,
+    is the gallery; all others are the queries, `test`. `pipelines.draw_gallery` of
+    `dataset.test` and `dataset.gallery` together draws anew, for a mean over several draws.
+
+    Args:
+        data_dir: Folder that the original archive unpacks to, or the one that it is in.
+        skip_invalid: Whether missing and unreadable images are left out, and other counts than
+            published taken, with a warning; otherwise they are an error.
+        training: Whether the training classes are to be trained on; if not, they may have 1 image.
+        size: Of the test list: 800, 1600 or 2400 vehicles, the papers' small, medium and large.
+
+    Raises:
+        FileNotFoundError: If files of the archive are missing.
+        ValueError: If they are not as published.
+
+    Source:
+        Liu, Tian, Wang, Pang, Huang. Deep relative distance learning: tell the difference between
+        similar vehicles. CVPR 2016.
+    """
+    lists = {"train": "train_list.txt", "test": f"test_list_{size}.txt"}
+    folder = "train_test_split"
+    root = ARCHIVE.root(data_dir, [folder])
+    rows, parts = [], []
+    for part, file in lists.items():
+        found = ARCHIVE.rows(root / folder / file, ("image", "#vehicle"))
+        rows += found
+        parts += [part] * len(found)
+    listing = Listing(
+        [str(root / "image" / f"{image}.jpg") for image, _ in rows],
+        [vehicle for _, vehicle in rows],
+        parts,
+    )
+    dataset = dataset_of(
+        "vehicle_id" if size == 800 else f"vehicle_id_{size}",
+        listing,
+        skip_invalid=skip_invalid,
+        training=training,
+        source=ARCHIVE.source,
+        counts={"train": TRAINED, "test": TESTED[size]},
+    )
+    queries, gallery = draw_gallery(dataset.test)
+    return dataclasses.replace(dataset, test=queries, gallery=gallery)

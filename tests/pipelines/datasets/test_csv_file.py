@@ -1,0 +1,131 @@
+import pathlib
+
+import pytest
+
+import pipelines
+
+
+@pytest.fixture
+def table(tmp_path, write_image):
+    """Writes images.csv from its columns and rows, and the images."""
+
+    def write(columns, *rows):
+        for row in rows:
+            write_image(tmp_path / row.split(",")[0])
+        (tmp_path / "images.csv").write_text("\n".join([columns, *rows]) + "\n")
+        return tmp_path / "images.csv"
+
+    return write
+
+
+def load(path, **options):
+    return pipelines.load("csv", data_dir=path, **options)
+
+
+NINE = [f"photos/{i}.png,{label}" for i, label in enumerate("cabcababa")]
+
+
+def test_the_first_half_of_the_classes_trains(table):
+    path = table("path,label", *NINE)
+    for data_dir in (path, path.parent):
+        dataset = load(data_dir)
+        assert dataset.train.names == ["a"]
+        assert dataset.test.names == ["b", "c"]
+        names = [pathlib.Path(image).name for image in dataset.train.images]
+        assert names == ["1.png", "4.png", "6.png", "8.png"]
+        assert dataset.gallery is None
+        assert dataset.train.super_labels is None
+
+
+def test_numbers_are_sorted_as_numbers(table):
+    rows = [f"{label}_{image}.png" for label in (2**40 + 1, 10, 9, -3) for image in "ab"]
+    dataset = load(table("path,label", *(f"{row},{row.split('_')[0]}" for row in rows)))
+    assert dataset.train.labels.tolist() == [9, 9, -3, -3]
+    assert dataset.test.labels.tolist() == [2**40 + 1, 2**40 + 1, 10, 10]
+
+
+def test_the_split_may_be_told(table):
+    rows = ["a.png,x,train,u", "b.png,x,train,u", "c.png,y,query,v", "d.png,y,gallery,v"]
+    dataset = load(table("path, label, split, super_label", *rows, "e.png,z,test,u"))
+    assert dataset.train.names == ["x"]
+    assert [pathlib.Path(i).name for i in dataset.test.images] == ["c.png", "e.png"]
+    assert dataset.gallery.names == ["y"]
+    assert dataset.train.super_labels.tolist() == [0, 0]
+    assert dataset.test.super_labels.tolist() == [1, 0]
+
+
+BOXED = ["a.png,x,0,0,20,16", "b.png,x,1,2,3,4", "c.png,y,5,6,7,8", "d.png,y,5,6,20,8"]
+
+
+def test_boxes_are_taken_when_asked_for(table):
+    path = table("path,label,x1,y1,x2,y2", *BOXED)
+    assert load(path).train.boxes is None
+    dataset = load(path, boxes="annotated")
+    assert dataset.train.boxes.tolist() == [[0, 0, 20, 16], [1, 2, 3, 4]]
+    assert dataset.test.boxes.tolist() == [[5, 6, 7, 8], [5, 6, 20, 8]]
+
+
+def test_a_box_beyond_its_image_is_refused(table):
+    path = table("path,label,x1,y1,x2,y2", *BOXED[:3], "d.png,y,5,6,21,8")
+    load(path)
+    with pytest.raises(ValueError, match=r"d\.png: a box must be inside .*\[5, 6, 21, 8\]"):
+        load(path, boxes="annotated")
+
+
+def test_boxes_may_come_in_another_file(table, tmp_path):
+    path = table("path,label", "a.png,x", "b.png,x", "c.png,y")
+    others = tmp_path / "boxes.txt"
+    others.write_text("path,x1,y1,x2,y2\na.png,0,0,1,1\nb.png,0,0,2,1\nc.png,0,0,3,1\n")
+    for data_dir in (path, path.parent):
+        assert load(data_dir, boxes=others).test.boxes.tolist() == [[0, 0, 3, 1]]
+
+
+def test_boxes_need_their_columns(table):
+    path = table("path,label", *NINE)
+    with pytest.raises(ValueError, match=r"images\.csv must have the columns x1,y1,x2,y2"):
+        load(path, boxes="annotated")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"images\.csv must begin with a line that names its columns.*Received: ''"),
+        ("path\na.png\n", "Received: 'path'"),
+        ("path,label,colour\n", "Received: 'path,label,colour'"),
+        ("path,label,x1,y1\n", "Received: 'path,label,x1,y1'"),
+        ("path,label,label\n", "Received: 'path,label,label'"),
+        ("path,label\n", r"images\.csv must list images\. Received: images=0"),
+        ("path,label\na.png,1\nb.png\n", r"line 3 must have path,label\. Received: 'b\.png'"),
+        ("path,label\na.png,\n", r"line 2 must have path,label\. Received: 'a\.png,'"),
+        ("path,label\na.png,1\na.png,2\n", r"list an image once\. Received twice: a\.png"),
+        ("path,label,split\na.png,1,tst\n", r"line 2: `split` must be one of train, test, query"),
+        ("path,label,x1,y1,x2,y2\na.png,1,0,0,0,1\n", r"line 2: a box must .*'0,0,0,1'"),
+        ("path,label,x1,y1,x2,y2\na.png,1,0,0,1.5,1\n", r"line 2: a box must be integers"),
+        ("path,label,x1,y1,x2,y2\na.png,1,-1,0,1,1\n", r"line 2: a box must be integers"),
+        ('path,label\n"a.png,1\n', r"must be a CSV file in UTF-8"),
+        ("path,label\na.png,1\nb.png,2\n", r"2 of 2 images that are missing: .*a\.png"),
+    ],
+)
+def test_refuses_a_file_that_is_not_as_it_must_be(tmp_path, text, message):
+    (tmp_path / "images.csv").write_text(text)
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        load(tmp_path)
+
+
+def test_refuses_to_test_on_nothing(table):
+    path = table("path,label,split", "a.png,1,train", "b.png,1,train")
+    with pytest.raises(ValueError, match=r"'csv' must have images to train on .*: test=0"):
+        load(path)
+
+
+def test_says_which_file_is_wanted(tmp_path):
+    with pytest.raises(ValueError, match=r"'csv' needs `data_dir`, a CSV file .*data_dir=None"):
+        load(None)
+    with pytest.raises(FileNotFoundError, match=r"must be a CSV file or its folder; .*missing"):
+        load(tmp_path / "missing")
+    with pytest.raises(FileNotFoundError, match=r"must have one CSV file.*Found: none"):
+        load(tmp_path)
+    for name in ("a.csv", "b.CSV"):
+        (tmp_path / name).write_text("path,label\n")
+    with pytest.raises(ValueError, match=r"give the file itself\. Found: a\.csv, b\.CSV"):
+        load(tmp_path)

@@ -1,0 +1,163 @@
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+import pipelines
+from pipelines.datasets import tfds_images
+
+SIZES = [(12, 20), (16, 8), (300, 200)]
+
+
+class Tiny(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+    VERSION = tfds.core.Version("1.0.0")
+    code_path = pathlib.Path(__file__)  # which TFDS does not find of a test
+
+
+class TinyDigits(Tiny):
+    """Five classes of grey images of one size, in three splits and a part of one."""
+
+    def _info(self):
+        image = tfds.features.Image(shape=(6, 5, 1))
+        features = {"image": image, "label": tfds.features.ClassLabel(num_classes=5)}
+        return tfds.core.DatasetInfo(
+            builder=self,
+            features=tfds.features.FeaturesDict(features),
+            supervised_keys=("image", "label"),
+        )
+
+    def _split_generators(self, manager):
+        parts = {"train": range(0, 10), "validation": range(10, 12), "test": range(12, 16)}
+        return {part: self._generate_examples(rows) for part, rows in parts.items()} | {
+            "small": self._generate_examples(range(4))
+        }
+
+    def _generate_examples(self, rows):
+        for i in rows:
+            yield i, {"image": np.full((6, 5, 1), i, np.uint8), "label": -1 if i == 11 else i % 5}
+
+
+class TinyPhotos(Tiny):
+    """Two named classes of photographs of several sizes with boxes, in a single split."""
+
+    def _info(self):
+        features = {
+            "image": tfds.features.Image(encoding_format="png"),
+            "label": tfds.features.ClassLabel(names=["cat", "dog"]),
+            "bbox": tfds.features.BBoxFeature(),
+        }
+        return tfds.core.DatasetInfo(
+            builder=self,
+            features=tfds.features.FeaturesDict(features),
+            supervised_keys=("image", "label"),
+        )
+
+    def _split_generators(self, manager):
+        return {"all_images": self._generate_examples()}
+
+    def _generate_examples(self):
+        for i in range(6):
+            height, width = SIZES[i % 3]
+            image = np.zeros((height, width, 3), np.uint8)
+            image[3:7, 2:8] = 255  # what is in the box
+            box = tfds.features.BBox(3 / height, 2 / width, 7 / height, 8 / width)
+            yield i, {"image": image, "label": i // 3, "bbox": box}
+
+
+class TinyTexts(Tiny):
+    """No images."""
+
+    def _info(self):
+        features = {"text": tfds.features.Text(), "label": tfds.features.ClassLabel(num_classes=2)}
+        return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(features))
+
+    def _split_generators(self, manager):
+        return {"train": self._generate_examples()}
+
+    def _generate_examples(self):
+        yield 0, {"text": "no image", "label": 0}
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tfds")
+    for builder in (TinyDigits, TinyPhotos, TinyTexts):
+        builder(data_dir=folder).download_and_prepare()
+    return folder
+
+
+def load(name, folder, **options):
+    return pipelines.load(f"tfds:{name}", data_dir=folder, **options)
+
+
+def test_the_first_half_of_the_classes_of_all_splits_trains(prepared):
+    dataset = load("tiny_digits", prepared)
+    assert dataset.name == "tfds:tiny_digits"
+    assert set(dataset.train.labels.tolist()) == {0, 1}
+    assert set(dataset.test.labels.tolist()) == {2, 3, 4}
+    both = dataset.both()
+    assert both.images.shape == (15, *dataset.image_size) == (15, 6, 5, 1)
+    values = both.images[:, 0, 0, 0]
+    np.testing.assert_array_equal(values % 5, both.labels)
+    assert sorted(values.tolist()) == [i for i in range(16) if i != 11]  # which has no label
+    assert dataset.train.names == ["0", "1"]
+
+
+def test_images_of_several_sizes_are_resized(prepared):
+    dataset = load("tiny_photos", prepared)
+    assert dataset.train.images.shape == dataset.test.images.shape == (3, 256, 256, 3)
+    assert dataset.image_size == (224, 224, 3)
+    assert (dataset.train.names, dataset.test.names) == (["cat"], ["dog"])
+    assert dataset.train.images.min() == 0
+
+
+def test_boxes_are_cut_out_before_that(prepared):
+    dataset = load("tiny_photos", prepared, boxes="annotated")
+    assert (dataset.both().images == 255).all()
+    with pytest.raises(ValueError, match=r"must have one bounding box for each image\. .*=\[\]"):
+        load("tiny_digits", prepared, boxes="annotated")
+
+
+def test_counts_of_the_papers_are_checked(prepared, monkeypatch):
+    counts = {"tiny_digits": {"train": (6, 2), "test": (10, 3)}}
+    monkeypatch.setattr(tfds_images, "COUNTS", counts)
+    with pytest.raises(ValueError, match=r"'tfds:tiny_digits' differs .*test: 9 images of 3"):
+        load("tiny_digits", prepared)
+
+
+def test_two_sets_are_those_of_the_papers():
+    assert tfds_images.COUNTS["caltech_birds2011"]["test"] == (5924, 100)
+    assert tfds_images.COUNTS["cars196"]["train"] == (8054, 98)
+
+
+def test_refuses_what_are_no_labelled_images(prepared):
+    with pytest.raises(ValueError, match=r"'tfds:tiny_texts' must be of images, .*'text': 'Text'"):
+        load("tiny_texts", prepared)
+
+
+def test_nothing_is_downloaded_unasked(tmp_path):
+    message = f"tfds build tiny_digits --data_dir {tmp_path}, or in Python"
+    with pytest.raises(FileNotFoundError, match=message):
+        load("tiny_digits", tmp_path)
+    assert not list(tmp_path.iterdir())
+    assert len(load("tiny_digits", tmp_path, download=True).both().labels) == 15
+
+
+def test_an_unknown_set_names_the_nearest(tmp_path):
+    with pytest.raises(ValueError, match=r"has no set 'tiny_digit'\. Did you mean 'tfds:tiny_dig"):
+        load("tiny_digit", tmp_path)
+    with pytest.raises(ValueError, match=r"cannot load '' \(Parsing builder name"):
+        load("", tmp_path)
+
+
+def test_only_tfds_downloads():
+    with pytest.raises(ValueError, match=r"`download` is for tfds:NAME\. .*dataset='digits'"):
+        pipelines.load("digits", download=True)
+
+
+@pytest.mark.data
+def test_reads_a_published_dataset(data_folder):
+    dataset = load("omniglot", data_folder / "tfds")
+    assert (dataset.train.num_classes, dataset.test.num_classes) == (811, 812)
+    assert dataset.both().images.shape == (32460, 105, 105, 3)
