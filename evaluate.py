@@ -16,6 +16,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import sys
 import warnings
 from typing import Any
@@ -293,7 +294,7 @@ def parse(arguments):
         epilog=f"{PROGRAM} {COMPARE} --help tells how to compare runs.",
     )
     settings = parser.settings_of(parser.parse_args(arguments))
-    if settings.dataset not in (None, *pipelines.names()):
+    if settings.dataset and pipelines.entry_of(settings.dataset) not in pipelines.names():
         parser.error(unknown_name("dataset", settings.dataset, pipelines.names()))
     return settings
 
@@ -405,7 +406,7 @@ def file_name(stem, settings, recipe):
     if settings.rank_by == "similarity":
         words.append(f"rerank_{settings.rerank}" if settings.rerank else "similarity")
     if not has_images_of(recipe, settings):
-        words.append(settings.dataset)
+        words.append(re.sub(r"[^\w.-]+", "_", settings.dataset))  # of tfds:NAME
         words += [pathlib.Path(settings.data_dir).resolve().name] if settings.data_dir else []
     if settings.boxes != recipe.get("boxes"):
         words.append(f"in_{pathlib.Path(settings.boxes).stem}")

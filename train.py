@@ -14,6 +14,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import signal
 import sys
 import tempfile
@@ -100,13 +101,14 @@ def parse(arguments):
         recipe = parser.settings_of(namespace)
     for kind, name, available in (
         ("loss", recipe.loss, LOSSES),
-        ("dataset", recipe.dataset, pipelines.names()),
+        ("dataset", pipelines.entry_of(recipe.dataset), pipelines.names()),
         ("backbone", recipe.backbone, BACKBONES),
     ):
         if name not in available:
             fail(PROGRAM, unknown_name(kind, name, available))
     if recipe.run is None:
-        recipe = dataclasses.replace(recipe, run=free_name(f"{recipe.dataset}_{recipe.loss}"))
+        name = re.sub(r"[^\w.-]+", "_", f"{recipe.dataset}_{recipe.loss}")  # of tfds:NAME
+        recipe = dataclasses.replace(recipe, run=free_name(name))
     elif not resume and is_taken(recipe.run):
         fail(PROGRAM, f"run {recipe.run!r} exists. Choose another --run, or go on with --resume")
     return recipe, resume, yaml.safe_dump(dataclasses.asdict(recipe), sort_keys=False)

@@ -15,11 +15,14 @@ class Recipe:
         loss_options: Options of the loss, such as `--loss_options.margin 0.5`; its docstring
             lists them.
         dataset: Name of the images: {datasets}.
-        data_dir: Folder of the dataset, for those that are not built in.
-        skip_invalid: Leave out unreadable images, sub-folders without images and training classes
-            with a single image, with a warning, where they would be an error.
-        boxes: CSV file with the lines `path,x1,y1,x2,y2`, paths relative to `data_dir`; of each
-            image the part inside of its box is taken, to train and to score.
+        data_dir: Folder of the dataset, for those that are not built in; of `csv` also the file, of
+            `tfds:NAME` the folder of tensorflow-datasets.
+        skip_invalid: Leave out missing and unreadable images, sub-folders without images and
+            training classes with a single image, and take other counts of images than published,
+            with a warning, where they would be an error.
+        boxes: `annotated`, for the boxes of the dataset, or a CSV file with the lines
+            `path,x1,y1,x2,y2`, paths relative to `data_dir`; of each image the part inside of its
+            box is taken, to train and to score.
         image_size: Side of the square images in pixels; the dataset's own if not given.
         augmentation: Changes of the dataset's random crops, flips, warps and colours, such as
             `--augmentation.rotation 10`; the docstring of `pipelines.Augmentation` lists them.
