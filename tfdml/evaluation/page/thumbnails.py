@@ -90,7 +90,8 @@ def _shape(side, aspect):
 
 def _cell(picture, shape):
     """(height, width, 4) uint8, the picture as large as it fits in the middle."""
-    scale = min(shape[0] / picture.width, shape[1] / picture.height)
+    # A pixel of nothing around, for browsers blend cells at their edges where they scale them.
+    scale = min((shape[0] - 2) / picture.width, (shape[1] - 2) / picture.height)
     size = [max(1, round(length * scale)) for length in picture.size]
     picture = picture.convert("RGBA").resize(size, Image.Resampling.LANCZOS, reducing_gap=2)
     cell = Image.new("RGBA", shape)
