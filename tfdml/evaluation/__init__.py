@@ -19,7 +19,19 @@ from tfdml.evaluation.levels import split_levels, weigh_levels
 from tfdml.evaluation.neighbours import nearest_neighbours
 from tfdml.evaluation.projector import write_projector
 from tfdml.evaluation.reranking import exact_and_reranked_recall, recall_after_reranking
-from tfdml.evaluation.retrieval import recall_at_k
+from tfdml.evaluation.retrieval import (
+    recall_at_k,
+    retrieval_scores,
+    retrieval_scores_per_query,
+)
+from tfdml.evaluation.retrieval_metrics import (
+    map_at_r,
+    mean_average_precision,
+    mean_reciprocal_rank,
+    ndcg_at_k,
+    precision_at_k,
+    r_precision,
+)
 from tfdml.evaluation.similarity_ranking import scores_to_rank
 from tfdml.evaluation.transfer import (
     class_means,
@@ -59,15 +71,23 @@ __all__ = [
     "few_shot_accuracies",
     "have_relatives",
     "load_queries",
+    "map_at_r",
+    "mean_average_precision",
+    "mean_reciprocal_rank",
+    "ndcg_at_k",
     "nearest_class_mean",
     "nearest_class_mean_per_query",
     "nearest_neighbours",
     "nmi",
     "paired_bootstrap",
+    "precision_at_k",
+    "r_precision",
     "rates_at_threshold",
     "read_hierarchy",
     "recall_after_reranking",
     "recall_at_k",
+    "retrieval_scores",
+    "retrieval_scores_per_query",
     "save_queries",
     "scores_to_rank",
     "split_levels",

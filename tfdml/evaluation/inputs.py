@@ -175,6 +175,16 @@ def scores_of(similarity, a, b, shape):
     return scores
 
 
+def warn_of_lonely(lonely, queries, stacklevel):
+    """Warns where so many of the queries have no mate; `stacklevel` as for `warn_if_equal`."""
+    if lonely:
+        warnings.warn(
+            f"{lonely} of {queries} queries have no other row of their class to find "
+            "and count as misses",
+            stacklevel=stacklevel + 1,
+        )
+
+
 def warn_if_equal(best, stacklevel):
     """Warns where the best scores of a similarity are equal, as those of a layer that died.
 

@@ -7,7 +7,6 @@ from sklearn.neighbors import NearestNeighbors
 
 from tfdml.checks import check, check_type
 from tfdml.evaluation import inputs
-from tfdml.evaluation.retrieval import recalls
 
 _PAIRS_AT_ONCE = 8192  # rows handed to the similarity
 _CANDIDATES_AT_ONCE = 2**20  # of as many queries as that makes: 50 MB of indices and scores
@@ -66,7 +65,7 @@ def recall_after_reranking(
     search, counts = _search(
         embeddings, labels, k, similarity, candidates, gallery_embeddings, gallery_labels
     )
-    return recalls(search.ranks(_nearest(search, candidates), candidates), counts)
+    return _recalls(search.ranks(_nearest(search, candidates), candidates), counts)
 
 
 def exact_and_reranked_recall(
@@ -122,7 +121,13 @@ def exact_and_reranked_recall(
         search = search.of(np.sort(rng.choice(len(search.labels), queries, replace=False)))
     exact = search.ranks(_all, search.findable)
     reranked = search.ranks(_nearest(search, candidates), candidates)
-    return recalls(exact, counts), recalls(reranked, counts)
+    return _recalls(exact, counts), _recalls(reranked, counts)
+
+
+def _recalls(ranks, counts):
+    """{K: share of ranks below K}; infinite ranks are those of queries without a mate."""
+    inputs.warn_of_lonely(int(np.count_nonzero(ranks == np.inf)), len(ranks), stacklevel=3)
+    return {count: float(np.mean(ranks < count)) for count in counts}
 
 
 class _Search(NamedTuple):

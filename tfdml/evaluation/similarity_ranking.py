@@ -1,97 +1,176 @@
-"""Ranks by a learned similarity: exact, in tiles of bounded size, each pair of rows scored once."""
+"""Ranks of mates by a learned similarity: exact, in tiles, each pair of rows scored once."""
+
+import itertools
 
 import numpy as np
 
 from tfdml.checks import check
 from tfdml.evaluation import inputs
+from tfdml.evaluation.mates import ranks_of
 
 _TILE_ROWS = 256  # 128 to 512 took the same time with PDDM; scores of a tile fill half a megabyte
 _ASYMMETRY = 1e-2  # of the largest score: above the rounding of bfloat16
 
 
-def similarity_ranks(embeddings, labels, gallery_embeddings, gallery_labels, most, similarity):
-    """Counts, per query, the rows of other classes that score no less than its best mate.
+def ranks_by_similarity(search, similarity, only_nearest):
+    """Yields where the mates of each query stand among all gallery rows, ties against the mates.
 
-    Without a gallery the score of a pair serves both of its rows. Tiles lie on and above the
+    Among themselves the score of a pair serves both of its rows. Tiles lie on and above the
     diagonal, so n rows take about n * (n + 256) / 2 scores; those below the diagonal of a tile on
-    it are only compared with those above. Besides a tile, memory holds `most` + 1 scores per query.
+    it are only compared with those above. Rows are in the order of classes, so that tiles of mates
+    are few; they are scored first, and what follows is counted against the mates. Besides some
+    tiles, memory holds 16 bytes per pair of one class.
 
     Args:
-        embeddings: (n, dim) floats, the queries.
-        labels: (n,) integers.
-        gallery_embeddings: (m, dim) floats, or None where the queries search among themselves.
-        gallery_labels: (m,) integers, or None.
-        most: Counts beyond this number are not told apart.
-        similarity: As for `recall_at_k`; gets views of the rows given, at most 256 of each.
+        search: `Search`.
+        similarity: As for `retrieval_scores`; gets views of the rows given, at most 256 of each.
+        only_nearest: Whether the nearest mate of a query suffices. Others are then left out.
 
-    Returns:
-        (n,) floats: the count, at most `most`; infinity for a query without a mate. A warning says
-        where all scores are equal, as those of a layer whose units died in training.
+    Yields:
+        `MateRanks` of consecutive queries, once all scores are known. A warning says where all are
+        equal, as those of a layer whose units died in training.
 
     Raises:
-        ValueError: If scores have a wrong shape, are not finite, or without a gallery differ from
+        ValueError: If scores have a wrong shape, are not finite, or among themselves differ from
             their mirror image by more than 1 % of the largest.
 
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, section 4:
         the rows "LMDM score" and "PDDM score" of Table 1.
     """
-    if gallery_labels is None:
-        best = _Best(labels, labels, most)
-        for rows, columns in _tiles_of_pairs(len(labels)):
-            scores = _scores(similarity, embeddings[rows], embeddings[columns])
-            if rows == columns:
-                best.add(rows, columns, _one_score_per_pair(scores))
-            else:
-                best.add(rows, columns, scores)
-                best.add(columns, rows, scores.T)
+    table = _Table(search, only_nearest)
+    if search.among_themselves:
+        _score_pairs(search, similarity, table)
     else:
-        best = _Best(labels, gallery_labels, most)
-        for rows in _slices(0, len(labels)):
-            for columns in _slices(0, len(gallery_labels)):
-                scores = _scores(similarity, embeddings[rows], gallery_embeddings[columns])
-                best.add(rows, columns, scores)
-    return best.ranks()
+        _score_gallery(search, similarity, table)
+    inputs.warn_if_equal(np.concatenate([table.best_mates(), table.best_others]), stacklevel=4)
+    for rows in _slices(0, len(search.queries)):
+        yield table.ranks(rows.start, rows.stop)
 
 
 def scores_to_rank(count):
-    """How many scores `similarity_ranks` asks for, to rank `count` rows among themselves."""
+    """How many scores a similarity is asked for, to rank `count` rows among themselves."""
+    slices = _slices(0, count)
     return sum(
         (rows.stop - rows.start) * (columns.stop - columns.start)
-        for rows, columns in _tiles_of_pairs(count)
+        for i, columns in enumerate(slices)
+        for rows in slices[: i + 1]
     )
 
 
-class _Best:
-    """Of every query the score of its best mate and the `most` best scores of other classes."""
+def _score_pairs(search, similarity, table):
+    slices = _slices(0, len(search.queries))
+    ahead = {}  # tiles of mates, scored before their turn
+    for j, columns in enumerate(slices):
+        for i, later in enumerate(slices[j:], start=j):
+            if not table.has_mates(columns, later):
+                break
+            scores = _scores(similarity, search.queries[columns], search.gallery[later])
+            if i == j:
+                scores = _one_score_per_pair(scores)
+            else:
+                table.add_mates(later, columns, scores.T)
+            table.add_mates(columns, later, scores)
+            ahead[j, i] = scores
+        table.sort(columns)
+        for i, rows in enumerate(slices[: j + 1]):
+            if (i, j) in ahead:
+                scores = ahead.pop((i, j))
+            else:
+                scores = _scores(similarity, search.queries[rows], search.gallery[columns])
+            table.add_others(rows, columns, scores)
+            if i < j:
+                table.add_others(columns, rows, scores.T)
 
-    def __init__(self, labels, gallery_labels, most):
-        self.labels = labels
-        self.gallery_labels = gallery_labels
-        self.mate = np.full(len(labels), -np.inf)
-        self.others = np.full((len(labels), most), -np.inf)
 
-    def add(self, rows, columns, scores):
-        """Takes in the scores of the queries `rows` and the gallery's `columns`, two slices."""
-        mates = self.labels[rows, None] == self.gallery_labels[columns]
-        nearest = np.where(mates, scores, -np.inf).max(axis=1)
-        self.mate[rows] = np.maximum(self.mate[rows], nearest)
-        others = np.concatenate([self.others[rows], np.where(mates, -np.inf, scores)], axis=1)
-        most = self.others.shape[1]
-        self.others[rows] = np.partition(others, -most, axis=1)[:, -most:]
-
-    def ranks(self):
-        best = np.concatenate([self.mate, self.others.max(axis=1, initial=-np.inf)])
-        inputs.warn_if_equal(best, stacklevel=4)
-        before = np.count_nonzero(self.others >= self.mate[:, None], axis=1)
-        return np.where(self.mate == -np.inf, np.inf, before)
+def _score_gallery(search, similarity, table):
+    slices = _slices(0, len(search.gallery))
+    for rows in _slices(0, len(search.queries)):
+        ahead = {}
+        for j, columns in enumerate(slices):
+            if table.has_mates(rows, columns):
+                ahead[j] = _scores(similarity, search.queries[rows], search.gallery[columns])
+                table.add_mates(rows, columns, ahead[j])
+        table.sort(rows)
+        for j, columns in enumerate(slices):
+            if j in ahead:
+                scores = ahead.pop(j)
+            else:
+                scores = _scores(similarity, search.queries[rows], search.gallery[columns])
+            table.add_others(rows, columns, scores)
 
 
-def _tiles_of_pairs(count):
-    """Slices of rows and columns that cover every pair of rows on or above the diagonal."""
-    for rows in _slices(0, count):
-        for columns in _slices(rows.start, count):
-            yield rows, columns
+class _Table:
+    """Of every query the scores of its mates, and how many rows of other classes reach them."""
+
+    def __init__(self, search, only_nearest):
+        self.search = search
+        self.only_nearest = only_nearest
+        sizes = np.ones(len(search.start), int) if only_nearest else search.stop - search.start
+        self.edges = np.concatenate([[0], np.cumsum(sizes)])
+        self.mates = np.full(self.edges[-1], -np.inf)  # rows left out stay so
+        # Of each query how many others reach its i worst mates and no more, for i from 0 up.
+        self.reached = np.zeros(self.edges[-1] + len(sizes), int)
+        self.best_others = np.full(len(sizes), -np.inf)
+
+    def has_mates(self, rows, columns):
+        """Whether a tile holds rows of the classes of its queries."""
+        start, stop = self.search.start[rows.start], self.search.stop[rows.stop - 1]
+        return start < columns.stop and columns.start < stop
+
+    def add_mates(self, rows, columns, scores):
+        """Takes in scores of mates, of the queries `rows` and the gallery's `columns`, slices."""
+        search, row = self.search, np.arange(columns.start, columns.stop)
+        mate = self._of_class(rows, columns)
+        mate &= (row < search.left_out[rows, None]) | (row >= search.left_out_stop[rows, None])
+        if self.only_nearest:
+            best = np.where(mate, scores, -np.inf).max(axis=1)
+            self.mates[rows] = np.maximum(self.mates[rows], best)
+        else:
+            place = (self.edges[:-1] - search.start)[rows, None] + row
+            self.mates[place[mate]] = scores[mate]
+
+    def sort(self, rows):
+        """Says that all mates of these queries are known."""
+        for begin, end in self._ends(rows):
+            self.mates[begin:end].sort()
+
+    def add_others(self, rows, columns, scores):
+        """Counts rows of other classes against the mates of queries, which are known."""
+        others = scores
+        if self.has_mates(rows, columns):
+            others = np.where(self._of_class(rows, columns), -np.inf, scores)
+        self.best_others[rows] = np.maximum(self.best_others[rows], others.max(axis=1))
+        for query, (begin, end) in enumerate(self._ends(rows), start=rows.start):
+            if begin < end:
+                places = np.searchsorted(
+                    self.mates[begin:end], others[query - rows.start], side="right"
+                )
+                counts = np.bincount(places, minlength=end - begin + 1)
+                self.reached[begin + query : end + query + 1] += counts
+
+    def best_mates(self):
+        """(n,) floats: the score of each query's best mate; -inf without one."""
+        filled = np.diff(self.edges) > 0
+        return np.where(filled, np.append(self.mates, -np.inf)[self.edges[1:] - filled], -np.inf)
+
+    def ranks(self, first, last):
+        """The `MateRanks` of queries first to last."""
+        query, before = [], []
+        for i, (begin, end) in enumerate(self._ends(slice(first, last))):
+            reached = self.reached[begin + first + i : end + first + i + 1]
+            known = self.mates[begin:end] > -np.inf
+            before.append(np.cumsum(reached[::-1])[-2::-1][known])
+            query.append(np.full(len(before[-1]), i))
+        return ranks_of(first, last, np.concatenate(query), np.concatenate(before))
+
+    def _ends(self, rows):
+        edges = self.edges[rows.start : rows.stop + 1].tolist()
+        return itertools.pairwise(edges)
+
+    def _of_class(self, rows, columns):
+        row = np.arange(columns.start, columns.stop)
+        return (row >= self.search.start[rows, None]) & (row < self.search.stop[rows, None])
 
 
 def _slices(start, count):

@@ -4,7 +4,12 @@ import warnings
 import numpy as np
 import pytest
 
-from tfdml.evaluation import recall_at_k, scores_to_rank, similarity_ranking
+from tfdml.evaluation import (
+    recall_at_k,
+    retrieval_scores,
+    scores_to_rank,
+    similarity_ranking,
+)
 
 
 def brute_force(scores, labels, k, gallery_labels=None):
@@ -92,7 +97,8 @@ def test_equals_brute_force_in_a_gallery(kind, tile_rows, rng):
         assert scores == brute_force(table, labels, k, gallery_labels)
 
 
-def test_scores_every_pair_once_in_tiles(tile_rows, rng):
+@pytest.mark.parametrize("metrics", ["recall", None])
+def test_scores_every_pair_once_in_tiles(metrics, tile_rows, rng):
     pairs, sizes = [], []
 
     def similarity(a, b):
@@ -101,7 +107,8 @@ def test_scores_every_pair_once_in_tiles(tile_rows, rng):
         sizes.extend([len(a), len(b)])
         return i * j
 
-    recall_at_k(np.arange(60.0)[:, None], rng.integers(0, 9, 60), similarity=similarity)
+    labels = np.sort(rng.integers(0, 9, 60))  # tiles are of rows in the order of their classes
+    retrieval_scores(np.arange(60.0)[:, None], labels, metrics=metrics, similarity=similarity)
     assert max(sizes) <= tile_rows
     assert len(set(pairs)) == len(pairs) == scores_to_rank(60)
     above = [(i, j) for i, j in pairs if i < j]
@@ -111,11 +118,11 @@ def test_scores_every_pair_once_in_tiles(tile_rows, rng):
 
 
 def test_a_pair_has_one_score_however_it_is_rounded(rng):
-    # Row 2 would tie with row 1 if each took the score that was asked in its own name.
-    table = np.array([[0, 1, 2], [1, 0, 2 - 1e-9], [2, 2, 0]])
+    # Row 1 would tie with row 3 for row 2 if each took the score that was asked in its own name.
+    table = np.array([[0, 3, 0, 0], [3, 0, 2 - 1e-9, 0], [0, 2, 0, 2], [0, 0, 2, 0]])
     similarity, rows, _ = looked_up(table)
-    scores = recall_at_k(rows, np.array([0, 1, 0]), k=1, similarity=similarity)
-    assert scores == {1: 2 / 3}
+    scores = recall_at_k(rows, np.array([0, 0, 1, 1]), k=1, similarity=similarity)
+    assert scores == {1: 1.0}
 
 
 def test_minus_the_distance_is_the_default(rng):

@@ -1,0 +1,478 @@
+import inspect
+import json
+import math
+import pathlib
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics as sklearn_metrics
+
+from tfdml import evaluation
+from tfdml.evaluation import (
+    distance_ranking,
+    map_at_r,
+    mean_average_precision,
+    mean_reciprocal_rank,
+    ndcg_at_k,
+    precision_at_k,
+    r_precision,
+    recall_at_k,
+    retrieval_scores,
+    retrieval_scores_per_query,
+    similarity_ranking,
+)
+from tfdml.evaluation.rank_metrics import METRICS
+
+GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "golden.json").read_text())
+
+
+def of_one_query(hits, relevant, k):
+    """Every metric from a ranked list of hits, by its definition in words."""
+    found = [rank for rank, hit in enumerate(hits, start=1) if hit]
+    precision = {rank: sum(hits[:rank]) / rank for rank in found}
+    values = {}
+    for count in k:
+        gains = sum(1 / math.log2(rank + 1) for rank in found if rank <= count)
+        ideal = sum(1 / math.log2(rank + 1) for rank in range(1, min(relevant, count) + 1))
+        values[f"recall@{count}"] = float(any(hits[:count]))
+        values[f"precision@{count}"] = sum(hits[:count]) / count
+        values[f"ndcg@{count}"] = gains / ideal if relevant else 0
+    shares = [precision[rank] for rank in found]
+    values["map"] = sum(shares) / relevant if relevant else 0
+    near = [precision[rank] for rank in found if rank <= relevant]
+    values["map@r"] = sum(near) / relevant if relevant else 0
+    values["r_precision"] = sum(hits[:relevant]) / relevant if relevant else 0
+    values["mrr"] = 1 / found[0] if found else 0
+    return values
+
+
+def brute_force(scores, labels, k, gallery_labels=None, groups=None, gallery_groups=None):
+    """Loops over queries and gallery of a table of scores, ties ranked against the query."""
+    own = gallery_labels is None
+    if own:
+        gallery_labels, gallery_groups = labels, groups
+    rows = []
+    for q, row in enumerate(scores):
+        ranked = []
+        for j, score in enumerate(row):
+            mate = int(gallery_labels[j]) == int(labels[q])
+            same_group = groups is not None and int(gallery_groups[j]) == int(groups[q])
+            if not (own and j == q) and not (mate and same_group):
+                ranked.append((-float(score), mate))
+        hits = [mate for _, mate in sorted(ranked)]
+        rows.append(of_one_query(hits, sum(hits), k))
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def similarities(queries, gallery):
+    """A table of minus the squared distances, by a loop in float64."""
+    queries, gallery = queries.astype(np.float64), gallery.astype(np.float64)
+    return np.array([[-np.square(b - a).sum() for b in gallery] for a in queries])
+
+
+def assert_equal(scores, expected):
+    assert set(scores) <= set(expected)
+    for name in scores:
+        np.testing.assert_allclose(scores[name], expected[name], rtol=1e-12, atol=0, err_msg=name)
+
+
+def some_rows(kind, rng, rows=60):
+    """Rows of nine uneven classes of huge ids, three of them alone."""
+    x = {
+        "spread": lambda: rng.normal(size=(rows, 6)),
+        "grid": lambda: rng.integers(0, 3, (rows, 3)).astype(float),  # many exact ties
+        "duplicates": lambda: np.repeat(rng.normal(size=(rows // 3, 6)), 3, axis=0),
+        "far": lambda: rng.normal(size=(rows, 6)) + 1000,
+        "one far": lambda: rng.normal(size=(rows, 6)) * ([[1e4]] + [[1]] * (rows - 1)),
+        "tiny": lambda: rng.normal(size=(rows, 6)) * 1e-30,
+        "collapsed": lambda: np.full((rows, 4), 0.3),
+        "half zero": lambda: rng.normal(size=(rows, 4)) * (np.arange(rows) % 2)[:, None],
+    }[kind]()
+    labels = (9 * rng.random(rows) ** 2).astype(int) + 2**60
+    labels[:3] = [1, 2, 2**62]
+    return x, labels
+
+
+KINDS = ["spread", "grid", "duplicates", "far", "one far", "tiny", "collapsed", "half zero"]
+
+
+@pytest.fixture(autouse=True)
+def _lonely_queries_may_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.fixture(params=["as is", "small"])
+def sizes(request, monkeypatch):
+    """Also blocks, chunks and tiles so small that each of them is filled several times."""
+    if request.param == "small":
+        for name, size in {
+            "_BLOCK_BYTES": 4 * 60 * 7,
+            "_BLOCK_PAIRS": 100,
+            "_CHUNK_ROWS": 5,
+            "_FEW": 2,
+            "_DENSE": 3,
+        }.items():
+            monkeypatch.setattr(distance_ranking, name, size)
+        monkeypatch.setattr(similarity_ranking, "_TILE_ROWS", 7)
+
+
+def test_line_by_hand():
+    line, labels = np.array([[0.0], [1.0], [2.5], [4.5]]), np.array([0, 1, 1, 0])
+    scores = retrieval_scores_per_query(line, labels, k=(2, 3))
+    # One mate each, at ranks 3, 2, 1 and 3.
+    assert scores["recall@2"].tolist() == [0, 1, 1, 0]
+    assert scores["precision@3"].tolist() == [1 / 3] * 4
+    assert scores["map"].tolist() == scores["mrr"].tolist() == [1 / 3, 1 / 2, 1, 1 / 3]
+    assert scores["map@r"].tolist() == scores["r_precision"].tolist() == [0, 0, 1, 0]
+    assert scores["ndcg@2"].tolist() == [0, 1 / math.log2(3), 1, 0]
+
+
+def test_equals_the_golden_values():
+    inputs, expected = GOLDEN["inputs"]["E"], GOLDEN["metrics"]
+    x, y = np.array(inputs["X"]), np.array(inputs["y"])
+    assert mean_average_precision(x, y) == pytest.approx(expected["map_full"], abs=1e-12)
+    query = np.isin(np.arange(12), [0, 3, 6, 9])
+    gallery = {"gallery_embeddings": x[~query], "gallery_labels": y[~query]}
+    assert mean_average_precision(x[query], y[query], **gallery) == expected["qg_map"]
+    values = retrieval_scores_per_query(x, y, metrics="map")
+    assert values["map"].mean() == pytest.approx(expected["map_full"], abs=1e-12)
+
+
+def test_equals_values_of_another_library():
+    x = np.random.default_rng(0).normal(size=(24, 8)).astype("float32")
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    scores = retrieval_scores(x, np.repeat(np.arange(6), 4), k=1)
+    expected = {
+        "precision@1": 0.25,
+        "map@r": 0.1157407,
+        "r_precision": 0.1666667,
+        "map": 0.2675694,
+    }
+    assert {name: scores[name] for name in expected} == pytest.approx(expected, abs=1e-7)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_equals_loops(kind, dtype, sizes, rng):
+    x, labels = some_rows(kind, rng)
+    x = x.astype(dtype)
+    expected = brute_force(similarities(x, x), labels, (1, 2, 5, 59))
+    assert_equal(retrieval_scores_per_query(x, labels, k=(1, 2, 5, 59)), expected)
+    for metrics in METRICS:  # alone, as each needs other ranks
+        assert_equal(retrieval_scores_per_query(x, labels, k=(2, 5), metrics=metrics), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_equals_loops_in_a_gallery(kind, sizes, rng):
+    x, labels = some_rows(kind, rng)
+    x, query = x.astype("float32"), np.arange(60) % 3 == 0
+    expected = brute_force(similarities(x[query], x[~query]), labels[query], (1, 7), labels[~query])
+    gallery = {"gallery_embeddings": x[~query], "gallery_labels": labels[~query]}
+    for metrics in [None, *METRICS]:
+        scores = retrieval_scores_per_query(
+            x[query], labels[query], k=(1, 7), metrics=metrics, **gallery
+        )
+        assert_equal(scores, expected)
+
+
+@pytest.mark.parametrize("kind", ["spread", "grid"])
+def test_groups_take_no_rank(kind, sizes, rng):
+    x, labels = some_rows(kind, rng)
+    groups = rng.integers(0, 3, 60) + 2**60
+    table = similarities(x, x)
+    expected = brute_force(table, labels, (1, 4), groups=groups)
+    plain = brute_force(table, labels, (1, 4))
+    assert any((expected[name] != plain[name]).any() for name in expected)
+    query = np.arange(60) % 3 == 0
+    expected_in_gallery = brute_force(
+        table[np.ix_(query, ~query)],
+        labels[query],
+        (1, 4),
+        labels[~query],
+        groups[query],
+        groups[~query],
+    )
+    gallery = {
+        "gallery_embeddings": x[~query],
+        "gallery_labels": labels[~query],
+        "groups": groups[query],
+        "gallery_groups": groups[~query],
+    }
+    for similarity in (None, lambda a, b: similarities(a, b)):
+        options = {"k": (1, 4), "similarity": similarity}
+        for metrics in (None, "recall", "precision"):
+            options["metrics"] = metrics
+            scores = retrieval_scores_per_query(x, labels, groups=groups[:, None], **options)
+            assert_equal(scores, expected)
+            scores = retrieval_scores_per_query(x[query], labels[query], **gallery, **options)
+            assert_equal(scores, expected_in_gallery)
+
+
+@pytest.mark.parametrize("kind", ["spread", "grid", "collapsed", "half zero"])
+def test_a_similarity_takes_the_place_of_the_distance(kind, sizes, rng):
+    x, labels = some_rows(kind, rng)
+    table = similarities(x, x)
+    expected = brute_force(table, labels, (1, 2, 5))
+    for metrics in [None, *METRICS]:
+        options = {"k": (1, 2, 5), "metrics": metrics, "similarity": similarities}
+        assert_equal(retrieval_scores_per_query(x, labels, **options), expected)
+        in_gallery = brute_force(table[:25, 25:], labels[:25], (1, 2, 5), labels[25:])
+        scores = retrieval_scores_per_query(
+            x[:25],
+            labels[:25],
+            gallery_embeddings=x[25:],
+            gallery_labels=labels[25:],
+            **options,
+        )
+        assert_equal(scores, in_gallery)
+
+
+def test_ignored_classes_are_neither_queries_nor_gallery(rng):
+    x, labels = some_rows("spread", rng)
+    labels = np.where(labels > 2**62 - 1, -1, labels)
+    ignored = [int(labels[10]), -1]
+    kept = ~np.isin(labels, ignored)
+    assert 0 < np.count_nonzero(~kept) < 50
+    scores = retrieval_scores_per_query(x, labels, ignored_labels=ignored)
+    assert_equal(scores, retrieval_scores_per_query(x[kept], labels[kept]))
+    assert len(scores["map"]) == np.count_nonzero(kept)
+    assert retrieval_scores(x, labels, ignored_labels=ignored) == retrieval_scores(
+        x[kept], labels[kept]
+    )
+    groups = rng.integers(0, 3, 60)
+    gallery = {"gallery_embeddings": x, "gallery_labels": labels, "gallery_groups": groups}
+    of_kept = {name: of[kept] for name, of in gallery.items()}
+    assert_equal(
+        retrieval_scores_per_query(x, labels, groups=groups, ignored_labels=ignored, **gallery),
+        retrieval_scores_per_query(x[kept], labels[kept], groups=groups[kept], **of_kept),
+    )
+
+
+def test_equals_scikit_learn(rng):
+    x, labels = rng.normal(size=(80, 5)), np.repeat(np.arange(10), 8)
+    scores = retrieval_scores_per_query(x, labels, k=(1, 5, 79))
+    table = similarities(x, x)
+    for q in range(80):
+        others = np.arange(80) != q
+        hits, of_hits = labels[others] == labels[q], table[q, others]
+        average_precision = sklearn_metrics.average_precision_score(hits, of_hits)
+        assert scores["map"][q] == pytest.approx(average_precision, rel=1e-12)
+        for count in (1, 5, 79):
+            ndcg = sklearn_metrics.ndcg_score([hits], [of_hits], k=count)
+            assert scores[f"ndcg@{count}"][q] == pytest.approx(ndcg, rel=1e-12)
+
+
+@pytest.mark.parametrize("per_class", [2, 40])
+def test_perfect_embeddings_score_exactly_one(per_class, rng):
+    labels = np.repeat(np.arange(6), per_class)
+    x = rng.normal(size=(6, 8))[labels] * 100 + 1e-3 * rng.normal(size=(len(labels), 8))
+    scores = retrieval_scores(x, labels, k=(1, 4, 11))
+    for count in (1, 4, 11):
+        # No more than the R mates can be among K.
+        expected = pytest.approx(min(1, (per_class - 1) / count), rel=1e-12)
+        assert scores.pop(f"precision@{count}") == expected
+    assert set(scores.values()) == {1.0}
+    assert precision_at_k(x, labels, k=1) == {1: 1.0}
+
+
+def test_collapsed_embeddings_score_no_more_than_chance():
+    labels = np.arange(300) % 10
+    scores = retrieval_scores(np.full((300, 8), 0.3, "float32"), labels, k=(1, 8))
+    assert all(score <= 29 / 299 for score in scores.values())
+    of_ranks_at_k = [scores[name] for name in scores if name not in ("map", "mrr")]
+    assert set(of_ranks_at_k) == {0.0}
+
+
+@pytest.mark.parametrize("scores_of", [retrieval_scores, retrieval_scores_per_query])
+def test_names_come_in_the_order_asked_for(scores_of, rng):
+    x, labels = rng.normal(size=(20, 3)), np.arange(20) % 5
+    scores = scores_of(x, labels, k=(4, 2, 4), metrics=("mrr", "recall", "mrr"))
+    assert list(scores) == ["mrr", "recall@2", "recall@4"]
+    everything = scores_of(x, labels, k=1)
+    assert list(everything) == [
+        *["recall@1", "precision@1", "map", "map@r", "r_precision", "mrr", "ndcg@1"]
+    ]
+
+
+def test_each_metric_has_its_function(rng):
+    x, labels = some_rows("spread", rng)
+    scores = retrieval_scores(x, labels, k=(1, 3))
+    for name, function in {
+        "recall": recall_at_k,
+        "precision": precision_at_k,
+        "ndcg": ndcg_at_k,
+    }.items():
+        assert function(x, labels, k=(3, 1)) == {k: scores[f"{name}@{k}"] for k in (1, 3)}
+    for name, function in {
+        "map": mean_average_precision,
+        "map@r": map_at_r,
+        "r_precision": r_precision,
+        "mrr": mean_reciprocal_rank,
+    }.items():
+        assert function(x, labels) == scores[name]
+        assert type(function(x, labels)) is float
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        recall_at_k,
+        precision_at_k,
+        ndcg_at_k,
+        mean_average_precision,
+        map_at_r,
+        r_precision,
+        mean_reciprocal_rank,
+    ],
+)
+def test_functions_of_one_metric_take_the_arguments_of_all(function, rng):
+    parameters = list(inspect.signature(retrieval_scores).parameters.values())
+    parameters = [of for of in parameters if of.name != "metrics"]
+    if "k" not in inspect.signature(function).parameters:
+        parameters = [of for of in parameters if of.name != "k"]
+    assert list(inspect.signature(function).parameters.values()) == parameters
+    x, labels = rng.normal(size=(30, 3)), np.arange(30) % 4
+    options = {
+        "gallery_embeddings": x[10:],
+        "gallery_labels": labels[10:],
+        "groups": np.arange(10) % 3,
+        "gallery_groups": np.arange(20) % 3,
+        "ignored_labels": (2,),
+        "similarity": similarities,
+    }
+    name = next(name for name in evaluation.__all__ if getattr(evaluation, name) is function)
+    scores = retrieval_scores(x[:10], labels[:10], **options)
+    values = function(x[:10], labels[:10], **options)
+    short = {"mean_average_precision": "map", "mean_reciprocal_rank": "mrr", "map_at_r": "map@r"}
+    if isinstance(values, dict):
+        assert values == {k: scores[f"{name.removesuffix('_at_k')}@{k}"] for k in values}
+    else:
+        assert values == scores[short.get(name, name)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**31), n=st.integers(4, 30), classes=st.integers(1, 6))
+def test_metrics_bound_each_other(seed, n, classes):
+    rng = np.random.default_rng(seed)
+    x, labels = rng.integers(0, 4, (n, 2)).astype(float), rng.integers(0, classes, n)
+    k = range(1, n)
+    scores = retrieval_scores_per_query(x, labels, k=k)
+    for values in scores.values():
+        assert values.dtype == np.float64
+        assert ((values >= 0) & (values <= 1 + 1e-12)).all()
+    recall = np.array([scores[f"recall@{count}"] for count in k])
+    assert (np.diff(recall, axis=0) >= 0).all()
+    assert (recall[-1] == (np.bincount(labels)[labels] > 1)).all()
+    assert (scores["map@r"] <= scores["r_precision"] + 1e-12).all()
+    assert (scores["map@r"] <= scores["map"] + 1e-12).all()
+    assert (scores["map"] <= scores["mrr"] * np.maximum(1, recall[-1]) + 1 - scores["mrr"]).all()
+    assert (scores["mrr"] >= recall[0]).all()
+    for count in k:
+        assert (scores[f"precision@{count}"] <= scores[f"recall@{count}"]).all()
+
+
+def test_many_mates_and_few_give_what_both_ways_of_counting_say(rng, monkeypatch):
+    labels = np.repeat(np.arange(3), [100, 30, 4])
+    x = (rng.normal(size=(3, 4))[labels] + rng.normal(size=(134, 4))).astype("float32")
+    expected = brute_force(similarities(x, x), labels, (1, 8, 100))
+    for few in (0, 8, 1000):
+        monkeypatch.setattr(distance_ranking, "_FEW", few)
+        for metrics in (None, ("precision", "recall"), "map@r"):
+            scores = retrieval_scores_per_query(x, labels, k=(1, 8, 100), metrics=metrics)
+            assert_equal(scores, expected)
+
+
+def test_ignores_the_order_of_the_rows(rng):
+    x, labels = some_rows("spread", rng)
+    order = rng.permutation(60)
+    shuffled = retrieval_scores_per_query(x[order], labels[order])
+    for name, values in retrieval_scores_per_query(x, labels).items():
+        assert (shuffled[name] == values[order]).all()
+
+
+def test_ids_of_signed_and_unsigned_integers_are_compared_exactly():
+    x = np.array([[0.0], [1.0], [5.0]])
+    gallery = {
+        "gallery_embeddings": x,
+        "gallery_labels": np.array([2**63, 2**63 + 1, 3], "uint64"),
+        "gallery_groups": np.array([2**63 + 2, 2**63 + 1, 3], "uint64"),
+    }
+    scores = retrieval_scores_per_query(
+        np.array([[0.0], [5.0]]),
+        np.array([2**63, 3], "uint64"),
+        k=1,
+        groups=np.array([-1, 3]),
+        **gallery,
+    )
+    assert scores["recall@1"].tolist() == [1, 0]  # of class 3 the only mate is of the query's group
+
+
+def test_reports_queries_without_a_mate(rng):
+    warnings.simplefilter("default")
+    x, labels = np.array([[0.0], [0.1], [9.0]]), np.array([0, 0, 1])
+    for scores_of in (retrieval_scores, retrieval_scores_per_query, map_at_r, recall_at_k):
+        with pytest.warns(UserWarning, match="1 of 3 queries have no other row") as reported:
+            scores_of(x, labels, **({} if scores_of is map_at_r else {"k": 1}))
+        assert reported[0].filename == __file__
+    with pytest.warns(UserWarning, match="2 of 2 queries") as reported:
+        assert map_at_r(x[:2], labels[:2], groups=np.zeros(2, int)) == 0
+    same = {"similarity": lambda a, b: np.ones((len(a), len(b)))}
+    with pytest.warns(UserWarning, match=r"are all 1: it tells no pair") as reported:
+        retrieval_scores(np.ones((4, 1)), np.array([0, 0, 1, 1]), k=1, **same)
+    assert reported[0].filename == __file__
+
+
+def test_memory_stays_that_of_a_block(rng, monkeypatch):
+    monkeypatch.setattr(distance_ranking, "_BLOCK_BYTES", 2**21)
+    monkeypatch.setattr(distance_ranking, "_BLOCK_PAIRS", 2**16)
+    x = rng.normal(size=(4000, 16)).astype("float32")
+    for classes in (800, 4):
+        tracemalloc.start()
+        retrieval_scores(x, rng.integers(0, classes, 4000), metrics=("recall", "map"))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 20e6, classes  # all distances would be 64e6, all ranks of four classes 32e6
+
+
+X, Y = np.zeros((8, 5)), np.arange(8) // 2
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"metrics": "recal"}, ValueError, "Unknown metric 'recal'. Did you mean 'recall'?"),
+        ({"metrics": ()}, ValueError, r"`metrics` must not be empty. Received: metrics=\(\)"),
+        ({"k": 8}, ValueError, "must not exceed the gallery size.*gallery_size=7"),
+        ({"groups": Y[:7]}, ValueError, r"`groups` and `labels` must have the same batch size"),
+        ({"groups": Y / 2}, TypeError, "`groups` must be integers. Received: dtype=float64"),
+        ({"gallery_groups": Y}, ValueError, "`gallery_groups` are those of a gallery"),
+        (
+            {"gallery_embeddings": X, "gallery_labels": Y, "groups": Y},
+            ValueError,
+            r"must be given together where there is a gallery.*groups=\(8,\), gallery_groups=None",
+        ),
+        ({"ignored_labels": range(4)}, ValueError, "`ignored_labels` must leave a query"),
+        ({"ignored_labels": "ab"}, TypeError, "`ignored_labels` must be integers.*'ab'"),
+        ({"ignored_labels": 1.0}, TypeError, "`ignored_labels` must be integers.*=1.0"),
+        ({"ignored_labels": [3], "k": 6}, ValueError, "must not exceed.*gallery_size=5"),
+        (
+            {"gallery_embeddings": X, "gallery_labels": 0 * Y, "ignored_labels": 0},
+            ValueError,
+            "`ignored_labels` must leave a gallery row",
+        ),
+        ({"similarity": 3}, TypeError, "`similarity` must be a callable or None"),
+    ],
+)
+def test_refuses_wrong_input(options, error, message):
+    with pytest.raises(error, match=message):
+        retrieval_scores(X, Y, **options)
+
+
+def test_k_is_not_asked_where_no_metric_needs_it():
+    assert mean_average_precision(np.array([[0.0], [1.0]]), np.array([5, 5])) == 1.0
