@@ -1,6 +1,7 @@
 """Scores of embeddings: NumPy arrays in, Python floats out; TensorFlow is not needed."""
 
 from tfdml.evaluation.approximate import approximate_recall
+from tfdml.evaluation.averages import class_averages, macro_average
 from tfdml.evaluation.bootstrap import bootstrap_intervals, paired_bootstrap
 from tfdml.evaluation.clustering import clustering_f1, clustering_scores, nmi
 from tfdml.evaluation.clusters import cluster
@@ -58,6 +59,7 @@ __all__ = [
     "average_views",
     "bootstrap_intervals",
     "calibrate_threshold",
+    "class_averages",
     "class_density",
     "class_means",
     "cluster",
@@ -71,6 +73,7 @@ __all__ = [
     "few_shot_accuracies",
     "have_relatives",
     "load_queries",
+    "macro_average",
     "map_at_r",
     "mean_average_precision",
     "mean_reciprocal_rank",
