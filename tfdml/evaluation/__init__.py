@@ -18,6 +18,7 @@ from tfdml.evaluation.few_shot import few_shot_accuracies
 from tfdml.evaluation.hierarchy import every_nth_child, read_hierarchy
 from tfdml.evaluation.levels import split_levels, weigh_levels
 from tfdml.evaluation.neighbours import nearest_neighbours
+from tfdml.evaluation.one_per_class import one_per_class_scores
 from tfdml.evaluation.projector import write_projector
 from tfdml.evaluation.reranking import exact_and_reranked_recall, recall_after_reranking
 from tfdml.evaluation.retrieval import (
@@ -82,6 +83,7 @@ __all__ = [
     "nearest_class_mean_per_query",
     "nearest_neighbours",
     "nmi",
+    "one_per_class_scores",
     "paired_bootstrap",
     "precision_at_k",
     "r_precision",
