@@ -253,10 +253,10 @@ def main(arguments=None):
             raise IsADirectoryError(f"`out` must be a file. {out} is a folder")
         signatures = load_signatures(settings, version)
         levels, dim = levels_to_score(settings, recipe, signatures["embed_images"])
-        split = load_split(settings, version, recipe)
-        known, hierarchy = None, None
+        dataset = load_dataset(settings)
+        split = load_split(settings, version, recipe, dataset)
         if settings.task == "zero_shot":
-            known, split, hierarchy = known_and_unseen(settings, version, recipe, split)
+            known, split, hierarchy = known_and_unseen(settings, version, recipe, dataset, split)
         settings = with_neighbours(settings, split)
         embeddings = embed(settings, signatures["embed_images"], split, levels, dim)
         if settings.task == "retrieval":
@@ -470,18 +470,21 @@ def load_signatures(settings, version):
     return signatures
 
 
-def load_split(settings, version, recipe):
-    """The images to score. Warns of classes that the model was trained on, but when asked."""
-    of_training = settings.split in ("train", "validation")
-    dataset = pipelines.load(
+def load_dataset(settings):
+    """The dataset whose images are scored."""
+    return pipelines.load(
         settings.dataset,
         settings.data_dir,
         settings.skip_invalid,
-        training=of_training,
+        training=settings.split in ("train", "validation"),
         boxes=settings.boxes,
     )
+
+
+def load_split(settings, version, recipe, dataset):
+    """The images to score. Warns of classes that the model was trained on, but when asked."""
     split = dataset.test
-    if of_training:
+    if settings.split in ("train", "validation"):
         split, share = dataset.train, recipe["validation_share"]
         if share:
             split = pipelines.hold_out_classes(split, share)[settings.split == "validation"]
@@ -513,7 +516,7 @@ def trained_classes(version):
         return []
 
 
-def known_and_unseen(settings, version, recipe, split):
+def known_and_unseen(settings, version, recipe, dataset, split):
     """The images of classes known by their means, those of the others, and the hierarchy of all."""
     import numpy as np
 
@@ -527,7 +530,8 @@ def known_and_unseen(settings, version, recipe, split):
             split=settings.split,
             dataset=settings.dataset,
         )
-        known = load_split(dataclasses.replace(settings, split="train"), version, recipe)
+        of_training = dataclasses.replace(settings, split="train")
+        known = load_split(of_training, version, recipe, dataset)
         both = pipelines.Dataset(settings.dataset, known, split, image_size=()).both()
         hierarchy = hierarchy_of(settings, both)
     else:

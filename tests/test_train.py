@@ -292,6 +292,19 @@ def test_trains_on_a_folder_of_images_and_serves_their_bytes(tmp_path):
     assert (tmp_path / "saved_models" / "folder_npair_2" / "1").is_dir(), again.stderr
 
 
+def test_trains_and_scores_on_what_is_in_the_boxes(tmp_path):
+    photos = write_images(tmp_path / "photos", {"a": 2, "b": 2, "c": 2, "d": 2})
+    paths = sorted(path.relative_to(photos) for path in photos.rglob("*.png"))
+    lines = "".join(f"{path},{number},1,16,15\n" for number, path in enumerate(paths))
+    (tmp_path / "boxes.csv").write_text(f"path,x1,y1,x2,y2\n{lines}")
+    data = ["--dataset", "folder", "--data_dir", str(photos), "--classes_per_batch", "2"]
+    boxes = ["--boxes", str(tmp_path / "boxes.csv"), "--run", "unused"]
+    recipe, _, _ = train.parse([*data, *boxes])
+    splits = train.load_images(recipe)[:2]
+    left = [split.boxes[:, 0].tolist() for split in splits]
+    assert left == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
 @pytest.mark.data
 def test_trains_on_groups_of_kin_classes(data_folder, tmp_path):
     data = ["--dataset", "omniglot", "--data_dir", data_folder / "tfds", "--sampler", "groups"]

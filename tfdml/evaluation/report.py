@@ -29,9 +29,10 @@ def scores_table(scores):
     """
     sets = {title: values for title, values in scores.items() if isinstance(values, dict)}
     names = list(next(iter(sets.values())))
-    rows = [" " * 9 + "".join(f"{name:>10}" for name in names)]
+    width = max(9, *map(len, sets))
+    rows = [" " * width + "".join(f"{name:>10}" for name in names)]
     for title, values in sets.items():
-        rows.append(f"{title:9}" + "".join(f"{values[name]:10.4f}" for name in names))
+        rows.append(f"{title:{width}}" + "".join(f"{values[name]:10.4f}" for name in names))
     return "\n".join(rows)
 
 
