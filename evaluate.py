@@ -55,9 +55,9 @@ class Evaluation:
             it fits them; `all` every class, as for a folder of new classes.
         skip_invalid: Leave out unreadable images and sub-folders without images, with a warning,
             where they would be an error; as in the training if not given.
-        boxes: CSV file with the lines `path,x1,y1,x2,y2`, paths relative to `data_dir`; of each
-            image the part inside of its box is scored. That of the training if not given, for its
-            images.
+        boxes: `annotated`, for the boxes of the dataset, or a CSV file with the lines
+            `path,x1,y1,x2,y2`, paths relative to `data_dir`; of each image the part inside of its
+            box is scored. Those of the training if not given, for its images.
         crops: 1 for the whole image; 5 for the corners and the centre of an image of 8 / 7 of the
             sides, 10 for these and their mirror images. Their embeddings, to unit length, are
             averaged, each level for itself.
@@ -408,7 +408,7 @@ def file_name(stem, settings, recipe):
     if not has_images_of(recipe, settings):
         words.append(re.sub(r"[^\w.-]+", "_", settings.dataset))  # of tfds:NAME
         words += [pathlib.Path(settings.data_dir).resolve().name] if settings.data_dir else []
-    if settings.boxes != recipe.get("boxes"):
+    if settings.boxes not in (None, recipe.get("boxes")):
         words.append(f"in_{pathlib.Path(settings.boxes).stem}")
     if settings.split != "test":
         words.append(settings.split)

@@ -661,6 +661,44 @@ def test_evaluate_scores_half_a_folder_or_all_of_it(version, tmp_path, capsys):
     ]
 
 
+def test_a_set_of_tfds_names_its_runs_and_its_scores(version, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recipe, *_ = train.parse(["--dataset", "tfds:mnist:3.0.1"])
+    assert (recipe.dataset, recipe.run) == ("tfds:mnist:3.0.1", "tfds_mnist_3.0.1_lifted")
+    settings = evaluate.parse([str(version), "--dataset", "tfds:caltech/birds"])
+    settings = evaluate.completed(settings, version, evaluate.recipe_of(version))
+    assert pathlib.Path(settings.out).name == "evaluation_tfds_caltech_birds.json"
+
+
+def test_images_of_a_csv_file_are_trained_on_and_scored_in_their_boxes(version, tmp_path, capsys):
+    write_images(tmp_path / "photos", dict.fromkeys("abcd", 2))
+    rows = ["path,label,x1,y1,x2,y2"]
+    for path in sorted((tmp_path / "photos").rglob("*.*")):
+        rows.append(f"{path.relative_to(tmp_path)},{path.parent.name},1,2,5,4")
+    table = tmp_path / "images.csv"
+    table.write_text("\n".join(rows))
+    data = ["--dataset", "csv", "--data_dir", str(table), "--boxes", "annotated"]
+    recipe, *_ = train.parse([*data, "--classes_per_batch", "2"])
+    split, *_ = train.load_images(recipe)
+    assert split.boxes.tolist() == [[1, 2, 5, 4]] * 4
+    assert "csv: 4 images of 2 classes to train, 4 of 2 to score" in capsys.readouterr().out
+    evaluate_here(version, *data, "--split", "all")
+    evaluate_here(version, *data[:4], "--split", "all")
+    assert sorted(path.name for path in pathlib.Path("runs", "small").iterdir()) == [
+        "evaluation_csv_images.csv_all.json",
+        "evaluation_csv_images.csv_in_annotated_all.json",
+    ]
+
+
+def test_evaluate_leaves_the_boxes_of_the_training_to_its_images(version, tmp_path):
+    photos = write_images(tmp_path / "photos", {"a": 2, "b": 2})
+    recipe = version / "assets.extra" / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("boxes: null", "boxes: annotated"))
+    evaluate_here(version, "--dataset", "folder", "--data_dir", photos)
+    content = json.loads(pathlib.Path("runs/small/evaluation_folder_photos.json").read_text())
+    assert content["boxes"] is None
+
+
 def test_evaluate_warns_of_classes_that_were_trained_on(version, capsys):
     evaluate_here(version, "--split", "all")
     warning = "evaluate.py: warning: 5 of the 10 scored classes were trained on, such as 0\n"
