@@ -1,239 +1,41 @@
 """Scores an exported embedder, or a folder of one, on classes that it was not trained on.
 
     python evaluate.py saved_models/glyphs_lifted
+    python evaluate.py saved_models/glyphs_lifted --report report
     python evaluate.py saved_models/glyphs_lifted --dataset folder --data_dir photos --split all
-    python evaluate.py saved_models/glyphs_pddm --rank_by similarity --report
+    python evaluate.py saved_models/glyphs_pddm --rank_by similarity
     python evaluate.py saved_models/glyphs_lifted --task ncm --shots 5
     python evaluate.py --compare runs/glyphs_lifted runs/glyphs_pddm
 
-Prints Recall@K, NMI and how far positive and negative pairs lie apart, and writes them to
+Prints what images find among each other with 95 % intervals over classes, how well clusters are the
+classes, and how far positive and negative pairs lie apart; and writes it to
 runs/NAME/evaluation.json, of other images than those of the training to evaluation_DATASET.json, or
-where --out says. --report draws what lies behind them. --compare puts runs that were scored on the
-same images side by side, and tells how surely they differ from the first.
+where --out says. --report makes a page to look at. --compare puts runs that were scored on the same
+images side by side, and tells how surely they differ from the first.
 """
 
 import dataclasses
+import functools
+import hashlib
 import json
+import math
 import os
 import pathlib
 import re
 import sys
 import warnings
-from typing import Any
-
-import yaml
 
 import pipelines
-from tfdml.checks import check, check_one_of, unknown_name, unknown_option
+from tfdml.checks import check, unknown_name
 from tfdml.command_line import Parser, check_writable, one_sentence, write_text
-from tfdml.serving.versions import newest_version
+from tfdml.evaluation_settings import NEIGHBOURS, Comparison, Evaluation
+from tfdml.serving import exported
 
 PROGRAM = "evaluate.py"
 COMPARE = "--compare"
-NEIGHBOURS = {"retrieval": (1, 2, 4, 8), "ncm": (1, 5), "zero_shot": (1, 5)}
-PLACEMENT = ("ancestors", "weights", "include_roots")  # of `tfdml.evaluation.zero_shot_means`
 COMPARED_QUERIES = 1000  # ranked exactly too, to tell what --rerank loses
-
-
-@dataclasses.dataclass(frozen=True)
-class Evaluation:
-    """What to score, and how.
-
-    Args:
-        model: A run's folder in `saved_models/`, whose newest version is taken, or one version, or
-            any SavedModel with the signature `embed_images`.
-        dataset: Name of the images: {datasets}; those of the training if not given.
-        data_dir: Folder of the dataset, for those that are not built in; that of the training if
-            neither is given.
-        task: `retrieval`: what each image finds among the others; `ncm`: whether the nearest of the
-            class means is its own, the means being of some images of each scored class, drawn at
-            random, and the others classified; `zero_shot`: the same without an image of the class,
-            whose mean is that of its kin in a hierarchy.
-        split: `test` scores the classes that `train.py` leaves for it, of a folder the second half
-            in sorted order; `validation` those that `--validation_share` held out, which is the
-            default for a model trained so; `train` those that it was trained on, to see how closely
-            it fits them; `all` every class, as for a folder of new classes.
-        skip_invalid: Leave out unreadable images and sub-folders without images, with a warning,
-            where they would be an error; as in the training if not given.
-        boxes: `annotated`, for the boxes of the dataset, or a CSV file with the lines
-            `path,x1,y1,x2,y2`, paths relative to `data_dir`; of each image the part inside of its
-            box is scored. Those of the training if not given, for its images.
-        crops: 1 for the whole image; 5 for the corners and the centre of an image of 8 / 7 of the
-            sides, 10 for these and their mirror images. Their embeddings, to unit length, are
-            averaged, each level for itself.
-        mirror: Average the embeddings of an image and of its mirror image likewise, as 10 crops do.
-            A model trained with `--mirror` averages their features already.
-        batch_size: Images embedded at once; if not given as fit 1 GiB, by their size. Halved where
-            the memory does not suffice.
-        k: Numbers of neighbours for Recall@K, such as `--k '[1, 10]'`; if not given 1, 2, 4 and 8,
-            as far as there are so many. Of the other tasks, of the nearest means: 1 and 5.
-        rank_by: `distance`, the default without `rerank`, which is Euclidean, between embeddings as
-            the model gives them or as `level_weights` makes them, and of which mean, variance and
-            LDA score over all pairs are told too; or `similarity`: the score that the model
-            learned, of every pair of images. It needs a model trained with `--loss pddm` or kin.
-        rerank: Rank by the learned similarity only this many images per query, the nearest by
-            distance, as for large galleries. Also tells the recall lost by that, on at most 1,000
-            queries.
-        levels: Score only the first levels of a model with several; all if not given.
-        level_weights: Joins the levels of a model with several by these factors, such as
-            `[1, 2, 3]`, to unit length, instead of as they are. Each level is also scored alone.
-        shots: Images of each class for its mean, of `ncm`; half of each class if not given.
-        draws: How many times they are drawn; the mean and the deviation of the scores are told.
-        hierarchy: CSV file of `zero_shot` with the lines `class,parent`, where a parent may be the
-            class of another line; the super-classes of the dataset, under one root, if not given.
-        unseen_share: Of `zero_shot`: hold out this share of the scored classes of each parent,
-            evenly in their order, and know the others by the means of their images. If not given,
-            the scored classes are held out and the training classes known.
-        placement: Options of `zero_shot`, such as `--placement.ancestors parent`; the docstring of
-            `tfdml.evaluation.zero_shot_means` lists them.
-        renormalize_means: Scale class means to unit length, of `ncm` and `zero_shot`.
-        nmi: Also cluster by k-means and compare the clusters with the classes, of `retrieval`.
-        report: Also draw, beside the scores, how pairs of one class and of two score
-            (`score_distributions.png`), and what a few queries find (`retrievals.png`), which
-            `rerank` does not limit to the nearest.
-        seed: Of k-means, and of the queries, pairs and images that are drawn at random.
-        restarts: Of k-means, of which the best counts.
-        out: JSON file for the scores; in the run's folder if not given, named after the task and
-            the ranking if they are not retrieval by distance, after the images if they are not
-            those of the training, and after the options that change the embeddings.
-    """
-
-    model: str
-    dataset: str | None = None
-    data_dir: str | None = None
-    task: str = "retrieval"
-    split: str | None = None
-    skip_invalid: bool | None = None
-    boxes: str | None = None
-    crops: int = 1
-    mirror: bool = False
-    batch_size: int | None = None
-    k: int | list[int] | None = None
-    rank_by: str | None = None
-    rerank: int | None = None
-    levels: int | None = None
-    level_weights: list[float] | None = None
-    shots: int | None = None
-    draws: int = 10
-    hierarchy: str | None = None
-    unseen_share: float | None = None
-    placement: dict[str, Any] = dataclasses.field(default_factory=dict)
-    renormalize_means: bool = False
-    nmi: bool = True
-    report: bool = False
-    seed: int = 0
-    restarts: int = 1
-    out: str | None = None
-
-    def __post_init__(self):
-        check_one_of((None, "test", "validation", "train", "all"), split=self.split)
-        counts = self.k if isinstance(self.k, list) else [1 if self.k is None else self.k]
-        check(counts and min(counts) > 0, "`k` must be numbers > 0", k=self.k)
-        if self.rank_by is None:
-            ranking = "distance" if self.rerank is None else "similarity"
-            object.__setattr__(self, "rank_by", ranking)
-        check_one_of(("distance", "similarity"), rank_by=self.rank_by)
-        if self.rerank is not None:
-            check(
-                self.rank_by == "similarity",
-                "`rerank` orders images by the learned similarity: leave out `rank_by`",
-                rank_by=self.rank_by,
-                rerank=self.rerank,
-            )
-            check(
-                self.rerank >= max(counts), "`rerank` must be >= `k`", rerank=self.rerank, k=self.k
-            )
-        if self.level_weights is not None:
-            check(
-                self.rank_by == "distance",
-                "`level_weights` are for `rank_by` distance",
-                rank_by=self.rank_by,
-                level_weights=self.level_weights,
-            )
-            check(
-                min(self.level_weights, default=-1) >= 0 < max(self.level_weights, default=0),
-                "`level_weights` must be >= 0, and not all 0",
-                level_weights=self.level_weights,
-            )
-        self.check_task()
-        self.check_views()
-        check(0 <= self.seed < 2**32, "`seed` must be >= 0 and < 2**32", seed=self.seed)
-        check(self.restarts > 0, "`restarts` must be > 0", restarts=self.restarts)
-
-    def check_task(self):
-        """Refuses options of other tasks, and those out of range."""
-        check_one_of(NEIGHBOURS, task=self.task)
-        tasks_of_options = {
-            "rank_by": ("retrieval",),
-            "report": ("retrieval",),
-            "shots": ("ncm",),
-            "draws": ("ncm",),
-            "hierarchy": ("zero_shot",),
-            "unseen_share": ("zero_shot",),
-            "placement": ("zero_shot",),
-            "renormalize_means": ("ncm", "zero_shot"),
-        }
-        of_every_task = {"rank_by": "distance", "draws": 10, "placement": {}}
-        for name, tasks in tasks_of_options.items():
-            value = getattr(self, name)
-            check(
-                self.task in tasks or value in (of_every_task.get(name), False),
-                f"`{name}` is an option of the task {' and '.join(tasks)}",
-                task=self.task,
-                **{name: value},
-            )
-        for name in ("shots", "draws"):
-            value = getattr(self, name)
-            check(value is None or value > 0, f"`{name}` must be > 0", **{name: value})
-        share = self.unseen_share
-        check(
-            share is None or 0 < share < 1,
-            "`unseen_share` must be > 0 and < 1",
-            unseen_share=share,
-        )
-        for option in self.placement:
-            if option not in PLACEMENT:
-                raise ValueError(unknown_option("`placement`", option, PLACEMENT))
-
-    def check_views(self):
-        """Refuses ways to embed that do not go together, and those out of range."""
-        check_one_of((1, 5, 10), crops=self.crops)
-        check(
-            not (self.mirror and self.crops == 10),
-            "10 `crops` have the mirror images already: leave out `mirror`",
-            crops=self.crops,
-            mirror=self.mirror,
-        )
-        check(
-            self.rank_by == "distance"
-            or (self.crops == 1 and not self.mirror and self.levels is None),
-            "`crops`, `mirror` and `levels` are for `rank_by` distance",
-            rank_by=self.rank_by,
-            crops=self.crops,
-            mirror=self.mirror,
-            levels=self.levels,
-        )
-        for name in ("batch_size", "levels"):
-            value = getattr(self, name)
-            check(value is None or value > 0, f"`{name}` must be > 0", **{name: value})
-
-
-@dataclasses.dataclass(frozen=True)
-class Comparison:
-    """How to compare runs.
-
-    Args:
-        confidence: Of the intervals, which are over classes drawn anew: how the scores would fall
-            on other classes. They do not cover the seed of a training.
-        rounds: Draws of classes.
-        seed: Of the draws.
-        out: JSON file for the comparison; none if not given.
-    """
-
-    confidence: float = 0.95
-    rounds: int = 1000
-    seed: int = 0
-    out: str | None = None
+REPORTED_NEIGHBOURS = 10  # of each image on the page, of a learned similarity
+REPORTED_CANDIDATES = 100  # nearest by distance that it ranks for the page
 
 
 def main(arguments=None):
@@ -244,44 +46,55 @@ def main(arguments=None):
     settings = parse(arguments)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with one_sentence(PROGRAM, ValueError, TypeError, OSError):
-        version = find_version(pathlib.Path(settings.model))
-        recipe = recipe_of(version)
+        version = exported.find_version(pathlib.Path(settings.model))
+        recipe = exported.recipe_of(version)
         settings = completed(settings, version, recipe)
         out = pathlib.Path(settings.out)
-        check_writable(out.parent)
-        if out.is_dir():
-            raise IsADirectoryError(f"`out` must be a file. {out} is a folder")
-        signatures = load_signatures(settings, version)
+        check_outputs(settings)
+        signatures = exported.load_signatures(version, settings.rank_by == "similarity")
         levels, dim = levels_to_score(settings, recipe, signatures["embed_images"])
         dataset = load_dataset(settings)
-        split = load_split(settings, version, recipe, dataset)
+        split, queries = load_split(settings, version, recipe, dataset)
+        known, hierarchy = None, None
         if settings.task == "zero_shot":
             known, split, hierarchy = known_and_unseen(settings, version, recipe, dataset, split)
-        settings = with_neighbours(settings, split)
-        embeddings = embed(settings, signatures["embed_images"], split, levels, dim)
+        settings = with_neighbours(settings, split, queries)
+        embedded = functools.partial(embed, settings, signatures["embed_images"], levels, dim)
+        embeddings, per_query = embedded(split), {}
         if settings.task == "retrieval":
-            results = score_levels(settings, embeddings, levels, split.labels)
+            results, per_query = score_retrieval(
+                settings, signatures, embeddings, levels, split.labels, queries
+            )
             embeddings = joined(settings, embeddings)
-            results = {**score(settings, signatures, embeddings, split.labels), **results}
+            if settings.false_match_rate is not None and has_pairs_of_both_kinds(split.labels):
+                trained_on = training_split(settings, version, recipe, dataset)
+                rows = trained_on and joined(settings, embedded(trained_on))
+                results["verification"] = verify(
+                    settings, embeddings, split.labels, rows, trained_on
+                )
+        elif settings.task == "one_per_class":
+            results = score_one_per_class(
+                settings, signatures, joined(settings, embeddings), split.labels
+            )
         elif settings.task == "ncm":
             results = score_few_shot(settings, joined(settings, embeddings), split.labels)
         else:
-            of_known = embed(settings, signatures["embed_images"], known, levels, dim)
-            rows = (joined(settings, each) for each in (of_known, embeddings))
+            rows = (joined(settings, each) for each in (embedded(known), embeddings))
             results = score_zero_shot(settings, *rows, known.labels, split.labels, hierarchy)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        told = {**dataclasses.asdict(settings), "scored_levels": levels}
-        del told["levels"]  # the name of the scores of each level alone
-        content = {"version": str(version), **told, **results}
-        write_text(out, json.dumps(content, indent=2) + "\n")
+        write(settings, version, results, levels)
+        if per_query:
+            save_queries(settings, per_query, split, queries)
         print(
             f"\n{version} on {len(split.labels):,} images of {split.num_classes:,} classes "
             f"({settings.split}) of {settings.dataset}{ranking(settings)}:\n{table(results)}\n"
             f"Scores: {out}"
         )
         if settings.report:
-            pictures = draw(settings, recipe, signatures, embeddings, split)
-            print(f"Pictures: {', '.join(map(str, pictures))}")
+            per_query = per_query if queries is None else {}
+            page = draw(
+                settings, version, recipe, signatures, embeddings, split, results, per_query
+            )
+            print(f"Report: {page}")
 
 
 def parse(arguments):
@@ -358,9 +171,14 @@ def queries_path(scores):
     return scores.with_name(f"{scores.stem}_queries.npz")
 
 
-def find_version(folder):
-    """The SavedModel at `folder`, or its newest version."""
-    return folder if (folder / "saved_model.pb").is_file() else newest_version(folder)
+def check_outputs(settings):
+    """Raises an OSError for a file or folder that cannot be written."""
+    out = pathlib.Path(settings.out)
+    check_writable(out.parent)
+    if out.is_dir():
+        raise IsADirectoryError(f"`out` must be a file. {out} is a folder")
+    if settings.report:
+        check_writable(pathlib.Path(settings.report))
 
 
 def completed(settings, version, recipe):
@@ -420,54 +238,10 @@ def file_name(stem, settings, recipe):
     return "_".join(words)
 
 
-def recipe_of(version):
-    """The settings of a version's training; {} if it was exported by another program."""
-    try:
-        recipe = yaml.safe_load((version / "assets.extra" / "recipe.yaml").read_text())
-        return {**recipe, "dataset": recipe["dataset"], "data_dir": recipe["data_dir"]}
-    except (OSError, ValueError, TypeError, LookupError, yaml.YAMLError):
-        return {}
-
-
 def has_images_of(recipe, settings):
     """Whether the images to score are those that the recipe names."""
     images = (recipe.get("dataset"), recipe.get("data_dir"))
     return images == (settings.dataset, settings.data_dir)
-
-
-def load_signatures(settings, version):
-    """The functions of the SavedModel, checked."""
-    import tensorflow as tf
-
-    try:
-        signatures = tf.saved_model.load(str(version)).signatures
-    except Exception as error:  # what a broken SavedModel raises has no common class
-        raise ValueError(f"{version} cannot be read ({str(error).splitlines()[0]})") from error
-    if "embed_images" not in signatures:
-        raise ValueError(
-            f"{version} has no signature embed_images. It has: {', '.join(signatures)}"
-        )
-    embed = signatures["embed_images"]
-    inputs, outputs = embed.structured_input_signature[1], embed.structured_outputs
-    image_size = inputs["images"].shape[1:] if set(inputs) == {"images"} else None
-    check(
-        image_size is not None
-        and image_size.is_fully_defined()
-        and len(image_size) == 3
-        and image_size[2] in (1, 3)
-        and inputs["images"].dtype == tf.float32
-        and "embedding" in outputs,
-        f"embed_images of {version} must take float32 `images` of a fixed size, grey or of three "
-        "colours, and give `embedding`",
-        takes={name: (spec.shape, spec.dtype.name) for name, spec in inputs.items()},
-        gives=list(outputs),
-    )
-    if settings.rank_by == "similarity" and not {"score_pairs", "score_matrix"} <= set(signatures):
-        raise ValueError(
-            f"{version} has no learned similarity to rank by: train with --loss pddm, or rank by "
-            f"distance. Its signatures: {', '.join(signatures)}"
-        )
-    return signatures
 
 
 def load_dataset(settings):
@@ -482,16 +256,25 @@ def load_dataset(settings):
 
 
 def load_split(settings, version, recipe, dataset):
-    """The images to score. Warns of classes that the model was trained on, but when asked."""
-    split = dataset.test
+    """The images to score, and which are queries: (n,) booleans, None where all find each other.
+
+    Warns of classes that the model was trained on, but when asked.
+    """
+    split, queries = dataset.test, None
     if settings.split in ("train", "validation"):
         split, share = dataset.train, recipe["validation_share"]
         if share:
             split = pipelines.hold_out_classes(split, share)[settings.split == "validation"]
     elif settings.split == "all":
         split = dataset.both()
+    elif dataset.gallery is not None:
+        import numpy as np
+
+        split = pipelines.join_splits([dataset.test, dataset.gallery])
+        if settings.task == "retrieval":
+            queries = np.arange(len(split.labels)) < len(dataset.test.labels)
     same_images = recipe.get("dataset") == settings.dataset and settings.split != "train"
-    of_dataset = trained_classes(version) if same_images else []
+    of_dataset = exported.trained_classes(version) if same_images else []
     known = sorted(set(of_dataset) & set(split.names))
     if known:
         print(
@@ -499,21 +282,27 @@ def load_split(settings, version, recipe, dataset):
             f"trained on, such as {known[0]}",
             file=sys.stderr,
         )
+    findable = rows_to_find(split, queries)
     check(
-        settings.rerank is None or settings.rerank < len(split.labels),
+        settings.rerank is None or settings.rerank <= findable,
         "`rerank` must not exceed the images that a query can find",
         rerank=settings.rerank,
-        images=len(split.labels) - 1,
+        images=findable,
     )
-    return split
+    return split, queries
 
 
-def trained_classes(version):
-    """Names of the classes that a version was trained on, where it tells them."""
-    try:
-        return json.loads((version / "assets.extra" / "trained_classes.json").read_text())
-    except (OSError, ValueError):
-        return []
+def rows_to_find(split, queries):
+    """How many images a query can find, itself not counted."""
+    return len(split.labels) - 1 if queries is None else int((~queries).sum())
+
+
+def training_split(settings, version, recipe, dataset):
+    """The images of the training classes, to calibrate by; None where they are not at hand."""
+    if not has_images_of(recipe, settings) or settings.split in ("train", "all"):
+        return None
+    of_training = dataclasses.replace(settings, split="train", rerank=None)
+    return load_split(of_training, version, recipe, dataset)[0]
 
 
 def known_and_unseen(settings, version, recipe, dataset, split):
@@ -530,10 +319,8 @@ def known_and_unseen(settings, version, recipe, dataset, split):
             split=settings.split,
             dataset=settings.dataset,
         )
-        of_training = dataclasses.replace(settings, split="train")
-        known = load_split(of_training, version, recipe, dataset)
-        both = pipelines.Dataset(settings.dataset, known, split, image_size=()).both()
-        hierarchy = hierarchy_of(settings, both)
+        known = training_split(settings, version, recipe, dataset)
+        hierarchy = hierarchy_of(settings, pipelines.join_splits([known, split]))
     else:
         hierarchy = hierarchy_of(settings, split)
         classes = np.unique(split.labels).tolist()
@@ -573,11 +360,13 @@ def hierarchy_of(settings, split):
     return hierarchy.of_super_classes(split.labels, split.super_labels)
 
 
-def with_neighbours(settings, split):
+def with_neighbours(settings, split, queries):
     """The settings with numbers of neighbours, of which there are only so many in the split."""
     what, most = "means", split.num_classes
     if settings.task == "retrieval":
-        what, most = "neighbours", len(split.labels) - 1
+        what, most = "neighbours", rows_to_find(split, queries)
+    elif settings.task == "one_per_class":
+        what = "gallery"
     if settings.k is None:
         most = min(most, settings.rerank or most)
         counts = [k for k in NEIGHBOURS[settings.task] if k <= most]
@@ -587,7 +376,7 @@ def with_neighbours(settings, split):
     return settings
 
 
-def embed(settings, signature, split, levels, dim):
+def embed(settings, signature, levels, dim, split):
     """(n, levels * dim) embeddings of the images, in order: those of the levels to score."""
     import numpy as np
     import tensorflow as tf
@@ -644,48 +433,150 @@ def joined(settings, embeddings):
     return embeddings if weights is None else weigh_levels(embeddings, weights)
 
 
-def score_levels(settings, embeddings, levels, labels):
+def search_of(embeddings, labels, queries):
+    """The arguments of a search: of all rows among themselves, or of the queries in the others."""
+    if queries is None:
+        return (embeddings, labels), {}
+    gallery = {"gallery_embeddings": embeddings[~queries], "gallery_labels": labels[~queries]}
+    return (embeddings[queries], labels[queries]), gallery
+
+
+def score_retrieval(settings, signatures, embeddings, levels, labels, queries):
+    """{"scores": {name: value}} with more beside it, and the values of each query."""
+    from tfdml import evaluation
+
+    of_levels = score_levels(settings, embeddings, levels, labels, queries)
+    embeddings = joined(settings, embeddings)
+    results, per_query = score(settings, signatures, embeddings, labels, queries)
+    results["scores"].update(score_clusters(settings, embeddings, labels))
+    if settings.rank_by == "distance" and has_pairs_of_both_kinds(labels):
+        results["distances"] = evaluation.distance_statistics(embeddings, labels)
+    return {**results, **of_levels}, per_query
+
+
+def score_levels(settings, embeddings, levels, labels, queries):
     """{"levels": {level: {name: value}}}, each of several ranked alone, by distance."""
-    from tfdml.evaluation import split_levels
+    from tfdml import evaluation
 
     if levels == 1:
         return {}
-    alone = dataclasses.replace(settings, rank_by="distance", rerank=None, nmi=False)
     scores = {}
-    for number, of_level in enumerate(split_levels(embeddings, levels), start=1):
-        results = score(alone, None, of_level, labels)
-        scores[f"level {number}"] = {**results["scores"], **results.get("distances", {})}
+    for number, of_level in enumerate(evaluation.split_levels(embeddings, levels), start=1):
+        data, gallery = search_of(of_level, labels, queries)
+        found = evaluation.retrieval_scores(
+            *data, settings.k, metrics=("recall", "map@r"), **gallery
+        )
+        if has_pairs_of_both_kinds(labels):
+            found.update(evaluation.distance_statistics(of_level, labels))
+        scores[f"level {number}"] = found
     return {"levels": scores}
 
 
-def score(settings, signatures, embeddings, labels):
-    """{"scores": {name: value}}, with more beside it.
+def score(settings, signatures, embeddings, labels, queries):
+    """What queries find: {"scores": {name: value}} with more beside it, and the values of each.
 
-    "distances", where they rank, if there are pairs of both kinds; with --rerank "reranking", which
-    tells what it loses.
+    "intervals" at 95 % over classes, and "macro", the means over classes. With --rerank recalls
+    alone, "reranking" that tells what it loses, and no values of each query.
     """
     from tfdml import evaluation
 
-    data, results = (embeddings, labels), {}
+    data, gallery = search_of(embeddings, labels, queries)
     if settings.rerank:
-        similarity = similarity_of(signatures["score_pairs"], len(labels) * settings.rerank)
+        asked = len(data[1]) * settings.rerank
         recalls = evaluation.recall_after_reranking(
-            *data, k=settings.k, similarity=similarity, candidates=settings.rerank
+            *data,
+            settings.k,
+            similarity=similarity_of(signatures["score_pairs"], asked),
+            candidates=settings.rerank,
+            **gallery,
         )
-        results["reranking"] = compare_rankings(settings, signatures["score_pairs"], *data)
-    elif settings.rank_by == "similarity":
+        lost = compare_rankings(settings, signatures["score_pairs"], *data, gallery)
+        return {"scores": named(recalls), "reranking": lost}, {}
+    similarity = None
+    if settings.rank_by == "similarity":
         pairs = evaluation.scores_to_rank(len(labels))
+        if queries is not None:
+            pairs = len(data[1]) * len(gallery["gallery_labels"])
         similarity = similarity_of(signatures["score_matrix"], pairs)
-        recalls = evaluation.recall_at_k(*data, k=settings.k, similarity=similarity)
-    else:
-        recalls = evaluation.recall_at_k(*data, k=settings.k)
-        if has_pairs_of_both_kinds(labels):
-            results["distances"] = evaluation.distance_statistics(*data)
-    scores = named(recalls)
-    if settings.nmi:
-        print("Clustering by k-means", flush=True)
-        scores["nmi"] = evaluation.nmi(*data, seed=settings.seed, restarts=settings.restarts)
-    return {"scores": scores, **results}
+    per_query = evaluation.retrieval_scores_per_query(
+        *data, settings.k, similarity=similarity, **gallery
+    )
+    results = {
+        "scores": {name: float(values.mean()) for name, values in per_query.items()},
+        "macro": {
+            name: evaluation.macro_average(values, data[1]) for name, values in per_query.items()
+        },
+    }
+    if len(set(data[1].tolist())) > 1:
+        results["intervals"] = evaluation.bootstrap_intervals(
+            per_query, data[1], seed=settings.seed
+        )
+    if settings.index:
+        results["approximate"] = evaluation.approximate_recall(
+            *data,
+            settings.k,
+            index=settings.index,
+            parameters=settings.index_parameters,
+            seed=settings.seed,
+            **gallery,
+        )
+    return results, per_query
+
+
+def score_clusters(settings, embeddings, labels):
+    """{name: value} of clusters against the classes, if they are asked for."""
+    from tfdml import evaluation
+
+    if not settings.nmi:
+        return {}
+    print(f"Clustering by {settings.cluster_by.replace('_', ' ')}", flush=True)
+    options = {"seed": settings.seed, "restarts": settings.restarts}
+    return evaluation.clustering_scores(embeddings, labels, method=settings.cluster_by, **options)
+
+
+def verify(settings, embeddings, labels, training_embeddings, trained_on):
+    """How well thresholds on the distance tell pairs of one class, by name and rate.
+
+    With "calibrated": the threshold that the training classes give, and its rates on these.
+    """
+    from tfdml import evaluation
+
+    rate = settings.false_match_rate
+    found = evaluation.verification_scores(embeddings, labels, false_match_rates=rate)
+    results = {
+        "auc": found["auc"],
+        "equal_error_rate": found["equal_error_rate"],
+        "true_match_rate": found["true_match_rates"][rate],
+        "threshold": found["thresholds"][rate],
+    }
+    if trained_on is not None and has_pairs_of_both_kinds(trained_on.labels):
+        threshold = evaluation.calibrate_threshold(
+            training_embeddings, trained_on.labels, false_match_rate=rate
+        )
+        rates = evaluation.rates_at_threshold(embeddings, labels, threshold)
+        results["calibrated"] = {"threshold": threshold, **rates}
+    return results
+
+
+def score_one_per_class(settings, signatures, embeddings, labels):
+    """{"scores": {name: value}, "deviations": {name: value}} over draws of the gallery."""
+    from tfdml import evaluation
+
+    similarity = None
+    if settings.rank_by == "similarity":
+        similarity = similarity_of(signatures["score_matrix"])
+    found = evaluation.one_per_class_scores(
+        embeddings,
+        labels,
+        settings.k,
+        draws=settings.draws,
+        seed=settings.seed,
+        similarity=similarity,
+    )
+    return {
+        "scores": {name: mean for name, (mean, _) in found.items()},
+        "deviations": {name: deviation for name, (_, deviation) in found.items()},
+    }
 
 
 def score_few_shot(settings, embeddings, labels):
@@ -719,21 +610,23 @@ def has_pairs_of_both_kinds(labels):
     return 1 < len(set(labels.tolist())) < len(labels)
 
 
-def compare_rankings(settings, signature, embeddings, labels):
+def compare_rankings(settings, signature, embeddings, labels, gallery):
     """Recalls of a sample of queries by the learned similarity to all images, and reranked."""
     from tfdml import evaluation
 
     queries = min(COMPARED_QUERIES, len(labels))
+    findable = len(gallery["gallery_labels"]) if gallery else len(labels) - 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of queries without a mate: said before
         exact, reranked = evaluation.exact_and_reranked_recall(
             embeddings,
             labels,
             k=settings.k,
-            similarity=similarity_of(signature, queries * (len(labels) - 1 + settings.rerank)),
+            similarity=similarity_of(signature, queries * (findable + settings.rerank)),
             candidates=settings.rerank,
             queries=queries,
             seed=settings.seed,
+            **gallery,
         )
     lost = {k: exact[k] - reranked[k] for k in exact}
     recalls = {"exact": exact, "reranked": reranked, "lost": lost}
@@ -746,22 +639,45 @@ def named(recalls):
 
 def similarity_of(signature, pairs=None):
     """The learned similarity of rows of arrays; with a bar if told how many pairs there will be."""
-    import tensorflow as tf
     from tqdm import tqdm
+
+    from tfdml.serving.exported import similarity_of
 
     bar = tqdm(
         desc="Scoring", total=pairs, delay=2, unit="pair", unit_scale=True, disable=pairs is None
     )
+    return similarity_of(signature, bar)
 
-    def similarity(a, b):
-        rows = {"embeddings_a": tf.constant(a), "embeddings_b": tf.constant(b)}
-        scores = signature(**rows)["similarity"].numpy()
-        bar.update(scores.size)
-        if bar.n == pairs:
-            bar.close()
-        return scores
 
-    return similarity
+def write(settings, version, results, levels):
+    """Writes the scores and how they came about as JSON; numbers without a limit as null."""
+    told = {**dataclasses.asdict(settings), "scored_levels": levels}
+    del told["levels"]  # the name of the scores of each level alone
+    content = finite({"version": str(version), **told, **results})
+    out = pathlib.Path(settings.out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_text(out, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+def finite(content):
+    """The content without numbers that JSON has not, such as the LDA score of two constants."""
+    if isinstance(content, dict):
+        return {str(name): finite(value) for name, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def save_queries(settings, per_query, split, queries):
+    """Writes the values of each query beside the scores, for --compare."""
+    from tfdml import evaluation
+
+    labels = split.labels if queries is None else split.labels[queries]
+    classes = hashlib.sha256("\0".join(split.names).encode()).hexdigest()
+    images = {"dataset": settings.dataset, "split": settings.split, "classes": classes}
+    evaluation.save_queries(
+        queries_path(pathlib.Path(settings.out)), per_query, labels, images=images
+    )
 
 
 def ranking(settings):
@@ -771,17 +687,28 @@ def ranking(settings):
         return f",\nthe nearest mean of {shots} of the images of each class, {settings.draws} draws"
     if settings.task == "zero_shot":
         return ",\nthe nearest mean of the kin of each class"
+    words = ""
+    if settings.task == "one_per_class":
+        words = f",\namong one image of each class, {settings.draws} draws"
     if settings.rerank:
         return f",\nthe {settings.rerank:,} nearest of each ranked by the learned similarity"
-    return ",\nranked by the learned similarity" if settings.rank_by == "similarity" else ""
+    return (
+        f"{words},\nranked by the learned similarity" * (settings.rank_by == "similarity") or words
+    )
 
 
 def table(results):
-    """The scores, the distances behind them, and what reranking loses, for the screen."""
+    """The scores, and what lies behind them, for the screen."""
     from tfdml.evaluation.report import scores_table
     from tfdml.evaluation.transfer_scores import transfer_lines
 
-    lines = [f"{name:>12}  {value:.4f}" for name, value in results["scores"].items()]
+    intervals, lines = results.get("intervals", {}), []
+    for name, value in results["scores"].items():
+        interval = "  [{:.4f}, {:.4f}]".format(*intervals[name]) if name in intervals else ""
+        if name not in ("precision@1", "ndcg@1"):  # which are recall@1
+            lines.append(f"{name:>12}  {value:.4f}{interval}")
+    if intervals:
+        lines.append("In brackets the interval at 95 % over classes drawn anew.")
     if "levels" in results:
         lines.append("\nEach level alone, by distance:")
         lines.append(
@@ -795,41 +722,100 @@ def table(results):
             )
         )
     lines += transfer_lines(results)
-    if "distances" in results:
-        lines.append("\nDistances of all pairs of embeddings, and their LDA score:")
-        lines += [f"{name:>17}  {value:.4f}" for name, value in results["distances"].items()]
+    lines += numbers(
+        "Distances of all pairs of embeddings, and their LDA score:", results.get("distances")
+    )
+    if "verification" in results:
+        verification = dict(results["verification"])
+        calibrated = verification.pop("calibrated", None)
+        lines += numbers("Whether two images are of one class, by a threshold:", verification)
+        lines += numbers("By the threshold of the training classes:", calibrated)
     if "reranking" in results:
         queries = results["reranking"]["queries"]
         lines.append(f"\nAgainst a ranking of all images, on {queries:,} queries:")
         lines.append(scores_table(results["reranking"]))
+    if "approximate" in results:
+        index = results["approximate"]
+        lines.append(f"\nSearch by the index, {index['search_seconds']:.2f} s:")
+        kinds = ("exact", "approximate", "lost")
+        lines.append(scores_table({kind: named(index[kind]) for kind in kinds}))
     return "\n".join(lines)
 
 
-def draw(settings, recipe, signatures, embeddings, split):
-    """Draws the pictures of the report beside the scores; returns their paths."""
-    from tfdml.evaluation import report
+def numbers(head, values):
+    """Lines of named numbers below a head; none without values."""
+    if not values:
+        return []
+    width = max(map(len, values))
+    return [f"\n{head}", *(f"{name:>{width}}  {value:.4f}" for name, value in values.items())]
 
-    pairs, matrix = (
-        similarity_of(signatures[name]) if name in signatures else None
-        for name in ("score_pairs", "score_matrix")
+
+def draw(settings, version, recipe, signatures, embeddings, split, results, per_query):
+    """Writes the page, the pictures and the projector's files; returns the path of the page."""
+    from tfdml import evaluation
+    from tfdml.evaluation import report
+    from tfdml.evaluation.page import write_report
+
+    print("Drawing the report", flush=True)
+    folder = pathlib.Path(settings.report)
+    data, seed, picture_of = (embeddings, split.labels), settings.seed, pictures_of(split)
+    pairs, matrix, neighbours = None, None, None
+    if "score_pairs" in signatures and not changes_embeddings(settings):
+        pairs = similarity_of(signatures["score_pairs"])
+    facts = facts_of(settings, version, recipe, split)
+    if settings.rank_by == "similarity":
+        matrix = similarity_of(signatures["score_matrix"])
+        most = len(split.labels) - 1
+        candidates = min(settings.rerank or REPORTED_CANDIDATES, most)
+        neighbours = evaluation.reranked_neighbours(
+            embeddings, min(REPORTED_NEIGHBOURS, most), similarity=pairs, candidates=candidates
+        )
+        facts["neighbours"] = f"the {candidates:,} nearest by distance, by the learned similarity"
+    if not per_query:
+        per_query = evaluation.retrieval_scores_per_query(*data, settings.k)
+        facts["values by class"] = "of all images among themselves, by distance"
+    page = write_report(
+        *data,
+        folder,
+        title=f"{version.resolve().parent.name} on {settings.dataset}",
+        scores=results["scores"],
+        per_query=per_query,
+        picture_of=picture_of,
+        facts=facts,
+        intervals=results.get("intervals"),
+        class_names=split.class_names,
+        neighbours=neighbours,
+        seed=seed,
     )
-    by_distance = dataclasses.replace(settings, rank_by="distance", rerank=None)
-    paths = [
-        pathlib.Path(settings.out).with_name(f"{file_name(stem, of, recipe)}.png")
-        for stem, of in (("score_distributions", by_distance), ("retrievals", settings))
-    ]
-    data, seed = (embeddings, split.labels), settings.seed
-    if settings.rank_by == "distance":
-        matrix = None
-    if settings.level_weights or settings.levels or settings.crops > 1 or settings.mirror:
-        pairs = None  # it learned embeddings as they are
     if has_pairs_of_both_kinds(split.labels):
-        report.plot_score_distributions(*data, paths[0], similarity=pairs, seed=seed)
-    else:
-        print("No distributions are drawn: there are no pairs of both kinds.")
-        del paths[0]
-    report.plot_retrievals(pictures_of(split), *data, paths[-1], similarity=matrix, seed=seed)
-    return paths
+        path = folder / "score_distributions.png"
+        report.plot_score_distributions(*data, path, similarity=pairs, seed=seed)
+    path = folder / "retrievals.png"
+    report.plot_retrievals(picture_of, *data, path, similarity=matrix, seed=seed)
+    evaluation.write_projector(
+        folder / "projector", *data, class_names=split.class_names, picture_of=picture_of
+    )
+    return page
+
+
+def changes_embeddings(settings):
+    """Whether the embeddings are others than those that a similarity learned."""
+    views = settings.crops > 1 or settings.mirror
+    return bool(settings.level_weights or settings.levels or views)
+
+
+def facts_of(settings, version, recipe, split):
+    """{word: text}, how the scores came about, for the page."""
+    facts = {
+        "model": str(version),
+        "images": f"{len(split.labels):,} of {split.num_classes:,} classes, {settings.split} of "
+        f"{settings.dataset}",
+        "ranked by": "the learned similarity" if settings.rank_by == "similarity" else "distance",
+    }
+    for name in ("loss", "backbone", "embedding_dim", "steps", "seed"):
+        if name in recipe:
+            facts[name.replace("_", " ")] = str(recipe[name])
+    return facts
 
 
 def pictures_of(split):

@@ -22,6 +22,7 @@ _MODULES = {
     "evaluation_batches": "batches",
     "group_batches": "batches",
     "hold_out_classes": "split",
+    "join_splits": "split",
     "pair_batches": "batches",
     "whole_class_batches": "batches",
 }

@@ -184,16 +184,35 @@ class Dataset:
 
     def both(self):
         """The images of all splits, train, test and gallery, as one `Split`."""
-        halves = self.splits.values()
+        return join_splits(self.splits.values())
 
-        def joined(name):
-            parts = [getattr(half, name) for half in halves]
-            return None if any(part is None for part in parts) else np.concatenate(parts)
 
-        class_names = {i: name for half in halves for i, name in (half.class_names or {}).items()}
-        return Split(
-            joined("images"), joined("labels"), class_names, joined("super_labels"), joined("boxes")
-        )
+def join_splits(splits):
+    """The images of several splits of one numbering of the classes, as one `Split`.
+
+    What one of them lacks, super-labels or boxes, the whole does not have.
+
+    Args:
+        splits: `Split`s, whose images are all pixels of one size or all paths.
+
+    Returns:
+        A `Split` with the rows in the order given.
+
+    Raises:
+        TypeError: If one is no `Split`.
+    """
+    splits = list(splits)
+    for split in splits:
+        check_split(split)
+
+    def joined(name):
+        parts = [getattr(split, name) for split in splits]
+        return None if any(part is None for part in parts) else np.concatenate(parts)
+
+    class_names = {i: name for split in splits for i, name in (split.class_names or {}).items()}
+    return Split(
+        joined("images"), joined("labels"), class_names, joined("super_labels"), joined("boxes")
+    )
 
 
 def check_split(split):

@@ -14,6 +14,7 @@ BELOW = {
     "checks": set(),
     "pairwise": {"checks"},
     "command_line": {"checks"},
+    "evaluation_settings": {"checks"},
     "recipes": {"checks"},
     "optimizers": {"checks"},
     "quadruplets": {"pairwise"},

@@ -16,6 +16,7 @@ from tfdml.evaluation import (
     average_views,
     few_shot_accuracies,
     recall_at_k,
+    retrieval_scores,
     zero_shot_accuracy,
 )
 
@@ -180,8 +181,7 @@ def test_the_first_levels_are_scored(photos, version):
     images, labels = data_of(photos, CLASSES[4:])
     rows = embedding_of(images).numpy()[:, :3]
     content = scores(version, "--levels", 1, "--nmi=false", name="evaluation_levels_1")
-    expected = recall_at_k(rows, labels)
-    assert content["scores"] == {f"recall@{k}": value for k, value in expected.items()}
+    assert content["scores"] == retrieval_scores(rows, labels)
     assert content["scored_levels"] == 1
     assert "levels" not in content
 
@@ -192,8 +192,7 @@ def test_what_is_in_the_boxes_is_scored(photos, version, tmp_path):
     (tmp_path / "boxes.csv").write_text(f"path,x1,y1,x2,y2\n{lines}")
     images, labels = data_of(photos, CLASSES[4:], part=lambda image: image[2:9, 1:7])
     content = scores(version, "--boxes", "boxes.csv", "--nmi=false", name="evaluation_in_boxes")
-    expected = recall_at_k(embedding_of(images).numpy(), labels)
-    assert content["scores"] == {f"recall@{k}": value for k, value in expected.items()}
+    assert content["scores"] == retrieval_scores(embedding_of(images).numpy(), labels)
     (tmp_path / "boxes.csv").write_text(f"path,x1,y1,x2,y2\n{lines.replace('1,2,7,9', '1,2,7,99')}")
     with pytest.raises(SystemExit, match="2"):
         evaluate.main([str(version), "--boxes", "boxes.csv"])
@@ -202,10 +201,13 @@ def test_what_is_in_the_boxes_is_scored(photos, version, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--task", "classify"], "`task` must be one of 'retrieval', 'ncm', 'zero_shot'"),
+        (
+            ["--task", "classify"],
+            "`task` must be one of 'retrieval', 'one_per_class', 'ncm', 'zero_shot'",
+        ),
         (["--shots", "2"], "`shots` is an option of the task ncm. Received: task='retrieval', sh"),
         (["--task", "ncm", "--hierarchy", "x"], "`hierarchy` is an option of the task zero_shot"),
-        (["--task", "ncm", "--report"], "`report` is an option of the task retrieval"),
+        (["--task", "ncm", "--report", "folder"], "`report` is an option of the task retrieval"),
         (["--task", "ncm", "--rerank", "9"], "`rank_by` is an option of the task retrieval"),
         (["--renormalize_means"], "is an option of the task ncm and zero_shot"),
         (["--task", "ncm", "--shots", "0"], "`shots` must be > 0. Received: shots=0"),
@@ -220,6 +222,11 @@ def test_what_is_in_the_boxes_is_scored(photos, version, tmp_path):
             ["--task", "zero_shot", "--placement.ancestor", "x"],
             "`placement` has no option 'ancestor'. Did you mean 'ancestors'?",
         ),
+        (["--false_match_rate", "1"], "`false_match_rate` must be >= 0 and < 1"),
+        (["--index", "HNSW32", "--rank_by", "similarity"], "`index` searches by distance"),
+        (["--index_parameters", "nprobe=2"], "`index_parameters` are those of an `index`"),
+        (["--cluster_by", "affinity_propagation", "--restarts", "2"], "`restarts` are of k-means"),
+        (["--cluster_by", "means"], "`cluster_by` must be one of"),
         (["--crops", "2"], "`crops` must be one of 1, 5, 10. Received: crops=2"),
         (["--crops", "10", "--mirror"], "10 `crops` have the mirror images already"),
         (

@@ -23,6 +23,7 @@ import pipelines
 import train
 from tfdml.evaluation import distance_statistics, recall_at_k
 from tfdml.recipes import Recipe
+from tfdml.serving import exported
 
 ROOT = pathlib.Path(__file__).parents[1]
 SMALL = [
@@ -102,7 +103,8 @@ def test_evaluate_scores_the_saved_model_on_its_own_data(finished):
     scores = json.loads((folder / "runs" / "small" / "evaluation.json").read_text())["scores"]
     reported = json.loads((folder / "runs" / "small" / "scores.json").read_text())["trained"]
     assert scores["recall@2"] == pytest.approx(reported["recall@2"], abs=2e-3)
-    assert set(scores) == {"recall@2", "nmi"}
+    at_2 = {f"{name}@2" for name in ("recall", "precision", "ndcg")}
+    assert set(scores) == {*at_2, "map", "map@r", "r_precision", "mrr", "nmi", "ami", "f1"}
     assert 0 < scores["nmi"] <= 1
     assert f"{scores['nmi']:.4f}" in result.stdout
 
@@ -655,7 +657,7 @@ def test_evaluate_scores_half_a_folder_or_all_of_it(version, tmp_path, capsys):
     assert "on 4 images of 2 classes (test) of folder" in capsys.readouterr().out
     evaluate_here(version, *data, "--split", "all")
     assert "on 5 images of 3 classes (all) of folder" in capsys.readouterr().out
-    assert sorted(path.name for path in pathlib.Path("runs", "small").iterdir()) == [
+    assert sorted(path.name for path in pathlib.Path("runs", "small").glob("*.json")) == [
         "evaluation_folder_photos.json",
         "evaluation_folder_photos_all.json",
     ]
@@ -666,7 +668,7 @@ def test_a_set_of_tfds_names_its_runs_and_its_scores(version, tmp_path, monkeypa
     recipe, *_ = train.parse(["--dataset", "tfds:mnist:3.0.1"])
     assert (recipe.dataset, recipe.run) == ("tfds:mnist:3.0.1", "tfds_mnist_3.0.1_lifted")
     settings = evaluate.parse([str(version), "--dataset", "tfds:caltech/birds"])
-    settings = evaluate.completed(settings, version, evaluate.recipe_of(version))
+    settings = evaluate.completed(settings, version, exported.recipe_of(version))
     assert pathlib.Path(settings.out).name == "evaluation_tfds_caltech_birds.json"
 
 
@@ -684,7 +686,7 @@ def test_images_of_a_csv_file_are_trained_on_and_scored_in_their_boxes(version, 
     assert "csv: 4 images of 2 classes to train, 4 of 2 to score" in capsys.readouterr().out
     evaluate_here(version, *data, "--split", "all")
     evaluate_here(version, *data[:4], "--split", "all")
-    assert sorted(path.name for path in pathlib.Path("runs", "small").iterdir()) == [
+    assert sorted(path.name for path in pathlib.Path("runs", "small").glob("*.json")) == [
         "evaluation_csv_images.csv_all.json",
         "evaluation_csv_images.csv_in_annotated_all.json",
     ]
@@ -882,11 +884,11 @@ def test_evaluate_ranks_by_the_learned_similarity(learned, expected, capsys):
     content = evaluation_of("evaluation_similarity")
     assert content["rank_by"] == "similarity"
     assert "distances" not in content
-    assert content["scores"] == {"recall@1": pytest.approx(expected[0], abs=2e-3)}
+    assert content["scores"]["recall@1"] == pytest.approx(expected[0], abs=2e-3)
     evaluate_here(learned)
     content = evaluation_of("evaluation")
     assert content["rank_by"] == "distance"
-    assert content["scores"] == {"recall@1": pytest.approx(expected[1], abs=2e-3)}
+    assert content["scores"]["recall@1"] == pytest.approx(expected[1], abs=2e-3)
 
 
 def test_evaluate_reranks_and_tells_what_is_lost(learned, expected, capsys):
@@ -917,14 +919,19 @@ def test_reranking_all_images_is_exact(learned, expected, monkeypatch):
 
 
 def test_evaluate_draws_pairs_and_retrievals(learned, capsys):
-    evaluate_here(learned, "--report")
-    pictures = [f"runs/small/{name}.png" for name in ("score_distributions", "retrievals")]
-    assert f"Pictures: {', '.join(pictures)}" in capsys.readouterr().out
+    evaluate_here(learned, "--report", "by_distance")
+    folder = pathlib.Path("by_distance")
+    assert f"Report: {folder / 'index.html'}" in capsys.readouterr().out
+    pictures = [folder / f"{name}.png" for name in ("score_distributions", "retrievals")]
     # Similarity beside distance; the queries and the 8 that they find.
     assert [Image.open(path).size for path in pictures] == [(1000, 400), (1170, 640)]
-    evaluate_here(learned, "--report", "--rank_by", "similarity")
-    ranked = pathlib.Path("runs", "small", "retrievals_similarity.png")
-    assert ranked.read_bytes() != pathlib.Path(pictures[1]).read_bytes()
+    assert (folder / "projector" / "projector_config.pbtxt").is_file()
+    evaluate_here(learned, "--report", "by_similarity", "--rank_by", "similarity")
+    ranked = pathlib.Path("by_similarity")
+    assert (ranked / "retrievals.png").read_bytes() != pictures[1].read_bytes()
+    page = (ranked / "index.html").read_text()
+    assert "the 100 nearest by distance, by the learned similarity" in page
+    assert "the 100 nearest by distance" not in (folder / "index.html").read_text()
 
 
 @pytest.mark.filterwarnings("ignore:1 of 6 queries")
@@ -932,9 +939,9 @@ def test_evaluate_draws_distances_of_a_model_without_a_similarity(version, tmp_p
     photos = write_images(tmp_path / "photos", {"a": 1, "b": 2, "c": 2})
     Image.new("RGB", (30, 12)).save(photos / "b" / "wide.jpg")
     data = ["--dataset", "folder", "--data_dir", photos, "--split", "all"]
-    evaluate_here(version, *data, "--report")
-    names = [f"{name}_folder_photos_all.png" for name in ("score_distributions", "retrievals")]
-    sizes = [Image.open(pathlib.Path("runs", "small", name)).size for name in names]
+    evaluate_here(version, *data, "--report", "report")
+    names = ("score_distributions.png", "retrievals.png")
+    sizes = [Image.open(pathlib.Path("report", name)).size for name in names]
     assert sizes == [(500, 400), (780, 640)]
 
 

@@ -20,7 +20,11 @@ from tfdml.evaluation.levels import split_levels, weigh_levels
 from tfdml.evaluation.neighbours import nearest_neighbours
 from tfdml.evaluation.one_per_class import one_per_class_scores
 from tfdml.evaluation.projector import write_projector
-from tfdml.evaluation.reranking import exact_and_reranked_recall, recall_after_reranking
+from tfdml.evaluation.reranking import (
+    exact_and_reranked_recall,
+    recall_after_reranking,
+    reranked_neighbours,
+)
 from tfdml.evaluation.retrieval import (
     recall_at_k,
     retrieval_scores,
@@ -91,6 +95,7 @@ __all__ = [
     "read_hierarchy",
     "recall_after_reranking",
     "recall_at_k",
+    "reranked_neighbours",
     "retrieval_scores",
     "retrieval_scores_per_query",
     "save_queries",

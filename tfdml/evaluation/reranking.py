@@ -7,6 +7,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from tfdml.checks import check, check_type
 from tfdml.evaluation import inputs
+from tfdml.evaluation.neighbours import nearest_neighbours
 
 _PAIRS_AT_ONCE = 8192  # rows handed to the similarity
 _CANDIDATES_AT_ONCE = 2**20  # of as many queries as that makes: 50 MB of indices and scores
@@ -124,6 +125,51 @@ def exact_and_reranked_recall(
     return _recalls(exact, counts), _recalls(reranked, counts)
 
 
+def reranked_neighbours(embeddings, k, *, similarity, candidates=100):
+    """Finds for every row the K first of its nearest others, which a learned score puts in order.
+
+    Args:
+        embeddings: (n, dim) floats, finite; taken as given: not normalised.
+        k: Neighbours of each row, at most `candidates`.
+        similarity: As for `recall_after_reranking`.
+        candidates: Rows put in order, the nearest by distance, from 1 to n - 1.
+
+    Returns:
+        (n, k) int64 row numbers, the highest score first, of equal ones the nearest.
+
+    Raises:
+        TypeError: If `embeddings` are not floats or `similarity` no callable.
+        ValueError: If they have another shape, are empty or not finite, `k` or `candidates` are out
+            of range, or the scores of `similarity` have a wrong shape or are not finite.
+
+    Example:
+        >>> line = np.array([[0.0], [1.0], [3.0], [5.0]])
+        >>> farthest = lambda a, b: abs(a - b)[:, 0]
+        >>> reranked_neighbours(line, 1, similarity=farthest, candidates=2).tolist()
+        [[2], [2], [1], [1]]
+    """
+    check_type(callable(similarity), "`similarity` must be a callable", similarity=similarity)
+    candidates = inputs.whole_number(candidates, "candidates", at_least=1)
+    k = inputs.whole_number(k, "k", at_least=1)
+    check(k <= candidates, "`k` must not exceed `candidates`", k=k, candidates=candidates)
+    embeddings = inputs.finite_rows(embeddings)
+    rows = nearest_neighbours(embeddings, candidates)
+    scores = _scores_of_pairs(similarity, embeddings, embeddings, rows)
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(rows, order, axis=1)
+
+
+def _scores_of_pairs(similarity, embeddings, gallery_embeddings, rows):
+    """(n, c) scores of each embedding with its (n, c) gallery rows."""
+    scores = np.empty(rows.size)
+    for first in range(0, rows.size, _PAIRS_AT_ONCE):
+        pairs = np.arange(first, min(first + _PAIRS_AT_ONCE, rows.size))
+        a = embeddings[pairs // rows.shape[1]]
+        b = gallery_embeddings[rows.flat[pairs]]
+        scores[pairs] = inputs.scores_of(similarity, a, b, (len(pairs),))
+    return scores.reshape(rows.shape)
+
+
 def _recalls(ranks, counts):
     """{K: share of ranks below K}; infinite ranks are those of queries without a mate."""
     inputs.warn_of_lonely(int(np.count_nonzero(ranks == np.inf)), len(ranks), stacklevel=3)
@@ -170,22 +216,13 @@ class _Search(NamedTuple):
         return ranks
 
     def _ranks_of_block(self, rows, certain):
-        scores = self._scores(rows)
+        scores = _scores_of_pairs(self.similarity, self.embeddings, self.gallery_embeddings, rows)
         mates = self.gallery_labels[rows] == self.labels[:, None]
         mate = np.where(mates & certain, scores, -np.inf).max(axis=1)
         other = np.where(mates, -np.inf, scores)
         before = np.count_nonzero(other >= mate[:, None], axis=1)
         before = np.where(mate == -np.inf, rows.shape[1], before)
         return np.where(self.has_mate, before, np.inf), mate, other.max(axis=1)
-
-    def _scores(self, rows):
-        scores = np.empty(rows.size)
-        for first in range(0, rows.size, _PAIRS_AT_ONCE):
-            pairs = np.arange(first, min(first + _PAIRS_AT_ONCE, rows.size))
-            a = self.embeddings[pairs // rows.shape[1]]
-            b = self.gallery_embeddings[rows.flat[pairs]]
-            scores[pairs] = inputs.scores_of(self.similarity, a, b, (len(pairs),))
-        return scores.reshape(rows.shape)
 
 
 def _search(embeddings, labels, k, similarity, candidates, gallery_embeddings, gallery_labels):

@@ -1,0 +1,80 @@
+"""What an exported version can do, and what it says of its training."""
+
+import json
+
+import yaml
+
+from tfdml.checks import check
+from tfdml.serving.versions import newest_version
+
+
+def find_version(folder):
+    """The SavedModel at `folder`, or its newest version."""
+    return folder if (folder / "saved_model.pb").is_file() else newest_version(folder)
+
+
+def recipe_of(version):
+    """The settings of a version's training; {} if it was exported by another program."""
+    try:
+        recipe = yaml.safe_load((version / "assets.extra" / "recipe.yaml").read_text())
+        return {**recipe, "dataset": recipe["dataset"], "data_dir": recipe["data_dir"]}
+    except (OSError, ValueError, TypeError, LookupError, yaml.YAMLError):
+        return {}
+
+
+def trained_classes(version):
+    """Names of the classes that a version was trained on, where it tells them."""
+    try:
+        return json.loads((version / "assets.extra" / "trained_classes.json").read_text())
+    except (OSError, ValueError):
+        return []
+
+
+def load_signatures(version, with_similarity=False):
+    """The functions of the SavedModel, checked, also those of a learned similarity if asked for."""
+    import tensorflow as tf
+
+    try:
+        signatures = tf.saved_model.load(str(version)).signatures
+    except Exception as error:  # what a broken SavedModel raises has no common class
+        raise ValueError(f"{version} cannot be read ({str(error).splitlines()[0]})") from error
+    if "embed_images" not in signatures:
+        raise ValueError(
+            f"{version} has no signature embed_images. It has: {', '.join(signatures)}"
+        )
+    embed = signatures["embed_images"]
+    inputs, outputs = embed.structured_input_signature[1], embed.structured_outputs
+    image_size = inputs["images"].shape[1:] if set(inputs) == {"images"} else None
+    check(
+        image_size is not None
+        and image_size.is_fully_defined()
+        and len(image_size) == 3
+        and image_size[2] in (1, 3)
+        and inputs["images"].dtype == tf.float32
+        and "embedding" in outputs,
+        f"embed_images of {version} must take float32 `images` of a fixed size, grey or of three "
+        "colours, and give `embedding`",
+        takes={name: (spec.shape, spec.dtype.name) for name, spec in inputs.items()},
+        gives=list(outputs),
+    )
+    if with_similarity and not {"score_pairs", "score_matrix"} <= set(signatures):
+        raise ValueError(
+            f"{version} has no learned similarity to rank by: train with --loss pddm, or rank by "
+            f"distance. Its signatures: {', '.join(signatures)}"
+        )
+    return signatures
+
+
+def similarity_of(signature, bar):
+    """The learned similarity of rows of arrays, as a function; `bar` counts the pairs scored."""
+    import tensorflow as tf
+
+    def similarity(a, b):
+        rows = {"embeddings_a": tf.constant(a), "embeddings_b": tf.constant(b)}
+        scores = signature(**rows)["similarity"].numpy()
+        bar.update(scores.size)
+        if bar.n == bar.total:
+            bar.close()
+        return scores
+
+    return similarity
