@@ -1,5 +1,6 @@
 """evaluate.py beyond retrieval: class means, zero-shot classes, and other views of the images."""
 
+import dataclasses
 import json
 import pathlib
 import re
@@ -11,12 +12,22 @@ import yaml
 from PIL import Image
 
 import evaluate
+import pipelines
 from pipelines.images import resize
 from tfdml.evaluation import (
     average_views,
+    bootstrap_intervals,
+    calibrate_threshold,
+    clustering_scores,
     few_shot_accuracies,
+    load_queries,
+    macro_average,
+    one_per_class_scores,
+    rates_at_threshold,
     recall_at_k,
     retrieval_scores,
+    retrieval_scores_per_query,
+    verification_scores,
     zero_shot_accuracy,
 )
 
@@ -175,6 +186,112 @@ def test_embeddings_of_views_are_averaged(photos, version, arguments, name, crop
     distances = np.linalg.norm(rows[:, None] - rows[None, :], axis=2)
     mean = distances[labels[:, None] != labels].mean()
     assert content["distances"]["negative_mean"] == pytest.approx(mean, rel=1e-4)
+
+
+def test_one_image_of_each_class_is_the_gallery(photos, version, capsys):
+    images, labels = data_of(photos, CLASSES[4:])
+    rows = embedding_of(images).numpy()
+    arguments = ["--task", "one_per_class", "--draws", 4, "--seed", 3]
+    content = scores(version, *arguments, name="evaluation_one_per_class")
+    expected = one_per_class_scores(rows, labels, draws=4, seed=3)
+    assert {
+        name: (value, content["deviations"][name]) for name, value in content["scores"].items()
+    } == {name: pytest.approx(values, abs=1e-9) for name, values in expected.items()}
+    assert "among one image of each class, 4 draws" in capsys.readouterr().out
+
+
+def test_queries_search_the_gallery_of_a_dataset_that_has_one(photos, version, monkeypatch):
+    folder = pipelines.load("folder", str(photos))
+    queries = np.arange(len(folder.test.labels)) % 3 == 0
+    apart = dataclasses.replace(
+        folder, test=folder.test.subset(queries), gallery=folder.test.subset(~queries)
+    )
+    monkeypatch.setattr(pipelines, "load", lambda *_, **__: apart)
+    content = scores(version, "--report", "page", name="evaluation")
+    images, labels = data_of(photos, CLASSES[4:])
+    rows = embedding_of(images).numpy()
+    expected = retrieval_scores(
+        rows[queries],
+        labels[queries],
+        gallery_embeddings=rows[~queries],
+        gallery_labels=labels[~queries],
+    )
+    assert {name: content["scores"][name] for name in expected} == pytest.approx(expected)
+    assert load_queries("runs/colours/evaluation_queries.npz").labels.tolist() == [
+        apart.test.labels[i] for i in range(queries.sum())
+    ]
+    assert (
+        "of all images among themselves, by distance" in pathlib.Path("page/index.html").read_text()
+    )
+    whole = scores(version, "--split", "all", "--nmi=false", name="evaluation_all")
+    assert whole["scores"]["map"] != content["scores"]["map"]
+
+
+def test_a_threshold_is_calibrated_on_the_training_classes(photos, version, capsys):
+    arguments = ["--false_match_rate", 0.2, "--nmi=false"]
+    told = scores(version, *arguments, name="evaluation")["verification"]
+    test, train = (
+        (embedding_of(images).numpy(), labels)
+        for images, labels in (data_of(photos, CLASSES[4:]), data_of(photos, CLASSES[:4]))
+    )
+    expected = verification_scores(*test, false_match_rates=0.2)
+    assert told["auc"] == pytest.approx(expected["auc"])
+    assert told["true_match_rate"] == pytest.approx(expected["true_match_rates"][0.2])
+    threshold = calibrate_threshold(*train, false_match_rate=0.2)
+    assert told["calibrated"]["threshold"] == pytest.approx(threshold, rel=1e-6)
+    rates = rates_at_threshold(*test, told["calibrated"]["threshold"])
+    assert {name: told["calibrated"][name] for name in rates} == pytest.approx(rates)
+    assert "By the threshold of the training classes:" in capsys.readouterr().out
+    told = scores(version, *arguments, "--split", "train", name="evaluation_train")
+    assert "calibrated" not in told["verification"]
+
+
+def test_an_index_is_compared_with_the_exact_search(version, capsys):
+    arguments = ["--index", "IVF2,Flat", "--index_parameters", "nprobe=2", "--nmi=false"]
+    told = scores(version, *arguments, name="evaluation")
+    assert told["index"] == "IVF2,Flat"
+    assert set(told["approximate"]["lost"].values()) == {0.0}
+    assert "Search by the index" in capsys.readouterr().out
+
+
+def test_clusters_are_found_by_affinity_propagation(photos, version):
+    images, labels = data_of(photos, CLASSES[4:])
+    rows = embedding_of(images).numpy()
+    told = scores(version, "--cluster_by", "affinity_propagation", name="evaluation")["scores"]
+    expected = clustering_scores(rows, labels, method="affinity_propagation")
+    assert {name: told[name] for name in expected} == pytest.approx(expected)
+
+
+def test_scored_runs_are_compared(version, capsys):
+    scores(version, "--nmi=false", name="evaluation")
+    scores(version, "--nmi=false", "--crops", 5, "--out", "crops.json", name="evaluation")
+    scores(version, "--nmi=false", "--split", "all", name="evaluation_all")
+    capsys.readouterr()
+    evaluate.main(["--compare", "runs/colours", "crops.json"])
+    assert capsys.readouterr().out.startswith("20 images of 5 classes:")
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main(["--compare", "runs/colours", "runs/colours/evaluation_all.json"])
+    assert "must be scored on the same images: classes differs" in capsys.readouterr().err
+
+
+def test_scores_have_intervals_and_means_over_classes(photos, version):
+    images, labels = data_of(photos, CLASSES[4:])
+    values = retrieval_scores_per_query(embedding_of(images).numpy(), labels)
+    told = scores(version, "--nmi=false", "--seed", 2, name="evaluation")
+    intervals = bootstrap_intervals(values, labels, seed=2)
+    assert {name: tuple(ends) for name, ends in told["intervals"].items()} == intervals
+    averages = {name: macro_average(of, labels) for name, of in values.items()}
+    assert told["macro"] == pytest.approx(averages)
+
+
+def test_numbers_that_json_has_not_are_null():
+    content = {"lda": np.inf, "all": [1.0, -np.inf, {"of": float("nan")}], 2: "text", "no": None}
+    assert evaluate.finite(content) == {
+        "lda": None,
+        "all": [1.0, None, {"of": None}],
+        "2": "text",
+        "no": None,
+    }
 
 
 def test_the_first_levels_are_scored(photos, version):

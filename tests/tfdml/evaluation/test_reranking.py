@@ -7,6 +7,7 @@ from tfdml.evaluation import (
     exact_and_reranked_recall,
     recall_after_reranking,
     recall_at_k,
+    reranked_neighbours,
     reranking,
 )
 
@@ -251,3 +252,30 @@ def test_refuses_wrong_input(score, options, error, message):
 def test_refuses_a_wrong_sample(options):
     with pytest.raises(ValueError, match=f"`{next(iter(options))}` must be an integer >="):
         exact_and_reranked_recall(X, Y, **GOOD, **options)
+
+
+def test_reranked_neighbours_equal_loops_with_ties(rng, monkeypatch):
+    monkeypatch.setattr(reranking, "_PAIRS_AT_ONCE", 7)
+    x = rng.integers(0, 4, (30, 2)).astype(np.float64)
+    found = reranked_neighbours(
+        x, 3, similarity=lambda a, b: np.round(a[:, 0] * b[:, 1]), candidates=6
+    )
+    for q in range(30):
+        near = sorted((float(np.sum((x[j] - x[q]) ** 2)), j) for j in range(30) if j != q)[:6]
+        ranked = sorted((-x[q, 0] * x[j, 1], place) for place, (_, j) in enumerate(near))
+        assert found[q].tolist() == [near[place][1] for _, place in ranked[:3]]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"k": 3, "candidates": 2}, "`k` must not exceed `candidates`"),
+        ({"k": 0}, "`k` must be an integer >= 1"),
+        ({"k": 1, "candidates": 5}, "must"),
+    ],
+)
+def test_reranked_neighbours_refuse_numbers_out_of_range(options, message):
+    with pytest.raises(ValueError, match=message):
+        reranked_neighbours(
+            np.eye(5), similarity=lambda a, b: a[:, 0], **{"candidates": 4, **options}
+        )
