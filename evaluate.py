@@ -260,19 +260,15 @@ def load_split(settings, version, recipe, dataset):
 
     Warns of classes that the model was trained on, but when asked.
     """
-    split, queries = dataset.test, None
+    split, queries = dataset.scored()
     if settings.split in ("train", "validation"):
         split, share = dataset.train, recipe["validation_share"]
         if share:
             split = pipelines.hold_out_classes(split, share)[settings.split == "validation"]
     elif settings.split == "all":
         split = dataset.both()
-    elif dataset.gallery is not None:
-        import numpy as np
-
-        split = pipelines.join_splits([dataset.test, dataset.gallery])
-        if settings.task == "retrieval":
-            queries = np.arange(len(split.labels)) < len(dataset.test.labels)
+    if settings.split != "test" or settings.task != "retrieval":
+        queries = None
     same_images = recipe.get("dataset") == settings.dataset and settings.split != "train"
     of_dataset = exported.trained_classes(version) if same_images else []
     known = sorted(set(of_dataset) & set(split.names))
@@ -433,14 +429,6 @@ def joined(settings, embeddings):
     return embeddings if weights is None else weigh_levels(embeddings, weights)
 
 
-def search_of(embeddings, labels, queries):
-    """The arguments of a search: of all rows among themselves, or of the queries in the others."""
-    if queries is None:
-        return (embeddings, labels), {}
-    gallery = {"gallery_embeddings": embeddings[~queries], "gallery_labels": labels[~queries]}
-    return (embeddings[queries], labels[queries]), gallery
-
-
 def score_retrieval(settings, signatures, embeddings, levels, labels, queries):
     """{"scores": {name: value}} with more beside it, and the values of each query."""
     from tfdml import evaluation
@@ -462,7 +450,7 @@ def score_levels(settings, embeddings, levels, labels, queries):
         return {}
     scores = {}
     for number, of_level in enumerate(evaluation.split_levels(embeddings, levels), start=1):
-        data, gallery = search_of(of_level, labels, queries)
+        data, gallery = evaluation.apart(of_level, labels, queries)
         found = evaluation.retrieval_scores(
             *data, settings.k, metrics=("recall", "map@r"), **gallery
         )
@@ -480,7 +468,7 @@ def score(settings, signatures, embeddings, labels, queries):
     """
     from tfdml import evaluation
 
-    data, gallery = search_of(embeddings, labels, queries)
+    data, gallery = evaluation.apart(embeddings, labels, queries)
     if settings.rerank:
         asked = len(data[1]) * settings.rerank
         recalls = evaluation.recall_after_reranking(

@@ -48,7 +48,7 @@ def main(arguments=None):
         model = load_checkpoint(folder) if resume else None
         if model is None:
             check_settings(recipe)
-        train_split, test_split, dataset = load_images(recipe)
+        train_split, scored, dataset = load_images(recipe)
         if model is None:
             model = build_model(recipe, train_split, dataset)
         batches, callbacks = training_batches(recipe, model, train_split, dataset)
@@ -61,7 +61,7 @@ def main(arguments=None):
         else:
             make_folders(folder, files)
     with one_sentence(PROGRAM, FloatingPointError, OSError), resumable(recipe.run, dataset):
-        scores = fit(recipe, folder, model, batches, callbacks, test_split, dataset)
+        scores = fit(recipe, folder, model, batches, callbacks, scored, dataset)
         report(recipe, folder, scores)
         version = export(recipe, model, dataset, files, scores)
     print(f"Run: {folder}   Model: {version}")
@@ -163,7 +163,7 @@ def levels_of(recipe, loss):
 
 
 def load_images(recipe):
-    """Images to train on, images to score, and the dataset that they are of."""
+    """Images to train on, images to score and which are queries, and the dataset of them."""
     dataset = pipelines.load(
         recipe.dataset,
         data_dir=recipe.data_dir,
@@ -178,9 +178,10 @@ def load_images(recipe):
         image_size=image_size,
         augmentation=dataset.augmentation.changed(**recipe.augmentation),
     )
-    train_split, test_split = dataset.train, dataset.test
+    train_split, (test_split, queries) = dataset.train, dataset.scored()
     if recipe.validation_share:
         train_split, test_split = pipelines.hold_out_classes(train_split, recipe.validation_share)
+        queries = None
     counts_classes = recipe.sampler not in ("whole_classes", "pairs")
     if counts_classes and recipe.classes_per_batch > train_split.num_classes:
         raise ValueError(
@@ -198,7 +199,7 @@ def load_images(recipe):
         f"{dataset.name}: {len(train_split.labels):,} images of {train_split.num_classes:,} "
         f"classes to train, {len(test_split.labels):,} of {test_split.num_classes:,} to score"
     )
-    return train_split, test_split, dataset
+    return train_split, (test_split, queries), dataset
 
 
 def build_model(recipe, split, dataset):
@@ -370,7 +371,7 @@ def resumable(run, dataset):
                 print(f"\nStopped. {go_on}", file=sys.stderr)
                 raise SystemExit(130) from None
             if isinstance(error, tf.errors.OpError):
-                cause = images.cause_of(error, dataset.train, dataset.test)
+                cause = images.cause_of(error, *dataset.splits.values())
                 raise OSError(f"{cause}. {go_on}") from error
             raise
 
@@ -398,19 +399,22 @@ def progress():
     return 1 if sys.stdout.isatty() else 2  # a bar, or a line per epoch in a log file
 
 
-def fit(recipe, folder, model, batches, callbacks, test_split, dataset):
+def fit(recipe, folder, model, batches, callbacks, scored, dataset):
     """Trains to the last step; returns the scores of the untrained and the trained embedder."""
     import keras
 
     import tfdml
 
-    counts = [k for k in NEIGHBOURS if k < len(test_split.labels)]
+    test_split, queries = scored
+    findable = len(test_split.labels) - 1 if queries is None else int((~queries).sum())
+    counts = [k for k in NEIGHBOURS if k <= findable]
 
     def score(title):
         print(title, flush=True)
         images = pipelines.evaluation_batches(test_split, dataset.image_size)
         embeddings = model.embed(images, verbose=progress())
-        recalls = tfdml.evaluation.recall_at_k(embeddings, test_split.labels, k=counts)
+        data, gallery = tfdml.evaluation.apart(embeddings, test_split.labels, queries)
+        recalls = tfdml.evaluation.recall_at_k(*data, k=counts, **gallery)
         return {f"recall@{k}": recall for k, recall in recalls.items()}
 
     start = int(model.optimizer.iterations)

@@ -182,6 +182,16 @@ class Dataset:
         splits = {"train": self.train, "test": self.test, "gallery": self.gallery}
         return {name: split for name, split in splits.items() if split is not None}
 
+    def scored(self):
+        """The images of test and gallery as one `Split`, and which are queries: (n,) booleans.
+
+        None instead of these where there is no gallery: all images are to find each other.
+        """
+        if self.gallery is None:
+            return self.test, None
+        split = join_splits([self.test, self.gallery])
+        return split, np.arange(len(split.labels)) < len(self.test.labels)
+
     def both(self):
         """The images of all splits, train, test and gallery, as one `Split`."""
         return join_splits(self.splits.values())

@@ -1,5 +1,6 @@
 """train.py and evaluate.py as a user runs them: in processes of their own."""
 
+import dataclasses
 import inspect
 import json
 import os
@@ -302,8 +303,8 @@ def test_trains_and_scores_on_what_is_in_the_boxes(tmp_path):
     data = ["--dataset", "folder", "--data_dir", str(photos), "--classes_per_batch", "2"]
     boxes = ["--boxes", str(tmp_path / "boxes.csv"), "--run", "unused"]
     recipe, _, _ = train.parse([*data, *boxes])
-    splits = train.load_images(recipe)[:2]
-    left = [split.boxes[:, 0].tolist() for split in splits]
+    train_split, (test_split, _), _ = train.load_images(recipe)
+    left = [split.boxes[:, 0].tolist() for split in (train_split, test_split)]
     assert left == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
@@ -319,6 +320,21 @@ def test_trains_on_groups_of_kin_classes(data_folder, tmp_path):
     losses = np.genfromtxt(tmp_path / "runs/x/logs/epochs.csv", delimiter=",", names=True)["loss"]
     assert np.isfinite(losses).all()
     assert len(losses) == 2
+
+
+def test_trains_and_scores_queries_in_the_gallery_of_a_dataset(tmp_path, monkeypatch):
+    digits = pipelines.load("digits")
+    queries = np.arange(len(digits.test.labels)) % 4 == 0
+    parts = {"test": digits.test.subset(queries), "gallery": digits.test.subset(~queries)}
+    dataset = dataclasses.replace(digits, **parts)
+    monkeypatch.setattr(pipelines, "load", lambda *_, **__: dataset)
+    monkeypatch.chdir(tmp_path)
+    train.main([*SMALL, "--steps", "20", "--run", "apart", "--dataset", "digits"])
+    reported = json.loads(pathlib.Path("runs/apart/scores.json").read_text())["trained"]
+    evaluate.main(["saved_models/apart", "--nmi=false"])
+    scored = json.loads(pathlib.Path("runs/apart/evaluation.json").read_text())["scores"]
+    assert reported["recall@1"] == pytest.approx(scored["recall@1"], abs=5e-3)
+    evaluate.main(["saved_models/apart", "--nmi=false", "--split", "all"])
 
 
 def small_dataset():

@@ -202,7 +202,12 @@ def test_a_gallery_is_a_third_split():
     assert list(dataset.splits) == ["train", "test", "gallery"]
     assert dataset.both().images.tolist() == ["a.png", "b.png", "c.png", "d.png"]
     assert dataset.both().names == ["one", "2", "three"]
-    assert list(Dataset("x", train, test, (1, 1, 1)).splits) == ["train", "test"]
+    split, queries = dataset.scored()
+    assert split.images.tolist() == ["b.png", "c.png", "d.png"]
+    assert queries.tolist() == [True, False, False]
+    without = Dataset("x", train, test, (1, 1, 1))
+    assert list(without.splits) == ["train", "test"]
+    assert without.scored() == (test, None)
     with pytest.raises(ValueError, match=r"train and gallery must not share .*shared=\[1\]"):
         Dataset("x", train, test, (1, 1, 1), gallery=Split(["c.png"], [1]))
 

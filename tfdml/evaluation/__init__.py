@@ -15,6 +15,7 @@ from tfdml.evaluation.comparison import (
 from tfdml.evaluation.density import class_density
 from tfdml.evaluation.distances import distance_statistics
 from tfdml.evaluation.few_shot import few_shot_accuracies
+from tfdml.evaluation.gallery import apart
 from tfdml.evaluation.hierarchy import every_nth_child, read_hierarchy
 from tfdml.evaluation.levels import split_levels, weigh_levels
 from tfdml.evaluation.neighbours import nearest_neighbours
@@ -60,6 +61,7 @@ from tfdml.evaluation.zero_shot import (
 
 __all__ = [
     "ScoredQueries",
+    "apart",
     "approximate_recall",
     "average_views",
     "bootstrap_intervals",
