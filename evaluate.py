@@ -33,6 +33,7 @@ from tfdml.serving import exported
 
 PROGRAM = "evaluate.py"
 COMPARE = "--compare"
+SAME_AS_RECALL = ("precision@1", "ndcg@1")  # which are recall@1
 COMPARED_QUERIES = 1000  # ranked exactly too, to tell what --rerank loses
 REPORTED_NEIGHBOURS = 10  # of each image on the page, of a learned similarity
 REPORTED_CANDIDATES = 100  # nearest by distance that it ranks for the page
@@ -45,12 +46,16 @@ def main(arguments=None):
         return
     settings = parse(arguments)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    with one_sentence(PROGRAM, ValueError, TypeError, OSError):
+    with one_sentence(PROGRAM, ValueError, TypeError, OSError, ImportError):
         version = exported.find_version(pathlib.Path(settings.model))
         recipe = exported.recipe_of(version)
         settings = completed(settings, version, recipe)
         out = pathlib.Path(settings.out)
         check_outputs(settings)
+        if settings.index:
+            from tfdml.evaluation.approximate import load_faiss
+
+            load_faiss()  # says what to install before the images are read
         signatures = exported.load_signatures(version, settings.rank_by == "similarity")
         levels, dim = levels_to_score(settings, recipe, signatures["embed_images"])
         dataset = load_dataset(settings)
@@ -68,6 +73,8 @@ def main(arguments=None):
             embeddings = joined(settings, embeddings)
             if settings.false_match_rate is not None and has_pairs_of_both_kinds(split.labels):
                 trained_on = training_split(settings, version, recipe, dataset)
+                if trained_on is None:
+                    print("No threshold is calibrated: these are not images beside the training")
                 rows = trained_on and joined(settings, embedded(trained_on))
                 results["verification"] = verify(
                     settings, embeddings, split.labels, rows, trained_on
@@ -81,19 +88,20 @@ def main(arguments=None):
         else:
             rows = (joined(settings, each) for each in (embedded(known), embeddings))
             results = score_zero_shot(settings, *rows, known.labels, split.labels, hierarchy)
+        if queries is not None:
+            results["images"] = {"queries": int(queries.sum()), "gallery": int((~queries).sum())}
         write(settings, version, results, levels)
         if per_query:
             save_queries(settings, per_query, split, queries)
         print(
             f"\n{version} on {len(split.labels):,} images of {split.num_classes:,} classes "
-            f"({settings.split}) of {settings.dataset}{ranking(settings)}:\n{table(results)}\n"
+            f"({settings.split}) of {settings.dataset}{searched(queries)}{ranking(settings)}:\n"
+            f"{table(results)}\n"
             f"Scores: {out}"
         )
         if settings.report:
-            per_query = per_query if queries is None else {}
-            page = draw(
-                settings, version, recipe, signatures, embeddings, split, results, per_query
-            )
+            of_run = (settings, version, recipe, signatures)
+            page = draw(*of_run, embeddings, split, queries, results, per_query)
             print(f"Report: {page}")
 
 
@@ -129,10 +137,12 @@ def compare_runs(settings, runs):
     from tfdml import evaluation
 
     with one_sentence(PROGRAM, ValueError, TypeError, OSError):
-        check(len(set(runs)) == len(runs), f"`{COMPARE}` needs different runs", runs=runs)
+        files = {run: queries_of(run) for run in runs}
+        several = len(files) == len(runs) == len({file.resolve() for file in files.values()})
+        check(several, f"`{COMPARE}` needs runs with scores of their own", runs=runs)
         if settings.out:
-            check_writable(pathlib.Path(settings.out).parent)
-        scored = {run: evaluation.load_queries(queries_of(run)) for run in runs}
+            check_file(pathlib.Path(settings.out))
+        scored = {run: evaluation.load_queries(file) for run, file in files.items()}
         comparison = evaluation.compare(
             scored, confidence=settings.confidence, rounds=settings.rounds, seed=settings.seed
         )
@@ -148,22 +158,39 @@ def compare_runs(settings, runs):
 
 
 def queries_of(run):
-    """The archive of the values of each query of a run, given by a folder or its file of scores."""
+    """The archive of the values of each query of a run, given by a folder or its file of scores.
+
+    Raises:
+        FileNotFoundError: If there is none, or it is of another version than the one given.
+    """
     path = pathlib.Path(run)
-    if path.suffix == ".json":
-        files = [queries_path(path)]
-    else:
-        folder = path.resolve()
-        folder = folder.parent if folder.name.isdigit() else folder
-        folders = [path, pathlib.Path("runs", folder.name)]
-        files = [queries_path(folder / "evaluation.json") for folder in folders]
+    if not path.exists():
+        raise FileNotFoundError(f"{run} does not exist")
+    folder, files = path.resolve(), [path]
+    if path.suffix != ".json":
+        names = [folder.name, *([folder.parent.name] if folder.name.isdigit() else [])]
+        folders = [path, *(pathlib.Path("runs", name) for name in names)]
+        files = [folder / "evaluation.json" for folder in folders]
     for file in files:
-        if file.is_file():
-            return file
+        if queries_path(file).is_file():
+            version = version_of(file) if (folder / "saved_model.pb").is_file() else None
+            if version is not None and version.resolve() != folder:
+                raise FileNotFoundError(f"{file} has the scores of {version}, not of {run}")
+            return queries_path(file)
     scores = sorted(files[-1].parent.glob("*.json"))
     others = [str(path) for path in scores if queries_path(path).is_file()]
-    hint = f"it has scores of other images: {', '.join(others)}" if others else "score it first"
-    raise FileNotFoundError(f"{run} has no {files[-1]}: {hint}")
+    hint = (
+        f"it has those in {', '.join(others)}" if others else "score it by --task retrieval first"
+    )
+    raise FileNotFoundError(f"{run} has no values of queries, {queries_path(files[-1])}: {hint}")
+
+
+def version_of(scores):
+    """The version that a file of scores is of; None where it does not tell."""
+    try:
+        return pathlib.Path(json.loads(scores.read_text())["version"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
 
 
 def queries_path(scores):
@@ -173,12 +200,16 @@ def queries_path(scores):
 
 def check_outputs(settings):
     """Raises an OSError for a file or folder that cannot be written."""
-    out = pathlib.Path(settings.out)
+    check_file(pathlib.Path(settings.out))
+    if settings.report:
+        check_writable(pathlib.Path(settings.report))
+
+
+def check_file(out):
+    """Raises an OSError for a file that cannot be written."""
     check_writable(out.parent)
     if out.is_dir():
         raise IsADirectoryError(f"`out` must be a file. {out} is a folder")
-    if settings.report:
-        check_writable(pathlib.Path(settings.report))
 
 
 def completed(settings, version, recipe):
@@ -240,8 +271,11 @@ def file_name(stem, settings, recipe):
 
 def has_images_of(recipe, settings):
     """Whether the images to score are those that the recipe names."""
-    images = (recipe.get("dataset"), recipe.get("data_dir"))
-    return images == (settings.dataset, settings.data_dir)
+    folders = [
+        folder and os.path.realpath(os.path.expanduser(folder))
+        for folder in (recipe.get("data_dir"), settings.data_dir)
+    ]
+    return recipe.get("dataset") == settings.dataset and folders[0] == folders[1]
 
 
 def load_dataset(settings):
@@ -532,6 +566,7 @@ def verify(settings, embeddings, labels, training_embeddings, trained_on):
     rate = settings.false_match_rate
     found = evaluation.verification_scores(embeddings, labels, false_match_rates=rate)
     results = {
+        "false_match_rate": rate,
         "auc": found["auc"],
         "equal_error_rate": found["equal_error_rate"],
         "true_match_rate": found["true_match_rates"][rate],
@@ -563,7 +598,9 @@ def score_one_per_class(settings, signatures, embeddings, labels):
     )
     return {
         "scores": {name: mean for name, (mean, _) in found.items()},
-        "deviations": {name: deviation for name, (_, deviation) in found.items()},
+        "deviations": {
+            name: deviation for name, (_, deviation) in found.items() if settings.draws > 1
+        },
     }
 
 
@@ -644,6 +681,7 @@ def write(settings, version, results, levels):
     content = finite({"version": str(version), **told, **results})
     out = pathlib.Path(settings.out)
     out.parent.mkdir(parents=True, exist_ok=True)
+    queries_path(out).unlink(missing_ok=True)
     write_text(out, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 
@@ -658,26 +696,45 @@ def finite(content):
 
 def save_queries(settings, per_query, split, queries):
     """Writes the values of each query beside the scores, for --compare."""
+    import numpy as np
+
     from tfdml import evaluation
 
     labels = split.labels if queries is None else split.labels[queries]
-    classes = hashlib.sha256("\0".join(split.names).encode()).hexdigest()
-    images = {"dataset": settings.dataset, "split": settings.split, "classes": classes}
+    content = split.images
+    if split.holds_paths:
+        content = "\0".join(os.path.relpath(path, settings.data_dir) for path in split.images)
+    images = {
+        "dataset": settings.dataset,
+        "split": settings.split,
+        "classes": hashlib.sha256("\0".join(split.names).encode()).hexdigest(),
+        "content": hashlib.sha256(
+            content.encode() if split.holds_paths else np.ascontiguousarray(content)
+        ).hexdigest(),
+    }
     evaluation.save_queries(
         queries_path(pathlib.Path(settings.out)), per_query, labels, images=images
     )
 
 
+def searched(queries):
+    """How many queries search how many images, in words; nothing where all find each other."""
+    if queries is None:
+        return ""
+    return f",\n{queries.sum():,} queries in a gallery of {(~queries).sum():,}"
+
+
 def ranking(settings):
     """How images were ranked or classified, in words; nothing for retrieval by distance."""
+    draws = f"{settings.draws} draw" + "s" * (settings.draws > 1)
     if settings.task == "ncm":
-        shots = "half" if settings.shots is None else f"{settings.shots:,}"
-        return f",\nthe nearest mean of {shots} of the images of each class, {settings.draws} draws"
+        shots = "half" if settings.shots is None else f"{settings.shots:,} at most"
+        return f",\nthe nearest mean of {shots} of the images of each class, {draws}"
     if settings.task == "zero_shot":
         return ",\nthe nearest mean of the kin of each class"
     words = ""
     if settings.task == "one_per_class":
-        words = f",\namong one image of each class, {settings.draws} draws"
+        words = f",\namong one image of each class, {draws}"
     if settings.rerank:
         return f",\nthe {settings.rerank:,} nearest of each ranked by the learned similarity"
     return (
@@ -693,7 +750,7 @@ def table(results):
     intervals, lines = results.get("intervals", {}), []
     for name, value in results["scores"].items():
         interval = "  [{:.4f}, {:.4f}]".format(*intervals[name]) if name in intervals else ""
-        if name not in ("precision@1", "ndcg@1"):  # which are recall@1
+        if name not in SAME_AS_RECALL:
             lines.append(f"{name:>12}  {value:.4f}{interval}")
     if intervals:
         lines.append("In brackets the interval at 95 % over classes drawn anew.")
@@ -716,7 +773,11 @@ def table(results):
     if "verification" in results:
         verification = dict(results["verification"])
         calibrated = verification.pop("calibrated", None)
-        lines += numbers("Whether two images are of one class, by a threshold:", verification)
+        rate = f"{verification.pop('false_match_rate'):g}"
+        lines += numbers(
+            f"Whether two images are of one class, by a threshold for {rate} false matches:",
+            verification,
+        )
         lines += numbers("By the threshold of the training classes:", calibrated)
     if "reranking" in results:
         queries = results["reranking"]["queries"]
@@ -724,8 +785,11 @@ def table(results):
         lines.append(scores_table(results["reranking"]))
     if "approximate" in results:
         index = results["approximate"]
-        lines.append(f"\nSearch by the index, {index['search_seconds']:.2f} s:")
-        kinds = ("exact", "approximate", "lost")
+        lines.append(
+            f"\nSearch by the index, {index['search_seconds']:.3g} s, where an exact one takes "
+            f"{index['exact_search_seconds']:.3g} s:"
+        )
+        kinds = ("exact", "approximate", "lost", "overlap")
         lines.append(scores_table({kind: named(index[kind]) for kind in kinds}))
     return "\n".join(lines)
 
@@ -738,7 +802,7 @@ def numbers(head, values):
     return [f"\n{head}", *(f"{name:>{width}}  {value:.4f}" for name, value in values.items())]
 
 
-def draw(settings, version, recipe, signatures, embeddings, split, results, per_query):
+def draw(settings, version, recipe, signatures, embeddings, split, queries, results, per_query):
     """Writes the page, the pictures and the projector's files; returns the path of the page."""
     from tfdml import evaluation
     from tfdml.evaluation import report
@@ -759,18 +823,31 @@ def draw(settings, version, recipe, signatures, embeddings, split, results, per_
             embeddings, min(REPORTED_NEIGHBOURS, most), similarity=pairs, candidates=candidates
         )
         facts["neighbours"] = f"the {candidates:,} nearest by distance, by the learned similarity"
+    if queries is not None:
+        per_query = {}
+        facts["searched"] = searched(queries).removeprefix(",\n")
+        neighbours = evaluation.nearest_neighbours(
+            embeddings, min(REPORTED_NEIGHBOURS, len(split.labels) - 1)
+        )
     if not per_query:
         per_query = evaluation.retrieval_scores_per_query(*data, settings.k)
-        facts["values by class"] = "of all images among themselves, by distance"
+        facts["below the scores"] = "all images among themselves, by distance"
+    per_query = {name: values for name, values in per_query.items() if name not in SAME_AS_RECALL}
     page = write_report(
         *data,
         folder,
         title=f"{version.resolve().parent.name} on {settings.dataset}",
-        scores=results["scores"],
+        scores={
+            name: value for name, value in results["scores"].items() if name not in SAME_AS_RECALL
+        },
         per_query=per_query,
         picture_of=picture_of,
         facts=facts,
-        intervals=results.get("intervals"),
+        intervals={
+            name: interval
+            for name, interval in results.get("intervals", {}).items()
+            if name not in SAME_AS_RECALL
+        },
         class_names=split.class_names,
         neighbours=neighbours,
         seed=seed,
@@ -800,6 +877,9 @@ def facts_of(settings, version, recipe, split):
         f"{settings.dataset}",
         "ranked by": "the learned similarity" if settings.rank_by == "similarity" else "distance",
     }
+    for name in ("crops", "mirror", "levels", "level_weights", "boxes"):
+        if getattr(settings, name) not in (None, False, 1):
+            facts[name.replace("_", " ")] = str(getattr(settings, name))
     for name in ("loss", "backbone", "embedding_dim", "steps", "seed"):
         if name in recipe:
             facts[name.replace("_", " ")] = str(recipe[name])

@@ -28,7 +28,7 @@ def read_boxes(path):
             names the file and the line.
     """
     boxes = {}
-    lines = csv.reader(pathlib.Path(path).read_text().splitlines())
+    lines = csv.reader(_text(path).splitlines())
     for number, cells in enumerate(lines, start=1):
         cells = [cell.strip() for cell in cells]
         if number == 1 and cells != _HEADER:
@@ -144,3 +144,10 @@ def _refuse(path, box, width, height):
         f"{path}: a box must be inside of its image. "
         f"Received: box={box}, width={width}, height={height}"
     )
+
+
+def _text(path):
+    try:
+        return pathlib.Path(path).read_text("utf-8-sig")  # as spreadsheets write it
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no text") from error

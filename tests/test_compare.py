@@ -84,11 +84,26 @@ def test_needs_no_tensorflow(folder):
 def test_refuses_in_one_sentence(capsys):
     assert "required: runs" in refusal(capsys)
     assert "two or more. Received: runs=['runs/a']" in refusal(capsys, "runs/a")
-    assert "different runs. Received: runs=['runs/a', 'r" in refusal(capsys, "runs/a", "runs/a")
-    message = refusal(capsys, "runs/a", "saved_models/other")
-    assert "other has no runs/other/evaluation_queries.npz: score it first" in message
+    for again in ("runs/a", "./runs/a"):
+        message = refusal(capsys, "runs/a", again)
+        assert (
+            f"needs runs with scores of their own. Received: runs=['runs/a', '{again}']" in message
+        )
+    assert "saved_models/other does not exist" in refusal(capsys, "runs/a", "saved_models/other")
+    pathlib.Path("runs/new").mkdir()
+    message = refusal(capsys, "runs/a", "runs/new")
+    assert (
+        "no values of queries, runs/new/evaluation_queries.npz: score it by --task retrieval first"
+        in message
+    )
+    saved = pathlib.Path("saved_models/b/2/saved_model.pb")
+    saved.parent.mkdir()
+    saved.touch()
+    pathlib.Path("runs/b/evaluation.json").write_text('{"version": "saved_models/b/1"}')
+    message = refusal(capsys, "runs/a", "saved_models/b/2")
+    assert "evaluation.json has the scores of saved_models/b/1, not of saved_models/b/2" in message
     message = refusal(capsys, "runs/a", "runs/c")
-    assert "scores of other images: runs/c/evaluation_validation.json" in message
+    assert "it has those of runs/c/evaluation_validation.json" in message
     message = refusal(capsys, "runs/a", "runs/b", "--confidence", "95")
     assert "`confidence` must be > 0 and < 1. Received: confidence=95.0" in message
     assert "--nmi" in refusal(capsys, "runs/a", "runs/b", "--nmi", "false")

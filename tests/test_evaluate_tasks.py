@@ -220,9 +220,10 @@ def test_queries_search_the_gallery_of_a_dataset_that_has_one(photos, version, m
     assert load_queries("runs/colours/evaluation_queries.npz").labels.tolist() == [
         apart.test.labels[i] for i in range(queries.sum())
     ]
-    assert (
-        "of all images among themselves, by distance" in pathlib.Path("page/index.html").read_text()
-    )
+    page = pathlib.Path("page", "index.html").read_text()
+    assert "all images among themselves, by distance" in page
+    assert f"{queries.sum()} queries in a gallery of {(~queries).sum()}" in page
+    assert content["images"] == {"queries": queries.sum(), "gallery": (~queries).sum()}
     whole = scores(version, "--split", "all", "--nmi=false", name="evaluation_all")
     assert whole["scores"]["map"] != content["scores"]["map"]
 
@@ -270,8 +271,37 @@ def test_scored_runs_are_compared(version, capsys):
     evaluate.main(["--compare", "runs/colours", "crops.json"])
     assert capsys.readouterr().out.startswith("20 images of 5 classes:")
     with pytest.raises(SystemExit, match="2"):
+        evaluate.main(["--compare", "runs/colours", str(version)])
+    assert "needs runs with scores of their own" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main(["--compare", str(version.parent / "2"), "crops.json"])
+    assert "does not exist" in capsys.readouterr().err
+    scores(version, "--task", "ncm", "--out", "crops.json", name="evaluation")
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main(["--compare", "runs/colours", "crops.json"])
+    assert "crops.json has no values of queries" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
         evaluate.main(["--compare", "runs/colours", "runs/colours/evaluation_all.json"])
     assert "must be scored on the same images: classes differs" in capsys.readouterr().err
+
+
+def test_other_images_of_the_same_names_are_not_compared(photos, version, tmp_path, capsys):
+    for path in photos.rglob("*.png"):
+        copy = tmp_path / "others" / path.parent.name / f"other_{path.name}"
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    scores(version, "--nmi=false", name="evaluation")
+    data = ["--dataset", "folder", "--data_dir", tmp_path / "others", "--nmi=false"]
+    scores(version, *data, name="evaluation_folder_others")
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main(["--compare", "runs/colours", "runs/colours/evaluation_folder_others.json"])
+    assert "must be scored on the same images: content differs" in capsys.readouterr().err
+
+
+def test_the_folder_of_the_training_may_be_spelt_otherwise(photos, version):
+    data = ["--dataset", "folder", "--data_dir", f"{photos}/../photos/"]
+    told = scores(version, *data, "--false_match_rate", 0.2, "--nmi=false", name="evaluation")
+    assert "calibrated" in told["verification"]
 
 
 def test_scores_have_intervals_and_means_over_classes(photos, version):
@@ -340,7 +370,9 @@ def test_what_is_in_the_boxes_is_scored(photos, version, tmp_path):
             "`placement` has no option 'ancestor'. Did you mean 'ancestors'?",
         ),
         (["--false_match_rate", "1"], "`false_match_rate` must be >= 0 and < 1"),
-        (["--index", "HNSW32", "--rank_by", "similarity"], "`index` searches by distance"),
+        (["--index", "HNSW32", "--rank_by", "similarity"], "`index` is for `rank_by` distance"),
+        (["--false_match_rate", "0", "--task", "ncm"], "is an option of the task retrieval"),
+        (["--cluster_by", "affinity_propagation", "--nmi=false"], "are of the clusters of `nmi`"),
         (["--index_parameters", "nprobe=2"], "`index_parameters` are those of an `index`"),
         (["--cluster_by", "affinity_propagation", "--restarts", "2"], "`restarts` are of k-means"),
         (["--cluster_by", "means"], "`cluster_by` must be one of"),

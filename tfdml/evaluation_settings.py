@@ -58,7 +58,8 @@ class Evaluation:
         levels: Score only the first levels of a model with several; all if not given.
         level_weights: Joins the levels of a model with several by these factors, such as
             `[1, 2, 3]`, to unit length, instead of as they are. Each level is also scored alone.
-        shots: Images of each class for its mean, of `ncm`; half of each class if not given.
+        shots: Images of each class for its mean, of `ncm`, of smaller classes all but one; half of
+            each class if not given.
         draws: How many times they, or the gallery of `one_per_class`, are drawn; the mean and the
             deviation of the scores are told.
         hierarchy: CSV file of `zero_shot` with the lines `class,parent`, where a parent may be the
@@ -77,8 +78,9 @@ class Evaluation:
             are of one class: ROC AUC, equal error rate, and the share of the pairs of one class
             that match where this share of those of two do, such as 0.001. Where the model was
             trained on the same images, also what the threshold of the training classes gives.
+            For `rank_by` distance.
         index: Also search by an index of faiss, such as `HNSW32` or `IVF64,Flat`, and tell the
-            recall that it loses (`pip install "tfdml[search]"`).
+            recall that it loses (`pip install -e ".[search]"`).
         index_parameters: Of the index, such as `nprobe=16` or `efSearch=64`.
         report: Folder for a page to look at, `index.html`: the scores, a map, what queries find,
             which classes are confused. Also for pictures to print, `score_distributions.png` and
@@ -163,11 +165,21 @@ class Evaluation:
         )
         if self.false_match_rate is not None:
             check_share(false_match_rate=self.false_match_rate)
+        for name in ("index", "false_match_rate"):
+            value = getattr(self, name)
+            check(
+                value is None or self.rank_by == "distance",
+                f"`{name}` is for `rank_by` distance",
+                rank_by=self.rank_by,
+                **{name: value},
+            )
+        check(self.index != "", "`index` must be a name of faiss, such as HNSW32", index="")
         check(
-            self.index is None or self.rank_by == "distance",
-            "`index` searches by distance",
-            index=self.index,
-            rank_by=self.rank_by,
+            self.nmi or (self.cluster_by == "kmeans" and self.restarts == 1),
+            "`cluster_by` and `restarts` are of the clusters of `nmi`",
+            nmi=self.nmi,
+            cluster_by=self.cluster_by,
+            restarts=self.restarts,
         )
         check(
             self.index is not None or self.index_parameters is None,
@@ -184,6 +196,8 @@ class Evaluation:
             "false_match_rate": ("retrieval",),
             "index": ("retrieval",),
             "report": ("retrieval",),
+            "cluster_by": ("retrieval",),
+            "restarts": ("retrieval",),
             "shots": ("ncm",),
             "draws": ("ncm", "one_per_class"),
             "hierarchy": ("zero_shot",),
@@ -191,11 +205,12 @@ class Evaluation:
             "placement": ("zero_shot",),
             "renormalize_means": ("ncm", "zero_shot"),
         }
-        of_every_task = {"rank_by": "distance", "draws": 10, "placement": {}}
+        usual = {field.name: field.default for field in dataclasses.fields(self)}
+        usual |= {"rank_by": "distance", "placement": {}}
         for name, tasks in tasks_of_options.items():
             value = getattr(self, name)
             check(
-                self.task in tasks or value in (of_every_task.get(name), False),
+                self.task in tasks or repr(value) == repr(usual[name]),
                 f"`{name}` is an option of the task {' and '.join(tasks)}",
                 task=self.task,
                 **{name: value},

@@ -97,3 +97,12 @@ def test_a_box_elsewhere_is_refused_with_the_name(photos, box):
     message = rf"1\.png: a box must be inside of its image\. Received: box=\[{edges}"
     with pytest.raises(ValueError, match=message):
         cut_to_images([photos / "cat" / "1.png"], [box])
+
+
+def test_boxes_may_come_from_a_spreadsheet_but_must_be_text(tmp_path):
+    path = tmp_path / "boxes.csv"
+    path.write_bytes("path,x1,y1,x2,y2\na.png,0,1,2,3\n".encode("utf-8-sig"))
+    assert read_boxes(path) == {"a.png": (0, 1, 2, 3)}
+    path.write_bytes(b"\x89PNG")
+    with pytest.raises(ValueError, match=r"boxes\.csv is no text"):
+        read_boxes(path)

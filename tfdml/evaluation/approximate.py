@@ -1,5 +1,6 @@
 """What approximate nearest-neighbour search costs in recall, by an index of faiss."""
 
+import contextlib
 import re
 import time
 
@@ -78,7 +79,7 @@ def approximate_recall(
         >>> found["approximate"], found["lost"]
         ({1: 0.0, 2: 0.5, 3: 1.0}, {1: 0.0, 2: 0.0, 3: 0.0})
     """
-    faiss = _faiss()
+    faiss = load_faiss()
     for name, text in (("index", index), ("parameters", parameters or "")):
         check_type(isinstance(text, str), f"`{name}` must be a text", **{name: text})
     queries, labels, gallery, gallery_labels = inputs.queries_and_gallery(
@@ -94,7 +95,13 @@ def approximate_recall(
     started = time.perf_counter()
     built = _build(faiss, index, parameters, rows[order])
     build_seconds = time.perf_counter() - started
-    approximate = _Search(lambda some, width: _in_order(built.search(some, width)[1], order))
+    received = {"index": index, "parameters": parameters}
+
+    def search(some, width):
+        with _refusals(received):
+            return _in_order(built.search(some, width)[1], order)
+
+    approximate = _Search(search)
     exact = _Search(lambda some, width: faiss.knn(some, rows, width)[1])
     hits, found = np.zeros(len(counts)), np.zeros(len(counts))
     step = max(1, _FOUND_AT_ONCE // (counts[-1] + 1))
@@ -133,30 +140,41 @@ def approximate_recall(
     }
 
 
-def _faiss():
+def load_faiss():
+    """The faiss module.
+
+    Raises:
+        ImportError: If it is not installed.
+    """
     try:
         import faiss
     except ImportError as error:
         raise ImportError(
-            "approximate search needs faiss: pip install 'tfdml[search]', or faiss-cpu alone"
+            "approximate search needs faiss: pip install -e '.[search]', or faiss-cpu alone"
         ) from error
     return faiss
 
 
 def _build(faiss, index, parameters, rows):
-    try:
+    received = {"index": index, "parameters": parameters, "rows": len(rows), "dim": rows.shape[1]}
+    with _refusals(received):
         built = faiss.index_factory(rows.shape[1], index)
         built.train(rows)
         built.add(rows)
         if parameters is not None:
             faiss.ParameterSpace().set_index_parameters(built, parameters)
+    return built
+
+
+@contextlib.contextmanager
+def _refusals(received):
+    """Turns an error of faiss into a ValueError that says what was received."""
+    try:
+        yield
     except RuntimeError as error:  # of which the first half names a place in the source of faiss
         cause = re.sub(_PLACE, "", str(error), flags=re.DOTALL)
-        raise ValueError(
-            f"faiss refuses the index ({cause}). Received: index={index!r}, "
-            f"parameters={parameters!r}, rows={len(rows)}, dim={rows.shape[1]}"
-        ) from error
-    return built
+        told = ", ".join(f"{name}={value!r}" for name, value in received.items())
+        raise ValueError(f"faiss refuses the index ({cause}). Received: {told}") from error
 
 
 class _Search:

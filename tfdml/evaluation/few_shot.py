@@ -1,5 +1,7 @@
 """Few-shot transfer: new classes told by the means of a few of their own images."""
 
+import warnings
+
 import numpy as np
 
 from tfdml.checks import check
@@ -51,6 +53,12 @@ def few_shot_accuracies(
     check(counts.max() > 1, "a class must have 2 rows or more", rows=len(labels))
     taken = np.minimum(counts // 2 if shots is None else shots, counts - 1)
     taken = np.maximum(taken, 1)
+    if shots is not None and (counts <= shots).any():
+        warnings.warn(
+            f"{np.count_nonzero(counts <= shots)} of {len(counts)} classes have {shots} rows or "
+            "fewer: of these all rows but one make the mean",
+            stacklevel=2,
+        )
     accuracies = {}
     for _ in range(draws):
         train = _drawn(classes, counts, taken, rng)

@@ -105,7 +105,7 @@ def read_hierarchy(path):
         ValueError: If it is no such file, or a node is below itself; the sentence names the file
             and the line.
     """
-    lines = csv.reader(pathlib.Path(path).read_text().splitlines())
+    lines = csv.reader(_text(path).splitlines())
     parents = {}
     for number, cells in enumerate(lines, start=1):
         cells = [cell.strip() for cell in cells]
@@ -205,3 +205,10 @@ def _find_cycle(parents):
                 path[parent] = None
                 waiting.append((parent, iter(parents.get(parent, ()))))
     return []
+
+
+def _text(path):
+    try:
+        return pathlib.Path(path).read_text("utf-8-sig")  # as spreadsheets write it
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no text") from error

@@ -1,3 +1,5 @@
+"""The embeddings of several levels of a network, which stand side by side."""
+
 import numpy as np
 
 from tfdml.checks import check, check_not_negative, check_type

@@ -1,3 +1,5 @@
+"""The embeddings of several views of an image, such as crops, made one."""
+
 import numpy as np
 
 from tfdml.checks import check

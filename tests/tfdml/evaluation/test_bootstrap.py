@@ -216,3 +216,12 @@ def test_refuses_pairs_that_do_not_match():
         paired_bootstrap(GOOD, {"map": np.zeros(2)})
     with pytest.raises(TypeError, match="`baseline` must be a dict"):
         paired_bootstrap(GOOD, None)
+
+
+@pytest.mark.parametrize(("rounds", "confidence"), [(39, 0.95), (1, 0.5), (1000, 0.9999)])
+def test_refuses_too_few_rounds_for_the_tails(rounds, confidence):
+    options = {"rounds": rounds, "confidence": confidence}
+    with pytest.raises(ValueError, match="`rounds` must leave 2 or more outside of the interval"):
+        bootstrap_intervals({"a": np.arange(4.0)}, **options)
+    with pytest.raises(ValueError, match="`rounds` must leave 2 or more outside of the interval"):
+        paired_bootstrap({"a": np.arange(4.0)}, {"a": np.zeros(4)}, **options)

@@ -65,3 +65,9 @@ def test_refuses_wrong_options(options, message):
 def test_refuses_classes_of_single_rows():
     with pytest.raises(ValueError, match=r"a class must have 2 rows or more. Received: rows=4"):
         few_shot_accuracies(np.eye(4), np.arange(4))
+
+
+def test_says_where_classes_have_fewer_rows_than_shots(rng):
+    labels = np.array([0] * 6 + [1] * 4 + [2] * 2)
+    with pytest.warns(UserWarning, match="2 of 3 classes have 4 rows or fewer"):
+        few_shot_accuracies(rng.normal(size=(12, 3)), labels, shots=4, k=1)

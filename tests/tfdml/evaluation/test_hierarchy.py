@@ -110,3 +110,12 @@ def test_super_classes_are_under_one_root():
     hierarchy = of_super_classes(np.array([2**40, 1, 2**40]), np.array([5, -1, 5]))
     assert ancestors_of(2**40, hierarchy) == {"super-class 5": 1, "all": 2}
     assert ancestors_of(1, hierarchy) == {"super-class -1": 1, "all": 2}
+
+
+def test_a_hierarchy_may_come_from_a_spreadsheet_but_must_be_text(tmp_path):
+    path = tmp_path / "kin.csv"
+    path.write_bytes("class,parent\na,b\n".encode("utf-8-sig"))
+    assert read_hierarchy(path) == {"a": ("b",)}
+    path.write_bytes(b"\x89PNG")
+    with pytest.raises(ValueError, match=r"kin\.csv is no text"):
+        read_hierarchy(path)

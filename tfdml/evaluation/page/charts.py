@@ -65,8 +65,8 @@ def histogram_chart(histograms):
         parts.append(axes.line([(mean, 0.0), (mean, axes.y[1])], f"mean {kind}"))
         x, y = axes.place(mean, axes.y[1])
         side, anchor = (-5, "end") if kind == nearer else (5, "start")
-        if not 140 < x < _WIDTH - 140:  # no room on that side
-            side, anchor = (5, "start") if x <= 140 else (-5, "end")
+        if not _LEFT + 140 < x < _WIDTH - 140:  # no room on that side
+            side, anchor = (5, "start") if x <= _LEFT + 140 else (-5, "end")
         y += 14 if kind == "positive" else 30
         parts.append(
             f'<text class="label {kind}" x="{x + side:.1f}" y="{y:.1f}" text-anchor="{anchor}">'
