@@ -103,7 +103,7 @@ def test_refuses_in_one_sentence(capsys):
     message = refusal(capsys, "runs/a", "saved_models/b/2")
     assert "evaluation.json has the scores of saved_models/b/1, not of saved_models/b/2" in message
     message = refusal(capsys, "runs/a", "runs/c")
-    assert "it has those of runs/c/evaluation_validation.json" in message
+    assert "it has those in runs/c/evaluation_validation.json" in message
     message = refusal(capsys, "runs/a", "runs/b", "--confidence", "95")
     assert "`confidence` must be > 0 and < 1. Received: confidence=95.0" in message
     assert "--nmi" in refusal(capsys, "runs/a", "runs/b", "--nmi", "false")
