@@ -73,12 +73,11 @@ def main(arguments=None):
             embeddings = joined(settings, embeddings)
             if settings.false_match_rate is not None and has_pairs_of_both_kinds(split.labels):
                 trained_on = training_split(settings, version, recipe, dataset)
-                if trained_on is None:
-                    print("No threshold is calibrated: these are not images beside the training")
-                rows = trained_on and joined(settings, embedded(trained_on))
-                results["verification"] = verify(
-                    settings, embeddings, split.labels, rows, trained_on
+                training = trained_on and (
+                    joined(settings, embedded(trained_on)),
+                    trained_on.labels,
                 )
+                results["verification"] = verify(settings, embeddings, split.labels, training)
         elif settings.task == "one_per_class":
             results = score_one_per_class(
                 settings, signatures, joined(settings, embeddings), split.labels
@@ -556,10 +555,11 @@ def score_clusters(settings, embeddings, labels):
     return evaluation.clustering_scores(embeddings, labels, method=settings.cluster_by, **options)
 
 
-def verify(settings, embeddings, labels, training_embeddings, trained_on):
-    """How well thresholds on the distance tell pairs of one class, by name and rate.
+def verify(settings, embeddings, labels, training):
+    """How well thresholds on the distance tell pairs of one class, by name.
 
-    With "calibrated": the threshold that the training classes give, and its rates on these.
+    With "calibrated", where `training`, the embeddings and labels of the training classes, are at
+    hand: the threshold that they give, and its rates on the scored ones.
     """
     from tfdml import evaluation
 
@@ -572,10 +572,10 @@ def verify(settings, embeddings, labels, training_embeddings, trained_on):
         "true_match_rate": found["true_match_rates"][rate],
         "threshold": found["thresholds"][rate],
     }
-    if trained_on is not None and has_pairs_of_both_kinds(trained_on.labels):
-        threshold = evaluation.calibrate_threshold(
-            training_embeddings, trained_on.labels, false_match_rate=rate
-        )
+    if training is None or not has_pairs_of_both_kinds(training[1]):
+        print("No threshold is calibrated: the training classes are not at hand")
+    else:
+        threshold = evaluation.calibrate_threshold(*training, false_match_rate=rate)
         rates = evaluation.rates_at_threshold(embeddings, labels, threshold)
         results["calibrated"] = {"threshold": threshold, **rates}
     return results
