@@ -408,7 +408,7 @@ def test_hard_neighbours_are_those_of_the_checkpoint_when_a_run_resumes(tmp_path
 
         batches, callbacks = train.training_batches(recipe, model, dataset.train, dataset)
         callbacks = [*callbacks, KeepCheckpoints()]
-        train.fit(recipe, folder, model, batches.map(noted), callbacks, dataset.test, dataset)
+        train.fit(recipe, folder, model, batches.map(noted), callbacks, dataset.scored(), dataset)
         return np.stack(seen)
 
     whole = batches_of_fit(train.build_model(recipe, dataset.train, dataset), tmp_path / "whole")
