@@ -34,6 +34,7 @@ from tfdml.serving import exported
 PROGRAM = "evaluate.py"
 COMPARE = "--compare"
 SAME_AS_RECALL = ("precision@1", "ndcg@1")  # which are recall@1
+CHANGES_OF_EMBEDDINGS = ("crops", "mirror", "levels", "level_weights", "boxes")
 COMPARED_QUERIES = 1000  # ranked exactly too, to tell what --rerank loses
 REPORTED_NEIGHBOURS = 10  # of each image on the page, of a learned similarity
 REPORTED_CANDIDATES = 100  # nearest by distance that it ranks for the page
@@ -703,7 +704,8 @@ def save_queries(settings, per_query, split, queries):
     labels = split.labels if queries is None else split.labels[queries]
     content = split.images
     if split.holds_paths:
-        content = "\0".join(os.path.relpath(path, settings.data_dir) for path in split.images)
+        folder = os.path.expanduser(settings.data_dir)
+        content = "\0".join(os.path.relpath(path, folder) for path in split.images)
     images = {
         "dataset": settings.dataset,
         "split": settings.split,
@@ -826,9 +828,9 @@ def draw(settings, version, recipe, signatures, embeddings, split, queries, resu
     if queries is not None:
         per_query = {}
         facts["searched"] = searched(queries).removeprefix(",\n")
-        neighbours = evaluation.nearest_neighbours(
-            embeddings, min(REPORTED_NEIGHBOURS, len(split.labels) - 1)
-        )
+        if neighbours is None:
+            most = min(REPORTED_NEIGHBOURS, len(split.labels) - 1)
+            neighbours = evaluation.nearest_neighbours(embeddings, most)
     if not per_query:
         per_query = evaluation.retrieval_scores_per_query(*data, settings.k)
         facts["below the scores"] = "all images among themselves, by distance"
@@ -877,9 +879,10 @@ def facts_of(settings, version, recipe, split):
         f"{settings.dataset}",
         "ranked by": "the learned similarity" if settings.rank_by == "similarity" else "distance",
     }
-    for name in ("crops", "mirror", "levels", "level_weights", "boxes"):
-        if getattr(settings, name) not in (None, False, 1):
-            facts[name.replace("_", " ")] = str(getattr(settings, name))
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if field.name in CHANGES_OF_EMBEDDINGS and value != field.default:
+            facts[field.name.replace("_", " ")] = str(value)
     for name in ("loss", "backbone", "embedding_dim", "steps", "seed"):
         if name in recipe:
             facts[name.replace("_", " ")] = str(recipe[name])

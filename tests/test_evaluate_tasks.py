@@ -298,6 +298,19 @@ def test_other_images_of_the_same_names_are_not_compared(photos, version, tmp_pa
     assert "must be scored on the same images: content differs" in capsys.readouterr().err
 
 
+def test_the_page_tells_what_changes_the_embeddings(version):
+    folder = pathlib.Path("page")
+    options = ["--levels", 1, "--mirror", "--crops", 5]
+    name = "evaluation_levels_1_crops_5_mirror"
+    scores(version, *options, "--nmi=false", "--report", folder, name=name)
+    page = (folder / "index.html").read_text()
+    told = dict(re.findall(r"<dt>(.*?)</dt>\s*<dd>(.*?)</dd>", page))
+    assert (told["levels"], told["mirror"], told["crops"]) == ("1", "True", "5")
+    scores(version, "--nmi=false", "--report", folder, name="evaluation")
+    told = dict(re.findall(r"<dt>(.*?)</dt>\s*<dd>(.*?)</dd>", (folder / "index.html").read_text()))
+    assert not {"levels", "mirror", "crops", "boxes"} & set(told)
+
+
 def test_the_folder_of_the_training_may_be_spelt_otherwise(photos, version):
     data = ["--dataset", "folder", "--data_dir", f"{photos}/../photos/"]
     told = scores(version, *data, "--false_match_rate", 0.2, "--nmi=false", name="evaluation")
