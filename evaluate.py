@@ -21,13 +21,12 @@ import json
 import math
 import os
 import pathlib
-import re
 import sys
 import warnings
 
 import pipelines
 from tfdml.checks import check, unknown_name
-from tfdml.command_line import Parser, check_writable, one_sentence, write_text
+from tfdml.command_line import Parser, as_file_name, check_writable, one_sentence, write_text
 from tfdml.evaluation_settings import NEIGHBOURS, Comparison, Evaluation
 from tfdml.serving import exported
 
@@ -255,7 +254,7 @@ def file_name(stem, settings, recipe):
     if settings.rank_by == "similarity":
         words.append(f"rerank_{settings.rerank}" if settings.rerank else "similarity")
     if not has_images_of(recipe, settings):
-        words.append(re.sub(r"[^\w.-]+", "_", settings.dataset))  # of tfds:NAME
+        words.append(as_file_name(settings.dataset))
         words += [pathlib.Path(settings.data_dir).resolve().name] if settings.data_dir else []
     if settings.boxes not in (None, recipe.get("boxes")):
         words.append(f"in_{pathlib.Path(settings.boxes).stem}")
@@ -312,7 +311,7 @@ def load_split(settings, version, recipe, dataset):
             f"trained on, such as {known[0]}",
             file=sys.stderr,
         )
-    findable = rows_to_find(split, queries)
+    findable = pipelines.rows_to_find(split, queries)
     check(
         settings.rerank is None or settings.rerank <= findable,
         "`rerank` must not exceed the images that a query can find",
@@ -320,11 +319,6 @@ def load_split(settings, version, recipe, dataset):
         images=findable,
     )
     return split, queries
-
-
-def rows_to_find(split, queries):
-    """How many images a query can find, itself not counted."""
-    return len(split.labels) - 1 if queries is None else int((~queries).sum())
 
 
 def training_split(settings, version, recipe, dataset):
@@ -394,7 +388,7 @@ def with_neighbours(settings, split, queries):
     """The settings with numbers of neighbours, of which there are only so many in the split."""
     what, most = "means", split.num_classes
     if settings.task == "retrieval":
-        what, most = "neighbours", rows_to_find(split, queries)
+        what, most = "neighbours", pipelines.rows_to_find(split, queries)
     elif settings.task == "one_per_class":
         what = "gallery"
     if settings.k is None:
@@ -750,10 +744,9 @@ def table(results):
     from tfdml.evaluation.transfer_scores import transfer_lines
 
     intervals, lines = results.get("intervals", {}), []
-    for name, value in results["scores"].items():
+    for name, value in without_twins(results["scores"]).items():
         interval = "  [{:.4f}, {:.4f}]".format(*intervals[name]) if name in intervals else ""
-        if name not in SAME_AS_RECALL:
-            lines.append(f"{name:>12}  {value:.4f}{interval}")
+        lines.append(f"{name:>12}  {value:.4f}{interval}")
     if intervals:
         lines.append("In brackets the interval at 95 % over classes drawn anew.")
     if "levels" in results:
@@ -796,6 +789,11 @@ def table(results):
     return "\n".join(lines)
 
 
+def without_twins(scores):
+    """The scores, or what else goes by their names, but for those that equal another always."""
+    return {name: value for name, value in scores.items() if name not in SAME_AS_RECALL}
+
+
 def numbers(head, values):
     """Lines of named numbers below a head; none without values."""
     if not values:
@@ -834,22 +832,15 @@ def draw(settings, version, recipe, signatures, embeddings, split, queries, resu
     if not per_query:
         per_query = evaluation.retrieval_scores_per_query(*data, settings.k)
         facts["below the scores"] = "all images among themselves, by distance"
-    per_query = {name: values for name, values in per_query.items() if name not in SAME_AS_RECALL}
     page = write_report(
         *data,
         folder,
         title=f"{version.resolve().parent.name} on {settings.dataset}",
-        scores={
-            name: value for name, value in results["scores"].items() if name not in SAME_AS_RECALL
-        },
-        per_query=per_query,
+        scores=without_twins(results["scores"]),
+        per_query=without_twins(per_query),
         picture_of=picture_of,
         facts=facts,
-        intervals={
-            name: interval
-            for name, interval in results.get("intervals", {}).items()
-            if name not in SAME_AS_RECALL
-        },
+        intervals=without_twins(results.get("intervals", {})),
         class_names=split.class_names,
         neighbours=neighbours,
         seed=seed,

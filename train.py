@@ -14,7 +14,6 @@ import dataclasses
 import json
 import os
 import pathlib
-import re
 import signal
 import sys
 import tempfile
@@ -24,7 +23,7 @@ import yaml
 
 import pipelines
 from tfdml.checks import check, unknown_name, unknown_option
-from tfdml.command_line import Parser, check_writable, fail, one_sentence, write_text
+from tfdml.command_line import Parser, as_file_name, check_writable, fail, one_sentence, write_text
 from tfdml.losses import LOSSES
 from tfdml.models import BACKBONES
 from tfdml.recipes import Recipe
@@ -107,7 +106,7 @@ def parse(arguments):
         if name not in available:
             fail(PROGRAM, unknown_name(kind, name, available))
     if recipe.run is None:
-        name = re.sub(r"[^\w.-]+", "_", f"{recipe.dataset}_{recipe.loss}")  # of tfds:NAME
+        name = as_file_name(f"{recipe.dataset}_{recipe.loss}")
         recipe = dataclasses.replace(recipe, run=free_name(name))
     elif not resume and is_taken(recipe.run):
         fail(PROGRAM, f"run {recipe.run!r} exists. Choose another --run, or go on with --resume")
@@ -406,8 +405,7 @@ def fit(recipe, folder, model, batches, callbacks, scored, dataset):
     import tfdml
 
     test_split, queries = scored
-    findable = len(test_split.labels) - 1 if queries is None else int((~queries).sum())
-    counts = [k for k in NEIGHBOURS if k <= findable]
+    counts = [k for k in NEIGHBOURS if k <= pipelines.rows_to_find(test_split, queries)]
 
     def score(title):
         print(title, flush=True)

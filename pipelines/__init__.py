@@ -24,6 +24,7 @@ _MODULES = {
     "hold_out_classes": "split",
     "join_splits": "split",
     "pair_batches": "batches",
+    "rows_to_find": "split",
     "whole_class_batches": "batches",
 }
 

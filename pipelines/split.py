@@ -225,6 +225,16 @@ def join_splits(splits):
     )
 
 
+def rows_to_find(split, queries=None):
+    """How many images a query can find, itself not counted.
+
+    Args:
+        split: `Split` of the images, as of `Dataset.scored`.
+        queries: (n,) booleans, which of them are queries; None where all find each other.
+    """
+    return len(split.labels) - 1 if queries is None else int((~queries).sum())
+
+
 def check_split(split):
     """Raises a TypeError unless it is a `Split`."""
     if not isinstance(split, Split):

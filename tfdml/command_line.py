@@ -117,6 +117,11 @@ def check_writable(*folders):
             raise PermissionError(f"cannot write to {nearest.absolute()}")
 
 
+def as_file_name(text):
+    """The text as part of the name of a file: `tfds:a/b` is `tfds_a_b`."""
+    return re.sub(r"[^\w.-]+", "_", text)
+
+
 def write_text(path, text):
     """Writes a file in one step: a crash leaves the one before or the new one, never a half."""
     unfinished = path.with_name(f"{path.name}.unfinished")
