@@ -434,7 +434,9 @@ def embed(settings, signature, levels, dim, split):
 def levels_to_score(settings, recipe, signature):
     """How many embeddings of each image, of those side by side, are scored, and their width."""
     width, weights = signature.structured_outputs["embedding"].shape[1], settings.level_weights
-    levels = width // recipe["embedding_dim"] if "embedding_dim" in recipe else len(weights or [1])
+    levels = len(weights or [1])
+    if "embedding_dim" in recipe:
+        levels = width // (recipe["embedding_dim"] or width)
     dim, most = width // levels, levels
     levels = settings.levels or levels
     check(

@@ -14,6 +14,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import signal
 import sys
 import tempfile
@@ -142,6 +143,12 @@ def check_settings(recipe):
         f"`levels` must be those of loss {recipe.loss!r}, {loss.levels}",
         levels=recipe.levels,
     )
+    check(
+        recipe.embedding_dim is not None or levels == 1,
+        "`embedding_dim` must be a number where there are several levels",
+        embedding_dim=None,
+        levels=levels,
+    )
     dropout_of_levels(recipe.dropout, levels)
     pipelines.Augmentation().changed(**recipe.augmentation)
     for option in recipe.sampler_options:
@@ -220,7 +227,7 @@ def build_model(recipe, split, dataset):
     )
     if isinstance(loss, tfdml.losses.DensityAdaptiveLoss):
         loss = of_classes(recipe, loss, embedder, split, dataset)
-    multipliers = {r"^(embedding\d?|(exit|loss)\d_\w+)/": recipe.head_multiplier}
+    multipliers = multipliers_of(recipe, embedder)
     for layer in loss.layers:
         if layer.trainable:
             own = getattr(layer, "learning_rate_multiplier", recipe.head_multiplier)
@@ -228,6 +235,7 @@ def build_model(recipe, split, dataset):
     options = {
         "learning_rate": learning_rate(recipe),
         "multipliers": multipliers,
+        "bias_multiplier": recipe.bias_multiplier,
         "l2": recipe.weight_decay,
     }
     if recipe.optimizer == "adam":
@@ -240,6 +248,18 @@ def build_model(recipe, split, dataset):
     rows = keras.ops.zeros((2, *embedder.output_shape[1:]))
     loss([0, split.num_classes - 1], rows)
     return model
+
+
+def multipliers_of(recipe, embedder):
+    """Patterns of the variables of the embedding layers and exits, and their multipliers."""
+    exits = recipe.exit_multiplier or recipe.head_multiplier
+    multipliers = {r"^embedding\d?/": recipe.head_multiplier, r"^(exit|loss)\d_\w+/": exits}
+    paths = [variable.path for variable in embedder.trainable_variables]
+    return {
+        pattern: multiplier
+        for pattern, multiplier in multipliers.items()
+        if any(re.search(pattern, path) for path in paths)
+    }
 
 
 def of_classes(recipe, loss, embedder, split, dataset):
@@ -306,9 +326,12 @@ def check_same_classes(folder, files):
 
 
 def learning_rate(recipe):
-    from keras.optimizers.schedules import CosineDecay
+    from keras.optimizers.schedules import CosineDecay, ExponentialDecay
 
-    steps = recipe.steps - recipe.warmup_steps
+    if recipe.schedule == "step":
+        factor = 0.1 if recipe.decay_factor is None else recipe.decay_factor
+        return ExponentialDecay(recipe.learning_rate, recipe.decay_every, factor, staircase=True)
+    steps = max(1, recipe.steps - recipe.warmup_steps)
     lowest = 0.0 if recipe.schedule == "cosine" else 1.0  # share of the learning rate
     if not recipe.warmup_steps:
         return CosineDecay(recipe.learning_rate, steps, alpha=lowest)
@@ -399,7 +422,10 @@ def progress():
 
 
 def fit(recipe, folder, model, batches, callbacks, scored, dataset):
-    """Trains to the last step; returns the scores of the untrained and the trained embedder."""
+    """Trains to the last step; returns the scores of the untrained and the trained embedder.
+
+    Those of the untrained alone if there are no steps.
+    """
     import keras
 
     import tfdml
@@ -435,18 +461,20 @@ def fit(recipe, folder, model, batches, callbacks, scored, dataset):
     if recipe.validation_share:
         images = pipelines.evaluation_batches(test_split, dataset.image_size)
         callbacks.insert(1, tfdml.callbacks.RetrievalScores(images, test_split.labels))
-    began = time.perf_counter()
-    model.fit(
-        batches,
-        steps_per_epoch=recipe.checkpoint_every,
-        initial_epoch=start // recipe.checkpoint_every,
-        epochs=recipe.steps // recipe.checkpoint_every,
-        callbacks=callbacks,
-        shuffle=False,  # the batches are shuffled; spares a warning
-        verbose=progress(),
-    )
-    seconds = time.perf_counter() - began
-    scores["trained"] = score("Scoring the trained embedder")
+    seconds = 0.0
+    if recipe.steps:
+        began = time.perf_counter()
+        model.fit(
+            batches,
+            steps_per_epoch=recipe.checkpoint_every,
+            initial_epoch=start // recipe.checkpoint_every,
+            epochs=recipe.steps // recipe.checkpoint_every,
+            callbacks=callbacks,
+            shuffle=False,  # the batches are shuffled; spares a warning
+            verbose=progress(),
+        )
+        seconds = time.perf_counter() - began
+        scores["trained"] = score("Scoring the trained embedder")
     scores["scored_classes"] = "validation" if recipe.validation_share else "test"
     scores["levels"] = levels_of(recipe, model.loss)
     scores["learns_similarity"] = model.loss.learns_similarity
@@ -459,7 +487,8 @@ def fit(recipe, folder, model, batches, callbacks, scored, dataset):
 def report(recipe, folder, scores):
     from tfdml.evaluation.report import plot_training, scores_table
 
-    plot_training(folder / "logs" / "epochs.csv", scores, folder / "training.png")
+    if recipe.steps:
+        plot_training(folder / "logs" / "epochs.csv", scores, folder / "training.png")
     print(
         f"\nUnseen {scores['scored_classes']} classes of {recipe.dataset}, "
         f"{recipe.steps} steps of {recipe.loss}, those from {scores['train_seconds_from_step']} on "

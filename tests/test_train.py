@@ -21,6 +21,7 @@ from PIL import Image
 
 import evaluate
 import pipelines
+import tfdml
 import train
 from tfdml.evaluation import distance_statistics, recall_at_k
 from tfdml.recipes import Recipe
@@ -1011,6 +1012,91 @@ def test_the_learning_rate_rises_and_falls(settings, rates):
     schedule = train.learning_rate(Recipe(steps=1000, checkpoint_every=100, **settings))
     found = [float(schedule(step)) for step in (0, 500, 1000)]
     np.testing.assert_allclose(found, rates, atol=1e-8)
+
+
+def test_the_learning_rate_falls_in_steps():
+    settings = {"steps": 1000, "checkpoint_every": 100, "schedule": "step", "decay_every": 400}
+    schedule = train.learning_rate(Recipe(**settings))
+    found = [float(schedule(step)) for step in (0, 399, 400, 799, 800)]
+    np.testing.assert_allclose(found, [1e-3, 1e-3, 1e-4, 1e-4, 1e-5], rtol=1e-5)
+    schedule = train.learning_rate(Recipe(**settings, decay_factor=0.96))
+    assert float(schedule(999)) == pytest.approx(1e-3 * 0.96**2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"schedule": "step"}, "the schedule `step` needs `decay_every`, > 0"),
+        ({"schedule": "step", "decay_every": 0}, "needs `decay_every`, > 0. .*decay_every=0"),
+        ({"decay_every": 5}, "`decay_every` is of the schedule `step`. .*schedule='cosine'"),
+        ({"schedule": "constant", "decay_factor": 0.5}, "`decay_factor` is of the schedule `step`"),
+        ({"schedule": "step", "decay_every": 5, "decay_factor": 1.0}, "`decay_factor` must be > 0"),
+        ({"schedule": "step", "decay_every": 5, "warmup_steps": 9}, "`warmup_steps` are for the"),
+        ({"steps": -1}, "`steps` must be >= 0. Received: steps=-1"),
+        ({"exit_multiplier": 0.0}, "`exit_multiplier` must be > 0"),
+        ({"embedding_dim": 0}, "`embedding_dim` must be > 0"),
+    ],
+)
+def test_schedules_and_multipliers_are_checked(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Recipe(**settings)
+
+
+def test_exits_and_biases_have_multipliers_of_their_own():
+    recipe = Recipe(
+        loss="hdc",
+        dataset="digits",
+        embedding_dim=4,
+        head_multiplier=10.0,
+        exit_multiplier=3.0,
+        bias_multiplier=2.0,
+    )
+    dataset = pipelines.load("digits")
+    model = train.build_model(recipe, dataset.train, dataset)
+    model.optimizer.build(model.trainable_variables)
+    rates = {
+        variable.path: rate
+        for variable, rate in zip(
+            model.trainable_variables, model.optimizer._multiplier_of, strict=True
+        )
+    }
+    assert rates["embedding3/kernel"] == rates["embedding1/kernel"] == 10
+    assert rates["exit1_conv/kernel"] == rates["exit2_fc/kernel"] == 3
+    assert rates["conv1/kernel"] == 1
+    biases = {path: rate for path, rate in rates.items() if path.endswith("/bias")}
+    assert biases
+    for path, rate in biases.items():
+        assert rate == 2 * rates[path.replace("/bias", "/kernel")]
+
+
+def test_no_steps_score_and_export_the_features_as_they_are(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--dataset", "digits", "--loss", "triplet", "--classes_per_batch", "5"]
+    arguments += ["--steps", "0", "--embedding_dim", "null"]
+    train.main([*arguments, "--run", "features"])
+    scores = json.loads((tmp_path / "runs" / "features" / "scores.json").read_text())
+    assert "trained" not in scores
+    assert scores["train_seconds"] == 0
+    assert f"{scores['untrained']['recall@1']:.4f}" in capsys.readouterr().out
+    model = tf.saved_model.load(str(tmp_path / "saved_models" / "features" / "1"))
+    digits = pipelines.load("digits").test
+    embed = model.signatures["embed_images"]
+    features = embed(images=tf.constant(digits.images, tf.float32))["embedding"].numpy()
+    backbone = tfdml.models.build_embedder(
+        "small_cnn", None, input_shape=digits.images.shape[1:], normalize=False
+    )
+    assert features.shape[1] == backbone.output_shape[1]
+    np.testing.assert_allclose(np.linalg.norm(features, axis=1), 1, atol=1e-5)
+    found = recall_at_k(features, digits.labels)[1]
+    assert scores["untrained"]["recall@1"] == pytest.approx(found, abs=2e-3)
+    evaluate.main(["saved_models/features", "--nmi", "false"])
+    scored = json.loads((tmp_path / "runs" / "features" / "evaluation.json").read_text())
+    assert scored["scores"]["recall@1"] == pytest.approx(found, abs=2e-3)
+    with pytest.raises(SystemExit):
+        train.main([*arguments, "--levels", "3"])
+    error = capsys.readouterr().err
+    assert "`embedding_dim` must be a number where there are several levels" in error
+    assert "Traceback" not in error
 
 
 def test_the_similarity_learns_at_the_rate_of_the_head():

@@ -19,12 +19,13 @@ class _PerVariable:
     clips by the norm over all variables.
     """
 
-    def __init__(self, *args, multipliers=None, l2=0.0, **kwargs):
+    def __init__(self, *args, multipliers=None, bias_multiplier=1.0, l2=0.0, **kwargs):
         super().__init__(*args, **kwargs)
         for pattern, multiplier in (multipliers or {}).items():
             check_not_negative(**{f"multipliers[{pattern!r}]": multiplier})
         self.multipliers = dict(multipliers or {})
-        check_not_negative(l2=l2)
+        check_not_negative(bias_multiplier=bias_multiplier, l2=l2)
+        self.bias_multiplier = bias_multiplier
         self.l2 = l2
         self._multiplier_of = []  # in the order of the variables
 
@@ -45,7 +46,9 @@ class _PerVariable:
                 path=path,
                 patterns=matching,
             )
-            self._multiplier_of.append(self.multipliers[matching[0]] if matching else 1.0)
+            multiplier = self.multipliers[matching[0]] if matching else 1.0
+            is_bias = path.rpartition("/")[2] == "bias"
+            self._multiplier_of.append(multiplier * (self.bias_multiplier if is_bias else 1.0))
         super().build(variables)
 
     def update_step(self, gradient, variable, learning_rate):
@@ -55,16 +58,22 @@ class _PerVariable:
         super().update_step(gradient, variable, learning_rate * multiplier)
 
     def get_config(self):
-        return {**super().get_config(), "multipliers": self.multipliers, "l2": self.l2}
+        return {
+            **super().get_config(),
+            "multipliers": self.multipliers,
+            "bias_multiplier": self.bias_multiplier,
+            "l2": self.l2,
+        }
 
 
 @keras.saving.register_keras_serializable("tfdml")
 class SGD(_PerVariable, keras.optimizers.SGD):
-    """`keras.optimizers.SGD` with `multipliers` and `l2`.
+    """`keras.optimizers.SGD` with `multipliers`, `bias_multiplier` and `l2`.
 
     Args:
         multipliers: Regular expression on `variable.path` -> factor >= 0 of the learning rate, at
             most one match a variable; 1 for what nothing matches.
+        bias_multiplier: Further factor >= 0 for variables named `bias`; 2 in Caffe's models.
         l2: Adds `l2 * kernel` to the gradient of each variable of two dimensions or more, before
             momentum, as Caffe's `weight_decay`; biases and gains are spared. Keras' own
             `weight_decay` shrinks the variable apart from the gradient.
@@ -77,11 +86,12 @@ class SGD(_PerVariable, keras.optimizers.SGD):
 
 @keras.saving.register_keras_serializable("tfdml")
 class Adam(_PerVariable, keras.optimizers.Adam):
-    """`keras.optimizers.Adam` with `multipliers` and `l2`.
+    """`keras.optimizers.Adam` with `multipliers`, `bias_multiplier` and `l2`.
 
     Args:
         multipliers: Regular expression on `variable.path` -> factor >= 0 of the learning rate, at
             most one match a variable; 1 for what nothing matches.
+        bias_multiplier: Further factor >= 0 for variables named `bias`; 2 in Caffe's models.
         l2: Adds `l2 * kernel` to the gradient of each variable of two dimensions or more, before
             momentum, as Caffe's `weight_decay`; biases and gains are spared. Keras' own
             `weight_decay` shrinks the variable apart from the gradient.

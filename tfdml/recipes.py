@@ -28,7 +28,8 @@ class Recipe:
             `--augmentation.rotation 10`; the docstring of `pipelines.Augmentation` lists them.
         backbone: Network up to the features: {backbones}.
         weights: Where the backbone starts: random if not given, `imagenet`, or a weights file.
-        embedding_dim: Numbers per embedding, of each level.
+        embedding_dim: Numbers per embedding, of each level; null for the features of the backbone
+            themselves, without a layer on top.
         levels: Embeddings of each image, side by side: 1, or 2 or 3 with those of early exits of
             the backbone. As many as the loss has if not given: 3 for hdc, 1 for others.
         dropout: Share of the features dropped in training, 0 to below 1, or one for each level,
@@ -50,11 +51,17 @@ class Recipe:
         optimizer: `adam` or `sgd` (momentum 0.9).
         learning_rate: Step size at the start.
         warmup_steps: Steps in which the learning rate rises from 0 to `learning_rate`.
-        schedule: `cosine` (falls to 0 over the rest of the run) or `constant`.
+        schedule: `cosine` (falls to 0 over the rest of the run), `constant`, or `step` (times
+            `decay_factor` every `decay_every` steps).
+        decay_factor: Of the schedule `step`, above 0 and below 1; 0.1 if not given.
+        decay_every: Steps between the changes of the schedule `step`.
         weight_decay: Adds this share of each kernel to its gradient, as Caffe does.
         head_multiplier: Factor of the learning rate for the embedding layers, those of early
             exits, and what the loss learns.
-        steps: Updates in all.
+        exit_multiplier: That for the layers of early exits before their embeddings, which some
+            weights files hold too; `head_multiplier` if not given.
+        bias_multiplier: Further factor for all biases; 2 in Caffe's models.
+        steps: Updates in all; 0 scores and exports the network as it starts.
         checkpoint_every: Updates between checkpoints, which are also the points of the logs; a
             crash loses at most as many. Must divide `steps`.
         validation_share: Share of the training classes held out, the last in order. Above 0 all
@@ -75,7 +82,7 @@ class Recipe:
     augmentation: dict[str, Any] = dataclasses.field(default_factory=dict)
     backbone: str = "small_cnn"
     weights: str | None = None
-    embedding_dim: int = 128
+    embedding_dim: int | None = 128
     levels: int | None = None
     dropout: float | list[float] = 0.0
     mirror: bool = False
@@ -87,8 +94,12 @@ class Recipe:
     learning_rate: float = 1e-3
     warmup_steps: int = 0
     schedule: str = "cosine"
+    decay_factor: float | None = None
+    decay_every: int | None = None
     weight_decay: float = 0.0
     head_multiplier: float = 1.0
+    exit_multiplier: float | None = None
+    bias_multiplier: float = 1.0
     steps: int = 1500
     checkpoint_every: int = 100
     validation_share: float = 0.0
@@ -97,15 +108,19 @@ class Recipe:
 
     def __post_init__(self):
         check_positive(
-            embedding_dim=self.embedding_dim,
             learning_rate=self.learning_rate,
             head_multiplier=self.head_multiplier,
-            steps=self.steps,
+            bias_multiplier=self.bias_multiplier,
             checkpoint_every=self.checkpoint_every,
         )
-        check_not_negative(warmup_steps=self.warmup_steps, weight_decay=self.weight_decay)
+        for name in ("embedding_dim", "exit_multiplier"):
+            if getattr(self, name) is not None:
+                check_positive(**{name: getattr(self, name)})
+        check_not_negative(
+            steps=self.steps, warmup_steps=self.warmup_steps, weight_decay=self.weight_decay
+        )
         check(
-            self.warmup_steps < self.steps,
+            self.warmup_steps < self.steps or self.warmup_steps == 0,
             "`warmup_steps` must be < `steps`",
             warmup_steps=self.warmup_steps,
             steps=self.steps,
@@ -148,7 +163,7 @@ class Recipe:
             sampler_options=self.sampler_options,
         )
         check_one_of(("adam", "sgd"), optimizer=self.optimizer)
-        check_one_of(("cosine", "constant"), schedule=self.schedule)
+        self.check_schedule()
         check(
             self.steps % self.checkpoint_every == 0,
             "`checkpoint_every` must divide `steps`",
@@ -166,3 +181,32 @@ class Recipe:
             "`run` must be the name of a folder, of 100 characters at most",
             run=self.run,
         )
+
+    def check_schedule(self):
+        """Refuses options of other schedules, and those out of range."""
+        check_one_of(("cosine", "constant", "step"), schedule=self.schedule)
+        if self.schedule == "step":
+            check(
+                self.decay_every is not None and self.decay_every > 0,
+                "the schedule `step` needs `decay_every`, > 0",
+                decay_every=self.decay_every,
+            )
+            check(
+                self.decay_factor is None or 0 < self.decay_factor < 1,
+                "`decay_factor` must be > 0 and < 1",
+                decay_factor=self.decay_factor,
+            )
+            check(
+                self.warmup_steps == 0,
+                "`warmup_steps` are for the schedules `cosine` and `constant`",
+                schedule=self.schedule,
+                warmup_steps=self.warmup_steps,
+            )
+        for name in ("decay_factor", "decay_every"):
+            value = getattr(self, name)
+            check(
+                value is None or self.schedule == "step",
+                f"`{name}` is of the schedule `step`",
+                schedule=self.schedule,
+                **{name: value},
+            )

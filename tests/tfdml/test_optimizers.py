@@ -75,3 +75,21 @@ def test_l2_is_the_gradient_of_half_the_squared_norm_of_the_kernels(optimizer, r
         results.append([np.array(kernel), np.array(bias)])
     np.testing.assert_allclose(results[0][0], results[1][0], atol=1e-6)
     np.testing.assert_array_equal(results[0][1], results[1][1])
+
+
+@pytest.mark.parametrize("optimizer", [optimizers.SGD, optimizers.Adam])
+def test_biases_have_a_multiplier_on_top_of_that_of_their_group(optimizer):
+    ours, expected = variables(), variables()
+    scaled = optimizer(0.01, multipliers={"head/": 10.0}, bias_multiplier=2.0)
+    plain = [optimizer(rate) for rate in (0.01, 0.02, 0.1, 0.2)]
+    scaled.build(ours)
+    for seed in range(3):
+        gradients = [keras.random.normal(v.shape, seed=seed) for v in ours]
+        scaled.apply(gradients, ours)
+        for one, gradient, variable in zip(plain, gradients, expected, strict=True):
+            one.apply([gradient], [variable])
+    for one, other in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    assert optimizer.from_config(scaled.get_config()).bias_multiplier == 2.0
+    with pytest.raises(ValueError, match=r"`bias_multiplier` must be >= 0"):
+        optimizer(bias_multiplier=-1.0)

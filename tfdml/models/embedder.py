@@ -32,7 +32,7 @@ def build_embedder(
 
     Args:
         backbone: One of `tfdml.models.BACKBONES`.
-        embedding_dim: Width of the embedding.
+        embedding_dim: Width of the embedding; None for the features themselves, of 1 level.
         input_shape: (height, width, channels) of the images.
         weights: None for random weights, `"imagenet"`, or the path of a weights file.
         normalize: Whether embeddings are scaled to unit length. Losses that train on raw rows
@@ -60,8 +60,9 @@ def build_embedder(
     """
     if backbone not in BACKBONES:
         raise ValueError(unknown_name("backbone", backbone, BACKBONES))
-    check_integer(embedding_dim=embedding_dim)
-    check_positive(embedding_dim=embedding_dim)
+    if embedding_dim is not None:
+        check_integer(embedding_dim=embedding_dim)
+        check_positive(embedding_dim=embedding_dim)
     check(
         np.shape(input_shape) == (3,)
         and all(isinstance(n, numbers.Integral) and n > 0 for n in input_shape),
@@ -71,6 +72,11 @@ def build_embedder(
     module_name, most = BACKBONES[backbone]
     check_integer(levels=levels)
     check(1 <= levels <= most, f"`levels` of {backbone} must be from 1 to {most}", levels=levels)
+    check(
+        embedding_dim is not None or levels == 1,
+        "the features themselves, without `embedding_dim`, are those of 1 level",
+        levels=levels,
+    )
     shares = dropout_of_levels(dropout, levels)
     check_type(isinstance(mirror, bool), "`mirror` must be a bool", mirror=mirror)
     if weights not in (None, "imagenet") and not os.path.isfile(weights):
@@ -89,7 +95,10 @@ def build_embedder(
         if share:
             x = keras.layers.Dropout(float(share), name=f"dropout{of_level}")(x)
         name = f"embedding{of_level}"
-        x = keras.layers.Dense(int(embedding_dim), dtype="float32", name=name)(x)
+        if embedding_dim is None:
+            x = keras.layers.Identity(dtype="float32", name=name)(x)
+        else:
+            x = keras.layers.Dense(int(embedding_dim), dtype="float32", name=name)(x)
         if normalize:
             x = UnitLength(dtype="float32", name=f"unit_length{of_level}")(x)
         embeddings.append(x)

@@ -286,3 +286,25 @@ def test_names_the_file_of_weights_that_cannot_be_downloaded(monkeypatch, tmp_pa
 def test_small_cnn_has_no_pretrained_weights():
     with pytest.raises(ValueError, match="`small_cnn` has no pretrained weights"):
         build_embedder("small_cnn", input_shape=(28, 28, 1), weights="imagenet")
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_the_features_may_be_the_embedding(normalize, rng):
+    images = rng.uniform(0, 255, (3, 28, 28, 1)).astype("float32")
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        embedder = build_embedder("small_cnn", None, input_shape=(28, 28, 1), normalize=normalize)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    found, features = (
+        model.predict(images, verbose=0) for model in (embedder, backbone_of(embedder))
+    )
+    assert found.dtype == np.float32
+    features = features.astype("float64")
+    lengths = np.linalg.norm(features, axis=1, keepdims=True)
+    np.testing.assert_allclose(found, features / lengths if normalize else features, atol=1e-3)
+
+
+def test_the_features_of_several_levels_are_no_embedding():
+    with pytest.raises(ValueError, match=r"are those of 1 level\. Received: levels=2"):
+        build_embedder("small_cnn", None, input_shape=(28, 28, 1), levels=2)
