@@ -64,7 +64,10 @@ def main(arguments=None):
         if settings.task == "zero_shot":
             known, split, hierarchy = known_and_unseen(settings, version, recipe, dataset, split)
         settings = with_neighbours(settings, split, queries)
-        embedded = functools.partial(embed, settings, signatures["embed_images"], levels, dim)
+        preprocessing = preprocessing_of(version, recipe)
+        embedded = functools.partial(
+            embed, settings, signatures["embed_images"], preprocessing, levels, dim
+        )
         embeddings, per_query = embedded(split), {}
         if settings.task == "retrieval":
             results, per_query = score_retrieval(
@@ -400,14 +403,25 @@ def with_neighbours(settings, split, queries):
     return settings
 
 
-def embed(settings, signature, levels, dim, split):
+def preprocessing_of(version, recipe):
+    """How the images of the training were brought to their size, and the served model's are."""
+    mean = version / "assets.extra" / exported.MEAN_IMAGE
+    return pipelines.Preprocessing(
+        warp_size=recipe.get("warp_size"),
+        keep_aspect=recipe.get("keep_aspect", False),
+        trim_white=recipe.get("trim_white", False),
+        mean_image=pipelines.read_mean_image(mean) if recipe.get("mean_image") else None,
+    )
+
+
+def embed(settings, signature, preprocessing, levels, dim, split):
     """(n, levels * dim) embeddings of the images, in order: those of the levels to score."""
     import numpy as np
     import tensorflow as tf
     from tqdm import tqdm
 
     from pipelines.images import cause_of
-    from pipelines.views import enlarged, views
+    from pipelines.views import views
     from tfdml.evaluation import average_views
     from tfdml.serving.embedding import InPieces, fitting_batch_size
 
@@ -415,7 +429,9 @@ def embed(settings, signature, levels, dim, split):
     width = signature.structured_outputs["embedding"].shape[1]
     batch_size = settings.batch_size or fitting_batch_size(image_size, width)
     network = InPieces(lambda images: signature(images=images)["embedding"], batch_size)
-    read_size = image_size if settings.crops == 1 else enlarged(image_size)
+    read_size = image_size
+    if settings.crops > 1:
+        read_size, preprocessing = preprocessing.of_views(image_size)
     several = {"crops": settings.crops, "mirror": settings.mirror}
 
     def embeddings_of(images):
@@ -423,7 +439,9 @@ def embed(settings, signature, levels, dim, split):
         of_views = np.stack([network(view)[:, : levels * dim] for view in shown])
         return of_views[0] if len(of_views) == 1 else average_views(of_views, levels)
 
-    batches = pipelines.evaluation_batches(split, read_size, batch_size)
+    batches = pipelines.evaluation_batches(
+        split, read_size, batch_size, preprocessing=preprocessing
+    )
     try:
         batches = tqdm(batches, desc="Embedding", delay=2, unit="batch")
         return np.concatenate([embeddings_of(images) for images in batches])

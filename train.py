@@ -11,6 +11,7 @@ before and after.
 
 import contextlib
 import dataclasses
+import io
 import json
 import os
 import pathlib
@@ -182,8 +183,10 @@ def load_images(recipe):
     dataset = dataclasses.replace(
         dataset,
         image_size=image_size,
-        augmentation=dataset.augmentation.changed(**recipe.augmentation),
+        augmentation=augmentation_of(recipe, dataset),
+        preprocessing=preprocessing_of(recipe),
     )
+    dataset.preprocessing.check_sizes(image_size, dataset.augmentation)
     train_split, (test_split, queries) = dataset.train, dataset.scored()
     if recipe.validation_share:
         train_split, test_split = pipelines.hold_out_classes(train_split, recipe.validation_share)
@@ -206,6 +209,25 @@ def load_images(recipe):
         f"classes to train, {len(test_split.labels):,} of {test_split.num_classes:,} to score"
     )
     return train_split, (test_split, queries), dataset
+
+
+def augmentation_of(recipe, dataset):
+    """The dataset's random changes with those of the recipe.
+
+    A crop of the preprocessing takes the place of the dataset's, unless the recipe asks for one.
+    """
+    replaced = {"crop": 1.0, "aspect": 1.0} if recipe.takes_crops else {}
+    return dataset.augmentation.changed(**{**replaced, **recipe.augmentation})
+
+
+def preprocessing_of(recipe):
+    mean = recipe.mean_image
+    return pipelines.Preprocessing(
+        warp_size=recipe.warp_size,
+        keep_aspect=recipe.keep_aspect,
+        trim_white=recipe.trim_white,
+        mean_image=None if mean is None else pipelines.read_mean_image(mean),
+    )
 
 
 def build_model(recipe, split, dataset):
@@ -275,7 +297,7 @@ def of_classes(recipe, loss, embedder, split, dataset):
     )
     if loss.regularizer.correlation and loss.regularizer.initial_density is None:
         print("Measuring the density of the training classes", flush=True)
-        images = pipelines.evaluation_batches(split, dataset.image_size)
+        images = images_to_score(split, dataset)
         features = tfdml.models.backbone_of(embedder).predict(images, verbose=progress())
         known["initial_density"] = tfdml.evaluation.class_density(features, split.labels)
     return tfdml.losses.get(recipe.loss, **{**known, **recipe.loss_options})
@@ -288,6 +310,7 @@ def training_batches(recipe, model, split, dataset):
         "seed": recipe.seed,
         "image_size": dataset.image_size,
         "augmentation": dataset.augmentation,
+        "preprocessing": dataset.preprocessing,
         "start_step": int(model.optimizer.iterations),
     }
     if recipe.sampler == "groups":
@@ -302,6 +325,12 @@ def training_batches(recipe, model, split, dataset):
     return pipelines.balanced_batches(split, classes, images, **options, sampler=recipe.sampler), []
 
 
+def images_to_score(split, dataset):
+    """The images of a split, as the served model sees them."""
+    size, preprocessing = dataset.image_size, dataset.preprocessing
+    return pipelines.evaluation_batches(split, size, preprocessing=preprocessing)
+
+
 def hard_neighbours(recipe, split, dataset):
     """The hard neighbours that the sampler asks for, if it does, and what refreshes them."""
     import tfdml
@@ -311,7 +340,7 @@ def hard_neighbours(recipe, split, dataset):
     neighbours = pipelines.HardNeighbours(
         split.labels, recipe.classes_per_batch * recipe.images_per_class, recipe.checkpoint_every
     )
-    images = pipelines.evaluation_batches(split, dataset.image_size)
+    images = images_to_score(split, dataset)
     return neighbours, [tfdml.callbacks.EmbeddingsOfEpoch(images, neighbours.refresh)]
 
 
@@ -435,7 +464,7 @@ def fit(recipe, folder, model, batches, callbacks, scored, dataset):
 
     def score(title):
         print(title, flush=True)
-        images = pipelines.evaluation_batches(test_split, dataset.image_size)
+        images = images_to_score(test_split, dataset)
         embeddings = model.embed(images, verbose=progress())
         data, gallery = tfdml.evaluation.apart(embeddings, test_split.labels, queries)
         recalls = tfdml.evaluation.recall_at_k(*data, k=counts, **gallery)
@@ -459,7 +488,7 @@ def fit(recipe, folder, model, batches, callbacks, scored, dataset):
         *callbacks,
     ]
     if recipe.validation_share:
-        images = pipelines.evaluation_batches(test_split, dataset.image_size)
+        images = images_to_score(test_split, dataset)
         callbacks.insert(1, tfdml.callbacks.RetrievalScores(images, test_split.labels))
     seconds = 0.0
     if recipe.steps:
@@ -497,18 +526,32 @@ def report(recipe, folder, scores):
     )
 
 
+def npy_of(array):
+    """The bytes of a .npy file."""
+    import numpy as np
+
+    content = io.BytesIO()
+    np.save(content, array)
+    return content.getvalue()
+
+
 def export(recipe, model, dataset, files, scores):
     from pipelines import images
     from tfdml import serving
+    from tfdml.serving.exported import MEAN_IMAGE, RECIPE, TRAINED_CLASSES
 
+    mean, assets = dataset.preprocessing.mean_image, {}
+    if mean is not None:
+        assets[MEAN_IMAGE] = npy_of(mean)
     return serving.export_model(
         model.embedder,
         SAVED_MODELS / recipe.run / "1",
-        read_image=images.reader(dataset.image_size),
+        read_image=images.reader(dataset.image_size, dataset.preprocessing),
         loss=model.loss,
         assets={
-            "recipe.yaml": files["config.yaml"],
-            "trained_classes.json": files["trained_classes.json"],
+            **assets,
+            RECIPE: files["config.yaml"],
+            TRAINED_CLASSES: files["trained_classes.json"],
             "scores.json": json.dumps(scores, indent=2) + "\n",
         },
     )

@@ -12,6 +12,7 @@ import importlib
 
 from pipelines.augmentation import Augmentation
 from pipelines.datasets import entry_of, load, names
+from pipelines.preprocessing import Preprocessing
 
 _MODULES = {
     "Dataset": "split",
@@ -24,11 +25,12 @@ _MODULES = {
     "hold_out_classes": "split",
     "join_splits": "split",
     "pair_batches": "batches",
+    "read_mean_image": "mean_image",
     "rows_to_find": "split",
     "whole_class_batches": "batches",
 }
 
-__all__ = ["Augmentation", "entry_of", "load", "names", *_MODULES]
+__all__ = ["Augmentation", "Preprocessing", "entry_of", "load", "names", *_MODULES]
 
 
 def __getattr__(name):

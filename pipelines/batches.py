@@ -1,14 +1,27 @@
 """Batches of images for training and for evaluation."""
 
 import numbers
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from pipelines.augmentation import Augmentation
 from pipelines.hard_neighbours import HardNeighbours, hard_pairs
-from pipelines.images import crop, decode, random_colour, random_crop, random_warp, resize
+from pipelines.images import (
+    crop,
+    cut_out,
+    decode,
+    prepare,
+    random_colour,
+    random_crop,
+    random_place,
+    random_warp,
+    resize,
+    warp,
+)
 from pipelines.pairs import pair_indices
+from pipelines.preprocessing import Preprocessing
 from pipelines.sampling import (
     balanced_indices,
     check_bool,
@@ -31,6 +44,8 @@ def balanced_batches(
     augmentation=None,
     start_step=0,
     sampler="balanced",
+    *,
+    preprocessing=None,
 ):
     """Batches of P classes × K images, without end, each a function of (seed, step) alone.
 
@@ -48,6 +63,8 @@ def balanced_batches(
         augmentation: `Augmentation`, or None for none.
         start_step: Step of the first batch: the optimizer's, to resume.
         sampler: `"balanced"` for K images of each class, or `"mixed"` for K to 2 K of fewer.
+        preprocessing: `Preprocessing`, or None to resize alone. Its random crop gives way to that
+            of an augmentation whose `crop` is below 1.
 
     Returns:
         `tf.data.Dataset` of `(images, labels)`: (P × K, height, width, channels) float32 in
@@ -59,12 +76,12 @@ def balanced_batches(
         ValueError: If one of them is out of range, `image_size` is not a size of these images, or
             paths come without it.
     """
-    image_size, augmentation = _checked(split, image_size, augmentation)
+    making = _checked(split, image_size, augmentation, preprocessing)
     indices = balanced_indices(
         split.labels, classes_per_batch, images_per_class, seed, start_step, sampler
     )
     batch = classes_per_batch * images_per_class
-    return _batches(split, indices, batch, seed, image_size, augmentation, start_step)
+    return _batches(split, indices, batch, seed, making, start_step)
 
 
 def group_batches(
@@ -79,6 +96,7 @@ def group_batches(
     super_classes=2,
     images_per_class=None,
     evenly=False,
+    preprocessing=None,
 ):
     """Batches of classes that are kin, without end, each a function of (seed, step) alone.
 
@@ -99,6 +117,7 @@ def group_batches(
         images_per_class: Most images of a class, >= 2; all if None.
         evenly: Whether every super-class, and every class of one, is as likely as any other; if
             not, in proportion to its images.
+        preprocessing: As for `balanced_batches`.
 
     Returns:
         `tf.data.Dataset` of `(images, labels)`: (m, height, width, channels) float32 in [0, 255]
@@ -110,7 +129,7 @@ def group_batches(
         ValueError: If the split has no `super_labels` or too few super-classes, a number is out of
             range, `image_size` is not a size of these images, or paths come without it.
     """
-    image_size, augmentation = _checked(split, image_size, augmentation)
+    making = _checked(split, image_size, augmentation, preprocessing)
     indices = group_indices(
         split.labels,
         split.super_labels,
@@ -122,11 +141,18 @@ def group_batches(
         seed=seed,
         start_step=start_step,
     )
-    return _batches(split, indices, batch_size, seed, image_size, augmentation, start_step)
+    return _batches(split, indices, batch_size, seed, making, start_step)
 
 
 def whole_class_batches(
-    split, batch_size, seed=0, image_size=None, augmentation=None, start_step=0
+    split,
+    batch_size,
+    seed=0,
+    image_size=None,
+    augmentation=None,
+    start_step=0,
+    *,
+    preprocessing=None,
 ):
     """Batches of all images of random classes, as many as fit, without end.
 
@@ -140,6 +166,7 @@ def whole_class_batches(
         image_size: As for `balanced_batches`.
         augmentation: `Augmentation`, or None for none.
         start_step: Step of the first batch: the optimizer's, to resume.
+        preprocessing: As for `balanced_batches`.
 
     Returns:
         `tf.data.Dataset` of `(images, labels)`: (m or m - 1, height, width, channels) float32 in
@@ -151,9 +178,9 @@ def whole_class_batches(
         ValueError: If fewer than 2 classes have 2 images, a number is out of range, `image_size`
             is not a size of these images, or paths come without it.
     """
-    image_size, augmentation = _checked(split, image_size, augmentation)
+    making = _checked(split, image_size, augmentation, preprocessing)
     indices = whole_class_indices(split.labels, batch_size, seed, start_step)
-    return _batches(split, indices, batch_size, seed, image_size, augmentation, start_step)
+    return _batches(split, indices, batch_size, seed, making, start_step)
 
 
 def pair_batches(
@@ -166,6 +193,7 @@ def pair_batches(
     *,
     hard_neighbours=None,
     reshuffle=False,
+    preprocessing=None,
 ):
     """Batches of pairs, about half of them of one class, without end, as of the lifted paper.
 
@@ -188,6 +216,7 @@ def pair_batches(
         hard_neighbours: `HardNeighbours` of the labels of the split and this batch size, or None.
         reshuffle: Whether each epoch shuffles its pairs anew, as with hard neighbours it always
             does; if not, the batches of the first epoch come again.
+        preprocessing: As for `balanced_batches`.
 
     Returns:
         `tf.data.Dataset` of `(images, labels)`: (m, height, width, channels) float32 in [0, 255]
@@ -212,18 +241,18 @@ def pair_batches(
         >>> print(np.ravel(next(batches)[0]))
         [2. 3. 7. 5.]
     """
-    image_size, augmentation = _checked(split, image_size, augmentation)
+    making = _checked(split, image_size, augmentation, preprocessing)
     if hard_neighbours is None:
         indices = pair_indices(
             split.labels, batch_size, reshuffle=reshuffle, seed=seed, start_step=start_step
         )
-        return _batches(split, indices, batch_size, seed, image_size, augmentation, start_step)
+        return _batches(split, indices, batch_size, seed, making, start_step)
     check_integers(0, seed=seed, start_step=start_step)
     check_bool(reshuffle=reshuffle)
     _check_hard_neighbours(hard_neighbours, split, batch_size, start_step)
     refresh_every = hard_neighbours.refresh_every
     indices_of = hard_pairs(hard_neighbours, seed)
-    load = _loader(split, batch_size, batch_size, seed, image_size, augmentation)
+    load = _loader(split, batch_size, batch_size, seed, making)
 
     def until_refresh(step):
         nearest = tf.numpy_function(hard_neighbours.nearest, [step], tf.int32)
@@ -257,15 +286,15 @@ def _check_hard_neighbours(neighbours, split, batch_size, start_step):
         )
 
 
-def _batches(split, indices, batch, seed, image_size, augmentation, start_step):
+def _batches(split, indices, batch, seed, making, start_step):
     """The images and labels of indices, `batch` at a time or, of unknown shape, at most so many."""
     size = indices.element_spec.shape[0]
     steps = tf.data.Dataset.counter(tf.constant(start_step, tf.int64))
-    load = _loader(split, batch, size, seed, image_size, augmentation)
+    load = _loader(split, batch, size, seed, making)
     return load(tf.data.Dataset.zip(steps, indices))
 
 
-def _loader(split, batch, size, seed, image_size, augmentation):
+def _loader(split, batch, size, seed, making):
     """A function from a dataset of (step, indices) to that of their images and labels.
 
     Args:
@@ -273,9 +302,9 @@ def _loader(split, batch, size, seed, image_size, augmentation):
         batch: Most indices of a batch.
         size: Those of every batch; None if they differ.
         seed: Of the augmentation.
-        image_size: (height, width, channels).
-        augmentation: `Augmentation`.
+        making: `_Making`.
     """
+    image_size, augmentation, preprocessing = making
     all_images, all_labels = tf.constant(split.images), tf.constant(split.labels)
     all_boxes = tf.constant(_boxes(split))
 
@@ -297,9 +326,8 @@ def _loader(split, batch, size, seed, image_size, augmentation):
 
     def load(image, label, box, draws, kept):
         image = _part(split, image, box, image_size)
-        if augmentation.crops:
-            image = random_crop(image, augmentation, draws[:_CROP_DRAWS])
-        return tf.ensure_shape(resize(image, image_size), image_size), label, box, draws, kept
+        image = _random_part(image, making, draws[:_CROP_DRAWS])
+        return tf.ensure_shape(image, image_size), label, box, draws, kept
 
     def finish(images, labels, _, draws, kept):
         if size is None:
@@ -314,7 +342,7 @@ def _loader(split, batch, size, seed, image_size, augmentation):
     def batches_of(numbered):
         batches = numbered.map(gather)
         several_sizes = split.holds_paths or split.boxes is not None or augmentation.crops
-        if several_sizes:  # one by one
+        if several_sizes or preprocessing.takes_crops:  # one by one
             images = batches.unbatch().map(load, num_parallel_calls=tf.data.AUTOTUNE)
             batches = images.batch(batch, drop_remainder=True)
         return batches.map(finish, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
@@ -322,7 +350,22 @@ def _loader(split, batch, size, seed, image_size, augmentation):
     return batches_of
 
 
-def evaluation_batches(split, image_size=None, batch_size=256):
+def _random_part(image, making, draws):
+    """One image to train on, not yet flipped, warped or coloured: uint8 where it can be."""
+    image_size, augmentation, preprocessing = making
+    size = preprocessing.size_of_warp(image_size)
+    if augmentation.crops:
+        if preprocessing.trim_white:
+            image = warp(image, size, preprocessing)
+        shape = size[1] / size[0] if preprocessing.keep_aspect else None
+        return resize(random_crop(image, augmentation, draws, shape), image_size)
+    if not preprocessing.takes_crops:
+        return resize(image, image_size)
+    image = warp(image, size, preprocessing)
+    return cut_out(image, random_place(image, image_size, draws), image_size, preprocessing)
+
+
+def evaluation_batches(split, image_size=None, batch_size=256, *, preprocessing=None):
     """All images of a split in order, unchanged but for their boxes and their size.
 
     Args:
@@ -330,21 +373,22 @@ def evaluation_batches(split, image_size=None, batch_size=256):
         image_size: (height, width, channels), of paths 1 or 3 channels; that of the images if
             None, which paths need.
         batch_size: Images in a batch; the last may have fewer.
+        preprocessing: `Preprocessing`, whose crop is the middle; None to resize alone.
 
     Returns:
         `tf.data.Dataset` of (batch, height, width, channels) float32 in [0, 255].
 
     Raises:
-        TypeError: If `split` is no `Split` or `batch_size` no integer.
-        ValueError: If `image_size` is not a size of these images, paths come without it, or
-            `batch_size` is below 1.
+        TypeError: If `split` is no `Split`, `batch_size` no integer or `preprocessing` no
+            `Preprocessing`.
+        ValueError: If `image_size` is not a size of these images, paths come without it,
+            `batch_size` is below 1 or the preprocessing makes no images of this size.
     """
     check_integers(1, batch_size=batch_size)
-    image_size = _checked_size(split, image_size)
+    image_size, _, preprocessing = _checked(split, image_size, None, preprocessing)
 
     def load(image, box):
-        image = _part(split, image, box, image_size)
-        return tf.ensure_shape(resize(image, image_size), image_size)
+        return prepare(_part(split, image, box, image_size), image_size, preprocessing)
 
     return (
         tf.data.Dataset.from_tensor_slices((split.images, _boxes(split)))
@@ -366,14 +410,31 @@ def _part(split, image, box, image_size):
     return image if split.boxes is None else crop(image, box)
 
 
-def _checked(split, image_size, augmentation):
+class _Making(NamedTuple):
+    """How images are made: (height, width, channels), and what is done to them."""
+
+    image_size: tuple
+    augmentation: Augmentation
+    preprocessing: Preprocessing
+
+
+def _checked(split, image_size, augmentation, preprocessing):
+    """`_Making` of what is given."""
     augmentation = Augmentation() if augmentation is None else augmentation
     if not isinstance(augmentation, Augmentation):
         raise TypeError(
             "`augmentation` must be an `Augmentation` or None. "
             f"Received: augmentation={augmentation!r}"
         )
-    return _checked_size(split, image_size), augmentation
+    preprocessing = Preprocessing() if preprocessing is None else preprocessing
+    if not isinstance(preprocessing, Preprocessing):
+        raise TypeError(
+            "`preprocessing` must be a `Preprocessing` or None. "
+            f"Received: preprocessing={preprocessing!r}"
+        )
+    image_size = _checked_size(split, image_size)
+    preprocessing.check_sizes(image_size, augmentation)
+    return _Making(image_size, augmentation, preprocessing)
 
 
 def _checked_size(split, image_size):

@@ -9,6 +9,9 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from pipelines.boxes import refuse_outside
+from pipelines.preprocessing import Preprocessing
+
+_LIGHTEST, _MARGIN, _WHITE = 250, 15, 255  # of a white border: its grey, and what stays of it
 
 
 def decode(contents, channels):
@@ -74,28 +77,142 @@ def resize(images, image_size):
         float32 of that size, in [0, 255]; the very numbers if the size is theirs.
     """
     images = tf.cast(images, tf.float32)
-    if images.shape[-3:-1] == tuple(image_size[:2]):
+    size = tuple(image_size[:2])
+    if images.shape[-3:-1] == size:
         return images
-    # The weights of a pixel sum to 1 only up to rounding, which could pass 255.
-    return tf.clip_by_value(tf.image.resize(images, image_size[:2], antialias=True), 0.0, 255.0)
+
+    if images.shape[-3:-1].is_fully_defined():
+        return _resized(images, size)
+    has_size = tf.reduce_all(tf.shape(images)[-3:-1] == size)
+    return tf.cond(has_size, lambda: images, lambda: _resized(images, size))
 
 
-def reader(image_size):
+def reader(image_size, preprocessing=None):
     """The preprocessing of evaluation and serving: encoded bytes -> one float32 image.
 
     Args:
         image_size: (height, width, channels).
+        preprocessing: `Preprocessing`, or None to resize alone.
+
+    Raises:
+        ValueError: If the preprocessing makes no images of this size.
     """
-    return lambda contents: resize(decode(contents, image_size[2]), image_size)
+    preprocessing = preprocessing or Preprocessing()
+    preprocessing.check_sizes(image_size)
+    return lambda contents: prepare(decode(contents, image_size[2]), image_size, preprocessing)
 
 
-def random_crop(image, augmentation, draws):
+def prepare(image, image_size, preprocessing):
+    """One image as it is scored: resized, or the middle of what `preprocessing` makes of it.
+
+    Args:
+        image: (height, width, channels) uint8.
+        image_size: (height, width, channels); the channels must be those of the image.
+        preprocessing: `Preprocessing`.
+
+    Returns:
+        float32 of `image_size`, in [0, 255] but for a mean image.
+    """
+    if not preprocessing.takes_crops:
+        return tf.ensure_shape(resize(image, image_size), image_size)
+    image = warp(image, preprocessing.size_of_warp(image_size), preprocessing)
+    place = (tf.shape(image)[:2] - image_size[:2]) // 2
+    return tf.cast(cut_out(image, place, image_size, preprocessing), tf.float32)
+
+
+def warp(image, size, preprocessing):
+    """One image at the size that crops are taken of, in 8 bits.
+
+    Args:
+        image: (height, width, channels) uint8.
+        size: (height, width).
+        preprocessing: `Preprocessing`; its `keep_aspect` and `trim_white` are read.
+
+    Returns:
+        uint8 of that size; with `keep_aspect` of that height or width, and the other at least so.
+    """
+    if not (preprocessing.trim_white or preprocessing.keep_aspect):
+        return _in_eight_bits(resize(image, size))
+    if preprocessing.keep_aspect:
+        return _in_eight_bits(_resized(image, _sides_about(image, size)))
+    image = trim_white(image)
+    sides = _sides_within(image, size)
+    before = (size - sides) // 2
+    margins = tf.stack([before, size - sides - before], axis=1)
+    margins = tf.concat([margins, [[0, 0]]], axis=0)
+    image = tf.pad(_in_eight_bits(_resized(image, sides)), margins, constant_values=_WHITE)
+    return tf.ensure_shape(image, (*size, None))
+
+
+def trim_white(image):
+    """One image without its white border, but for a margin.
+
+    Args:
+        image: (height, width, channels) uint8.
+
+    Returns:
+        The smallest part with all pixels whose grey is below 250, and 15 pixels more to the left
+        and above, 16 to the right and below, as far as there are; all of an image without any.
+
+    Source:
+        `load_cropped_images.m` of the released code of Song, Xiang, Jegelka, Savarese. Deep metric
+        learning via lifted structured feature embedding. CVPR 2016, whose `imcrop` cuts one pixel
+        more than the margin of 15 to the right and below.
+        Differs: it cannot read an image that is white throughout.
+    """
+    grey = tf.image.rgb_to_grayscale(image) if image.shape[-1] == 3 else image
+    dark = grey[:, :, 0] < _LIGHTEST
+    (top, bottom), (left, right) = (
+        _ends(tf.reduce_any(dark, axis=1)),
+        _ends(tf.reduce_any(dark, axis=0)),
+    )
+    return image[top:bottom, left:right]
+
+
+def cut_out(image, place, image_size, preprocessing):
+    """The crop of an image at a place, without the mean image there.
+
+    Args:
+        image: (height, width, channels) uint8, as of `warp`.
+        place: (2,) integers: the first row and column of the crop.
+        image_size: (height, width, channels) of the crop.
+        preprocessing: `Preprocessing`; its `mean_image` is read.
+
+    Returns:
+        `image_size`, uint8; with a mean image float32.
+    """
+    begin = tf.concat([tf.cast(place, tf.int32), [0]], axis=0)
+    image = tf.slice(image, begin, image_size)
+    if preprocessing.mean_image is None:
+        return image
+    mean = preprocessing.mean_image
+    mean = mean - mean.mean(axis=(0, 1))  # the network subtracts the means of the channels
+    return tf.cast(image, tf.float32) - tf.slice(mean, begin, image_size)
+
+
+def random_place(image, image_size, draws):
+    """Where a random crop begins, every place being as likely.
+
+    Args:
+        image: (height, width, channels).
+        image_size: (height, width, channels) of the crop.
+        draws: (4,) floats in [0, 1), of which the last two are read: top, left.
+
+    Returns:
+        (2,) int32: first row and column.
+    """
+    places = tf.cast(tf.shape(image)[:2] - image_size[:2] + 1, tf.float32)
+    return tf.cast(tf.floor(draws[2:4] * places), tf.int32)
+
+
+def random_crop(image, augmentation, draws, shape=None):
     """A random part of one image.
 
     Args:
         image: (height, width, channels).
         augmentation: `Augmentation`; its `crop` and `aspect` are read.
         draws: (4,) floats in [0, 1): area, aspect, top, left.
+        shape: Width of the part by its height where the aspect is 1; that of the image if None.
 
     Returns:
         (crop height, crop width, channels), a part of `image` as it stands.
@@ -103,7 +220,12 @@ def random_crop(image, augmentation, draws):
     height, width = (tf.cast(n, tf.float32) for n in tf.unstack(tf.shape(image)[:2]))
     area = augmentation.crop + (1.0 - augmentation.crop) * draws[0]
     aspect = tf.exp(math.log(augmentation.aspect) * (2.0 * draws[1] - 1.0))
-    aspect = tf.clip_by_value(aspect, area, 1.0 / area)  # or the crop would not fit in the image
+    # Or the crop would not fit in the image.
+    if shape is None:
+        aspect = tf.clip_by_value(aspect, area, 1.0 / area)
+    else:
+        aspect *= shape * height / width
+        area = tf.minimum(area, tf.minimum(aspect, 1.0 / aspect))
     crop_height = tf.maximum(1.0, tf.round(height * tf.sqrt(area / aspect)))
     crop_width = tf.maximum(1.0, tf.round(width * tf.sqrt(area * aspect)))
     top = tf.round((height - crop_height) * draws[2])
@@ -170,6 +292,42 @@ def random_colour(images, augmentation, draws):
     images = grey + (1.0 + 2.0 * saturation) * (images - grey)
     images = middle + (1.0 + contrast) * (images - middle)
     return tf.clip_by_value((1.0 + brightness) * images, 0.0, 255.0)
+
+
+def _resized(images, size):
+    # The weights of a pixel sum to 1 only up to rounding, which could pass 255.
+    return tf.clip_by_value(tf.image.resize(images, size, antialias=True), 0.0, 255.0)
+
+
+def _in_eight_bits(image):
+    return tf.cast(tf.round(image), tf.uint8)
+
+
+def _sides_about(image, size):
+    """The sides of the smallest image of this aspect that covers a size, rounded: (2,) int32."""
+    height, width = tf.unstack(tf.cast(tf.shape(image)[:2], tf.int64))
+    wide = size[0] * width >= size[1] * height
+    across = (2 * width * size[0] + height) // (2 * height)
+    down = (2 * height * size[1] + width) // (2 * width)
+    return tf.cast(tf.where(wide, [size[0], across], [down, size[1]]), tf.int32)
+
+
+def _sides_within(image, size):
+    """The sides of the largest image of this aspect within a size, rounded up: (2,) int32."""
+    height, width = tf.unstack(tf.cast(tf.shape(image)[:2], tf.int64))
+    wide = size[0] * width >= size[1] * height
+    across, down = -(-width * size[0] // height), -(-height * size[1] // width)
+    return tf.cast(tf.where(wide, [down, size[1]], [size[0], across]), tf.int32)
+
+
+def _ends(dark):
+    """From where to where the lines with a dark pixel reach, with the margins of `trim_white`."""
+    lines, number = tf.where(dark)[:, 0], tf.size(dark, tf.int64)
+    first = tf.maximum(tf.reduce_min(lines) - _MARGIN, 0)
+    last = tf.minimum(tf.reduce_max(lines) + _MARGIN + 2, number)
+    found = tf.size(lines) > 0
+    zero = tf.zeros([], tf.int64)
+    return tf.where(found, first, zero), tf.where(found, last, number)
 
 
 def find_unreadable(paths):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.augmentation import Augmentation
+from pipelines.preprocessing import Preprocessing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,6 +152,7 @@ class Dataset:
             with a gallery, the queries alone.
         image_size: (height, width, channels) that suits it.
         augmentation: The random changes that suit it.
+        preprocessing: How its images are brought to that size.
         gallery: `Split` of the images that the queries are to find, also of classes that `train`
             does not have; None where they find each other.
 
@@ -163,6 +165,7 @@ class Dataset:
     test: Split
     image_size: tuple
     augmentation: Augmentation = dataclasses.field(default_factory=Augmentation)
+    preprocessing: Preprocessing = dataclasses.field(default_factory=Preprocessing)
     gallery: Split | None = None
 
     def __post_init__(self):

@@ -24,6 +24,16 @@ class Recipe:
             `path,x1,y1,x2,y2`, paths relative to `data_dir`; of each image the part inside of its
             box is taken, to train and to score.
         image_size: Side of the square images in pixels; the dataset's own if not given.
+        warp_size: Side in pixels to which every image is brought first, whatever its aspect; of
+            that a crop of `image_size` is taken, a random one in training, the middle in scoring
+            and in the served model. If not given, images are resized to `image_size`. A `crop` of
+            the augmentation below 1 takes its place in training; that of the dataset is left out.
+        keep_aspect: Keep the aspect: the shorter side becomes `warp_size`, or `image_size`.
+        trim_white: Cut a white border off first; the longer side becomes `warp_size`, and white
+            margins make the image square, as for Stanford Online Products.
+        mean_image: File, `.npy` or Caffe's `.binaryproto`, of a mean image to subtract before the
+            crop, of the size of the images there. The means of its channels are added back, as
+            backbones subtract a mean colour of their own.
         augmentation: Changes of the dataset's random crops, flips, warps and colours, such as
             `--augmentation.rotation 10`; the docstring of `pipelines.Augmentation` lists them.
         backbone: Network up to the features: {backbones}.
@@ -79,6 +89,10 @@ class Recipe:
     skip_invalid: bool = False
     boxes: str | None = None
     image_size: int | None = None
+    warp_size: int | None = None
+    keep_aspect: bool = False
+    trim_white: bool = False
+    mean_image: str | None = None
     augmentation: dict[str, Any] = dataclasses.field(default_factory=dict)
     backbone: str = "small_cnn"
     weights: str | None = None
@@ -139,6 +153,19 @@ class Recipe:
             image_size=self.image_size,
         )
         check(
+            self.warp_size is None or self.warp_size >= (self.image_size or 1),
+            "`warp_size` must be > 0, and at least `image_size`",
+            warp_size=self.warp_size,
+            image_size=self.image_size,
+        )
+        check(
+            not (self.keep_aspect and (self.trim_white or self.mean_image)),
+            "`keep_aspect` does not go with `trim_white`, whose white margins keep it, nor with "
+            "`mean_image`, which is of images of one size",
+            trim_white=self.trim_white,
+            mean_image=self.mean_image,
+        )
+        check(
             self.classes_per_batch >= 2,
             "`classes_per_batch` must be >= 2: one class has no negative",
             classes_per_batch=self.classes_per_batch,
@@ -181,6 +208,11 @@ class Recipe:
             "`run` must be the name of a folder, of 100 characters at most",
             run=self.run,
         )
+
+    @property
+    def takes_crops(self):
+        """Whether images are brought to a size of which a crop is taken, not simply resized."""
+        return bool(self.warp_size or self.keep_aspect or self.trim_white or self.mean_image)
 
     def check_schedule(self):
         """Refuses options of other schedules, and those out of range."""

@@ -14,10 +14,11 @@ import time
 
 from tfdml.checks import check
 from tfdml.command_line import Parser, check_writable, one_sentence
+from tfdml.serving.exported import MEAN_IMAGE, RECIPE, TRAINED_CLASSES
 from tfdml.serving.versions import megabytes, newest_version, versions_of
 
 PROGRAM = "tfdml.serving.export"
-ASSETS = ("recipe.yaml", "trained_classes.json")
+ASSETS = (RECIPE, TRAINED_CLASSES, MEAN_IMAGE)
 BATCH = 32
 SECONDS = 3.0  # of each throughput that is measured
 
@@ -119,14 +120,14 @@ def export_run(model, trained, out, levels=None):
         signatures=list(signatures),
     )
     assets = {
-        name: (trained / "assets.extra" / name).read_text()
+        name: (trained / "assets.extra" / name).read_bytes()
         for name in ASSETS
         if (trained / "assets.extra" / name).is_file()
     }
     others = versions_of(out)
     for other in others.values():
-        recipe = other / "assets.extra" / "recipe.yaml"
-        if not recipe.is_file() or recipe.read_text() != assets.get("recipe.yaml"):
+        recipe = other / "assets.extra" / RECIPE
+        if not recipe.is_file() or recipe.read_bytes() != assets.get(RECIPE):
             raise FileExistsError(f"{other} is of another run: choose another folder for this one")
     return export_model(
         embedder,

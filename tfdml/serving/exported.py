@@ -7,6 +7,8 @@ import yaml
 from tfdml.checks import check
 from tfdml.serving.versions import newest_version
 
+RECIPE, TRAINED_CLASSES, MEAN_IMAGE = "recipe.yaml", "trained_classes.json", "mean_image.npy"
+
 
 def find_version(folder):
     """The SavedModel at `folder`, or its newest version."""
@@ -16,7 +18,7 @@ def find_version(folder):
 def recipe_of(version):
     """The settings of a version's training; {} if it was exported by another program."""
     try:
-        recipe = yaml.safe_load((version / "assets.extra" / "recipe.yaml").read_text())
+        recipe = yaml.safe_load((version / "assets.extra" / RECIPE).read_text())
         return {**recipe, "dataset": recipe["dataset"], "data_dir": recipe["data_dir"]}
     except (OSError, ValueError, TypeError, LookupError, yaml.YAMLError):
         return {}
@@ -25,7 +27,7 @@ def recipe_of(version):
 def trained_classes(version):
     """Names of the classes that a version was trained on, where it tells them."""
     try:
-        return json.loads((version / "assets.extra" / "trained_classes.json").read_text())
+        return json.loads((version / "assets.extra" / TRAINED_CLASSES).read_text())
     except (OSError, ValueError):
         return []
 

@@ -32,7 +32,7 @@ def export_model(embedder, path, read_image, loss=None, assets=None):
             one (height, width, channels) float32 image in [0, 255], in TensorFlow operations.
         loss: The loss that the embedder was trained with. The similarity that it learned, in its
             `layer`, is served without dropout.
-        assets: File name -> text, written to the version's `assets.extra`.
+        assets: File name -> text or bytes, written to the version's `assets.extra`.
 
     Returns:
         The path of the version.
@@ -95,8 +95,9 @@ def export_model(embedder, path, read_image, loss=None, assets=None):
     try:
         archive.write_out(str(unfinished), verbose=False)
         (unfinished / "assets.extra").mkdir(exist_ok=True)
-        for name, text in (assets or {}).items():
-            (unfinished / "assets.extra" / name).write_text(text)
+        for name, content in (assets or {}).items():
+            content = content.encode() if isinstance(content, str) else content
+            (unfinished / "assets.extra" / name).write_bytes(content)
         unfinished.chmod(0o755)
         os.rename(unfinished, path)
     except BaseException:
