@@ -1,12 +1,10 @@
-import os
 import pathlib
-import shutil
-import tempfile
 
-import keras
 import tensorflow as tf
 
 from tfdml import pairwise
+from tfdml.serving.versions import check_new, new_version
+from tfdml.serving.warmup import write_warmup
 
 
 def export_model(embedder, path, read_image, loss=None, assets=None):
@@ -24,6 +22,8 @@ def export_model(embedder, path, read_image, loss=None, assets=None):
             the learned score of all rows of a against all of b. Only where there is one.
 
     The folder appears whole or not at all, so a server that watches it never sees half a version.
+    Its `assets.extra` holds a warm-up request for each signature, so that the first one of a user
+    is as fast as the others.
 
     Args:
         embedder: A functional `keras.Model` from images to embeddings.
@@ -41,21 +41,31 @@ def export_model(embedder, path, read_image, loss=None, assets=None):
         FileExistsError: If the version exists.
     """
     path = pathlib.Path(path)
-    if path.exists():
-        raise FileExistsError(f"{path} exists. A version is never overwritten: choose a new one.")
+    check_new(path)
     image_shape, dim = embedder.input_shape[1:], embedder.output_shape[-1]
     image = tf.TensorSpec(image_shape, tf.float32)
     score_pairs, score_matrix = _learned_scores(loss) or (_cosine, None)
 
+    def inputs(shape, *names, dtype=tf.float32):
+        return [tf.TensorSpec(shape, dtype, name) for name in names]
+
+    encoded = inputs([None], "image_bytes", dtype=tf.string)
+    pairs_encoded = inputs([None], "image_bytes_a", "image_bytes_b", dtype=tf.string)
+
+    # Traced once, however many signatures embed.
+    @tf.function(input_signature=inputs([None, *image_shape], "images"), autograph=False)
     def embed_images(images):
         return {"embedding": embedder(images, training=False)}
 
+    @tf.function(input_signature=encoded, autograph=False)
     def read_images(image_bytes):
         return {"images": tf.map_fn(read_image, image_bytes, fn_output_signature=image)}
 
+    @tf.function(input_signature=encoded, autograph=False)
     def embed_bytes(image_bytes):
         return embed_images(**read_images(image_bytes))
 
+    @tf.function(input_signature=pairs_encoded, autograph=False)
     def similarity(image_bytes_a, image_bytes_b):
         a, b = embed_bytes(image_bytes_a), embed_bytes(image_bytes_b)
         return score_rows(a["embedding"], b["embedding"])
@@ -70,41 +80,27 @@ def export_model(embedder, path, read_image, loss=None, assets=None):
     def score_all(embeddings_a, embeddings_b):
         return {"similarity": score_matrix(embeddings_a, embeddings_b)}
 
-    def inputs(shape, *names, dtype=tf.float32):
-        return [tf.TensorSpec(shape, dtype, name) for name in names]
-
-    archive = keras.export.ExportArchive()
-    archive.track(embedder)
-    encoded = inputs([None], "image_bytes", dtype=tf.string)
-    archive.add_endpoint("serving_default", embed_bytes, encoded)
-    archive.add_endpoint("embed_images", embed_images, inputs([None, *image_shape], "images"))
-    archive.add_endpoint("read_images", read_images, encoded)
-    encoded = inputs([None], "image_bytes_a", "image_bytes_b", dtype=tf.string)
-    archive.add_endpoint("similarity", similarity, encoded)
+    signatures = {
+        "serving_default": embed_bytes,
+        "embed_images": embed_images,
+        "read_images": read_images,
+        "similarity": similarity,
+    }
+    served = tf.Module()
+    served.weights = [variable.value for variable in embedder.variables]
     if score_matrix is not None:
-        archive.track(loss.similarity_layer)
+        served.weights += [variable.value for variable in loss.similarity_layer.variables]
         rows = inputs([None, dim], "embeddings_a", "embeddings_b")
-        archive.add_endpoint("score_pairs", score_rows, rows)
-        archive.add_endpoint("score_matrix", score_all, rows)
-    parent_is_new = not path.parent.exists()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    prefix = f".unfinished-{path.name}-"
-    for killed in path.parent.glob(f"{prefix}*"):
-        shutil.rmtree(killed)
-    unfinished = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
-    try:
-        archive.write_out(str(unfinished), verbose=False)
-        (unfinished / "assets.extra").mkdir(exist_ok=True)
+        for name, function in (("score_pairs", score_rows), ("score_matrix", score_all)):
+            signatures[name] = tf.function(function, input_signature=rows, autograph=False)
+    with new_version(path) as unfinished:
+        tf.saved_model.save(served, str(unfinished), signatures)
+        extra = unfinished / "assets.extra"
+        extra.mkdir()
+        functions = {name: each.get_concrete_function() for name, each in signatures.items()}
+        write_warmup(extra, functions, model_name=path.parent.name, image_shape=image_shape)
         for name, content in (assets or {}).items():
-            content = content.encode() if isinstance(content, str) else content
-            (unfinished / "assets.extra" / name).write_bytes(content)
-        unfinished.chmod(0o755)
-        os.rename(unfinished, path)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        if parent_is_new and not any(path.parent.iterdir()):
-            path.parent.rmdir()
-        raise
+            (extra / name).write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
 

@@ -1,5 +1,11 @@
 """The numbered versions of a served model: folders 1, 2, ... of one folder, each a SavedModel."""
 
+import contextlib
+import os
+import pathlib
+import shutil
+import tempfile
+
 
 def versions_of(folder):
     """The versions in a folder, by their number: {number: path}."""
@@ -24,3 +30,40 @@ def newest_version(folder):
 def megabytes(version):
     """Size of all files of a version, in MB."""
     return sum(file.stat().st_size for file in version.rglob("*") if file.is_file()) / 1e6
+
+
+def check_new(path):
+    """Raises a FileExistsError if there is such a version."""
+    if path.exists():
+        raise FileExistsError(f"{path} exists. A version is never overwritten: choose a new one.")
+
+
+@contextlib.contextmanager
+def new_version(path):
+    """A hidden folder to fill, which becomes the version when the block ends well.
+
+    The version appears whole or not at all, so a server that watches its folder never sees half of
+    one. What an export that was killed has left is swept up by the next one of this version.
+
+    Args:
+        path: Path of the version's folder, whose name is a number; must not exist.
+
+    Raises:
+        FileExistsError: If it exists.
+    """
+    check_new(path)
+    parent_is_new = not path.parent.exists()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    prefix = f".unfinished-{path.name}-"
+    for killed in path.parent.glob(f"{prefix}*"):
+        shutil.rmtree(killed)
+    unfinished = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
+    try:
+        yield unfinished
+        unfinished.chmod(0o755)
+        os.rename(unfinished, path)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        if parent_is_new and not any(path.parent.iterdir()):
+            path.parent.rmdir()
+        raise

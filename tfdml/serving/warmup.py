@@ -1,0 +1,74 @@
+"""Requests that TensorFlow Serving runs through a model before it takes the first of a user.
+
+The first request to a signature is slow: TensorFlow prepares the graph. A server that finds
+`assets.extra/tf_serving_warmup_requests` in a version sends what is in it beforehand.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+FILE = "tf_serving_warmup_requests"
+
+
+def write_warmup(folder, functions, *, model_name, image_shape):
+    """Writes one request for each signature, which the server must answer without an error.
+
+    The file is a TFRecord of `PredictionLog`, a message of tensorflow-serving-api. It is written
+    here field by field, four messages of at most two fields each, so that an export needs no more
+    than TensorFlow; the test reads it with the package.
+
+    Args:
+        folder: Path of the version's `assets.extra`.
+        functions: Signature name -> concrete function; texts that it takes are encoded images.
+        model_name: The name that the server gives to the model, which is that of its folder.
+        image_shape: (height, width, channels) of the images.
+
+    Returns:
+        The path of the file.
+    """
+    path = folder / FILE
+    encoded = np.array(_sample_images(image_shape))
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for name, function in functions.items():
+            specs = tf.nest.flatten(function.structured_input_signature)
+            inputs = {spec.name: _sample(spec, encoded) for spec in specs}
+            writer.write(_prediction_log(model_name, name, inputs))
+    return path
+
+
+def _sample(spec, encoded):
+    if spec.dtype == tf.string:
+        return encoded
+    return np.zeros([1, *spec.shape[1:]], spec.dtype.as_numpy_dtype)
+
+
+def _sample_images(image_shape):
+    """A grey image as JPEG and as PNG, which take different ways through the graph."""
+    image = tf.fill(image_shape, tf.constant(128, tf.uint8))
+    return [encode(image).numpy() for encode in (tf.io.encode_jpeg, tf.io.encode_png)]
+
+
+def _prediction_log(model_name, signature, inputs):
+    spec = _message((1, model_name.encode()), (3, signature.encode()))  # ModelSpec
+    tensors = (
+        (2, _message((1, name.encode()), (2, tf.make_tensor_proto(value).SerializeToString())))
+        for name, value in inputs.items()
+    )
+    request = _message((1, spec), *tensors)  # PredictRequest
+    return _message((6, _message((1, request))))  # PredictionLog of a PredictLog
+
+
+def _message(*fields):
+    """A protocol buffer of (number, bytes) fields, all of texts, bytes or messages."""
+    return b"".join(
+        _varint(number << 3 | 2) + _varint(len(content)) + content for number, content in fields
+    )
+
+
+def _varint(number):
+    """Seven bits to a byte, the lowest first; the eighth is set in all but the last."""
+    groups = []
+    while number > 127:
+        groups.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*groups, number])
