@@ -431,7 +431,7 @@ def embed(settings, signature, preprocessing, levels, dim, split):
     network = InPieces(lambda images: signature(images=images)["embedding"], batch_size)
     read_size = image_size
     if settings.crops > 1:
-        read_size, preprocessing = preprocessing.of_views(image_size)
+        read_size = preprocessing.size_of_views(image_size)
     several = {"crops": settings.crops, "mirror": settings.mirror}
 
     def embeddings_of(images):

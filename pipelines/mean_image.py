@@ -33,7 +33,8 @@ def read_mean_image(path):
         mean = np.load(path) if path.suffix == ".npy" else _of_caffe(path.read_bytes())
     except Exception as error:  # what NumPy and protobuf raise has no common class
         raise ValueError(f"{path} cannot be read ({error})") from error
-    if mean.ndim != 3 or mean.dtype.kind != "f" or not np.isfinite(mean).all():
+    finite = mean.dtype.kind == "f" and np.isfinite(mean).all()
+    if mean.ndim != 3 or not mean.size or not finite:
         raise ValueError(
             f"{path} must hold (height, width, channels) finite floats. "
             f"Received: shape={mean.shape}, dtype={mean.dtype}"

@@ -91,22 +91,20 @@ class Preprocessing:
         """(height, width) that images of `image_size` are cut out of."""
         return (self.warp_size,) * 2 if self.warp_size else tuple(image_size[:2])
 
-    def of_views(self, image_size):
-        """The size of the whole image that several crops are taken of, and how it is made.
+    def size_of_views(self, image_size):
+        """The size of the whole image that several crops are taken of.
 
         Args:
             image_size: (height, width, channels) of a crop.
 
         Returns:
-            (height, width, channels), `warp_size` or else 8 / 7 of the sides of a crop; and the
-            `Preprocessing` that makes it.
+            (height, width, channels): of `warp_size`, or else 8 / 7 of the sides of a crop.
         """
         from pipelines.views import enlarged
 
-        whole = enlarged(image_size)
-        if self.warp_size:
-            whole = (*self.size_of_warp(image_size), image_size[2])
-        return whole, dataclasses.replace(self, warp_size=None)
+        if self.warp_size is None:
+            return enlarged(image_size)
+        return (*self.size_of_warp(image_size), image_size[2])
 
     def check_sizes(self, image_size, augmentation=None):
         """Raises a ValueError unless it makes images of this size, changed in this way.
