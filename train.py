@@ -216,8 +216,9 @@ def augmentation_of(recipe, dataset):
 
     A crop of the preprocessing takes the place of the dataset's, unless the recipe asks for one.
     """
-    replaced = {"crop": 1.0, "aspect": 1.0} if recipe.takes_crops else {}
-    return dataset.augmentation.changed(**{**replaced, **recipe.augmentation})
+    if recipe.takes_crops and "crop" not in recipe.augmentation:
+        return dataset.augmentation.changed(crop=1.0, **recipe.augmentation)
+    return dataset.augmentation.changed(**recipe.augmentation)
 
 
 def preprocessing_of(recipe):

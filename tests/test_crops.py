@@ -1,0 +1,159 @@
+"""Warped images, their crops and a mean image, through train.py, evaluate.py and the export."""
+
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import yaml
+from PIL import Image
+
+import evaluate
+import pipelines
+import train
+from tfdml.serving import export, exported
+
+SETTINGS = ["--classes_per_batch", "2", "--images_per_class", "2", "--embedding_dim", "8"]
+STEPS = ["--steps", "2", "--checkpoint_every", "1", "--run", "crops", "--image_size", "12"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder in which a run with all that goes together has finished, and its images."""
+    folder = tmp_path_factory.mktemp("trained")
+    rng = np.random.default_rng(0)
+    for index in range(16):
+        picture = np.full((30, 40, 3), 255, np.uint8)
+        picture[5:20, 8:35] = rng.integers(0, 256, (15, 27, 3))
+        path = folder / "photos" / "abcd"[index // 4] / f"{index}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(picture).save(path)
+    np.save(folder / "mean.npy", rng.uniform(90, 140, (16, 16, 3)))
+    options = ["--warp_size", "16", "--trim_white", "--mean_image", str(folder / "mean.npy")]
+    data = ["--dataset", "folder", "--data_dir", str(folder / "photos")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        train.main([*data, *SETTINGS, *STEPS, *options])
+    (folder / "mean.npy").unlink()  # what was exported has its own
+    return folder
+
+
+@pytest.fixture
+def version(trained, monkeypatch):
+    monkeypatch.chdir(trained)
+    return pathlib.Path("saved_models/crops/1")
+
+
+def test_the_served_model_reads_what_evaluate_scores(version):
+    signatures = tf.saved_model.load(str(version)).signatures
+    preprocessing = evaluate.preprocessing_of(version, exported.recipe_of(version))
+    split = pipelines.load("folder", data_dir="photos").test
+    scored = next(
+        iter(pipelines.evaluation_batches(split, (12, 12, 3), preprocessing=preprocessing))
+    )
+    contents = tf.stack([tf.io.read_file(path) for path in split.images])
+    served = signatures["read_images"](image_bytes=contents)["images"]
+    np.testing.assert_array_equal(served, scored)
+    plain = next(iter(pipelines.evaluation_batches(split, (12, 12, 3))))
+    assert np.abs(scored - plain).mean() > 10
+
+
+def test_evaluate_takes_several_crops_of_the_warped_image(version):
+    evaluate.main([str(version), "--nmi=false", "--crops", "5"])
+    settings = evaluate.completed(
+        evaluate.parse([str(version), "--crops", "5"]), version, exported.recipe_of(version)
+    )
+    preprocessing = evaluate.preprocessing_of(version, exported.recipe_of(version))
+    embed = tf.saved_model.load(str(version)).signatures["embed_images"]
+    split = pipelines.load("folder", data_dir="photos").test
+    found = evaluate.embed(settings, embed, preprocessing, 1, 8, split)
+    wholes = next(
+        iter(pipelines.evaluation_batches(split, (16, 16, 3), preprocessing=preprocessing))
+    ).numpy()
+    corners = [(0, 0), (0, 4), (4, 0), (4, 4), (2, 2)]
+    rows = [embed(images=wholes[:, y : y + 12, x : x + 12])["embedding"] for y, x in corners]
+    unit = [row / np.linalg.norm(row, axis=1, keepdims=True) for row in rows]
+    mean = np.mean(unit, axis=0)
+    mean /= np.linalg.norm(mean, axis=1, keepdims=True)
+    np.testing.assert_allclose(found, mean, atol=1e-5)
+
+
+def test_an_export_of_the_run_reads_images_alike(version, monkeypatch):
+    monkeypatch.setattr(export, "SECONDS", 0.0)
+    export.main(["runs/crops", "--out", "saved_models/again"])
+    again = pathlib.Path("saved_models/again/1")
+    first, second = (
+        evaluate.preprocessing_of(path, exported.recipe_of(path)) for path in (version, again)
+    )
+    np.testing.assert_array_equal(first.mean_image, second.mean_image)
+    contents = tf.constant([pathlib.Path("photos/d/15.png").read_bytes()])
+    images = [
+        tf.saved_model.load(str(path)).signatures["read_images"](image_bytes=contents)["images"]
+        for path in (version, again)
+    ]
+    np.testing.assert_array_equal(*images)
+
+
+def recipe_of(*arguments):
+    return train.parse([*arguments, "--run", "unused"])[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "crop", "flip"),
+    [
+        ([], 0.5, True),  # those of the dataset
+        (["--warp_size", "120"], 1.0, True),
+        (["--keep_aspect"], 1.0, True),
+        (["--warp_size", "120", "--augmentation.flip", "false"], 1.0, False),
+        (["--warp_size", "120", "--augmentation.crop", "0.3"], 0.3, True),
+    ],
+)
+def test_the_crop_of_the_warp_takes_the_place_of_the_datasets(arguments, crop, flip, version):
+    recipe = recipe_of("--dataset", "folder", "--data_dir", "photos", *SETTINGS, *arguments)
+    *_, dataset = train.load_images(recipe)
+    assert (dataset.augmentation.crop, dataset.augmentation.flip) == (crop, flip)
+    assert dataset.preprocessing.warp_size == recipe.warp_size
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--warp_size", "0"], "`warp_size` must be > 0, and at least `image_size`. Received: wa"),
+        (["--warp_size", "9", "--image_size", "10"], "Received: warp_size=9, image_size=10"),
+        (["--keep_aspect", "--trim_white"], "`keep_aspect` does not go with `trim_white`, whose"),
+        (["--keep_aspect", "--mean_image", "mean.npy"], "Received: trim_white=False, mean_image='"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(arguments, message, capsys):
+    with pytest.raises(SystemExit):
+        recipe_of(*arguments)
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--warp_size", "100"],
+            "the side of a crop. Received: warp_size=100, image_size",
+        ),
+        (["--mean_image", "none.npy"], "`mean_image` must be an existing file. There is no none"),
+        (["--mean_image", "small.npy"], "size of the images before the crop, (112, 112, 3)"),
+    ],
+)
+def test_what_does_not_fit_the_images_is_refused_before_the_run(
+    arguments, message, version, capsys
+):
+    np.save("small.npy", np.zeros((4, 4, 3)))
+    with pytest.raises(SystemExit):
+        train.main(["--dataset", "folder", "--data_dir", "photos", *SETTINGS, *arguments])
+    assert message in capsys.readouterr().err
+    assert [path.name for path in pathlib.Path("runs").iterdir()] == ["crops"]
+
+
+def test_a_model_from_before_these_settings_is_scored_as_it_was(version, tmp_path):
+    recipe = yaml.safe_load((version / "assets.extra" / "recipe.yaml").read_text())
+    for name in ("warp_size", "keep_aspect", "trim_white", "mean_image"):
+        del recipe[name]
+    assert not evaluate.preprocessing_of(tmp_path, recipe).takes_crops
+    assert not evaluate.preprocessing_of(tmp_path, {}).takes_crops
