@@ -904,10 +904,11 @@ def pictures_of(split):
     """What reads the image of a row, at its own size."""
     import tensorflow as tf
 
+    from pipelines import records
     from pipelines.images import crop, decode
 
     if split.holds_paths:
-        read = lambda row: decode(tf.io.read_file(split.images[row]), channels=3)  # noqa: E731
+        read = lambda row: decode(tf.constant(records.read(split.images[row])), 3)  # noqa: E731
     else:
         read = split.images.__getitem__
     return read if split.boxes is None else lambda row: crop(read(row), split.boxes[row])

@@ -22,6 +22,7 @@ from pipelines.images import (
 )
 from pipelines.pairs import pair_indices
 from pipelines.preprocessing import Preprocessing
+from pipelines.records import read_batches
 from pipelines.sampling import (
     balanced_indices,
     check_bool,
@@ -33,6 +34,7 @@ from pipelines.split import check_split
 from pipelines.whole_classes import whole_class_indices
 
 _CROP_DRAWS, _WARP_DRAWS, _COLOUR_DRAWS = 4, 5, 3
+_RECORDS = 64  # read at once in evaluation
 
 
 def balanced_batches(
@@ -325,7 +327,7 @@ def _loader(split, batch, size, seed, making):
         return images, labels, boxes, draws, kept
 
     def load(image, label, box, draws, kept):
-        image = _part(split, image, box, image_size)
+        image = part_of(split, image, box, image_size[2])
         image = _random_part(image, making, draws[:_CROP_DRAWS])
         return tf.ensure_shape(image, image_size), label, box, draws, kept
 
@@ -341,6 +343,8 @@ def _loader(split, batch, size, seed, making):
 
     def batches_of(numbered):
         batches = numbered.map(gather)
+        if split.holds_records:
+            batches = batches.map(_with_contents, num_parallel_calls=tf.data.AUTOTUNE)
         several_sizes = split.holds_paths or split.boxes is not None or augmentation.crops
         if several_sizes or preprocessing.takes_crops:  # one by one
             images = batches.unbatch().map(load, num_parallel_calls=tf.data.AUTOTUNE)
@@ -388,11 +392,13 @@ def evaluation_batches(split, image_size=None, batch_size=256, *, preprocessing=
     image_size, _, preprocessing = _checked(split, image_size, None, preprocessing)
 
     def load(image, box):
-        return prepare(_part(split, image, box, image_size), image_size, preprocessing)
+        return prepare(part_of(split, image, box, image_size[2]), image_size, preprocessing)
 
+    images = tf.data.Dataset.from_tensor_slices((split.images, _boxes(split)))
+    if split.holds_records:
+        images = images.batch(_RECORDS).map(_with_contents, tf.data.AUTOTUNE).unbatch()
     return (
-        tf.data.Dataset.from_tensor_slices((split.images, _boxes(split)))
-        .map(load, num_parallel_calls=tf.data.AUTOTUNE)
+        images.map(load, num_parallel_calls=tf.data.AUTOTUNE)
         .batch(batch_size)
         .prefetch(tf.data.AUTOTUNE)
     )
@@ -403,10 +409,25 @@ def _boxes(split):
     return np.zeros((len(split.images), 4), np.int64) if split.boxes is None else split.boxes
 
 
-def _part(split, image, box, image_size):
-    """One image of a split, read if that has paths, the part inside of its box if it has boxes."""
+def _with_contents(paths, *rest):
+    return read_batches(paths), *rest
+
+
+def part_of(split, image, box, channels):
+    """One image of a split, the part inside of its box if it has boxes.
+
+    Args:
+        split: `Split`.
+        image: A row of its images; of a cache the contents.
+        box: (4,) integers.
+        channels: Of the image.
+
+    Returns:
+        (height, width, channels) uint8.
+    """
     if split.holds_paths:
-        image = decode(tf.io.read_file(image), image_size[2])
+        contents = image if split.holds_records else tf.io.read_file(image)
+        image = decode(contents, channels)
     return image if split.boxes is None else crop(image, box)
 
 
@@ -434,6 +455,8 @@ def _checked(split, image_size, augmentation, preprocessing):
         )
     image_size = _checked_size(split, image_size)
     preprocessing.check_sizes(image_size, augmentation)
+    if split.warped is not None:
+        preprocessing = preprocessing.of_warped(split.warped)
     return _Making(image_size, augmentation, preprocessing)
 
 

@@ -72,6 +72,11 @@ def with_boxes(dataset, path, data_dir):
     for name, split in splits.items():
         if not split.holds_paths:
             raise ValueError(f"`boxes` are for images in files. Received: dataset={dataset.name}")
+        if split.warped is not None:
+            raise ValueError(
+                "`boxes` are of the images that a cache is made of: give them to "
+                f"python -m pipelines.cache. Received: boxes={path}"
+            )
         folder = pathlib.Path(data_dir).expanduser()
         folder = folder.parent if folder.is_file() else folder
         names = [os.path.relpath(image, folder) for image in split.images]

@@ -2,7 +2,6 @@
 
 import math
 import os
-import pathlib
 from concurrent.futures import ThreadPoolExecutor
 
 import tensorflow as tf
@@ -10,6 +9,7 @@ from tqdm import tqdm
 
 from pipelines.boxes import refuse_outside
 from pipelines.preprocessing import Preprocessing
+from pipelines.records import read
 
 _LIGHTEST, _MARGIN, _WHITE = 250, 15, 255  # of a white border: its grey, and what stays of it
 
@@ -367,7 +367,8 @@ def cause_of(error, *splits):
     """
     for split in (split for split in splits if split.holds_paths):
         for index in find_unreadable(split.images):
-            return f"{split.images[index]} can no longer be read: mend it"
+            mend = "make the cache anew" if split.holds_records else "mend it"
+            return f"{split.images[index]} can no longer be read: {mend}"
         if split.boxes is not None:
             try:
                 refuse_outside(split)
@@ -378,7 +379,7 @@ def cause_of(error, *splits):
 
 def _is_readable(path):
     try:
-        contents = pathlib.Path(path).read_bytes()
+        contents = read(path)
         if tf.io.is_jpeg(contents):
             tf.io.decode_jpeg(contents, channels=3, ratio=8)
         else:

@@ -106,6 +106,26 @@ class Preprocessing:
             return enlarged(image_size)
         return (*self.size_of_warp(image_size), image_size[2])
 
+    def of_warped(self, warped):
+        """What is left to do to images that are warped already, as those of a cache are.
+
+        Args:
+            warped: `Preprocessing` that they went through, but for crops and the mean image.
+
+        Raises:
+            ValueError: If they do not come out as if this had been done to the original ones.
+        """
+        if not (self.takes_crops or warped.trim_white):
+            return self
+        for name in ("warp_size", "keep_aspect", "trim_white"):
+            wanted, had = getattr(self, name), getattr(warped, name)
+            if wanted != had:
+                raise ValueError(
+                    f"`{name}` must be that of the cache, {had}: train with it, or make a cache "
+                    f"with another. Received: {name}={wanted}"
+                )
+        return dataclasses.replace(self, trim_white=False)
+
     def check_sizes(self, image_size, augmentation=None):
         """Raises a ValueError unless it makes images of this size, changed in this way.
 

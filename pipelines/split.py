@@ -24,6 +24,8 @@ class Split:
             the classes have some: the same for all images of a class.
         boxes: (n, 4) integers, the part of each image that counts: left, upper, right and lower
             edge in pixels, the last two outside of it; the whole image if None.
+        warped: `Preprocessing` that the images went through already, as those of a cache; None
+            if they are as they came.
 
     Raises:
         ValueError: If there are no images, not one label, super-label and box each, a class is in
@@ -37,6 +39,7 @@ class Split:
     class_names: dict | None = None
     super_labels: Any = None
     boxes: Any = None
+    warped: Preprocessing | None = None
 
     def __post_init__(self):
         images = np.asarray(self.images)
@@ -68,6 +71,11 @@ class Split:
     @property
     def holds_paths(self):
         return self.images.dtype.kind == "U"
+
+    @property
+    def holds_records(self):
+        """Whether the paths are those of images within TFRecord files."""
+        return self.holds_paths and self.warped is not None
 
     @property
     def num_classes(self):
@@ -213,10 +221,14 @@ def join_splits(splits):
 
     Raises:
         TypeError: If one is no `Split`.
+        ValueError: If they went through different preprocessing.
     """
     splits = list(splits)
     for split in splits:
         check_split(split)
+
+    if len({id(split.warped) for split in splits}) > 1:
+        raise ValueError("splits to join must be of one dataset: they were warped differently")
 
     def joined(name):
         parts = [getattr(split, name) for split in splits]
@@ -224,7 +236,8 @@ def join_splits(splits):
 
     class_names = {i: name for split in splits for i, name in (split.class_names or {}).items()}
     return Split(
-        joined("images"), joined("labels"), class_names, joined("super_labels"), joined("boxes")
+        *(joined("images"), joined("labels"), class_names, joined("super_labels"), joined("boxes")),
+        warped=splits[0].warped,
     )
 
 

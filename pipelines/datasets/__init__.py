@@ -6,6 +6,7 @@ import importlib
 # What `--dataset` and `load` take: name -> module of this package with `load(data_dir, ...)`, and
 # the options that the name stands for.
 DATASETS = {
+    "cache": ("cache", {}),
     "cars196": ("cars196", {}),
     "csv": ("csv_file", {}),
     "cub200": ("cub200", {}),

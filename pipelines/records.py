@@ -1,0 +1,73 @@
+"""Images within TFRecord files, each by a path of its own: FILE.tfrecord:OFFSET:LENGTH."""
+
+import contextlib
+import os
+import pathlib
+import re
+
+import numpy as np
+import tensorflow as tf
+
+SUFFIX = ".tfrecord"
+_RECORD = re.compile(rf"(.+{re.escape(SUFFIX)}):(\d+):(\d+)", re.DOTALL)
+
+
+def record_path(file, offset, length):
+    """The path of the `length` bytes from byte `offset` on of a TFRecord file.
+
+    >>> record_path("cache/images-00002.tfrecord", 4096, 20480)
+    'cache/images-00002.tfrecord:4096:20480'
+    """
+    return f"{file}:{offset}:{length}"
+
+
+def is_record(path):
+    """Whether a path is that of bytes within a TFRecord file."""
+    return _RECORD.fullmatch(os.fspath(path)) is not None
+
+
+def read(path):
+    """The bytes of a file, or of a record.
+
+    Raises:
+        OSError: If it cannot be read, or the file ends before the record does.
+    """
+    return read_all([os.fspath(path)])[0] if is_record(path) else pathlib.Path(path).read_bytes()
+
+
+def read_all(paths):
+    """The bytes of records, each file opened once.
+
+    The system is told of all of them first, so that a disk fetches them side by side.
+
+    Args:
+        paths: (n,) paths of records, strings or bytes.
+
+    Returns:
+        (n,) array of bytes.
+
+    Raises:
+        OSError: If one cannot be read, or its file ends before it does.
+    """
+    records = [_RECORD.fullmatch(os.fsdecode(path)).groups() for path in paths]
+    places = [(file, int(offset), int(length)) for file, offset, length in records]
+    contents = np.empty(len(places), object)
+    with contextlib.ExitStack() as files:
+        opened = {
+            file: files.enter_context(open(file, "rb", buffering=0)).fileno()
+            for file in {file for file, *_ in places}
+        }
+        if hasattr(os, "posix_fadvise"):
+            for file, offset, length in places:
+                os.posix_fadvise(opened[file], offset, length, os.POSIX_FADV_WILLNEED)
+        for row, (file, offset, length) in enumerate(places):
+            contents[row] = os.pread(opened[file], length, offset)
+            if len(contents[row]) != length:
+                raise OSError(f"{file} ends before byte {offset + length}")
+    return contents
+
+
+def read_batches(paths):
+    """`read_all` as an operation, for `tf.data`: (n,) paths -> (n,) contents."""
+    contents = tf.numpy_function(read_all, [paths], tf.string, stateful=False)
+    return tf.ensure_shape(contents, paths.shape)

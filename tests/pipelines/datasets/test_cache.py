@@ -1,0 +1,66 @@
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import pipelines
+from pipelines.cache import write_cache
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for index in range(8):
+        path = tmp_path / "photos" / "abcd"[index // 2] / f"{index}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (9, 9), (index, 0, 0)).save(path)
+    write_cache(pipelines.load("folder", tmp_path / "photos"), tmp_path / "cache", size=9)
+    return tmp_path / "cache"
+
+
+def test_loads_what_the_cache_was_made_of(folder):
+    dataset = pipelines.load("cache", data_dir=str(folder))
+    assert dataset.name == "folder"
+    assert [split.names for split in dataset.splits.values()] == [["a", "b"], ["c", "d"]]
+    assert dataset.train.labels.tolist() == [0, 0, 1, 1]
+    assert dataset.train.super_labels is None
+    assert dataset.preprocessing.warp_size == 9
+    assert all(split.holds_records for split in dataset.splits.values())
+    both = dataset.both()
+    assert both.holds_records
+    reds = np.concatenate(list(pipelines.evaluation_batches(both, (9, 9, 3))))[:, 4, 4, 0]
+    np.testing.assert_allclose(reds, np.arange(8), atol=2)  # of JPEG
+
+
+@pytest.mark.parametrize(
+    ("break_it", "error", "message"),
+    [
+        (lambda f: (f / "manifest.json").unlink(), FileNotFoundError, "no finished cache in .*cac"),
+        (lambda f: (f / "manifest.json").write_text("{"), ValueError, "manifest.json cannot be re"),
+        (lambda f: (f / "manifest.json").write_text("[]"), ValueError, "make the cache anew"),
+        (
+            lambda f: (f / "manifest.json").write_text(json.dumps({"format": 9})),
+            ValueError,
+            "must be of format 1: make the cache anew. Received: format=9",
+        ),
+        (lambda f: (f / "index.npz").unlink(), FileNotFoundError, "index.npz is missing: run"),
+        (lambda f: (f / "index.npz").write_bytes(b"x"), ValueError, "is not the one that was wr"),
+    ],
+)
+def test_refuses_a_cache_that_is_not_whole(break_it, error, message, folder):
+    break_it(folder)
+    with pytest.raises(error, match=message):
+        pipelines.load("cache", data_dir=folder)
+
+
+def test_needs_a_folder():
+    with pytest.raises(ValueError, match="dataset 'cache' needs `data_dir`, a folder that `python"):
+        pipelines.load("cache")
+
+
+def test_boxes_are_for_the_images_that_it_is_made_of(folder, tmp_path):
+    (tmp_path / "boxes.csv").write_text("path,x1,y1,x2,y2\na.png,0,0,1,1\n")
+    with pytest.raises(ValueError, match="`boxes` are of the images that a cache is made of"):
+        pipelines.load("cache", data_dir=folder, boxes=str(tmp_path / "boxes.csv"))
+    with pytest.raises(ValueError, match="dataset 'cache' has no boxes"):
+        pipelines.load("cache", data_dir=folder, boxes="annotated")
