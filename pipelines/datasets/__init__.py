@@ -21,6 +21,7 @@ DATASETS = {
     "vehicle_id": ("vehicle_id", {"size": 800}),
     "vehicle_id_1600": ("vehicle_id", {"size": 1600}),
     "vehicle_id_2400": ("vehicle_id", {"size": 2400}),
+    "vehicle_id_models": ("vehicle_id", {"size": 800, "models": True}),
 }
 TFDS = "tfds:"  # begins the name of any set of TensorFlow Datasets
 ANNOTATED = "annotated"

@@ -1,5 +1,6 @@
 import re
 
+import archives
 import numpy as np
 import pytest
 from scipy.io import savemat
@@ -18,7 +19,6 @@ CARS = [
     (4, 0, (5, 6, 7, 8)),
     (4, 1, (9, 10, 11, 12)),
 ]
-EDGES = ["bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2"]
 COUNTS = {"train": (4, 2), "test": (3, 2)}
 
 
@@ -28,55 +28,14 @@ def four_classes(monkeypatch):
     monkeypatch.setattr(cars196, "TRAINED", 2)
 
 
-def structures(fields, rows):
-    """A MATLAB structure array of one row, as the annotations are."""
-    array = np.empty((1, len(rows)), dtype=[(field, object) for field in fields])
-    for i, row in enumerate(rows):
-        array[0, i] = row
-    return array
-
-
-def cells(words):
-    array = np.empty((1, len(words)), object)
-    array[0] = words
-    return array
+@pytest.fixture
+def merged(tmp_path):
+    return archives.write_merged_cars(tmp_path, CARS, NAMES)
 
 
 @pytest.fixture
-def merged(tmp_path, write_image):
-    """car_ims.tgz and cars_annos.mat."""
-    rows = []
-    for i, (label, test, box) in enumerate(CARS, start=1):
-        image = f"car_ims/{i:06d}.jpg"
-        write_image(tmp_path / image)
-        rows.append((image, *map(np.uint8, box), np.uint8(label), np.uint8(test)))
-    annotations = structures(["relative_im_path", *EDGES, "class", "test"], rows)
-    savemat(tmp_path / "cars_annos.mat", {"annotations": annotations, "class_names": cells(NAMES)})
-    return tmp_path
-
-
-@pytest.fixture
-def divided(tmp_path, write_image):
-    """cars_train.tgz, cars_test.tgz, car_devkit.tgz and cars_test_annos_withlabels.mat."""
-    root = tmp_path / "stanford_cars"
-    (root / "devkit").mkdir(parents=True)
-    for part, test in (("train", 0), ("test", 1)):
-        rows = []
-        for label, of_test, box in CARS:
-            if of_test == test:
-                image = f"{len(rows) + 1:05d}.jpg"
-                write_image(root / f"cars_{part}" / image)
-                rows.append((*map(np.uint16, box), np.uint8(label), image))
-        annotations = {"annotations": structures([*EDGES, "class", "fname"], rows)}
-        file = {"train": "devkit/cars_train_annos.mat", "test": "cars_test_annos_withlabels.mat"}
-        savemat(root / file[part], annotations)
-        without = [(*row[:4], row[5]) for row in rows]
-        savemat(
-            root / "devkit" / f"cars_{part}_annos_nolabels.mat",
-            {"annotations": structures([*EDGES, "fname"], without)},
-        )
-    savemat(root / "devkit" / "cars_meta.mat", {"class_names": cells(NAMES)})
-    return root
+def divided(tmp_path):
+    return archives.write_divided_cars(tmp_path, CARS, NAMES)
 
 
 def load(folder, **options):

@@ -1,5 +1,6 @@
 import re
 
+import archives
 import numpy as np
 import pytest
 
@@ -16,26 +17,11 @@ COUNTS = {"train": (5, 2), "test": (5, 2)}
 
 
 @pytest.fixture
-def birds(tmp_path, monkeypatch, write_image):
+def birds(tmp_path, monkeypatch):
     """The folder that an archive of four birds unpacks to, in the layout of CUB_200_2011.tgz."""
     monkeypatch.setattr(cub200, "COUNTS", COUNTS)
     monkeypatch.setattr(cub200, "TRAINED", 2)
-    root = tmp_path / "CUB_200_2011"
-    images = [f"{bird}/Photo_{i}_{n}.jpg" for bird, n in BIRDS for i in range(n)]
-    labels = [label for label, (_, n) in enumerate(BIRDS, start=1) for _ in range(n)]
-    for image in images:
-        write_image(root / "images" / image)
-    numbers = range(1, len(images) + 1)
-
-    def write(file, values):
-        (root / file).write_text("".join(f"{value}\n" for value in values))
-
-    write("images.txt", (f"{i} {image}" for i, image in zip(numbers, images, strict=True)))
-    write("image_class_labels.txt", (f"{i} {n}" for i, n in zip(numbers, labels, strict=True)))
-    write("bounding_boxes.txt", (f"{i} {i}.0 2.0 7.0 {i}.5" for i in numbers))
-    write("classes.txt", (f"{i} {bird}" for i, (bird, _) in enumerate(BIRDS, start=1)))
-    write("train_test_split.txt", (f"{i} {i % 2}" for i in numbers))
-    return root
+    return archives.write_birds(tmp_path, BIRDS)
 
 
 def load(folder, **options):

@@ -1,3 +1,4 @@
+import archives
 import pytest
 
 import pipelines
@@ -7,12 +8,10 @@ SYNSETS = [f"n0000000{i}" for i in range(1, 7)]
 
 
 @pytest.fixture
-def photos(tmp_path, monkeypatch, write_image):
+def photos(tmp_path, monkeypatch):
     """Six synsets of two images, of which four train."""
     monkeypatch.setattr(imagenet, "SYNSETS", {"imagenet2010": (6, 4), "imagenet10k": (6, 3)})
-    for synset in SYNSETS:
-        for image in (10, 2):
-            write_image(tmp_path / "photos" / synset / f"{synset}_{image}.JPEG")
+    archives.write_synsets(tmp_path / "photos", SYNSETS)
     (tmp_path / "photos" / "n00000001" / "notes.txt").write_text("no image")
     (tmp_path / "photos" / "devkit").mkdir()
     return tmp_path / "photos"

@@ -1,3 +1,4 @@
+import archives
 import pytest
 
 import pipelines
@@ -16,21 +17,10 @@ COUNTS = {"train": (2, 1), "test": (2, 2), "gallery": (3, 2)}
 
 
 @pytest.fixture
-def clothes(tmp_path, monkeypatch, write_image):
+def clothes(tmp_path, monkeypatch):
     """A small In-shop Clothes Retrieval Benchmark, its `Img/img.zip` unpacked."""
     monkeypatch.setattr(in_shop, "COUNTS", COUNTS)
-    root = tmp_path / "In-shop Clothes Retrieval Benchmark"
-    (root / "Eval").mkdir(parents=True)
-    (root / "Anno").mkdir()
-    partition = [str(len(IMAGES)), "image_name item_id evaluation_status"]
-    boxes = [str(len(IMAGES)), "image_name clothes_type pose_type x_1 y_1 x_2 y_2"]
-    for image, part, box in IMAGES:
-        write_image(root / "Img" / "img" / image)
-        partition.append(f"{'img/' + image:70} {image.split('/')[2]} {part}")
-        boxes.append(f"{'img/' + image:70} 3 1 " + " ".join(f"{edge:03d}" for edge in box))
-    (root / "Eval" / "list_eval_partition.txt").write_text("\n".join(partition) + "\n")
-    (root / "Anno" / "list_bbox_inshop.txt").write_text("\n".join([*boxes[:2], *boxes[:1:-1]]))
-    return root
+    return archives.write_clothes(tmp_path, IMAGES)
 
 
 def load(folder, **options):

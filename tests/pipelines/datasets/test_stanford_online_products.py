@@ -1,30 +1,21 @@
+import archives
 import pytest
 
 import pipelines
 from pipelines.datasets import stanford_online_products
 
-HEADER = "image_id class_id super_class_id path\n"
 ROWS = {
     "train": [(1, 1, "bicycle"), (2, 1, "bicycle"), (3, 2, "chair"), (4, 2, "chair")],
     "test": [(5, 3, "chair"), (6, 3, "chair"), (7, 4, "bicycle")],
 }
-KINDS = {"bicycle": 1, "chair": 4}
 
 
 @pytest.fixture
-def products(tmp_path, monkeypatch, write_image):
+def products(tmp_path, monkeypatch):
     """The folder that a small Stanford_Online_Products.zip unpacks to."""
     counts = {"train": (4, 2), "test": (3, 2)}
     monkeypatch.setattr(stanford_online_products, "COUNTS", counts)
-    root = tmp_path / "Stanford_Online_Products"
-    for part, rows in ROWS.items():
-        lines = []
-        for image, product, kind in rows:
-            path = f"{kind}_final/11108512{product}_{image}.JPG"
-            write_image(root / path)
-            lines.append(f"{image} {product} {KINDS[kind]} {path}\n")
-        (root / f"Ebay_{part}.txt").write_text(HEADER + "".join(lines))
-    return root
+    return archives.write_products(tmp_path, ROWS)
 
 
 def load(folder, **options):

@@ -1,5 +1,6 @@
 import re
 
+import archives
 import numpy as np
 import pytest
 
@@ -7,23 +8,17 @@ import pipelines
 from pipelines.datasets import vehicle_id
 
 TRAIN = [("0000001", 30), ("0000002", 30), ("0000003", 2), ("0000004", 2)]
+MODELS = {5: 17, 2: 40, 77: 3}
 TEST = [(f"{100 + i:07d}", vehicle) for i, vehicle in enumerate([9, 9, 9, 5, 5, 9, 5, 5])]
 LISTS = {"train_list": TRAIN, "test_list_800": TEST, "test_list_1600": [*TEST, ("0000200", 7)]}
 
 
 @pytest.fixture
-def vehicles(tmp_path, monkeypatch, write_image):
+def vehicles(tmp_path, monkeypatch):
     """The folder that a small VehicleID_V1.0 unpacks to."""
     monkeypatch.setattr(vehicle_id, "TRAINED", (4, 2))
     monkeypatch.setattr(vehicle_id, "TESTED", {800: (8, 2), 1600: (9, 3), 2400: (10, 4)})
-    root = tmp_path / "VehicleID_V1.0"
-    (root / "train_test_split").mkdir(parents=True)
-    for file, rows in LISTS.items():
-        text = "".join(f"{image} {vehicle}\n" for image, vehicle in rows)
-        (root / "train_test_split" / f"{file}.txt").write_text(text)
-        for image, _ in rows:
-            write_image(root / "image" / f"{image}.jpg")
-    return root
+    return archives.write_vehicles(tmp_path, LISTS, MODELS)
 
 
 def load(folder, name="vehicle_id", **options):
@@ -83,3 +78,16 @@ def test_a_vehicle_to_train_and_to_test_on_is_refused(vehicles):
     path.write_text(path.read_text().replace(" 30", " 9"))
     with pytest.raises(ValueError, match=r"train and test must not share classes\. .*\[9\]"):
         load(vehicles)
+
+
+def test_vehicles_of_known_models_train_by_them(vehicles):
+    dataset = load(vehicles, "vehicle_id_models")
+    assert dataset.name == "vehicle_id_models"
+    assert dataset.train.labels.tolist() == [2, 2]
+    assert dataset.train.super_labels.tolist() == [40, 40]
+    assert dataset.test.super_labels is None
+    assert sorted(dataset.gallery.labels.tolist()) == [5, 9]
+    (vehicles / "attribute" / "model_attr.txt").unlink()
+    with pytest.raises(FileNotFoundError, match=r"must have .*model_attr\.txt\. It comes in V"):
+        load(vehicles, "vehicle_id_models")
+    assert load(vehicles).train.super_labels is None
