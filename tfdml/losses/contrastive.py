@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check_one_of, check_positive, check_type
+from tfdml.checks import check, check_one_of, check_positive, check_type
 from tfdml.losses.base import MetricLoss
 
 
@@ -10,7 +10,7 @@ from tfdml.losses.base import MetricLoss
 class ContrastiveLoss(MetricLoss):
     """Pulls the pairs of a class together and pushes other pairs apart, up to a margin.
 
-    With squared distances D, over all unordered pairs {i, j} of the batch:
+    With squared distances D, over the unordered pairs {i, j} of the batch that `pairs` names:
 
         Σ_{same class} D[i, j]  +  Σ_{other class} max(0, margin - D[i, j])
 
@@ -20,7 +20,12 @@ class ContrastiveLoss(MetricLoss):
         margin: Distance from which on a negative pair costs nothing, in squared distance (0 to 4
             for unit rows), or in distance if not `squared`; > 0.
         squared: Whether D is the squared Euclidean distance.
-        average_over: `"pairs"` (all pairs), `"active"` (pairs with a loss above 0), `"batch"`
+        pairs: `"all"`; or `"halves"`, each row of the first half of the batch with the one in its
+            place in the second, as `pipelines.pair_batches` lists them. Of an odd batch the last
+            row is left out.
+        squared_hinge: Whether a negative pair costs max(0, margin - √D)², the margin in distance,
+            the original form of the loss; for `squared`.
+        average_over: `"pairs"` (all of those), `"active"` (pairs with a loss above 0), `"batch"`
             (rows: the balance that density adaptivity needs) or `"sum"` (divides by nothing).
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
@@ -28,7 +33,8 @@ class ContrastiveLoss(MetricLoss):
     Call:
         labels: (batch,) integers, one class id per row.
         embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, >= 0; 0 when the batch holds a single row.
+        Returns a scalar float32, >= 0; 0 when the batch holds a single row. With `pairs="halves"`
+        the order of the rows counts.
 
     Raises:
         TypeError: If `labels` are not integers or `embeddings` not floats.
@@ -37,6 +43,9 @@ class ContrastiveLoss(MetricLoss):
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 1.
         Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, eqs. 9-11.
+        Song, Xiang, Jegelka, Savarese. Deep metric learning via lifted structured feature
+        embedding. CVPR 2016, eq. 1: `pairs="halves"`, `squared_hinge=True`,
+        `average_over="batch"`, `normalize=False`.
         Differs: averages, where the papers print sums; `average_over="sum"` gives the sum.
 
     Example:
@@ -45,13 +54,15 @@ class ContrastiveLoss(MetricLoss):
         1.0
     """
 
-    options = ("margin", "squared", "average_over", "normalize")
+    options = ("margin", "squared", "pairs", "squared_hinge", "average_over", "normalize")
 
     def __init__(
         self,
         *,
         margin=1.0,
         squared=True,
+        pairs="all",
+        squared_hinge=False,
         average_over="pairs",
         normalize=True,
         name="contrastive",
@@ -59,18 +70,34 @@ class ContrastiveLoss(MetricLoss):
         super().__init__(normalize=normalize, name=name)
         check_positive(margin=margin)
         check_type(isinstance(squared, bool), "`squared` must be a bool", squared=squared)
+        check_one_of(("all", "halves"), pairs=pairs)
+        check_type(
+            isinstance(squared_hinge, bool),
+            "`squared_hinge` must be a bool",
+            squared_hinge=squared_hinge,
+        )
+        check(
+            squared or not squared_hinge,
+            "`squared_hinge` goes with squared distances of positive pairs",
+            squared=squared,
+            squared_hinge=squared_hinge,
+        )
         check_one_of(("pairs", "active", "batch", "sum"), average_over=average_over)
         self.margin = float(margin)
         self.squared = squared
+        self.pairs = pairs
+        self.squared_hinge = squared_hinge
         self.average_over = average_over
 
     def call(self, labels, embeddings):
         distance = pairwise.squared_distances if self.squared else pairwise.distances
         distances = distance(embeddings)
-        losses = ops.where(
-            pairwise.positive_mask(labels), distances, ops.relu(self.margin - distances)
-        )
-        pairs = pairwise.off_diagonal(labels)
+        if self.squared_hinge:
+            pushes = ops.square(ops.relu(self.margin - pairwise.root(distances)))
+        else:
+            pushes = ops.relu(self.margin - distances)
+        losses = ops.where(pairwise.positive_mask(labels), distances, pushes)
+        pairs = pairwise.off_diagonal(labels) if self.pairs == "all" else _halves(labels)
         if self.average_over == "pairs":
             return pairwise.masked_mean(losses, pairs)
         if self.average_over == "active":
@@ -79,3 +106,11 @@ class ContrastiveLoss(MetricLoss):
         if self.average_over == "batch":
             return total / ops.cast(ops.shape(labels)[0], total.dtype)
         return total
+
+
+def _halves(rows):
+    """(n, n) booleans: the row in the same place of the other half. `rows` is (n, ...)."""
+    half = ops.shape(rows)[0] // 2
+    index = ops.arange(ops.shape(rows)[0])
+    apart = ops.abs(index[:, None] - index[None, :]) == half
+    return apart & (ops.maximum(index[:, None], index[None, :]) < 2 * half)

@@ -37,11 +37,27 @@ def average(losses, rows, over):
     return sum(losses) / max(len(losses), 1)
 
 
-def contrastive(labels, x, margin=1.0, squared=True, average_over="pairs", normalize=True):
+def contrastive(
+    labels,
+    x,
+    margin=1.0,
+    squared=True,
+    pairs="all",
+    squared_hinge=False,
+    average_over="pairs",
+    normalize=True,
+):
     x = unit(x) if normalize else x
     positive, negative = pairs_of(labels)
+    if pairs == "halves":
+        listed = {(i, i + len(labels) // 2) for i in range(len(labels) // 2)}
+        positive, negative = ([p for p in some if p in listed] for some in (positive, negative))
     losses = [distance(x[i], x[j], squared) for i, j in positive]
-    losses += [max(0.0, margin - distance(x[i], x[j], squared)) for i, j in negative]
+    for i, j in negative:
+        if squared_hinge:
+            losses.append(max(0.0, margin - distance(x[i], x[j], False)) ** 2)
+        else:
+            losses.append(max(0.0, margin - distance(x[i], x[j], squared)))
     return average(losses, len(labels), average_over)
 
 

@@ -33,6 +33,8 @@ CASES = [
     ("contrastive", {"margin": 0.5, "squared": False, "average_over": "active"}),
     ("contrastive", {"average_over": "batch", "normalize": False}),
     ("contrastive", {"average_over": "sum", "margin": 2.0}),
+    ("contrastive", {"squared_hinge": True, "margin": 1.5}),
+    ("contrastive", {"pairs": "halves", "squared_hinge": True, "margin": 5.0, "normalize": False}),
     ("coupled_clusters", {}),
     ("coupled_clusters", {"margin": 0.3, "normalize": True}),
     ("density", {"initial_density": DENSITIES, "weight": 0.5}),
@@ -169,6 +171,9 @@ def test_ignores_the_order_of_the_batch(name, options, rng):
     if pairs_rows or options.get("base") == "npair":
         # The order of the rows of one class names anchor and positive: only classes may move.
         order = np.concatenate([np.arange(4 * c, 4 * c + 4) for c in (2, 0, 1)])
+    elif options.get("pairs") == "halves":
+        first = rng.permutation(6)
+        order = np.concatenate([first + 6, first])  # the pairs stay
     else:
         order = rng.permutation(12)
     loss, labels, x = losses.get(name, **options), np.array(BATCHES["balanced"]), rows(rng)
@@ -294,6 +299,8 @@ def test_descending_it_separates_the_classes(name, options, rng):
     loss = losses.get(name, **options)
     if loss.learns_similarity:
         pytest.skip("mines by what it learns: see test_double_header")
+    if options.get("pairs") == "halves":
+        pytest.skip("pairs each row with one other, of its class or not")
     if name == "histogram" and not loss.normalize:
         pytest.skip("products beyond 1 are clamped, and have no gradient")
     gradient_of = compiled_gradient(loss, labels)
@@ -350,6 +357,12 @@ def test_refuses_wrong_input():
         ("triplet", {"mining": "easy"}, "`mining` must be one of 'all', 'semihard', 'hard'"),
         ("lifted", {"variant": "soft"}, "`variant` must be one of"),
         ("contrastive", {"average_over": "triplets"}, "`average_over` must be one of"),
+        ("contrastive", {"pairs": "first"}, "`pairs` must be one of 'all', 'halves'"),
+        (
+            "contrastive",
+            {"squared": False, "squared_hinge": True},
+            "`squared_hinge` goes with squared distances of positive pairs. Received: squared=",
+        ),
         ("npair", {"l2": -0.1, "normalize": False}, "`l2` must be >= 0"),
         ("npair", {"l2": 0.1}, "`l2` needs raw rows: normalize=False"),
         ("pddm", {"num_quadruplets": True}, "`num_quadruplets` must be one of 1, 'per_class', "),
@@ -555,6 +568,30 @@ def test_equals_the_golden_values(case, data, loss, factor, dtype, tolerance):
     value, gradient = value_and_gradient(loss, labels, x)
     assert abs(factor * value - case["value"]) <= tolerance * max(1.0, abs(case["value"]))
     np.testing.assert_allclose(factor * gradient, data["gradient"], atol=tolerance)
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
+def test_equals_the_golden_values_of_listed_pairs(normalize, dtype, tolerance):
+    content = json.loads((GOLDEN / "golden.json").read_text())
+    name = f"contrastive_eq1_A_{normalize}"
+    case = next(case for case in content["cases"] if case["name"] == name)
+    batch = content["inputs"][case["input"]]
+    rows_of_pairs = np.array(case["args"]["pairs"]).T.reshape(-1)  # the left ones, the right ones
+    loss = losses.get(
+        "contrastive",
+        margin=case["args"]["alpha"],
+        pairs="halves",
+        squared_hinge=True,
+        average_over="batch",
+        normalize=normalize,
+    )
+    x = np.array(batch["X"], dtype)[rows_of_pairs]
+    value, gradient = value_and_gradient(loss, np.array(batch["y"])[rows_of_pairs], x)
+    of_rows = np.zeros((len(batch["X"]), x.shape[1]))
+    np.add.at(of_rows, rows_of_pairs, gradient)
+    assert abs(value - case["value"]) <= tolerance
+    np.testing.assert_allclose(of_rows, case["grad"], atol=tolerance)
 
 
 @pytest.mark.parametrize(
