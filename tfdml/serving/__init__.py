@@ -1,15 +1,20 @@
-"""SavedModels for TF Serving."""
+"""SavedModels for TF Serving, and a client of it."""
 
-__all__ = ["export_model"]
+import importlib
+
+_NAMES = {
+    "Client": "client",
+    "export_model": "saved_model",
+}
+
+__all__ = sorted(_NAMES)
 
 
 def __getattr__(name):
     # Loaded on first use: `python -m tfdml.serving.export --help` must not wait for TensorFlow.
-    if name != "export_model":
+    if name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from tfdml.serving.saved_model import export_model
-
-    return export_model
+    return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
 
 
 def __dir__():

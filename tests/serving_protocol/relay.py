@@ -1,0 +1,81 @@
+"""A relay between client and server that holds back, drips or drops what the server says."""
+
+import contextlib
+import socket
+import ssl
+import threading
+import time
+
+
+class Relay:
+    """Listens on a free port of 127.0.0.1 and passes bytes on, both ways, until it is closed.
+
+    Args:
+        port: Of the server.
+        certificate: (certificate, key), paths of PEM files, to speak TLS to the client.
+        authority: Path of the certificates that vouch for clients, if these must show one.
+
+    Attributes:
+        port: Of the relay.
+        drops: Answers that it cuts off from now on: some bytes of each pass, then it closes.
+        pause: Seconds before each byte of an answer.
+        connections: How many the client has opened.
+    """
+
+    def __init__(self, port, certificate=None, authority=None):
+        self.drops, self.pause, self.connections = 0, 0.0, 0
+        self._server, self._tls = port, None
+        if certificate:
+            self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority)
+            self._tls.load_cert_chain(*certificate)
+            self._tls.set_alpn_protocols(["h2", "http/1.1"])
+            self._tls.verify_mode = ssl.CERT_REQUIRED if authority else ssl.CERT_NONE
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+
+    def __enter__(self):
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                self.connections += 1
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client):
+        with contextlib.suppress(OSError):
+            if self._tls:
+                client = self._tls.wrap_socket(client, server_side=True)
+            server = socket.create_connection(("127.0.0.1", self._server))
+            threading.Thread(target=self._pass_on, args=(client, server), daemon=True).start()
+            self._pass_back(server, client)
+
+    def _pass_on(self, client, server):
+        with contextlib.suppress(OSError), client, server:
+            while content := client.recv(65536):
+                server.sendall(content)
+
+    def _pass_back(self, server, client):
+        with contextlib.suppress(OSError), client, server:
+            asked = False
+            while content := server.recv(65536):
+                # The first words of HTTP/2 are its settings, no answer yet.
+                asked = asked or not self._is_settings(content)
+                if asked and self.drops > 0:
+                    self.drops -= 1
+                    client.sendall(content[: len(content) // 2])
+                    client.shutdown(socket.SHUT_RDWR)
+                    return
+                for first in range(0, len(content), 1 if self.pause else len(content)):
+                    time.sleep(self.pause)
+                    client.sendall(content[first : first + 1] if self.pause else content)
+
+    @staticmethod
+    def _is_settings(content):
+        return not content.startswith(b"HTTP/") and len(content) < 100 and content[3:4] == b"\x04"

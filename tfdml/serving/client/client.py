@@ -1,0 +1,313 @@
+"""A client of TF Serving for the models that `export_model` writes."""
+
+import contextlib
+import functools
+import itertools
+import warnings
+
+import numpy as np
+from tqdm import tqdm
+
+from tfdml.checks import check, check_integer, check_one_of, check_positive
+from tfdml.serving.client import images as given_images
+from tfdml.serving.client.batches import batches_of, in_order
+from tfdml.serving.client.connection import connect
+from tfdml.serving.client.errors import ImageError, ServingError
+from tfdml.serving.client.images import Image
+from tfdml.serving.client.retries import Retries
+from tfdml.serving.client.served import Model
+
+_MARKED = "the server marks it as no image"
+
+
+class Client:
+    """Embeds and compares images by a model that TF Serving serves.
+
+    Imports neither TensorFlow nor Keras. By gRPC it needs the messages of tensorflow-serving-api
+    (`pip install "tfdml[serving]"`), by REST nothing of it.
+
+    Images are paths, bytes of encoded files, or arrays. Files are sent as they are and arrays of
+    uint8 as PNG: the server reads and resizes them as in training. Arrays of floats in [0, 255]
+    must have the size that the model takes, and are embedded as they are.
+
+    Without `version` and `label` the newest version answers. The batches of one call are all
+    answered by one version, that of its first moment: embeddings of two versions do not compare.
+
+    Several threads may use a client at once. Close it, or use it in a `with` block.
+
+    Args:
+        address: `grpc://host:8500` or `http://host:8501`; `grpcs://` and `https://` are encrypted.
+        model: The name that the server gives the model.
+        version: Number of a version to ask.
+        label: Label of a version to ask, such as `stable` or `canary`.
+        batch_size: Most images of a request; > 0.
+        in_flight: Requests under way at once; > 0.
+        timeout: Seconds that a request may take, with its answer; > 0.
+        retries: Times that a request is repeated after UNAVAILABLE (by REST: status 503, or a
+            connection that was refused or dropped), after pauses of 0.2 s, 0.4 s, ... up to 10 s.
+            Other failures are not repeated.
+        headers: {name: text} to send along, as metadata of gRPC or headers of HTTP.
+        authority: File of the certificates that vouch for the server, if the machine has none.
+        certificate: File of the client's own certificate, for a server that asks for one.
+        key: File of the key of `certificate`.
+
+    Raises:
+        FileNotFoundError: If a file of certificates is not there.
+        ImportError: If gRPC is asked for and tensorflow-serving-api not installed.
+        TypeError: If an option is of another type.
+        ValueError: If the address has another form, or an option is out of range.
+    """
+
+    def __init__(
+        self,
+        address,
+        *,
+        model,
+        version=None,
+        label=None,
+        batch_size=32,
+        in_flight=2,
+        timeout=30.0,
+        retries=4,
+        headers=None,
+        authority=None,
+        certificate=None,
+        key=None,
+    ):
+        check_integer(batch_size=batch_size, in_flight=in_flight, retries=retries)
+        check_positive(batch_size=batch_size, in_flight=in_flight, timeout=timeout)
+        check(retries >= 0, "`retries` must be >= 0", retries=retries)
+        check(
+            version is None or label is None,
+            "give a `version` or a `label`, not both",
+            version=version,
+            label=label,
+        )
+        if version is not None:
+            check_integer(version=version)
+        self._model = Model(model, version, label)
+        self._batch_size, self._in_flight = batch_size, in_flight
+        self._retries = Retries(retries)
+        self._service = connect(
+            address,
+            timeout=timeout,
+            headers=headers or {},
+            connections=in_flight,
+            authority=authority,
+            certificate=certificate,
+            key=key,
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """Closes the connection."""
+        self._service.close()
+
+    def embed(self, images, *, on_bad_image="error"):
+        """Embeddings of images, in their order. Shows a progress bar after two seconds.
+
+        A batch that the server refuses is asked again in halves, so that the images that it cannot
+        read are found and named: where a server puts requests of several clients into one batch,
+        the place that it names is not a place in ours, nor need the bad image be ours.
+
+        Args:
+            images: One image, an iterable of images, or an array (n, height, width, channels).
+            on_bad_image: `error`, or `nan`: an image that cannot be read gets a row of NaN and a
+                warning that names it.
+
+        Returns:
+            (n, dim) float32.
+
+        Raises:
+            ImageError: For the first image that cannot be read.
+            ServingError: If a request fails.
+            TypeError: If an image is none.
+            ValueError: If an array has not the shape or the range of an image.
+        """
+        images, count = given_images.listed(images)
+        read = (_read((image,), (f"image {i}",)) for i, image in enumerate(images))
+        rows = self._rows(self._embed_batch, read, count, on_bad_image)
+        bad = [row is None for row in rows]
+        if all(bad):
+            (dim,) = self.metadata().signatures["serving_default"].outputs["embedding"].shape[1:]
+            return np.full((len(rows), dim), np.nan, np.float32)
+        nan = np.full_like(rows[bad.index(False)], np.nan)
+        return np.stack([nan if row is None else row for row in rows])
+
+    def similarity(self, a, b, *, on_bad_image="error"):
+        """The similarity of each image of `a` to the same of `b`: learned, or else the cosine.
+
+        Args:
+            a: Images as `embed` takes them, but no arrays of floats.
+            b: As many.
+            on_bad_image: As of `embed`; NaN for a pair of which one cannot be read.
+
+        Returns:
+            (n,) float32.
+
+        Raises:
+            ImageError: For the first pair of which one cannot be read.
+            ServingError: If a request fails.
+            TypeError: If an image is none, or of floats.
+            ValueError: If there are not as many of both.
+        """
+        a, b = (list(given_images.listed(images)[0]) for images in (a, b))
+        check(len(a) == len(b), "`a` and `b` must hold as many images", a=len(a), b=len(b))
+        pairs = enumerate(zip(a, b, strict=True))
+        read = (_read(pair, (f"a[{i}]", f"b[{i}]")) for i, pair in pairs)
+        rows = self._rows(self._compare_batch, read, len(a), on_bad_image)
+        return np.array([np.nan if row is None else row for row in rows], np.float32)
+
+    def predict(self, signature, inputs):
+        """What any signature gives, such as `score_matrix`, in one request.
+
+        Args:
+            signature: Its name.
+            inputs: {name: list of bytes, or array of numbers}.
+
+        Returns:
+            {name: array, of objects that are bytes where the output is a string}.
+
+        Raises:
+            ServingError: If the request fails.
+        """
+        return self._retries(self._service.predict, self._model, signature, inputs)
+
+    def status(self):
+        """The versions of the model that the server knows, the newest first.
+
+        Returns:
+            List of `VersionStatus`: `version`, `state` (AVAILABLE if it answers), `error`.
+
+        Raises:
+            ServingError: If the request fails, or there is no such model.
+        """
+        return self._retries(self._service.status, self._model)
+
+    def metadata(self):
+        """What the version that answers takes and gives.
+
+        Returns:
+            `Metadata`: `version`, and `signatures` by their name, each with `inputs` and `outputs`.
+
+        Raises:
+            ServingError: If the request fails, or there is no such model.
+        """
+        return self._retries(self._service.metadata, self._model)
+
+    def _rows(self, ask, images, count, on_bad_image):
+        """A row for every image, by one version of the model; None for what cannot be read."""
+        check_one_of(("error", "nan"), on_bad_image=on_bad_image)
+        batches = batches_of(images, self._batch_size)
+        first, second = next(batches, None), next(batches, None)
+        if first is None:
+            return []
+        batches = itertools.chain(filter(None, (first, second)), batches)
+        model = self._model if second is None else self._pinned()
+        ask = functools.partial(ask, model, strict=on_bad_image == "error")
+        rows = []
+        with (
+            tqdm(desc="Asking the server", total=count, delay=2, unit="image") as bar,
+            contextlib.closing(in_order(ask, batches, self._in_flight)) as answers,
+        ):
+            for answer in answers:
+                for row in answer:
+                    if isinstance(row, ImageError):
+                        if on_bad_image == "error":
+                            raise row
+                        warnings.warn(str(row), stacklevel=3)
+                    rows.append(None if isinstance(row, ImageError) else row)
+                bar.update(len(answer))
+        return rows
+
+    def _pinned(self):
+        """The version that answers now, by its number."""
+        if self._model.version is not None:
+            return self._model
+        return Model(self._model.name, self.metadata().version)
+
+    def _embed_batch(self, model, batch, *, strict):
+        if not isinstance(batch[0], Exception) and not batch[0].is_encoded:
+            self._check_sizes(model, batch)
+            return self._ask(model, "embed_images", ("images",), "embedding", batch, strict)
+        return self._ask(model, "serving_default", ("image_bytes",), "embedding", batch, strict)
+
+    def _compare_batch(self, model, batch, *, strict):
+        names = ("image_bytes_a", "image_bytes_b")
+        return self._ask(model, "similarity", names, "similarity", batch, strict)
+
+    def _check_sizes(self, model, batch):
+        """A server would take images of floats of any size, and embed them wrongly."""
+        inputs = self._signature(model, "embed_images").inputs
+        size = inputs["images"].shape[1:]
+        for image in batch:
+            check(
+                image.contents[0].shape == size,
+                f"{image.name} must be of the size that the model takes, if of floats: {size}",
+                shape=image.contents[0].shape,
+            )
+
+    def _signature(self, model, name):
+        signatures = self._retries(self._service.metadata, model).signatures
+        if name not in signatures:
+            raise ServingError(
+                "INVALID_ARGUMENT",
+                f"the model has no signature {name}. It has: {', '.join(sorted(signatures))}",
+            )
+        return signatures[name]
+
+    def _ask(self, model, signature, names, output, batch, strict):
+        """A row, or an `ImageError`, for every image of a batch."""
+        if isinstance(batch[0], ImageError):
+            return batch
+        columns = zip(*(image.contents for image in batch), strict=True)
+        inputs = {
+            name: list(column) if batch[0].is_encoded else np.stack(column)
+            for name, column in zip(names, columns, strict=True)
+        }
+        try:
+            outputs = self._retries(self._service.predict, model, signature, inputs)
+        except ServingError as error:
+            if error.code != "INVALID_ARGUMENT":
+                raise
+            if len(batch) == 1:
+                self._signature(model, signature)  # or it is not the image that is wrong
+                refusal = ImageError(batch[0].name, f"the server says: {error.message}")
+                if strict:
+                    raise refusal from error
+                return [refusal]
+            ask = functools.partial(self._ask, model, signature, names, output)
+            middle = len(batch) // 2
+            return [*ask(batch[:middle], strict), *ask(batch[middle:], strict)]
+        return _checked(outputs, output, batch)
+
+
+def _read(images, names):
+    """An `Image` of one or two, or why it cannot be read."""
+    try:
+        read = map(given_images.read, images, names)
+        names, contents = zip(*read, strict=True)
+    except ImageError as error:
+        return error
+    image = Image(" and ".join(names), contents)
+    if len(images) > 1 and not all(isinstance(content, bytes) for content in contents):
+        raise TypeError(f"{image.name} must be encoded images, or arrays of uint8")
+    return image
+
+
+def _checked(outputs, output, batch):
+    """The rows of an answer; an `ImageError` for those that the model marks as bad."""
+    rows = outputs.get(output)
+    if rows is None or rows.shape[:1] != (len(batch),):
+        found = {name: array.shape for name, array in outputs.items()}
+        raise ServingError("INTERNAL", f"asked for {output} of {len(batch)} images, got {found}")
+    valid = outputs.get("valid", np.ones(len(batch), bool))
+    return [
+        row if good and np.all(np.isfinite(row)) else ImageError(image.name, _MARKED)
+        for row, good, image in zip(rows, valid, batch, strict=True)
+    ]

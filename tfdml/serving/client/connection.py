@@ -1,0 +1,87 @@
+"""The service behind an address."""
+
+import pathlib
+import urllib.parse
+from typing import NamedTuple
+
+from tfdml.checks import check
+
+SCHEMES = {"grpc": 8500, "grpcs": 8500, "http": 8501, "https": 443}  # and the ports of each
+
+
+class Tls(NamedTuple):
+    """Files of PEM, for an encrypted connection.
+
+    Args:
+        authority: Certificates that vouch for the server; None for those that the machine trusts.
+        certificate: The client's own, for a server that asks for one.
+        key: That of `certificate`.
+    """
+
+    authority: pathlib.Path | None
+    certificate: pathlib.Path | None
+    key: pathlib.Path | None
+
+
+def connect(address, *, timeout, headers, connections, authority, certificate, key):
+    """A `GrpcService` or a `RestService`. Nothing is sent yet.
+
+    Args:
+        address: `grpc://host:8500` or `http://host:8501`; `grpcs://` and `https://` are encrypted.
+        timeout: Seconds that a request may take.
+        headers: {name: text}, sent along.
+        connections: Most requests at once.
+        authority, certificate, key: Paths, or None: see `Tls`.
+
+    Raises:
+        FileNotFoundError: If a file of `Tls` is not there.
+        ImportError: If gRPC is asked for and tensorflow-serving-api not installed.
+        ValueError: If the address has another form, or the files do not go with it.
+    """
+    parts = urllib.parse.urlsplit(address)
+    check(
+        parts.scheme in SCHEMES and _host(parts),
+        "`address` must be grpc://host:8500 or http://host:8501, or grpcs:// or https:// over TLS",
+        address=address,
+    )
+    given = {"authority": authority, "certificate": certificate, "key": key}
+    encrypted = parts.scheme in ("grpcs", "https")
+    check(
+        encrypted or not any(given.values()),
+        "certificates go with grpcs:// or https://",
+        address=address,
+    )
+    check(
+        bool(certificate) == bool(key),
+        "`certificate` and `key` go together",
+        certificate=certificate,
+        key=key,
+    )
+    files = {name: file and pathlib.Path(file) for name, file in given.items()}
+    for file in filter(None, files.values()):
+        if not file.is_file():
+            raise FileNotFoundError(f"there is no file {file}")
+    settings = {"timeout": timeout, "headers": headers, "tls": Tls(**files) if encrypted else None}
+    target = f"{_host(parts)}:{parts.port or SCHEMES[parts.scheme]}"
+    if parts.scheme.startswith("http"):
+        from tfdml.serving.client.rest_service import RestService
+
+        address = f"{parts.scheme}://{target}{parts.path}"
+        return RestService(address, connections=connections, **settings)
+    check(parts.path in ("", "/"), "an address of gRPC has no path", address=address)
+    try:
+        import grpc  # noqa: F401
+    except ImportError as error:
+        raise ImportError('grpc:// needs grpcio: pip install "tfdml[serving]"') from error
+    from tfdml.serving.client.grpc_service import GrpcService
+
+    return GrpcService(target, **settings)
+
+
+def _host(parts):
+    """The host, IPv6 in brackets; None if there is none, or the port is no number."""
+    try:
+        parts.port  # noqa: B018
+    except ValueError:
+        return None
+    return f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
