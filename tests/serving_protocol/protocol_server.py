@@ -324,7 +324,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         try:
             kind = self.faults.apply(self.headers[FAULT])
             found = self.found(body)
-            if kind == "short":
+            if kind == "short" and "outputs" in found:
                 found["outputs"] = found["outputs"][1:]
             text = json.dumps(found) if kind != "garbage" else '{"outputs": [[0.1, '
         except RefusedError as refusal:

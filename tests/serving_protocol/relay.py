@@ -18,7 +18,7 @@ class Relay:
     Attributes:
         port: Of the relay.
         drops: Answers that it cuts off from now on: some bytes of each pass, then it closes.
-        pause: Seconds before each byte of an answer.
+        pause: Seconds before each byte of the body of an answer.
         connections: How many the client has opened.
     """
 
@@ -72,9 +72,11 @@ class Relay:
                     client.sendall(content[: len(content) // 2])
                     client.shutdown(socket.SHUT_RDWR)
                     return
-                for first in range(0, len(content), 1 if self.pause else len(content)):
+                head = content.find(b"\r\n\r\n") + 4 if content.startswith(b"HTTP/") else 0
+                client.sendall(content[: head if self.pause else len(content)])
+                for byte in content[head:] if self.pause else b"":
                     time.sleep(self.pause)
-                    client.sendall(content[first : first + 1] if self.pause else content)
+                    client.sendall(bytes([byte]))
 
     @staticmethod
     def _is_settings(content):

@@ -45,10 +45,12 @@ class RestService:
         adapter = requests.adapters.HTTPAdapter(pool_maxsize=connections)
         self._session.mount(self._address, adapter)
         self._session.headers.update(headers)
+        # Not set on the session, where a bundle that the environment names would replace them.
+        self._certificates = {}
         if tls is not None:
-            self._session.verify = str(tls.authority) if tls.authority else True
-            if tls.certificate:
-                self._session.cert = (str(tls.certificate), str(tls.key))
+            own = tls.certificate and (str(tls.certificate), str(tls.key))
+            authority = tls.authority and str(tls.authority)
+            self._certificates = {"verify": authority, "cert": own}
 
     def close(self):
         self._session.close()
@@ -132,13 +134,20 @@ class RestService:
         until = time.monotonic() + self._timeout
         try:
             with self._session.request(
-                method, address, data=body, timeout=self._timeout, stream=True
+                method,
+                address,
+                data=body,
+                timeout=self._timeout,
+                stream=True,
+                **self._certificates,
             ) as response:
                 pieces = []
                 while piece := response.raw.read1(_PIECE, decode_content=True):
                     pieces.append(piece)
                     if time.monotonic() > until:
                         raise requests.Timeout
+                if response.raw.length_remaining or (response.ok and not pieces):
+                    raise requests.ConnectionError("the answer was cut off")
                 return response.status_code, b"".join(pieces)
         except (requests.Timeout, urllib3.exceptions.TimeoutError) as error:
             raise ServingError(

@@ -37,9 +37,7 @@ def test_files_that_import_those_of_xla_are_found():
 def test_a_package_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setattr(protos.importlib.util, "find_spec", lambda name: None)
     protos._add.cache_clear()
-    with pytest.raises(
-        ImportError, match=r"no tensorflow_serving/apis/input.proto: .* pip install"
-    ):
+    with pytest.raises(ImportError, match=r"tensorflow_serving/apis/input.proto: .* pip"):
         protos.message("tensorflow_serving/apis/input.proto", "tensorflow.serving.Input")
 
 
