@@ -156,7 +156,8 @@ class RestService:
         except requests.exceptions.SSLError as error:
             raise ServingError("UNAUTHENTICATED", f"{address}: {error}") from error
         except (requests.ConnectionError, urllib3.exceptions.HTTPError) as error:
-            raise ServingError("UNAVAILABLE", f"{address}: {error}") from error
+            cause = getattr(error.args[0] if error.args else None, "reason", error)
+            raise ServingError("UNAVAILABLE", f"{address}: {cause}") from error
         except requests.RequestException as error:
             raise ServingError("UNKNOWN", f"{address}: {error}") from error
 
