@@ -21,10 +21,11 @@ class Parser(jsonargparse.ArgumentParser):
     Args:
         settings: A dataclass whose docstring describes its fields; `names` are filled into it.
         names: Field of the docstring -> text, such as the losses that exist.
+        as_positional: Whether fields without a default are given by their place, else as flags.
         **kwargs: Those of `jsonargparse.ArgumentParser`.
     """
 
-    def __init__(self, settings, names=None, **kwargs):
+    def __init__(self, settings, names=None, as_positional=True, **kwargs):
         super().__init__(allow_abbrev=False, **kwargs)
         self._settings = settings
         self._file = self._last_file = None
@@ -32,7 +33,7 @@ class Parser(jsonargparse.ArgumentParser):
         documented = settings.__doc__
         try:
             settings.__doc__ = (documented or "").format(**(names or {}))
-            self.add_class_arguments(settings, as_positional=True)
+            self.add_class_arguments(settings, as_positional=as_positional)
         finally:
             settings.__doc__ = documented
         for action in self._actions:

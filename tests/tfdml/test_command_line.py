@@ -42,6 +42,32 @@ def test_other_flags_need_their_value(arguments, capsys):
     assert arguments[0].strip("-") in capsys.readouterr().err
 
 
+@dataclasses.dataclass
+class Journey:
+    """Where to go.
+
+    Args:
+        place: The end of it.
+        stops: How many.
+    """
+
+    place: str
+    stops: int = 0
+
+
+@pytest.mark.parametrize(
+    ("as_positional", "arguments"), [(True, ["Rome"]), (False, ["--place", "Rome"])]
+)
+def test_what_has_no_default_is_given_by_its_place_or_as_a_flag(as_positional, arguments, capsys):
+    parser = Parser(Journey, as_positional=as_positional)
+    assert parser.settings_of(parser.parse_args(arguments)) == Journey("Rome")
+    other = Parser(Journey, as_positional=not as_positional)
+    for wrong in (arguments, []):
+        with pytest.raises(SystemExit, match="2"):
+            other.parse_args(wrong)
+    assert "place" in capsys.readouterr().err
+
+
 def test_text_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "scores.json"
     write_text(path, "before")

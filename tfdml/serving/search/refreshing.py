@@ -1,0 +1,75 @@
+"""What has changed in a folder since it was indexed, and the embeddings of what is new in it."""
+
+from typing import NamedTuple
+
+from tfdml.serving.search.catalogue import Entry, LeftOut
+from tfdml.serving.search.files import Stamp, read
+from tfdml.serving.search.pictures import read_header
+from tfdml.serving.search.refusals import RefusedError
+
+_BATCH_BYTES = 64_000_000  # of files that are read before they are embedded
+_NEVER = Stamp(-1, -1)  # of no file, so that one which may be opened later is tried again
+
+
+class Changes(NamedTuple):
+    """How a folder differs from a catalogue; a file that was changed is gone and new."""
+
+    gone: list  # ids of images
+    cleared: list  # names of files that were left out, and are gone or changed
+    new: dict  # {name: `Stamp`}
+
+
+def changes(catalogue, files):
+    """What has changed since a catalogue was made.
+
+    Args:
+        catalogue: A `Catalogue`.
+        files: {name: `Stamp`} of the image files that there are now.
+    """
+    gone = [key for key, entry in catalogue.entries.items() if files.get(entry.name) != entry.stamp]
+    cleared = [name for name, why in catalogue.left_out.items() if files.get(name) != why.stamp]
+    kept = {entry.name for entry in catalogue.without(gone).entries.values()}
+    kept.update(set(catalogue.left_out).difference(cleared))
+    return Changes(gone, cleared, {name: files[name] for name in files if name not in kept})
+
+
+def embedded(model, folder, files):
+    """Reads and embeds files, batch by batch.
+
+    Args:
+        model: A `SearchModel`.
+        folder: Path that the names are relative to, resolved.
+        files: {name: `Stamp`}.
+
+    Yields:
+        Of each batch, {name: `LeftOut`, or an `Entry` and its row}. A file that vanished meanwhile
+        is not among them.
+    """
+    done, pending = {}, []
+    for name, stamp in files.items():
+        try:
+            content = read(folder, name, stamp)
+            pending.append((Entry(name, stamp, *read_header(content)), content))
+        except FileNotFoundError:
+            continue
+        except RefusedError as refusal:
+            done[name] = LeftOut(stamp, str(refusal))
+        except OSError as error:
+            done[name] = LeftOut(_NEVER, error.strerror or str(error))
+        size = sum(len(content) for _, content in pending)
+        if len(done) + len(pending) >= model.batch_size or size >= _BATCH_BYTES:
+            yield done | _embedded_at_once(model, pending)
+            done, pending = {}, []
+    if done or pending:
+        yield done | _embedded_at_once(model, pending)
+
+
+def _embedded_at_once(model, pending):
+    if not pending:
+        return {}
+    entries, contents = zip(*pending, strict=True)
+    done = {}
+    for entry, row in zip(entries, model.embed(list(contents)), strict=True):
+        refused = isinstance(row, RefusedError)
+        done[entry.name] = LeftOut(entry.stamp, str(row)) if refused else (entry, row)
+    return done

@@ -1,0 +1,62 @@
+"""The server of a search: its threads, and its limits before a request is read."""
+
+import json
+import socket
+
+from waitress.channel import HTTPChannel
+from waitress.server import create_server
+from waitress.task import ErrorTask
+
+from tfdml.serving.search.application import FORM_BYTES, too_large_sentence
+
+_THREADS = 8  # requests at once
+
+
+def serve(application, *, host, port, upload_bytes):
+    """A server that listens, and answers once its `run` is called.
+
+    Args:
+        application: That of `create_application`.
+        host: Address to listen at.
+        port: Port; 0 for any that is free.
+        upload_bytes: As for the application. More is refused before it is received.
+
+    Returns:
+        The server of waitress, with `effective_port`, `run` and `close`.
+
+    Raises:
+        OSError: If it cannot listen there.
+    """
+    most = upload_bytes + FORM_BYTES
+    family, *_, place = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    server = create_server(
+        application,
+        sockets=[socket.create_server(place[:2], family=family)],
+        threads=_THREADS,
+        ident=None,
+        max_request_body_size=most,
+        inbuf_overflow=most + 1,  # nothing that is sent is written to a file
+        clear_untrusted_proxy_headers=True,
+    )
+    errors = type("Errors", (_JsonError,), {"too_large": too_large_sentence(upload_bytes)})
+    server.channel_class = type("Channel", (HTTPChannel,), {"error_task_class": errors})
+    return server
+
+
+class _JsonError(ErrorTask):
+    """Answers what is no request, or too large a one, as the application answers errors."""
+
+    too_large = ""
+
+    def execute(self):
+        error = self.request.error
+        sentence = self.too_large if error.code == 413 else f"{error.reason}: {error.body}"
+        body = json.dumps({"error": sentence}).encode()
+        self.status = f"{error.code} {error.reason}"
+        headers = {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"}
+        self.response_headers.extend(headers.items())
+        self.set_close_on_finish()
+        self.content_length = len(body)
+        self.write(body)
