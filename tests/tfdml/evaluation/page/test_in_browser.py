@@ -4,32 +4,16 @@ import contextlib
 import io
 import json
 import re
-import shutil
 
+import in_chromium
 import numpy as np
 import pytest
 from PIL import Image
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
-)
-DRIVER = shutil.which("chromedriver") or ""
-PHONE = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
-
 
 @pytest.fixture(scope="module")
 def chromium():
-    webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
-    if not (CHROMIUM and DRIVER):
-        pytest.skip("needs chromium and chromedriver")
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for argument in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "window-size=1280,900"):
-        options.add_argument(f"--{argument}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options, Service(DRIVER))
+    driver = in_chromium.start()
     yield driver
     driver.quit()
 
@@ -39,42 +23,15 @@ def browser(chromium):
     """What a page is opened in; afterwards it must have reported no error."""
     for kind in ("browser", "performance"):
         chromium.get_log(kind)
-    yield Browser(chromium)
+    report = Report(chromium)
+    yield report
     assert chromium.get_log("browser") == []
-    chromium.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-    chromium.get("about:blank")
+    report.reset()
 
 
-class Browser:
-    def __init__(self, driver):
-        self.driver = driver
-        self.execute = driver.execute_script
-
+class Report(in_chromium.Browser):
     def open(self, path, route=""):
-        self.driver.get("about:blank")
-        self.driver.get(path.as_uri() + route)
-
-    def all(self, selector):
-        return self.driver.find_elements("css selector", selector)
-
-    def one(self, selector):
-        return self.driver.find_element("css selector", selector)
-
-    def texts(self, selector):
-        return self.execute(
-            "return [...document.querySelectorAll(arguments[0])].map((e) => e.innerText)", selector
-        )
-
-    def click(self, selector):
-        element = self.one(selector)
-        self.execute("arguments[0].scrollIntoView({ block: 'center' })", element)
-        element.click()
-
-    def wait(self, condition):
-        from selenium.webdriver.support.ui import WebDriverWait
-
-        return WebDriverWait(self.driver, 5).until(lambda _: condition())
+        super().open(path.as_uri() + route)
 
     def queries(self):
         """Row numbers of the queries shown."""
@@ -284,7 +241,7 @@ def test_the_map_zooms_and_moves(browser, page):
 
 def test_the_map_zooms_by_a_pinch(browser, page):
     browser.open(page)
-    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", PHONE)
+    browser.as_phone()
     browser.execute("byId('plane').scrollIntoView({ block: 'center' })")
     before = painted(browser)
     box = browser.execute("return byId('plane').getBoundingClientRect().toJSON()")
@@ -310,7 +267,7 @@ def test_a_phone_need_not_scroll_sideways(name, browser, report):
         class_names={2**60 + i: f"{name} {i}" for i in range(4)},
     )
     browser.open(path)
-    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", PHONE)
+    browser.as_phone()
     assert browser.execute("return innerWidth") == 390
     assert browser.execute("return document.scrollingElement.scrollWidth") == 390
 
@@ -337,8 +294,7 @@ def test_is_dark_where_the_system_is(browser, page):
 
     browser.open(page)
     assert brightness() > 200
-    feature = {"name": "prefers-color-scheme", "value": "dark"}
-    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    browser.in_the_dark()
     assert brightness() < 60
 
 
