@@ -43,8 +43,9 @@ class Output(ctypes.Structure):
 
 def load_library():
     folder = pathlib.Path(importlib.util.find_spec("tensorflow").origin).parent
-    ctypes.CDLL(str(folder / "libtensorflow_framework.so.2"), mode=ctypes.RTLD_GLOBAL)
-    library = ctypes.CDLL(str(folder / "libtensorflow_cc.so.2"), mode=ctypes.RTLD_GLOBAL)
+    # Not RTLD_GLOBAL: their BoringSSL would take the place of the OpenSSL of Python's modules.
+    ctypes.CDLL(str(folder / "libtensorflow_framework.so.2"))
+    library = ctypes.CDLL(str(folder / "libtensorflow_cc.so.2"))
     for name in POINTERS:
         getattr(library, name).restype = pointer
     library.TF_Message.restype = ctypes.c_char_p

@@ -17,7 +17,6 @@ from tfdml.serving import export_model
 
 SIZE = (16, 12, 3)
 NAME = "embedder"
-LABELS = {"stable": 1, "canary": 2}
 SERVERS = [
     pytest.param("protocol_test_server"),
     pytest.param(
@@ -78,14 +77,11 @@ def encoded(rng, shape, kind):
 
 
 def config_of(served):
-    """The text of a configuration that serves both versions, each by its label."""
-    versions = "".join(f"versions: {version} " for version in served.models)
-    labels = "".join(f'version_labels {{ key: "{k}" value: {v} }} ' for k, v in LABELS.items())
-    return (
-        f'model_config_list {{ config {{ name: "{NAME}" base_path: "{served.folder}" '
-        f'model_platform: "tensorflow" {labels}'
-        f"model_version_policy {{ specific {{ {versions} }} }} }} }}"
-    )
+    """The configuration of docs/serving.md that serves two versions by their labels."""
+    page = pathlib.Path(__file__).parents[3] / "docs" / "serving.md"
+    config = page.read_text().partition("```proto\n")[2].partition("```")[0]
+    config = config.replace("/models/glyphs_lifted", str(served.folder))
+    return config.replace("glyphs_lifted", NAME)
 
 
 @contextlib.contextmanager

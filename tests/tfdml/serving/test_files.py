@@ -1,0 +1,163 @@
+"""The files of serving/ and the page that explains them."""
+
+import pathlib
+import re
+import shlex
+import subprocess
+
+import pytest
+import yaml
+from google.protobuf import (
+    descriptor_pb2,
+    descriptor_pool,
+    message_factory,
+    text_format,
+    wrappers_pb2,
+)
+from tensorflow_serving.config import model_server_config_pb2
+
+ROOT = pathlib.Path(__file__).parents[3]
+FOLDER, PAGE = ROOT / "serving", (ROOT / "docs" / "serving.md").read_text()
+CANARIES = re.findall(r"```proto\n(.*?)```", PAGE, re.DOTALL)
+NUMBER, TEXT, FLAG = ("Int64Value", "StringValue", "BoolValue")
+# The messages that tensorflow-serving-api leaves out, as TF Serving's .proto files have them: name
+# -> [(field, number, type, repeated)], of wrappers, of other messages, or bool, int64, string.
+MESSAGES = {
+    "BatchingParameters": [
+        ("max_batch_size", 1, NUMBER, False),
+        ("batch_timeout_micros", 2, NUMBER, False),
+        ("max_enqueued_batches", 3, NUMBER, False),
+        ("num_batch_threads", 4, NUMBER, False),
+        ("thread_pool_name", 5, TEXT, False),
+        ("allowed_batch_sizes", 6, "int64", True),
+        ("pad_variable_length_inputs", 7, "bool", False),
+    ],
+    "PrometheusConfig": [("enable", 1, "bool", False), ("path", 2, "string", False)],
+    "MonitoringConfig": [("prometheus_config", 1, "PrometheusConfig", False)],
+}
+
+
+def message(name):
+    """An empty message of `MESSAGES`."""
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
+    file = descriptor_pb2.FileDescriptorProto(
+        name="configs.proto", syntax="proto3", dependency=[wrappers_pb2.DESCRIPTOR.name]
+    )
+    kinds = descriptor_pb2.FieldDescriptorProto
+    for each, fields in MESSAGES.items():
+        described = file.message_type.add(name=each)
+        for field, number, kind, repeated in fields:
+            plain = getattr(kinds, f"TYPE_{kind.upper()}", None)
+            package = ".google.protobuf." if kind in (NUMBER, TEXT, FLAG) else "."
+            described.field.add(
+                name=field,
+                number=number,
+                label=kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL,
+                type=plain or kinds.TYPE_MESSAGE,
+                type_name=None if plain else package + kind,
+            )
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))()
+
+
+def models_of(text):
+    """The only model of a configuration: (its versions, {label: version})."""
+    config = text_format.Parse(text, model_server_config_pb2.ModelServerConfig())
+    (model,) = config.model_config_list.config
+    assert model.base_path == f"/models/{model.name}"
+    assert model.model_platform == "tensorflow"
+    return list(model.model_version_policy.specific.versions), dict(model.version_labels)
+
+
+def test_the_models_are_served_by_their_labels():
+    assert models_of((FOLDER / "models.config").read_text()) == ([1], {"stable": 1})
+    assert [models_of(text) for text in CANARIES] == [
+        ([1, 2], {"stable": 1, "canary": 2}),
+        ([1, 2], {"stable": 2, "canary": 2}),
+    ]
+
+
+def test_the_sizes_of_batches_rise_to_the_greatest():
+    text = (FOLDER / "batching.config").read_text()
+    parameters = text_format.Parse(text, message("BatchingParameters"))
+    sizes = list(parameters.allowed_batch_sizes)
+    assert sizes == sorted(set(sizes))
+    assert sizes[-1] == parameters.max_batch_size.value == 32
+    for field in ("batch_timeout_micros", "max_enqueued_batches", "num_batch_threads"):
+        assert getattr(parameters, field).value > 0
+
+
+def test_the_metrics_are_where_prometheus_looks():
+    text = (FOLDER / "monitoring.config").read_text()
+    config = text_format.Parse(text, message("MonitoringConfig")).prometheus_config
+    (job,) = yaml.safe_load((FOLDER / "prometheus.yaml").read_text())["scrape_configs"]
+    assert config.enable
+    assert job["metrics_path"] == config.path == "/monitoring/prometheus/metrics"
+    assert config.path in PAGE
+    assert job["static_configs"] == [{"targets": ["localhost:8501"]}]
+
+
+def service_of(file):
+    compose = yaml.safe_load((FOLDER / file).read_text())
+    assert set(compose) == {"services"}
+    assert set(compose["services"]) == {"tf_serving"}
+    return compose["services"]["tf_serving"]
+
+
+def flags_of(service):
+    return dict(flag.removeprefix("--").split("=") for flag in service["command"])
+
+
+def test_the_container_reads_the_models_and_the_configuration_and_writes_nothing():
+    service = service_of("compose.yaml")
+    assert set(service) == {
+        *("image", "command", "ports", "volumes", "healthcheck", "security_opt", "restart")
+    }
+    image = r"tensorflow/serving:\$\{TF_SERVING_VERSION:-\d+\.\d+\.\d+\}"
+    assert re.fullmatch(image, service["image"])
+    mounts = {mount["target"]: mount for mount in service["volumes"]}
+    assert all(mount["type"] == "bind" and mount["read_only"] for mount in mounts.values())
+    assert (FOLDER / mounts["/models"]["source"]).resolve() == ROOT / "saved_models"
+    assert (FOLDER / mounts["/config"]["source"]).resolve() == FOLDER
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+    assert [port.split(":")[1:] for port in service["ports"]] == [["8500"] * 2, ["8501"] * 2]
+
+
+@pytest.mark.parametrize("file", ["compose.yaml", "compose.batching.yaml"])
+def test_flags_name_files_that_exist(file):
+    flags = flags_of(service_of(file))
+    files = [value for value in flags.values() if value.startswith("/config/")]
+    assert len(files) == {"compose.yaml": 2, "compose.batching.yaml": 3}[file]
+    for value in files:
+        assert (FOLDER / value.removeprefix("/config/")).is_file()
+
+
+def test_batching_adds_to_the_flags_and_takes_none():
+    flags, more = (flags_of(service_of(f"compose{name}.yaml")) for name in ("", ".batching"))
+    assert more == {
+        **flags,
+        "enable_batching": "true",
+        "batching_parameters_file": "/config/batching.config",
+    }
+
+
+def test_the_health_check_finds_a_server_that_answers(protocol_test_server):
+    name, *command = service_of("compose.yaml")["healthcheck"]["test"]
+    assert name == "CMD"
+    assert command[:2] == ["bash", "-c"]
+    assert "/v1/models/glyphs_lifted " in command[2]
+    check = command[2].replace("8501", str(protocol_test_server.rest))
+    for model, code in (("embedder", 0), ("nobody", 1)):
+        asked = check.replace("glyphs_lifted", model)
+        assert subprocess.run(["bash", "-c", asked], timeout=20).returncode == code
+
+
+def test_commands_of_the_page_parse():
+    from tfdml.serving.client.__main__ import parse
+
+    commands = re.findall(r"python -m tfdml\.serving\.client (.*)", PAGE)
+    assert len(commands) >= 4
+    for command in commands:
+        name, *arguments = shlex.split(command, comments=True)
+        parse(name, arguments)
