@@ -905,7 +905,8 @@ def pictures_of(split):
     import tensorflow as tf
 
     from pipelines import records
-    from pipelines.images import crop, decode
+    from pipelines.decoding import decode
+    from pipelines.images import crop
 
     if split.holds_paths:
         read = lambda row: decode(tf.constant(records.read(split.images[row])), 3)  # noqa: E731

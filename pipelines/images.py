@@ -8,45 +8,11 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from pipelines.boxes import refuse_outside
+from pipelines.decoding import decode
 from pipelines.preprocessing import Preprocessing
 from pipelines.records import read
 
 _LIGHTEST, _MARGIN, _WHITE = 250, 15, 255  # of a white border: its grey, and what stays of it
-
-
-def decode(contents, channels):
-    """One encoded image (JPEG, PNG, GIF, BMP, WebP) as pixels.
-
-    JPEG by INTEGER_ACCURATE, whatever TensorFlow's default: the served model must see the numbers
-    of training. Of an animation, the first frame; transparency is dropped, the EXIF orientation
-    is not applied. Of a BMP with a palette TensorFlow gives the indices as grey, which is wrong
-    for a palette of colours: `find_unreadable` names such files, `decode` cannot tell.
-
-    Args:
-        contents: Scalar string, the bytes of the file.
-        channels: 3 for colour, 1 for grey; the image is converted.
-
-    Returns:
-        (height, width, channels) uint8.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If the bytes are not an image of these kinds, or cut off.
-    """
-
-    def jpeg():
-        return tf.io.decode_jpeg(contents, channels=3, dct_method="INTEGER_ACCURATE")
-
-    def other():
-        # Not `channels=3`, which a WebP with transparency refuses.
-        image = tf.io.decode_image(contents, channels=0, expand_animations=False)
-        has_colour = tf.shape(image)[2] >= 3
-        return tf.cond(
-            has_colour, lambda: image[:, :, :3], lambda: tf.tile(image[:, :, :1], [1, 1, 3])
-        )
-
-    image = tf.cond(tf.io.is_jpeg(contents), jpeg, other)
-    image = tf.ensure_shape(image, [None, None, 3])
-    return image if channels == 3 else tf.image.rgb_to_grayscale(image)
 
 
 def crop(image, box):
@@ -331,9 +297,7 @@ def _ends(dark):
 
 
 def find_unreadable(paths):
-    """Finds the files that `decode` would refuse, or get wrong: a BMP with a palette of colours.
-
-    It refuses what is missing, empty, cut off or not an image.
+    """Finds the files that `decode` would refuse: what is missing, empty, cut off or no image.
 
     Decodes every file on all cores, JPEG at an eighth of its size; shows a progress bar if that
     takes more than two seconds.
@@ -386,16 +350,4 @@ def _is_readable(path):
             decode(contents, channels=3)
     except (OSError, tf.errors.OpError, ValueError):
         return False
-    return not _is_bmp_of_palette_colours(contents)
-
-
-def _is_bmp_of_palette_colours(contents):
-    """Whether these are indices that are not themselves the grey values they stand for."""
-    pixels, header, bits = (
-        int.from_bytes(contents[first:last], "little")
-        for first, last in ((10, 14), (14, 18), (28, 30))
-    )
-    if contents[:2] != b"BM" or bits >= 24:
-        return False
-    palette = contents[14 + header : pixels]
-    return any(palette[i::4] != bytes(range(len(palette[i::4]))) for i in range(3))
+    return True

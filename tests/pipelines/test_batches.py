@@ -17,7 +17,8 @@ from pipelines import (
     pair_batches,
     whole_class_batches,
 )
-from pipelines.images import cause_of, decode, random_warp, resize
+from pipelines.decoding import decode
+from pipelines.images import cause_of, random_warp, resize
 from pipelines.pairs import pair_indices
 from pipelines.sampling import balanced_indices, group_indices
 from pipelines.whole_classes import whole_class_indices

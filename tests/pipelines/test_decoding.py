@@ -1,0 +1,194 @@
+"""Files that Pillow writes, decoded by TensorFlow and by Pillow."""
+
+import io
+import struct
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from pipelines.decoding import decode
+
+ROWS, COLUMNS = np.mgrid[0:9, 0:13]  # odd sides, so that rows are padded
+PIXELS = np.stack([COLUMNS * 19, ROWS * 28, (COLUMNS * 37 + ROWS * 23) % 256], -1).astype("uint8")
+COLOUR = Image.fromarray(PIXELS)
+GREY = COLOUR.convert("L")
+ALPHA = Image.fromarray((COLUMNS * 20).astype("uint8"))
+RGBA = Image.merge("RGBA", (*COLOUR.split(), ALPHA))
+PALETTE = COLOUR.quantize(50)
+NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8))
+
+
+def encode(image, kind, **options):
+    stream = io.BytesIO()
+    image.save(stream, kind, **options)
+    return stream.getvalue()
+
+
+CMYK = Image.merge("CMYK", (*COLOUR.split(), ALPHA))
+
+
+def ycck():
+    """A JPEG whose four planes are those of CMYK, said to be YCCK by the flag of the Adobe marker.
+
+    Pillow does not write it.
+    """
+    contents = encode(CMYK, "JPEG", quality=95)
+    flag = contents.index(b"Adobe") + 11
+    assert contents[flag] == 0
+    return contents[:flag] + b"\2" + contents[flag + 1 :]
+
+
+def top_down(contents):
+    """A BMP whose rows come from above."""
+    start, height = struct.unpack_from("<i", contents, 10)[0], len(PIXELS)
+    rows = [contents[i : i + 16] for i in range(start, len(contents), 16)]
+    assert len(rows) == height
+    head = contents[:22] + struct.pack("<i", -height) + contents[26:start]
+    return head + b"".join(reversed(rows))
+
+
+FILES = {
+    "jpeg": encode(COLOUR, "JPEG"),
+    "jpeg progressive": encode(COLOUR, "JPEG", progressive=True),
+    "jpeg without subsampling": encode(COLOUR, "JPEG", subsampling=0),
+    "jpeg rgb": encode(COLOUR, "JPEG", keep_rgb=True),
+    "jpeg grey": encode(GREY, "JPEG"),
+    "jpeg cmyk": encode(COLOUR.convert("CMYK"), "JPEG"),
+    "jpeg cmyk with black": encode(CMYK, "JPEG"),
+    "jpeg ycck with black": ycck(),
+    "jpeg orientation": encode(
+        COLOUR, "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\0\1\1\x12\0\3\0\0\0\1\0\6\0\0\0\0\0\0"
+    ),
+    "png": encode(COLOUR, "PNG"),
+    "png grey": encode(GREY, "PNG"),
+    "png grey and alpha": encode(Image.merge("LA", (GREY, ALPHA)), "PNG"),
+    "png rgba": encode(RGBA, "PNG"),
+    "png palette": encode(PALETTE, "PNG"),
+    "png palette of 4 bits": encode(COLOUR.quantize(16), "PNG", bits=4),
+    "png palette and transparency": encode(PALETTE, "PNG", transparency=3),
+    "png of 1 bit": encode(COLOUR.convert("1"), "PNG"),
+    "gif": encode(PALETTE, "GIF"),
+    "gif grey": encode(GREY, "GIF"),
+    "gif animated": encode(
+        PALETTE, "GIF", save_all=True, append_images=[NOISE.resize((13, 9)).quantize(9)]
+    ),
+    "bmp": encode(COLOUR, "BMP"),
+    "bmp grey": encode(GREY, "BMP"),
+    "bmp rgba": encode(RGBA, "BMP"),
+    "bmp palette": encode(PALETTE, "BMP"),
+    "bmp palette from above": top_down(encode(PALETTE, "BMP")),
+    "bmp of 1 bit": encode(COLOUR.convert("1"), "BMP"),
+    "webp": encode(COLOUR, "WEBP"),
+    "webp lossless": encode(COLOUR, "WEBP", lossless=True),
+    "webp rgba": encode(RGBA, "WEBP"),
+    "webp rgba lossless": encode(RGBA, "WEBP", lossless=True, exact=True),
+}
+
+compiled = tf.function(decode, autograph=False)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_gives_the_pixels_of_pillow(name):
+    contents = tf.constant(FILES[name])
+    expected = np.asarray(Image.open(io.BytesIO(FILES[name])).convert("RGB"))
+    assert np.ptp(expected) > 100
+    image = compiled(contents, 3)
+    assert image.dtype == tf.uint8
+    assert image.shape == expected.shape
+    # The product of a colour and of black is rounded to the nearest or down.
+    rounding = 1 if "black" in name else 0
+    np.testing.assert_allclose(image, expected, atol=rounding, rtol=0)
+    grey = np.asarray(Image.fromarray(expected).convert("L"))
+    # TensorFlow and Pillow round the weights of the colours each in its own way.
+    np.testing.assert_allclose(compiled(contents, 1)[:, :, 0], grey, atol=1 + rounding)
+
+
+@pytest.mark.parametrize("name", ["jpeg cmyk", "png rgba", "bmp palette"])
+def test_is_the_same_outside_of_a_graph(name):
+    np.testing.assert_array_equal(decode(FILES[name], 3), compiled(tf.constant(FILES[name]), 3))
+
+
+def test_a_bmp_of_4_bits_has_the_colours_of_its_palette():
+    # Two rows of 5 pixels from below; a row is 3 bytes and 1 more. Pillow does not write them.
+    palette = b"".join(bytes([i, 10 * i, 255 - i, 0]) for i in range(16))
+    head = struct.pack("<2sIII", b"BM", 0, 0, 14 + 40 + len(palette))
+    head += struct.pack("<IiiHHIIiiII", 40, 5, 2, 1, 4, 0, 0, 0, 0, 0, 0)
+    contents = head + palette + bytes.fromhex("12345000 6789a000")
+    expected = np.array([[6, 7, 8, 9, 10], [1, 2, 3, 4, 5]])
+    image = decode(tf.constant(contents), 3).numpy()
+    np.testing.assert_array_equal(image, np.stack([255 - expected, 10 * expected, expected], -1))
+    np.testing.assert_array_equal(image, Image.open(io.BytesIO(contents)).convert("RGB"))
+
+
+def test_of_16_bits_the_upper_8_are_taken():
+    values = (COLUMNS * 5000 + ROWS * 7).astype("uint16")
+    contents = encode(Image.fromarray(values), "PNG")
+    np.testing.assert_array_equal(decode(contents, 1)[:, :, 0], values >> 8)
+
+
+def test_transparent_pixels_of_a_gif_are_black():
+    index = np.asarray(PALETTE)[4, 6]
+    transparent = np.asarray(PALETTE) == index
+    image = decode(encode(PALETTE, "GIF", transparency=int(index)), 3).numpy()
+    assert not image[transparent].any()
+    expected = np.asarray(PALETTE.convert("RGB"))
+    np.testing.assert_array_equal(image[~transparent], expected[~transparent])
+
+
+WHOLE = {
+    "jpeg": encode(NOISE, "JPEG"),
+    "jpeg progressive": encode(NOISE, "JPEG", progressive=True),
+    "png": encode(NOISE, "PNG"),
+    "gif": encode(NOISE.quantize(64), "GIF"),
+    "bmp": encode(NOISE, "BMP"),
+    "bmp palette": encode(NOISE.quantize(64), "BMP"),
+    "webp": encode(NOISE, "WEBP"),
+    "webp lossless": encode(NOISE, "WEBP", lossless=True),
+    "webp rgba": encode(Image.merge("RGBA", (*NOISE.split(), NOISE.getchannel(0))), "WEBP"),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_refuses_what_is_cut_off(name):
+    contents = WHOLE[name]
+    kept = [len(contents) - cut for cut in (2, 20, len(contents) // 2)]
+    for length in (*kept, 64, 40, 20, 12, 3):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            compiled(tf.constant(contents[:length]), 3)
+
+
+@pytest.mark.parametrize(
+    "contents", [b"", b"\0", b"text", b"BM", b"RIFF", b"GIF89a", b"\xff\xd8\xff"]
+)
+def test_refuses_what_is_no_image(contents):
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        compiled(tf.constant(contents), 3)
+
+
+def test_refuses_an_animated_webp():
+    # TensorFlow 2.21 ends the process over it: writes past the end of its memory.
+    contents = encode(NOISE, "WEBP", save_all=True, append_images=[COLOUR.resize((64, 64))])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="an animated WebP cannot be read"):
+        decode(contents, 3)
+
+
+@pytest.mark.parametrize(("at", "value"), [(30, 1), (14, 12), (28, 0), (10, 50), (18, 0)])
+def test_refuses_a_bmp_that_it_would_misread(at, value):
+    contents = bytearray(WHOLE["bmp palette"])
+    contents[at : at + 2] = struct.pack("<H", value)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a BMP of this kind cannot be read"):
+        decode(tf.constant(bytes(contents)), 3)
+
+
+def test_static_channels_are_known_in_a_graph():
+    traced = tf.function(decode).get_concrete_function(tf.TensorSpec([], tf.string), 3)
+    assert traced.structured_outputs.shape.as_list() == [None, None, 3]
+
+
+def test_takes_a_jpeg_whose_damage_the_library_conceals():
+    # Not a promise: what no reader can tell. A change here is a change of the docstring.
+    damaged = bytearray(WHOLE["jpeg"])
+    damaged[1500:1520] = bytes(20)
+    assert decode(tf.constant(bytes(damaged)), 3).shape == (64, 64, 3)
