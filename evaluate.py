@@ -2,6 +2,8 @@
 
     python evaluate.py saved_models/glyphs_lifted
     python evaluate.py saved_models/glyphs_lifted --report report
+    python evaluate.py saved_models/glyphs_lifted --export saved_models/glyphs_int8 \
+        --export_options.precision int8
     python evaluate.py saved_models/glyphs_lifted --dataset folder --data_dir photos --split all
     python evaluate.py saved_models/glyphs_pddm --rank_by similarity
     python evaluate.py saved_models/glyphs_lifted --task ncm --shots 5
@@ -22,6 +24,7 @@ import math
 import os
 import pathlib
 import sys
+import tempfile
 import warnings
 
 import pipelines
@@ -37,6 +40,7 @@ CHANGES_OF_EMBEDDINGS = ("crops", "mirror", "levels", "level_weights", "boxes")
 COMPARED_QUERIES = 1000  # ranked exactly too, to tell what --rerank loses
 REPORTED_NEIGHBOURS = 10  # of each image on the page, of a learned similarity
 REPORTED_CANDIDATES = 100  # nearest by distance that it ranks for the page
+TOP = 5  # classes and images that an exported model tells
 
 
 def main(arguments=None):
@@ -52,6 +56,7 @@ def main(arguments=None):
         settings = completed(settings, version, recipe)
         out = pathlib.Path(settings.out)
         check_outputs(settings)
+        model = model_to_export(settings, version, recipe)
         if settings.index:
             from tfdml.evaluation.approximate import load_faiss
 
@@ -105,6 +110,10 @@ def main(arguments=None):
             of_run = (settings, version, recipe, signatures)
             page = draw(*of_run, embeddings, split, queries, results, per_query)
             print(f"Report: {page}")
+        if settings.export:
+            scored = (split, queries, results)
+            path = export_scored(settings, version, model, levels, dim, *scored)
+            print(f"Exported: {path}")
 
 
 def parse(arguments):
@@ -203,8 +212,8 @@ def queries_path(scores):
 def check_outputs(settings):
     """Raises an OSError for a file or folder that cannot be written."""
     check_file(pathlib.Path(settings.out))
-    if settings.report:
-        check_writable(pathlib.Path(settings.report))
+    for folder in filter(None, (settings.report, settings.export)):
+        check_writable(pathlib.Path(folder))
 
 
 def check_file(out):
@@ -874,6 +883,77 @@ def draw(settings, version, recipe, signatures, embeddings, split, queries, resu
         folder / "projector", *data, class_names=split.class_names, picture_of=picture_of
     )
     return page
+
+
+def model_to_export(settings, version, recipe):
+    """The model of the run that exported a version, and how it is to be exported; None if not."""
+    if not settings.export:
+        return None
+    from tfdml.serving import export
+    from tfdml.serving.metadata import read_metadata
+    from tfdml.serving.options import export_options, options_kept
+
+    before = read_metadata(version)
+    options = export_options({**options_kept(before), **settings.export_options})
+    export.check_same_run(pathlib.Path(settings.export), version)
+    if not before or "run" not in recipe:
+        raise ValueError(
+            f"`export` takes the model of a run: {version} does not say by which it was exported"
+        )
+    folder = version.resolve().parents[2]  # of saved_models/NAME/1
+    model = export.load_run(folder / "runs" / recipe["run"])
+    return export.serve_run(model, version, before["levels"], options)
+
+
+def export_scored(settings, version, served, levels, dim, split, queries, results):
+    """Writes the model that was scored, as it is to be exported; returns the path of the version.
+
+    Its embeddings are those of a first copy: what rounded weights lose is measured on what is
+    served, and goes into the metadata.
+    """
+    import numpy as np
+
+    from tfdml import evaluation
+    from tfdml.serving import Gallery, class_means, export
+    from tfdml.serving.metadata import read_metadata
+    from tfdml.serving.versions import megabytes
+
+    precision, before = served.options.precision, read_metadata(version)["precision"]
+    with tempfile.TemporaryDirectory() as folder:
+        copy = served.write(pathlib.Path(folder) / "1")
+        signature = exported.load_signatures(copy)["embed_images"]
+        embeddings = embed(settings, signature, levels, dim, split)
+        size = megabytes(copy)
+    data, gallery = evaluation.apart(embeddings, split.labels, queries)
+    recall = evaluation.recall_at_k(*data, k=1, **gallery)[1]
+    scores = {
+        before: {"recall@1": results["scores"].get("recall@1"), "megabytes": megabytes(version)},
+        precision: {"recall@1": recall, "megabytes": size},
+    }
+    shown = np.ones(len(split.labels), bool) if queries is None else ~queries
+    found, rows = split.subset(shown), embeddings[shown]
+    if settings.export_classes:
+        served.add_classes(class_means(rows, found.labels, found.names), top=TOP)
+    if settings.export_gallery:
+        names = dict(zip(np.unique(found.labels).tolist(), found.names, strict=True))
+        classes = [names[label] for label in found.labels.tolist()]
+        ids = ids_of(settings, split)
+        gallery = Gallery([ids[row] for row in np.flatnonzero(shown)], rows, classes)
+        served.add_gallery(gallery, top=TOP)
+    known = {"precision_scores": scores} if precision != before else {}
+    path = export.write_next(served, pathlib.Path(settings.export), version, **known)
+    for name, of_precision in scores.items():
+        recall = of_precision["recall@1"]
+        print(f"{name:>7}: recall@1 {recall:.4f}, {of_precision['megabytes']:.1f} MB")
+    return path
+
+
+def ids_of(settings, split):
+    """A text for each image: its path in the folder of the dataset, or its number."""
+    if not split.holds_paths:
+        return [str(row) for row in range(len(split.labels))]
+    folder = os.path.expanduser(settings.data_dir)
+    return [os.path.relpath(path, folder) for path in split.images]
 
 
 def changes_embeddings(settings):

@@ -131,6 +131,7 @@ def check_settings(recipe):
     """Refuses what can be refused before the images are read."""
     from tfdml import losses
     from tfdml.models.embedder import dropout_of_levels
+    from tfdml.serving.options import export_options
 
     loss = losses.get(recipe.loss, **recipe.loss_options)
     levels, most = levels_of(recipe, loss), BACKBONES[recipe.backbone][1]
@@ -152,6 +153,12 @@ def check_settings(recipe):
     )
     dropout_of_levels(recipe.dropout, levels)
     pipelines.Augmentation().changed(**recipe.augmentation)
+    options = export_options(recipe.export_options)
+    check(
+        options.precision == "float32",
+        "a run is exported as float32: `evaluate.py --export` rounds it, and tells what is lost",
+        precision=options.precision,
+    )
     for option in recipe.sampler_options:
         options = SAMPLER_OPTIONS[recipe.sampler]
         if option not in options:
@@ -539,21 +546,21 @@ def npy_of(array):
 def export(recipe, model, dataset, files, scores):
     from pipelines import images
     from tfdml import serving
-    from tfdml.serving.exported import MEAN_IMAGE, RECIPE, TRAINED_CLASSES
+    from tfdml.serving.exported import MEAN_IMAGE
+    from tfdml.serving.options import export_options
 
-    mean, assets = dataset.preprocessing.mean_image, {}
-    if mean is not None:
-        assets[MEAN_IMAGE] = npy_of(mean)
+    mean = dataset.preprocessing.mean_image
     return serving.export_model(
         model.embedder,
         SAVED_MODELS / recipe.run / "1",
         read_image=images.reader(dataset.image_size, dataset.preprocessing),
         loss=model.loss,
-        assets={
-            **assets,
-            RECIPE: files["config.yaml"],
-            TRAINED_CLASSES: files["trained_classes.json"],
-            "scores.json": json.dumps(scores, indent=2) + "\n",
+        assets={} if mean is None else {MEAN_IMAGE: npy_of(mean)},
+        options=export_options(recipe.export_options),
+        metadata={
+            "recipe": dataclasses.asdict(recipe),
+            "trained_classes": json.loads(files["trained_classes.json"]),
+            "scores": scores,
         },
     )
 

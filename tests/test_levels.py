@@ -19,6 +19,7 @@ import train
 from tfdml.evaluation import distance_statistics, recall_at_k, split_levels, weigh_levels
 from tfdml.models import EmbeddingModel, build_embedder
 from tfdml.serving import export
+from tfdml.serving.metadata import read_metadata
 from tfdml.serving.versions import newest_version
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -112,7 +113,7 @@ def test_shallow_levels_are_exported_alone(here, embeddings, levels, capsys):
 def test_versions_of_another_run_are_not_joined(here, capsys):
     out = here / "saved_models" / "other"
     shutil.copytree(here / "saved_models" / "small" / "1", out / "1")
-    (out / "1" / "assets.extra" / "recipe.yaml").write_text("loss: lifted\n")
+    (out / "1" / "assets.extra" / "metadata.json").write_text('{"recipe": {"loss": "lifted"}}')
     with pytest.raises(SystemExit, match="2"):
         export.main([str(here / "runs" / "small"), "--levels", "1", "--out", str(out)])
     assert "is of another run: choose another folder" in capsys.readouterr().err
@@ -184,7 +185,9 @@ def test_a_whole_run_is_exported_again_beside_the_first(trained, tmp_path, monke
         for version in (1, 2)
     )
     np.testing.assert_allclose(first["embedding"], again["embedding"], atol=1e-6)
-    assert (pathlib.Path("saved_models/small/2/assets.extra") / "recipe.yaml").is_file()
+    told = [read_metadata(pathlib.Path(f"saved_models/small/{version}")) for version in (1, 2)]
+    assert told[0] == told[1]
+    assert told[0]["scores"]["trained"].keys() >= {"recall@1"}
 
 
 @pytest.mark.parametrize(

@@ -709,10 +709,17 @@ def test_images_of_a_csv_file_are_trained_on_and_scored_in_their_boxes(version, 
     ]
 
 
+def change_recipe(version, **settings):
+    path = version / "assets.extra" / "metadata.json"
+    metadata = json.loads(path.read_text())
+    assert settings.keys() <= metadata["recipe"].keys()
+    metadata["recipe"].update(settings)
+    path.write_text(json.dumps(metadata))
+
+
 def test_evaluate_leaves_the_boxes_of_the_training_to_its_images(version, tmp_path):
     photos = write_images(tmp_path / "photos", {"a": 2, "b": 2})
-    recipe = version / "assets.extra" / "recipe.yaml"
-    recipe.write_text(recipe.read_text().replace("boxes: null", "boxes: annotated"))
+    change_recipe(version, boxes="annotated")
     evaluate_here(version, "--dataset", "folder", "--data_dir", photos)
     content = json.loads(pathlib.Path("runs/small/evaluation_folder_photos.json").read_text())
     assert content["boxes"] is None
@@ -731,8 +738,7 @@ def test_evaluate_scores_validation_classes_of_a_model_that_had_some(version, ca
         evaluate_here(version, "--split", "validation")
     error = capsys.readouterr().err
     assert "`split` can be validation for the images of a training with --validation_share" in error
-    recipe = version / "assets.extra" / "recipe.yaml"
-    recipe.write_text(recipe.read_text().replace("validation_share: 0.0", "validation_share: 0.4"))
+    change_recipe(version, validation_share=0.4)
     evaluate_here(version)
     assert "of 2 classes (validation) of digits" in capsys.readouterr().out
     evaluate_here(version, "--split", "test")
@@ -805,10 +811,10 @@ def test_evaluate_names_the_run_of_a_version_given_as_a_dot(version, monkeypatch
     assert content["dataset"] == "digits"
 
 
-@pytest.mark.parametrize("recipe", [None, "x: 1", "words", "a: [", "\xff"])
-def test_evaluate_needs_a_dataset_where_the_recipe_is_foreign(recipe, version, capsys):
-    path = version / "assets.extra" / "recipe.yaml"
-    path.unlink() if recipe is None else path.write_bytes(recipe.encode("latin1"))
+@pytest.mark.parametrize("metadata", [None, '{"recipe": {"x": 1}}', "words", "[1]", "\xff"])
+def test_evaluate_needs_a_dataset_where_the_metadata_are_foreign(metadata, version, capsys):
+    path = version / "assets.extra" / "metadata.json"
+    path.unlink() if metadata is None else path.write_bytes(metadata.encode("latin1"))
     with pytest.raises(SystemExit, match="2"):
         evaluate_here(version)
     assert "does not say what it was trained on: give --dataset" in capsys.readouterr().err

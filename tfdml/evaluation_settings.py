@@ -85,6 +85,17 @@ class Evaluation:
         report: Folder for a page to look at, `index.html`: the scores, a map, what queries find,
             which classes are confused. Also for pictures to print, `score_distributions.png` and
             `retrievals.png`, and for TensorBoard's projector, `projector/`.
+        export: Folder of a new model: the one that is scored, of a run that is beside it, is also
+            written as its next version, with `export_options`, `export_classes` and
+            `export_gallery`. Of a `precision` that rounds it tells the Recall@1 beside that of
+            the scored model. Of `retrieval` by distance.
+        export_options: Options of the export, such as `--export_options.precision int8`; the
+            docstring of `tfdml.serving.ExportOptions` lists them. Those of the scored model, but
+            for the precision, where not given.
+        export_classes: Give the exported model a signature `classify`, which finds the nearest
+            means of the scored classes; of a dataset with a gallery, those of its images.
+        export_gallery: Give it a signature `neighbours`, which finds the nearest of the scored
+            images, 100,000 at most; of a dataset with a gallery, of its images.
         seed: Of k-means, of the intervals, and of all that is drawn at random.
         out: JSON file for the scores; in the run's folder if not given, named after the task and
             the ranking if they are not retrieval by distance, after the images if they are not
@@ -119,6 +130,10 @@ class Evaluation:
     index: str | None = None
     index_parameters: str | None = None
     report: str | None = None
+    export: str | None = None
+    export_options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    export_classes: bool = False
+    export_gallery: bool = False
     seed: int = 0
     out: str | None = None
 
@@ -154,6 +169,7 @@ class Evaluation:
             )
         self.check_task()
         self.check_views()
+        self.check_export()
         check(0 <= self.seed < 2**32, "`seed` must be >= 0 and < 2**32", seed=self.seed)
         check(self.restarts > 0, "`restarts` must be > 0", restarts=self.restarts)
         check_one_of(("kmeans", "affinity_propagation"), cluster_by=self.cluster_by)
@@ -196,6 +212,7 @@ class Evaluation:
             "false_match_rate": ("retrieval",),
             "index": ("retrieval",),
             "report": ("retrieval",),
+            "export": ("retrieval",),
             "cluster_by": ("retrieval",),
             "restarts": ("retrieval",),
             "shots": ("ncm",),
@@ -227,6 +244,31 @@ class Evaluation:
         for option in self.placement:
             if option not in PLACEMENT:
                 raise ValueError(unknown_option("`placement`", option, PLACEMENT))
+
+    def check_export(self):
+        """Refuses options without an export, and an export of what is not scored."""
+        for name in ("export_options", "export_classes", "export_gallery"):
+            value = getattr(self, name)
+            check(
+                self.export is not None or not value,
+                f"`{name}` is an option of `export`",
+                export=self.export,
+                **{name: value},
+            )
+        changes = {
+            "rank_by": (self.rank_by, "distance"),
+            "crops": (self.crops, 1),
+            "mirror": (self.mirror, False),
+            "levels": (self.levels, None),
+            "level_weights": (self.level_weights, None),
+        }
+        for name, (value, usual) in changes.items():
+            check(
+                self.export is None or value == usual,
+                f"`export` is of a model that is scored as it is served, with `{name}` {usual}",
+                export=self.export,
+                **{name: value},
+            )
 
     def check_views(self):
         """Refuses ways to embed that do not go together, and those out of range."""

@@ -78,6 +78,9 @@ class Recipe:
             scores are theirs and the test classes are not touched: choose settings so. 0 for the
             final run.
         seed: Of the weights, the batches and their augmentation.
+        export_options: Options of the exported model, such as `--export_options.on_bad_image nan`
+            or `--export_options.licence MIT`; the docstring of `tfdml.serving.ExportOptions` lists
+            them.
         run: Name of the run's folders in `runs/` and `saved_models/`; made of dataset and loss
             if not given.
     """
@@ -118,6 +121,7 @@ class Recipe:
     checkpoint_every: int = 100
     validation_share: float = 0.0
     seed: int = 0
+    export_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     run: str | None = None
 
     def __post_init__(self):

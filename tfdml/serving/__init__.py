@@ -2,8 +2,13 @@
 
 import importlib
 
+# Public name -> its module.
 _NAMES = {
     "Client": "client",
+    "ExportOptions": "options",
+    "Gallery": "nearest",
+    "ServedModel": "signatures",
+    "class_means": "nearest",
     "export_model": "saved_model",
 }
 

@@ -1,9 +1,12 @@
-"""Exports a trained run again, whole or its shallow levels alone.
+"""Exports a trained run again: its shallow levels alone, smaller files, or with classes to tell.
 
     python -m tfdml.serving.export runs/cars_hdc --levels 1
+    python -m tfdml.serving.export runs/cars_lifted --precision int8
+    python -m tfdml.serving.export runs/cars_lifted --classes photos --gallery photos
 
-Writes saved_models/cars_hdc_levels_1/1/, with nothing of the deeper levels in it, and says how
-many images a second it embeds, beside the whole model.
+Writes the next version, such as saved_models/cars_hdc_levels_1/1/, and says how large it is and how
+many images a second it embeds, beside the model that the run exported. `evaluate.py --export` does
+the same with the images of a dataset, and tells the recall that a smaller precision loses.
 """
 
 import dataclasses
@@ -14,31 +17,68 @@ import time
 
 from tfdml.checks import check
 from tfdml.command_line import Parser, check_writable, one_sentence
-from tfdml.serving.exported import MEAN_IMAGE, RECIPE, TRAINED_CLASSES
+from tfdml.serving import exported, metadata
+from tfdml.serving.options import ExportOptions
 from tfdml.serving.versions import megabytes, newest_version, versions_of
 
 PROGRAM = "tfdml.serving.export"
-ASSETS = (RECIPE, TRAINED_CLASSES, MEAN_IMAGE)
 BATCH = 32
 SECONDS = 3.0  # of each throughput that is measured
+OF_WRITER = ("tf_serving_warmup_requests", metadata.FILE, *exported.OLD_FILES)  # made anew
 
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-    """What to export, and where to.
+    """What to export, how, and where to.
 
     Args:
         run: Folder of a run that is complete, such as runs/NAME; its model is in saved_models/NAME,
             beside `runs`.
         levels: Shallowest levels to keep, of a model with several; all if not given. Without all
             of them a similarity that was learned is left out.
-        out: Folder of the new model, in which it becomes the next version; saved_models/NAME, or
-            saved_models/NAME_levels_N, if not given.
+        precision: Of the weights in the files: `float32`; or `float16` or `int8` for a half or a
+            quarter of the size. `evaluate.py` tells the recall that is lost.
+        on_bad_image: `error`, for a request with an image that cannot be read, or `nan`, for NaN
+            and `valid` false in its row; as the run exported it if not given.
+        max_pixels: Pixels of the largest image that is decoded; as the run exported it if not
+            given.
+        classes: Folder of images, with a sub-folder for each class, whose means a signature
+            `classify` finds the nearest of.
+        gallery: Folder of images, with a sub-folder for each class, at most 100,000, that a
+            signature `neighbours` finds the nearest of.
+        top: How many classes or images they tell.
+        licence: Of the model, in words or by its SPDX identifier; that of the run's export if not
+            given.
+        description: What the model is for; that of the run's export if not given.
+        out: Folder of the new model, in which it becomes the next version. If not given,
+            saved_models/NAME, with `_levels_N` and `_PRECISION` behind the name where they apply.
     """
 
     run: str
     levels: int | None = None
+    precision: str = "float32"
+    on_bad_image: str | None = None
+    max_pixels: int | None = None
+    classes: str | None = None
+    gallery: str | None = None
+    top: int = 5
+    licence: str | None = None
+    description: str | None = None
     out: str | None = None
+
+    def __post_init__(self):
+        check(self.top > 0, "`top` must be > 0", top=self.top)
+        self.options_after({})
+
+    def options_after(self, before):
+        """The `ExportOptions`, of which those not given are those of {name: value} before."""
+        options = {}
+        for field in dataclasses.fields(ExportOptions):
+            value = getattr(self, field.name)
+            options[field.name] = before.get(field.name) if value is None else value
+        return ExportOptions(
+            **{name: value for name, value in options.items() if value is not None}
+        )
 
 
 def main(arguments=None):
@@ -49,15 +89,34 @@ def main(arguments=None):
     with one_sentence(PROGRAM, ValueError, TypeError, OSError):
         run = pathlib.Path(settings.run).resolve()
         trained = shown(newest_version(run.parents[1] / "saved_models" / run.name))
-        out = pathlib.Path(settings.out) if settings.out else trained.parent
-        if settings.levels is not None and not settings.out:
-            out = out.with_name(f"{run.name}_levels_{settings.levels}")
+        options = settings.options_after(metadata.read_metadata(trained))
+        out = trained.parent.with_name(run.name + suffix_of(settings.levels, options.precision))
+        out = pathlib.Path(settings.out) if settings.out else out
         check_writable(out)
-        path = export_run(load_run(run), trained, out, settings.levels)
+        check_same_run(out, trained)
+        from tfdml.serving import folders  # which waits for TensorFlow
+
+        for folder in filter(None, (settings.classes, settings.gallery)):
+            folders.images_of(pathlib.Path(folder))  # refused before the model is read
+        served = serve_run(load_run(run), trained, settings.levels, options)
+        if settings.classes:
+            means = folders.means_of_folder(served, pathlib.Path(settings.classes))
+            served.add_classes(means, top=settings.top)
+        if settings.gallery:
+            gallery = folders.gallery_of_folder(served, pathlib.Path(settings.gallery))
+            served.add_gallery(gallery, top=settings.top)
+        path = write_next(served, out, trained)
         for version in (path, trained):
             speed = images_per_second(version)
             print(f"{version}: {megabytes(version):.1f} MB, {speed:,.0f} images/s")
         print(f"Score it with: python evaluate.py {path.parent}")
+
+
+def suffix_of(levels, precision):
+    """What tells the name of a model from that of its run."""
+    words = [] if levels is None else [f"levels_{levels}"]
+    words += [] if precision == "float32" else [precision]
+    return "".join(f"_{word}" for word in words)
 
 
 def shown(path):
@@ -89,53 +148,91 @@ def load_run(run):
         raise ValueError(f"{checkpoint} cannot be read ({error})") from error
 
 
-def export_run(model, trained, out, levels=None):
-    """Writes the next version of a folder from the model of a run.
+def serve_run(model, trained, levels=None, options=None):
+    """The model of a run, or its shallow levels, ready to be written.
 
     Args:
         model: The `EmbeddingModel` of the run.
         trained: Path of the version that the run exported, whose images are read alike.
-        out: Folder of the versions.
         levels: Shallowest levels to keep; all if None.
+        options: `ExportOptions`; the usual ones if None.
+
+    Returns:
+        A `ServedModel`.
+
+    Raises:
+        ValueError: If the model has not so many levels, or `trained` has no signature
+            `read_images`.
+    """
+    from tfdml.models import first_levels, number_of_levels
+    from tfdml.serving import ServedModel
+
+    whole = levels in (None, number_of_levels(model.embedder))
+    embedder = model.embedder if whole else first_levels(model.embedder, levels)
+    loss = model.loss if whole else None
+    return ServedModel(embedder, reader_of(trained), loss, options=options)
+
+
+def reader_of(version):
+    """What reads one image as a version does.
+
+    Raises:
+        ValueError: If it has no signature `read_images`.
+    """
+    import tensorflow as tf
+
+    loaded = tf.saved_model.load(str(version))
+    check(
+        "read_images" in loaded.signatures,
+        f"{version} must have the signature read_images",
+        signatures=list(loaded.signatures),
+    )
+    if hasattr(loaded, "read_image"):
+        return loaded.read_image
+    # Of tfdml 0.1, which wrote no function of a single image.
+    read_images = loaded.signatures["read_images"]
+    return lambda content: read_images(content[None])["images"][0]
+
+
+def check_same_run(out, trained):
+    """Raises a FileExistsError if a folder holds versions of another run than that of `trained`."""
+    recipe = exported.recipe_of(trained)
+    for other in versions_of(out).values():
+        if exported.recipe_of(other) != recipe:
+            raise FileExistsError(f"{other} is of another run: choose another folder for this one")
+
+
+def write_next(served, out, trained, **known):
+    """Writes the next version of a folder, with what is known of its training.
+
+    Args:
+        served: `ServedModel` of the run that exported `trained`.
+        out: Folder of the versions.
+        trained: Path of the version that the run exported, whose assets it takes over.
+        **known: More that `metadata_of` takes.
 
     Returns:
         The path of the version.
 
     Raises:
         FileExistsError: If `out` holds versions of another run.
-        ValueError: If the model has not so many levels, or `trained` has no signature
-            `read_images`.
     """
-    import tensorflow as tf
-
-    from tfdml.models import first_levels, number_of_levels
-    from tfdml.serving import export_model
-
-    whole = levels in (None, number_of_levels(model.embedder))
-    embedder = model.embedder if whole else first_levels(model.embedder, levels)
-    signatures = tf.saved_model.load(str(trained)).signatures
-    check(
-        "read_images" in signatures,
-        f"{trained} must have the signature read_images",
-        signatures=list(signatures),
-    )
-    assets = {
-        name: (trained / "assets.extra" / name).read_bytes()
-        for name in ASSETS
-        if (trained / "assets.extra" / name).is_file()
+    check_same_run(out, trained)
+    before = metadata.read_metadata(trained)
+    known = {
+        "recipe": exported.recipe_of(trained) or None,
+        "trained_classes": exported.trained_classes(trained) or None,
+        **known,
     }
-    others = versions_of(out)
-    for other in others.values():
-        recipe = other / "assets.extra" / RECIPE
-        if not recipe.is_file() or recipe.read_bytes() != assets.get(RECIPE):
-            raise FileExistsError(f"{other} is of another run: choose another folder for this one")
-    return export_model(
-        embedder,
-        out / str(max(others, default=0) + 1),
-        read_image=lambda content: signatures["read_images"](content[None])["images"][0],
-        loss=model.loss if whole else None,
-        assets=assets,
-    )
+    if served.dim == before.get("dimension"):  # the scores are of all levels
+        known["scores"] = before.get("scores")
+    assets = {
+        file.name: file.read_bytes()
+        for file in (trained / "assets.extra").glob("*")
+        if file.is_file() and file.name not in OF_WRITER
+    }
+    path = out / str(max(versions_of(out), default=0) + 1)
+    return served.write(path, assets=assets, metadata=known)
 
 
 def images_per_second(version):

@@ -10,7 +10,7 @@ from PIL import Image
 from pipelines import images as preprocessing
 from tfdml import EmbeddingModel, losses
 from tfdml.models import build_embedder
-from tfdml.serving import export_model
+from tfdml.serving import ExportOptions, Gallery, ServedModel, export_model
 
 SIZE = (16, 12, 3)
 
@@ -20,9 +20,9 @@ def embedder():
     return build_embedder("small_cnn", 8, input_shape=SIZE)
 
 
-@pytest.fixture
-def version(embedder, tmp_path):
-    path = tmp_path / "model" / "1"
+@pytest.fixture(scope="module")
+def version(embedder, tmp_path_factory):
+    path = tmp_path_factory.mktemp("served") / "model" / "1"
     read_image = preprocessing.reader(SIZE)
     assert (
         export_model(embedder, path, read_image, assets={"recipe.yaml": "loss: lifted\n"}) == path
@@ -40,38 +40,44 @@ def learned(embedder, tmp_path_factory):
     return model, export_model(raw, path, preprocessing.reader(SIZE), loss=model.loss)
 
 
+@pytest.fixture(scope="module")
+def signatures(version):
+    return tf.saved_model.load(str(version)).signatures
+
+
+@pytest.fixture(scope="module")
+def learned_signatures(learned):
+    return tf.saved_model.load(str(learned[1])).signatures
+
+
 def encoded(rng, kind, shape):
     buffer = io.BytesIO()
     Image.fromarray(rng.integers(0, 256, shape).astype("uint8")).save(buffer, kind)
     return buffer.getvalue()
 
 
-def test_serves_the_numbers_of_the_model_from_encoded_images(version, embedder, rng):
+def test_serves_the_numbers_of_the_model_from_encoded_images(signatures, embedder, rng):
     contents = [encoded(rng, "PNG", (30, 20, 3)), encoded(rng, "JPEG", (17, 40))]
     read = [preprocessing.reader(SIZE)(tf.constant(content)) for content in contents]
     expected = embedder(tf.stack(read))
-    serve = tf.saved_model.load(str(version)).signatures["serving_default"]
-    served = serve(image_bytes=tf.constant(contents))["embedding"]
+    served = signatures["serving_default"](image_bytes=tf.constant(contents))["embedding"]
     np.testing.assert_allclose(served, expected, atol=1e-6)
 
 
-def test_embeds_images_as_the_model_does(version, embedder, rng):
+def test_embeds_images_as_the_model_does(signatures, embedder, rng):
     images = rng.uniform(0, 255, (3, *SIZE)).astype("float32")
-    embed = tf.saved_model.load(str(version)).signatures["embed_images"]
-    np.testing.assert_allclose(
-        embed(images=tf.constant(images))["embedding"], embedder(images), atol=1e-6
-    )
+    found = signatures["embed_images"](images=tf.constant(images))["embedding"]
+    np.testing.assert_allclose(found, embedder(images), atol=1e-6)
 
 
 def rows_of(rng, *counts):
     return [rng.normal(size=(count, 8)).astype("float32") for count in counts]
 
 
-def test_serves_the_similarity_of_encoded_images(learned, rng):
-    model, path = learned
+def test_serves_the_similarity_of_encoded_images(learned, learned_signatures, rng):
+    model, serve = learned[0], learned_signatures["similarity"]
     contents = [encoded(rng, "PNG", (16, 12, 3)) for _ in range(4)]
     images = np.stack([preprocessing.reader(SIZE)(content) for content in contents])
-    serve = tf.saved_model.load(str(path)).signatures["similarity"]
     served = serve(image_bytes_a=tf.constant(contents), image_bytes_b=tf.constant(contents[::-1]))[
         "similarity"
     ]
@@ -81,10 +87,9 @@ def test_serves_the_similarity_of_encoded_images(learned, rng):
     assert np.ptp(expected) > 1e-3
 
 
-def test_serves_the_cosine_where_nothing_was_learned(version, embedder, rng):
+def test_serves_the_cosine_where_nothing_was_learned(signatures, embedder, rng):
     contents = [encoded(rng, "PNG", (16, 12, 3)) for _ in range(3)]
     images = np.stack([preprocessing.reader(SIZE)(content) for content in contents])
-    signatures = tf.saved_model.load(str(version)).signatures
     assert set(signatures) == {"serving_default", "embed_images", "read_images", "similarity"}
     served = signatures["similarity"](
         image_bytes_a=tf.constant(contents), image_bytes_b=tf.constant(contents[::-1])
@@ -94,28 +99,26 @@ def test_serves_the_cosine_where_nothing_was_learned(version, embedder, rng):
     np.testing.assert_allclose(served, expected, atol=1e-6)
 
 
-def test_a_loss_that_learned_nothing_serves_the_cosine(embedder, tmp_path):
-    loss = losses.get("quadruplet")
-    path = export_model(embedder, tmp_path / "1", preprocessing.reader(SIZE), loss=loss)
-    assert "score_matrix" not in tf.saved_model.load(str(path)).signatures
+def test_a_loss_that_learned_nothing_serves_the_cosine(embedder):
+    served = ServedModel(embedder, preprocessing.reader(SIZE), losses.get("quadruplet"))
+    assert "score_matrix" not in served.signatures
 
 
 @pytest.mark.parametrize("counts", [(1, 3), (3, 1), (3, 2)])
-def test_rows_without_a_partner_are_refused(counts, learned, rng):
+def test_rows_without_a_partner_are_refused(counts, learned_signatures, rng):
     contents = [encoded(rng, "PNG", (16, 12, 3)) for _ in range(3)]
     images = [tf.constant(contents[:count]) for count in counts]
     a, b = (tf.constant(rows) for rows in rows_of(rng, *counts))
-    signatures = tf.saved_model.load(str(learned[1])).signatures
+    signatures = learned_signatures
     with pytest.raises(tf.errors.InvalidArgumentError, match="a and b must have as many rows"):
         signatures["similarity"](image_bytes_a=images[0], image_bytes_b=images[1])
     with pytest.raises(tf.errors.InvalidArgumentError, match="a and b must have as many rows"):
         signatures["score_pairs"](embeddings_a=a, embeddings_b=b)
 
 
-def test_scores_pairs_and_all_pairs_of_embeddings(learned, rng):
-    model, path = learned
+def test_scores_pairs_and_all_pairs_of_embeddings(learned, learned_signatures, rng):
+    model, signatures = learned[0], learned_signatures
     a, b = rows_of(rng, 90, 120)  # 10,800 pairs, more than the layer scores at once
-    signatures = tf.saved_model.load(str(path)).signatures
     score = signatures["score_matrix"]
     scores = score(embeddings_a=tf.constant(a), embeddings_b=tf.constant(b))["similarity"]
     expected = model.similarity(np.repeat(a, 120, axis=0), np.tile(b, (90, 1)))
@@ -137,23 +140,59 @@ def test_never_overwrites_a_version(version, embedder):
 
 
 def test_a_failed_export_leaves_nothing(embedder, tmp_path):
-    class Full:
-        def items(self):
-            raise OSError("No space left on device")
-
-        def __bool__(self):
-            return True
-
-    with pytest.raises(OSError, match="No space left"):
-        export_model(embedder, tmp_path / "model" / "1", preprocessing.reader(SIZE), assets=Full())
+    assets = {"a folder that is missing/file": ""}
+    with pytest.raises(FileNotFoundError, match="that is missing"):
+        export_model(embedder, tmp_path / "model" / "1", preprocessing.reader(SIZE), assets=assets)
     assert not list(tmp_path.iterdir())
 
 
-def test_sweeps_up_after_an_export_that_was_killed(embedder, tmp_path):
-    for name in (".unfinished-1-x", ".unfinished-2-x"):
-        (tmp_path / name / "variables").mkdir(parents=True)
-    export_model(embedder, tmp_path / "1", preprocessing.reader(SIZE))
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".unfinished-2-x", "1"]
+@pytest.fixture(scope="module")
+def complete(embedder, tmp_path_factory):
+    """A version with all that is optional, of small files."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(3, 8))
+    return export_model(
+        embedder,
+        tmp_path_factory.mktemp("complete") / "1",
+        preprocessing.reader(SIZE),
+        options=ExportOptions(precision="int8", on_bad_image="nan", licence="MIT"),
+        classes=Gallery(["x", "y", "z"], rows),
+        gallery=Gallery(["1.png", "2.png", "3.png"], rows, ["x", "y", "y"]),
+        top=2,
+        metadata={"recipe": {"loss": "lifted"}, "trained_classes": ["é", "b"]},
+    )
+
+
+def test_what_is_optional_is_served_after_loading(complete, embedder, rng):
+    signatures = tf.saved_model.load(str(complete)).signatures
+    contents = tf.constant([encoded(rng, "PNG", (30, 20, 3)), b"", encoded(rng, "JPEG", (9, 9))])
+    served = signatures["serving_default"](image_bytes=contents)
+    assert served["valid"].numpy().tolist() == [True, False, True]
+    exact = embedder(signatures["read_images"](image_bytes=contents)["images"])
+    # Of unit rows, rounded to 8 bits.
+    np.testing.assert_allclose(served["embedding"], exact, atol=0.05)
+    assert np.nanmax(np.abs(served["embedding"] - exact)) > 1e-5
+    found = signatures["neighbours"](image_bytes=contents)
+    assert found["ids"].shape == found["classes"].shape == found["distances"].shape == (3, 2)
+    found = signatures["classify"](image_bytes=contents)
+    assert found["classes"][0, 0].numpy() in (b"x", b"y", b"z")
+
+
+def test_rounded_weights_are_all_that_is_written(complete, version):
+    def size(path):
+        return sum(file.stat().st_size for file in (path / "variables").iterdir())
+
+    assert size(complete) < 0.4 * size(version)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names the libraries of the Linux wheels")
+def test_what_is_optional_is_served_through_the_c_api(complete, rng, tmp_path):
+    images = rng.uniform(0, 255, (3, *SIZE)).astype("float32")
+    embeddings = run_through_the_c_api(
+        complete, "embed_images", "embedding", {"images": images}, [3, 8], tmp_path
+    )
+    embed = tf.saved_model.load(str(complete)).signatures["embed_images"]
+    np.testing.assert_allclose(embeddings, embed(images=images)["embedding"], atol=1e-5)
 
 
 C_API = """

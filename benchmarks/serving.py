@@ -1,0 +1,89 @@
+"""How fast an exported model takes encoded images, against its parts, and how long an export takes.
+
+    python benchmarks/serving.py PHOTOS [--backbone mobilenet_v2]
+
+PHOTOS has one sub-folder of images per class. Prints the seconds of an export with a warm-up, and
+for batches of 1 and of 32 the images a second of `serving_default` as loaded from the version, of
+`embed_images` alone on images that are read already, of the plain reading of the files, and of
+these two one after the other, with which it is compared in turns. The limits are 30 seconds and a
+ratio of 0.9.
+"""
+
+import argparse
+import pathlib
+import tempfile
+import time
+
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+from pipelines.images import reader
+from tfdml.models import BACKBONES, build_embedder
+from tfdml.serving import export_model
+from tfdml.serving.folders import images_of
+from tfdml.serving.versions import megabytes
+
+PARTS = "reading, then embed_images"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=pathlib.Path, help="images, a sub-folder per class")
+    parser.add_argument("--backbone", default="mobilenet_v2", choices=sorted(BACKBONES))
+    parser.add_argument("--side", type=int, default=224)
+    parser.add_argument("--rounds", type=int, default=20)
+    arguments = parser.parse_args()
+    shape = (arguments.side, arguments.side, 3)
+    embedder = build_embedder(arguments.backbone, 128, input_shape=shape)
+    files = images_of(arguments.folder)[0]
+    contents = [path.read_bytes() for path in files[:: max(1, len(files) // 32)][:32]]
+    with tempfile.TemporaryDirectory() as folder:
+        start, cpu = time.perf_counter(), time.process_time()
+        version = export_model(embedder, pathlib.Path(folder) / "1", reader(shape))
+        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+        print(f"export: {seconds:.1f} s ({cpu:.1f} s of the CPU), {megabytes(version):.1f} MB")
+        signatures = tf.saved_model.load(str(version)).signatures
+        for rows in (1, len(contents)):
+            measure(signatures, contents[:rows], shape, arguments.rounds)
+
+
+def measure(signatures, contents, shape, rounds):
+    """Prints what a batch of these images takes, each in turn so that all see the same machine."""
+    batch = tf.constant(contents)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def read(image_bytes):
+        image = tf.TensorSpec(shape, tf.float32)
+        return tf.map_fn(reader(shape), image_bytes, fn_output_signature=image)
+
+    def embed(images):
+        return signatures["embed_images"](images=images)["embedding"].numpy()
+
+    images = read(batch)
+    works = {
+        "serving_default": lambda: signatures["serving_default"](image_bytes=batch)[
+            "embedding"
+        ].numpy(),
+        "embed_images": lambda: embed(images),
+        "reading": lambda: read(batch).numpy(),
+        PARTS: lambda: embed(read(batch)),
+    }
+    seconds = {name: [] for name in works}
+    for _ in tqdm(range(rounds + 1), f"Batches of {len(contents)}", delay=2):
+        for name, work in works.items():
+            start = time.perf_counter()
+            work()
+            seconds[name].append(time.perf_counter() - start)
+    print(f"batches of {len(contents)}, the best and the median of {rounds}:")
+    for name, each in seconds.items():
+        speeds = len(contents) / np.array(
+            [min(each[1:]), np.median(each[1:])]
+        )  # the first warms up
+        print(f"{name:>27}: {speeds[0]:7.1f} {speeds[1]:7.1f} images/s")
+    parts, served = (np.array(seconds[name]) for name in (PARTS, "serving_default"))
+    print(f"{'ratio':>27}: {min(parts) / min(served):7.3f} {np.median(parts / served):7.3f}")
+
+
+if __name__ == "__main__":
+    main()

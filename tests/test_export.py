@@ -1,0 +1,204 @@
+"""A run exported by the three programs: with what is said of it, rounded, with classes to tell."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+import evaluate
+import pipelines
+import train
+from tfdml.evaluation import recall_at_k
+from tfdml.serving import export
+from tfdml.serving.metadata import read_metadata
+from tfdml.serving.versions import megabytes
+
+SMALL = ["--dataset", "digits", "--embedding_dim", "4", "--classes_per_batch", "5"]
+SMALL += ["--steps", "2", "--checkpoint_every", "2", "--run", "small"]
+OPTIONS = ["--export_options.licence", "CC-BY-4.0", "--export_options.on_bad_image", "nan"]
+MODEL = pathlib.Path("saved_models", "small")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder in which a small run was trained and exported."""
+    folder = tmp_path_factory.mktemp("exported")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        train.main([*SMALL, *OPTIONS])
+    return folder
+
+
+@pytest.fixture
+def here(trained, monkeypatch):
+    monkeypatch.chdir(trained)
+    monkeypatch.setattr(export, "SECONDS", 0.05)
+
+
+@pytest.fixture(scope="module")
+def test_split():
+    return pipelines.load("digits").test
+
+
+def signatures_of(version):
+    return tf.saved_model.load(str(version)).signatures
+
+
+def embeddings_of(version, images):
+    embed = signatures_of(version)["embed_images"]
+    return embed(images=tf.constant(images, tf.float32))["embedding"].numpy()
+
+
+def test_train_tells_what_it_exports(here):
+    told = read_metadata(MODEL / "1")
+    assert told["licence"] == "CC-BY-4.0"
+    assert told["on_bad_image"] == "nan"
+    assert told["trained_classes"] == ["0", "1", "2", "3", "4"]
+    assert told["scores"] == json.loads(pathlib.Path("runs/small/scores.json").read_text())
+    assert told["recipe"]["export_options"] == {"licence": "CC-BY-4.0", "on_bad_image": "nan"}
+    embed = signatures_of(MODEL / "1")["serving_default"]
+    assert embed(image_bytes=tf.constant([b""]))["valid"].numpy().tolist() == [False]
+
+
+def test_evaluate_exports_what_it_scores_with_rounded_weights(here, test_split, capsys):
+    options = ["--export", "saved_models/rounded", "--export_options.precision", "int8"]
+    evaluate.main([str(MODEL), "--nmi", "false", *options, "--export_gallery", "--export_classes"])
+    told, exact = read_metadata(pathlib.Path("saved_models/rounded/1")), read_metadata(MODEL / "1")
+    assert told["precision"] == "int8"
+    assert told["licence"] == "CC-BY-4.0"
+    assert told["scores"] == exact["scores"]
+    images, labels = test_split.images, test_split.labels
+    rows = embeddings_of("saved_models/rounded/1", images)
+    recalls = {
+        "float32": recall_at_k(embeddings_of(MODEL / "1", images), labels, k=1)[1],
+        "int8": recall_at_k(rows, labels, k=1)[1],
+    }
+    printed = capsys.readouterr().out
+    for name, of_precision in told["precision_scores"].items():
+        assert of_precision["recall@1"] == pytest.approx(recalls[name], abs=2e-3)
+        assert f"{name:>7}: recall@1 {of_precision['recall@1']:.4f}, " in printed
+    assert told["precision_scores"]["float32"]["megabytes"] == megabytes(MODEL / "1")
+    assert list(told["precision_scores"]) == ["float32", "int8"]
+
+    content = tf.io.encode_png(images[7])[None]
+    served = signatures_of("saved_models/rounded/1")
+    found = served["neighbours"](image_bytes=content)
+    assert found["ids"][0, 0].numpy() == b"7"
+    distances = np.linalg.norm(rows - rows[7], axis=1)
+    np.testing.assert_allclose(found["distances"][0], np.sort(distances)[:5], atol=1e-4)
+    assert found["classes"][0, 0].numpy().decode() == test_split.class_names[labels[7]]
+    means = np.stack([rows[labels == label].mean(axis=0) for label in np.unique(labels)])
+    found = served["classify"](image_bytes=content)
+    distances = np.linalg.norm(means - rows[7], axis=1)
+    np.testing.assert_allclose(found["distances"][0], np.sort(distances), atol=1e-4)
+    nearest = test_split.class_names[np.unique(labels)[distances.argmin()]]
+    assert found["classes"][0, 0].numpy().decode() == nearest
+
+
+def test_an_export_again_has_the_classes_and_images_of_folders(here, test_split, tmp_path):
+    for row in range(12):
+        file = tmp_path / "photos" / f"digit {test_split.labels[row]}" / f"{row}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(test_split.images[row, :, :, 0]).save(file)
+    folder = str(tmp_path / "photos")
+    export.main(["runs/small", "--classes", folder, "--gallery", folder, "--top", "3"])
+    told = read_metadata(MODEL / "2")
+    assert told["top"] == {"classify": 3, "neighbours": 3}
+    assert told["on_bad_image"] == "nan"
+    content = tf.io.encode_png(test_split.images[5])[None]
+    found = signatures_of(MODEL / "2")["neighbours"](image_bytes=content)
+    label = test_split.labels[5]
+    assert found["ids"][0, 0].numpy() == b"digit %d/5.png" % label
+    assert found["distances"][0, 0].numpy() == pytest.approx(0, abs=1e-5)
+    names = signatures_of(MODEL / "2")["classify"](image_bytes=content)["classes"][0].numpy()
+    assert len(names) == 3
+    assert all(name.startswith(b"digit ") for name in names)
+
+
+def test_an_export_again_may_change_what_the_run_said(here, capsys):
+    export.main(
+        ["runs/small", "--precision", "float16", "--licence", "MIT", "--on_bad_image", "error"]
+    )
+    assert capsys.readouterr().out.startswith("saved_models/small_float16/1: ")
+    told = read_metadata(pathlib.Path("saved_models/small_float16/1"))
+    assert (told["precision"], told["licence"], told["on_bad_image"]) == ("float16", "MIT", "error")
+    images = pipelines.load("digits").test.images[:20]
+    rounded = embeddings_of("saved_models/small_float16/1", images)
+    np.testing.assert_allclose(rounded, embeddings_of(MODEL / "1", images), atol=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--precision", "int4"], "`precision` must be one of 'float32', 'float16', 'int8'"),
+        (["--classes", "runs/small"], "is no JPEG, PNG, GIF, BMP or WebP"),
+        (["--gallery", "missing"], "a folder must have sub-folders of images, one per class"),
+        (["--top", "0"], "`top` must be > 0. Received: top=0"),
+    ],
+)
+def test_export_refuses_what_it_cannot_do(arguments, message, here, capsys):
+    before = sorted(pathlib.Path("saved_models").rglob("*.pb"))
+    with pytest.raises(SystemExit, match="2"):
+        export.main(["runs/small", *arguments])
+    assert message in capsys.readouterr().err
+    assert sorted(pathlib.Path("saved_models").rglob("*.pb")) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--export_gallery"], "`export_gallery` is an option of `export`"),
+        (["--export", "x", "--mirror"], "scored as it is served, with `mirror` False"),
+        (["--export", "x", "--task", "ncm"], "`export` is an option of the task retrieval"),
+        (["--export", "x", "--export_options.top", "3"], "`export_options` has no option 'top'"),
+        (["--export", "other"], "is of another run: choose another folder for this one"),
+    ],
+)
+def test_evaluate_refuses_to_export_what_it_does_not_score(arguments, message, here, capsys):
+    other = pathlib.Path("other/1")
+    other.mkdir(parents=True, exist_ok=True)
+    (other / "saved_model.pb").touch()
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main([str(MODEL), *arguments])
+    assert message in capsys.readouterr().err
+    assert not pathlib.Path("x").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--export_options.precision", "int8"], "a run is exported as float32: `evaluate.py"),
+        (["--export_options.licens", "MIT"], "no option 'licens'. Did you mean 'licence'?"),
+    ],
+)
+def test_train_refuses_wrong_options_before_it_trains(
+    options, message, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        train.main([*SMALL, *options])
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_benchmark_compares_serving_with_its_parts(tmp_path, capsys, monkeypatch, rng):
+    import importlib.util
+
+    path = pathlib.Path(train.__file__).parent / "benchmarks" / "serving.py"
+    spec = importlib.util.spec_from_file_location("serving_benchmark", path)
+    benchmark = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(benchmark)
+    (tmp_path / "a").mkdir()
+    for row in range(3):
+        pixels = rng.integers(0, 256, (20, 20, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "a" / f"{row}.png")
+    flags = ["--backbone", "small_cnn", "--side", "16", "--rounds", "2"]
+    monkeypatch.setattr("sys.argv", ["serving.py", str(tmp_path), *flags])
+    benchmark.main()
+    printed = capsys.readouterr().out
+    assert "batches of 1, the best" in printed
+    assert "batches of 3, the best" in printed
+    assert printed.count("ratio: ") == 2

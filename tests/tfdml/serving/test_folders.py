@@ -1,0 +1,38 @@
+import numpy as np
+import pytest
+
+from tfdml.serving import folders
+
+
+class Served:
+    """Embeds a file as the numbers that stand in it."""
+
+    def embed_files(self, paths):
+        return np.array([[float(word) for word in path.read_text().split()] for path in paths])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    files = {"b/1": "0 2", "b/2": "4 4", "a/x": "1 1", ".hidden/y": "9 9", "a/.z": "9 9", "c": "9"}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_sub_folders_are_classes_and_files_in_them_images(folder):
+    gallery = folders.gallery_of_folder(Served(), folder)
+    assert gallery.ids == ["a/x", "b/1", "b/2"]
+    assert gallery.classes == ["a", "b", "b"]
+    assert gallery.embeddings.tolist() == [[1, 1], [0, 2], [4, 4]]
+    means = folders.means_of_folder(Served(), folder)
+    assert means.ids == ["a", "b"]
+    assert means.embeddings.tolist() == [[1, 1], [2, 3]]
+
+
+def test_refuses_a_folder_without_images_and_one_with_too_many(folder, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="must have sub-folders of images, one per class"):
+        folders.images_of(tmp_path / "a")
+    monkeypatch.setattr(folders, "MOST_ROWS", 2)
+    with pytest.raises(ValueError, match=r"at most 2 images: for more, .* images=3"):
+        folders.gallery_of_folder(None, folder)

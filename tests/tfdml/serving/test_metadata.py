@@ -1,0 +1,61 @@
+import json
+
+import keras
+import pytest
+import tensorflow as tf
+
+import tfdml
+from pipelines.images import reader
+from tfdml.models import build_embedder
+from tfdml.serving import ExportOptions, ServedModel, exported
+from tfdml.serving.metadata import FILE, metadata_of, read_metadata, write_metadata
+from tfdml.serving.options import MAX_PIXELS
+
+
+def test_tells_what_the_model_is_and_what_is_known_of_it(tmp_path):
+    embedder = build_embedder("small_cnn", 4, input_shape=(8, 6, 1), levels=2)
+    options = ExportOptions(licence="CC-BY-4.0", on_bad_image="nan")
+    served = ServedModel(embedder, reader((8, 6, 1)), options=options)
+    recipe = {"dataset": "digits", "data_dir": None, "loss": "hdc"}
+    metadata = metadata_of(served, recipe=recipe, trained_classes=["0", "é"])
+    version = tmp_path / "1"
+    (version / "assets.extra").mkdir(parents=True)
+    write_metadata(version / "assets.extra", metadata)
+    assert read_metadata(version) == {
+        "dimension": 8,
+        "levels": 2,
+        "image_size": [8, 6, 1],
+        "signatures": ["serving_default", "embed_images", "read_images", "similarity"],
+        "top": {},
+        "versions": {
+            "tfdml": tfdml.__version__,
+            "tensorflow": tf.__version__,
+            "keras": keras.__version__,
+        },
+        "precision": "float32",
+        "on_bad_image": "nan",
+        "max_pixels": MAX_PIXELS,
+        "licence": "CC-BY-4.0",
+        "description": None,
+        "recipe": recipe,
+        "trained_classes": ["0", "é"],
+    }
+    assert exported.recipe_of(version) == recipe
+    assert exported.trained_classes(version) == ["0", "é"]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"words", b"[1]", b"\xff", b'{"recipe": [1]}'])
+def test_what_another_program_wrote_tells_nothing(content, tmp_path):
+    (tmp_path / "assets.extra").mkdir()
+    if content is not None:
+        (tmp_path / "assets.extra" / FILE).write_bytes(content)
+    assert exported.recipe_of(tmp_path) == {}
+    assert exported.trained_classes(tmp_path) == []
+
+
+def test_versions_of_tfdml_0_1_are_read(tmp_path):
+    (tmp_path / "assets.extra").mkdir()
+    (tmp_path / "assets.extra" / "recipe.yaml").write_text("dataset: digits\ndata_dir: null\n")
+    (tmp_path / "assets.extra" / "trained_classes.json").write_text(json.dumps(["a"]))
+    assert exported.recipe_of(tmp_path) == {"dataset": "digits", "data_dir": None}
+    assert exported.trained_classes(tmp_path) == ["a"]

@@ -1,0 +1,53 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfdml.serving.nearest import Gallery, Nearest, class_means
+
+
+def test_finds_what_a_search_of_all_finds(rng):
+    rows, queries = rng.normal(size=(50, 6)), rng.normal(size=(20, 6)).astype("float32")
+    distances, found = Nearest(Gallery([str(i) for i in range(50)], rows), top=7)(queries)
+    expected = np.linalg.norm(queries[:, None] - rows[None], axis=2)
+    np.testing.assert_array_equal(found, np.argsort(expected, axis=1)[:, :7])
+    np.testing.assert_allclose(distances, np.sort(expected, axis=1)[:, :7], rtol=1e-5)
+
+
+def test_the_distance_to_itself_is_0_far_from_the_origin():
+    rows = 1000.0 + np.eye(4, dtype="float32")
+    distances, found = Nearest(Gallery(list("abcd"), rows), top=4)(tf.constant(rows))
+    np.testing.assert_array_equal(found[:, 0], range(4))
+    np.testing.assert_array_equal(distances[:, 0], np.zeros(4))
+    np.testing.assert_allclose(distances[:, 1:], np.full((4, 3), 2**0.5), rtol=1e-5)
+
+
+def test_of_equal_distances_the_earlier_row_comes_first():
+    gallery = Gallery(list("abc"), [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    _, found = Nearest(gallery, top=9)(tf.constant([[1.0, 0.0]]))
+    assert found.numpy().tolist() == [[0, 2, 1]]
+
+
+def test_means_are_of_each_class(rng):
+    embeddings, labels = rng.normal(size=(9, 3)), np.array([7, 2, 7, 7, 5, 2, 5, 7, 2])
+    means = class_means(embeddings, labels, ["two", "five", "seven"])
+    assert means.ids == ["two", "five", "seven"]
+    for row, label in enumerate((2, 5, 7)):
+        expected = embeddings[labels == label].mean(axis=0)
+        np.testing.assert_allclose(means.embeddings[row], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([], np.zeros((0, 2))), "from 1 to 100,000 rows: for more, search an index. .*rows=0"),
+        ((["a"], np.ones(3)), r"must be \(n, dim\). Received: shape=\(3,\)"),
+        ((["a"], np.ones((2, 3))), "`ids` must have one text per row. Received: rows=2, ids=1"),
+        ((["a", "a"], np.ones((2, 3))), r"an id must be of one row. Received: ids=\['a'\]"),
+        ((["a", "b"], [[1.0, 2.0], [np.nan, 0.0]]), r"must be finite. Received: rows=\[1\]"),
+        ((["a"], np.ones((1, 3)), []), "`classes` must have one text per row. .*classes=0"),
+        ((list(range(100_001)), np.ones((100_001, 1))), "rows=100001"),
+    ],
+)
+def test_refuses_what_is_no_gallery(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Gallery(*arguments)

@@ -1,0 +1,24 @@
+import pytest
+
+from tfdml.serving.options import ExportOptions, export_options, options_kept
+
+
+def test_options_of_a_dictionary_are_checked():
+    assert export_options({}) == ExportOptions()
+    assert export_options({"precision": "int8", "licence": "MIT"}).licence == "MIT"
+    for options, message in (
+        ({"precison": "int8"}, "has no option 'precison'. Did you mean 'precision'?"),
+        ({"precision": "int4"}, "`precision` must be one of 'float32', 'float16', 'int8'"),
+        ({"on_bad_image": "skip"}, "`on_bad_image` must be one of 'error', 'nan'"),
+        ({"max_pixels": 0}, "`max_pixels` must be > 0. Received: max_pixels=0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            export_options(options)
+    with pytest.raises(TypeError, match="`max_pixels` must be an integer"):
+        export_options({"max_pixels": "many"})
+
+
+def test_an_export_again_keeps_all_but_the_precision():
+    told = {"precision": "int8", "on_bad_image": "nan", "licence": None, "dimension": 8}
+    assert options_kept(told) == {"on_bad_image": "nan"}
+    assert options_kept({}) == {}

@@ -1,0 +1,29 @@
+import pytest
+
+from tfdml.serving.versions import new_version
+
+
+def test_a_version_appears_whole(tmp_path):
+    path = tmp_path / "model" / "3"
+    with new_version(path) as unfinished:
+        (unfinished / "part").touch()
+        # What a server that watches the folder would take for a version.
+        assert not list(path.parent.glob("[0-9]*"))
+    assert [file.name for file in path.iterdir()] == ["part"]
+    assert [each.name for each in path.parent.iterdir()] == ["3"]
+    with pytest.raises(FileExistsError, match="A version is never overwritten"), new_version(path):
+        pass
+
+
+def test_what_fails_leaves_nothing(tmp_path):
+    with pytest.raises(OSError, match="full"), new_version(tmp_path / "model" / "1"):
+        raise OSError("full")
+    assert not list(tmp_path.iterdir())
+
+
+def test_sweeps_up_after_an_export_that_was_killed(tmp_path):
+    for name in (".unfinished-1-x", ".unfinished-2-x"):
+        (tmp_path / name / "variables").mkdir(parents=True)
+    with new_version(tmp_path / "1"):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".unfinished-2-x", "1"]

@@ -1,0 +1,103 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfdml.models import build_embedder
+from tfdml.serving.options import PRECISIONS
+from tfdml.serving.weights import StoredWeights, scaled_integers
+
+
+def by_channel(numbers, axis):
+    """Each channel rounded alone, in a loop."""
+    rounded = np.zeros_like(numbers)
+    for channel in range(numbers.shape[axis]):
+        where = tuple(channel if i == axis else slice(None) for i in range(numbers.ndim))
+        step = np.abs(numbers[where]).max() / 127
+        rounded[where] = np.round(numbers[where] / step) * step if step else 0
+    return rounded
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((5, 7), 1), ((3, 3, 4, 6), 3), ((3, 3, 4, 1), 2), ((6, 1), 0), ((1, 1), 0)]
+)
+def test_each_channel_has_its_own_scale(shape, axis, rng):
+    sizes = rng.uniform(0.01, 100, shape[axis])
+    numbers = np.moveaxis(np.moveaxis(rng.normal(size=shape), axis, -1) * sizes, -1, axis)
+    numbers = numbers.astype("float32")
+    integers, scales = scaled_integers(numbers)
+    assert integers.dtype == np.int8
+    assert scales.size == shape[axis]
+    assert np.abs(integers.astype(int)).max() == 127
+    np.testing.assert_allclose(integers * scales, by_channel(numbers, axis), rtol=1e-5, atol=1e-6)
+    assert (np.abs(integers * scales - numbers) <= scales / 2 * 1.001).all()
+
+
+def test_a_channel_of_zeros_stays_so():
+    integers, scales = scaled_integers(np.array([[0.0, 3.0], [0.0, -1.0]]))
+    assert integers.tolist() == [[0, 127], [0, -42]]
+    assert np.isfinite(scales).all()
+
+
+def small(**options):
+    return build_embedder("small_cnn", 8, input_shape=(8, 8, 3), **options)
+
+
+def outputs(embedder, weights, images):
+    with weights.in_place():
+        return np.asarray(embedder(images, training=False))
+
+
+@pytest.mark.parametrize(("precision", "round_"), [("int8", None), ("float16", np.float16)])
+def test_layers_compute_with_the_rounded_kernels_and_keep_their_own(precision, round_, rng):
+    embedder, images = small(), rng.uniform(0, 255, (4, 8, 8, 3)).astype("float32")
+    before, exact = embedder.get_weights(), np.asarray(embedder(images, training=False))
+    weights = StoredWeights([embedder], precision)
+    compute = tf.function(lambda x: outputs_in_graph(embedder, weights, x), autograph=False)
+    found = compute(tf.constant(images)).numpy()
+    for kept, now in zip(before, embedder.get_weights(), strict=True):
+        np.testing.assert_array_equal(kept, now)
+    rounded = small()
+    for variable, numbers in zip(rounded.variables, before, strict=True):
+        if numbers.ndim >= 2:
+            numbers = by_channel(numbers, numbers.ndim - 1) if round_ is None else round_(numbers)
+        variable.assign(numbers.astype("float32"))
+    np.testing.assert_allclose(found, rounded(images, training=False), atol=1e-5)
+    assert np.abs(found - exact).max() > 1e-5
+
+
+def outputs_in_graph(embedder, weights, images):
+    with weights.in_place():
+        return embedder(images, training=False)
+
+
+def test_float32_is_what_it_was(rng):
+    embedder, images = small(), rng.uniform(0, 255, (2, 8, 8, 3)).astype("float32")
+    weights = StoredWeights([embedder], "float32")
+    np.testing.assert_array_equal(outputs(embedder, weights, images), embedder(images))
+    assert [tuple(v.shape) for v in weights.stored] == [v.shape for v in embedder.variables]
+
+
+def test_the_size_is_what_is_written():
+    embedder = small()
+    kernels = sum(v.numpy().size for v in embedder.variables if len(v.shape) >= 2)
+    channels = sum(v.shape[-1] for v in embedder.variables if len(v.shape) >= 2)
+    sizes = {name: 1e6 * StoredWeights([embedder], name).megabytes for name in PRECISIONS}
+    assert sizes["float32"] - sizes["float16"] == pytest.approx(2 * kernels)
+    assert sizes["float32"] - sizes["int8"] == pytest.approx(3 * kernels - 4 * channels)
+
+
+def test_numbers_that_float16_has_not_stay_as_they_are():
+    layer = keras.layers.Dense(2)
+    layer.build((None, 2))
+    layer.kernel.assign([[1e5, 1.0], [0.0, 3.0]])
+    weights = StoredWeights([layer], "float16")
+    with weights.in_place():
+        np.testing.assert_array_equal(layer(np.eye(2)), [[1e5, 1.0], [0.0, 3.0]])
+
+
+def test_a_layer_given_twice_is_written_once():
+    embedder = small()
+    assert len(StoredWeights([embedder, *embedder.layers], "float32").stored) == len(
+        embedder.variables
+    )

@@ -1,0 +1,79 @@
+"""What a version says of itself to those who serve it: `assets.extra/metadata.json`.
+
+    dimension            numbers of an embedding, of all levels
+    levels               embeddings side by side in it
+    image_size           height, width and channels of the images that the network takes
+    signatures           names of the functions
+    precision            of the stored weights: float32, float16 or int8
+    on_bad_image         error or nan
+    max_pixels           of the largest image that is decoded
+    top                  how many rows `classify` and `neighbours` tell, by their names
+    versions             of tfdml, TensorFlow and Keras that wrote it
+    licence, description in the words of those who exported it; null if they said nothing
+    trained_classes      names of the classes that it was trained on
+    recipe               the settings of its training, as `train.py --config` takes them
+    scores               of the training, by name
+    precision_scores     of a rounded precision: Recall@1 and megabytes beside those of float32
+
+The last four are there where they are known.
+"""
+
+import dataclasses
+import json
+
+FILE = "metadata.json"
+
+
+def metadata_of(served, *, trained_classes=None, recipe=None, scores=None, precision_scores=None):
+    """The metadata of a model that is to be written.
+
+    Args:
+        served: `ServedModel`.
+        trained_classes: List of names.
+        recipe: {name: value}.
+        scores: {name: value}.
+        precision_scores: {name: {precision: value}}.
+
+    Returns:
+        A dictionary of what the head of this file lists.
+    """
+    import keras
+    import tensorflow as tf
+
+    import tfdml
+    from tfdml.models import number_of_levels
+
+    known = {
+        "trained_classes": trained_classes,
+        "recipe": recipe,
+        "scores": scores,
+        "precision_scores": precision_scores,
+    }
+    return {
+        "dimension": served.dim,
+        "levels": number_of_levels(served.embedder),
+        "image_size": list(served.image_shape),
+        "signatures": list(served.signatures),
+        "top": dict(served.top),
+        "versions": {
+            "tfdml": tfdml.__version__,
+            "tensorflow": tf.__version__,
+            "keras": keras.__version__,
+        },
+        **dataclasses.asdict(served.options),
+        **{name: value for name, value in known.items() if value is not None},
+    }
+
+
+def write_metadata(folder, metadata):
+    """Writes the metadata into a version's `assets.extra`."""
+    (folder / FILE).write_text(json.dumps(metadata, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_metadata(version):
+    """The metadata of a version; {} where it has none, or a file of another program."""
+    try:
+        metadata = json.loads((version / "assets.extra" / FILE).read_text())
+    except (OSError, ValueError):
+        return {}
+    return metadata if isinstance(metadata, dict) else {}

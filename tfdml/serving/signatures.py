@@ -1,0 +1,231 @@
+"""The functions of an exported model, which are its signatures."""
+
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+from tfdml import pairwise
+from tfdml.checks import check
+from tfdml.serving.metadata import metadata_of, write_metadata
+from tfdml.serving.nearest import Nearest
+from tfdml.serving.options import ExportOptions
+from tfdml.serving.reading import read_batch, refuse_unreadable
+from tfdml.serving.versions import new_version
+from tfdml.serving.warmup import write_warmup
+from tfdml.serving.weights import StoredWeights
+
+_BATCH = 32  # files embedded at once
+ENCODED = [tf.TensorSpec([None], tf.string, "image_bytes")]
+PAIRS_ENCODED = [tf.TensorSpec([None], tf.string, f"image_bytes_{side}") for side in "ab"]
+
+
+class ServedModel:
+    """An embedder with all that is to be served with it, ready to be written.
+
+    `signatures` are compiled functions, by the names that `export_model` documents: they compute
+    what the version will, with its precision, and may be called to measure or to fill a gallery.
+
+    Args:
+        embedder: A functional `keras.Model` from images to embeddings.
+        read_image: From a scalar string to one float32 image, as of `export_model`.
+        loss: The loss that the embedder was trained with, or None.
+        options: `ExportOptions`; the usual ones if None.
+    """
+
+    def __init__(self, embedder, read_image, loss=None, *, options=None):
+        self.options = options or ExportOptions()
+        self.image_shape, self.dim = embedder.input_shape[1:], embedder.output_shape[-1]
+        learned = getattr(loss, "learns_similarity", False)
+        layers = [embedder, loss.similarity_layer] if learned else [embedder]
+        weights = StoredWeights(layers, self.options.precision)
+        self._of_version = tf.Module()  # what is written; not the embedder, which has its own
+        self._of_version.weights = weights.stored
+        # An export of this version again takes the images as they are read here.
+        self._of_version.read_image = compiled(read_image, [tf.TensorSpec([], tf.string)])
+        self.embedder, self._weights, self._loss = embedder, weights, loss if learned else None
+        self.top = {}  # signature -> rows that it tells
+        self.signatures = self._signatures()
+
+    def add_classes(self, means, *, top):
+        """Adds the signature `classify`.
+
+        Args:
+            means: `Gallery` of the means of classes.
+            top: How many classes to tell.
+        """
+        self._add("classify", means, top, {"classes": means.ids})
+
+    def add_gallery(self, gallery, *, top):
+        """Adds the signature `neighbours`.
+
+        Args:
+            gallery: `Gallery` of images.
+            top: How many images to tell.
+        """
+        texts = {"ids": gallery.ids, "classes": gallery.classes}
+        self._add("neighbours", gallery, top, {k: v for k, v in texts.items() if v is not None})
+
+    def embed_files(self, paths):
+        """The embeddings of image files; shows a progress bar if that takes more than two seconds.
+
+        Args:
+            paths: List of paths.
+
+        Returns:
+            (n, dim) float32.
+
+        Raises:
+            ValueError: If a file cannot be read as an image; names it.
+        """
+        rows = []
+        for first in tqdm(range(0, len(paths), _BATCH), "Embedding", delay=2, unit="batch"):
+            batch = paths[first : first + _BATCH]
+            images, problems = self._read(tf.constant([path.read_bytes() for path in batch]))
+            for path, problem in zip(batch, problems.numpy(), strict=True):
+                if problem:
+                    raise ValueError(f"{path} {problem.decode()}")
+            rows.append(self._embed_images(images)["embedding"])
+        return np.concatenate(rows)
+
+    def write(self, path, *, assets=None, metadata=None):
+        """Writes a version, as `export_model` does.
+
+        Args:
+            path: The version's folder; must not exist.
+            assets: File name -> text or bytes, for its `assets.extra`.
+            metadata: {name: value} of the training, as `metadata_of` takes it.
+
+        Returns:
+            The path of the version.
+
+        Raises:
+            FileExistsError: If the version exists.
+        """
+        path = pathlib.Path(path)
+        with new_version(path) as unfinished:
+            tf.saved_model.save(self._of_version, str(unfinished), self.signatures)
+            extra = unfinished / "assets.extra"
+            extra.mkdir()
+            functions = {name: f.get_concrete_function() for name, f in self.signatures.items()}
+            write_warmup(
+                extra, functions, model_name=path.parent.name, image_shape=self.image_shape
+            )
+            write_metadata(extra, metadata_of(self, **(metadata or {})))
+            for name, content in (assets or {}).items():
+                content = content.encode() if isinstance(content, str) else content
+                (extra / name).write_bytes(content)
+        return path
+
+    def _signatures(self):
+        # Each is traced once, however many others call it.
+        embed = compiled(self._embed, [tf.TensorSpec([None, *self.image_shape], name="images")])
+        self._read = compiled(self._read_batch, ENCODED)
+        signatures = {
+            "serving_default": self._from_bytes(embed),
+            "embed_images": embed,
+            "read_images": self._from_bytes(lambda images: {"images": images}),
+            "similarity": compiled(self._similarity, PAIRS_ENCODED),
+        }
+        if self._loss is not None:
+            rows = [tf.TensorSpec([None, self.dim], name=f"embeddings_{side}") for side in "ab"]
+            signatures["score_pairs"] = compiled(self._score_pairs, rows)
+            signatures["score_matrix"] = compiled(self._score_matrix, rows)
+        self._embed_images = embed
+        return signatures
+
+    def _embed(self, images):
+        with self._weights.in_place():
+            return {"embedding": self.embedder(images, training=False)}
+
+    def _read_batch(self, image_bytes):
+        read_image, most = self._of_version.read_image, self.options.max_pixels
+        return read_batch(image_bytes, read_image, self.image_shape, most)
+
+    def _from_bytes(self, function):
+        """A signature that reads images and gives what a function of them does."""
+
+        def from_bytes(image_bytes):
+            images, problems = self._read(image_bytes)
+            return self._of_readable(lambda: function(images), image_bytes=problems)
+
+        return compiled(from_bytes, ENCODED)
+
+    def _of_readable(self, function, **problems):
+        """The outputs of a function; of what cannot be read, by option, NaN or an error.
+
+        Args:
+            function: Without arguments, gives {name: (n, ...)}.
+            **problems: (n,) texts for each input.
+        """
+        if self.options.on_bad_image == "error":
+            refusals = [refuse_unreadable(texts, name) for name, texts in problems.items()]
+            with tf.control_dependencies(refusals):
+                return {name: tf.identity(values) for name, values in function().items()}
+        valid = tf.reduce_all([tf.equal(texts, "") for texts in problems.values()], axis=0)
+        return {**{name: blank(v, valid) for name, v in function().items()}, "valid": valid}
+
+    def _similarity(self, image_bytes_a, image_bytes_b):
+        rows = tf.size(image_bytes_a)
+        with tf.control_dependencies([refuse_without_partner(image_bytes_a, image_bytes_b)]):
+            images, problems = self._read(tf.concat([image_bytes_a, image_bytes_b], axis=0))
+
+        def scores():
+            embeddings = self._embed_images(images)["embedding"]
+            return self._score_pairs(embeddings[:rows], embeddings[rows:])
+
+        of_inputs = {"image_bytes_a": problems[:rows], "image_bytes_b": problems[rows:]}
+        return self._of_readable(scores, **of_inputs)
+
+    def _score_pairs(self, embeddings_a, embeddings_b):
+        # Or another operation may fail over the rows first.
+        with tf.control_dependencies([refuse_without_partner(embeddings_a, embeddings_b)]):
+            a, b = tf.identity(embeddings_a), tf.identity(embeddings_b)
+        if self._loss is None:
+            return {"similarity": tf.reduce_sum(pairwise.normalize(a) * pairwise.normalize(b), 1)}
+        with self._weights.in_place():
+            return {"similarity": self._loss.similarity(a, b)}
+
+    def _score_matrix(self, embeddings_a, embeddings_b):
+        a, b = embeddings_a, embeddings_b
+        if self._loss.normalize:
+            a, b = pairwise.normalize(a), pairwise.normalize(b)
+        with self._weights.in_place():
+            return {"similarity": self._loss.similarity_layer.matrix(a, b)}
+
+    def _add(self, name, gallery, top, texts):
+        check(top > 0, "`top` must be > 0", top=top)
+        width = gallery.embeddings.shape[1]
+        check(
+            width == self.dim,
+            "a gallery must have embeddings of this model",
+            dim=self.dim,
+            embeddings=width,
+        )
+        nearest = Nearest(gallery, top)
+        setattr(self._of_version, name, nearest)
+        self.top[name] = nearest.top
+
+        def found(images):
+            distances, rows = nearest(self._embed_images(images)["embedding"])
+            told = {key: tf.gather(tf.constant(values), rows) for key, values in texts.items()}
+            return {**told, "distances": distances}
+
+        self.signatures[name] = self._from_bytes(found)
+
+
+def compiled(function, signature):
+    return tf.function(function, input_signature=signature, autograph=False)
+
+
+def blank(values, valid):
+    """The values with NaN, or an empty text, in the rows that are not valid."""
+    valid = tf.reshape(valid, [-1, *[1] * (values.shape.rank - 1)])
+    return tf.where(valid, values, "" if values.dtype == tf.string else float("nan"))
+
+
+def refuse_without_partner(a, b):
+    """An operation that fails unless a and b have as many rows."""
+    message = "a and b must have as many rows"
+    return tf.debugging.assert_equal(tf.shape(a)[0], tf.shape(b)[0], message)
