@@ -165,9 +165,18 @@ def check_settings(recipe):
             raise ValueError(unknown_option(f"sampler {recipe.sampler!r}", option, options))
     hard = recipe.sampler_options.get("hard_neighbours", False)
     check(isinstance(hard, bool), "`hard_neighbours` must be true or false", hard_neighbours=hard)
+    if recipe.data_dir is None or os.path.exists(os.path.expanduser(recipe.data_dir)):
+        check_weights(recipe)  # if not, what the images are is told first, in loading
+
+
+def check_weights(recipe):
+    """Raises a ValueError that says how to get a file of weights that is not there."""
+    from tfdml.models.caffe import how_to_convert
+
+    hint = how_to_convert(recipe.backbone)
     check(
         recipe.weights in (None, "imagenet") or os.path.isfile(recipe.weights),
-        "`weights` must be an existing file",
+        f"`weights` must be an existing file{': ' if hint else ''}{hint}",
         weights=recipe.weights,
     )
 

@@ -41,7 +41,7 @@ class Archive:
         folder = pathlib.Path(data_dir).expanduser()
         if not folder.is_dir():
             raise FileNotFoundError(
-                f"`data_dir` must be the folder with {what}; there is no folder {folder}"
+                f"`data_dir` must be the folder with {what}: {self.source}. There is no {folder}"
             )
         return folder
 

@@ -11,8 +11,6 @@ from tfdml.models.caffe import (
     read_weights,
 )
 
-ORIGINALS = ("http://dl.caffe.berkeleyvision.org/bvlc_reference_caffenet.caffemodel",)
-
 
 def alexnet(inputs, weights=None, levels=1):
     """AlexNet, as Caffe's reference CaffeNet, up to the 4096 features of `fc7`.
@@ -44,7 +42,7 @@ def alexnet(inputs, weights=None, levels=1):
     )
     arrays = {}
     if weights is not None:
-        check_pretrained(inputs, weights, "CaffeNet", ORIGINALS, "tools/convert_alexnet.py")
+        check_pretrained(inputs, weights, "alexnet")
         check(
             tuple(inputs.shape[1:3]) == (227, 227),
             "pretrained weights of AlexNet need images of 227 × 227 pixels",

@@ -5,6 +5,22 @@ from keras import layers, ops
 
 from tfdml.checks import check
 
+# Backbone -> name of the network, where its published weights are, and what converts them.
+PUBLISHED = {
+    "alexnet": (
+        "CaffeNet",
+        ("http://dl.caffe.berkeleyvision.org/bvlc_reference_caffenet.caffemodel",),
+        "tools/convert_alexnet.py",
+    ),
+    "googlenet": (
+        "GoogLeNet",
+        (
+            "http://dl.caffe.berkeleyvision.org/bvlc_googlenet.caffemodel",
+            "https://download.pytorch.org/models/googlenet-1378be20.pth",
+        ),
+        "tools/convert_googlenet.py",
+    ),
+}
 _MEAN = (123.0, 117.0, 104.0)  # of ImageNet, red, green and blue
 _NAMED = 5  # entries of a file that an error names
 
@@ -39,15 +55,25 @@ def max_pool(maps, size, name):
     return layers.MaxPooling2D((1, size), (1, 2), columns, name=name)(maps)
 
 
-def check_pretrained(inputs, weights, network, originals, script):
+def how_to_convert(backbone):
+    """What to do for the weights of a backbone of `PUBLISHED`, in words; nothing for others."""
+    if backbone not in PUBLISHED:
+        return ""
+    network, originals, script = PUBLISHED[backbone]
+    return (
+        f"download {' or '.join(originals)}, run `python {script} "
+        f"{originals[0].rpartition('/')[2]} {network.lower()}.npz` and give {network.lower()}.npz "
+        "as `weights`"
+    )
+
+
+def check_pretrained(inputs, weights, backbone):
     """Refuses images without colour, and weights that have to be converted first.
 
     Args:
         inputs: The images.
         weights: `"imagenet"` or the path of an .npz file.
-        network: Name of the network, for errors.
-        originals: Where its published weights are.
-        script: What converts them.
+        backbone: One of `PUBLISHED`.
 
     Raises:
         FileNotFoundError: For `"imagenet"`.
@@ -61,9 +87,8 @@ def check_pretrained(inputs, weights, network, originals, script):
     )
     if weights == "imagenet":
         raise FileNotFoundError(
-            f"the ImageNet weights of {network} have to be converted: download "
-            f"{' or '.join(originals)}, run `python {script} {originals[0].rpartition('/')[2]} "
-            f"{network.lower()}.npz` and give {network.lower()}.npz as `weights`"
+            f"the ImageNet weights of {PUBLISHED[backbone][0]} have to be converted: "
+            f"{how_to_convert(backbone)}"
         )
 
 

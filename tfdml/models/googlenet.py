@@ -14,11 +14,6 @@ from tfdml.models.caffe import (
 )
 from tfdml.models.exits import exit_features
 
-ORIGINALS = (
-    "http://dl.caffe.berkeleyvision.org/bvlc_googlenet.caffemodel",
-    "https://download.pytorch.org/models/googlenet-1378be20.pth",
-)
-
 # Module -> filters of 1×1, of 3×3 after its reduction, of 5×5 after its own, and after pooling.
 MODULES = {
     "3a": (64, (96, 128), (16, 32), 32),
@@ -74,7 +69,7 @@ def googlenet(inputs, weights=None, levels=1):
     )
     arrays = {}
     if weights is not None:
-        check_pretrained(inputs, weights, "GoogLeNet", ORIGINALS, "tools/convert_googlenet.py")
+        check_pretrained(inputs, weights, "googlenet")
         arrays = read_weights(weights)
     variant = str(arrays.pop("variant", "bvlc"))
     check_one_of(("bvlc", "torchvision"), variant=variant)

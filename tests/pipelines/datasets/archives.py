@@ -17,7 +17,7 @@ def write_image(path, size=(20, 16)):
 
 
 def write_birds(folder, birds):
-    """CUB_200_2011.tgz: of each name so many images, image i in the box i, 2, i + 7, i + 2.5."""
+    """CUB_200_2011.tgz: of each name so many images, the first 12 in boxes i, 2, 7, i + 0.5."""
     root = folder / "CUB_200_2011"
     images = [f"{bird}/Photo_{i}_{n}.jpg" for bird, n in birds for i in range(n)]
     labels = [label for label, (_, n) in enumerate(birds, start=1) for _ in range(n)]
@@ -30,7 +30,8 @@ def write_birds(folder, birds):
 
     write("images.txt", (f"{i} {image}" for i, image in zip(numbers, images, strict=True)))
     write("image_class_labels.txt", (f"{i} {n}" for i, n in zip(numbers, labels, strict=True)))
-    write("bounding_boxes.txt", (f"{i} {i}.0 2.0 7.0 {i}.5" for i in numbers))
+    places = ((i, (i - 1) % 12 + 1) for i in numbers)
+    write("bounding_boxes.txt", (f"{i} {place}.0 2.0 7.0 {place}.5" for i, place in places))
     write("classes.txt", (f"{i} {bird}" for i, (bird, _) in enumerate(birds, start=1)))
     write("train_test_split.txt", (f"{i} {i % 2}" for i in numbers))
     return root

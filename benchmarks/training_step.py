@@ -1,0 +1,67 @@
+"""How long a step of a recipe takes here, and all of its steps: what a training will cost.
+
+    python benchmarks/training_step.py recipes/hdc/cars196_hdc.yaml
+    python benchmarks/training_step.py recipes/hdc/*.yaml --steps 20
+
+The network, the loss, the batch and the optimizer are those of the recipe; the images are noise and
+the weights random, which cost the same, so that it needs no data. Reading images is not in it. The
+seconds of all cores together (CPU) tell what a step takes of a machine that others use too.
+"""
+
+import argparse
+import pathlib
+import sys
+import time
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import pipelines  # noqa: E402
+import train  # noqa: E402
+from pipelines.split import Dataset  # noqa: E402
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("recipes", type=pathlib.Path, nargs="+", help="YAML files of settings")
+    parser.add_argument("--steps", type=int, default=3, help="steps to time; default: 3")
+    arguments = parser.parse_args()
+    if arguments.steps < 1:
+        parser.error(f"--steps must be >= 1. Received: {arguments.steps}")
+    width = max(len(str(path)) for path in arguments.recipes)
+    print(f"{'recipe':{width}}{'s/step':>10}{'CPU':>10}{'steps':>10}{'hours':>10}")
+    for path in arguments.recipes:
+        recipe, _, _ = train.parse(["--config", str(path), "--weights", "null"])
+        seconds, cpu = seconds_per_step(recipe, arguments.steps)
+        hours = seconds * recipe.steps / 3600
+        times = f"{seconds:10.3f}{cpu:10.3f}{recipe.steps:10,}{hours:10.1f}"
+        print(f"{path!s:{width}}{times}", flush=True)
+
+
+def seconds_per_step(recipe, steps):
+    """Of the clock and of all cores, the mean over `steps` steps after one that compiles.
+
+    Args:
+        recipe: `Recipe` with an `image_size`.
+        steps: Steps to time.
+    """
+    classes, images = recipe.classes_per_batch, recipe.images_per_class
+    size = (recipe.image_size, recipe.image_size, 3)
+    pixels = np.random.default_rng(0).integers(0, 256, (classes * images, *size), np.uint8)
+    split = pipelines.Split(pixels, np.repeat(np.arange(classes), images))
+    other = pipelines.Split(pixels[:2], np.array([classes, classes]))
+    model = train.build_model(recipe, split, Dataset("noise", split, other, image_size=size))
+    batch = pixels.astype("float32"), split.labels
+    model.train_on_batch(*batch)
+    start, cpu = time.perf_counter(), time.process_time()
+    for _ in range(steps):
+        model.train_on_batch(*batch)
+    return (time.perf_counter() - start) / steps, (time.process_time() - cpu) / steps
+
+
+if __name__ == "__main__":
+    main()

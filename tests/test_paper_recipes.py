@@ -1,0 +1,247 @@
+"""The recipes of the papers' tables: each trains, says what is missing, and fits its table."""
+
+import dataclasses
+import functools
+import pathlib
+
+import archives
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfdml
+import train
+
+ROOT = pathlib.Path(__file__).parents[1] / "recipes"
+SETS = ("cub200", "cars196", "sop", "in_shop", "vehicle_id", "imagenet2010", "imagenet10k")
+PATHS = sorted(path for name in SETS for path in ROOT.glob(f"*/{name}_*.yaml"))
+NAMES = [f"{path.parent.name}/{path.stem}" for path in PATHS]
+every_recipe = pytest.mark.parametrize("path", PATHS, ids=NAMES)
+SIDE, WARP = 64, 72
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """A folder in which small copies of all archives are unpacked, where the recipes look."""
+    folder = tmp_path_factory.mktemp("images")
+    archives.write_birds(folder, [(f"{i:03d}.Bird", 4 if i <= 100 else 2) for i in range(1, 104)])
+    cars = [(i, 0, (2, 3, 12, 9)) for i in range(1, 101) for _ in range(4 if i <= 98 else 2)]
+    archives.write_merged_cars(folder / "stanford_cars", cars, [f"Car {i}" for i in range(1, 101)])
+    archives.write_products(folder, products())
+    archives.write_clothes(folder, clothes())
+    archives.write_vehicles(folder, vehicles(), {i: i % 2 for i in range(24)})
+    for name in ("ImageNet2010", "ImageNet10K"):
+        synsets = [f"n{i:08d}" for i in range(20)]
+        archives.write_synsets(folder / name, synsets, images=range(4))
+        (folder / name / "train_synsets.txt").write_text("\n".join(synsets[:18]))
+    np.save(folder / "mean.npy", np.full((WARP, WARP, 3), 110, np.float32))
+    return folder
+
+
+def products():
+    """72 products of three kinds and 3 images each to train, two others to test."""
+    kinds = list(archives.KINDS)
+    numbers = iter(range(1, 10_000))
+    return {
+        part: [(next(numbers), i, kinds[i % 3]) for i in classes for _ in range(3)]
+        for part, classes in (("train", range(1, 73)), ("test", range(73, 75)))
+    }
+
+
+def clothes():
+    """24 items of two kinds and 3 images each to train, two others to test."""
+    box = (1, 1, 15, 15)
+    items = [(f"WOMEN/{('Dresses', 'Denim')[i % 2]}/id_{i:08d}", i) for i in range(26)]
+    parts = {True: ("train", "train", "train"), False: ("query", "gallery", "gallery")}
+    return [
+        (f"{item}/{n:02d}_1_front.jpg", part, box)
+        for item, i in items
+        for n, part in enumerate(parts[i < 24])
+    ]
+
+
+def vehicles():
+    """24 vehicles of 6 images to train; three to test in each list."""
+    numbers = iter(range(1, 10_000))
+    tests = {f"test_list_{size}": range(50, 53) for size in (800, 1600, 2400)}
+    return {
+        name: [(f"{next(numbers):07d}", i) for i in ids for _ in range(6)]
+        for name, ids in {"train_list": range(24), **tests}.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def networks():
+    """Embedders by the arguments of `build_embedder`, built once, each time as they were."""
+    build, built = tfdml.models.build_embedder, {}
+
+    def of(*arguments, **options):
+        key = repr((arguments, options))
+        if key not in built:
+            embedder = build(*arguments, **options)
+            built[key] = embedder, embedder.get_weights()
+        embedder, weights = built[key]
+        embedder.set_weights(weights)
+        return embedder
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def _eagerly():
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+def settings_of(path, **changes):
+    flags = [word for name, value in changes.items() for word in (f"--{name}", str(value))]
+    return train.parse(["--config", str(path), *flags])[0]
+
+
+def at_64_pixels(path):
+    """The recipe as it stands, but for the size of the images and what is not there."""
+    recipe = settings_of(path)
+    mean = "null" if recipe.mean_image is None else "mean.npy"
+    changes = {"image_size": SIDE, "warp_size": WARP, "mean_image": mean, "weights": "null"}
+    return settings_of(path, **changes, skip_invalid="true")
+
+
+@pytest.mark.filterwarnings("ignore:dataset .* differs from the published one")
+@pytest.mark.usefixtures("_eagerly")
+@every_recipe
+def test_trains_for_two_steps(path, images, networks, monkeypatch):
+    monkeypatch.chdir(images)
+    monkeypatch.setattr(tfdml.models, "build_embedder", networks, raising=False)
+    recipe = at_64_pixels(path)
+    train.check_settings(recipe)
+    split, _, dataset = train.load_images(recipe)
+    model = train.build_model(recipe, split, dataset)
+    batches, _ = train.training_batches(recipe, model, split, dataset)
+    if not recipe.steps:
+        embeddings = model.embed(batches.map(lambda rows, labels: rows).take(1))
+        np.testing.assert_allclose(np.linalg.norm(embeddings, axis=1), 1, atol=1e-5)
+        return
+    before = [np.array(variable) for variable in model.trainable_variables]
+    history = model.fit(batches, steps_per_epoch=2, verbose=0, shuffle=False)
+    assert np.isfinite(history.history["loss"]).all()
+    assert int(model.optimizer.iterations) == 2
+    moved = [
+        not np.array_equal(old, new)
+        for old, new in zip(before, model.trainable_variables, strict=True)
+    ]
+    assert np.mean(moved) > 0.9
+
+
+@every_recipe
+def test_is_named_as_its_run(path):
+    assert settings_of(path).run == f"{path.parent.name}_{path.stem}"
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_says_what_to_get_where_the_images_are_not_there(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    path = next(path for path in PATHS if path.stem.startswith(name))
+    archive = {
+        "cub200": "CUB_200_2011.tgz of Caltech-UCSD Birds 200-2011",
+        "cars196": "car_ims.tgz and cars_annos.mat",
+        "sop": "Stanford_Online_Products.zip of Stanford's CVGL",
+        "in_shop": "the In-shop Clothes Retrieval Benchmark of DeepFashion",
+        "vehicle_id": "VehicleID_V1.0 of Peking University's PKU-VehicleID",
+        "imagenet2010": "the archives of the synsets of ImageNet 2010",
+        "imagenet10k": "the archives of the synsets of ImageNet-10K",
+    }[name]
+    recipe = settings_of(path)
+    with pytest.raises(SystemExit) as ended:
+        train.main(["--config", str(path)])
+    assert ended.value.code == 2
+    error = capsys.readouterr().err.strip()
+    assert archive in error
+    assert error.endswith(f"There is no {recipe.data_dir}")
+    assert "\n" not in error
+
+
+@pytest.mark.parametrize(
+    ("name", "original"),
+    [
+        ("hdc/cub200_hdc", "bvlc_googlenet.caffemodel"),
+        ("pddm/imagenet10k_transfer", "bvlc_reference_caffenet.caffemodel"),
+    ],
+)
+def test_says_how_to_get_the_weights(name, original, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recipe = settings_of(ROOT / f"{name}.yaml", data_dir=tmp_path)
+    message = rf"must be an existing file: download .*{original} .*weights='{recipe.weights}'"
+    with pytest.raises(ValueError, match=message):
+        train.check_settings(recipe)
+
+
+LOSS = {"loss", "loss_options", "run"}
+SOLVER = {"learning_rate", "steps", "checkpoint_every"}
+SAMPLER = {"sampler", "classes_per_batch", "images_per_class", "sampler_options"}
+# Recipes of one table -> the settings in which they may differ.
+TABLES = {
+    "density/cars196_*": LOSS | {"embedding_dim"},
+    "density/cub200_*": LOSS | {"embedding_dim"},
+    "density/sop_*": LOSS | {"embedding_dim"},
+    "density/c*_contrastive": {"run", "dataset", "data_dir", "learning_rate"},
+    "hdc/*_hdc*": {"run", "dataset", "data_dir", "boxes"}
+    | {"schedule", "decay_factor", "decay_every"}
+    | SOLVER
+    | SAMPLER,
+    "hdc/cars196_*contrastive": LOSS,
+    "hdc/*_npair": LOSS | {"dataset", "data_dir", "trim_white"},
+    "hdc/cub200_[bh]i*": LOSS,
+    "hdc/sop_[bh]i*": LOSS,
+    "lifted/cub200_[clt]*": LOSS | SAMPLER,
+    "lifted/cars196_[clt]*": LOSS | SAMPLER,
+    "lifted/sop_[clt]*": LOSS | SAMPLER | {"embedding_dim"},
+    "lifted/*_lifted": {"run", "dataset", "data_dir", "trim_white"} | SOLVER,
+    "pddm/cub200_*": LOSS | {"classes_per_batch", "steps", "checkpoint_every"},
+    "pddm/cars196_*": LOSS,
+    "pddm/c*_quadruplet": {"run", "dataset", "data_dir", "steps", "checkpoint_every"},
+    "pddm/imagenet*": {"run", "dataset", "data_dir"},
+}
+
+
+@pytest.mark.parametrize("pattern", TABLES)
+def test_recipes_of_a_table_differ_in_what_it_compares_alone(pattern):
+    paths = sorted(ROOT.glob(f"{pattern}.yaml"))
+    assert len(paths) >= 2
+    first, *others = (dataclasses.asdict(settings_of(path)) for path in paths)
+    for other in others:
+        differing = {name for name in first if first[name] != other[name]}
+        assert differing <= TABLES[pattern], other["run"]
+
+
+def test_every_recipe_is_in_a_table():
+    matched = functools.reduce(set.union, (set(ROOT.glob(f"{p}.yaml")) for p in TABLES))
+    assert {path.stem.partition("_google")[0] for path in set(PATHS) - matched} <= set(SETS)
+
+
+@every_recipe
+def test_has_the_settings_that_its_paper_tells(path):
+    recipe, paper = settings_of(path), path.parent.name
+    batch = recipe.classes_per_batch * recipe.images_per_class
+    if not recipe.steps:
+        assert recipe.embedding_dim is None
+        return
+    told = {
+        "lifted": {"optimizer": "sgd", "bias_multiplier": 2, "head_multiplier": 10, "dropout": 0.4},
+        "pddm": {"learning_rate": 1e-4, "weight_decay": 5e-4, "images_per_class": 4},
+        "hdc": {"optimizer": "sgd", "weight_decay": 2e-4, "head_multiplier": 10, "warp_size": 256},
+        "density": {"optimizer": "adam", "steps": 30000, "schedule": "constant"},
+    }[paper]
+    found = dataclasses.asdict(recipe)
+    assert {name: found[name] for name in told} == told
+    sizes = {"lifted": {128, 120}, "pddm": {64, 32}, "hdc": {100, 128, 120}, "density": {100}}
+    assert batch in sizes[paper]
+    if paper == "density":
+        rates = {"cars196": 5e-4, "cub200": 1e-5, "stanford_online_products": 3e-5}
+        assert recipe.learning_rate == rates[recipe.dataset]
+    if paper == "pddm":
+        assert (recipe.boxes == "annotated") == (recipe.backbone == "googlenet")
+    if recipe.loss == "hdc":
+        assert recipe.loss_options["hard_ratios"] == [1.0, 0.5, 0.2]
+        assert recipe.dropout == [0.7, 0.7, 0.4]
+        assert (batch, recipe.augmentation) == (100, {"flip": False})
