@@ -85,8 +85,9 @@ class Nearest(tf.Module):
     Call:
         embeddings: (n, dim) floats.
         Returns `(distances, rows)`, (n, top) float32 and integers, the nearest first, of equal
-            distances the earlier row: Euclidean, without the rounding of large numbers that
-            cancel each other.
+            distances the earlier row. The distances are Euclidean, of differences; which rows are
+            taken, among rows far from 0 that differ by less than the rounding of their squares,
+            is open.
     """
 
     def __init__(self, gallery, top):

@@ -5,16 +5,16 @@ import numpy as np
 import tensorflow as tf
 
 _LARGEST = 127  # of int8, on either side of 0
-_MOST_OF_FLOAT16 = 65504.0
 
 
 class StoredWeights:
     """The weights of layers, smaller where asked for, and restored in the graph.
 
-    With `int8`, each channel of a kernel is a scale times integers from -127 to 127, the nearest to
-    its numbers; the scale is the largest of them by 127. With `float16`, each number is the nearest
-    of that type. What is not a kernel, such as biases and the statistics of normalisation, is
-    little and stays as it is, as does a kernel with numbers that float16 has not.
+    Each channel of a kernel is a scale times small numbers: with `int8` integers from -127 to 127,
+    with `float16` numbers from -1 to 1, the nearest of that type. Without a scale of their own,
+    the small kernels of some channels, which a normalisation enlarges, would be lost in float16.
+    What is not a kernel, such as biases and the statistics of normalisation, is little and stays
+    as it is.
 
     Args:
         layers: Keras layers or models.
@@ -31,18 +31,10 @@ class StoredWeights:
         numbers = np.asarray(variable)
         if precision == "float32" or numbers.ndim < 2 or numbers.dtype != np.float32:
             self.stored.append(variable.value)
-        elif precision == "int8":
-            integers, scales = scaled_integers(numbers)
-            integers, scales = tf.Variable(integers, False), tf.Variable(scales, False)
-            self.stored += [integers, scales]
-            restore = lambda: tf.cast(integers, tf.float32) * scales  # noqa: E731
-            self._restored.append((variable, restore))
-        elif np.abs(numbers).max() <= _MOST_OF_FLOAT16:
-            halves = tf.Variable(numbers.astype(np.float16), False)
-            self.stored.append(halves)
-            self._restored.append((variable, lambda: tf.cast(halves, tf.float32)))
-        else:
-            self.stored.append(variable.value)
+            return
+        small, scales = (tf.Variable(part, trainable=False) for part in scaled(numbers, precision))
+        self.stored += [small, scales]
+        self._restored.append((variable, lambda: tf.cast(small, tf.float32) * scales))
 
     @property
     def megabytes(self):
@@ -54,26 +46,31 @@ class StoredWeights:
         return keras.StatelessScope([(variable, restore()) for variable, restore in self._restored])
 
 
-def scaled_integers(numbers):
-    """A kernel as integers and a scale for each channel.
+def scaled(numbers, precision):
+    """A kernel as small numbers and a scale for each channel.
 
     The channels are along the last axis with more than one entry: the outputs of dense layers and
     convolutions, the inputs of a convolution that has one output for each.
 
     Args:
         numbers: Floats of any shape.
+        precision: `float16` or `int8`.
 
     Returns:
-        `(integers, scales)`: int8 of the same shape, and float32 that it is multiplied with.
+        `(small, scales)`: an array of that type and of the same shape, and float32 that it is
+        multiplied with.
 
     Example:
-        >>> integers, scales = scaled_integers(np.array([[1.0, -20.0], [-2.0, 10.0]]))
-        >>> print(integers.tolist(), (127 * scales).tolist())
+        >>> small, scales = scaled(np.array([[1.0, -20.0], [-2.0, 10.0]]), "int8")
+        >>> print(small.tolist(), (127 * scales).tolist())
         [[64, -127], [-127, 64]] [[2.0, 20.0]]
     """
     numbers = np.asarray(numbers, np.float32)
     longer = [axis for axis, length in enumerate(numbers.shape) if length > 1]
     others = tuple(axis for axis in range(numbers.ndim) if axis not in longer[-1:])
     largest = np.abs(numbers).max(axis=others, keepdims=True)
-    scales = np.where(largest > 0, largest, 1.0).astype(np.float32) / _LARGEST
+    scales = np.where(largest > 0, largest, 1.0).astype(np.float32)
+    if precision == "float16":
+        return (numbers / scales).astype(np.float16), scales
+    scales = scales / _LARGEST
     return np.rint(numbers / scales).astype(np.int8), scales

@@ -13,12 +13,13 @@ def test_finds_what_a_search_of_all_finds(rng):
     np.testing.assert_allclose(distances, np.sort(expected, axis=1)[:, :7], rtol=1e-5)
 
 
-def test_the_distance_to_itself_is_0_far_from_the_origin():
-    rows = 1000.0 + np.eye(4, dtype="float32")
+def test_what_is_itself_is_nearest_far_from_the_origin():
+    # The squares are 4e8, of which float32 knows steps of 32.
+    rows = 10_000.0 + 0.125 * np.eye(4, dtype="float32")
     distances, found = Nearest(Gallery(list("abcd"), rows), top=4)(tf.constant(rows))
     np.testing.assert_array_equal(found[:, 0], range(4))
     np.testing.assert_array_equal(distances[:, 0], np.zeros(4))
-    np.testing.assert_allclose(distances[:, 1:], np.full((4, 3), 2**0.5), rtol=1e-5)
+    np.testing.assert_allclose(distances[:, 1:], np.full((4, 3), 0.125 * 2**0.5), rtol=1e-5)
 
 
 def test_of_equal_distances_the_earlier_row_comes_first():

@@ -178,6 +178,25 @@ def test_what_is_optional_is_served_after_loading(complete, embedder, rng):
     assert found["classes"][0, 0].numpy() in (b"x", b"y", b"z")
 
 
+def test_a_session_answers_as_the_functions_do(complete, rng):
+    # What TF Serving runs, here with the fewest threads that it could have.
+    contents = [encoded(rng, "PNG", (30, 20, 3)), b"", encoded(rng, "JPEG", (9, 9))] * 9
+    config = tf.compat.v1.ConfigProto(
+        inter_op_parallelism_threads=1, intra_op_parallelism_threads=1, use_per_session_threads=True
+    )
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+        meta_graph = tf.compat.v1.saved_model.load(session, ["serve"], str(complete))
+        signature = meta_graph.signature_def["serving_default"]
+        outputs = {name: tensor.name for name, tensor in signature.outputs.items()}
+        found = session.run(outputs, {signature.inputs["image_bytes"].name: contents})
+        functions = meta_graph.graph_def.library.function
+        ops = {node.op for function in functions for node in function.node_def}
+    assert "IgnoreErrorsDataset" in ops
+    assert not {op for op in ops if "PyFunc" in op or "Generator" in op}
+    assert found["valid"].tolist() == [True, False, True] * 9
+    assert np.isfinite(found["embedding"]).all(axis=1).tolist() == [True, False, True] * 9
+
+
 def test_rounded_weights_are_all_that_is_written(complete, version):
     def size(path):
         return sum(file.stat().st_size for file in (path / "variables").iterdir())
