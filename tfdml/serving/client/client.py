@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import itertools
+import re
 import warnings
 
 import numpy as np
@@ -277,7 +278,7 @@ class Client:
                 raise
             if len(batch) == 1:
                 self._signature(model, signature)  # or it is not the image that is wrong
-                refusal = ImageError(batch[0].name, f"the server says: {error.message}")
+                refusal = ImageError(*_blamed(batch[0], names, error.message))
                 if strict:
                     raise refusal from error
                 return [refusal]
@@ -294,10 +295,27 @@ def _read(images, names):
         names, contents = zip(*read, strict=True)
     except ImageError as error:
         return error
-    image = Image(" and ".join(names), contents)
+    image = Image(names, contents)
     if len(images) > 1 and not all(isinstance(content, bytes) for content in contents):
         raise TypeError(f"{image.name} must be encoded images, or arrays of uint8")
     return image
+
+
+def _blamed(image, inputs, message):
+    """What a refusal is about, the image or one of a pair, and what is said of it.
+
+    >>> pair = Image(("a.jpg", "b.jpg"), (b"x", b""))
+    >>> inputs = ("image_bytes_a", "image_bytes_b")
+    >>> _blamed(pair, inputs, "assertion failed: [image_bytes_b[0] is empty]")
+    ('b.jpg', 'the server says: it is empty')
+    >>> _blamed(pair, inputs, "Invalid PNG data, size 12")
+    ('a.jpg and b.jpg', 'the server says: Invalid PNG data, size 12')
+    """
+    for name, each in zip(inputs, image.names, strict=True):
+        told = re.search(rf"\b{name}\[0\] ([^\]]+)", message)
+        if told:
+            return each, f"the server says: it {told[1]}"
+    return image.name, f"the server says: {message}"
 
 
 def _checked(outputs, output, batch):

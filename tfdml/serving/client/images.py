@@ -18,12 +18,16 @@ class Image(NamedTuple):
     """One image, or a pair of them.
 
     Args:
-        name: What errors call it.
+        names: What errors call it, or each of the two.
         contents: One or two of: bytes of a file, or (height, width, channels) float32.
     """
 
-    name: str
+    names: tuple
     contents: tuple
+
+    @property
+    def name(self):
+        return " and ".join(self.names)
 
     @property
     def is_encoded(self):

@@ -10,7 +10,7 @@ from tfdml.serving.client.images import Image
 
 
 def image(name, content=b"x"):
-    return Image(name, (content,))
+    return Image((name,), (content,))
 
 
 def names_of(images, batch_size):
