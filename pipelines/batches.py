@@ -15,6 +15,7 @@ from pipelines.images import (
     prepare,
     random_colour,
     random_crop,
+    random_flip,
     random_place,
     random_warp,
     resize,
@@ -307,6 +308,9 @@ def _loader(split, batch, size, seed, making):
         making: `_Making`.
     """
     image_size, augmentation, preprocessing = making
+    several_sizes = split.holds_paths or split.boxes is not None or augmentation.crops
+    one_by_one = several_sizes or preprocessing.takes_crops
+    of_batch = augmentation.changed(flip=False) if one_by_one else augmentation
     all_images, all_labels = tf.constant(split.images), tf.constant(split.labels)
     all_boxes = tf.constant(_boxes(split))
 
@@ -329,6 +333,7 @@ def _loader(split, batch, size, seed, making):
     def load(image, label, box, draws, kept):
         image = part_of(split, image, box, image_size[2])
         image = _random_part(image, making, draws[:_CROP_DRAWS])
+        image = random_flip(image, augmentation, draws[_CROP_DRAWS])
         return tf.ensure_shape(image, image_size), label, box, draws, kept
 
     def finish(images, labels, _, draws, kept):
@@ -337,16 +342,15 @@ def _loader(split, batch, size, seed, making):
                 tf.boolean_mask(rows, kept) for rows in (images, labels, draws)
             )
         _, warps, colours = tf.split(draws, [_CROP_DRAWS, _WARP_DRAWS, _COLOUR_DRAWS], axis=1)
-        images = random_warp(resize(images, image_size), augmentation, warps)
-        images = random_colour(images, augmentation, colours)
+        images = random_warp(resize(images, image_size), of_batch, warps)
+        images = random_colour(images, of_batch, colours)
         return tf.ensure_shape(images, [size, *image_size]), labels
 
     def batches_of(numbered):
         batches = numbered.map(gather)
         if split.holds_records:
             batches = batches.map(_with_contents, num_parallel_calls=tf.data.AUTOTUNE)
-        several_sizes = split.holds_paths or split.boxes is not None or augmentation.crops
-        if several_sizes or preprocessing.takes_crops:  # one by one
+        if one_by_one:
             images = batches.unbatch().map(load, num_parallel_calls=tf.data.AUTOTUNE)
             batches = images.batch(batch, drop_remainder=True)
         return batches.map(finish, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)

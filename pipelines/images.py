@@ -98,15 +98,15 @@ def warp(image, size, preprocessing):
         uint8 of that size; with `keep_aspect` of that height or width, and the other at least so.
     """
     if not (preprocessing.trim_white or preprocessing.keep_aspect):
-        return _in_eight_bits(resize(image, size))
+        return tf.ensure_shape(_in_eight_bits(image, size), (*size, None))
     if preprocessing.keep_aspect:
-        return _in_eight_bits(_resized(image, _sides_about(image, size)))
+        return _in_eight_bits(image, _sides_about(image, size))
     image = trim_white(image)
     sides = _sides_within(image, size)
     before = (size - sides) // 2
     margins = tf.stack([before, size - sides - before], axis=1)
     margins = tf.concat([margins, [[0, 0]]], axis=0)
-    image = tf.pad(_in_eight_bits(_resized(image, sides)), margins, constant_values=_WHITE)
+    image = tf.pad(_in_eight_bits(image, sides), margins, constant_values=_WHITE)
     return tf.ensure_shape(image, (*size, None))
 
 
@@ -200,6 +200,19 @@ def random_crop(image, augmentation, draws, shape=None):
     return image[box[0] : box[0] + box[2], box[1] : box[1] + box[3]]
 
 
+def random_flip(image, augmentation, draw):
+    """One image as it is or mirrored, left to right; of many at once `random_warp` is slower.
+
+    Args:
+        image: (height, width, channels).
+        augmentation: `Augmentation`; its `flip` is read.
+        draw: Float in [0, 1).
+    """
+    if not augmentation.flip:
+        return image
+    return tf.cond(draw < 0.5, lambda: tf.reverse(image, axis=[1]), lambda: image)
+
+
 def random_warp(images, augmentation, draws):
     """A batch flipped, turned, zoomed and shifted, by five uniform draws per image.
 
@@ -213,7 +226,7 @@ def random_warp(images, augmentation, draws):
     """
     if augmentation.flip:
         mirrored = (draws[:, 0] < 0.5)[:, None, None, None]
-        images = tf.where(mirrored, images[:, :, ::-1], images)
+        images = tf.where(mirrored, tf.reverse(images, axis=[2]), images)
     if not augmentation.warps:
         return images
     height, width = images.shape[1:3]
@@ -262,11 +275,15 @@ def random_colour(images, augmentation, draws):
 
 def _resized(images, size):
     # The weights of a pixel sum to 1 only up to rounding, which could pass 255.
+    images = tf.cast(images, tf.float32)
     return tf.clip_by_value(tf.image.resize(images, size, antialias=True), 0.0, 255.0)
 
 
-def _in_eight_bits(image):
-    return tf.cast(tf.round(image), tf.uint8)
+def _in_eight_bits(image, size):
+    def resized():
+        return tf.cast(tf.round(_resized(image, size)), tf.uint8)
+
+    return tf.cond(tf.reduce_all(tf.shape(image)[:2] == size), lambda: image, resized)
 
 
 def _sides_about(image, size):

@@ -1,0 +1,80 @@
+"""How fast training reads a cache, beside the files that it was made of: python benchmarks/cache.py
+
+    python benchmarks/cache.py --data_dir PHOTOS [--images 1024] [--turns 3] [--cold]
+
+PHOTOS has one sub-folder a class. Batches of random crops come from the photographs themselves,
+from files of the JPEGs of the cache, and from the caches. Prints images a second and the time of
+the processor that each takes, in turns, the best of each. `--cold` has the system forget the files
+before each turn, as far as it does.
+"""
+
+import argparse
+import os
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from images import CLASSES, SIDE, cost, trained
+
+import pipelines
+from pipelines import Augmentation, Dataset, Preprocessing, Split, records
+from pipelines.cache import write_cache
+
+WAY = (227, Augmentation(flip=True), Preprocessing(warp_size=SIDE))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--data_dir", type=pathlib.Path, required=True)
+    parser.add_argument("--images", type=int, default=1024)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--cold", action="store_true")
+    given = parser.parse_args()
+    photos = sorted(map(str, given.data_dir.expanduser().glob("*/*.jpg")))[: given.images]
+    split = Split(np.array(photos), np.arange(len(photos)) * CLASSES // len(photos))
+    with tempfile.TemporaryDirectory() as folder:
+        splits = sources(pathlib.Path(folder), split)
+        measured = {name: [] for name in splits}
+        for _ in range(given.turns):
+            for name, each in splits.items():
+                if given.cold:
+                    forget(each)
+                measured[name].append(cost(trained(each, *WAY)))
+    best = {name: (min(w for w, _ in m), min(c for _, c in m)) for name, m in measured.items()}
+    print(f"{len(photos):,} images, batches of 128 random crops of 227 of {SIDE} pixels, mirrored")
+    print(f"{'':24}{'images/s':>10}{'µs of CPU':>11}{'speed of JPEG files':>21}")
+    for name, (wall, processor) in best.items():
+        share = best["JPEG files"][1] / processor
+        print(f"{name:24}{1 / wall:10,.0f}{1e6 * processor:11,.0f}{share:21.2f}")
+    print("limit: the cache of JPEGs at 1.00 of JPEG files, by the time of the processor")
+
+
+def sources(folder, split):
+    """{name: `Split`} of the same images."""
+    scored = Split(split.images[:2], [-1, -1])
+    dataset = Dataset("photos", split, scored, image_size=(224, 224, 3))
+    caches = {"cache of JPEGs": 95, "cache without loss": None}
+    for name, quality in caches.items():
+        write_cache(dataset, folder / name, size=SIDE, quality=quality)
+        caches[name] = pipelines.load("cache", data_dir=folder / name).train
+    files = [str(folder / f"{row}.jpg") for row in range(len(split.labels))]
+    for path, record in zip(files, caches["cache of JPEGs"].images, strict=True):
+        pathlib.Path(path).write_bytes(records.read(record))
+    return {"photographs": split, "JPEG files": Split(np.array(files), split.labels), **caches}
+
+
+def forget(split):
+    """Asks the system to drop what it holds of the files in memory."""
+    for path in {str(path).partition(".tfrecord:")[0] for path in split.images}:
+        path = path if os.path.exists(path) else f"{path}.tfrecord"
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+if __name__ == "__main__":
+    main()

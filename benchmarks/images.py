@@ -1,0 +1,122 @@
+"""How fast images are decoded and augmented, beside bare decoding: python benchmarks/images.py
+
+    python benchmarks/images.py [--data_dir PHOTOS] [--images 1024] [--turns 3]
+
+Of JPEG files of 256 × 256 pixels, made of photographs, one sub-folder a class, or of noise, it
+prints how many images come a second and how much time of the processor each takes, in turns, the
+best of each. The share of bare decoding is that of the processor's time, which other work on the
+machine disturbs least.
+"""
+
+import argparse
+import itertools
+import pathlib
+import sys
+import tempfile
+import time
+
+import numpy as np
+import tensorflow as tf
+from PIL import Image
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+import pipelines
+from pipelines import Augmentation, Preprocessing, balanced_batches
+from pipelines.images import decode
+
+SIDE, BATCH_SIZE, BATCH = 256, 128, {"classes_per_batch": 32, "images_per_class": 4}
+CLASSES = 32
+# Name -> side of the crop, random changes, and how images are brought to it.
+WAYS = {
+    "random 227 crop": (227, Augmentation(), Preprocessing(warp_size=SIDE)),
+    "random 227 crop, mirror": (227, Augmentation(flip=True), Preprocessing(warp_size=SIDE)),
+    "random resized crop 224, mirror": (
+        224,
+        Augmentation(crop=0.5, aspect=4 / 3, flip=True),
+        Preprocessing(),
+    ),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--data_dir", type=pathlib.Path, help="noise if not given")
+    parser.add_argument("--images", type=int, default=1024)
+    parser.add_argument("--turns", type=int, default=3)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        split = written(pathlib.Path(folder), given.data_dir, given.images)
+        pipelines_of = {
+            "decoding": lambda: decoded(split),
+            "decoding to float32": lambda: decoded(split).map(
+                lambda images: tf.cast(images, tf.float32), num_parallel_calls=tf.data.AUTOTUNE
+            ),
+            **{name: lambda way=way: trained(split, *way) for name, way in WAYS.items()},
+        }
+        measured = {name: [] for name in pipelines_of}
+        for _ in range(given.turns):
+            for name, make in pipelines_of.items():
+                measured[name].append(cost(make()))
+    best = {name: (min(w for w, _ in m), min(c for _, c in m)) for name, m in measured.items()}
+    print(f"{given.images:,} images of {SIDE} x {SIDE}, batches of {BATCH_SIZE}")
+    print(f"{'':34}{'images/s':>10}{'µs of CPU':>11}{'of decoding':>13}{'of float32':>12}")
+    for name, (wall, processor) in best.items():
+        shares = [best[other][1] / processor for other in ("decoding", "decoding to float32")]
+        print(
+            f"{name:34}{1 / wall:10,.0f}{1e6 * processor:11,.0f}{shares[0]:13.2f}{shares[1]:12.2f}"
+        )
+    print("limit: a random crop and mirror at 0.90 of decoding")
+
+
+def decoded(split):
+    """Batches of decoded files, without end."""
+    paths = tf.data.Dataset.from_tensor_slices(split.images).repeat()
+    images = paths.map(
+        lambda path: decode(tf.io.read_file(path), 3), num_parallel_calls=tf.data.AUTOTUNE
+    )
+    return images.batch(BATCH_SIZE).prefetch(tf.data.AUTOTUNE)
+
+
+def trained(split, side, augmentation, preprocessing):
+    return balanced_batches(
+        split,
+        **BATCH,
+        image_size=(side, side, 3),
+        augmentation=augmentation,
+        preprocessing=preprocessing,
+    )
+
+
+def cost(batches, number=8, warm_up=2):
+    """Seconds of an image, of the clock and of the processor."""
+    options = tf.data.Options()
+    options.autotune.enabled = False  # it makes ever more batches ahead, which would be counted
+    iterator = iter(batches.with_options(options))
+    for _ in itertools.islice(iterator, warm_up):
+        pass
+    began = time.perf_counter(), time.process_time()
+    for _ in itertools.islice(iterator, number):
+        pass
+    ended = time.perf_counter(), time.process_time()
+    return [(end - begin) / (number * BATCH_SIZE) for begin, end in zip(began, ended, strict=True)]
+
+
+def written(folder, data_dir, number):
+    """A `Split` of JPEG files of 256 × 256 pixels."""
+    if data_dir is None:
+        rng = np.random.default_rng(0)
+        photos = (rng.integers(0, 256, (48, 48, 3), dtype=np.uint8) for _ in range(number))
+        photos = (Image.fromarray(noise) for noise in photos)
+    else:
+        paths = sorted(data_dir.expanduser().glob("*/*.jpg"))[:number]
+        photos = (Image.open(path).convert("RGB") for path in paths)
+    files = []
+    for index, photo in enumerate(photos):
+        files.append(str(folder / f"{index}.jpg"))
+        photo.resize((SIDE, SIDE), Image.Resampling.BICUBIC).save(files[-1], quality=95)
+    return pipelines.Split(np.array(files), np.arange(len(files)) * CLASSES // len(files))
+
+
+if __name__ == "__main__":
+    main()
