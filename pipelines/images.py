@@ -98,7 +98,7 @@ def warp(image, size, preprocessing):
         uint8 of that size; with `keep_aspect` of that height or width, and the other at least so.
     """
     if not (preprocessing.trim_white or preprocessing.keep_aspect):
-        return tf.ensure_shape(_in_eight_bits(image, size), (*size, None))
+        return tf.ensure_shape(_in_eight_bits(image, size), (*size, image.shape[-1]))
     if preprocessing.keep_aspect:
         return _in_eight_bits(image, _sides_about(image, size))
     image = trim_white(image)
@@ -107,7 +107,7 @@ def warp(image, size, preprocessing):
     margins = tf.stack([before, size - sides - before], axis=1)
     margins = tf.concat([margins, [[0, 0]]], axis=0)
     image = tf.pad(_in_eight_bits(image, sides), margins, constant_values=_WHITE)
-    return tf.ensure_shape(image, (*size, None))
+    return tf.ensure_shape(image, (*size, image.shape[-1]))
 
 
 def trim_white(image):

@@ -193,6 +193,8 @@ def test_a_damaged_file_is_found_and_made_anew(written, dataset, tmp_path):
         ValueError, match=r"00002.tfrecord is not the one .* as before, which makes"
     ):
         cache.verify(tmp_path)
+    write(dataset, tmp_path)
+    assert contents_of(tmp_path) == good
     path.write_bytes(content[:-1])
     with pytest.raises(ValueError, match=r"00002.tfrecord must have [\d,]+ bytes, not [\d,]+: run"):
         pipelines.load("cache", data_dir=tmp_path)

@@ -11,6 +11,7 @@ from pipelines.images import (
     find_unreadable,
     random_colour,
     random_crop,
+    random_flip,
     random_warp,
     reader,
     resize,
@@ -37,6 +38,16 @@ def test_resize_keeps_images_of_that_size_as_they_are(rng):
     resized = resize(images, (8, 8, 1))
     assert resized.dtype == tf.float32
     np.testing.assert_array_equal(resized, images)
+
+
+def test_resize_keeps_an_image_whose_size_is_known_only_when_it_comes(rng):
+    image = rng.integers(0, 256, (8, 9, 3), dtype=np.uint8)
+    by_size = tf.function(
+        lambda image: resize(image, (8, 9, 3)), [tf.TensorSpec([None, None, 3], tf.uint8)]
+    )
+    np.testing.assert_array_equal(by_size(image), image)
+    other = rng.integers(0, 256, (9, 8, 3), dtype=np.uint8)
+    np.testing.assert_array_equal(by_size(other), resize(other, (8, 9, 3)))
 
 
 def test_resize_stays_in_range():
@@ -92,6 +103,17 @@ def test_flips_half_of_the_rows_left_to_right(image):
     np.testing.assert_array_equal(flipped, image[:, :, ::-1])
     kept = random_warp(image, Augmentation(flip=True), draw(flip=0.5))
     np.testing.assert_array_equal(kept, image)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.float32])
+def test_one_image_is_flipped_as_a_batch_is(kind, rng):
+    image = rng.integers(0, 256, (5, 7, 3)).astype(kind)
+    for value in (0.0, 0.49, 0.5, 0.9):
+        flipped = random_flip(tf.constant(image), Augmentation(flip=True), tf.constant(value))
+        expected = random_warp(image[None], Augmentation(flip=True), draw(flip=value))[0]
+        np.testing.assert_array_equal(flipped, expected)
+        assert flipped.dtype == kind
+        assert random_flip(image, Augmentation(), value) is image
 
 
 def test_never_flips_when_flip_is_off(image):
