@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import importlib
 import pathlib
 
 import archives
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import pipelines
 import tfdml
 import train
 
@@ -72,19 +74,39 @@ def vehicles():
 
 @pytest.fixture(scope="module")
 def networks():
-    """Embedders by the arguments of `build_embedder`, built once, each time as they were."""
+    """Embedders by the arguments of `build_embedder`, built once, each time as they were.
+
+    The modules of GoogLeNet have an eighth of their filters: whole, they are tried in
+    tests/tfdml/models, and here they would take minutes.
+    """
     build, built = tfdml.models.build_embedder, {}
+    googlenet = importlib.import_module("tfdml.models.googlenet")
+    narrow = {
+        name: tuple(
+            tuple(n // 8 for n in filters) if isinstance(filters, tuple) else filters // 8
+            for filters in module
+        )
+        for name, module in googlenet.MODULES.items()
+    }
 
     def of(*arguments, **options):
         key = repr((arguments, options))
         if key not in built:
-            embedder = build(*arguments, **options)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(googlenet, "MODULES", narrow)
+                embedder = build(*arguments, **options)
             built[key] = embedder, embedder.get_weights()
         embedder, weights = built[key]
         embedder.set_weights(weights)
         return embedder
 
     return of
+
+
+@pytest.fixture(scope="module")
+def load():
+    """`pipelines.load`, which reads each dataset once."""
+    return functools.cache(pipelines.load)
 
 
 @pytest.fixture(scope="module")
@@ -110,8 +132,9 @@ def at_64_pixels(path):
 @pytest.mark.filterwarnings("ignore:dataset .* differs from the published one")
 @pytest.mark.usefixtures("_eagerly")
 @every_recipe
-def test_trains_for_two_steps(path, images, networks, monkeypatch):
+def test_trains_for_two_steps(path, images, networks, load, monkeypatch):
     monkeypatch.chdir(images)
+    monkeypatch.setattr(pipelines, "load", load, raising=False)
     monkeypatch.setattr(tfdml.models, "build_embedder", networks, raising=False)
     recipe = at_64_pixels(path)
     train.check_settings(recipe)

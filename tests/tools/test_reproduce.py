@@ -1,0 +1,142 @@
+"""docs/reproduce.md and the heads of the recipes are those that tools/reproduce.py makes."""
+
+import re
+import shlex
+
+import pytest
+import reproduce
+import yaml
+
+import evaluate
+import train
+
+REPORTED = yaml.safe_load((reproduce.ROOT / "docs" / "reported.yaml").read_text())
+CONTENT = yaml.safe_load((reproduce.ROOT / "docs" / "reproduce.yaml").read_text())
+ROWS = [row for table in CONTENT["tables"] for row in table["rows"]]
+
+
+def test_the_files_are_as_it_writes_them():
+    files = reproduce.files()
+    assert "docs/reproduce.md" in files
+    different = [p for p, text in files.items() if (reproduce.ROOT / p).read_text() != text]
+    assert different == [], "run: python tools/reproduce.py"
+
+
+def copy_of(folder):
+    for path in ["docs/reproduce.yaml", "docs/reported.yaml", *reproduce.files()]:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text((reproduce.ROOT / path).read_text())
+    for source in CONTENT["measured"].values():
+        path = source["at"]
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text((reproduce.ROOT / path).read_text())
+    return folder
+
+
+def test_a_number_that_changes_is_written_everywhere(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(reproduce, "ROOT", copy_of(tmp_path))
+    recipe, document = (
+        tmp_path / name for name in ("recipes/pddm/cub200_quadruplet.yaml", "docs/reproduce.md")
+    )
+    reproduce.main(["--check"])
+    results = tmp_path / "docs" / "results" / "pddm.md"
+    results.write_text(results.read_text().replace("| 34.6 ± 0.9 |", "| 35.1 ± 0.9 |"))
+    reported = tmp_path / "docs" / "reported.yaml"
+    reported.write_text(reported.read_text().replace("[58.3, 69.2,", "[58.4, 69.2,"))
+    with pytest.raises(SystemExit) as ended:
+        reproduce.main(["--check"])
+    assert ended.value.code == 1
+    error = capsys.readouterr().err
+    assert "recipes/pddm/cub200_quadruplet.yaml" in error
+    assert "R@1 58.3" in recipe.read_text()
+    settings = recipe.read_text().partition("\n\n")[2]
+    reproduce.main([])
+    assert "R@1 58.4" in recipe.read_text()
+    assert recipe.read_text().partition("\n\n")[2] == settings
+    assert "| PDDM + Quadruplet | 58.4 | 69.2 |" in document.read_text()
+    assert "R@1 35.1 ± 0.9" in document.read_text()
+    reproduce.main(["--check"])
+
+
+@pytest.mark.parametrize(
+    ("path", "numbers"),
+    [
+        ("pddm_table1.pddm_quadruplet.cars196", [57.4, 68.6, 80.1, 89.4, 92.3, 94.9]),
+        ("hdc_table5_sop.hdc_384", [69.5, 84.4, 92.8, 97.7]),
+        ("hdc_table6_vehicleid_map.hdc_384.2", [0.575]),
+        ("dmlda_table1.sop.dml_da_con", [89.5, 70.56, 84.09, 94.09, 97.72]),
+        ("pddm_table2.zeroshot_imagenet2010_flat_top5.ours", [48.2]),
+    ],
+)
+def test_the_numbers_of_a_row_are_those_of_the_paper(path, numbers):
+    assert reproduce.numbers(REPORTED, path) == numbers
+
+
+def test_statistics_follow_the_recall():
+    found = reproduce.numbers(REPORTED, "hdc_table1_cars196.hdc_ensemble_384")
+    assert found == [73.7, 83.2, 89.5, 93.8, 96.5, 98.4, 0.756, 0.015, 1.08, 0.027, 2.5]
+
+
+def rows_of_the_papers():
+    """The places of all rows of the tables."""
+    sets = ("cub200", "cars196")
+    for table in ("pddm_table1", "hdc_table3"):
+        for row, found in REPORTED[table].items():
+            if row != "K":
+                yield from (f"{table}.{row}.{name}" for name in sets if found[name][0] is not None)
+    for part, methods in REPORTED["pddm_table2"].items():
+        yield from (f"pddm_table2.{part}.{method}" for method in methods)
+    for table in ("hdc_table1_cars196", "hdc_table2_cub200", "hdc_table4_inshop", "hdc_table5_sop"):
+        yield from (f"{table}.{row}" for row in REPORTED[table] if row != "cols")
+    for row in REPORTED["hdc_table6_vehicleid_map"]:
+        if row != "cols":
+            yield from (f"hdc_table6_vehicleid_map.{row}.{size}" for size in range(3))
+    for name in ("cars196", "cub200", "sop"):
+        for method in REPORTED["dmlda_table1"]["methods"]:
+            yield f"dmlda_table1.{name}.{method}"
+
+
+def test_every_row_of_the_papers_is_there_once():
+    in_tables = [row["reported"] for row in ROWS if "reported" in row]
+    for row in rows_of_the_papers():
+        assert in_tables.count(row) == 1, row
+
+
+def test_a_row_has_a_recipe_or_a_reason():
+    for row in ROWS:
+        assert ("recipe" in row) != ("without" in row), row["name"]
+
+
+def test_every_recipe_of_a_paper_has_a_row():
+    named = {row.get("recipe") for row in ROWS} - {None}
+    folders = ("density", "hdc", "lifted", "pddm")
+    found = {
+        f"{folder}/{path.stem}"
+        for folder in folders
+        for path in (reproduce.ROOT / "recipes" / folder).glob("*.yaml")
+    }
+    assert named == found
+
+
+def commands(program):
+    text = (reproduce.ROOT / "docs" / "reproduce.md").read_text().partition(reproduce.BEGIN)[2]
+    return sorted(set(re.findall(rf"`python ({program}\.py [^`]*)`", text)))
+
+
+def test_train_and_evaluate_take_the_commands(monkeypatch):
+    monkeypatch.chdir(reproduce.ROOT)
+    trained, scored = commands("train"), commands("evaluate")
+    assert len(trained) > 60
+    runs = {train.parse(shlex.split(command)[1:])[0].run for command in trained}
+    for command in scored:
+        settings = evaluate.parse(shlex.split(command)[1:])
+        assert settings.model.removeprefix("saved_models/") in runs, command
+
+
+def test_what_was_not_run_has_no_number_and_says_so():
+    rows = [line for line in reproduce.files()["docs/reproduce.md"].splitlines() if "<br>" in line]
+    here = [line.rpartition(" | ")[2] for line in rows]
+    assert len(here) == sum("recipe" in row for row in ROWS)
+    for row, cell in zip((row for row in ROWS if "recipe" in row), here, strict=True):
+        assert ("ours" in row) != cell.startswith(reproduce.NOT_RUN)
+        assert ("ours" in row) == ("8,144 crops" in cell)
