@@ -112,7 +112,8 @@ def main(arguments=None):
             print(f"Report: {page}")
         if settings.export:
             scored = (split, queries, results)
-            path = export_scored(settings, version, model, levels, dim, *scored)
+            shape = (preprocessing, levels, dim)
+            path = export_scored(settings, version, model, shape, *scored)
             print(f"Exported: {path}")
 
 
@@ -905,7 +906,7 @@ def model_to_export(settings, version, recipe):
     return export.serve_run(model, version, before["levels"], options)
 
 
-def export_scored(settings, version, served, levels, dim, split, queries, results):
+def export_scored(settings, version, served, shape, split, queries, results):
     """Writes the model that was scored, as it is to be exported; returns the path of the version.
 
     Its embeddings are those of a first copy: what rounded weights lose is measured on what is
@@ -922,7 +923,7 @@ def export_scored(settings, version, served, levels, dim, split, queries, result
     with tempfile.TemporaryDirectory() as folder:
         copy = served.write(pathlib.Path(folder) / "1")
         signature = exported.load_signatures(copy)["embed_images"]
-        embeddings = embed(settings, signature, levels, dim, split)
+        embeddings = embed(settings, signature, *shape, split)
         size = megabytes(copy)
     data, gallery = evaluation.apart(embeddings, split.labels, queries)
     recall = evaluation.recall_at_k(*data, k=1, **gallery)[1]
