@@ -17,7 +17,7 @@ import pipelines
 from tfdml.command_line import one_sentence
 from tfdml.evaluation import recall_at_k
 from tfdml.models import number_of_levels
-from tfdml.serving.export import export_run, images_per_second, load_run
+from tfdml.serving.export import images_per_second, load_run, serve_run, write_next
 from tfdml.serving.versions import megabytes, newest_version
 
 
@@ -36,7 +36,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             for number in range(1, levels + 1):
                 out = pathlib.Path(folder, str(number))
-                version = export_run(model, trained, out, number)
+                version = write_next(serve_run(model, trained, number), out, trained)
                 shallow = embeddings[:, : number * recipe["embedding_dim"]]
                 recall = recall_at_k(shallow, split.labels, k=1)[1]
                 cost = f"{megabytes(version):8.1f}{images_per_second(version):10,.0f}"

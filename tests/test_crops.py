@@ -5,7 +5,6 @@ import pathlib
 import numpy as np
 import pytest
 import tensorflow as tf
-import yaml
 from PIL import Image
 
 import evaluate
@@ -149,11 +148,3 @@ def test_what_does_not_fit_the_images_is_refused_before_the_run(
         train.main(["--dataset", "folder", "--data_dir", "photos", *SETTINGS, *arguments])
     assert message in capsys.readouterr().err
     assert [path.name for path in pathlib.Path("runs").iterdir()] == ["crops"]
-
-
-def test_a_model_from_before_these_settings_is_scored_as_it_was(version, tmp_path):
-    recipe = yaml.safe_load((version / "assets.extra" / "recipe.yaml").read_text())
-    for name in ("warp_size", "keep_aspect", "trim_white", "mean_image"):
-        del recipe[name]
-    assert not evaluate.preprocessing_of(tmp_path, recipe).takes_crops
-    assert not evaluate.preprocessing_of(tmp_path, {}).takes_crops

@@ -8,7 +8,6 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
-import yaml
 from PIL import Image
 
 import evaluate
@@ -71,8 +70,8 @@ def version(photos):
     tf.saved_model.save(module, str(version), {"embed_images": embed.get_concrete_function(spec)})
     recipe = {"dataset": "folder", "data_dir": str(photos), "embedding_dim": 3}
     (version / "assets.extra").mkdir()
-    text = yaml.safe_dump({**recipe, "validation_share": 0.0})
-    (version / "assets.extra" / "recipe.yaml").write_text(text)
+    metadata = {"recipe": {**recipe, "validation_share": 0.0}}
+    (version / "assets.extra" / "metadata.json").write_text(json.dumps(metadata))
     return version
 
 

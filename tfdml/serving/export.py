@@ -24,7 +24,7 @@ from tfdml.serving.versions import megabytes, newest_version, versions_of
 PROGRAM = "tfdml.serving.export"
 BATCH = 32
 SECONDS = 3.0  # of each throughput that is measured
-OF_WRITER = ("tf_serving_warmup_requests", metadata.FILE, *exported.OLD_FILES)  # made anew
+OF_WRITER = ("tf_serving_warmup_requests", metadata.FILE)  # made anew
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,8 +161,8 @@ def serve_run(model, trained, levels=None, options=None):
         A `ServedModel`.
 
     Raises:
-        ValueError: If the model has not so many levels, or `trained` has no signature
-            `read_images`.
+        ValueError: If the model has not so many levels, or `trained` has no function
+            `read_image`.
     """
     from tfdml.models import first_levels, number_of_levels
     from tfdml.serving import ServedModel
@@ -177,21 +177,17 @@ def reader_of(version):
     """What reads one image as a version does.
 
     Raises:
-        ValueError: If it has no signature `read_images`.
+        ValueError: If it has no function `read_image`.
     """
     import tensorflow as tf
 
     loaded = tf.saved_model.load(str(version))
     check(
-        "read_images" in loaded.signatures,
-        f"{version} must have the signature read_images",
+        hasattr(loaded, "read_image"),
+        f"{version} must be one that tfdml exported, with the function read_image",
         signatures=list(loaded.signatures),
     )
-    if hasattr(loaded, "read_image"):
-        return loaded.read_image
-    # Of tfdml 0.1, which wrote no function of a single image.
-    read_images = loaded.signatures["read_images"]
-    return lambda content: read_images(content[None])["images"][0]
+    return loaded.read_image
 
 
 def check_same_run(out, trained):

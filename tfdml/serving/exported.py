@@ -1,15 +1,10 @@
 """What an exported version can do, and what it says of its training."""
 
-import json
-
-import yaml
-
 from tfdml.checks import check
 from tfdml.serving.metadata import read_metadata
 from tfdml.serving.versions import newest_version
 
 MEAN_IMAGE = "mean_image.npy"
-OLD_FILES = ("recipe.yaml", "trained_classes.json")  # of tfdml 0.1; now in the metadata
 
 
 def find_version(folder):
@@ -19,7 +14,7 @@ def find_version(folder):
 
 def recipe_of(version):
     """The settings of a version's training; {} if it was exported by another program."""
-    recipe = read_metadata(version).get("recipe") or _recipe_of_old(version)
+    recipe = read_metadata(version).get("recipe")
     try:
         return {**recipe, "dataset": recipe["dataset"], "data_dir": recipe["data_dir"]}
     except (TypeError, LookupError):
@@ -28,22 +23,7 @@ def recipe_of(version):
 
 def trained_classes(version):
     """Names of the classes that a version was trained on, where it tells them."""
-    return read_metadata(version).get("trained_classes") or _trained_classes_of_old(version)
-
-
-def _recipe_of_old(version):
-    """That of a version of tfdml 0.1, which has a file of its own for it."""
-    try:
-        return yaml.safe_load((version / "assets.extra" / OLD_FILES[0]).read_text())
-    except (OSError, ValueError, yaml.YAMLError):
-        return {}
-
-
-def _trained_classes_of_old(version):
-    try:
-        return json.loads((version / "assets.extra" / OLD_FILES[1]).read_text())
-    except (OSError, ValueError):
-        return []
+    return read_metadata(version).get("trained_classes", [])
 
 
 def load_signatures(version, with_similarity=False):

@@ -1,5 +1,3 @@
-import json
-
 import keras
 import pytest
 import tensorflow as tf
@@ -51,11 +49,3 @@ def test_what_another_program_wrote_tells_nothing(content, tmp_path):
         (tmp_path / "assets.extra" / FILE).write_bytes(content)
     assert exported.recipe_of(tmp_path) == {}
     assert exported.trained_classes(tmp_path) == []
-
-
-def test_versions_of_tfdml_0_1_are_read(tmp_path):
-    (tmp_path / "assets.extra").mkdir()
-    (tmp_path / "assets.extra" / "recipe.yaml").write_text("dataset: digits\ndata_dir: null\n")
-    (tmp_path / "assets.extra" / "trained_classes.json").write_text(json.dumps(["a"]))
-    assert exported.recipe_of(tmp_path) == {"dataset": "digits", "data_dir": None}
-    assert exported.trained_classes(tmp_path) == ["a"]

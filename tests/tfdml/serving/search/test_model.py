@@ -87,7 +87,7 @@ def test_the_fingerprint_is_of_the_network_wherever_it_lies(versions, tmp_path):
     copy = shutil.copytree(plain, tmp_path / "elsewhere")
     assert fingerprint(copy) == fingerprint(plain) != fingerprint(learned)
     (copy / "assets.extra").mkdir(exist_ok=True)
-    (copy / "assets.extra" / "recipe.yaml").write_text("loss: other\n")
+    (copy / "assets.extra" / "metadata.json").write_text('{"licence": "MIT"}')
     assert fingerprint(copy) == fingerprint(plain)
     weights = next((copy / "variables").glob("*.data*"))
     content = bytearray(weights.read_bytes())
