@@ -286,7 +286,6 @@ class ImageSearch:
         ids, distances = index.nearest(row, max(count, self.rerank) + (left_out is not None))
         if left_out is not None:
             others = ids != left_out
-            others[-1:] &= ~others.all()  # behind enough duplicates of it, it is not found
             ids, distances = ids[others], distances[others]
         seconds["search"] = time.perf_counter() - began
         scores = None

@@ -1,6 +1,7 @@
 """The server of a search: its threads, and its limits before a request is read."""
 
 import json
+import logging
 import socket
 
 from waitress.channel import HTTPChannel
@@ -27,6 +28,7 @@ def serve(application, *, host, port, upload_bytes):
     Raises:
         OSError: If it cannot listen there.
     """
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # else it tells of every wait
     most = upload_bytes + FORM_BYTES
     family, *_, place = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
