@@ -129,7 +129,7 @@ def at_64_pixels(path):
     return settings_of(path, **changes, skip_invalid="true")
 
 
-@pytest.mark.filterwarnings("ignore:dataset .* differs from the published one")
+@pytest.mark.filterwarnings("ignore:dataset .* differs", "ignore:Even though the .* is set")
 @pytest.mark.usefixtures("_eagerly")
 @every_recipe
 def test_trains_for_two_steps(path, images, networks, load, monkeypatch):

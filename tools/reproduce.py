@@ -181,7 +181,7 @@ def hours_of(row, content):
     for name, seconds in content["seconds_per_step"].items():
         if cost_of(settings_of(name)) == cost_of(settings):
             return f"{seconds * settings.steps / 3600:,.0f}"
-    return "not timed"
+    raise KeyError(f"no recipe like {row.recipe} was timed: {cost_of(settings)}")
 
 
 def cost_of(recipe):
