@@ -6,10 +6,11 @@ import sys
 import c_api
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from pipelines import images as preprocessing
 from tfdml.models import build_embedder, first_levels
-from tfdml.serving import export_model
+from tfdml.serving import ExportOptions, Gallery, export_model
 
 SIZE = (16, 12, 3)
 pytestmark = pytest.mark.skipif(
@@ -31,7 +32,9 @@ def run_apart(version, jobs, folder):
     command = [sys.executable, c_api.__file__, version, *arguments]
     run = subprocess.run([*map(str, command)], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-2000:]
-    return [dict(np.load(folder / f"out{number}.npz")) for number in range(len(jobs))]
+    return [
+        dict(np.load(folder / f"out{number}.npz", allow_pickle=True)) for number in range(len(jobs))
+    ]
 
 
 def test_every_signature_gives_the_numbers_of_keras(served, contents, tmp_path, rng):
@@ -75,6 +78,44 @@ def test_levels_and_mirror_images_give_the_numbers_of_keras(tmp_path, contents):
     expected = embedder(np.stack([reading(content) for content in contents]))
     assert expected.shape == (5, 8)
     np.testing.assert_allclose(found["embedding"], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("backbone", "size"), [("googlenet", (64, 64, 3)), ("mobilenet_v2", (32, 32, 3))]
+)
+def test_backbones_give_the_numbers_of_keras(backbone, size, tmp_path, contents):
+    embedder, reading = build_embedder(backbone, 8, input_shape=size), preprocessing.reader(size)
+    version = export_model(embedder, tmp_path / "1", reading)
+    (found,) = run_apart(version, [("serving_default", {"image_bytes": contents})], tmp_path)
+    expected = embedder(np.stack([reading(content) for content in contents]))
+    assert np.ptp(expected) > 0
+    np.testing.assert_allclose(found["embedding"], expected, atol=1e-5)
+
+
+def test_what_is_optional_gives_the_numbers_of_the_functions(tmp_path, contents, rng):
+    rows = rng.normal(size=(3, 8))
+    version = export_model(
+        build_embedder("small_cnn", 8, input_shape=SIZE),
+        tmp_path / "1",
+        preprocessing.reader(SIZE),
+        options=ExportOptions(precision="int8", on_bad_image="nan"),
+        classes=Gallery(["x", "y", "z"], rows),
+        gallery=Gallery(["1.png", "2.png", "3.png"], rows),
+        top=2,
+    )
+    contents = [*contents, b"", b"GIF89a"]
+    names = ("serving_default", "classify", "neighbours")
+    jobs = [(name, {"image_bytes": contents}) for name in names]
+    served = tf.saved_model.load(str(version)).signatures
+    for (name, inputs), found in zip(jobs, run_apart(version, jobs, tmp_path), strict=True):
+        expected = served[name](**{key: tf.constant(value) for key, value in inputs.items()})
+        assert set(found) == set(expected)
+        assert found["valid"].tolist() == [True] * 5 + [False] * 2
+        for output, values in expected.items():
+            if values.dtype == tf.string:
+                assert found[output].tolist() == values.numpy().tolist()
+            else:
+                np.testing.assert_allclose(found[output], values, atol=1e-5)
 
 
 def test_without_a_learned_similarity_it_gives_the_cosine_of_keras(served, contents, tmp_path):
