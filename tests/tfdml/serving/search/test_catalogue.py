@@ -13,6 +13,7 @@ def test_ids_are_never_given_twice():
     catalogue, ids = catalogue.without([0, 1]).with_more(ENTRIES[:1], {})
     assert ids == [2]
     assert catalogue.entries == {2: ENTRIES[0]}
+    assert catalogue.with_more(ENTRIES[1:], {})[1] == [3]
 
 
 def test_a_change_leaves_the_catalogue_before_it_alone():

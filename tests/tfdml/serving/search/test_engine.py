@@ -70,6 +70,7 @@ def test_a_learned_similarity_puts_the_nearest_in_order(learned_model, folder, i
     assert answer.ranked_by == "similarity"
     assert [found.similarity for found in answer.found] == [270.0, 135.0]
     assert answer.found[1].distance == pytest.approx(10)
+    assert names(search.by_picture(asked, 1)) == ["red/bright.png"]
     assert "reranking" in answer.seconds
     by_distance = ImageSearch(learned_model, folder, index_file, rerank=0)
     assert names(by_distance.by_picture(asked, 2))[0] == "red/dark.png"
