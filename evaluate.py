@@ -35,7 +35,6 @@ from tfdml.serving import exported
 
 PROGRAM = "evaluate.py"
 COMPARE = "--compare"
-SAME_AS_RECALL = ("precision@1", "ndcg@1")  # which are recall@1
 CHANGES_OF_EMBEDDINGS = ("crops", "mirror", "levels", "level_weights", "boxes")
 COMPARED_QUERIES = 1000  # ranked exactly too, to tell what --rerank loses
 REPORTED_NEIGHBOURS = 10  # of each image on the page, of a learned similarity
@@ -100,10 +99,12 @@ def main(arguments=None):
         write(settings, version, results, levels)
         if per_query:
             save_queries(settings, per_query, split, queries)
+        from tfdml.evaluation.results_text import results_text  # which waits for NumPy
+
         print(
             f"\n{version} on {len(split.labels):,} images of {split.num_classes:,} classes "
             f"({settings.split}) of {settings.dataset}{searched(queries)}{ranking(settings)}:\n"
-            f"{table(results)}\n"
+            f"{results_text(results)}\n"
             f"Scores: {out}"
         )
         if settings.report:
@@ -525,6 +526,7 @@ def score(settings, signatures, embeddings, labels, queries):
     alone, "reranking" that tells what it loses, and no values of each query.
     """
     from tfdml import evaluation
+    from tfdml.evaluation.results_text import named_recalls
 
     data, gallery = evaluation.apart(embeddings, labels, queries)
     if settings.rerank:
@@ -537,7 +539,7 @@ def score(settings, signatures, embeddings, labels, queries):
             **gallery,
         )
         lost = compare_rankings(settings, signatures["score_pairs"], *data, gallery)
-        return {"scores": named(recalls), "reranking": lost}, {}
+        return {"scores": named_recalls(recalls), "reranking": lost}, {}
     similarity = None
     if settings.rank_by == "similarity":
         pairs = evaluation.scores_to_rank(len(labels))
@@ -663,6 +665,7 @@ def has_pairs_of_both_kinds(labels):
 def compare_rankings(settings, signature, embeddings, labels, gallery):
     """Recalls of a sample of queries by the learned similarity to all images, and reranked."""
     from tfdml import evaluation
+    from tfdml.evaluation.results_text import named_recalls
 
     queries = min(COMPARED_QUERIES, len(labels))
     findable = len(gallery["gallery_labels"]) if gallery else len(labels) - 1
@@ -680,11 +683,7 @@ def compare_rankings(settings, signature, embeddings, labels, gallery):
         )
     lost = {k: exact[k] - reranked[k] for k in exact}
     recalls = {"exact": exact, "reranked": reranked, "lost": lost}
-    return {"queries": queries, **{name: named(recalls[name]) for name in recalls}}
-
-
-def named(recalls):
-    return {f"recall@{k}": recall for k, recall in recalls.items()}
+    return {"queries": queries, **{name: named_recalls(recalls[name]) for name in recalls}}
 
 
 def similarity_of(signature, pairs=None):
@@ -768,75 +767,12 @@ def ranking(settings):
     )
 
 
-def table(results):
-    """The scores, and what lies behind them, for the screen."""
-    from tfdml.evaluation.report import scores_table
-    from tfdml.evaluation.transfer_scores import transfer_lines
-
-    intervals, lines = results.get("intervals", {}), []
-    for name, value in without_twins(results["scores"]).items():
-        interval = "  [{:.4f}, {:.4f}]".format(*intervals[name]) if name in intervals else ""
-        lines.append(f"{name:>12}  {value:.4f}{interval}")
-    if intervals:
-        lines.append("In brackets the interval at 95 % over classes drawn anew.")
-    if "levels" in results:
-        lines.append("\nEach level alone, by distance:")
-        lines.append(
-            scores_table(
-                {
-                    level: {
-                        name: value for name, value in scores.items() if name in results["scores"]
-                    }
-                    for level, scores in results["levels"].items()
-                }
-            )
-        )
-    lines += transfer_lines(results)
-    lines += numbers(
-        "Distances of all pairs of embeddings, and their LDA score:", results.get("distances")
-    )
-    if "verification" in results:
-        verification = dict(results["verification"])
-        calibrated = verification.pop("calibrated", None)
-        rate = f"{verification.pop('false_match_rate'):g}"
-        lines += numbers(
-            f"Whether two images are of one class, by a threshold for {rate} false matches:",
-            verification,
-        )
-        lines += numbers("By the threshold of the training classes:", calibrated)
-    if "reranking" in results:
-        queries = results["reranking"]["queries"]
-        lines.append(f"\nAgainst a ranking of all images, on {queries:,} queries:")
-        lines.append(scores_table(results["reranking"]))
-    if "approximate" in results:
-        index = results["approximate"]
-        lines.append(
-            f"\nSearch by the index, {index['search_seconds']:.3g} s, where an exact one takes "
-            f"{index['exact_search_seconds']:.3g} s:"
-        )
-        kinds = ("exact", "approximate", "lost", "overlap")
-        lines.append(scores_table({kind: named(index[kind]) for kind in kinds}))
-    return "\n".join(lines)
-
-
-def without_twins(scores):
-    """The scores, or what else goes by their names, but for those that equal another always."""
-    return {name: value for name, value in scores.items() if name not in SAME_AS_RECALL}
-
-
-def numbers(head, values):
-    """Lines of named numbers below a head; none without values."""
-    if not values:
-        return []
-    width = max(map(len, values))
-    return [f"\n{head}", *(f"{name:>{width}}  {value:.4f}" for name, value in values.items())]
-
-
 def draw(settings, version, recipe, signatures, embeddings, split, queries, results, per_query):
     """Writes the page, the pictures and the projector's files; returns the path of the page."""
     from tfdml import evaluation
     from tfdml.evaluation import report
     from tfdml.evaluation.page import write_report
+    from tfdml.evaluation.results_text import without_twins
 
     print("Drawing the report", flush=True)
     folder = pathlib.Path(settings.report)

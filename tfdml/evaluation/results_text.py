@@ -1,0 +1,86 @@
+"""The scores of one evaluation as text, for the screen."""
+
+from tfdml.evaluation.report import scores_table
+from tfdml.evaluation.transfer_scores import transfer_lines
+
+_SAME_AS_RECALL = ("precision@1", "ndcg@1")  # which are recall@1
+
+
+def results_text(results):
+    """The scores of `evaluate.py`, and what lies behind them.
+
+    Args:
+        results: {"scores": {name: value}}, and where they were measured "intervals" {name: (low,
+            high)}, "levels", "distances", "verification", "reranking" and "approximate", as
+            `evaluate.py` writes them to its JSON file.
+
+    Returns:
+        Lines, without the last line's end.
+
+    Example:
+        >>> print(results_text({"scores": {"map": 0.5}, "intervals": {"map": (0.4, 0.6)}}))
+                 map  0.5000  [0.4000, 0.6000]
+        In brackets the interval at 95 % over classes drawn anew.
+    """
+    intervals, lines = results.get("intervals", {}), []
+    for name, value in without_twins(results["scores"]).items():
+        interval = "  [{:.4f}, {:.4f}]".format(*intervals[name]) if name in intervals else ""
+        lines.append(f"{name:>12}  {value:.4f}{interval}")
+    if intervals:
+        lines.append("In brackets the interval at 95 % over classes drawn anew.")
+    if "levels" in results:
+        lines.append("\nEach level alone, by distance:")
+        lines.append(
+            scores_table(
+                {
+                    level: {
+                        name: value for name, value in scores.items() if name in results["scores"]
+                    }
+                    for level, scores in results["levels"].items()
+                }
+            )
+        )
+    lines += transfer_lines(results)
+    lines += _numbers(
+        "Distances of all pairs of embeddings, and their LDA score:", results.get("distances")
+    )
+    if "verification" in results:
+        verification = dict(results["verification"])
+        calibrated = verification.pop("calibrated", None)
+        rate = f"{verification.pop('false_match_rate'):g}"
+        lines += _numbers(
+            f"Whether two images are of one class, by a threshold for {rate} false matches:",
+            verification,
+        )
+        lines += _numbers("By the threshold of the training classes:", calibrated)
+    if "reranking" in results:
+        queries = results["reranking"]["queries"]
+        lines.append(f"\nAgainst a ranking of all images, on {queries:,} queries:")
+        lines.append(scores_table(results["reranking"]))
+    if "approximate" in results:
+        index = results["approximate"]
+        lines.append(
+            f"\nSearch by the index, {index['search_seconds']:.3g} s, where an exact one takes "
+            f"{index['exact_search_seconds']:.3g} s:"
+        )
+        kinds = ("exact", "approximate", "lost", "overlap")
+        lines.append(scores_table({kind: named_recalls(index[kind]) for kind in kinds}))
+    return "\n".join(lines)
+
+
+def without_twins(scores):
+    """The scores, or what else goes by their names, but for those that equal another always."""
+    return {name: value for name, value in scores.items() if name not in _SAME_AS_RECALL}
+
+
+def named_recalls(recalls):
+    """{"recall@1": value, ...} of {1: value, ...}."""
+    return {f"recall@{k}": recall for k, recall in recalls.items()}
+
+
+def _numbers(head, values):
+    """Lines of named numbers below a head; none without values."""
+    if not values:
+        return []
+    width = max(map(len, values))
+    return [f"\n{head}", *(f"{name:>{width}}  {value:.4f}" for name, value in values.items())]
