@@ -1,6 +1,7 @@
 """The numbered versions of a served model: folders 1, 2, ... of one folder, each a SavedModel."""
 
 import contextlib
+import fcntl
 import os
 import pathlib
 import shutil
@@ -43,27 +44,51 @@ def new_version(path):
     """A hidden folder to fill, which becomes the version when the block ends well.
 
     The version appears whole or not at all, so a server that watches its folder never sees half of
-    one. What an export that was killed has left is swept up by the next one of this version.
+    one. What an export that was killed has left is swept up by the next one of this version; of
+    several at once the first to end becomes it.
 
     Args:
         path: Path of the version's folder, whose name is a number; must not exist.
 
     Raises:
-        FileExistsError: If it exists.
+        FileExistsError: If it exists, now or when the block ends.
     """
     check_new(path)
     parent_is_new = not path.parent.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".unfinished-{path.name}-"
-    for killed in path.parent.glob(f"{prefix}*"):
-        shutil.rmtree(killed)
+    for other in path.parent.glob(f"{prefix}*"):
+        with _alone(other) as was_killed:
+            if was_killed:
+                shutil.rmtree(other)
     unfinished = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
     try:
-        yield unfinished
-        unfinished.chmod(0o755)
-        os.rename(unfinished, path)
+        with _alone(unfinished):
+            yield unfinished
+            unfinished.chmod(0o755)
+            check_new(path)
+            os.rename(unfinished, path)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         if parent_is_new and not any(path.parent.iterdir()):
             path.parent.rmdir()
         raise
+
+
+@contextlib.contextmanager
+def _alone(folder):
+    """Locks a folder as long as the process lives; gives whether it could."""
+    try:
+        opened = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:  # it has just become a version
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(opened)
