@@ -147,6 +147,12 @@ def test_export_refuses_what_it_cannot_do(arguments, message, here, capsys):
     assert sorted(pathlib.Path("saved_models").rglob("*.pb")) == before
 
 
+def test_export_refuses_what_is_no_run(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        export.main(["/"])
+    assert "error: no SavedModel at /saved_models" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

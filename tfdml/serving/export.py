@@ -88,7 +88,7 @@ def main(arguments=None):
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with one_sentence(PROGRAM, ValueError, TypeError, OSError):
         run = pathlib.Path(settings.run).resolve()
-        trained = shown(newest_version(run.parents[1] / "saved_models" / run.name))
+        trained = shown(newest_version(run.parent.parent / "saved_models" / run.name))
         options = settings.options_after(metadata.read_metadata(trained))
         out = trained.parent.with_name(run.name + suffix_of(settings.levels, options.precision))
         out = pathlib.Path(settings.out) if settings.out else out
