@@ -58,6 +58,8 @@ def embed(settings, given):
     from tfdml.serving.client.archive import save_embeddings
 
     paths, out = image_files(given), pathlib.Path(settings.out)
+    if out.is_dir():
+        raise IsADirectoryError(f"{out} is a folder: `out` must be a file")
     if out.exists() and not settings.overwrite:
         raise FileExistsError(f"{out} exists: choose another --out, or give --overwrite")
     check_writable(out.parent)
@@ -120,7 +122,11 @@ def image_files(given):
             raise FileNotFoundError(f"there is no {path}")
         found = [path]
         if path.is_dir():
-            found = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
+            found = sorted(
+                file
+                for file in path.rglob("*")
+                if file.suffix.lower() in SUFFIXES and file.is_file()
+            )
             check(bool(found), f"{path} must hold images ({', '.join(SUFFIXES)})", images=0)
         files += map(str, found)
     return files

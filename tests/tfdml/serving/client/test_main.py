@@ -1,6 +1,7 @@
 """The command, as users run it."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -89,6 +90,21 @@ def test_files_and_folders_without_images_are_named_first(run, files, tmp_path):
     code, _, errors = run("embed", tmp_path / "empty")
     assert code == 2
     assert f"{tmp_path / 'empty'} must hold images (.jpg, " in errors
+
+
+def test_of_a_folder_only_files_are_taken(tmp_path):
+    (tmp_path / "album.jpg").mkdir()
+    os.mkfifo(tmp_path / "pipe.jpg")  # reading it would wait for ever
+    (tmp_path / "photo.jpg").touch()
+    assert program.image_files([tmp_path]) == [str(tmp_path / "photo.jpg")]
+
+
+def test_a_folder_is_no_file_to_write(tmp_path, capsys):
+    (tmp_path / "photo.jpg").touch()
+    arguments = ["embed", str(tmp_path / "photo.jpg"), "--out", str(tmp_path), "--overwrite"]
+    with pytest.raises(SystemExit, match="2"):
+        program.main(arguments)
+    assert f"{tmp_path} is a folder: `out` must be a file" in capsys.readouterr().err
 
 
 def test_prints_similarities_the_greatest_first(run, served, contents, files):
