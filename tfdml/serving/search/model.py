@@ -1,6 +1,7 @@
 """A served model as a search uses it: embeddings of encoded images, and a score that it learned."""
 
 import hashlib
+import re
 import threading
 
 import numpy as np
@@ -51,6 +52,7 @@ class SearchModel:
         self.batch_size = fitting_batch_size(image_size, self.dim)
         self.radius = _common_length(embed, image_size)
         self.learned = "score_pairs" in signatures
+        self._marks_bad = "valid" in signatures["serving_default"].structured_outputs
         self._signatures = signatures
         self._under_way = threading.Semaphore(_AT_ONCE)
         self._warm_up(image_size)
@@ -72,15 +74,11 @@ class SearchModel:
                 raise
             except tf.errors.OpError as error:  # one image is enough
                 if len(contents) == 1:
-                    cause = error.message.partition("\n\t [[")[0].splitlines()[-1]
-                    return [RefusedError(f"The model cannot read the picture ({cause})")]
+                    return [_unreadable(_cause(error.message))]
                 rows = None
         if rows is None:
             return [self.embed([content])[0] for content in contents]
-        return [
-            row if np.isfinite(row).all() else RefusedError("The model gives no finite embedding")
-            for row in rows
-        ]
+        return [row if np.isfinite(row).all() else self._without_row() for row in rows]
 
     def score(self, query, rows):
         """The learned similarity of an embedding with others.
@@ -112,6 +110,12 @@ class SearchModel:
         if self.learned:
             self.score(row[0], row)
 
+    def _without_row(self):
+        """Why a picture has no embedding."""
+        if self._marks_bad:
+            return _unreadable("it is damaged, too large, or of a kind that cannot be read")
+        return RefusedError("The model gives no finite embedding")
+
     def _embed(self, contents):
         return self._signatures["serving_default"](image_bytes=tf.constant(contents))["embedding"]
 
@@ -125,6 +129,23 @@ def fingerprint(version):
             while block := file.read(2**20):
                 digest.update(block)
     return digest.hexdigest()
+
+
+def _unreadable(cause):
+    return RefusedError(f"The model cannot read the picture ({cause})")
+
+
+def _cause(message):
+    """What an error of TensorFlow says of the only image of a batch.
+
+    >>> _cause("assertion failed: [image_bytes[0] is empty]\\n\\t [[node]]")
+    'it is empty'
+    >>> _cause("Invalid PNG data, size 12\\n\\t [[node]]")
+    'Invalid PNG data, size 12'
+    """
+    sentence = message.partition("\n\t [[")[0].splitlines()[-1]
+    told = re.search(r"image_bytes\[0\] ([^\]]+)", sentence)
+    return f"it {told[1]}" if told else sentence
 
 
 def _common_length(embed, image_size):

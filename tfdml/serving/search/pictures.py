@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageOps
 
+from tfdml.serving.options import MAX_PIXELS
 from tfdml.serving.search.refusals import RefusedError
 
-MOST_PIXELS = 64_000_000  # a photo of the largest usual cameras; 0.8 GB as the model reads it
 MIME_TYPES = {
     "BMP": "image/bmp",
     "GIF": "image/gif",
@@ -58,14 +58,8 @@ def read_header(content):
             status=415,
         ) from None
     width, height = picture.size
-    if width * height > MOST_PIXELS:
+    if width * height > MAX_PIXELS:
         raise _too_many(f"{width:,} × {height:,}")
-    if picture.format == "BMP" and picture.mode == "P":
-        raise RefusedError(
-            "The picture must hold its colours themselves. Received: a BMP with a palette; "
-            "save it as PNG",
-            status=415,
-        )
     kind = "JPEG" if picture.format == _ALSO_JPEG else picture.format
     return Header(kind, width, height)
 
@@ -101,5 +95,5 @@ def _opened(content):
 
 def _too_many(received):
     return RefusedError(
-        f"The picture must have at most {MOST_PIXELS:,} pixels. Received: {received}", status=413
+        f"The picture must have at most {MAX_PIXELS:,} pixels. Received: {received}", status=413
     )

@@ -7,6 +7,7 @@ import tensorflow as tf
 from PIL import Image
 
 from pipelines import images as preprocessing
+from tfdml.serving import ExportOptions, export_model
 from tfdml.serving.search.model import SearchModel, fingerprint
 from tfdml.serving.search.refusals import RefusedError
 
@@ -49,8 +50,20 @@ def test_one_that_cannot_be_read_does_not_keep_the_others(opened, pictures):
     rows = opened["plain"].embed([pictures[0], broken, pictures[1]])
     np.testing.assert_allclose(rows[::2], opened["plain"].embed(pictures[:2]), atol=1e-6)
     assert isinstance(rows[1], RefusedError)
-    assert "The model cannot read the picture (" in str(rows[1])
-    assert "\n" not in str(rows[1])
+    assert str(rows[1]) == (
+        "The model cannot read the picture "
+        "(it is damaged, cut off, or of a kind that cannot be read)"
+    )
+
+
+def test_tells_an_unreadable_picture_also_of_a_model_that_gives_nan(versions, pictures, tmp_path):
+    embedder, path = versions["plain"][0].embedder, tmp_path / "1"
+    export_model(
+        embedder, path, preprocessing.reader(SIZE), options=ExportOptions(on_bad_image="nan")
+    )
+    row, refusal = SearchModel(path).embed([pictures[0], pictures[0][:100]])
+    assert np.isfinite(row).all()
+    assert "The model cannot read the picture (it is damaged" in str(refusal)
 
 
 def test_scores_as_the_learned_similarity_does(versions, opened, rng):
