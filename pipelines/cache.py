@@ -16,6 +16,7 @@ import io
 import json
 import os
 import pathlib
+import shlex
 import sys
 import tempfile
 
@@ -54,7 +55,7 @@ def main(arguments=None):
     images = sum(shard["images"] for shard in manifest["shards"])
     print(
         f"{images:,} images, {size:,.1f} MB in {len(manifest['shards'])} files: {given.out}\n"
-        f"Train on it with: python train.py --dataset cache --data_dir {given.out}"
+        f"Train on it with: python train.py --dataset cache --data_dir {shlex.quote(given.out)}"
         f"{flags_of(manifest['settings'])}"
     )
 

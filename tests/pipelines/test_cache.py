@@ -311,11 +311,11 @@ def test_the_command_writes_and_verifies(dataset, tmp_path, capsys):
     for label, path in zip(dataset.train.labels, dataset.train.images, strict=True):
         (folder / str(label)).mkdir(parents=True, exist_ok=True)
         os.symlink(path, folder / str(label) / os.path.basename(path))
-    out = tmp_path / "cache"
+    out = tmp_path / "a cache"
     cache.main(["--dataset", "folder", "--data_dir", str(folder), "--out", str(out)])
     printed = capsys.readouterr().out
     assert "16 images, " in printed
-    assert f"--dataset cache --data_dir {out} --warp_size 256" in printed
+    assert f"--dataset cache --data_dir '{out}' --warp_size 256" in printed  # to be pasted
     cache.main(["--verify", str(out)])
     assert "is as it was written" in capsys.readouterr().out
     settings = json.loads((out / "manifest.json").read_text())["settings"]
