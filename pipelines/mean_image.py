@@ -30,7 +30,7 @@ def read_mean_image(path):
     if not path.is_file():
         raise FileNotFoundError(f"`mean_image` must be an existing file. There is no {path}")
     try:
-        mean = np.load(path) if path.suffix == ".npy" else _of_caffe(path.read_bytes())
+        mean = _of_numpy(path) if path.suffix == ".npy" else _of_caffe(path.read_bytes())
     except Exception as error:  # what NumPy and protobuf raise has no common class
         raise ValueError(f"{path} cannot be read ({error})") from error
     finite = mean.dtype.kind == "f" and np.isfinite(mean).all()
@@ -40,6 +40,11 @@ def read_mean_image(path):
             f"Received: shape={mean.shape}, dtype={mean.dtype}"
         )
     return mean.astype(np.float32)
+
+
+def _of_numpy(path):
+    with path.open("rb") as file:  # `np.load` also takes archives, and of others speaks of pickle
+        return np.lib.format.read_array(file, allow_pickle=False)
 
 
 def _of_caffe(content):

@@ -48,7 +48,7 @@ def test_reads_an_array_of_numpy_as_it_is(rng, tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("mean.npy", b"no array", "mean.npy cannot be read"),
+        ("mean.npy", b"no array", "mean.npy cannot be read .the magic string is not correct"),
         ("mean.binaryproto", b"\xff" * 9, "mean.binaryproto cannot be read"),
         ("mean.binaryproto", binaryproto(np.zeros((3, 2, 2)))[:-4], "cannot be read"),
         ("mean.binaryproto", b"", r"finite floats. Received: shape=\(0, 0, 0\)"),
@@ -59,6 +59,13 @@ def test_refuses_a_file_without_a_mean_image(name, content, message, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=message):
         read_mean_image(tmp_path / name)
+
+
+def test_refuses_an_archive_of_arrays_by_another_name(tmp_path):
+    with open(tmp_path / "mean.npy", "wb") as file:
+        np.savez(file, mean=np.zeros((4, 4, 3)))
+    with pytest.raises(ValueError, match=r"mean.npy cannot be read"):
+        read_mean_image(tmp_path / "mean.npy")
 
 
 @pytest.mark.parametrize(
