@@ -140,3 +140,15 @@ def test_what_was_not_run_has_no_number_and_says_so():
     for row, cell in zip((row for row in ROWS if "recipe" in row), here, strict=True):
         assert ("ours" in row) != cell.startswith(reproduce.NOT_RUN)
         assert ("ours" in row) == ("8,144 crops" in cell)
+
+
+def test_rows_of_a_figure_of_lifted_see_the_same_images():
+    figures = {}
+    for table in yaml.safe_load((reproduce.ROOT / "docs" / "reproduce.yaml").read_text())["tables"]:
+        if table["title"].startswith("Lifted, Figure"):
+            recipes = [reproduce.settings_of(row["recipe"]) for row in table["rows"]]
+            figures[table["title"]] = {
+                (r.dataset, r.image_size, r.warp_size, r.trim_white, r.mean_image) for r in recipes
+            }
+    assert len(figures) == 3
+    assert all(len(kinds) == 1 for kinds in figures.values()), figures
