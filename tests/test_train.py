@@ -431,7 +431,7 @@ def test_options_of_samplers_are_those_of_their_batches(sampler):
     batches = {"groups": pipelines.group_batches, "pairs": pipelines.pair_batches}[sampler]
     parameters = inspect.signature(batches).parameters.values()
     options = [option.name for option in parameters if option.kind == option.KEYWORD_ONLY]
-    assert list(train.SAMPLER_OPTIONS[sampler]) == options
+    assert [*train.SAMPLER_OPTIONS[sampler], "preprocessing"] == options
 
 
 def start_and_wait_for(text, *arguments, cwd):

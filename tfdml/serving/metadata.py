@@ -67,13 +67,14 @@ def metadata_of(served, *, trained_classes=None, recipe=None, scores=None, preci
 
 def write_metadata(folder, metadata):
     """Writes the metadata into a version's `assets.extra`."""
-    (folder / FILE).write_text(json.dumps(metadata, indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(metadata, indent=2, ensure_ascii=False) + "\n"
+    (folder / FILE).write_text(text, encoding="utf-8")
 
 
 def read_metadata(version):
     """The metadata of a version; {} where it has none, or a file of another program."""
     try:
-        metadata = json.loads((version / "assets.extra" / FILE).read_text())
+        metadata = json.loads((version / "assets.extra" / FILE).read_text("utf-8"))
     except (OSError, ValueError):
         return {}
     return metadata if isinstance(metadata, dict) else {}

@@ -1,11 +1,13 @@
 """The numbered versions of a served model: folders 1, 2, ... of one folder, each a SavedModel."""
 
 import contextlib
-import fcntl
 import os
 import pathlib
 import shutil
 import tempfile
+import time
+
+_LEFT_OVER = 3600  # seconds after which an unfinished folder is of an export that was killed
 
 
 def versions_of(folder):
@@ -44,8 +46,8 @@ def new_version(path):
     """A hidden folder to fill, which becomes the version when the block ends well.
 
     The version appears whole or not at all, so a server that watches its folder never sees half of
-    one. What an export that was killed has left is swept up by the next one of this version; of
-    several at once the first to end becomes it.
+    one. What an export that was killed has left is swept up by the next one, an hour later. Of
+    several at once the first to end becomes the version.
 
     Args:
         path: Path of the version's folder, whose name is a number; must not exist.
@@ -58,16 +60,14 @@ def new_version(path):
     path.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".unfinished-{path.name}-"
     for other in path.parent.glob(f"{prefix}*"):
-        with _alone(other) as was_killed:
-            if was_killed:
-                shutil.rmtree(other)
+        if _seconds_untouched(other) > _LEFT_OVER:
+            shutil.rmtree(other)
     unfinished = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
     try:
-        with _alone(unfinished):
-            yield unfinished
-            unfinished.chmod(0o755)
-            check_new(path)
-            os.rename(unfinished, path)
+        yield unfinished
+        unfinished.chmod(0o755)
+        check_new(path)
+        os.rename(unfinished, path)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         if parent_is_new and not any(path.parent.iterdir()):
@@ -75,20 +75,8 @@ def new_version(path):
         raise
 
 
-@contextlib.contextmanager
-def _alone(folder):
-    """Locks a folder as long as the process lives; gives whether it could."""
+def _seconds_untouched(folder):
     try:
-        opened = os.open(folder, os.O_RDONLY)
+        return time.time() - folder.stat().st_mtime
     except FileNotFoundError:  # it has just become a version
-        yield False
-        return
-    try:
-        try:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-    finally:
-        os.close(opened)
+        return 0.0

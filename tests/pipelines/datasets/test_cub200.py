@@ -155,7 +155,7 @@ def test_a_training_class_needs_two_images(birds, monkeypatch):
 def test_says_what_is_wanted_where_nothing_is(tmp_path):
     with pytest.raises(ValueError, match=r"'cub200' needs `data_dir`.*images\.txt.*=None"):
         load(None)
-    with pytest.raises(FileNotFoundError, match=r"there is no folder .*/missing"):
+    with pytest.raises(FileNotFoundError, match=r"CUB_200_2011\.tgz.*There is no .*/missing"):
         load(tmp_path / "missing")
     with pytest.raises(FileNotFoundError, match=r"must have .*/images\.txt.*CUB_200_2011\.tgz"):
         load(tmp_path)
