@@ -151,6 +151,11 @@ def check_settings(recipe):
         embedding_dim=None,
         levels=levels,
     )
+    check(
+        recipe.exit_multiplier is None or levels > 1,
+        "`exit_multiplier` is of early exits, which a model of 1 level has not",
+        exit_multiplier=recipe.exit_multiplier,
+    )
     dropout_of_levels(recipe.dropout, levels)
     pipelines.Augmentation().changed(**recipe.augmentation)
     options = export_options(recipe.export_options)

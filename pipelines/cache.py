@@ -23,6 +23,7 @@ import tempfile
 import pipelines
 
 PROGRAM = "pipelines.cache"
+LARGEST = 4096  # side in pixels
 SHARD_BYTES = 128e6  # about as many in a file
 BYTES_PER_PIXEL = 0.45  # of a JPEG of quality 95; photographs have 0.3 to 0.6
 
@@ -136,7 +137,7 @@ def write_cache(
     Args:
         dataset: `Dataset` of image files.
         folder: Of the cache; made if it does not exist.
-        size: Side of the images in pixels.
+        size: Side of the images in pixels, at most 4,096.
         keep_aspect: Whether it is that of the shorter side alone.
         trim_white: Whether a white border is cut off first.
         quality: Of JPEG, 1 to 100; None to store the pixels as they are, as BMP.
@@ -178,6 +179,8 @@ def check(dataset, size, quality, images_per_file):
     from pipelines.sampling import check_integers
 
     check_integers(1, size=size)
+    if size > LARGEST:
+        raise ValueError(f"`size` must be from 1 to {LARGEST}. Received: size={size}")
     if images_per_file is not None:
         check_integers(1, images_per_file=images_per_file)
     if quality is not None:

@@ -1103,6 +1103,9 @@ def test_no_steps_score_and_export_the_features_as_they_are(tmp_path, monkeypatc
     error = capsys.readouterr().err
     assert "`embedding_dim` must be a number where there are several levels" in error
     assert "Traceback" not in error
+    with pytest.raises(SystemExit):
+        train.main(["--dataset", "digits", "--exit_multiplier", "2"])
+    assert "`exit_multiplier` is of early exits" in capsys.readouterr().err
 
 
 def test_the_similarity_learns_at_the_rate_of_the_head():

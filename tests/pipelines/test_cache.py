@@ -294,6 +294,7 @@ def test_a_cache_is_of_image_files(written, dataset, tmp_path):
     [
         ({"size": 0}, ValueError, "`size` must be >= 1. Received: size=0"),
         ({"size": 1.5}, TypeError, "`size` must be an integer"),
+        ({"size": 4097}, ValueError, "`size` must be from 1 to 4096. Received: size=4097"),
         ({"quality": 101}, ValueError, "`quality` must be from 1 to 100. Received: quality=101"),
         ({"quality": 0}, ValueError, "`quality` must be >= 1"),
         ({"images_per_file": 0}, ValueError, "`images_per_file` must be >= 1"),
