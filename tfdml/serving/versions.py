@@ -5,9 +5,11 @@ import os
 import pathlib
 import shutil
 import tempfile
-import time
 
-_LEFT_OVER = 3600  # seconds after which an unfinished folder is of an export that was killed
+try:
+    import fcntl
+except ImportError:  # Windows, where nothing is swept up
+    fcntl = None
 
 
 def versions_of(folder):
@@ -46,8 +48,8 @@ def new_version(path):
     """A hidden folder to fill, which becomes the version when the block ends well.
 
     The version appears whole or not at all, so a server that watches its folder never sees half of
-    one. What an export that was killed has left is swept up by the next one, an hour later. Of
-    several at once the first to end becomes the version.
+    one. What an export that was killed has left is swept up by the next one of this version; of
+    several at once the first to end becomes it.
 
     Args:
         path: Path of the version's folder, whose name is a number; must not exist.
@@ -60,14 +62,16 @@ def new_version(path):
     path.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".unfinished-{path.name}-"
     for other in path.parent.glob(f"{prefix}*"):
-        if _seconds_untouched(other) > _LEFT_OVER:
-            shutil.rmtree(other)
+        with _alone(other) as was_killed:
+            if was_killed:
+                shutil.rmtree(other)
     unfinished = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
     try:
-        yield unfinished
-        unfinished.chmod(0o755)
-        check_new(path)
-        os.rename(unfinished, path)
+        with _alone(unfinished):
+            yield unfinished
+            unfinished.chmod(0o755)
+            check_new(path)
+            os.rename(unfinished, path)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         if parent_is_new and not any(path.parent.iterdir()):
@@ -75,8 +79,26 @@ def new_version(path):
         raise
 
 
-def _seconds_untouched(folder):
+@contextlib.contextmanager
+def _alone(folder):
+    """Locks a folder as long as the process lives; gives whether it could."""
+    if fcntl is None:
+        yield False
+        return
     try:
-        return time.time() - folder.stat().st_mtime
+        opened = os.open(folder, os.O_RDONLY)
     except FileNotFoundError:  # it has just become a version
-        return 0.0
+        yield False
+        return
+    try:
+        yield _locked(opened)
+    finally:
+        os.close(opened)
+
+
+def _locked(opened):
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # another process has it, or the file system knows no locks
+        return False
+    return True
