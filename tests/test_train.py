@@ -581,7 +581,10 @@ REFUSALS = [
     ),
     (["--dataset", "digits"], "`classes_per_batch` must not exceed the number of training classes"),
     (NO_DATA, "there is no missing"),
-    (["--weights", "missing.h5", *NO_DATA], "`weights` must be an existing file"),
+    (
+        ["--weights", "missing.h5", "--dataset", "folder", "--data_dir", "."],
+        "`weights` must be an existing file",
+    ),
     (["--config", "missing.yaml"], "missing.yaml"),
 ]
 
