@@ -10,6 +10,7 @@ ones anew. By --lossless batches are bit-equal to those of the original files wi
 """
 
 import argparse
+import contextlib
 import dataclasses
 import hashlib
 import io
@@ -348,11 +349,8 @@ def write_shard(path, plan, rows, images):
 
     from pipelines.datasets.cache import sha256_of
 
-    handle, unfinished = tempfile.mkstemp(prefix=".unfinished-", dir=path.parent)
-    os.close(handle)
-    unfinished = pathlib.Path(unfinished)
     offsets, lengths, end = [], [], 0
-    try:
+    with appearing_whole(path) as unfinished:
         try:
             with tf.io.TFRecordWriter(str(unfinished)) as file:
                 for row, content in rows:
@@ -373,11 +371,7 @@ def write_shard(path, plan, rows, images):
             "offset": offsets,
             "length": lengths,
         }
-        unfinished.chmod(0o644)
-        os.replace(unfinished, path)
-        write_whole(path.with_suffix(".json"), json.dumps(shard).encode())
-    finally:
-        unfinished.unlink(missing_ok=True)
+    write_whole(path.with_suffix(".json"), json.dumps(shard).encode())
     return shard
 
 
@@ -445,14 +439,22 @@ def write_index(folder, plan, shards, rows, dataset):
 
 def write_whole(path, content):
     """Writes a file that appears whole or not at all."""
+    with appearing_whole(path) as unfinished:
+        unfinished.write_bytes(content)
+
+
+@contextlib.contextmanager
+def appearing_whole(path):
+    """A file of its own to fill, which becomes `path` when the block ends well."""
     handle, unfinished = tempfile.mkstemp(prefix=".unfinished-", dir=path.parent)
+    os.close(handle)
+    unfinished = pathlib.Path(unfinished)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.chmod(unfinished, 0o644)
+        yield unfinished
+        unfinished.chmod(0o644)
         os.replace(unfinished, path)
     finally:
-        pathlib.Path(unfinished).unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -12,18 +12,28 @@ ROOT = pathlib.Path(__file__).parents[1]
 # Each part of tfdml with the parts that it may import.
 BELOW = {
     "checks": set(),
+    "files": set(),
     "pairwise": {"checks"},
-    "command_line": {"checks"},
+    "command_line": {"checks", "files"},
     "evaluation_settings": {"checks"},
     "recipes": {"checks"},
     "optimizers": {"checks"},
     "quadruplets": {"pairwise"},
     "losses": {"checks", "pairwise", "quadruplets", "layers"},
     "layers": {"checks", "pairwise"},
-    "evaluation": {"checks", "pairwise"},
+    "evaluation": {"checks", "files", "pairwise"},
     "models": {"checks", "pairwise", "losses", "layers", "evaluation"},
-    "callbacks": {"checks", "pairwise", "losses", "layers", "evaluation"},
-    "serving": {"checks", "command_line", "pairwise", "losses", "layers", "evaluation", "models"},
+    "callbacks": {"checks", "files", "pairwise", "losses", "layers", "evaluation"},
+    "serving": {
+        "checks",
+        "command_line",
+        "files",
+        "pairwise",
+        "losses",
+        "layers",
+        "evaluation",
+        "models",
+    },
     "__init__": {"layers", "losses", "models", "optimizers"},
 }
 

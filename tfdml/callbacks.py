@@ -1,6 +1,5 @@
 """Keras callbacks: checkpoints that survive a crash, a stop that names its cause, what to watch."""
 
-import os
 import pathlib
 
 import keras
@@ -9,6 +8,7 @@ from tqdm import tqdm
 
 from tfdml.checks import check
 from tfdml.evaluation import recall_at_k
+from tfdml.files import replacing
 from tfdml.layers import DensityTargets
 
 
@@ -32,11 +32,8 @@ class Checkpoint(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         unfinished = self.path.with_name(f"{self.path.stem}.unfinished.keras")
-        try:
+        with replacing(self.path, unfinished):
             self.model.save(unfinished)
-            os.replace(unfinished, self.path)
-        finally:
-            unfinished.unlink(missing_ok=True)
 
 
 class StopOnNaN(keras.callbacks.Callback):

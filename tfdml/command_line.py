@@ -11,6 +11,8 @@ import warnings
 
 import jsonargparse
 
+from tfdml.files import replacing
+
 _IN_WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
 _OF_WRONG_TYPE = r'Parser key "(\w+)": (?:Expected a|Does not validate).* value: (.*)'
 
@@ -125,12 +127,8 @@ def as_file_name(text):
 
 def write_text(path, text):
     """Writes a file in one step: a crash leaves the one before or the new one, never a half."""
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    try:
+    with replacing(path) as unfinished:
         unfinished.write_text(text)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,6 @@
 """Runs side by side: the values of each query, kept in files, and how surely their means differ."""
 
 import json
-import os
 import pathlib
 import zipfile
 import zlib
@@ -12,6 +11,7 @@ import numpy as np
 from tfdml.checks import check, check_type
 from tfdml.evaluation import inputs
 from tfdml.evaluation.bootstrap import bootstrap_intervals, paired_bootstrap, values_table
+from tfdml.files import replacing
 
 _OWN_KEYS = ("labels", "images")
 _TAKEN = (*_OWN_KEYS, "file", "allow_pickle")  # the last two are arguments of numpy.savez
@@ -60,13 +60,8 @@ def save_queries(path, values, labels, *, images):
     check(not taken, f"`values` must not be named {', '.join(_TAKEN)}", values=taken)
     columns = dict(zip(values, table.T, strict=True))
     path = pathlib.Path(path)
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    try:
-        with unfinished.open("wb") as file:
-            np.savez_compressed(file, labels=labels, images=json.dumps(images), **columns)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with replacing(path) as unfinished, unfinished.open("wb") as file:
+        np.savez_compressed(file, labels=labels, images=json.dumps(images), **columns)
 
 
 def load_queries(path):

@@ -1,9 +1,10 @@
 """Embeddings in a file."""
 
-import os
 import pathlib
 
 import numpy as np
+
+from tfdml.files import replacing
 
 
 def save_embeddings(path, paths, embeddings, *, model, version):
@@ -20,11 +21,6 @@ def save_embeddings(path, paths, embeddings, *, model, version):
         version: Number of its version.
     """
     path = pathlib.Path(path)
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("wb") as file:
-            np.savez(file, paths=paths, embeddings=embeddings, model=model, version=version)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as unfinished, unfinished.open("wb") as file:
+        np.savez(file, paths=paths, embeddings=embeddings, model=model, version=version)

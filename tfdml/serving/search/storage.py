@@ -8,6 +8,7 @@ import zipfile
 import numpy as np
 
 from tfdml.checks import check
+from tfdml.files import replacing
 from tfdml.serving.search.catalogue import Catalogue
 from tfdml.serving.search.index import Index
 
@@ -29,14 +30,10 @@ def save(path, index, catalogue, fingerprint):
     texts = {"about": about, "catalogue": catalogue.to_json()}
     arrays = {name: np.frombuffer(text.encode(), np.uint8) for name, text in texts.items()}
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.unfinished")
-    try:
-        with open(unfinished, "wb") as file:
-            np.savez(file, rows=index.to_bytes(), **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with replacing(path, unfinished), open(unfinished, "wb") as file:
+        np.savez(file, rows=index.to_bytes(), **arrays)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def load(path, fingerprint, *, approximate=False):
