@@ -39,7 +39,6 @@ CHANGES_OF_EMBEDDINGS = ("crops", "mirror", "levels", "level_weights", "boxes")
 COMPARED_QUERIES = 1000  # ranked exactly too, to tell what --rerank loses
 REPORTED_NEIGHBOURS = 10  # of each image on the page, of a learned similarity
 REPORTED_CANDIDATES = 100  # nearest by distance that it ranks for the page
-TOP = 5  # classes and images that an exported model tells
 
 
 def main(arguments=None):
@@ -853,6 +852,7 @@ def export_scored(settings, version, served, shape, split, queries, results):
     from tfdml import evaluation
     from tfdml.serving import Gallery, class_means, export
     from tfdml.serving.metadata import read_metadata
+    from tfdml.serving.options import TOP
     from tfdml.serving.versions import megabytes
 
     precision, before = served.options.precision, read_metadata(version)["precision"]

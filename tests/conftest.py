@@ -1,6 +1,7 @@
 import os
 import pathlib
 
+import in_chromium
 import numpy as np
 import pytest
 
@@ -19,3 +20,11 @@ def data_folder():
     path = pathlib.Path(folder).expanduser().resolve()
     assert path.is_dir(), f"TFDML_DATA names no folder: {path}"
     return path
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A driver of a headless Chromium; skips the test where there is none."""
+    driver = in_chromium.start()
+    yield driver
+    driver.quit()

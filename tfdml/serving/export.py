@@ -18,7 +18,7 @@ import time
 from tfdml.checks import check
 from tfdml.command_line import Parser, check_writable, one_sentence
 from tfdml.serving import exported, metadata
-from tfdml.serving.options import ExportOptions
+from tfdml.serving.options import TOP, ExportOptions, options_kept
 from tfdml.serving.versions import megabytes, newest_version, versions_of
 
 PROGRAM = "tfdml.serving.export"
@@ -61,7 +61,7 @@ class Export:
     max_pixels: int | None = None
     classes: str | None = None
     gallery: str | None = None
-    top: int = 5
+    top: int = TOP
     licence: str | None = None
     description: str | None = None
     out: str | None = None
@@ -72,13 +72,11 @@ class Export:
 
     def options_after(self, before):
         """The `ExportOptions`, of which those not given are those of {name: value} before."""
-        options = {}
-        for field in dataclasses.fields(ExportOptions):
-            value = getattr(self, field.name)
-            options[field.name] = before.get(field.name) if value is None else value
-        return ExportOptions(
-            **{name: value for name, value in options.items() if value is not None}
-        )
+        given = {
+            field.name: getattr(self, field.name) for field in dataclasses.fields(ExportOptions)
+        }
+        given = {name: value for name, value in given.items() if value is not None}
+        return ExportOptions(**{**options_kept(before), **given})
 
 
 def main(arguments=None):

@@ -5,6 +5,7 @@ import dataclasses
 from tfdml.checks import check, check_integer, check_one_of, unknown_option
 
 MAX_PIXELS = 50_000_000  # of one image; as pixels and as numbers they take 0.8 GB
+TOP = 5  # classes or images that a model tells, where nothing is said
 PRECISIONS = ("float32", "float16", "int8")
 
 

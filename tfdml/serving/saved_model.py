@@ -1,10 +1,8 @@
 import pathlib
 
-from tfdml.serving.options import ExportOptions
+from tfdml.serving.options import TOP, ExportOptions
 from tfdml.serving.signatures import ServedModel
 from tfdml.serving.versions import check_new
-
-TOP = 5
 
 
 def export_model(

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import itertools
-import re
 import warnings
 
 import numpy as np
@@ -17,6 +16,7 @@ from tfdml.serving.client.errors import ImageError, ServingError
 from tfdml.serving.client.images import Image
 from tfdml.serving.client.retries import Retries
 from tfdml.serving.client.served import Model
+from tfdml.serving.refusals import told_of_first
 
 _MARKED = "the server marks it as no image"
 
@@ -312,9 +312,9 @@ def _blamed(image, inputs, message):
     ('a.jpg and b.jpg', 'the server says: Invalid PNG data, size 12')
     """
     for name, each in zip(inputs, image.names, strict=True):
-        told = re.search(rf"\b{name}\[0\] ([^\]]+)", message)
+        told = told_of_first(message, name)
         if told:
-            return each, f"the server says: it {told[1]}"
+            return each, f"the server says: {told}"
     return image.name, f"the server says: {message}"
 
 

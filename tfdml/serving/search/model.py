@@ -1,7 +1,6 @@
 """A served model as a search uses it: embeddings of encoded images, and a score that it learned."""
 
 import hashlib
-import re
 import threading
 
 import numpy as np
@@ -10,6 +9,7 @@ import tensorflow as tf
 from tfdml.checks import check
 from tfdml.serving.embedding import InPieces, fitting_batch_size
 from tfdml.serving.exported import load_signatures
+from tfdml.serving.refusals import told_of_first
 from tfdml.serving.search.refusals import RefusedError
 
 _AT_ONCE = 2  # embeddings that may be under way: each holds its images in memory, decoded
@@ -144,8 +144,7 @@ def _cause(message):
     'Invalid PNG data, size 12'
     """
     sentence = message.partition("\n\t [[")[0].splitlines()[-1]
-    told = re.search(r"image_bytes\[0\] ([^\]]+)", sentence)
-    return f"it {told[1]}" if told else sentence
+    return told_of_first(sentence, "image_bytes") or sentence
 
 
 def _common_length(embed, image_size):

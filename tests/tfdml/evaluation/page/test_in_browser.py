@@ -11,13 +11,6 @@ import pytest
 from PIL import Image
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    driver = in_chromium.start()
-    yield driver
-    driver.quit()
-
-
 @pytest.fixture
 def browser(chromium):
     """What a page is opened in; afterwards it must have reported no error."""

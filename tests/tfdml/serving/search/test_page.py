@@ -28,13 +28,6 @@ DROP = """
 """
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    driver = in_chromium.start()
-    yield driver
-    driver.quit()
-
-
 @pytest.fixture
 def browser(chromium):
     """What the page is opened in; it must report no error but answers that are meant as such."""
