@@ -50,9 +50,11 @@ def main(arguments=None):
         if model is None:
             check_settings(recipe)
         train_split, scored, dataset = load_images(recipe)
+        step = 0 if model is None else int(model.optimizer.iterations)
+        # Before the model, for which density embeds all images: a sampler may refuse them.
+        batches, callbacks = training_batches(recipe, step, train_split, dataset)
         if model is None:
             model = build_model(recipe, train_split, dataset)
-        batches, callbacks = training_batches(recipe, model, train_split, dataset)
         files = {
             "config.yaml": saved_recipe,
             "trained_classes.json": json.dumps(train_split.names, ensure_ascii=False) + "\n",
@@ -325,15 +327,15 @@ def of_classes(recipe, loss, embedder, split, dataset):
     return tfdml.losses.get(recipe.loss, **{**known, **recipe.loss_options})
 
 
-def training_batches(recipe, model, split, dataset):
-    """The batches from the step on that the model is at, and the callbacks that they need."""
+def training_batches(recipe, start_step, split, dataset):
+    """The batches from a step on, and the callbacks that they need."""
     classes, images = recipe.classes_per_batch, recipe.images_per_class
     options = {
         "seed": recipe.seed,
         "image_size": dataset.image_size,
         "augmentation": dataset.augmentation,
         "preprocessing": dataset.preprocessing,
-        "start_step": int(model.optimizer.iterations),
+        "start_step": start_step,
     }
     if recipe.sampler == "groups":
         options |= recipe.sampler_options

@@ -140,7 +140,7 @@ def test_trains_for_two_steps(path, images, networks, load, monkeypatch):
     train.check_settings(recipe)
     split, _, dataset = train.load_images(recipe)
     model = train.build_model(recipe, split, dataset)
-    batches, _ = train.training_batches(recipe, model, split, dataset)
+    batches, _ = train.training_batches(recipe, 0, split, dataset)
     if not recipe.steps:
         embeddings = model.embed(batches.map(lambda rows, labels: rows).take(1))
         np.testing.assert_allclose(np.linalg.norm(embeddings, axis=1), 1, atol=1e-5)

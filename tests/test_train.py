@@ -369,7 +369,7 @@ def test_a_model_trains_with_the_batches_of_every_sampler(sampler, options, most
         checkpoint_every=4,
     )
     model = train.build_model(recipe, dataset.train, dataset)
-    batches, callbacks = train.training_batches(recipe, model, dataset.train, dataset)
+    batches, callbacks = train.training_batches(recipe, 0, dataset.train, dataset)
     fitted = {"epochs": 2, "callbacks": callbacks, "shuffle": False, "verbose": 0}
     history = model.fit(batches, steps_per_epoch=4, **fitted)
     assert np.isfinite(history.history["loss"]).all()
@@ -407,7 +407,8 @@ def test_hard_neighbours_are_those_of_the_checkpoint_when_a_run_resumes(tmp_path
             def on_epoch_end(self, epoch, logs=None):
                 shutil.copy(folder / "checkpoint.keras", folder / f"{epoch}.keras")
 
-        batches, callbacks = train.training_batches(recipe, model, dataset.train, dataset)
+        step = int(model.optimizer.iterations)
+        batches, callbacks = train.training_batches(recipe, step, dataset.train, dataset)
         callbacks = [*callbacks, KeepCheckpoints()]
         train.fit(recipe, folder, model, batches.map(noted), callbacks, dataset.scored(), dataset)
         return np.stack(seen)
@@ -598,6 +599,13 @@ def test_train_refuses_bad_input_with_a_sentence(arguments, message, tmp_path):
     assert "Traceback" not in result.stderr
     assert message in result.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_a_sampler_refuses_the_images_before_density_measures_them(tmp_path):
+    options = ["--loss", "density", "--dataset", "digits", "--sampler", "whole_classes"]
+    result = run("train.py", *options, cwd=tmp_path)
+    assert "`batch_size` must be 2 more than the largest class has" in result.stderr
+    assert "Measuring" not in result.stdout
 
 
 def test_train_refuses_a_run_that_exists(finished):
