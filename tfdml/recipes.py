@@ -67,7 +67,8 @@ class Recipe:
         decay_every: Steps between the changes of the schedule `step`.
         weight_decay: Adds this share of each kernel to its gradient, as Caffe does.
         head_multiplier: Factor of the learning rate for the embedding layers, those of early
-            exits, and what the loss learns.
+            exits, and what the loss learns, but for targets of density, which have a
+            `loss_options.alpha_multiplier`.
         exit_multiplier: That for the layers of early exits before their embeddings, which some
             weights files hold too; `head_multiplier` if not given.
         bias_multiplier: Further factor for all biases; 2 in Caffe's models.

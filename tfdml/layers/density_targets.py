@@ -16,6 +16,10 @@ class DensityTargets(keras.layers.Layer):
         name: Name of the layer.
         dtype: As for every Keras layer, but float32 under any policy if not given.
 
+    Weight decay would draw targets to 0: `EmbeddingModel.compile` spares them. By hand it is
+    `optimizer.exclude_from_weight_decay(layer.trainable_variables)`, once the layer is built, by
+    `layer.build()` or its first call.
+
     Call:
         labels: (batch,) integers.
         Returns (batch,) floats, the target of the class of each row; NaN for an id that is none of

@@ -136,6 +136,9 @@ def _as_labels(labels, embeddings, num_classes):
     if _builds_for_replicas():
         labels = ops.cast(labels, "int64")
     _check_integers(labels, embeddings)
+    dtype = _dtype(labels)
+    if dtype not in ("int32", "int64"):  # TensorFlow takes no others as indices
+        labels = ops.cast(labels, "int64" if dtype in ("uint32", "uint64") else "int32")
     rank = len(labels.shape)
     check(
         rank == 1 or (rank == 2 and labels.shape[1] == 1),

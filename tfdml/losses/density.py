@@ -42,26 +42,29 @@ class DensityRegularizer(MetricLoss):
         eta: Exponent of the initial densities, 0 to 1: 0 asks for equal targets.
         correlation: Whether the third term, the correlation of classes, is there.
         alpha_init: Every target at first, in squared distance. D is at most 1.
-        alpha_multiplier: Factor of the learning rate of the targets, >= 0: `train.py` hands it to
-            the optimizer. Adam moves a target by the learning rate per step, so that with a small
-            one the targets stay where they start.
+        alpha_multiplier: Factor of the learning rate of the targets, >= 0. `train.py` hands it to
+            the optimizer; elsewhere the optimizer is built with it, such as
+            `tfdml.optimizers.Adam(1e-4, multipliers={"^density_targets/": 10})`, which
+            `EmbeddingModel.compile` checks. Adam moves a target by the learning rate per step, so
+            that with a small one the targets stay where they start.
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
 
     Attributes:
-        layer: `DensityTargets`, the targets.
+        layer: `DensityTargets`, the targets. Until the first call, or `layer.build()`, it has no
+            variables: a loop of one's own collects them after it.
 
     Call:
         labels: (batch,) integers, one class id per row.
         embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
         Returns a scalar float32, of either sign; 0 when the batch holds no positive pair. NaN for
-        a label that is none of the classes.
+        a tensor with a label that is none of the classes.
 
     Raises:
         TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
             type.
         ValueError: If the shapes disagree, an option is out of range, the initial densities are
-            not one per class, or the classes are not known.
+            not one per class, the classes are not known, or a label in an array is none of them.
 
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eqs. 6-8; eq. 6
@@ -174,7 +177,7 @@ class DensityAdaptiveLoss(RegularizedLoss):
         name: Name of the loss in logs.
 
     Attributes:
-        layer: `DensityTargets`, the targets, one per class.
+        layer: `DensityTargets`, the targets, as of `DensityRegularizer`.
 
     Call:
         labels: (batch,) integers, one class id per row, from 0 to `num_classes - 1`.
@@ -186,7 +189,7 @@ class DensityAdaptiveLoss(RegularizedLoss):
         TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
             type.
         ValueError: If the shapes disagree, an option is out of range, the initial densities are
-            not one per class, or the classes are not known.
+            not one per class, the classes are not known, or a label in an array is none of them.
 
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 9 and

@@ -1,6 +1,6 @@
 import keras
 
-from tfdml import losses, pairwise
+from tfdml import losses
 from tfdml.checks import check, check_positive, check_type
 from tfdml.losses.base import MetricLoss
 
@@ -15,18 +15,23 @@ class RegularizedLoss(MetricLoss):
         loss = base + weight * regularizer
 
     Args:
-        base: A `MetricLoss`; a name, in the form in which the paper regularizes it: contrastive
-            averaged over the batch, npair over disjoint pairs; or a dict of a name and options,
-            such as `{"name": "triplet", "margin": 0.2}`.
+        base: A `MetricLoss`, a name, or a dict of a name and options, such as
+            `{"name": "triplet", "margin": 0.2}`. What is named comes in the form in which the paper
+            regularizes it unless its options say otherwise: contrastive averaged over the batch,
+            npair over disjoint pairs.
         regularizer: The same of a regularizer: `"entropy"`, `"gor"`, or `"density"` with its
             options, which `DensityAdaptiveLoss` takes by themselves.
         weight: Factor of the regularizer; > 0.
         name: Name of the loss in logs.
 
+    Attributes:
+        layer: What the regularizer learns, or else what `base` learns; None if neither does.
+        layers: What both learn.
+
     Call:
         labels: (batch,) integers, one class id per row.
         embeddings: (batch, dim) floats, raw or made unit length as `base` has it; the regularizer
-            sees unit rows unless built with `normalize=False`.
+            sees unit rows, or if built with `normalize=False` the rows that `base` sees.
         Returns a scalar float32, below 0 where the regularizer is.
 
     Raises:
@@ -65,7 +70,7 @@ class RegularizedLoss(MetricLoss):
 
     @property
     def layer(self):
-        return self.regularizer.layer
+        return self.base.layer if self.regularizer.layer is None else self.regularizer.layer
 
     @property
     def layers(self):
@@ -90,7 +95,7 @@ class RegularizedLoss(MetricLoss):
     def call(self, labels, embeddings, training=False):
         value = self.base._value(labels, embeddings, training)
         if self.regularizer.normalize:
-            embeddings = pairwise.normalize(embeddings)
+            embeddings = self.regularizer.unit_rows(embeddings)
         return value + self.weight * self.regularizer._value(labels, embeddings, training)
 
     def get_config(self):

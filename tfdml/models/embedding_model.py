@@ -1,3 +1,5 @@
+import re
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -5,6 +7,7 @@ import tensorflow as tf
 from tfdml import pairwise
 from tfdml.checks import check, check_type
 from tfdml.evaluation import weigh_levels
+from tfdml.layers import DensityTargets
 from tfdml.models.embedder import number_of_levels
 
 
@@ -57,13 +60,26 @@ class EmbeddingModel(keras.Model):
         return self.embedder(inputs, training=training)
 
     def compile(self, optimizer="rmsprop", loss=None, **kwargs):
-        """As `keras.Model.compile`; adopts the `layers` of a loss that learns some."""
+        """As `keras.Model.compile`; adopts the `layers` of a loss that learns some.
+
+        Targets of density are excluded from the weight decay of the optimizer.
+
+        Raises:
+            ValueError: If a layer of the loss asks for a `learning_rate_multiplier` of its own that
+                the optimizer does not give it.
+        """
         super().compile(optimizer=optimizer, loss=loss, **kwargs)
         self.loss_layers.clear()
         for layer in getattr(loss, "layers", ()):
             self.loss_layers.append(layer)
             if not layer.built:
                 layer.build(self.embedder.output_shape)
+        # The one that float16 wraps.
+        optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        for layer in self.loss_layers:
+            _check_multiplied(optimizer, layer)
+        targets = [layer.targets for layer in self.loss_layers if isinstance(layer, DensityTargets)]
+        _spare_from_decay(optimizer, targets)
 
     def compile_from_config(self, config):
         # Keras does not trust an overridden `compile` to take its own configuration.
@@ -171,3 +187,31 @@ def _of_all_replicas(*tensors):
     if context is None or context.num_replicas_in_sync == 1:
         return tensors
     return tuple(context.all_gather(tensor, axis=0) for tensor in tensors)
+
+
+def _check_multiplied(optimizer, layer):
+    """Refuses an optimizer that passes over a multiplier that the layer asks for."""
+    wanted = getattr(layer, "learning_rate_multiplier", 1.0)
+    multipliers = getattr(optimizer, "multipliers", {})
+    for variable in layer.trainable_variables:
+        given = [
+            factor for pattern, factor in multipliers.items() if re.search(pattern, variable.path)
+        ]
+        check(
+            wanted in (1.0, *given),
+            f"{layer.name!r} of the loss asks for {wanted:g} times the learning rate, which the "
+            f"optimizer must give it by multipliers={{'^{layer.name}/': {wanted:g}}}, such as "
+            "tfdml.optimizers.Adam does",
+            multipliers=multipliers,
+        )
+
+
+def _spare_from_decay(optimizer, variables):
+    """Excludes variables from Keras' `weight_decay`, besides those that are excluded already."""
+    if optimizer.built or not variables:
+        return
+    # Keras' method forgets what an earlier call excluded.
+    excluded = getattr(optimizer, "_exclude_from_weight_decay", set())
+    pattern = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
+    optimizer.exclude_from_weight_decay(variables, [pattern.pattern] if pattern else None)
+    optimizer._exclude_from_weight_decay |= excluded

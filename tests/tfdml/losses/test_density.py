@@ -125,6 +125,13 @@ def test_refuses_what_is_not_known_of_the_classes(rng):
         assert np.isnan(float(loss(tensor, x)))
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", "uint32", "int64"])
+def test_labels_may_be_tensors_of_any_integers(dtype, rng):
+    loss, x = losses.get("density", initial_density=[0.1, 0.2, 0.3]), rng.normal(size=(4, 3))
+    labels = np.array([0, 0, 2, 2], dtype)
+    assert float(loss(ops.convert_to_tensor(labels), x)) == float(loss(labels, x))
+
+
 def test_a_density_inside_a_regularized_loss_finds_its_classes(rng):
     base = {"name": "density", "base": "triplet", "initial_density": [0.1, 0.2, 0.3, 0.4, 0.5]}
     loss = losses.get("regularized", base=base, regularizer="gor")
@@ -181,6 +188,24 @@ def test_a_base_may_learn_too(rng):
     scores = [part.similarity(x, x[::-1].copy()) for part in (loss, loss.base)]
     np.testing.assert_array_equal(*map(ops.convert_to_numpy, scores))
     assert not losses.get("density").learns_similarity
+
+
+def test_a_loss_beside_another_has_its_own_unit_rows(rng):
+    labels, x = np.array([0, 0, 1, 1]), rng.normal(size=(4, 6))
+    triplet, hdc = losses.get("triplet"), losses.get("hdc")
+    both = losses.RegularizedLoss(base=triplet, regularizer=hdc, weight=2.0)
+    expected = float(triplet(labels, x)) + 2.0 * float(hdc(labels, x))
+    assert float(both(labels, x)) == pytest.approx(expected)
+
+
+def test_the_layer_of_two_losses_is_that_of_the_regularizer_or_of_the_base():
+    base = {"name": "pddm", "similarity": {"units": 4}}
+    of_base = losses.RegularizedLoss(base=base, regularizer="gor")
+    assert of_base.layer is of_base.base.layer is not None
+    both = losses.get("density", base=base, num_classes=2)
+    assert both.layer is both.regularizer.layer
+    assert both.layers == [both.base.layer, both.regularizer.layer]
+    assert losses.get("regularized", base="triplet", regularizer="gor").layer is None
 
 
 REGULARIZERS = {

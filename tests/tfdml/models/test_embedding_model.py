@@ -263,6 +263,64 @@ def test_trains_saves_and_restores_what_the_loss_learns(images, tmp_path):
     np.testing.assert_allclose(restored.embed(images), model.embed(images), atol=1e-6)
 
 
+def one_layer():
+    dense = keras.layers.Dense(4, kernel_initializer=keras.initializers.GlorotUniform(seed=0))
+    return EmbeddingModel(keras.Sequential([keras.Input((6,)), dense]))
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
+def test_targets_of_density_are_never_decayed(policy, rng, tmp_path):
+    rows, path = rng.normal(size=(16, 6)).astype("float32"), tmp_path / "model.keras"
+    keras.config.set_dtype_policy(policy)
+    try:
+        model = one_layer()
+        optimizer = keras.optimizers.AdamW(1e-2, weight_decay=1.0)
+        optimizer.exclude_from_weight_decay(var_names=["bias"])
+        model.compile(optimizer=optimizer, loss=losses.get("density", initial_density=[0.3] * 8))
+        for _ in range(2):
+            model.train_on_batch(rows, LABELS)
+            targets = np.array(model.loss.layer.targets)
+            np.testing.assert_array_equal(targets[4:], 0.5)  # no row in the batch is of these
+            assert (targets[:4] > 0.5).all()
+            model.save(path)
+            model = keras.models.load_model(path)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert [optimizer._use_weight_decay(v) for v in optimizer._trainable_variables] == [
+        True,
+        False,
+        False,
+    ]
+
+
+def test_refuses_an_optimizer_that_passes_over_a_multiplier_of_the_loss():
+    def compiled(optimizer, multiplier):
+        model = one_layer()
+        loss = losses.get("density", initial_density=[0.3] * 4, alpha_multiplier=multiplier)
+        model.compile(optimizer=optimizer, loss=loss)
+        return model
+
+    multipliers = {"^density_targets/": 5.0}
+    for optimizer in (
+        "adam",
+        optimizers.Adam(),
+        optimizers.Adam(multipliers={"dense": 3.0}),
+        optimizers.Adam(multipliers={"^density_targets/": 2.0}),
+        keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD()),
+    ):
+        with pytest.raises(ValueError, match="'density_targets' of the loss asks for 3 times"):
+            compiled(optimizer, 3)
+    rows = np.arange(96, dtype="float32").reshape(16, 6)
+    moved = []
+    for multiplier in (1, 5):
+        model = compiled(optimizers.SGD(0.01, multipliers=multipliers), multiplier)
+        model.train_on_batch(rows, LABELS)
+        moved.append(np.array(model.loss.layer.targets) - 0.5)
+    assert (moved[0] > 0).all()
+    np.testing.assert_allclose(*moved)  # what the optimizer has counts
+    compiled(keras.optimizers.LossScaleOptimizer(optimizers.SGD(multipliers=multipliers)), 5)
+
+
 def test_trains_saves_and_restores_the_layers_of_a_loss_in_a_loss(images, tmp_path):
     base = {"name": "pddm", "similarity": {"units": 4, "seed": 0}}
     loss = losses.get("density", base=base, initial_density=[0.1, 0.2, 0.3, 0.4] * 4)
