@@ -74,7 +74,7 @@ class EmbeddingModel(keras.Model):
             self.loss_layers.append(layer)
             if not layer.built:
                 layer.build(self.embedder.output_shape)
-        # The one that float16 wraps.
+        # Under float16 Keras wraps the optimizer.
         optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
         for layer in self.loss_layers:
             _check_multiplied(optimizer, layer)
