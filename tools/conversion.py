@@ -12,6 +12,7 @@ sys.path.insert(0, str(ROOT))
 
 from tfdml.checks import check  # noqa: E402
 from tfdml.command_line import one_sentence  # noqa: E402
+from tfdml.files import replacing  # noqa: E402
 
 
 def main(convert, description, arguments=None):
@@ -51,13 +52,8 @@ def check_paths(source, out):
 
 def write_npz(path, arrays):
     """Writes a file that appears whole or not at all."""
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    try:
-        with unfinished.open("wb") as file:
-            np.savez(file, **arrays)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with replacing(path) as unfinished, unfinished.open("wb") as file:
+        np.savez(file, **arrays)
 
 
 def read_caffemodel(path):
