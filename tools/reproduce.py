@@ -195,11 +195,10 @@ def here(row, content):
     if not row.ours:
         return NOT_RUN
     source = content["measured"][row.ours["of"]]
-    cells = measured(source["at"], source["section"], row.ours["row"], row.ours["columns"])
+    columns = row.ours.get("columns", source["columns"])
+    cells = measured(source["at"], source["section"], row.ours["row"], columns)
     link = pathlib.Path(source["at"]).relative_to("docs")
-    values = ", ".join(
-        f"{column} {cell}" for column, cell in zip(row.ours["columns"], cells, strict=True)
-    )
+    values = ", ".join(f"{column} {cell}" for column, cell in zip(columns, cells, strict=True))
     return f"{values} ([{source['what']}]({link}))"
 
 
