@@ -39,17 +39,21 @@ class _PerVariable:
                 paths=paths,
             )
         for path in paths:
-            matching = [pattern for pattern in self.multipliers if re.search(pattern, path)]
-            check(
-                len(matching) <= 1,
-                "at most one pattern of `multipliers` may match a variable's path",
-                path=path,
-                patterns=matching,
-            )
-            multiplier = self.multipliers[matching[0]] if matching else 1.0
+            multiplier = self.multiplier_at(path)
             is_bias = path.rpartition("/")[2] == "bias"
             self._multiplier_of.append(multiplier * (self.bias_multiplier if is_bias else 1.0))
         super().build(variables)
+
+    def multiplier_at(self, path):
+        """That of the pattern of `multipliers` that matches the path of a variable, or 1."""
+        matching = [pattern for pattern in self.multipliers if re.search(pattern, path)]
+        check(
+            len(matching) <= 1,
+            "at most one pattern of `multipliers` may match a variable's path",
+            path=path,
+            patterns=matching,
+        )
+        return self.multipliers[matching[0]] if matching else 1.0
 
     def update_step(self, gradient, variable, learning_rate):
         multiplier = self._multiplier_of[self._get_variable_index(variable)]

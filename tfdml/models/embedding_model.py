@@ -1,5 +1,3 @@
-import re
-
 import keras
 import numpy as np
 import tensorflow as tf
@@ -192,17 +190,17 @@ def _of_all_replicas(*tensors):
 def _check_multiplied(optimizer, layer):
     """Refuses an optimizer that passes over a multiplier that the layer asks for."""
     wanted = getattr(layer, "learning_rate_multiplier", 1.0)
-    multipliers = getattr(optimizer, "multipliers", {})
+    if wanted == 1.0:
+        return
+    multiplier_at = getattr(optimizer, "multiplier_at", lambda path: 1.0)
     for variable in layer.trainable_variables:
-        given = [
-            factor for pattern, factor in multipliers.items() if re.search(pattern, variable.path)
-        ]
+        given = multiplier_at(variable.path)
         check(
-            wanted in (1.0, *given),
+            given == wanted,
             f"{layer.name!r} of the loss asks for {wanted:g} times the learning rate, which the "
             f"optimizer must give it by multipliers={{'^{layer.name}/': {wanted:g}}}, such as "
             "tfdml.optimizers.Adam does",
-            multipliers=multipliers,
+            given=given,
         )
 
 
