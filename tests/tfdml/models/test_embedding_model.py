@@ -268,14 +268,16 @@ def one_layer():
     return EmbeddingModel(keras.Sequential([keras.Input((6,)), dense]))
 
 
+@pytest.mark.parametrize("by_name", [True, False])
 @pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
-def test_targets_of_density_are_never_decayed(policy, rng, tmp_path):
+def test_targets_of_density_are_never_decayed(policy, by_name, rng, tmp_path):
     rows, path = rng.normal(size=(16, 6)).astype("float32"), tmp_path / "model.keras"
     keras.config.set_dtype_policy(policy)
     try:
         model = one_layer()
         optimizer = keras.optimizers.AdamW(1e-2, weight_decay=1.0)
-        optimizer.exclude_from_weight_decay(var_names=["bias"])
+        bias = {"var_names": ["bias"]} if by_name else {"var_list": [model.embedder.variables[1]]}
+        optimizer.exclude_from_weight_decay(**bias)
         model.compile(optimizer=optimizer, loss=losses.get("density", initial_density=[0.3] * 8))
         for _ in range(2):
             model.train_on_batch(rows, LABELS)
