@@ -1,9 +1,23 @@
 import os
 import pathlib
+import sys
 
 import in_chromium
 import numpy as np
 import pytest
+
+# Each worker of pytest-xdist has a core of its own; also read by the processes that tests start.
+for _name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _fresh_keras():
+    """Frees the graphs of a file of tests when they end."""
+    yield
+    if "keras" in sys.modules:
+        sys.modules["keras"].backend.clear_session()
 
 
 @pytest.fixture
