@@ -14,6 +14,7 @@ from relay import Relay
 from tfdml.serving import Client
 from tfdml.serving.client import ImageError, ServingError, retries
 
+pytestmark = pytest.mark.xdist_group("served")
 NAME = "embedder"
 NOT_THERE = "grpc://127.0.0.1:1", "http://127.0.0.1:1"  # a port where nothing listens
 
@@ -365,6 +366,7 @@ def test_arrays_of_floats_must_have_the_size_of_the_model(client):
         client.embed(np.zeros((2, 12, 16, 3)))
 
 
+@pytest.mark.slow
 def test_the_protocol_test_server_replays_the_warm_up_records(served, contents, tmp_path):
     folder = tmp_path / NAME / "1"
     shutil.copytree(served.folder / "2", folder)
@@ -375,6 +377,7 @@ def test_the_protocol_test_server_replays_the_warm_up_records(served, contents, 
     assert words.count(f"warmed up {folder} serving_default") == 2
 
 
+@pytest.mark.slow
 def test_the_protocol_test_server_does_not_start_on_a_record_that_fails(served, tmp_path):
     folder = tmp_path / NAME / "1"
     shutil.copytree(served.folder / "2", folder)

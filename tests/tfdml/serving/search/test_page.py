@@ -12,6 +12,7 @@ from PIL import Image
 
 from tfdml.serving.search.engine import ImageSearch
 
+pytestmark = pytest.mark.slow
 DROP = """
     const [kind, target, name, type, content] = arguments;
     const bytes = Uint8Array.from(atob(content), (letter) => letter.charCodeAt());
