@@ -76,7 +76,7 @@ def test_an_image_that_cannot_be_read_fails_or_is_left_out(run, files, tmp_path)
     assert (code, out.exists()) == (2, False)
     assert f"{files[1]} cannot be read: the server" in errors
     assert errors.count("\n") == 1
-    with pytest.warns(UserWarning, match=r"1\.img cannot be read: the server says"):
+    with pytest.warns(UserWarning, match=r"1\.img cannot be read: the server"):
         code, said, errors = run("embed", *files, "--out", out, "--skip_invalid")
     assert (code, said[:12]) == (0, "4 embeddings")
     assert "1 of 5 images left out" in errors
@@ -141,7 +141,7 @@ def test_tells_the_state_of_the_versions(run):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["embd"], "Unknown command 'embd'. Did you mean 'embed'?"),
+        (["embd"], "Did you mean 'embed'?"),
         (["embed"], "images"),
         (["embed", "x.jpg", "--modle", "m"], "Did you mean --model?"),
         (["embed", "x.jpg", "--batch_size", "two"], "`batch_size` must be an integer"),

@@ -74,7 +74,7 @@ def test_refuses_another_number_of_images(k, client, encoded):
         client.post("/api/search", query_string={"k": k}, data=encoded((1, 2, 3))),
         client.get("/api/similar/0", query_string={"k": k}),
     ):
-        assert error_of(answer, 400).startswith("`k` must be a whole number from 1 to 200")
+        assert error_of(answer, 400).startswith("`k` must be")
 
 
 def test_refuses_what_is_no_picture(client, encoded):
@@ -82,10 +82,8 @@ def test_refuses_what_is_no_picture(client, encoded):
         return client.post("/api/search", data=content, content_type=PNG)
 
     assert "at least" not in error_of(asked(b""), 400)
-    assert "must be a whole file of the type JPEG" in error_of(asked(b"<html>"), 415)
-    assert "must be a whole file of the type JPEG" in error_of(
-        asked(encoded((1, 2, 3), "TIFF")), 415
-    )
+    assert "must be a whole file" in error_of(asked(b"<html>"), 415)
+    assert "must be a whole file" in error_of(asked(encoded((1, 2, 3), "TIFF")), 415)
     error_of(asked(encoded((1, 2, 3))[:60]), 400)
     assert "named 'image'" in error_of(
         client.post("/api/search", data={"other": "text"}, content_type="multipart/form-data"), 400
@@ -95,11 +93,10 @@ def test_refuses_what_is_no_picture(client, encoded):
 def test_refuses_what_is_too_large(client):
     import io
 
-    sentence = "The picture must be a file of at most 0.05 MB"
     for size in (50_001, 500_000):
-        assert error_of(client.post("/api/search", data=bytes(size)), 413) == sentence
+        assert "0.05 MB" in error_of(client.post("/api/search", data=bytes(size)), 413)
         form = {"image": (io.BytesIO(bytes(size)), "a.png")}
-        assert error_of(client.post("/api/search", data=form), 413) == sentence
+        assert "0.05 MB" in error_of(client.post("/api/search", data=form), 413)
     error_of(client.post("/api/search", data=bytes(50_000)), 415)
 
 
@@ -281,7 +278,8 @@ def test_other_sites_cannot_ask_by_a_browser(search, encoded):
         assert client.get("/api/status", headers={"Host": host}).status_code == 200
     for host in ("evil.example", "127.0.0.1.evil.example", "evil.example:80"):
         sentence = error_of(client.get("/api/status", headers={"Host": host}), 400)
-        assert f"--trusted_hosts can add it. Received: host={host}" in sentence
+        assert "--trusted_hosts" in sentence
+        assert f"Received: host={host}" in sentence
     for path in ("/api/refresh", "/api/search"):
         headers = {"Sec-Fetch-Site": "cross-site"}
         error_of(client.post(path, data=encoded((1, 2, 3)), headers=headers), 403)
@@ -301,6 +299,4 @@ def test_what_fails_unforeseen_tells_nothing_of_the_inside(client, search, monke
         raise RuntimeError("/home/secret")
 
     monkeypatch.setattr(search, "by_id", fail)
-    assert (
-        error_of(client.get("/api/similar/0"), 500) == "The search failed: its terminal tells more"
-    )
+    assert "secret" not in error_of(client.get("/api/similar/0"), 500)
