@@ -77,7 +77,7 @@ def learned(trained_with_pddm, tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def expected(trained_with_pddm):
-    """What the trained model finds: Recall@1 by the learned similarity and by distance, distances."""
+    """Recall@1 of the trained model by the learned similarity and by distance; its distances."""
     model = keras.models.load_model(trained_with_pddm / "runs" / "small" / "checkpoint.keras")
     test = pipelines.load("digits").test
     x = model.embed(pipelines.evaluation_batches(test))
