@@ -54,7 +54,9 @@ def finished(tmp_path_factory):
 def test_a_run_improves_the_retrieval_of_unseen_classes(finished):
     folder, printed = finished
     scores = scores_of(folder / "runs" / "small")
-    assert scores["trained"]["recall@1"] > scores["untrained"]["recall@1"] > 0.3
+    gain = scores["trained"]["recall@1"] - scores["untrained"]["recall@1"]
+    assert gain > 0.06  # 0.03 by the statistics of batch normalization alone
+    assert scores["untrained"]["recall@1"] > 0.3
     for stage in ("untrained", "trained"):
         assert f"{scores[stage]['recall@1']:.4f}" in printed
 
