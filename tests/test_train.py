@@ -129,13 +129,13 @@ def test_resume_rejects_other_classes_than_those_of_the_run(tmp_path, monkeypatc
     photos = write_images(tmp_path / "photos", dict.fromkeys("bcde", 2))
     data = ["--dataset", "folder", "--data_dir", photos, "--image_size", "16", "--run", "x"]
 
-    def interrupted(*arguments):
+    def stopped(*arguments):
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(train, "fit", interrupted)
-        options = [*data, "--classes_per_batch", "2", *TWO_STEPS]
-        assert programs.run(train.main, *options, cwd=tmp_path).code == 130
+    monkeypatch.setattr(train, "build_model", lambda *_: None)
+    monkeypatch.setattr(train, "fit", stopped)
+    options = [*data, "--classes_per_batch", "2", *TWO_STEPS]
+    assert programs.run(train.main, *options, cwd=tmp_path).code == 130
     write_images(photos, {"a": 2})
     message = rejection("--run", "x", "--resume", cwd=tmp_path)
     assert "the classes to train are not those that runs/x began with" in message
