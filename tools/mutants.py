@@ -80,9 +80,10 @@ def main():
             finally:
                 clones.put(root)
 
-        remaining = [mutant for mutant in mutants if name_of(mutant) not in results]
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-            for name, result in tqdm.tqdm(pool.map(tested, remaining), total=len(remaining)):
+            jobs = [pool.submit(tested, each) for each in mutants if name_of(each) not in results]
+            for job in tqdm.tqdm(concurrent.futures.as_completed(jobs), total=len(jobs)):
+                name, result = job.result()
                 results[name] = result
                 options.out.write_text(json.dumps(results, indent=1))
     report({name_of(mutant): results[name_of(mutant)] for mutant in mutants})
