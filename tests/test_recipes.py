@@ -95,7 +95,7 @@ def test_jobs_run_at_once(folder, table, tmp_path, monkeypatch):
     meeting = threading.Barrier(2)
 
     def meet(run, *_):
-        meeting.wait(timeout=60)
+        meeting.wait(timeout=20)
         raise RuntimeError(f"{run} did not run alone")
 
     monkeypatch.setattr(table, "train_and_score", meet)
