@@ -1,0 +1,83 @@
+"""Defaults are part of the contract: a changed one changes the results of whoever relies on it."""
+
+import inspect
+
+import pytest
+
+from tfdml import layers, losses
+
+DEFAULTS = {
+    losses.BinomialDevianceLoss: {"alpha": 2.0, "beta": 0.5, "negative_cost": 25.0},
+    losses.ClusteringLoss: {"gamma": 1.0, "squared": False, "swaps": 5},
+    losses.ContrastiveLoss: {
+        "margin": 1.0,
+        "squared": True,
+        "pairs": "all",
+        "squared_hinge": False,
+        "average_over": "pairs",
+    },
+    losses.CoupledClustersLoss: {"margin": 1.0, "normalize": False},
+    losses.DensityAdaptiveLoss: {
+        "weight": 10.0,
+        "eta": 0.5,
+        "correlation": True,
+        "alpha_init": 0.5,
+        "alpha_multiplier": 1.0,
+    },
+    losses.DensityRegularizer: {
+        "eta": 0.5,
+        "correlation": True,
+        "alpha_init": 0.5,
+        "alpha_multiplier": 1.0,
+    },
+    losses.DoubleHeaderHingeLoss: {
+        "alpha": 0.5,
+        "beta": 1.0,
+        "embedding_weight": 0.5,
+        "headers": 2,
+        "metric_headers": 2,
+        "num_quadruplets": 1,
+        "score_scale": "minmax",
+        "mine_with_dropout": True,
+        "squared": True,
+    },
+    losses.EntropyRegularizer: {"of": "pairs", "threshold": 1.0, "bandwidth": 0.5},
+    losses.HardAwareCascadeLoss: {
+        "levels": 3,
+        "hard_ratios": (1.0, 0.5, 0.2),
+        "margin": 1.0,
+        "squared": True,
+        "selection": "own_all",
+        "average_over": "active",
+        "level_weights": None,
+        "negative_factor": 1.0,
+        "mine_positives": True,
+    },
+    losses.HistogramLoss: {"num_bins": 201},
+    losses.LiftedStructuredLoss: {"margin": 1.0, "variant": "smooth", "normalize": False},
+    losses.NPairLoss: {"pairs": "first", "scale": 1.0, "l2": 0.0},
+    losses.RegularizedLoss: {"weight": 1.0},
+    losses.TripletLoss: {
+        "margin": 1.0,
+        "mining": "all",
+        "squared": True,
+        "average_over": "triplets",
+    },
+    layers.PDDM: {"units": None, "use_position": True, "dropout": 0.5},
+    layers.DensityTargets: {"start": 0.5, "learning_rate_multiplier": 1.0},
+    layers.LocalResponseNormalization: {
+        "depth_radius": 2,
+        "alpha": 1e-4,
+        "beta": 0.75,
+        "bias": 1.0,
+    },
+}
+
+
+@pytest.mark.parametrize("kind", DEFAULTS, ids=lambda kind: kind.__name__)
+def test_defaults_are_those_of_the_contract(kind):
+    parameters = inspect.signature(kind).parameters
+    expected = DEFAULTS[kind]
+    if issubclass(kind, losses.MetricLoss) and "normalize" in parameters:
+        expected = {"normalize": True, **expected}
+    assert {name: parameters[name].default for name in expected} == expected
