@@ -96,6 +96,7 @@ def test_ignores_the_order_of_equally_good_medoids(rng):
         )
 
 
+@slow_on_jax
 @pytest.mark.parametrize(
     ("options", "classes_apart", "classes_mixed"),
     [({}, 0.0, 9.0), ({"gamma": 4.0}, 0.0, 12.0), ({"squared": True}, 0.0, 49.0)],
@@ -109,6 +110,7 @@ def test_on_two_pairs_of_rows(options, classes_apart, classes_mixed):
     np.testing.assert_allclose(float(loss(np.array([0, 1, 0, 1]), x)), classes_mixed, rtol=1e-6)
 
 
+@slow_on_jax
 @pytest.mark.parametrize("same", [[0, 1, 2, 3], [0, 0, 0, 0]], ids=["singletons", "one class"])
 def test_is_zero_for_coinciding_rows_of_classes_that_no_cluster_can_split(same):
     assert float(losses.get("clustering")(np.array(same), np.ones((4, 2), "float32"))) == 0

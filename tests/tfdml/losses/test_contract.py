@@ -242,6 +242,16 @@ def test_every_partial_derivative_equals_a_central_difference(name, options, rng
     np.testing.assert_allclose(gradient, numeric, atol=1e-7)
 
 
+@slow_on_jax
+def test_counts_the_hardest_pairs_where_a_float_is_below_their_number(rng):
+    assert 0.29 * 100 < 29
+    labels, x = np.repeat([0, 1], 10), rows(rng, batch=20)
+    options = {"hard_ratios": (0.29,), "margin": 5.0}
+    value = float(losses.get("hard_contrastive", **options)(labels, x))
+    expected = oracles.hard_contrastive(labels, x, **options)
+    np.testing.assert_allclose(value, expected, rtol=DOUBLE)
+
+
 @every_loss
 def test_ignores_the_order_of_the_batch(name, options, rng):
     pairs_rows = name == "npair" and options.get("pairs", "first") != "all"
@@ -268,9 +278,9 @@ def test_ignores_what_classes_are_called(name, options, rng):
     if loss.num_classes is not None:
         pytest.skip("knows its classes by their ids")
     value = float(loss(labels, x))
-    for offset, shape in itertools.product([-7, 256, 2**24, 2**40], [(12,), (12, 1)]):
-        renamed = float(loss((labels + offset).reshape(shape), x))
-        assert renamed == value, f"labels + {offset} of shape {shape}"
+    names = [labels - 7, labels + 256, labels + 2**24, labels + 2**40, labels * 2**32]
+    for renamed, shape in itertools.product(names, [(12,), (12, 1)]):
+        assert float(loss(renamed.reshape(shape), x)) == value, f"{renamed} of shape {shape}"
 
 
 @every_path
@@ -323,7 +333,7 @@ def test_stays_finite_on_degenerate_batches(name, options, layout, rng):
             assert not gradient.any()
 
 
-@some_losses
+@every_path
 def test_does_not_hide_a_nan(name, options, rng):
     loss, labels = losses.get(name, **options), np.array(BATCHES["balanced"])
     for row in (0, 3):  # N-pair takes the first two of a class

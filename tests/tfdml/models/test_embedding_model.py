@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tfdml import EmbeddingModel, losses, optimizers
+from tfdml.layers import UnitLength
 from tfdml.models import build_embedder
 
 LABELS = np.repeat(np.arange(4), 4)
@@ -28,8 +29,9 @@ def images(rng):
 def build(**compile_options):
     keras.utils.set_random_seed(0)
     options = {"optimizer": optimizers.Adam(1e-3), "loss": losses.get("triplet"), **compile_options}
-    levels = options["loss"].levels
-    model = EmbeddingModel(build_embedder("small_cnn", 8, input_shape=(8, 8, 1), levels=levels))
+    layers = keras.layers.Rescaling(1 / 255), keras.layers.Flatten()
+    rows = keras.layers.Dense(8 * options["loss"].levels), UnitLength()
+    model = EmbeddingModel(keras.Sequential([keras.Input((8, 8, 1)), *layers, *rows]))
     model.compile(**options)
     return model
 
@@ -39,13 +41,13 @@ def by_default(names, those):
     return [pytest.param(name, marks=() if name in those else pytest.mark.slow) for name in names]
 
 
-# Which learn nothing, several levels, a similarity, and targets beside a loss.
+# One that learns nothing and one that learns a similarity; the contract descends the others.
 @pytest.mark.parametrize(
     ("loss", "jit_compile"),
     [
         *(
             pytest.param(*case.values, False, marks=case.marks)
-            for case in by_default(losses.LOSSES, {"triplet", "hdc", "pddm", "density"})
+            for case in by_default(losses.LOSSES, {"triplet", "pddm"})
         ),
         ("lifted", True),
     ],
@@ -112,7 +114,7 @@ def test_a_saved_model_goes_on_as_if_it_had_not_stopped(images, tmp_path):
 
 @pytest.mark.parametrize(
     "loss",
-    by_default(sorted({*losses.LOSSES} - {*LEARNED, "density"}), {"contrastive", "regularized"}),
+    by_default(sorted({*losses.LOSSES} - {*LEARNED, "density"}), {"regularized"}),
 )
 def test_losses_work_in_a_plain_keras_model(loss, images, tmp_path):
     layers = keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), keras.layers.Dense(9)
@@ -124,7 +126,7 @@ def test_losses_work_in_a_plain_keras_model(loss, images, tmp_path):
     assert keras.models.load_model(tmp_path / "model.keras").loss.name == loss
 
 
-@pytest.mark.parametrize("loss", ["triplet", "pddm"])
+@pytest.mark.parametrize("loss", [pytest.param("triplet", marks=pytest.mark.slow), "pddm"])
 def test_metrics_are_of_labels_and_embeddings(loss, images, tmp_path):
     metric = keras.metrics.SparseCategoricalCrossentropy(from_logits=True, name="entropy")
     model = build(loss=losses.get(loss), metrics=[metric])
@@ -217,6 +219,7 @@ def test_similarity_refuses_shapes_that_do_not_match(loss, shapes):
 
 
 REPLICAS = """
+import sys
 import numpy as np, tensorflow as tf, keras
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
@@ -237,22 +240,31 @@ def train(strategy, loss, options):
     return logs["loss"][0], *map(np.array, model.trainable_variables)
 
 single, double = tf.distribute.get_strategy(), tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-for loss, options in {
+loss = sys.argv[1]
+options = {
     "lifted": {},
     "density": {"base": "triplet", "initial_density": [0.1, 0.2, 0.3, 0.4]},
     "pddm": {"similarity": {"units": 4, "seed": 0, "dropout": 0.0}},
-}.items():
-    one, two = (train(strategy, loss, options) for strategy in (single, double))
-    for of_one, of_two in zip(one, two, strict=True):
-        np.testing.assert_allclose(of_two, of_one, atol=1e-5)
-    print(loss, "equal")
+}[loss]
+one, two = (train(strategy, loss, options) for strategy in (single, double))
+for of_one, of_two in zip(one, two, strict=True):
+    np.testing.assert_allclose(of_two, of_one, atol=1e-5)
+print(len(one), "equal")
 """
 
 
-def test_two_replicas_make_the_update_of_one():
-    run = subprocess.run([sys.executable, "-c", REPLICAS], capture_output=True, text=True)
-    expected = ["lifted equal", "density equal", "pddm equal"]
-    assert run.stdout.strip().splitlines() == expected, run.stderr[-2000:]
+# Of density the program also trains the targets; of pddm the eight weights of a similarity.
+@pytest.mark.parametrize(
+    ("loss", "variables"),
+    [
+        ("density", 3),
+        pytest.param("lifted", 2, marks=pytest.mark.slow),
+        pytest.param("pddm", 10, marks=pytest.mark.slow),
+    ],
+)
+def test_two_replicas_make_the_update_of_one(loss, variables):
+    run = subprocess.run([sys.executable, "-c", REPLICAS, loss], capture_output=True, text=True)
+    assert run.stdout.strip() == f"{1 + variables} equal", run.stderr[-2000:]
 
 
 def test_trains_saves_and_restores_what_the_loss_learns(images, tmp_path):
@@ -283,8 +295,15 @@ def one_layer():
     return EmbeddingModel(keras.Sequential([keras.Input((6,)), dense]))
 
 
-@pytest.mark.parametrize("by_name", [True, False])
-@pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
+@pytest.mark.parametrize(
+    ("policy", "by_name"),
+    [
+        ("float32", True),
+        ("mixed_float16", False),
+        pytest.param("float32", False, marks=pytest.mark.slow),
+        pytest.param("mixed_float16", True, marks=pytest.mark.slow),
+    ],
+)
 def test_targets_of_density_are_never_decayed(policy, by_name, rng, tmp_path):
     rows, path = rng.normal(size=(16, 6)).astype("float32"), tmp_path / "model.keras"
     keras.config.set_dtype_policy(policy)
@@ -370,6 +389,7 @@ def test_evaluates_what_the_loss_learns_without_dropout(images):
     np.testing.assert_allclose(reported, expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_learns_a_similarity_that_ranks_the_classes(rng):
     centres = rng.normal(size=(8, 6))
     labels = np.repeat(np.arange(8), 8)
