@@ -89,6 +89,7 @@ CASES = [
     ("triplet", {"mining": "semihard", "margin": 0.3, "squared": False, "average_over": "active"}),
     ("triplet", {"mining": "hard"}),
     ("triplet", {"mining": "hard", "margin": 0.2, "squared": False, "average_over": "batch"}),
+    ("triplet", {"mining": "hard", "margin": 0.05, "average_over": "active"}),
     ("lifted", {}),
     ("lifted", {"margin": 2.0, "normalize": True}),
     ("lifted", {"variant": "max"}),
@@ -466,6 +467,7 @@ def test_rejects_wrong_input():
         ("hdc", {"levels": 0}, "levels", 0),
         ("hdc", {"levels": 2}, "hard_ratios", "(1.0, 0.5, 0.2)"),
         ("hdc", {"hard_ratios": (1, 0.5, 0)}, "hard_ratios", "(1, 0.5, 0)"),
+        ("hdc", {"hard_ratios": (1.5, 1, 0.5)}, "hard_ratios", "(1.5, 1, 0.5)"),
         ("hdc", {"level_weights": [1, 1, -1]}, "level_weights[2]", -1),
         ("hdc", {"selection": "own"}, "selection", "'own'"),
         (
