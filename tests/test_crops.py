@@ -12,8 +12,10 @@ import pipelines
 import train
 from tfdml.serving import export, exported
 
+pytestmark = pytest.mark.xdist_group("crops")
+
 SETTINGS = ["--classes_per_batch", "2", "--images_per_class", "2", "--embedding_dim", "8"]
-STEPS = ["--steps", "2", "--checkpoint_every", "1", "--run", "crops", "--image_size", "12"]
+STEPS = ["--steps", "2", "--checkpoint_every", "2", "--run", "crops", "--image_size", "12"]
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +80,7 @@ def test_evaluate_takes_several_crops_of_the_warped_image(version):
 
 
 def test_an_export_of_the_run_reads_images_alike(version, monkeypatch):
-    monkeypatch.setattr(export, "SECONDS", 0.0)
+    monkeypatch.setattr(export, "images_per_second", lambda version: 1)
     export.main(["runs/crops", "--out", "saved_models/again"])
     again = pathlib.Path("saved_models/again/1")
     first, second = (
@@ -117,9 +119,9 @@ def test_the_crop_of_the_warp_takes_the_place_of_the_datasets(arguments, crop, f
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--warp_size", "0"], "`warp_size` must be > 0, and at least `image_size`. Received: wa"),
+        (["--warp_size", "0"], "Received: warp_size=0, image_size="),
         (["--warp_size", "9", "--image_size", "10"], "Received: warp_size=9, image_size=10"),
-        (["--keep_aspect", "--trim_white"], "`keep_aspect` does not go with `trim_white`, whose"),
+        (["--keep_aspect", "--trim_white"], "`keep_aspect` does not go with `trim_white`"),
         (["--keep_aspect", "--mean_image", "mean.npy"], "Received: trim_white=False, mean_image='"),
     ],
 )
@@ -132,12 +134,9 @@ def test_settings_that_do_not_go_together_are_refused(arguments, message, capsys
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["--warp_size", "100"],
-            "the side of a crop. Received: warp_size=100, image_size",
-        ),
-        (["--mean_image", "none.npy"], "`mean_image` must be an existing file. There is no none"),
-        (["--mean_image", "small.npy"], "size of the images before the crop, (112, 112, 3)"),
+        (["--warp_size", "100"], "Received: warp_size=100, image_size"),
+        (["--mean_image", "none.npy"], "`mean_image` must be an existing file"),
+        (["--mean_image", "small.npy"], "(112, 112, 3)"),
     ],
 )
 def test_what_does_not_fit_the_images_is_refused_before_the_run(

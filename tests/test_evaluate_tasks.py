@@ -95,6 +95,10 @@ def scores(version, *arguments, name):
     return json.loads(pathlib.Path("runs", "colours", f"{name}.json").read_text())
 
 
+def settings_on_the_page(path):
+    return dict(re.findall(r"<dt>(.*?)</dt>\s*<dd>(.*?)</dd>", path.read_text()))
+
+
 def test_class_means_of_some_images_tell_the_others(photos, version, capsys):
     images, labels = data_of(photos, CLASSES[4:])
     rows = embedding_of(images).numpy()
@@ -221,6 +225,8 @@ def test_queries_search_the_gallery_of_a_dataset_that_has_one(photos, version, m
     ]
     page = pathlib.Path("page", "index.html").read_text()
     assert "all images among themselves, by distance" in page
+    changing = {"levels", "mirror", "crops", "boxes"}
+    assert not changing & set(settings_on_the_page(pathlib.Path("page", "index.html")))
     assert f"{queries.sum()} queries in a gallery of {(~queries).sum()}" in page
     assert content["images"] == {"queries": queries.sum(), "gallery": (~queries).sum()}
     whole = scores(version, "--split", "all", "--nmi=false", name="evaluation_all")
@@ -302,12 +308,8 @@ def test_the_page_tells_what_changes_the_embeddings(version):
     options = ["--levels", 1, "--mirror", "--crops", 5]
     name = "evaluation_levels_1_crops_5_mirror"
     scores(version, *options, "--nmi=false", "--report", folder, name=name)
-    page = (folder / "index.html").read_text()
-    told = dict(re.findall(r"<dt>(.*?)</dt>\s*<dd>(.*?)</dd>", page))
-    assert (told["levels"], told["mirror"], told["crops"]) == ("1", "True", "5")
-    scores(version, "--nmi=false", "--report", folder, name="evaluation")
-    told = dict(re.findall(r"<dt>(.*?)</dt>\s*<dd>(.*?)</dd>", (folder / "index.html").read_text()))
-    assert not {"levels", "mirror", "crops", "boxes"} & set(told)
+    settings = settings_on_the_page(folder / "index.html")
+    assert (settings["levels"], settings["mirror"], settings["crops"]) == ("1", "True", "5")
 
 
 def test_the_folder_of_the_training_may_be_spelt_otherwise(photos, version):

@@ -1,5 +1,6 @@
 """A run exported by the three programs: with what is said of it, rounded, with classes to tell."""
 
+import importlib.util
 import json
 import pathlib
 
@@ -15,6 +16,8 @@ from tfdml.evaluation import recall_at_k
 from tfdml.serving import export
 from tfdml.serving.metadata import read_metadata
 from tfdml.serving.versions import megabytes
+
+pytestmark = pytest.mark.xdist_group("export")
 
 SMALL = ["--dataset", "digits", "--embedding_dim", "4", "--classes_per_batch", "5"]
 SMALL += ["--steps", "2", "--checkpoint_every", "2", "--run", "small"]
@@ -35,7 +38,7 @@ def trained(tmp_path_factory):
 @pytest.fixture
 def here(trained, monkeypatch):
     monkeypatch.chdir(trained)
-    monkeypatch.setattr(export, "SECONDS", 0.05)
+    monkeypatch.setattr(export, "images_per_second", lambda version: 1)
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +136,7 @@ def test_an_export_again_may_change_what_the_run_said(here, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--precision", "int4"], "`precision` must be one of 'float32', 'float16', 'int8'"),
+        (["--precision", "int4"], "`precision` must be one of"),
         (["--classes", "runs/small"], "is no JPEG, PNG, GIF, BMP or WebP"),
         (["--gallery", "missing"], "a folder must have sub-folders of images, one per class"),
         (["--top", "0"], "`top` must be > 0. Received: top=0"),
@@ -157,10 +160,10 @@ def test_export_refuses_what_is_no_run(capsys):
     ("arguments", "message"),
     [
         (["--export_gallery"], "`export_gallery` is an option of `export`"),
-        (["--export", "x", "--mirror"], "scored as it is served, with `mirror` False"),
+        (["--export", "x", "--mirror"], "`mirror`"),
         (["--export", "x", "--task", "ncm"], "`export` is an option of the task retrieval"),
         (["--export", "x", "--export_options.top", "3"], "`export_options` has no option 'top'"),
-        (["--export", "other"], "is of another run: choose another folder for this one"),
+        (["--export", "other"], "is of another run"),
     ],
 )
 def test_evaluate_refuses_to_export_what_it_does_not_score(arguments, message, here, capsys):
@@ -176,7 +179,7 @@ def test_evaluate_refuses_to_export_what_it_does_not_score(arguments, message, h
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--export_options.precision", "int8"], "a run is exported as float32: `evaluate.py"),
+        (["--export_options.precision", "int8"], "precision='int8'"),
         (["--export_options.licens", "MIT"], "no option 'licens'. Did you mean 'licence'?"),
     ],
 )
@@ -190,9 +193,8 @@ def test_train_refuses_wrong_options_before_it_trains(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_benchmark_compares_serving_with_its_parts(tmp_path, capsys, monkeypatch, rng):
-    import importlib.util
-
     path = pathlib.Path(train.__file__).parent / "benchmarks" / "serving.py"
     spec = importlib.util.spec_from_file_location("serving_benchmark", path)
     benchmark = importlib.util.module_from_spec(spec)

@@ -18,8 +18,60 @@ ROOT = pathlib.Path(__file__).parents[1] / "recipes"
 SETS = ("cub200", "cars196", "sop", "in_shop", "vehicle_id", "imagenet2010", "imagenet10k")
 PATHS = sorted(path for name in SETS for path in ROOT.glob(f"*/{name}_*.yaml"))
 NAMES = [f"{path.parent.name}/{path.stem}" for path in PATHS]
-every_recipe = pytest.mark.parametrize("path", PATHS, ids=NAMES)
-SIDE, WARP = 64, 72
+SIDE, WARP = 40, 44
+pytestmark = pytest.mark.xdist_group("paper_recipes")
+
+# Every dataset, sampler, backbone and solver, and one loss of each family.
+QUICK = (
+    "density/cars196_clustering",
+    "density/sop_npair_density",
+    "hdc/cub200_hdc_boxes",
+    "hdc/in_shop_hdc",
+    "hdc/sop_histogram",
+    "hdc/vehicle_id_googlenet_pool5",
+    "hdc/vehicle_id_hdc",
+    "lifted/cub200_contrastive",
+    "pddm/cars196_quadruplet",
+    "pddm/imagenet2010_zero_shot",
+)
+# Proved by the quick ones and in tests/pipelines.
+OF_IMAGES_AND_RATES = {"run", "dataset", "data_dir", "boxes", "trim_white", "schedule"} | {
+    "decay_factor",
+    "decay_every",
+}
+
+
+@functools.cache
+def recipe_of(path):
+    return train.parse(["--config", str(path)])[0]
+
+
+def kind(value):
+    """A setting without what leaves the path through the code as it is: a number but for 0."""
+    if isinstance(value, dict):
+        return tuple((name, kind(of)) for name, of in sorted(value.items()))
+    if isinstance(value, list):
+        return tuple(map(kind, value))
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return bool(value) if is_number else value
+
+
+def combination(path):
+    """What of a recipe reaches sampler, network, loss and optimizer."""
+    settings = dataclasses.asdict(recipe_of(path))
+    return kind({name: of for name, of in settings.items() if name not in OF_IMAGES_AND_RATES})
+
+
+def recipes_to_train():
+    """The quick ones, and slow ones: the first of each other combination."""
+    paths = dict(zip(NAMES, PATHS, strict=True))
+    found = {combination(paths[name]) for name in QUICK}
+    chosen = [pytest.param(paths[name], id=name) for name in QUICK]
+    for name, path in paths.items():
+        if combination(path) not in found:
+            found.add(combination(path))
+            chosen.append(pytest.param(path, id=name, marks=pytest.mark.slow))
+    return chosen
 
 
 @pytest.fixture(scope="module")
@@ -76,24 +128,20 @@ def vehicles():
 def networks():
     """Embedders by the arguments of `build_embedder`, built once, each time as they were.
 
-    The modules of GoogLeNet have an eighth of their filters: whole, they are tried in
-    tests/tfdml/models, and here they would take minutes.
+    Convolutions have an eighth of their filters: whole networks are tried in tests/tfdml/models.
     """
     build, built = tfdml.models.build_embedder, {}
-    googlenet = importlib.import_module("tfdml.models.googlenet")
-    narrow = {
-        name: tuple(
-            tuple(n // 8 for n in filters) if isinstance(filters, tuple) else filters // 8
-            for filters in module
-        )
-        for name, module in googlenet.MODULES.items()
-    }
+
+    def narrow(conv):
+        return lambda x, filters, *args, **options: conv(x, filters // 8, *args, **options)
 
     def of(*arguments, **options):
         key = repr((arguments, options))
         if key not in built:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(googlenet, "MODULES", narrow)
+                for name in ("googlenet", "alexnet"):
+                    module = importlib.import_module(f"tfdml.models.{name}")
+                    patch.setattr(module, "_conv", narrow(module._conv))
                 embedder = build(*arguments, **options)
             built[key] = embedder, embedder.get_weights()
         embedder, weights = built[key]
@@ -121,9 +169,9 @@ def settings_of(path, **changes):
     return train.parse(["--config", str(path), *flags])[0]
 
 
-def at_64_pixels(path):
+def at_40_pixels(path):
     """The recipe as it stands, but for the size of the images and what is not there."""
-    recipe = settings_of(path)
+    recipe = recipe_of(path)
     mean = "null" if recipe.mean_image is None else "mean.npy"
     changes = {"image_size": SIDE, "warp_size": WARP, "mean_image": mean, "weights": "null"}
     return settings_of(path, **changes, skip_invalid="true")
@@ -131,12 +179,12 @@ def at_64_pixels(path):
 
 @pytest.mark.filterwarnings("ignore:dataset .* differs", "ignore:Even though the .* is set")
 @pytest.mark.usefixtures("_eagerly")
-@every_recipe
+@pytest.mark.parametrize("path", recipes_to_train())
 def test_trains_for_two_steps(path, images, networks, load, monkeypatch):
     monkeypatch.chdir(images)
     monkeypatch.setattr(pipelines, "load", load, raising=False)
     monkeypatch.setattr(tfdml.models, "build_embedder", networks, raising=False)
-    recipe = at_64_pixels(path)
+    recipe = at_40_pixels(path)
     train.check_settings(recipe)
     split, _, dataset = train.load_images(recipe)
     model = train.build_model(recipe, split, dataset)
@@ -156,9 +204,23 @@ def test_trains_for_two_steps(path, images, networks, load, monkeypatch):
     assert np.mean(moved) > 0.9
 
 
-@every_recipe
-def test_is_named_as_its_run(path):
-    assert settings_of(path).run == f"{path.parent.name}_{path.stem}"
+def test_all_are_named_as_their_runs_and_pass_the_checks_before_images(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for path, name in zip(PATHS, NAMES, strict=True):
+        assert f"{path.parent.name}_{path.stem}" == recipe_of(path).run
+        try:
+            train.check_settings(at_40_pixels(path))
+        except (TypeError, ValueError) as error:
+            pytest.fail(f"{name}: {error}")
+
+
+def test_the_quick_recipes_have_every_choice_of_all():
+    settings = {name: recipe_of(path) for name, path in zip(NAMES, PATHS, strict=True)}
+    for choice in ("sampler", "backbone", "optimizer", "schedule", "boxes", "trim_white"):
+        choices = {getattr(recipe, choice) for recipe in settings.values()}
+        assert {getattr(settings[name], choice) for name in QUICK} == choices, choice
+    layouts = {name.partition("/")[2].partition("_")[0] for name in QUICK}
+    assert layouts | {"imagenet10k"} == {name.partition("_")[0] for name in SETS}
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -174,7 +236,7 @@ def test_says_what_to_get_where_the_images_are_not_there(name, tmp_path, monkeyp
         "imagenet2010": "the archives of the synsets of ImageNet 2010",
         "imagenet10k": "the archives of the synsets of ImageNet-10K",
     }[name]
-    recipe = settings_of(path)
+    recipe = recipe_of(path)
     with pytest.raises(SystemExit) as ended:
         train.main(["--config", str(path)])
     assert ended.value.code == 2
@@ -227,14 +289,14 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("pattern", TABLES)
-def test_recipes_of_a_table_differ_in_what_it_compares_alone(pattern):
-    paths = sorted(ROOT.glob(f"{pattern}.yaml"))
-    assert len(paths) >= 2
-    first, *others = (dataclasses.asdict(settings_of(path)) for path in paths)
-    for other in others:
-        differing = {name for name in first if first[name] != other[name]}
-        assert differing <= TABLES[pattern], other["run"]
+def test_recipes_of_a_table_differ_in_what_it_compares_alone():
+    for pattern, compared in TABLES.items():
+        paths = sorted(ROOT.glob(f"{pattern}.yaml"))
+        assert len(paths) >= 2
+        first, *others = (dataclasses.asdict(recipe_of(path)) for path in paths)
+        for other in others:
+            differing = {name for name in first if first[name] != other[name]}
+            assert differing <= compared, other["run"]
 
 
 def test_every_recipe_is_in_a_table():
@@ -242,29 +304,33 @@ def test_every_recipe_is_in_a_table():
     assert {path.stem.partition("_google")[0] for path in set(PATHS) - matched} <= set(SETS)
 
 
-@every_recipe
-def test_has_the_settings_that_its_paper_tells(path):
-    recipe, paper = settings_of(path), path.parent.name
+def test_all_have_the_settings_that_their_papers_state():
+    for path in PATHS:
+        check_against_its_paper(path)
+
+
+def check_against_its_paper(path):
+    recipe, paper = recipe_of(path), path.parent.name
     batch = recipe.classes_per_batch * recipe.images_per_class
     if not recipe.steps:
         assert recipe.embedding_dim is None
         return
-    told = {
+    stated = {
         "lifted": {"optimizer": "sgd", "bias_multiplier": 2, "head_multiplier": 10, "dropout": 0.4},
         "pddm": {"learning_rate": 1e-4, "weight_decay": 5e-4, "images_per_class": 4},
         "hdc": {"optimizer": "sgd", "weight_decay": 2e-4, "head_multiplier": 10, "warp_size": 256},
         "density": {"optimizer": "adam", "steps": 30000, "schedule": "constant"},
     }[paper]
     found = dataclasses.asdict(recipe)
-    assert {name: found[name] for name in told} == told
+    assert {name: found[name] for name in stated} == stated, path
     sizes = {"lifted": {128, 120}, "pddm": {64, 32}, "hdc": {100, 128, 120}, "density": {100}}
-    assert batch in sizes[paper]
+    assert batch in sizes[paper], path
     if paper == "density":
         rates = {"cars196": 5e-4, "cub200": 1e-5, "stanford_online_products": 3e-5}
-        assert recipe.learning_rate == rates[recipe.dataset]
+        assert recipe.learning_rate == rates[recipe.dataset], path
     if paper == "pddm":
-        assert (recipe.boxes == "annotated") == (recipe.backbone == "googlenet")
+        assert (recipe.boxes == "annotated") == (recipe.backbone == "googlenet"), path
     if recipe.loss == "hdc":
-        assert recipe.loss_options["hard_ratios"] == [1.0, 0.5, 0.2]
-        assert recipe.dropout == [0.7, 0.7, 0.4]
-        assert (batch, recipe.augmentation) == (100, {"flip": False})
+        assert recipe.loss_options["hard_ratios"] == [1.0, 0.5, 0.2], path
+        assert recipe.dropout == [0.7, 0.7, 0.4], path
+        assert (batch, recipe.augmentation) == (100, {"flip": False}), path

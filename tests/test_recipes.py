@@ -1,40 +1,35 @@
 """train.py takes every recipe, and recipes/run.py makes a table of a folder of them."""
 
+import contextlib
+import importlib.util
 import json
 import os
 import pathlib
 import subprocess
 import sys
+import threading
+import types
 
+import programs
 import pytest
 
+import evaluate
 import train
 
 ROOT = pathlib.Path(__file__).parents[1]
-RECIPES = sorted((ROOT / "recipes").rglob("*.yaml"))
-
-
-def test_there_are_recipes():
-    assert len(RECIPES) >= 9
-
-
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: "-".join(path.parts[-2:]))
-def test_train_takes_every_recipe(path, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    recipe, resume, _ = train.parse(["--config", str(path)])
-    train.check_settings(recipe)
-    assert not resume
-
-
-def rerun(folder, *arguments, cwd):
-    command = [sys.executable, ROOT / "recipes" / "run.py", folder, *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
-
-
 SETTINGS = (
     "dataset: digits\nclasses_per_batch: 5\nembedding_dim: 4\nsteps: 2\ncheckpoint_every: 1\n"
 )
+
+
+def test_train_takes_every_recipe(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    paths = sorted((ROOT / "recipes").rglob("*.yaml"))
+    assert len(paths) >= 9
+    for path in paths:
+        recipe, resume, _ = train.parse(["--config", str(path)])
+        train.check_settings(recipe)
+        assert not resume, path
 
 
 @pytest.fixture
@@ -45,11 +40,76 @@ def folder(tmp_path):
     return folder
 
 
-def test_a_table_of_a_folder_is_made_and_not_made_twice(folder, tmp_path):
+@pytest.fixture
+def table(monkeypatch):
+    """The module of recipes/run.py."""
+    spec = importlib.util.spec_from_file_location("table", ROOT / "recipes" / "run.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "1")  # it sets another
+    return module
+
+
+@pytest.fixture
+def rerun(table, tmp_path, monkeypatch):
+    """Runs recipes/run.py in this process, and what it starts too."""
+    mains = {"train.py": train.main, "evaluate.py": evaluate.main}
+
+    def start(command, stdout, stderr):
+        result = programs.run(mains[pathlib.Path(command[1]).name], *command[2:], cwd=tmp_path)
+        stdout.write(result.out + result.err)
+        return subprocess.CompletedProcess(command, result.code)
+
+    @contextlib.contextmanager
+    def one_after_the_other(jobs):
+        yield types.SimpleNamespace(map=map)
+
+    started = types.SimpleNamespace(run=start, STDOUT=subprocess.STDOUT)
+    monkeypatch.setattr(table, "subprocess", started)
+    monkeypatch.setattr(table, "ThreadPoolExecutor", one_after_the_other)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["run.py", *map(str, arguments)])
+        return programs.run(lambda _: table.main(), cwd=tmp_path)
+
+    return run
+
+
+def test_processes_make_a_table_of_held_out_classes(folder, tmp_path):
+    with (folder / "lifted.yaml").open("a") as file:
+        file.write("validation_share: 0.4\n")
+    command = [sys.executable, ROOT / "recipes" / "run.py", folder, "--seeds", "0"]
+    command += ["--", "--classes_per_batch", "3"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr[-2000:]
+    table = (tmp_path / "runs" / "small_digits" / "table.md").read_text()
+    assert table.startswith("Of the validation classes.\n")
+    assert table in result.stdout
+    scores = tmp_path / "runs" / "small_digits_lifted_0" / "distance.json"
+    assert json.loads(scores.read_text())["split"] == "validation"
+    assert not list((tmp_path / "runs").glob("*.log"))
+
+
+def test_jobs_run_at_once(folder, table, tmp_path, monkeypatch):
+    meeting = threading.Barrier(2)
+
+    def meet(run, *_):
+        meeting.wait(timeout=60)
+        raise RuntimeError(f"{run} did not run alone")
+
+    monkeypatch.setattr(table, "train_and_score", meet)
+    monkeypatch.setattr(sys, "argv", ["run.py", str(folder), "--seeds", "0", "1", "--jobs", "2"])
+    result = programs.run(lambda _: table.main(), cwd=tmp_path)
+    assert "small_digits_lifted_0 did not run alone" in result.sentence
+
+
+def test_a_table_of_a_folder_is_made_and_not_made_twice(folder, rerun, tmp_path):
     (folder / "pddm.yaml").write_text(f"loss: pddm\n{SETTINGS}")
-    arguments = ["--seeds", "0", "--jobs", "2", "--", "--learning_rate", "1e-4"]
-    first = rerun(folder, *arguments, cwd=tmp_path)
-    assert first.returncode == 0, first.stderr[-2000:]
+    arguments = [folder, "--seeds", "0"]
+    settings = ["--", "--learning_rate", "1e-4"]
+    first = rerun(*arguments, *settings)
+    assert first.code == 0, first.err
     lines = (tmp_path / "runs" / "small_digits" / "table.md").read_text().splitlines()
     assert lines[0] == "Of the test classes."
     assert [row.split(" | ")[:2] for row in lines[4:]] == [
@@ -63,12 +123,12 @@ def test_a_table_of_a_folder_is_made_and_not_made_twice(folder, tmp_path):
     assert (tmp_path / "runs" / "small_digits" / "curves.png").stat().st_size > 0
     version = tmp_path / "saved_models" / "small_digits_pddm_0" / "1"
     written = version.stat().st_mtime
-    assert rerun(folder, *arguments, cwd=tmp_path).returncode == 0
+    assert rerun(*arguments, *settings).code == 0
     assert version.stat().st_mtime == written
-    more = rerun(folder, "--nmi", "--train_classes", *arguments, cwd=tmp_path)
-    assert more.returncode == 0, more.stderr[-2000:]
+    more = rerun(*arguments, "--nmi", "--train_classes", *settings)
+    assert more.code == 0, more.err
     assert version.stat().st_mtime == written
-    heads, _, *rows = more.stdout.split("| recipe |")[1].splitlines()
+    heads, _, *rows = more.out.split("| recipe |")[1].splitlines()
     values = dict(zip(heads.split(" | ")[1:], rows[0].split(" | ")[2:], strict=False))
     run = tmp_path / "runs" / "small_digits_lifted_0"
     for column, file, name in (
@@ -78,44 +138,28 @@ def test_a_table_of_a_folder_is_made_and_not_made_twice(folder, tmp_path):
         score = json.loads((run / f"{file}.json").read_text())["scores"][name]
         assert values[column] == f"{100 * score:.1f} ± 0.0"
     assert json.loads((run / "train_classes.json").read_text())["split"] == "train"
-    changed = rerun(folder, *arguments[:-1], "1e-3", cwd=tmp_path)
-    assert changed.returncode == 2
-    assert "--learning_rate differs from the run's: 0.001, was 0.0001" in changed.stderr
-
-
-def test_a_table_of_held_out_classes_says_so(folder, tmp_path):
-    (folder / "lifted.yaml").write_text(f"loss: pddm\n{SETTINGS}validation_share: 0.4\n")
-    arguments = ["--seeds", "0", "--", "--classes_per_batch", "3"]
-    result = rerun(folder, *arguments, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr[-2000:]
-    table = (tmp_path / "runs" / "small_digits" / "table.md").read_text()
-    assert table.startswith("Of the validation classes.\n")
-    learned = tmp_path / "runs" / "small_digits_lifted_0" / "similarity.json"
-    assert json.loads(learned.read_text())["split"] == "validation"
+    changed = rerun(*arguments, "--", "--learning_rate", "1e-3")
+    assert "--learning_rate differs from the run's: 0.001, was 0.0001" in changed.sentence
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["missing"], "run.py: error: no recipes, *.yaml, in missing"),
+        (["missing"], "no recipes, *.yaml, in missing"),
         (["small/digits", "--jobs", "0"], "--jobs must be >= 1. Received: 0"),
         (["small/digits", "--seeds", "1", "1"], "--seeds must differ. Received: [1, 1]"),
         (["small/digits", "--", "--run", "x"], "--run cannot stand behind --"),
         (["small/digits", "--", "--stpes", "3"], "Did you mean --steps?"),
     ],
 )
-def test_wrong_arguments_are_refused_before_anything_runs(arguments, message, folder, tmp_path):
-    result = rerun(*arguments, cwd=tmp_path)
-    assert result.returncode == 2
-    assert message in result.stderr
+@pytest.mark.usefixtures("folder")
+def test_wrong_arguments_are_rejected_before_anything_runs(arguments, message, rerun, tmp_path):
+    assert message in rerun(*arguments).sentence
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_run_that_fails_is_named(folder, tmp_path):
-    result = rerun(folder, "--seeds", "0", "--", "--classes_per_batch", "6", cwd=tmp_path)
-    assert result.returncode == 2
-    last = result.stderr.strip().splitlines()[-1]
-    assert last.startswith(
-        "run.py: error: train.py of small_digits_lifted_0 ended with 2: train.py:"
-    )
-    assert "`classes_per_batch` must not exceed the number of training classes" in last
+def test_a_run_that_fails_is_named(folder, rerun):
+    result = rerun(folder, "--seeds", "0", "--", "--classes_per_batch", "6")
+    start = "run.py: error: train.py of small_digits_lifted_0 ended with 2: train.py:"
+    assert result.sentence.startswith(start)
+    assert "`classes_per_batch`" in result.sentence

@@ -152,13 +152,13 @@ def test_groups_are_the_images_of_the_sampled_indices(nested_splits):
     assert labels.shape.as_list() == [None]
 
 
-def test_groups_of_paths_are_those_of_their_pixels_and_resume(nested_splits):
-    for augmentation in (None, EVERYTHING):
-        options = {"image_size": (8, 6, 3), "augmentation": augmentation}
-        batches = [take_groups(6, split, 4, 24, **options) for split in nested_splits]
-        assert_equal_batches(*batches)
-        resumed = take_groups(2, nested_splits[1], 4, 24, start_step=4, **options)
-        assert_equal_batches(batches[0][4:], resumed)
+@pytest.mark.parametrize("augmentation", [pytest.param(None, marks=pytest.mark.slow), EVERYTHING])
+def test_groups_of_paths_are_those_of_their_pixels_and_resume(nested_splits, augmentation):
+    options = {"image_size": (8, 6, 3), "augmentation": augmentation}
+    batches = [take_groups(6, split, 4, 24, **options) for split in nested_splits]
+    assert_equal_batches(*batches)
+    resumed = take_groups(2, nested_splits[1], 4, 24, start_step=4, **options)
+    assert_equal_batches(batches[0][4:], resumed)
 
 
 def test_groups_take_the_options_of_their_sampler(nested_splits):
@@ -188,7 +188,9 @@ def test_whole_classes_and_pairs_are_the_images_of_the_sampled_indices(
         np.testing.assert_array_equal(images, split.images[rows])
 
 
-@pytest.mark.parametrize("batches_of", [whole_class_batches, pair_batches])
+@pytest.mark.parametrize(
+    "batches_of", [whole_class_batches, pytest.param(pair_batches, marks=pytest.mark.slow)]
+)
 def test_whole_classes_and_pairs_of_paths_are_those_of_their_pixels_and_resume(
     nested_splits, batches_of
 ):
@@ -252,13 +254,15 @@ def test_evaluation_takes_what_is_in_the_boxes(boxed_splits):
             lambda split, **options: group_batches(split, 4, 12, **options),
             lambda split: group_indices(split.labels, split.super_labels, 4, 12),
         ),
-        (
+        pytest.param(
             lambda split, **options: whole_class_batches(split, 10, **options),
             lambda split: whole_class_indices(split.labels, 10),
+            marks=pytest.mark.slow,
         ),
-        (
+        pytest.param(
             lambda split, **options: pair_batches(split, 10, **options),
             lambda split: pair_indices(split.labels, 10),
+            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -3,6 +3,7 @@ import itertools
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 
@@ -65,13 +66,16 @@ def written(dataset, tmp_path_factory):
     return folder
 
 
-def assert_equal_batches(split, other, **options):
-    """The same images to score and, with random changes, to train on."""
+def assert_equal_images(split, other, **options):
     scored, again = (
         np.concatenate(list(pipelines.evaluation_batches(each, SIZE, **options)))
         for each in (split, other)
     )
     np.testing.assert_array_equal(scored, again)
+
+
+def assert_equal_batches(split, other, **options):
+    """The same images to train on, with random changes."""
     options |= {"image_size": SIZE, "augmentation": Augmentation(flip=True)}
     for batches_of in (
         lambda each: pipelines.balanced_batches(each, 3, 2, **options),
@@ -84,13 +88,24 @@ def assert_equal_batches(split, other, **options):
             assert images.std() > 1
 
 
-@pytest.mark.parametrize("warp", WARPS.values(), ids=WARPS)
-def test_without_loss_batches_are_those_of_the_original_files(warp, dataset, tmp_path):
+@pytest.mark.parametrize(
+    ("warp", "trains"),
+    [
+        ("warped", True),
+        ("aspect kept", False),
+        ("trimmed", False),
+        pytest.param("aspect kept", True, marks=pytest.mark.slow),
+        pytest.param("trimmed", True, marks=pytest.mark.slow),
+    ],
+)
+def test_without_loss_batches_are_those_of_the_original_files(warp, trains, dataset, tmp_path):
+    warp = WARPS[warp]
     write(dataset, tmp_path, quality=None, **warp)
     loaded = pipelines.load("cache", data_dir=tmp_path)
-    assert_equal_batches(
-        loaded.train, dataset.train, preprocessing=Preprocessing(warp_size=16, **warp)
-    )
+    preprocessing = Preprocessing(warp_size=16, **warp)
+    assert_equal_images(loaded.train, dataset.train, preprocessing=preprocessing)
+    if trains:
+        assert_equal_batches(loaded.train, dataset.train, preprocessing=preprocessing)
     for name, split in dataset.splits.items():
         np.testing.assert_array_equal(loaded.splits[name].labels, split.labels)
         np.testing.assert_array_equal(loaded.splits[name].super_labels, split.super_labels)
@@ -107,7 +122,8 @@ def test_jpegs_give_the_batches_of_the_same_jpegs_in_files(written, tmp_path):
             file.write(records.read(record))
     files = Split(np.array(paths), split.labels, super_labels=split.super_labels)
     for preprocessing in (Preprocessing(warp_size=16), Preprocessing()):
-        assert_equal_batches(split, files, preprocessing=preprocessing)
+        assert_equal_images(split, files, preprocessing=preprocessing)
+    assert_equal_batches(split, files, preprocessing=Preprocessing())
     with Image.open(paths[0]) as image:
         assert (image.format, image.size) == ("JPEG", (16, 16))
 
@@ -183,7 +199,7 @@ def test_a_write_that_was_stopped_goes_on(written, dataset, tmp_path, monkeypatc
 
 
 def test_a_damaged_file_is_found_and_made_anew(written, dataset, tmp_path):
-    write(dataset, tmp_path)
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     good, path = contents_of(tmp_path), tmp_path / "images-00002.tfrecord"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -206,8 +222,8 @@ def test_a_damaged_file_is_found_and_made_anew(written, dataset, tmp_path):
     cache.verify(tmp_path)
 
 
-def test_a_record_lost_in_training_is_named(dataset, tmp_path):
-    write(dataset, tmp_path)
+def test_a_record_lost_in_training_is_named(written, tmp_path):
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     loaded = pipelines.load("cache", data_dir=tmp_path)
     (tmp_path / "images-00000.tfrecord").write_bytes(b"")
     with pytest.raises(tf.errors.OpError) as error:
@@ -219,8 +235,9 @@ def test_a_record_lost_in_training_is_named(dataset, tmp_path):
     assert message.endswith("can no longer be read: make the cache anew")
 
 
-def test_a_full_disk_keeps_what_is_finished(dataset, tmp_path):
-    sizes = [shard["bytes"] for shard in write(dataset, tmp_path / "whole")["shards"]]
+def test_a_full_disk_keeps_what_is_finished(written, dataset, tmp_path):
+    shards = json.loads((written / "manifest.json").read_text())["shards"]
+    sizes = [shard["bytes"] for shard in shards]
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     largest = max(sizes[1:])
     assert sizes[0] < largest
@@ -234,7 +251,7 @@ def test_a_full_disk_keeps_what_is_finished(dataset, tmp_path):
     assert {"images-00000.tfrecord", "images-00000.json"} <= set(left)
     assert not [name for name in left if "unfinished" in name or "manifest" in name]
     write(dataset, tmp_path / "full")
-    assert contents_of(tmp_path / "full") == contents_of(tmp_path / "whole")
+    assert contents_of(tmp_path / "full") == contents_of(written)
 
 
 @pytest.mark.parametrize(

@@ -44,27 +44,31 @@ def epoch_of(counts, half):
     return positives, per_image, (positives + images + per_image * images) // half
 
 
-@settings(max_examples=40, deadline=None)
-@given(
-    counts=st.lists(st.integers(1, 6), min_size=8, max_size=20),
-    half=st.integers(1, 9),
-    seed=st.integers(0, 2**40),
-)
-def test_an_epoch_has_every_positive_pair_and_as_many_negative_ones(counts, half, seed):
-    labels, images = labels_of(counts), sum(counts)
-    positives, per_image, batches = epoch_of(counts, half)
-    pairs = as_pairs(take(batches, labels, 2 * half, seed=seed))
-    of_a_class, itself, negatives = kinds(labels, pairs)
-    assert len(of_a_class) == len({frozenset(pair) for pair in of_a_class}) == positives
-    assert sorted(itself) == [(row, row) for row in range(images)]
-    assert len(pairs) == batches * half
-    assert 0 <= per_image * images - len(negatives) < half
-    lefts = collections.Counter(left for left, _ in negatives)
-    assert max(lefts.values()) <= per_image
-    for label in set(labels):
-        others = [right for left, right in negatives if labels[left] == label]
-        if per_image * counts[label] <= images - counts[label]:
-            assert len(set(others)) == len(others)
+@pytest.mark.parametrize("examples", [6, pytest.param(40, marks=pytest.mark.slow)])
+def test_an_epoch_has_every_positive_pair_and_as_many_negative_ones(examples):
+    @settings(max_examples=examples, deadline=None)
+    @given(
+        counts=st.lists(st.integers(1, 6), min_size=8, max_size=20),
+        half=st.integers(1, 9),
+        seed=st.integers(0, 2**40),
+    )
+    def check(counts, half, seed):
+        labels, images = labels_of(counts), sum(counts)
+        positives, per_image, batches = epoch_of(counts, half)
+        pairs = as_pairs(take(batches, labels, 2 * half, seed=seed))
+        of_a_class, itself, negatives = kinds(labels, pairs)
+        assert len(of_a_class) == len({frozenset(pair) for pair in of_a_class}) == positives
+        assert sorted(itself) == [(row, row) for row in range(images)]
+        assert len(pairs) == batches * half
+        assert 0 <= per_image * images - len(negatives) < half
+        lefts = collections.Counter(left for left, _ in negatives)
+        assert max(lefts.values()) <= per_image
+        for label in set(labels):
+            others = [right for left, right in negatives if labels[left] == label]
+            if per_image * counts[label] <= images - counts[label]:
+                assert len(set(others)) == len(others)
+
+    check()
 
 
 def test_counts_are_those_of_the_released_list():

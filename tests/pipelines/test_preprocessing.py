@@ -76,7 +76,16 @@ def by_hand(path, preprocessing, size=SIZE):
     return image[top : top + size[0], left : left + size[1]]
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+QUICK = ("nothing", "warp, aspect kept", "all that go together")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(of, id=name, marks=() if name in QUICK else pytest.mark.slow)
+        for name, of in OPTIONS.items()
+    ],
+)
 def test_scoring_and_serving_see_the_same_numbers(options, photos):
     preprocessing = Preprocessing(**options)
     scored = np.concatenate(
@@ -106,7 +115,12 @@ def test_scoring_takes_the_middle_of_what_the_options_say(options, photos):
 
 
 @pytest.mark.parametrize(
-    "options", [{"warp_size": 16}, {"keep_aspect": True}, {"warp_size": 16, "mean_image": MEAN}]
+    "options",
+    [
+        pytest.param({"warp_size": 16}, marks=pytest.mark.slow),
+        {"keep_aspect": True},
+        {"warp_size": 16, "mean_image": MEAN},
+    ],
 )
 def test_training_takes_crops_at_every_place_of_what_is_scored(options, photos):
     preprocessing = Preprocessing(**options)

@@ -16,27 +16,29 @@ def take(batches, *arguments, start=0, **options):
     return np.stack(list(itertools.islice(dataset.as_numpy_iterator(), batches)))
 
 
-@settings(max_examples=25, deadline=None)
-@given(
-    counts=st.lists(st.integers(1, 7), min_size=1, max_size=12),
-    data=st.data(),
-    images_per_class=st.integers(1, 5),
-    seed=st.integers(0, 2**40),
-)
-def test_every_batch_has_p_classes_of_k_images_as_distinct_as_can_be(
-    counts, data, images_per_class, seed
-):
-    classes_per_batch = data.draw(st.integers(1, len(counts)))
-    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)), counts))
-    for indices in take(2, labels, classes_per_batch, images_per_class, seed=seed):
-        rows = indices.reshape(classes_per_batch, images_per_class)
-        classes = labels[rows]
-        assert (classes == classes[:, :1]).all()
-        assert len(set(classes[:, 0])) == classes_per_batch
-        for row, label in zip(rows, classes[:, 0], strict=True):
-            repeats = np.unique(row, return_counts=True)[1]
-            assert len(repeats) == min(images_per_class, counts[label])
-            assert repeats.max() - repeats.min() <= 1
+@pytest.mark.parametrize("examples", [6, pytest.param(25, marks=pytest.mark.slow)])
+def test_every_batch_has_p_classes_of_k_images_as_distinct_as_can_be(examples):
+    @settings(max_examples=examples, deadline=None)
+    @given(
+        counts=st.lists(st.integers(1, 7), min_size=1, max_size=12),
+        data=st.data(),
+        images_per_class=st.integers(1, 5),
+        seed=st.integers(0, 2**40),
+    )
+    def check(counts, data, images_per_class, seed):
+        classes_per_batch = data.draw(st.integers(1, len(counts)))
+        labels = np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)), counts))
+        for indices in take(2, labels, classes_per_batch, images_per_class, seed=seed):
+            rows = indices.reshape(classes_per_batch, images_per_class)
+            classes = labels[rows]
+            assert (classes == classes[:, :1]).all()
+            assert len(set(classes[:, 0])) == classes_per_batch
+            for row, label in zip(rows, classes[:, 0], strict=True):
+                repeats = np.unique(row, return_counts=True)[1]
+                assert len(repeats) == min(images_per_class, counts[label])
+                assert repeats.max() - repeats.min() <= 1
+
+    check()
 
 
 def test_class_ids_may_be_any_integers():
@@ -134,23 +136,27 @@ def test_takes_integers_of_numpy():
     np.testing.assert_array_equal(numpy_integers, take(2, labels, 3, 2, seed=5, start=7))
 
 
-@settings(max_examples=25, deadline=None)
-@given(
-    classes_per_batch=st.integers(1, 16),
-    images_per_class=st.integers(1, 6),
-    seed=st.integers(0, 2**40),
-)
-def test_mixed_batches_have_k_to_2k_images_of_a_class(classes_per_batch, images_per_class, seed):
-    labels = np.repeat(np.arange(20), 18)
-    p, k = classes_per_batch, images_per_class
-    for indices in take(3, labels, p, k, seed=seed, sampler="mixed"):
-        assert len(set(indices)) == p * k  # enough of each: none twice
-        starts = np.flatnonzero(np.diff(labels[indices], prepend=-1))
-        sizes = np.diff(np.append(starts, p * k))
-        assert len(set(labels[indices])) == len(sizes)
-        assert sizes.min() >= k
-        assert (sizes[:-1] <= 2 * k).all()
-        assert sizes[-1] < 3 * k
+@pytest.mark.parametrize("examples", [6, pytest.param(25, marks=pytest.mark.slow)])
+def test_mixed_batches_have_k_to_2k_images_of_a_class(examples):
+    @settings(max_examples=examples, deadline=None)
+    @given(
+        classes_per_batch=st.integers(1, 16),
+        images_per_class=st.integers(1, 6),
+        seed=st.integers(0, 2**40),
+    )
+    def check(classes_per_batch, images_per_class, seed):
+        labels = np.repeat(np.arange(20), 18)
+        p, k = classes_per_batch, images_per_class
+        for indices in take(3, labels, p, k, seed=seed, sampler="mixed"):
+            assert len(set(indices)) == p * k  # enough of each: none twice
+            starts = np.flatnonzero(np.diff(labels[indices], prepend=-1))
+            sizes = np.diff(np.append(starts, p * k))
+            assert len(set(labels[indices])) == len(sizes)
+            assert sizes.min() >= k
+            assert (sizes[:-1] <= 2 * k).all()
+            assert sizes[-1] < 3 * k
+
+    check()
 
 
 def test_mixed_batches_mix_all_sizes_and_all_classes():
@@ -225,37 +231,39 @@ def nested(counts):
     return labels - 3, super_of[labels] + 2**40
 
 
-@settings(max_examples=25, deadline=None)
-@given(
-    counts=st.lists(
-        st.lists(st.integers(1, 9), min_size=1, max_size=6).filter(lambda c: max(c) > 1),
-        min_size=1,
-        max_size=5,
-    ),
-    data=st.data(),
-    share=st.integers(1, 5),
-    room=st.integers(1, 40),
-    most=st.none() | st.integers(2, 6),
-    evenly=st.booleans(),
-    seed=st.integers(0, 2**40),
-)
-def test_groups_have_two_images_or_more_of_each_class_of_few_super_classes(
-    counts, data, share, room, most, evenly, seed
-):
-    super_classes = data.draw(st.integers(1, len(counts)))
-    labels, super_labels = nested(counts)
-    classes, batch_size = share * super_classes, share * super_classes + room
-    options = {"super_classes": super_classes, "images_per_class": most, "evenly": evenly}
-    for indices in groups(3, labels, super_labels, classes, batch_size, seed=seed, **options):
-        assert 2 <= len(indices) <= batch_size
-        assert len(set(indices)) == len(indices)
-        ids, sizes = np.unique(labels[indices], return_counts=True)
-        assert len(ids) == np.count_nonzero(np.diff(labels[indices])) + 1  # each in a row
-        assert sizes.min() >= 2
-        assert most is None or sizes.max() <= most
-        kin = np.array([super_labels[labels == label][0] for label in ids])
-        assert len(set(kin)) <= super_classes
-        assert np.unique(kin, return_counts=True)[1].max() <= share
+@pytest.mark.parametrize("examples", [6, pytest.param(25, marks=pytest.mark.slow)])
+def test_groups_have_two_images_or_more_of_each_class_of_few_super_classes(examples):
+    @settings(max_examples=examples, deadline=None)
+    @given(
+        counts=st.lists(
+            st.lists(st.integers(1, 9), min_size=1, max_size=6).filter(lambda c: max(c) > 1),
+            min_size=1,
+            max_size=5,
+        ),
+        data=st.data(),
+        share=st.integers(1, 5),
+        room=st.integers(1, 40),
+        most=st.none() | st.integers(2, 6),
+        evenly=st.booleans(),
+        seed=st.integers(0, 2**40),
+    )
+    def check(counts, data, share, room, most, evenly, seed):
+        super_classes = data.draw(st.integers(1, len(counts)))
+        labels, super_labels = nested(counts)
+        classes, batch_size = share * super_classes, share * super_classes + room
+        options = {"super_classes": super_classes, "images_per_class": most, "evenly": evenly}
+        for indices in groups(3, labels, super_labels, classes, batch_size, seed=seed, **options):
+            assert 2 <= len(indices) <= batch_size
+            assert len(set(indices)) == len(indices)
+            ids, sizes = np.unique(labels[indices], return_counts=True)
+            assert len(ids) == np.count_nonzero(np.diff(labels[indices])) + 1  # each in a row
+            assert sizes.min() >= 2
+            assert most is None or sizes.max() <= most
+            kin = np.array([super_labels[labels == label][0] for label in ids])
+            assert len(set(kin)) <= super_classes
+            assert np.unique(kin, return_counts=True)[1].max() <= share
+
+    check()
 
 
 def test_groups_that_fit_have_all_images_of_as_many_classes_as_there_are():
@@ -293,19 +301,19 @@ def test_groups_draw_at_most_so_many_images_of_a_class_at_random():
 def test_groups_draw_by_the_number_of_images_or_evenly(evenly):
     labels, super_labels = nested([[2, 3, 5], [10, 20], [12, 28]])
     drawn = np.zeros(7, int)  # one class of one super-class
-    for indices in groups(4000, labels, super_labels, 1, 30, super_classes=1, evenly=evenly):
+    for indices in groups(1500, labels, super_labels, 1, 30, super_classes=1, evenly=evenly):
         drawn[labels[indices[0]] + 3] += 1
     images = np.array([2, 3, 5, 10, 20, 12, 28])
     # Class by class its share of the super-class, times that of the super-class, is its own share.
     shares = np.array([1 / 9] * 3 + [1 / 6] * 4) if evenly else images / 80
-    chi_square = np.sum((drawn - 4000 * shares) ** 2 / (4000 * shares))
+    chi_square = np.sum((drawn - 1500 * shares) ** 2 / (1500 * shares))
     assert chi_square < 22.5  # of 6 degrees of freedom: 1 in 1,000; the seed is fixed
 
 
 def test_groups_draw_one_after_the_other_without_replacement():
     labels, super_labels = nested([[2], [4], [6]])
     pairs = {}
-    for indices in groups(4000, labels, super_labels, 2, 12):
+    for indices in groups(1500, labels, super_labels, 2, 12):
         pair = tuple(sorted({int(size) for size in np.bincount(labels[indices] + 3) if size}))
         pairs[pair] = pairs.get(pair, 0) + 1
     shares = {  # a first, b of those left, or b first
@@ -313,7 +321,7 @@ def test_groups_draw_one_after_the_other_without_replacement():
         (2, 6): 2 / 12 * 6 / 10 + 6 / 12 * 2 / 6,
         (4, 6): 4 / 12 * 6 / 8 + 6 / 12 * 4 / 6,
     }
-    assert pairs == {pair: pytest.approx(4000 * share, abs=130) for pair, share in shares.items()}
+    assert pairs == {pair: pytest.approx(1500 * share, abs=80) for pair, share in shares.items()}
 
 
 def test_groups_reach_every_class_and_image():

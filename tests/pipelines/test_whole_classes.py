@@ -31,31 +31,35 @@ def by_the_book(sizes, batch_size):
     return [*batches, batch]
 
 
-@settings(max_examples=25, deadline=None)
-@given(
-    counts=st.lists(st.integers(1, 7), min_size=2, max_size=60).filter(
-        lambda counts: sum(count > 1 for count in counts) > 1
-    ),
-    room=st.integers(2, 20),
-    seed=st.integers(0, 2**40),
-)
-def test_an_epoch_takes_whole_classes_until_each_batch_is_full(counts, room, seed):
-    labels, batch_size = labels_of(counts), max(counts) + room
-    paired = [count for count in counts if count > 1]
-    batches_per_epoch = max(1, sum(paired) // (batch_size - 2 + max(counts)))
-    batches = take(2 * batches_per_epoch, labels, batch_size, seed=seed)
-    for epoch in (batches[:batches_per_epoch], batches[batches_per_epoch:]):
-        visited, taken = [], []
-        for indices in epoch:
-            assert len(set(indices)) == len(indices)
-            begins = np.flatnonzero(np.diff(labels[indices], prepend=-1))
-            visited += labels[indices][begins].tolist()
-            taken.append(np.diff(np.append(begins, len(indices))).tolist())
-        assert len(set(visited)) == len(visited)
-        assert taken == by_the_book([counts[label] for label in visited], batch_size)
-        assert min(map(len, taken)) >= 2
-        if sum(paired) >= batch_size - 2 + max(counts):
-            assert {len(indices) for indices in epoch} <= {batch_size, batch_size - 1}
+@pytest.mark.parametrize("examples", [6, pytest.param(25, marks=pytest.mark.slow)])
+def test_an_epoch_takes_whole_classes_until_each_batch_is_full(examples):
+    @settings(max_examples=examples, deadline=None)
+    @given(
+        counts=st.lists(st.integers(1, 7), min_size=2, max_size=60).filter(
+            lambda counts: sum(count > 1 for count in counts) > 1
+        ),
+        room=st.integers(2, 20),
+        seed=st.integers(0, 2**40),
+    )
+    def check(counts, room, seed):
+        labels, batch_size = labels_of(counts), max(counts) + room
+        paired = [count for count in counts if count > 1]
+        batches_per_epoch = max(1, sum(paired) // (batch_size - 2 + max(counts)))
+        batches = take(2 * batches_per_epoch, labels, batch_size, seed=seed)
+        for epoch in (batches[:batches_per_epoch], batches[batches_per_epoch:]):
+            visited, taken = [], []
+            for indices in epoch:
+                assert len(set(indices)) == len(indices)
+                begins = np.flatnonzero(np.diff(labels[indices], prepend=-1))
+                visited += labels[indices][begins].tolist()
+                taken.append(np.diff(np.append(begins, len(indices))).tolist())
+            assert len(set(visited)) == len(visited)
+            assert taken == by_the_book([counts[label] for label in visited], batch_size)
+            assert min(map(len, taken)) >= 2
+            if sum(paired) >= batch_size - 2 + max(counts):
+                assert {len(indices) for indices in epoch} <= {batch_size, batch_size - 1}
+
+    check()
 
 
 @pytest.mark.parametrize(

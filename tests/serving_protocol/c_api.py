@@ -1,6 +1,6 @@
 """SavedModels run by the C API of TensorFlow, as TF Serving does: no Python of TensorFlow or Keras.
 
-    python tests/serving_protocol/c_api.py VERSION SIGNATURE INPUTS.npz OUTPUTS.npz [SIGNATURE ...]
+    python tests/serving_protocol/c_api.py VERSION SIGNATURE INPUTS.npz OUTPUTS.npz [VERSION ...]
 
 Where this runs in a process of its own, the shared libraries of the wheel are all that is loaded
 of it. (`import tensorflow` after them ends a process; the other order works.)
@@ -189,16 +189,16 @@ class Status:
             raise RefusedError(CODES[code], text.decode(errors="replace"))
 
 
-def main(version, *jobs):
-    session = Session(version)
-    for signature, inputs, outputs in zip(jobs[::3], jobs[1::3], jobs[2::3], strict=True):
+def main(*jobs):
+    sessions = {version: Session(version) for version in jobs[::4]}
+    for version, signature, inputs, outputs in zip(*(jobs[i::4] for i in range(4)), strict=True):
         with np.load(inputs, allow_pickle=True) as archive:
             arrays = dict(archive)
         given = {
             name: array.tolist() if array.dtype == object else array
             for name, array in arrays.items()
         }
-        np.savez(outputs, **session.run(signature, given))
+        np.savez(outputs, **sessions[version].run(signature, given))
     assert not {"tensorflow", "keras"} & set(sys.modules)
 
 

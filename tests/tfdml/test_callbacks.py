@@ -32,7 +32,7 @@ def test_a_checkpoint_is_replaced_after_every_epoch(rows, tmp_path):
 
 
 def test_a_checkpoint_refuses_other_formats():
-    with pytest.raises(ValueError, match=r"`path` must end in \.keras\. Received: path='c\.h5'"):
+    with pytest.raises(ValueError, match=r"`path`.*Received: path='c\.h5'"):
         callbacks.Checkpoint("c.h5")
 
 
@@ -53,14 +53,14 @@ def test_a_checkpoint_that_fails_keeps_the_one_before(rows, tmp_path, monkeypatc
 
 
 def test_a_diverging_run_stops_with_step_and_cause(rows):
-    message = r"loss nan at step 2; the loss diverged: lower the learning rate \(now 1e\+30\)"
+    message = r"loss nan at step 2.*diverged.*learning rate.*1e\+30"
     with pytest.raises(FloatingPointError, match=message):
         build(1e30).fit(rows, LABELS, epochs=9, verbose=0, callbacks=[callbacks.StopOnNaN()])
 
 
 def test_nan_images_are_told_from_diverging_weights(rows):
     rows[3, 2] = np.nan
-    message = "loss nan at step 1; the loss was never finite: check the images and the options of"
+    message = "loss nan at step 1.*never finite.*images"
     with pytest.raises(FloatingPointError, match=message):
         build().fit(rows, LABELS, verbose=0, callbacks=[callbacks.StopOnNaN()])
 
@@ -69,7 +69,7 @@ def test_a_resumed_run_that_diverges_was_finite_before(rows):
     model = build()
     model.fit(rows, LABELS, verbose=0)
     rows[3, 2] = np.nan
-    with pytest.raises(FloatingPointError, match="at step 2; the loss diverged"):
+    with pytest.raises(FloatingPointError, match=r"at step 2.*diverged"):
         model.fit(rows, LABELS, verbose=0, callbacks=[callbacks.StopOnNaN()])
 
 

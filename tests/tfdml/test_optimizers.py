@@ -49,13 +49,11 @@ def test_is_rebuilt_with_its_multipliers():
 
 
 def test_refuses_patterns_that_match_nothing_or_twice():
-    with pytest.raises(
-        ValueError, match=r"must match a variable's path. Received: pattern='haed/'"
-    ):
+    with pytest.raises(ValueError, match=r"Received: pattern='haed/'"):
         optimizers.SGD(multipliers={"haed/": 2.0}).build(variables())
     with pytest.raises(ValueError, match=r"at most one pattern .* path=.*head/kernel"):
         optimizers.SGD(multipliers={"head/": 2.0, "kernel": 3.0}).build(variables())
-    with pytest.raises(ValueError, match=r"`multipliers\['head/'\]` must be >= 0"):
+    with pytest.raises(ValueError, match=r"`multipliers\['head/'\]`.*Received"):
         optimizers.SGD(multipliers={"head/": -1.0})
 
 
@@ -91,5 +89,5 @@ def test_biases_have_a_multiplier_on_top_of_that_of_their_group(optimizer):
     for one, other in zip(ours, expected, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
     assert optimizer.from_config(scaled.get_config()).bias_multiplier == 2.0
-    with pytest.raises(ValueError, match=r"`bias_multiplier` must be >= 0"):
+    with pytest.raises(ValueError, match=r"`bias_multiplier`.*Received"):
         optimizer(bias_multiplier=-1.0)

@@ -143,7 +143,7 @@ def write_caffemodel(path, layers, old):
             file.write(field(of_net, message))
 
 
-@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("old", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_converts_the_googlenet_of_caffe(old, rng, tmp_path, capsys):
     layers = googlenet_layers(rng)
     write_caffemodel(tmp_path / "net.caffemodel", layers, old)
@@ -165,7 +165,7 @@ def test_converts_a_googlenet_without_exits(rng, tmp_path):
         assert len(file.files) == 114
 
 
-@pytest.mark.parametrize("side", [64, 95])
+@pytest.mark.parametrize("side", [64, pytest.param(95, marks=pytest.mark.slow)])
 def test_converts_the_googlenet_of_torchvision(side, rng, tmp_path, monkeypatch):
     state = torchvision_state(rng)
     monkeypatch.setattr(convert_googlenet, "read_state_dict", lambda path: state)

@@ -175,6 +175,7 @@ def test_refuses_to_train_on_nothing(tmp_path):
 
 
 @pytest.mark.data
+@pytest.mark.slow
 def test_reads_a_published_dataset(data_folder):
     cars = load(data_folder / "cars196")
     assert (cars.train.num_classes, cars.test.num_classes) == (98, 98)

@@ -157,6 +157,7 @@ def test_only_tfds_downloads():
 
 
 @pytest.mark.data
+@pytest.mark.slow
 def test_reads_a_published_dataset(data_folder):
     dataset = load("omniglot", data_folder / "tfds")
     assert (dataset.train.num_classes, dataset.test.num_classes) == (811, 812)

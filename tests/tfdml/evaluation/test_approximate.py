@@ -78,7 +78,7 @@ INDEXES = [
 def test_equals_loops(index, parameters, block, rng, monkeypatch):
     monkeypatch.setattr(approximate, "_FOUND_AT_ONCE", block)
     monkeypatch.setattr(approximate, "_PAIRS_AT_ONCE", block)
-    (x, labels), k = classes(rng, 240), (1, 3, 12)
+    (x, labels), k = classes(rng, 120), (1, 3, 12)
     options = {"index": index, "parameters": parameters, "seed": 5}
     found = approximate_recall(x, labels, k, **options)
     recalls, overlaps = by_loops(x, labels, k, **options)

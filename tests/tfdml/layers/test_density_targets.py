@@ -1,5 +1,3 @@
-import re
-
 import keras
 import numpy as np
 import pytest
@@ -26,17 +24,17 @@ def test_is_rebuilt_from_its_config():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"num_classes": 0}, ValueError, "`num_classes` must be > 0. Received: num_classes=0"),
-        ({"num_classes": 1.5}, TypeError, "`num_classes` must be an integer. Received"),
-        ({"num_classes": 2, "start": np.inf}, ValueError, "`start` must be finite. Received"),
-        ({"num_classes": 2, "start": "a"}, TypeError, "`start` must be a number. Received"),
+        ({"num_classes": 0}, ValueError, "`num_classes`.*Received: num_classes=0"),
+        ({"num_classes": 1.5}, TypeError, "`num_classes`.*Received: num_classes=1.5"),
+        ({"num_classes": 2, "start": np.inf}, ValueError, "`start`.*Received: start=inf"),
+        ({"num_classes": 2, "start": "a"}, TypeError, "`start`.*Received: start='a'"),
         (
             {"num_classes": 2, "learning_rate_multiplier": -1},
             ValueError,
-            "`learning_rate_multiplier` must be >= 0. Received: learning_rate_multiplier=-1",
+            "`learning_rate_multiplier`.*Received: learning_rate_multiplier=-1",
         ),
     ],
 )
 def test_refuses_wrong_arguments(arguments, error, message):
-    with pytest.raises(error, match=re.escape(message)):
+    with pytest.raises(error, match=message):
         DensityTargets(**arguments)

@@ -5,6 +5,7 @@ import json
 
 import keras
 import numpy as np
+import pytest
 
 from tfdml import losses
 
@@ -13,6 +14,11 @@ from tfdml import losses
 PRECISIONS = [("float64", 1e-7), ("float32", 2e-4)]
 if keras.backend.backend() == "jax":
     PRECISIONS.pop()
+
+
+def slow_on_jax(test):
+    """Marks a test slow on JAX, which compiles every operation anew for its shapes."""
+    return pytest.mark.slow(test) if keras.backend.backend() == "jax" else test
 
 
 def value_and_gradient(loss, labels, embeddings):
@@ -77,21 +83,22 @@ def of_case(name, options, dim):
     return lambda labels, rows: [np.asarray(part) for part in compiled(rows, labels)]
 
 
-def compiled_forms(name, options, dim):
-    """Functions of labels and embeddings to the value: those of any batch size, those of one.
+def float32_forms(name, options, dim):
+    """Functions of labels and float32 rows to the value: those of any batch size, those of one.
 
-    On TensorFlow a graph, and the same with XLA; on JAX `of_case`.
+    On TensorFlow eager, a graph, and a graph with XLA; on JAX `of_case`; on PyTorch eager.
     """
     backend = keras.backend.backend()
-    if backend == "jax":
+    if backend == "jax":  # eager would compile every operation once more
         return [], [lambda *batch: of_case(name, options, dim)(*batch)[0]]
+    loss = losses.get(name, **json.loads(options))
     if backend != "tensorflow":
-        return [], []
+        return [loss], []
     import tensorflow as tf
 
-    loss = losses.get(name, **json.loads(options))
     signature = [tf.TensorSpec([None], tf.int64), tf.TensorSpec([None, dim])]
-    return tuple(
-        [tf.function(loss.__call__, input_signature=signature, jit_compile=xla)]
-        for xla in (False, True)
+    graph, xla = (
+        tf.function(loss.__call__, input_signature=signature, jit_compile=jit_compile)
+        for jit_compile in (False, True)
     )
+    return [loss, graph], [xla]  # XLA compiles each size anew

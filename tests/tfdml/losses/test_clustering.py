@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import oracles
 import pytest
-from backend import PRECISIONS, of_case
+from backend import PRECISIONS, of_case, slow_on_jax
 
 from tfdml import losses
 
@@ -36,15 +36,16 @@ def test_the_golden_file_has_its_12_cases():
     assert len(GOLDEN) == 12
 
 
+@slow_on_jax
 @pytest.mark.parametrize("case", GOLDEN, ids=[case["name"] for case in GOLDEN])
-@pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
-def test_equals_the_golden_values(case, dtype, tolerance):
+def test_equals_the_golden_values(case):
     args, data = case["args"], CONTENT["inputs"][case["input"]]
-    x, labels = np.array(data["X"], dtype), np.array(data["y"])
-    options = {"gamma": args["gamma"], "squared": args["squared"]}
-    value, gradient = of_case("clustering", json.dumps(options), dim=x.shape[1])(labels, x)
-    assert abs(value - case["value"]) <= tolerance * max(1.0, abs(case["value"]))
-    np.testing.assert_allclose(gradient, case["grad"], atol=tolerance)
+    options = json.dumps({"gamma": args["gamma"], "squared": args["squared"]})
+    for dtype, tolerance in PRECISIONS:
+        x, labels = np.array(data["X"], dtype), np.array(data["y"])
+        value, gradient = of_case("clustering", options, dim=x.shape[1])(labels, x)
+        assert abs(value - case["value"]) <= tolerance * max(1.0, abs(case["value"]))
+        np.testing.assert_allclose(gradient, case["grad"], atol=tolerance)
 
 
 def compiled(**options):
@@ -59,11 +60,19 @@ def compiled(**options):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"gamma": 5.0, "squared": True, "normalize": False}], ids=str
+    ("options", "number"),
+    [
+        ({}, 40),
+        pytest.param({}, 200, marks=pytest.mark.slow),
+        pytest.param(
+            {"gamma": 5.0, "squared": True, "normalize": False}, 200, marks=pytest.mark.slow
+        ),
+    ],
+    ids=str,
 )
-def test_finds_the_best_medoids_of_nine_batches_in_ten(options, rng):
+def test_finds_the_best_medoids_of_nine_batches_in_ten(options, number, rng):
     value_of, found = compiled(**options), []
-    for labels, x in random_batches(rng, number=200):
+    for labels, x in random_batches(rng, number):
         best, value = exhaustive(labels, x, **options), value_of(labels, x)
         assert value <= best + 1e-9
         found.append(value >= best - 1e-9)
@@ -71,16 +80,16 @@ def test_finds_the_best_medoids_of_nine_batches_in_ten(options, rng):
 
 
 def test_more_swaps_are_never_worse(rng):
-    values_of = [compiled(swaps=swaps, gamma=5.0) for swaps in range(4)]
-    batches = random_batches(rng, number=50)
+    values_of = [compiled(swaps=swaps, gamma=5.0) for swaps in range(3)]
+    batches = random_batches(rng, number=20)
     gains = [np.diff([value_of(*batch) for value_of in values_of]) for batch in batches]
     assert np.min(gains) >= -1e-9
-    assert np.max(gains, axis=0)[:2].min() > 0.01
+    assert np.max(gains, axis=0).min() > 0.01
 
 
 def test_ignores_the_order_of_equally_good_medoids(rng):
     value_of, labels = compiled(gamma=3.0), np.array([0, 1, 2, 3, 3, 2, 1, 0])
-    for _ in range(20):  # clusters of two rows, either of which may be the medoid
+    for _ in range(10):  # clusters of two rows, either of which may be the medoid
         order, x = rng.permutation(8), rng.normal(size=(8, 3))
         np.testing.assert_allclose(
             value_of(labels[order], x[order]), value_of(labels, x), rtol=1e-7
@@ -94,7 +103,7 @@ def test_ignores_the_order_of_equally_good_medoids(rng):
 )
 def test_on_two_pairs_of_rows(options, classes_apart, classes_mixed):
     # The best clusters are {0, 1} and {5, 6}, at a cost of 1 each. Mixed classes cost 5 each, or
-    # 25 squared, and those clusters tell nothing of them: all of gamma.
+    # 25 squared, and those clusters share no information with them: all of gamma.
     loss, x = losses.get("clustering", normalize=False, **options), np.array([[0.0], [1], [5], [6]])
     assert float(loss(np.array([0, 0, 1, 1]), x)) == classes_apart
     np.testing.assert_allclose(float(loss(np.array([0, 1, 0, 1]), x)), classes_mixed, rtol=1e-6)

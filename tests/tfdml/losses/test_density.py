@@ -1,12 +1,11 @@
 import json
 import pathlib
-import re
 
 import keras
 import numpy as np
 import oracles
 import pytest
-from backend import PRECISIONS, value_and_gradient
+from backend import PRECISIONS, slow_on_jax, value_and_gradient
 from keras import ops
 
 from tfdml import losses
@@ -34,13 +33,14 @@ def of_golden(case, **layer_options):
 CASES = [case for case in GOLDEN["cases"] if case["fn"] == "density_reg"]
 
 
+@slow_on_jax
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-@pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
-def test_equals_the_golden_values(case, dtype, tolerance):
-    regularizer, labels, x = of_golden(case, dtype=dtype)
-    value, gradient = value_and_gradient(regularizer, labels, x.astype(dtype))
-    assert abs(value - case["value"]) <= tolerance
-    np.testing.assert_allclose(gradient, case["grad"], atol=tolerance)
+def test_equals_the_golden_values(case):
+    for dtype, tolerance in PRECISIONS:
+        regularizer, labels, x = of_golden(case, dtype=dtype)
+        value, gradient = value_and_gradient(regularizer, labels, x.astype(dtype))
+        assert abs(value - case["value"]) <= tolerance
+        np.testing.assert_allclose(gradient, case["grad"], atol=tolerance)
 
 
 @pytest.mark.skipif(not TENSORFLOW, reason="reads the gradient of a variable")
@@ -111,12 +111,14 @@ def test_at_its_best_targets_it_rewards_density_linearly(rng):
 
 def test_refuses_what_is_not_known_of_the_classes(rng):
     labels, x = np.array([0, 0, 1, 1]), rng.normal(size=(4, 3))
-    with pytest.raises(ValueError, match="density needs the classes: `initial_density`"):
+    with pytest.raises(ValueError, match=r"`initial_density`.*Received: num_classes=None"):
         losses.get("density")(labels, x)
-    with pytest.raises(ValueError, match=r"needs `initial_density`, .* or correlation=False"):
+    with pytest.raises(
+        ValueError, match=r"`initial_density`.*correlation=False.*Received: initial_density=None"
+    ):
         losses.get("density", num_classes=2)(labels, x)
     loss = losses.get("density", initial_density=[0.1, 0.2])
-    with pytest.raises(ValueError, match=r"`labels` must be from 0 to 1, .* labels=0 to 2$"):
+    with pytest.raises(ValueError, match=r"`labels`.*Received: labels=0 to 2$"):
         loss(np.array([0, 0, 2, 2]), x)
     with pytest.raises(ValueError, match=r"labels=-1 to 0$"):
         loss(np.array([0, 0, -1, -1]), x)
@@ -139,7 +141,7 @@ def test_a_density_inside_a_regularized_loss_finds_its_classes(rng):
     loss.base.layer.targets.assign([0.0, 0.0, 0.0, 0.5, 1.0])
     labels, x = np.array([3, 3, 4, 4], "int32"), rng.normal(size=(4, 3))
     assert float(loss(labels, x)) == float(loss(ops.convert_to_tensor(labels), x))
-    with pytest.raises(ValueError, match=r"`labels` must be from 0 to 4, .* labels=4 to 5$"):
+    with pytest.raises(ValueError, match=r"`labels`.*Received: labels=4 to 5$"):
         loss(labels + 1, x)
 
 
@@ -149,7 +151,7 @@ def test_refuses_a_second_density():
         ("density", {"initial_density": [0.1, 0.2]}),
         ("regularized", {"regularizer": {"name": "density", "num_classes": 2}}),
     ):
-        with pytest.raises(ValueError, match="must not learn layers of one name, such as two dens"):
+        with pytest.raises(ValueError, match=r"`base` and `regularizer`.*Received: layers="):
             losses.get(name, base=base, **options)
 
 
@@ -168,8 +170,8 @@ def test_targets_stay_float32_under_mixed_precision(rng):
 
 @pytest.mark.parametrize("density", [3.0, [[0.1]], [], [0.1, float("nan")], "ab", {0: 1}])
 def test_refuses_what_are_no_densities(density):
-    message = "`initial_density` must be a finite number >= 0 for each class. Received: "
-    with pytest.raises(ValueError, match=re.escape(message)):
+    message = "`initial_density`.*Received: "
+    with pytest.raises(ValueError, match=message):
         losses.get("density", initial_density=density)
 
 
@@ -216,17 +218,17 @@ REGULARIZERS = {
 OTHERS = [case for case in GOLDEN["cases"] if case["fn"] in REGULARIZERS]
 
 
+@slow_on_jax
 @pytest.mark.parametrize("case", OTHERS, ids=[case["name"] for case in OTHERS])
-@pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
-def test_the_other_regularizers_equal_their_golden_values(case, dtype, tolerance):
+def test_the_other_regularizers_equal_their_golden_values(case):
     name = case["fn"].partition("_")[0]
     regularizer = losses.get_regularizer(name, **REGULARIZERS[case["fn"]](case["args"]))
     data = GOLDEN["inputs"][case["input"]]
-    value, gradient = value_and_gradient(
-        regularizer, np.array(data["y"]), np.array(data["X"], dtype)
-    )
-    assert abs(value - case["value"]) <= tolerance
-    np.testing.assert_allclose(gradient, case["grad"], atol=tolerance)
+    for dtype, tolerance in PRECISIONS:
+        x = np.array(data["X"], dtype)
+        value, gradient = value_and_gradient(regularizer, np.array(data["y"]), x)
+        assert abs(value - case["value"]) <= tolerance
+        np.testing.assert_allclose(gradient, case["grad"], atol=tolerance)
 
 
 def test_the_golden_file_has_its_21_cases_of_regularizers():

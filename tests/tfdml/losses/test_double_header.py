@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import oracles
 import pytest
-from backend import PRECISIONS, value_and_gradient
+from backend import PRECISIONS, slow_on_jax, value_and_gradient
 from keras import ops
 
 from tfdml import losses
@@ -53,15 +53,15 @@ def test_the_golden_file_has_its_twelve_cases():
     assert len(CASES) == 12
 
 
+@slow_on_jax
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-@pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
-def test_equals_the_golden_values(case, dtype, tolerance):
+def test_equals_the_golden_values(case):
     data = GOLDEN["inputs"][case["input"]]
-    x, labels = np.array(data["X"], dtype), np.array(data["y"])
-    loss = golden_loss(case, dtype)
-    value, gradient = value_and_gradient(loss, labels, x)
-    assert abs(value - case["value"]) <= tolerance * max(1.0, abs(case["value"]))
-    np.testing.assert_allclose(gradient, case["grad"], atol=tolerance)
+    for dtype, tolerance in PRECISIONS:
+        x, labels = np.array(data["X"], dtype), np.array(data["y"])
+        value, gradient = value_and_gradient(golden_loss(case, dtype), labels, x)
+        assert abs(value - case["value"]) <= tolerance * max(1.0, abs(case["value"]))
+        np.testing.assert_allclose(gradient, case["grad"], atol=tolerance)
 
 
 WITH_PARAMETERS = [case for case in CASES if "grad_params" in case]
@@ -69,20 +69,19 @@ WITH_PARAMETERS = [case for case in CASES if "grad_params" in case]
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="takes gradients by its tape")
 @pytest.mark.parametrize("case", WITH_PARAMETERS, ids=[case["name"] for case in WITH_PARAMETERS])
-@pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
-def test_equals_the_golden_gradients_of_the_weights(case, dtype, tolerance):
+def test_equals_the_golden_gradients_of_the_weights(case):
     import tensorflow as tf
 
     data = GOLDEN["inputs"][case["input"]]
-    loss = golden_loss(case, dtype)
+    loss = golden_loss(case, "float64")
     with tf.GradientTape() as tape:
-        value = loss(np.array(data["y"]), np.array(data["X"], dtype))
+        value = loss(np.array(data["y"]), np.array(data["X"]))
     gradients = tape.gradient(value, [variable.value for variable in loss.layer.weights])
     for variable, gradient in zip(loss.layer.weights, gradients, strict=True):
         name, part = variable.path.split("/")[-1].split("_")
         letter = {"difference": "u", "position": "v", "combination": "c", "score": "s"}[name]
         expected = np.array(case["grad_params"][("W" if part == "kernel" else "b") + letter])
-        np.testing.assert_allclose(gradient, expected.reshape(variable.shape), atol=tolerance)
+        np.testing.assert_allclose(gradient, expected.reshape(variable.shape), atol=1e-7)
 
 
 SCORED = [case for case in CASES if "scores" in case]
@@ -178,13 +177,16 @@ def test_a_dict_adds_to_what_the_name_stands_for():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"alpha": 0.0}, "`alpha` must be > 0. Received: alpha=0.0"),
-        ({"headers": 3}, "`headers` must be one of 1, 2. Received: headers=3"),
-        ({"num_quadruplets": 2}, "`num_quadruplets` must be one of 1, 'per_class', 'per_pos"),
-        ({"score_scale": "max"}, "`score_scale` must be one of 'minmax', 'local', 'sigmoid', None"),
-        ({"similarity": "cosine"}, "`similarity` must be a PDDM layer, a dict of its options, or "),
-        ({"similarity": None, "embedding_weight": 0}, "`embedding_weight` must be > 0 without a"),
-        ({"mine_with_dropout": 1}, "`mine_with_dropout` must be a bool. Received: mine_with"),
+        ({"alpha": 0.0}, "`alpha`.*Received: alpha=0.0"),
+        ({"headers": 3}, "`headers`.*Received: headers=3"),
+        ({"num_quadruplets": 2}, "`num_quadruplets`.*Received: num_quadruplets=2"),
+        ({"score_scale": "max"}, "`score_scale`.*Received: score_scale='max'"),
+        ({"similarity": "cosine"}, "`similarity`.*Received: similarity='cosine'"),
+        (
+            {"similarity": None, "embedding_weight": 0},
+            "`embedding_weight`.*Received: embedding_weight=0",
+        ),
+        ({"mine_with_dropout": 1}, "`mine_with_dropout`.*Received: mine_with"),
     ],
 )
 def test_refuses_wrong_options(options, message):

@@ -14,7 +14,7 @@ def model_of(side, channels=3, **options):
     return keras.Model(images, alexnet(images, **options)[0])
 
 
-@pytest.mark.parametrize("side", [227, 64])
+@pytest.mark.parametrize("side", [pytest.param(227, marks=pytest.mark.slow), 64])
 def test_equals_caffe(side, rng):
     keras.utils.set_random_seed(0)
     model = model_of(side)
@@ -69,7 +69,7 @@ def test_refuses_weights_that_do_not_fit(tmp_path):
     with pytest.raises(ValueError, match=message):
         model_of(227, weights=path)
     path.write_text("no weights")
-    with pytest.raises(ValueError, match=r"`weights` must be an \.npz file of kernels"):
+    with pytest.raises(ValueError, match=r"`weights`.*Received: .*weights\.npz"):
         model_of(227, weights=path)
 
 
@@ -86,7 +86,7 @@ def test_says_where_imagenet_weights_are():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"levels": 2}, "no early exits: `levels` must be 1. Received: levels=2"),
+        ({"levels": 2}, "no early exits: `levels`.*Received: levels=2"),
         ({"side": 38}, r"39 × 39 pixels or more. Received: size=\(38, 38\)"),
         ({"weights": "x.npz"}, r"need images of 227 × 227 pixels. Received: size=\(64, 64\)"),
         (

@@ -26,21 +26,31 @@ def test_every_backbone_is_tried():
 
 
 @pytest.mark.parametrize("backbone", [name for name in BACKBONES if name != "alexnet"])
-def test_has_an_embedding_for_each_level(backbone, rng, tmp_path):
+def test_has_an_embedding_for_each_level(backbone, rng):
     shape = {**SHAPES, **LARGE_SHAPES}[backbone]
     images = rng.uniform(0, 255, (2, *shape)).astype("float32")
     embedder = build_embedder(backbone, 4, input_shape=shape, levels=3, dropout=(0.7, 0.7, 0.4))
-    embeddings = embedder.predict(images, verbose=0)
-    levels = embeddings.reshape(2, 3, 4)
+    levels = keras.ops.convert_to_numpy(embedder(images)).reshape(2, 3, 4)
     np.testing.assert_allclose(np.linalg.norm(levels, axis=2), 1, atol=1e-6)
     assert np.abs(levels[:, 0] - levels[:, 1]).max() > 1e-3  # of features of their own
-    embedder.save(tmp_path / "embedder.keras")
-    restored = keras.models.load_model(tmp_path / "embedder.keras")
-    np.testing.assert_array_equal(restored.predict(images, verbose=0), embeddings)
     for name in ("loss1", "loss2") if backbone == "googlenet" else ("exit1", "exit2"):
         assert embedder.get_layer(f"{name}_fc").output.shape == (None, 1024)
     shares = [embedder.get_layer(f"dropout{level}").rate for level in (1, 2, 3)]
     assert shares == [0.7, 0.7, 0.4]
+
+
+@pytest.mark.parametrize(
+    "backbone", [*SHAPES, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE_SHAPES)]
+)
+def test_is_saved_whole(backbone, rng, tmp_path):
+    shape, levels = {**SHAPES, **LARGE_SHAPES}[backbone], 1 if backbone == "alexnet" else 3
+    images = rng.uniform(0, 255, (2, *shape)).astype("float32")
+    embedder = build_embedder(backbone, 4, input_shape=shape, levels=levels)
+    embedder.save(tmp_path / "embedder.keras")
+    restored = keras.models.load_model(tmp_path / "embedder.keras")
+    np.testing.assert_array_equal(
+        keras.ops.convert_to_numpy(restored(images)), keras.ops.convert_to_numpy(embedder(images))
+    )
 
 
 def test_an_exit_sees_nothing_that_lies_deeper(rng):
@@ -60,10 +70,9 @@ def test_an_exit_sees_nothing_that_lies_deeper(rng):
 def test_alexnet_has_no_exits(rng):
     images = rng.uniform(0, 255, (2, *LARGE_SHAPES["alexnet"])).astype("float32")
     embedder = build_embedder("alexnet", 4, input_shape=LARGE_SHAPES["alexnet"])
-    np.testing.assert_allclose(
-        np.linalg.norm(embedder.predict(images, verbose=0), axis=1), 1, atol=1e-6
-    )
-    with pytest.raises(ValueError, match="`levels` of alexnet must be from 1 to 1"):
+    embeddings = keras.ops.convert_to_numpy(embedder(images))
+    np.testing.assert_allclose(np.linalg.norm(embeddings, axis=1), 1, atol=1e-6)
+    with pytest.raises(ValueError, match=r"`levels` of alexnet.*Received: levels=3"):
         build_embedder("alexnet", 4, input_shape=LARGE_SHAPES["alexnet"], levels=3)
 
 
@@ -98,7 +107,7 @@ def test_the_backbone_ends_before_the_last_embedding(options, rng):
 def test_there_are_no_first_levels_of_one_embedding():
     for levels in (1, 2):
         embedder = build_embedder("small_cnn", 4, input_shape=(28, 28, 1))
-        with pytest.raises(ValueError, match="`embedder` must have 2 levels or more"):
+        with pytest.raises(ValueError, match=r"`embedder`.*2 levels"):
             first_levels(embedder, levels)
 
 
@@ -119,19 +128,20 @@ def test_an_exit_averages_the_pixels_that_there_are(side):
     assert model.output_shape == (None, 1024)
 
 
-@pytest.mark.parametrize("backbone", SHAPES)
-def test_embeds_images_as_unit_rows_or_raw(backbone, rng):
-    images = rng.uniform(0, 255, (3, *SHAPES[backbone])).astype("float32")
+def test_embeds_images_as_unit_rows_or_raw(rng):
+    images = rng.uniform(0, 255, (3, 28, 28, 1)).astype("float32")
     for normalize in (True, False):
         keras.utils.set_random_seed(0)
-        embedder = build_embedder(backbone, 16, input_shape=SHAPES[backbone], normalize=normalize)
+        embedder = build_embedder("small_cnn", 16, input_shape=(28, 28, 1), normalize=normalize)
         embeddings = embedder.predict(images, verbose=0)
         assert embeddings.shape == (3, 16)
         lengths = np.linalg.norm(embeddings, axis=1)
         assert np.allclose(lengths, 1, atol=1e-6) == normalize
 
 
-@pytest.mark.parametrize("backbone", SHAPES)
+@pytest.mark.parametrize(
+    "backbone", ["small_cnn", pytest.param("mobilenet_v2", marks=pytest.mark.slow)]
+)
 def test_a_mirrored_embedder_takes_either_side_for_the_same(backbone, rng, tmp_path):
     images = rng.uniform(0, 255, (2, *SHAPES[backbone])).astype("float32")
     embedder = build_embedder(backbone, 4, input_shape=SHAPES[backbone], mirror=True)
@@ -218,32 +228,32 @@ def test_takes_numpy_scalars():
         (
             {"embedding_dim": 0},
             ValueError,
-            "`embedding_dim` must be > 0. Received: embedding_dim=0",
+            "`embedding_dim`.*Received: embedding_dim=0",
         ),
-        ({"embedding_dim": 8.0}, TypeError, "`embedding_dim` must be an integer. Received: .*=8.0"),
+        ({"embedding_dim": 8.0}, TypeError, "`embedding_dim`.*Received: .*=8.0"),
         (
             {"embedding_dim": True},
             TypeError,
-            "`embedding_dim` must be an integer. Received: .*True",
+            "`embedding_dim`.*Received: .*True",
         ),
-        ({"input_shape": (28, 28)}, ValueError, r"`input_shape` must be \(height, width, channels"),
-        ({"input_shape": (28, 28.0, 1)}, ValueError, "`input_shape` must be .* Received: .*28.0"),
-        ({"input_shape": 28}, ValueError, "`input_shape` must be .* Received: input_shape=28"),
-        ({"input_shape": "abc"}, ValueError, "`input_shape` must be .* Received: input_shape='abc"),
-        ({"dropout": 1.0}, ValueError, "`dropout` must be >= 0 and < 1. Received: dropout=1.0"),
-        ({"dropout": "0.1"}, TypeError, "`dropout` must be a number. Received: dropout='0.1'"),
+        ({"input_shape": (28, 28)}, ValueError, r"`input_shape`.*Received: input_shape=\(28, 28\)"),
+        ({"input_shape": (28, 28.0, 1)}, ValueError, "`input_shape`.*Received: .*28.0"),
+        ({"input_shape": 28}, ValueError, "`input_shape`.*Received: input_shape=28"),
+        ({"input_shape": "abc"}, ValueError, "`input_shape`.*Received: input_shape='abc"),
+        ({"dropout": 1.0}, ValueError, "`dropout`.*Received: dropout=1.0"),
+        ({"dropout": "0.1"}, TypeError, "`dropout`.*Received: dropout='0.1'"),
         (
             {"dropout": [0.5, 0.5]},
             ValueError,
-            r"`dropout` must be one share, or one for each level. .*dropout=\[0.5, 0.5\], levels=1",
+            r"`dropout`.*Received: dropout=\[0.5, 0.5\], levels=1",
         ),
         (
             {"levels": 4},
             ValueError,
-            "`levels` of small_cnn must be from 1 to 3. Received: levels=4",
+            "`levels` of small_cnn.*Received: levels=4",
         ),
-        ({"levels": 2.0}, TypeError, "`levels` must be an integer. Received: levels=2.0"),
-        ({"weights": "missing.h5"}, FileNotFoundError, "`weights` must be an existing file"),
+        ({"levels": 2.0}, TypeError, "`levels`.*Received: levels=2.0"),
+        ({"weights": "missing.h5"}, FileNotFoundError, "`weights`.*Received: .*missing.h5"),
     ],
 )
 def test_refuses_wrong_arguments(arguments, error, message):
@@ -258,7 +268,7 @@ def test_refuses_a_file_of_other_weights(name, tmp_path):
     path.write_text("no weights")
     if name.startswith("other"):
         build_embedder("small_cnn", 8, input_shape=(32, 32, 3)).save_weights(path)
-    message = f"`weights` must be a Keras weights file of MobileNetV2 without top. .*{name}'$"
+    message = f"`weights`.*MobileNetV2.*Received: .*{name}'$"
     with pytest.raises(ValueError, match=message):
         build_embedder("mobilenet_v2", 8, input_shape=(32, 32, 3), weights=str(path))
 

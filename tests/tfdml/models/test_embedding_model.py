@@ -34,8 +34,21 @@ def build(**compile_options):
     return model
 
 
+def by_default(names, those):
+    """`names` as parameters of a test, slow those that are not among `those`."""
+    return [pytest.param(name, marks=() if name in those else pytest.mark.slow) for name in names]
+
+
+# Which learn nothing, several levels, a similarity, and targets beside a loss.
 @pytest.mark.parametrize(
-    ("loss", "jit_compile"), [*((loss, False) for loss in losses.LOSSES), ("lifted", True)]
+    ("loss", "jit_compile"),
+    [
+        *(
+            pytest.param(*case.values, False, marks=case.marks)
+            for case in by_default(losses.LOSSES, {"triplet", "hdc", "pddm", "density"})
+        ),
+        ("lifted", True),
+    ],
 )
 def test_fit_lowers_every_loss(loss, jit_compile, images):
     model = build(loss=losses.get(loss, **OPTIONS.get(loss, {})), jit_compile=jit_compile)
@@ -97,7 +110,10 @@ def test_a_saved_model_goes_on_as_if_it_had_not_stopped(images, tmp_path):
     np.testing.assert_allclose(restored.embed(images), model.embed(images), atol=1e-6)
 
 
-@pytest.mark.parametrize("loss", sorted({*losses.LOSSES} - {*LEARNED, "density"}))
+@pytest.mark.parametrize(
+    "loss",
+    by_default(sorted({*losses.LOSSES} - {*LEARNED, "density"}), {"contrastive", "regularized"}),
+)
 def test_losses_work_in_a_plain_keras_model(loss, images, tmp_path):
     layers = keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), keras.layers.Dense(9)
     model = keras.Sequential([keras.Input((8, 8, 1)), *layers])
@@ -151,10 +167,9 @@ def test_a_frozen_or_mixed_model_comes_back_so(tmp_path):
         (
             "small_cnn",
             TypeError,
-            "must be a keras.Model, such as tfdml.models.build_embedder gives. "
-            "Received: embedder='small_cnn'",
+            "keras.Model.*Received: embedder='small_cnn'",
         ),
-        (keras.layers.Dense(2), TypeError, "must be a keras.Model, .* Received: embedder=<Dense"),
+        (keras.layers.Dense(2), TypeError, "keras.Model.*Received: embedder=<Dense"),
         (
             keras.Sequential([keras.layers.Dense(2)]),
             ValueError,
@@ -170,7 +185,7 @@ def test_refuses_what_is_no_built_model(embedder, error, message):
 
 @pytest.mark.parametrize("loss", ["triplet", "pddm"])
 def test_refuses_to_fit_without_labels(loss, images):
-    message = r"needs labels: two arrays, or .* Received: labels=None"
+    message = r"labels.*Received: labels=None"
     with pytest.raises(ValueError, match=message):
         build(loss=losses.get(loss)).fit(images, verbose=0)
     with pytest.raises(ValueError, match=message):
@@ -196,7 +211,7 @@ def test_similarity_is_the_cosine_of_rows():
 @pytest.mark.parametrize("shapes", [((3, 8), (1, 8)), ((3, 8), (3, 4)), ((8,), (8,))])
 def test_similarity_refuses_shapes_that_do_not_match(loss, shapes):
     a, b = map(np.ones, shapes)
-    message = f"must have the same shape (n, dim). Received: a.shape={a.shape}, b.shape={b.shape}"
+    message = f"Received: a.shape={a.shape}, b.shape={b.shape}"
     with pytest.raises(ValueError, match=re.escape(message)):
         build(loss=losses.get(loss)).similarity(a, b)
 

@@ -70,7 +70,7 @@ def test_max_pooling_reaches_over_the_border_as_in_caffe(size, sides, rng):
     )
 
 
-@pytest.mark.parametrize("side", [63, 64])
+@pytest.mark.parametrize("side", [63, pytest.param(64, marks=pytest.mark.slow)])
 def test_equals_caffe_layer_by_layer(side, arrays, path, rng):
     """Every layer, of what the layer before it gave."""
     images = rng.uniform(0, 255, (2, side, side, 3)).astype("float32")
@@ -114,6 +114,7 @@ def test_equals_caffe_layer_by_layer(side, arrays, path, rng):
         np.testing.assert_allclose(maps[name], values, atol=1e-5 * scale, err_msg=name)
 
 
+@pytest.mark.slow
 def test_the_exits_are_those_of_caffe(arrays, path, rng):
     images = rng.uniform(0, 255, (1, 224, 224, 3)).astype("float32")
     expected = caffe_oracle.googlenet(images, caffe_layers(arrays))
@@ -145,7 +146,7 @@ def test_an_exit_whose_maps_do_not_fit_has_its_convolution_loaded_alone(arrays, 
     assert loaded["loss2__fc/kernel"].shape != arrays["loss2__fc/kernel"].shape
 
 
-@pytest.mark.parametrize(("side", "channels"), [(31, 3), (32, 1), (45, 4)])
+@pytest.mark.parametrize(("side", "channels"), [(31, 3), (45, 1)])
 def test_random_weights_take_any_images(side, channels, rng):
     keras.utils.set_random_seed(0)
     images = rng.uniform(0, 255, (2, side, side, channels)).astype("float32")
@@ -190,7 +191,7 @@ def test_stays_near_float32_under_mixed_precision(path, rng):
             {"conv2__3x3/bias": np.full(192, np.nan, "float32")},
             r"not_finite_floats=\['conv2__3x3/bias'\]$",
         ),
-        ({"variant": np.array("keras")}, "`variant` must be one of 'bvlc', 'torchvision'. Rec"),
+        ({"variant": np.array("keras")}, "`variant`.*Received: variant='keras'"),
     ],
 )
 def test_refuses_weights_that_do_not_fit(change, message, arrays, tmp_path):
@@ -219,7 +220,7 @@ def test_refuses_what_is_no_file_of_weights(content, path, tmp_path):
     else:
         with wrong.open("wb") as file:
             np.save(file, np.zeros(3))
-    message = "`weights` must be an .npz file of kernels and biases. Received: .*wrong.npz'$"
+    message = "`weights`.*Received: .*wrong.npz'$"
     with pytest.raises(ValueError, match=message):
         model_of(64, weights=wrong)
 
@@ -239,8 +240,8 @@ def test_says_where_imagenet_weights_are():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"levels": 4}, ValueError, "`levels` must be one of 1, 2, 3. Received: levels=4"),
-        ({"levels": 2.0}, TypeError, "`levels` must be an integer. Received: levels=2.0"),
+        ({"levels": 4}, ValueError, "`levels`.*Received: levels=4"),
+        ({"levels": 2.0}, TypeError, "`levels`.*Received: levels=2.0"),
         ({"side": 30}, ValueError, r"31 × 31 pixels or more. Received: size=\(30, 30\)"),
         (
             {"channels": 1, "weights": "imagenet"},
@@ -269,6 +270,7 @@ def cars(data_folder):
     return load
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize("side", [224, 227])
 def test_the_pretrained_network_equals_caffe(side, data_folder, cars):
@@ -281,6 +283,7 @@ def test_the_pretrained_network_equals_caffe(side, data_folder, cars):
     np.testing.assert_allclose(features, expected[0], rtol=1e-4, atol=1e-4 * expected.max())
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_pretrained_features_tell_cars_apart(data_folder, cars):
     images, labels = cars(128), np.repeat(np.arange(10), 20)

@@ -8,12 +8,13 @@ import keras
 import numpy as np
 import pytest
 import running
+import tensorflow as tf
 from PIL import Image
 
 from pipelines import images as preprocessing
 from tfdml import EmbeddingModel, losses
 from tfdml.models import build_embedder
-from tfdml.serving import export_model
+from tfdml.serving import ExportOptions, Gallery, export_model
 
 SIZE = (16, 12, 3)
 NAME = "embedder"
@@ -63,11 +64,34 @@ def served(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def complete(served, tmp_path_factory):
+    """Version 1 of `served` with all that is optional."""
+    rows = np.random.default_rng(0).normal(size=(3, 8))
+    return export_model(
+        served.models[1].embedder,
+        tmp_path_factory.mktemp("complete") / "1",
+        preprocessing.reader(SIZE),
+        assets={"recipe.yaml": "loss: lifted\n"},
+        options=ExportOptions(precision="int8", on_bad_image="nan", licence="MIT"),
+        classes=Gallery(["x", "y", "z"], rows),
+        gallery=Gallery(["1.png", "2.png", "3.png"], rows, ["x", "y", "y"]),
+        top=2,
+        metadata={"recipe": {"loss": "lifted"}, "trained_classes": ["é", "b"]},
+    )
+
+
+@pytest.fixture(scope="session")
+def complete_signatures(complete):
+    return tf.saved_model.load(str(complete)).signatures
+
+
+@pytest.fixture(scope="session")
 def contents():
-    """Bytes of five image files of different sizes."""
+    """Bytes of five image files of different sizes, the last grey."""
     rng = np.random.default_rng(0)
     kinds = ("PNG", "JPEG", "PNG", "PNG", "JPEG")
-    return [encoded(rng, (20 + 3 * i, 30 - 2 * i, 3), kind) for i, kind in enumerate(kinds)]
+    shapes = [(20 + 3 * i, 30 - 2 * i, 3) for i in range(4)] + [(17, 40)]
+    return [encoded(rng, shape, kind) for shape, kind in zip(shapes, kinds, strict=True)]
 
 
 def encoded(rng, shape, kind):

@@ -142,6 +142,7 @@ def test_batching_adds_to_the_flags_and_takes_none():
     }
 
 
+@pytest.mark.xdist_group("served")
 def test_the_health_check_finds_a_server_that_answers(protocol_test_server):
     name, *command = service_of("compose.yaml")["healthcheck"]["test"]
     assert name == "CMD"

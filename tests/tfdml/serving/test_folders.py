@@ -31,8 +31,8 @@ def test_sub_folders_are_classes_and_files_in_them_images(folder):
 
 
 def test_refuses_a_folder_without_images_and_one_with_too_many(folder, tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="must have sub-folders of images, one per class"):
+    with pytest.raises(ValueError, match="must have sub-folders"):
         folders.images_of(tmp_path / "a")
     monkeypatch.setattr(folders, "MOST_ROWS", 2)
-    with pytest.raises(ValueError, match=r"at most 2 images: for more, .* images=3"):
+    with pytest.raises(ValueError, match=r"at most 2 .*images=3"):
         folders.gallery_of_folder(None, folder)

@@ -40,12 +40,12 @@ def test_means_are_of_each_class(rng):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([], np.zeros((0, 2))), "from 1 to 100,000 rows: for more, search an index. .*rows=0"),
+        (([], np.zeros((0, 2))), "from 1 to 100,000 .*rows=0"),
         ((["a"], np.ones(3)), r"must be \(n, dim\). Received: shape=\(3,\)"),
-        ((["a"], np.ones((2, 3))), "`ids` must have one text per row. Received: rows=2, ids=1"),
-        ((["a", "a"], np.ones((2, 3))), r"an id must be of one row. Received: ids=\['a'\]"),
+        ((["a"], np.ones((2, 3))), "`ids` .*Received: rows=2, ids=1"),
+        ((["a", "a"], np.ones((2, 3))), r"Received: ids=\['a'\]"),
         ((["a", "b"], [[1.0, 2.0], [np.nan, 0.0]]), r"must be finite. Received: rows=\[1\]"),
-        ((["a"], np.ones((1, 3)), []), "`classes` must have one text per row. .*classes=0"),
+        ((["a"], np.ones((1, 3)), []), "`classes` .*classes=0"),
         ((list(range(100_001)), np.ones((100_001, 1))), "rows=100001"),
     ],
 )

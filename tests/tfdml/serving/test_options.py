@@ -7,10 +7,10 @@ def test_options_of_a_dictionary_are_checked():
     assert export_options({}) == ExportOptions()
     assert export_options({"precision": "int8", "licence": "MIT"}).licence == "MIT"
     for options, message in (
-        ({"precison": "int8"}, "has no option 'precison'. Did you mean 'precision'?"),
-        ({"precision": "int4"}, "`precision` must be one of 'float32', 'float16', 'int8'"),
-        ({"on_bad_image": "skip"}, "`on_bad_image` must be one of 'error', 'nan'"),
-        ({"max_pixels": 0}, "`max_pixels` must be > 0. Received: max_pixels=0"),
+        ({"precison": "int8"}, "Did you mean 'precision'?"),
+        ({"precision": "int4"}, "`precision` .*Received: precision='int4'"),
+        ({"on_bad_image": "skip"}, "`on_bad_image` .*Received: on_bad_image='skip'"),
+        ({"max_pixels": 0}, "`max_pixels` .*Received: max_pixels=0"),
     ):
         with pytest.raises(ValueError, match=message):
             export_options(options)

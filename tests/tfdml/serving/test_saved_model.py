@@ -1,123 +1,45 @@
-import io
-
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
 
 from pipelines import images as preprocessing
-from tfdml import EmbeddingModel, losses
-from tfdml.models import build_embedder
-from tfdml.serving import ExportOptions, Gallery, ServedModel, export_model
+from tfdml import losses
+from tfdml.serving import ServedModel, export_model
 
-SIZE = (16, 12, 3)
-
-
-@pytest.fixture(scope="module")
-def embedder():
-    keras.utils.set_random_seed(0)  # what 8 bits lose depends on the weights
-    return build_embedder("small_cnn", 8, input_shape=SIZE)
+SIZE = (16, 12, 3)  # of the images of `served`
+pytestmark = pytest.mark.xdist_group("versions")
 
 
 @pytest.fixture(scope="module")
-def version(embedder, tmp_path_factory):
-    path = tmp_path_factory.mktemp("served") / "model" / "1"
-    read_image = preprocessing.reader(SIZE)
-    assert (
-        export_model(embedder, path, read_image, assets={"recipe.yaml": "loss: lifted\n"}) == path
-    )
-    return path
-
-
-@pytest.fixture(scope="module")
-def learned(embedder, tmp_path_factory):
-    """A model that learns a similarity, of raw rows that its loss scales, and its version."""
-    raw = build_embedder("small_cnn", 8, input_shape=SIZE, normalize=False)
-    model = EmbeddingModel(raw)
-    model.compile(loss=losses.get("pddm", similarity={"seed": 0}))
-    path = tmp_path_factory.mktemp("learned") / "1"
-    return model, export_model(raw, path, preprocessing.reader(SIZE), loss=model.loss)
-
-
-@pytest.fixture(scope="module")
-def signatures(version):
-    return tf.saved_model.load(str(version)).signatures
-
-
-@pytest.fixture(scope="module")
-def learned_signatures(learned):
-    return tf.saved_model.load(str(learned[1])).signatures
-
-
-def encoded(rng, kind, shape):
-    buffer = io.BytesIO()
-    Image.fromarray(rng.integers(0, 256, shape).astype("uint8")).save(buffer, kind)
-    return buffer.getvalue()
-
-
-def test_serves_the_numbers_of_the_model_from_encoded_images(signatures, embedder, rng):
-    contents = [encoded(rng, "PNG", (30, 20, 3)), encoded(rng, "JPEG", (17, 40))]
-    read = [preprocessing.reader(SIZE)(tf.constant(content)) for content in contents]
-    expected = embedder(tf.stack(read))
-    served = signatures["serving_default"](image_bytes=tf.constant(contents))["embedding"]
-    np.testing.assert_allclose(served, expected, atol=1e-6)
-
-
-def test_embeds_images_as_the_model_does(signatures, embedder, rng):
-    images = rng.uniform(0, 255, (3, *SIZE)).astype("float32")
-    found = signatures["embed_images"](images=tf.constant(images))["embedding"]
-    np.testing.assert_allclose(found, embedder(images), atol=1e-6)
+def learned_signatures(served):
+    return tf.saved_model.load(str(served.folder / "2")).signatures
 
 
 def rows_of(rng, *counts):
     return [rng.normal(size=(count, 8)).astype("float32") for count in counts]
 
 
-def test_serves_the_similarity_of_encoded_images(learned, learned_signatures, rng):
-    model, serve = learned[0], learned_signatures["similarity"]
-    contents = [encoded(rng, "PNG", (16, 12, 3)) for _ in range(4)]
-    images = np.stack([preprocessing.reader(SIZE)(content) for content in contents])
-    served = serve(image_bytes_a=tf.constant(contents), image_bytes_b=tf.constant(contents[::-1]))[
-        "similarity"
-    ]
-    expected = model.similarity(model.embed(images), model.embed(images[::-1].copy()))
-    np.testing.assert_allclose(served, expected, atol=1e-5)
-    np.testing.assert_allclose(served, served[::-1], atol=1e-6)
-    assert np.ptp(expected) > 1e-3
-
-
-def test_serves_the_cosine_where_nothing_was_learned(signatures, embedder, rng):
-    contents = [encoded(rng, "PNG", (16, 12, 3)) for _ in range(3)]
-    images = np.stack([preprocessing.reader(SIZE)(content) for content in contents])
-    assert set(signatures) == {"serving_default", "embed_images", "read_images", "similarity"}
-    served = signatures["similarity"](
-        image_bytes_a=tf.constant(contents), image_bytes_b=tf.constant(contents[::-1])
-    )["similarity"]
-    model = EmbeddingModel(embedder)
-    expected = model.similarity(model.embed(images), model.embed(images[::-1].copy()))
-    np.testing.assert_allclose(served, expected, atol=1e-6)
-
-
-def test_a_loss_that_learned_nothing_serves_the_cosine(embedder):
-    served = ServedModel(embedder, preprocessing.reader(SIZE), losses.get("quadruplet"))
-    assert "score_matrix" not in served.signatures
+def test_a_loss_that_learned_nothing_serves_the_cosine(served):
+    embedder = served.models[1].embedder
+    model = ServedModel(embedder, preprocessing.reader(SIZE), losses.get("quadruplet"))
+    assert set(model.signatures) == {
+        *("serving_default", "embed_images", "read_images", "similarity")
+    }
 
 
 @pytest.mark.parametrize("counts", [(1, 3), (3, 1), (3, 2)])
-def test_rows_without_a_partner_are_refused(counts, learned_signatures, rng):
-    contents = [encoded(rng, "PNG", (16, 12, 3)) for _ in range(3)]
+def test_rows_without_a_partner_are_refused(counts, learned_signatures, contents, rng):
     images = [tf.constant(contents[:count]) for count in counts]
     a, b = (tf.constant(rows) for rows in rows_of(rng, *counts))
     signatures = learned_signatures
-    with pytest.raises(tf.errors.InvalidArgumentError, match="a and b must have as many rows"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="as many rows"):
         signatures["similarity"](image_bytes_a=images[0], image_bytes_b=images[1])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="a and b must have as many rows"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="as many rows"):
         signatures["score_pairs"](embeddings_a=a, embeddings_b=b)
 
 
-def test_scores_pairs_and_all_pairs_of_embeddings(learned, learned_signatures, rng):
-    model, signatures = learned[0], learned_signatures
+def test_scores_pairs_and_all_pairs_of_embeddings(served, learned_signatures, rng):
+    model, signatures = served.models[2], learned_signatures
     a, b = rows_of(rng, 90, 120)  # 10,800 pairs, more than the layer scores at once
     score = signatures["score_matrix"]
     scores = score(embeddings_a=tf.constant(a), embeddings_b=tf.constant(b))["similarity"]
@@ -128,59 +50,53 @@ def test_scores_pairs_and_all_pairs_of_embeddings(learned, learned_signatures, r
     np.testing.assert_allclose(scores, model.similarity(a, b[:90]), atol=1e-5)
 
 
-def test_carries_its_assets(version):
-    assert (version / "assets.extra" / "recipe.yaml").read_text() == "loss: lifted\n"
-
-
-def test_never_overwrites_a_version(version, embedder):
+def test_never_overwrites_a_version(served):
+    version, embedder = served.folder / "1", served.models[1].embedder
     before = (version / "saved_model.pb").read_bytes()
-    with pytest.raises(FileExistsError, match="A version is never overwritten: choose a new one"):
+    with pytest.raises(FileExistsError, match="never overwritten"):
         export_model(embedder, version, preprocessing.reader(SIZE))
     assert (version / "saved_model.pb").read_bytes() == before
 
 
-def test_a_failed_export_leaves_nothing(embedder, tmp_path):
-    assets = {"a folder that is missing/file": ""}
-    with pytest.raises(FileNotFoundError, match="that is missing"):
-        export_model(embedder, tmp_path / "model" / "1", preprocessing.reader(SIZE), assets=assets)
+def test_a_failed_export_leaves_nothing(served, tmp_path, monkeypatch):
+    def half_written(_, folder, *__):
+        with open(f"{folder}/saved_model.pb", "wb") as file:
+            file.write(b"half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(tf.saved_model, "save", half_written)
+    with pytest.raises(OSError, match="No space left"):
+        export_model(
+            served.models[1].embedder, tmp_path / "model" / "1", preprocessing.reader(SIZE)
+        )
     assert not list(tmp_path.iterdir())
 
 
-@pytest.fixture(scope="module")
-def complete(embedder, tmp_path_factory):
-    """A version with all that is optional, of small files."""
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(3, 8))
-    return export_model(
-        embedder,
-        tmp_path_factory.mktemp("complete") / "1",
-        preprocessing.reader(SIZE),
-        options=ExportOptions(precision="int8", on_bad_image="nan", licence="MIT"),
-        classes=Gallery(["x", "y", "z"], rows),
-        gallery=Gallery(["1.png", "2.png", "3.png"], rows, ["x", "y", "y"]),
-        top=2,
-        metadata={"recipe": {"loss": "lifted"}, "trained_classes": ["é", "b"]},
-    )
+def test_carries_its_assets(complete):
+    assert (complete / "assets.extra" / "recipe.yaml").read_text() == "loss: lifted\n"
 
 
-def test_what_is_optional_is_served_after_loading(complete, embedder, rng):
-    signatures = tf.saved_model.load(str(complete)).signatures
-    contents = tf.constant([encoded(rng, "PNG", (30, 20, 3)), b"", encoded(rng, "JPEG", (9, 9))])
-    served = signatures["serving_default"](image_bytes=contents)
-    assert served["valid"].numpy().tolist() == [True, False, True]
-    exact = embedder(signatures["read_images"](image_bytes=contents)["images"])
+def test_what_is_optional_is_served_after_loading(complete_signatures, served, contents):
+    signatures = complete_signatures
+    contents = tf.constant([contents[0], b"", contents[4]])
+    found = signatures["serving_default"](image_bytes=contents)
+    assert found["valid"].numpy().tolist() == [True, False, True]
+    rows, images = found["embedding"], signatures["read_images"](image_bytes=contents)["images"]
+    exact = served.models[1].embedder(images[::2])
     # Of unit rows, rounded to 8 bits.
-    np.testing.assert_allclose(served["embedding"], exact, atol=0.05)
-    assert np.nanmax(np.abs(served["embedding"] - exact)) > 1e-5
+    np.testing.assert_allclose(rows[::2], exact, atol=0.05)
+    assert np.abs(rows[::2] - exact).max() > 1e-5
+    assert np.isnan(rows[1]).all()
+    assert np.isnan(images[1]).all()
     found = signatures["neighbours"](image_bytes=contents)
     assert found["ids"].shape == found["classes"].shape == found["distances"].shape == (3, 2)
     found = signatures["classify"](image_bytes=contents)
     assert found["classes"][0, 0].numpy() in (b"x", b"y", b"z")
 
 
-def test_a_session_answers_as_the_functions_do(complete, rng):
+def test_a_session_answers_as_the_functions_do(complete, contents):
     # What TF Serving runs, here with the fewest threads that it could have.
-    contents = [encoded(rng, "PNG", (30, 20, 3)), b"", encoded(rng, "JPEG", (9, 9))] * 9
+    contents = [contents[0], b"", contents[4]] * 9
     config = tf.compat.v1.ConfigProto(
         inter_op_parallelism_threads=1, intra_op_parallelism_threads=1, use_per_session_threads=True
     )
@@ -197,8 +113,8 @@ def test_a_session_answers_as_the_functions_do(complete, rng):
     assert np.isfinite(found["embedding"]).all(axis=1).tolist() == [True, False, True] * 9
 
 
-def test_rounded_weights_are_all_that_is_written(complete, version):
+def test_rounded_weights_are_all_that_is_written(complete, served):
     def size(path):
         return sum(file.stat().st_size for file in (path / "variables").iterdir())
 
-    assert size(complete) < 0.4 * size(version)
+    assert size(complete) < 0.4 * size(served.folder / "1")

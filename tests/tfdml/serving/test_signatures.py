@@ -26,13 +26,15 @@ def model():
 @pytest.fixture(scope="module")
 def images():
     """PNG files of several sizes."""
-    rng, files = np.random.default_rng(0), []
-    for side in (12, 30, 7, 20):
-        stream = io.BytesIO()
-        pixels = rng.integers(0, 256, (side, 2 * side, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(stream, "PNG")
-        files.append(stream.getvalue())
-    return files
+    return [png(side, 2 * side) for side in (12, 30, 7, 20)]
+
+
+def png(height, width):
+    """A PNG file of noise."""
+    rng, stream = np.random.default_rng(height), io.BytesIO()
+    pixels = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(stream, "PNG")
+    return stream.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +58,14 @@ def tolerant(model, gallery):
 
 
 @pytest.fixture(scope="module")
-def strict(model):
-    served = ServedModel(model.embedder, reader(SIZE), model.loss)
-    return served.signatures
+def strict_model(model):
+    options = ExportOptions(max_pixels=60 * 30)  # of the largest of `images`
+    return ServedModel(model.embedder, reader(SIZE), model.loss, options=options)
+
+
+@pytest.fixture(scope="module")
+def strict(strict_model):
+    return strict_model.signatures
 
 
 def call(function, *rows):
@@ -89,19 +96,17 @@ def test_an_error_names_the_bad_images_of_a_batch(strict, images):
     for name in ("serving_default", "read_images"):
         with pytest.raises(
             tf.errors.InvalidArgumentError,
-            match=r"image_bytes\[1\] is empty; image_bytes\[3\] is no JPEG, PNG, GIF, BMP or WebP",
+            match=r"image_bytes\[1\] is empty; image_bytes\[3\] is no",
         ):
             call(strict[name], [images[0], BAD[0], images[1], BAD[1]])
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"image_bytes_b\[1\] is empty"):
         call(strict["similarity"], images[:2], [images[0], b""])
 
 
-def test_an_image_of_more_pixels_than_asked_for_is_refused(model, images):
-    options = ExportOptions(max_pixels=12 * 24)
-    served = ServedModel(model.embedder, reader(SIZE), options=options).signatures
-    assert call(served["read_images"], [images[0], images[2]])["images"].shape == (2, *SIZE)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[1\] has 60 x 30 pixels, more"):
-        call(served["read_images"], images[:2])
+def test_an_image_of_more_pixels_than_asked_for_is_refused(strict, images):
+    assert call(strict["read_images"], images[:2])["images"].shape == (2, *SIZE)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[1\] has 60 x 31 pixels"):
+        call(strict["read_images"], [images[0], png(31, 60)])
 
 
 def test_valid_is_told_where_bad_images_are_taken_alone(strict, tolerant):
@@ -135,21 +140,21 @@ def test_classes_are_those_of_the_nearest_means_and_at_most_as_many(tolerant, im
     assert set(found) == {"classes", "distances", "valid"}
 
 
-def test_refuses_a_gallery_of_another_model(model):
-    served = ServedModel(model.embedder, reader(SIZE))
-    with pytest.raises(ValueError, match=r"of this model. Received: dim=8, embeddings=7"):
-        served.add_gallery(Gallery(["a"], np.ones((1, 7))), top=5)
-    with pytest.raises(ValueError, match=r"`top` must be > 0. Received: top=0"):
-        served.add_classes(Gallery(["a"], np.ones((1, 8))), top=0)
+def test_refuses_a_gallery_of_another_model(strict_model):
+    with pytest.raises(ValueError, match=r"Received: dim=8, embeddings=7"):
+        strict_model.add_gallery(Gallery(["a"], np.ones((1, 7))), top=5)
+    with pytest.raises(ValueError, match=r"`top` .*Received: top=0"):
+        strict_model.add_classes(Gallery(["a"], np.ones((1, 8))), top=0)
 
 
-def test_files_are_embedded_and_a_bad_one_is_named(model, images, embeddings, tmp_path):
-    served = ServedModel(model.embedder, reader(SIZE))
+def test_files_are_embedded_and_a_bad_one_is_named(strict_model, images, embeddings, tmp_path):
     paths = []
     for row, content in enumerate(images * 9):  # more than a batch
         paths.append(tmp_path / f"{row}.png")
         paths[-1].write_bytes(content)
-    np.testing.assert_allclose(served.embed_files(paths), np.tile(embeddings, (9, 1)), atol=1e-5)
+    np.testing.assert_allclose(
+        strict_model.embed_files(paths), np.tile(embeddings, (9, 1)), atol=1e-5
+    )
     paths[34].write_bytes(images[0][:-9])
-    with pytest.raises(ValueError, match=r"34.png is damaged, cut off, or of a kind"):
-        served.embed_files(paths)
+    with pytest.raises(ValueError, match=r"34\.png is damaged"):
+        strict_model.embed_files(paths)

@@ -3,20 +3,10 @@ import pytest
 import tensorflow as tf
 
 from pipelines.images import reader
-from tfdml import EmbeddingModel, losses
+from tfdml import losses
 from tfdml.models import build_embedder
-from tfdml.serving import export_model
+from tfdml.serving import ServedModel
 from tfdml.serving.warmup import FILE, write_warmup
-
-
-@pytest.fixture(scope="module", params=[1, 3], ids=["grey", "colour"])
-def version(request, tmp_path_factory):
-    """A model with all signatures, of grey or of coloured images."""
-    size = (16, 12, request.param)
-    model = EmbeddingModel(build_embedder("small_cnn", 8, input_shape=size))
-    model.compile(loss=losses.get("pddm"))
-    path = tmp_path_factory.mktemp("served") / "a model" / "1"
-    return export_model(model.embedder, path, reader(size), loss=model.loss)
 
 
 def requests_of(folder):
@@ -30,12 +20,30 @@ def requests_of(folder):
         yield log.predict_log.request
 
 
-def test_every_signature_has_a_request_that_it_answers(version):
+@pytest.mark.xdist_group("versions")
+def test_every_signature_of_a_version_has_a_request_that_it_answers(served):
+    version = served.folder / "2"
     signatures = tf.saved_model.load(str(version)).signatures
-    requests = list(requests_of(version / "assets.extra"))
+    assert len(signatures) == 6
+    check_requests(version / "assets.extra", signatures, "embedder")
+
+
+def test_a_model_of_grey_images_answers_its_requests(tmp_path):
+    size = (16, 12, 1)
+    embedder = build_embedder("small_cnn", 8, input_shape=size)
+    signatures = ServedModel(embedder, reader(size), losses.get("npair")).signatures
+    signatures = {name: signatures[name] for name in ("embed_images", "serving_default")}
+    functions = {name: each.get_concrete_function() for name, each in signatures.items()}
+    write_warmup(tmp_path, functions, model_name="a model", image_shape=size)
+    check_requests(tmp_path, signatures, "a model")
+
+
+def check_requests(folder, signatures, name):
+    """Checks that there is a request for each signature, and that it is answered row by row."""
+    requests = list(requests_of(folder))
     assert [request.model_spec.signature_name for request in requests] == list(signatures)
     for request in requests:
-        assert request.model_spec.name == "a model"
+        assert request.model_spec.name == name
         inputs = {name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
         found = signatures[request.model_spec.signature_name](
             **{name: tf.constant(value) for name, value in inputs.items()}

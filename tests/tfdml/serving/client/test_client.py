@@ -14,6 +14,7 @@ from relay import Relay
 from tfdml.serving import Client
 from tfdml.serving.client import ImageError, ServingError, retries
 
+pytestmark = pytest.mark.xdist_group("served")
 NAME = "embedder"
 NOT_THERE = "grpc://127.0.0.1:1", "http://127.0.0.1:1"  # a port where nothing listens
 
@@ -141,9 +142,7 @@ def test_a_bad_image_is_named_wherever_it_stands(client, files):
     for number, content in ((0, b""), (3, b"no image"), (4, files[4].read_bytes()[:60])):
         before = files[number].read_bytes()
         files[number].write_bytes(content)
-        with pytest.raises(
-            ImageError, match=f"{number}.img cannot be read: the server says: "
-        ) as e:
+        with pytest.raises(ImageError, match=f"{number}.img cannot be read: the server") as e:
             client.embed(files)
         assert e.value.image == str(files[number])
         assert "{{" not in str(e.value)  # names of nodes of the graph
@@ -166,7 +165,7 @@ def test_bad_images_get_rows_of_nan_if_asked(client, served, contents, tmp_path)
 
 def test_a_pair_with_a_bad_image_is_named(client, contents, files):
     files[3].write_bytes(b"no image")
-    with pytest.raises(ImageError, match=r"3\.img( and b\[3\])? cannot be read: the server says"):
+    with pytest.raises(ImageError, match=r"3\.img( and b\[3\])? cannot be read: the server"):
         client.similarity(files, contents)
     with pytest.warns(UserWarning, match=r"3\.img"):
         found = client.similarity(files, contents, on_bad_image="nan")
@@ -181,7 +180,7 @@ def test_a_missing_file_is_named_before_its_batch_is_sent(client, files, tmp_pat
 def test_the_similarity_takes_as_many_encoded_images(client, contents):
     with pytest.raises(ValueError, match="must hold as many images"):
         client.similarity(contents[:1], contents[:2])
-    with pytest.raises(TypeError, match=r"a\[0\] and b\[0\] must be encoded images"):
+    with pytest.raises(TypeError, match=r"a\[0\] and b\[0\] must be"):
         client.similarity(np.zeros((1, 16, 12, 3)), contents[:1])
 
 
@@ -210,7 +209,7 @@ def test_a_signature_that_is_not_there_is_not_the_fault_of_an_image(client, cont
         return client._ask(model, "classify", names, "embedding", batch, strict)
 
     client._embed_batch = other_signature
-    with pytest.raises(ServingError, match=r"no signature classify\. It has: .*embed_images"):
+    with pytest.raises(ServingError, match=r"no signature classify.*embed_images"):
         client.embed(contents, on_bad_image="nan")
     client._embed_batch = ask
 
@@ -348,11 +347,11 @@ def test_speaks_tls_and_shows_its_certificate(scheme, server, certificates, paus
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        ({"batch_size": 0}, ValueError, "`batch_size` must be > 0. Received: batch_size=0"),
+        ({"batch_size": 0}, ValueError, "`batch_size` .*Received: batch_size=0"),
         ({"in_flight": 1.5}, TypeError, "`in_flight` must be an integer"),
         ({"timeout": 0}, ValueError, "`timeout` must be > 0"),
-        ({"retries": -1}, ValueError, "`retries` must be >= 0. Received: retries=-1"),
-        ({"version": 1, "label": "stable"}, ValueError, "a `version` or a `label`, not both"),
+        ({"retries": -1}, ValueError, "`retries` .*Received: retries=-1"),
+        ({"version": 1, "label": "stable"}, ValueError, "`version` or a `label`"),
     ],
 )
 def test_options_that_cannot_be(options, error, said):
@@ -361,10 +360,11 @@ def test_options_that_cannot_be(options, error, said):
 
 
 def test_arrays_of_floats_must_have_the_size_of_the_model(client):
-    with pytest.raises(ValueError, match=r"takes, if of floats: \(16, 12, 3\).*\(12, 16"):
+    with pytest.raises(ValueError, match=r"\(16, 12, 3\).*\(12, 16"):
         client.embed(np.zeros((2, 12, 16, 3)))
 
 
+@pytest.mark.slow
 def test_the_protocol_test_server_replays_the_warm_up_records(served, contents, tmp_path):
     folder = tmp_path / NAME / "1"
     shutil.copytree(served.folder / "2", folder)
@@ -375,6 +375,7 @@ def test_the_protocol_test_server_replays_the_warm_up_records(served, contents, 
     assert words.count(f"warmed up {folder} serving_default") == 2
 
 
+@pytest.mark.slow
 def test_the_protocol_test_server_does_not_start_on_a_record_that_fails(served, tmp_path):
     folder = tmp_path / NAME / "1"
     shutil.copytree(served.folder / "2", folder)

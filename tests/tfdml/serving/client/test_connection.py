@@ -48,7 +48,7 @@ def test_addresses_of_rest_are_completed(address, where):
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        ({"address": "127.0.0.1:8500"}, ValueError, "must be grpc://host:8500 or http://host:8501"),
+        ({"address": "127.0.0.1:8500"}, ValueError, "must be grpc://host:8500"),
         ({"address": "ftp://host"}, ValueError, "Received: address='ftp://host'"),
         ({"address": "grpc://"}, ValueError, "must be grpc://host:8500"),
         ({"address": "grpc://host:x"}, ValueError, "must be grpc://host:8500"),

@@ -46,9 +46,9 @@ def test_floats_keep_their_numbers(rng):
         (np.zeros((16, 12, 4), "uint8"), ValueError, r"of 1 or 3 channels.*\(16, 12, 4\)"),
         (np.zeros((1, 2, 3, 3), "uint8"), ValueError, r"image 0 must be .*\(1, 2, 3, 3\)"),
         (np.zeros((0, 12, 3), "uint8"), ValueError, r"image 0 must be .*\(0, 12, 3\)"),
-        (np.full((16, 12, 3), 256.0), ValueError, r"values in \[0, 255\]. Received: least=256"),
-        (np.full((16, 12, 3), -1e-3), ValueError, r"values in \[0, 255\]"),
-        (np.full((16, 12, 3), np.nan), ValueError, r"values in \[0, 255\]"),
+        (np.full((16, 12, 3), 256.0), ValueError, r"in \[0, 255\]. Received: least=256"),
+        (np.full((16, 12, 3), -1e-3), ValueError, r"in \[0, 255\]"),
+        (np.full((16, 12, 3), np.nan), ValueError, r"in \[0, 255\]"),
     ],
 )
 def test_what_is_no_image_is_refused(image, error, said):
@@ -75,7 +75,7 @@ def test_tells_how_many_images_were_given(given, count):
 
 
 def test_what_holds_no_images_is_refused():
-    with pytest.raises(TypeError, match=r"`images` must be paths, bytes .* Received: images=3"):
+    with pytest.raises(TypeError, match=r"`images` .*Received: images=3"):
         images.listed(3)
     with pytest.raises(ValueError, match=r"an array must be .*shape=\(1, 1, 2, 2, 3\)"):
         images.listed(np.zeros((1, 1, 2, 2, 3)))

@@ -112,7 +112,9 @@ def stop():
     """Ends a server that runs in a thread."""
 
     def end(server, thread):
-        server.trigger.pull_trigger(lambda: wasyncore.close_all(server._map))
+        # The server may close the trigger before it is pulled.
+        with contextlib.suppress(OSError):
+            server.trigger.pull_trigger(lambda: wasyncore.close_all(server._map))
         thread.join(10)
         server.task_dispatcher.shutdown()
 
@@ -139,22 +141,12 @@ def serving(stop):
 
 
 @pytest.fixture(scope="session")
-def versions(tmp_path_factory):
+def versions(served):
     """A normalised embedder, and one of raw rows that learned a similarity, with their versions."""
-    from pipelines import images
-    from tfdml import EmbeddingModel, losses
-    from tfdml.models import build_embedder
-    from tfdml.serving import export_model
-
-    folder, size, made = tmp_path_factory.mktemp("models"), (16, 12, 3), {}
-    for name in ("plain", "learned"):
-        embedder = build_embedder("small_cnn", 8, input_shape=size, normalize=name == "plain")
-        model = EmbeddingModel(embedder)
-        model.compile(loss=losses.get("pddm", similarity={"seed": 0}))
-        loss = model.loss if name == "learned" else None
-        path = export_model(embedder, folder / name / "1", images.reader(size), loss=loss)
-        made[name] = model, path
-    return made
+    names = {"plain": 1, "learned": 2}
+    return {
+        name: (served.models[number], served.folder / str(number)) for name, number in names.items()
+    }
 
 
 class Client:

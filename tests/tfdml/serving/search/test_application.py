@@ -74,7 +74,7 @@ def test_refuses_another_number_of_images(k, client, encoded):
         client.post("/api/search", query_string={"k": k}, data=encoded((1, 2, 3))),
         client.get("/api/similar/0", query_string={"k": k}),
     ):
-        assert error_of(answer, 400).startswith("`k` must be a whole number from 1 to 200")
+        assert error_of(answer, 400).startswith("`k` must be")
 
 
 def test_refuses_what_is_no_picture(client, encoded):
@@ -82,10 +82,8 @@ def test_refuses_what_is_no_picture(client, encoded):
         return client.post("/api/search", data=content, content_type=PNG)
 
     assert "at least" not in error_of(asked(b""), 400)
-    assert "must be a whole file of the type JPEG" in error_of(asked(b"<html>"), 415)
-    assert "must be a whole file of the type JPEG" in error_of(
-        asked(encoded((1, 2, 3), "TIFF")), 415
-    )
+    assert "must be a whole file" in error_of(asked(b"<html>"), 415)
+    assert "must be a whole file" in error_of(asked(encoded((1, 2, 3), "TIFF")), 415)
     error_of(asked(encoded((1, 2, 3))[:60]), 400)
     assert "named 'image'" in error_of(
         client.post("/api/search", data={"other": "text"}, content_type="multipart/form-data"), 400
@@ -95,11 +93,10 @@ def test_refuses_what_is_no_picture(client, encoded):
 def test_refuses_what_is_too_large(client):
     import io
 
-    sentence = "The picture must be a file of at most 0.05 MB"
     for size in (50_001, 500_000):
-        assert error_of(client.post("/api/search", data=bytes(size)), 413) == sentence
+        assert "0.05 MB" in error_of(client.post("/api/search", data=bytes(size)), 413)
         form = {"image": (io.BytesIO(bytes(size)), "a.png")}
-        assert error_of(client.post("/api/search", data=form), 413) == sentence
+        assert "0.05 MB" in error_of(client.post("/api/search", data=form), 413)
     error_of(client.post("/api/search", data=bytes(50_000)), 415)
 
 
@@ -141,9 +138,9 @@ def test_an_image_that_is_gone_is_not_served_from_memory(client, search, folder)
     error_of(client.get(f"/api/images/{key}/thumbnail"), 404)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
+def test_nothing_is_served_by_a_path(folder, search, serving):
+    (folder.parent / "secret.png").write_bytes(b"secret")
+    paths = [
         "/api/images/../../secret.png",
         "/api/images/..%2f..%2fsecret.png",
         "/api/images/%2e%2e/%2e%2e/secret.png",
@@ -159,14 +156,11 @@ def test_an_image_that_is_gone_is_not_served_from_memory(client, search, folder)
         "/page/../engine.py",
         "/static/../engine.py",
         "/images/blue.png",
-    ],
-)
-def test_nothing_is_served_by_a_path(path, folder, search, serving):
-    (folder.parent / "secret.png").write_bytes(b"secret")
+    ]
     with serving(search) as ask:
-        status, content, _ = ask(path)
-        assert status == 404
-        assert list(content) == ["error"]
+        for path in paths:
+            status, content, _ = ask(path)
+            assert (status, list(content)) == (404, ["error"]), path
 
 
 def test_links_that_lead_out_are_neither_found_nor_served(search, folder, client, encoded):
@@ -284,7 +278,8 @@ def test_other_sites_cannot_ask_by_a_browser(search, encoded):
         assert client.get("/api/status", headers={"Host": host}).status_code == 200
     for host in ("evil.example", "127.0.0.1.evil.example", "evil.example:80"):
         sentence = error_of(client.get("/api/status", headers={"Host": host}), 400)
-        assert f"--trusted_hosts can add it. Received: host={host}" in sentence
+        assert "--trusted_hosts" in sentence
+        assert f"Received: host={host}" in sentence
     for path in ("/api/refresh", "/api/search"):
         headers = {"Sec-Fetch-Site": "cross-site"}
         error_of(client.post(path, data=encoded((1, 2, 3)), headers=headers), 403)
@@ -304,6 +299,4 @@ def test_what_fails_unforeseen_tells_nothing_of_the_inside(client, search, monke
         raise RuntimeError("/home/secret")
 
     monkeypatch.setattr(search, "by_id", fail)
-    assert (
-        error_of(client.get("/api/similar/0"), 500) == "The search failed: its terminal tells more"
-    )
+    assert "secret" not in error_of(client.get("/api/similar/0"), 500)

@@ -37,5 +37,5 @@ def test_comes_back_from_its_text():
     ["", "[]", "{}", '{"entries": {"x": []}, "left_out": {}, "next_id": 0}', '{"entries": 3}'],
 )
 def test_refuses_another_text(text):
-    with pytest.raises(ValueError, match="the catalogue of the index cannot be read"):
+    with pytest.raises(ValueError, match=r"catalogue .*cannot be read"):
         Catalogue.from_json(text)

@@ -80,7 +80,7 @@ def test_a_learned_similarity_puts_the_nearest_in_order(learned_model, folder, i
 
 
 def test_refuses_to_rerank_without_a_learned_similarity(model, folder, index_file):
-    with pytest.raises(ValueError, match="`rerank` needs a model with a learned similarity"):
+    with pytest.raises(ValueError, match="`rerank` needs"):
         ImageSearch(model, folder, index_file, rerank=10)
 
 
@@ -153,7 +153,7 @@ def test_an_empty_or_wrong_folder_does_not_empty_the_index(
 ):
     folder.rename(tmp_path / "elsewhere")
     folder.mkdir()
-    with pytest.raises(ValueError, match=r"some image of .*colours.npz must be in .*right folder"):
+    with pytest.raises(ValueError, match=r"colours\.npz must be in"):
         ImageSearch(model, folder, index_file).refresh()
     assert len(ImageSearch(model, tmp_path / "elsewhere", index_file)) == 5
     assert ImageSearch(model, tmp_path / "elsewhere", index_file).refresh() == (0, 0)
@@ -168,11 +168,11 @@ def test_starts_with_an_empty_folder(model, tmp_path, index_file, encoded):
 
 
 def test_refuses_folders_and_indexes_that_cannot_be(model, folder, index_file, tmp_path):
-    with pytest.raises(FileNotFoundError, match="`images` must be a folder; there is none at"):
+    with pytest.raises(FileNotFoundError, match="`images` must be a folder"):
         ImageSearch(model, tmp_path / "missing", index_file)
     (tmp_path / "link").symlink_to(folder)
     for path in (folder / "index.npz", tmp_path / "link" / "red" / "index.npz"):
-        with pytest.raises(ValueError, match="`index` must lie outside of the folder of images"):
+        with pytest.raises(ValueError, match="`index` must lie outside"):
             ImageSearch(model, folder, path)
 
 
@@ -234,7 +234,7 @@ def test_tells_why_a_refresh_in_the_background_failed(search, folder, tmp_path):
     folder.mkdir()
     search.start_refresh()
     wait_for(search)
-    assert "is it the right folder?" in search.failure
+    assert "right folder" in search.failure
     assert len(search) == 5
 
 

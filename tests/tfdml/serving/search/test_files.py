@@ -41,7 +41,7 @@ def test_passes_over_links_that_lead_out(images, outside):
     (images / "nothing.png").symlink_to(images / "missing.png")
     (images / "inner.png").symlink_to(images / "own.png")
     (images / "loop").symlink_to(images)
-    with pytest.warns(UserWarning, match="passed over 2 links that lead out of .*/images"):
+    with pytest.warns(UserWarning, match="2 links .*/images"):
         assert list(image_files(images)) == ["inner.png", "own.png"]
 
 

@@ -50,9 +50,9 @@ def test_finds_as_many_as_there_are(rows, ids):
 
 def test_refuses_rows_and_ids_that_do_not_fit(rows, ids):
     index = Index(6).changed(add=(ids[:3], rows[:3]))
-    with pytest.raises(ValueError, match="`rows` must have 6 numbers for each id"):
+    with pytest.raises(ValueError, match="`rows` must have 6"):
         index.changed(add=(ids[:3], rows[:3, :5]))
-    with pytest.raises(ValueError, match="`rows` must have 6 numbers for each id"):
+    with pytest.raises(ValueError, match="`rows` must have 6"):
         index.changed(add=(ids[:2], rows[:3]))
     with pytest.raises(ValueError, match="`remove` must be ids of rows"):
         index.changed(remove=[ids[0], ids[4]])
@@ -65,7 +65,7 @@ def test_comes_back_from_its_bytes(rows, ids):
     again = Index.from_bytes(index.to_bytes())
     np.testing.assert_array_equal(again.nearest(rows[0], 9)[0], index.nearest(rows[0], 9)[0])
     assert len(again.changed(remove=ids[:1], add=([77_777], rows[:1]))) == 300
-    with pytest.raises(ValueError, match="the rows of the index cannot be read"):
+    with pytest.raises(ValueError, match=r"rows .*cannot be read"):
         Index.from_bytes(np.zeros(100, np.uint8))
 
 

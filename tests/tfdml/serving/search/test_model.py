@@ -7,11 +7,11 @@ import tensorflow as tf
 from PIL import Image
 
 from pipelines import images as preprocessing
-from tfdml.serving import ExportOptions, export_model
 from tfdml.serving.search.model import SearchModel, fingerprint
 from tfdml.serving.search.refusals import RefusedError
 
 SIZE = (16, 12, 3)  # of the images of `versions`
+pytestmark = pytest.mark.xdist_group("versions")
 
 
 @pytest.fixture(scope="module")
@@ -50,20 +50,13 @@ def test_one_that_cannot_be_read_does_not_keep_the_others(opened, pictures):
     rows = opened["plain"].embed([pictures[0], broken, pictures[1]])
     np.testing.assert_allclose(rows[::2], opened["plain"].embed(pictures[:2]), atol=1e-6)
     assert isinstance(rows[1], RefusedError)
-    assert str(rows[1]) == (
-        "The model cannot read the picture "
-        "(it is damaged, cut off, or of a kind that cannot be read)"
-    )
+    assert "cannot read the picture (it is damaged" in str(rows[1])
 
 
-def test_tells_an_unreadable_picture_also_of_a_model_that_gives_nan(versions, pictures, tmp_path):
-    embedder, path = versions["plain"][0].embedder, tmp_path / "1"
-    export_model(
-        embedder, path, preprocessing.reader(SIZE), options=ExportOptions(on_bad_image="nan")
-    )
-    row, refusal = SearchModel(path).embed([pictures[0], pictures[0][:100]])
+def test_tells_an_unreadable_picture_also_of_a_model_that_gives_nan(complete, pictures):
+    row, refusal = SearchModel(complete).embed([pictures[0], pictures[0][:100]])
     assert np.isfinite(row).all()
-    assert "The model cannot read the picture (it is damaged" in str(refusal)
+    assert "cannot read the picture (it is damaged" in str(refusal)
 
 
 def test_scores_as_the_learned_similarity_does(versions, opened, rng):
@@ -81,7 +74,7 @@ def test_scores_that_are_not_finite_are_an_error(opened, monkeypatch):
         return {"similarity": tf.constant([1.0, np.nan])}
 
     monkeypatch.setattr(opened["learned"], "_signatures", {"score_pairs": broken})
-    with pytest.raises(ValueError, match="the learned similarity must be finite"):
+    with pytest.raises(ValueError, match="similarity must be finite"):
         opened["learned"].score(np.ones(8, np.float32), np.ones((2, 8), np.float32))
 
 
@@ -92,7 +85,7 @@ def test_an_embedding_that_is_not_finite_is_left_out(opened, pictures, monkeypat
     monkeypatch.setattr(opened["plain"], "_signatures", {"serving_default": broken})
     rows = opened["plain"].embed(pictures[:2])
     assert rows[0].tolist() == [1.0, 2.0]
-    assert str(rows[1]) == "The model gives no finite embedding"
+    assert "no finite embedding" in str(rows[1])
 
 
 def test_the_fingerprint_is_of_the_network_wherever_it_lies(versions, tmp_path):

@@ -12,6 +12,7 @@ from PIL import Image
 
 from tfdml.serving.search.engine import ImageSearch
 
+pytestmark = pytest.mark.slow
 DROP = """
     const [kind, target, name, type, content] = arguments;
     const bytes = Uint8Array.from(atob(content), (letter) => letter.charCodeAt());
@@ -59,6 +60,7 @@ def page(search, serving, browser):
         browser.open(f"http://127.0.0.1:{ask.port}/")
         browser.wait(lambda: len(browser.names()) == 5)
         yield browser
+        browser.reset()  # or pictures that are still to be loaded find no server
 
 
 def test_says_what_there_is_and_what_to_do(page):
@@ -159,6 +161,7 @@ def test_bars_are_the_cosine_where_there_is_one(model, folder, index_file, servi
         assert widths == [f"{round(100 * max(0, cosine))}%" for cosine in cosines]
         assert browser.texts(".score") == [f"cosine {cosine:.3f}" for cosine in cosines]
         assert len({*widths}) > 1
+        browser.reset()
 
 
 def test_shows_both_scores_where_a_similarity_was_learned(
@@ -174,6 +177,7 @@ def test_shows_both_scores_where_a_similarity_was_learned(
         assert browser.texts(".score")[0] == expected
         assert "the learned similarity of the 100 nearest" in browser.texts("#about")[0]
         assert "reranking" in browser.texts("#told")[0]
+        browser.reset()
 
 
 def test_shows_more_images(page):
@@ -238,6 +242,7 @@ def test_an_empty_folder_says_what_to_do(model, tmp_path, index_file, serving, b
         assert browser.texts("#told") == ["Put images into it and refresh the index."]
         browser.give("drop", encoded((1, 2, 3)))
         browser.wait_for("h2", "Nothing to find yet")
+        browser.reset()
 
 
 def test_works_with_the_keyboard(page):

@@ -54,7 +54,7 @@ def test_refuses_types_that_a_model_does_not_read(encoded):
 @pytest.mark.parametrize(("width", "height"), [(10_001, 5000), (12_000, 12_000), (99_999, 99_999)])
 def test_refuses_too_many_pixels_by_the_header_alone(width, height):
     assert width * height > MAX_PIXELS
-    with pytest.raises(RefusedError, match=r"at most 50,000,000 pixels\. Received: ") as caught:
+    with pytest.raises(RefusedError, match=r"50,000,000 .*Received: ") as caught:
         read_header(png_that_claims(width, height))
     assert caught.value.status == 413
 

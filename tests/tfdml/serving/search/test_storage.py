@@ -26,7 +26,7 @@ def test_comes_back_as_it_was(saved):
 
 
 def test_refuses_the_index_of_another_model(saved):
-    with pytest.raises(ValueError, match="must have been made by this model: give another --index"):
+    with pytest.raises(ValueError, match=r"by this model: .*--index"):
         storage.load(saved[0], "another")
 
 
@@ -34,7 +34,7 @@ def test_refuses_the_index_of_another_model(saved):
 def test_refuses_half_a_file(size, saved):
     path, whole = saved[0], saved[0].read_bytes()
     path.write_bytes(whole[: int(size * len(whole)) if isinstance(size, float) else size])
-    with pytest.raises(ValueError, match="is no index of a search: give another --index"):
+    with pytest.raises(ValueError, match=r"no index of a search: .*--index"):
         storage.load(path, "made by this")
 
 
@@ -55,7 +55,7 @@ def test_refuses_another_archive(saved):
 def test_refuses_rows_and_images_of_two_saves(saved):
     path, index, catalogue = saved
     storage.save(path, index, catalogue.without([0]), "made by this")
-    with pytest.raises(ValueError, match="must have as many rows as images: remove it"):
+    with pytest.raises(ValueError, match="as many rows as images"):
         storage.load(path, "made by this")
 
 

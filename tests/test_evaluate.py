@@ -1,0 +1,409 @@
+"""evaluate.py in this process: the images it scores, how it ranks them, and what it rejects."""
+
+import dataclasses
+import inspect
+import json
+import pathlib
+import re
+import shutil
+
+import keras
+import programs
+import pytest
+import tensorflow as tf
+from PIL import Image
+from small_runs import SMALL, write_images
+
+import evaluate
+import pipelines
+import train
+from tfdml.evaluation import distance_statistics, recall_at_k
+from tfdml.serving import exported
+
+pytestmark = pytest.mark.xdist_group("evaluate")
+
+
+def evaluation_of(name):
+    return json.loads(pathlib.Path("runs", "small", f"{name}.json").read_text())
+
+
+def evaluate_here(*arguments):
+    """Scores Recall@1 alone."""
+    evaluate.main([*map(str, arguments), "--nmi", "false", "--k", "1"])
+
+
+def rejection(*arguments):
+    """The one sentence in which evaluate.py rejects these arguments."""
+    return programs.run(evaluate.main, *arguments, "--nmi", "false", cwd=".").sentence
+
+
+@pytest.fixture(scope="module")
+def exported_run(tmp_path_factory):
+    """A folder in which a run of no steps has exported its network."""
+    folder = tmp_path_factory.mktemp("exported")
+    arguments = ["--loss", "triplet", "--run", "small", *SMALL, "--steps", "0"]
+    result = programs.run(train.main, *arguments, cwd=folder)
+    assert result.code == 0, result.err
+    return folder
+
+
+@pytest.fixture
+def version(exported_run, tmp_path, monkeypatch):
+    """A copy of the version that this run exported; the working folder is an empty one."""
+    version = tmp_path / "saved_models" / "small" / "1"
+    shutil.copytree(exported_run / "saved_models" / "small" / "1", version)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return version
+
+
+@pytest.fixture(scope="module")
+def trained_with_pddm(tmp_path_factory):
+    """A folder in which a run that learns a similarity has finished."""
+    folder = tmp_path_factory.mktemp("pddm")
+    options = ["--embedding_dim", "8", "--steps", "2", "--checkpoint_every", "2"]
+    options += ["--loss", "pddm", "--loss_options.num_quadruplets", "per_class"]
+    result = programs.run(train.main, "--run", "small", *SMALL, *options, cwd=folder)
+    assert result.code == 0, result.err
+    return folder
+
+
+@pytest.fixture
+def learned(trained_with_pddm, tmp_path, monkeypatch):
+    """The version that this run exported; the working folder is an empty one."""
+    monkeypatch.chdir(tmp_path)
+    return trained_with_pddm / "saved_models" / "small" / "1"
+
+
+@pytest.fixture(scope="module")
+def expected(trained_with_pddm):
+    """Recall@1 of the trained model by the learned similarity and by distance; its distances."""
+    model = keras.models.load_model(trained_with_pddm / "runs" / "small" / "checkpoint.keras")
+    test = pipelines.load("digits").test
+    x = model.embed(pipelines.evaluation_batches(test))
+    recalls = [
+        recall_at_k(x, test.labels, k=1, similarity=similarity)[1]
+        for similarity in (model.loss.similarity_layer.matrix, None)
+    ]
+    assert min(recalls) > 0.3
+    assert abs(recalls[0] - recalls[1]) > 0.01
+    return recalls, distance_statistics(x, test.labels)
+
+
+def test_the_saved_model_is_scored_on_its_own_data(exported_run):
+    result = programs.run(evaluate.main, "saved_models/small", "--k", "2", cwd=exported_run)
+    assert result.code == 0, result.err
+    run = exported_run / "runs" / "small"
+    scores = json.loads((run / "evaluation.json").read_text())["scores"]
+    reported = json.loads((run / "scores.json").read_text())["untrained"]
+    assert scores["recall@2"] == pytest.approx(reported["recall@2"], abs=2e-3)
+    at_2 = {f"{name}@2" for name in ("recall", "precision", "ndcg")}
+    assert set(scores) == {*at_2, "map", "map@r", "r_precision", "mrr", "nmi", "ami", "f1"}
+    assert 0 < scores["nmi"] <= 1
+    assert f"{scores['nmi']:.4f}" in result.out
+
+
+@pytest.mark.filterwarnings("ignore:1 of 3 queries")
+def test_no_distances_are_written_without_pairs_of_both_kinds(version, tmp_path):
+    photos = write_images(tmp_path / "photos", {"a": 1, "b": 2, "c": 2})
+    (photos / "c").rename(tmp_path / "c")
+    evaluate_here(version, "--dataset", "folder", "--data_dir", photos)
+    assert "distances" not in evaluation_of("evaluation_folder_photos")
+    evaluate_here(version, "--dataset", "folder", "--data_dir", photos, "--split", "all")
+    assert evaluation_of("evaluation_folder_photos_all")["distances"]["positive_variance"] == 0
+
+
+@pytest.mark.parametrize("seed", ["-1", "4294967296"])
+def test_seeds_that_numpy_rejects_are_rejected(seed):
+    message = rejection("model", "--seed", seed)
+    assert "`seed`" in message
+    assert f"Received: seed={seed}" in message
+
+
+def test_what_is_no_model_is_rejected(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "no SavedModel at missing" in rejection("missing")
+
+
+@pytest.mark.filterwarnings("ignore:1 of 5 queries")
+def test_half_a_folder_or_all_of_it_is_scored(version, tmp_path, capsys):
+    photos = write_images(tmp_path / "photos", {"a": 1, "b": 2, "c": 2})
+    data = ["--dataset", "folder", "--data_dir", photos]
+    evaluate_here(version, *data)
+    assert "on 4 images of 2 classes (test) of folder" in capsys.readouterr().out
+    evaluate_here(version, *data, "--split", "all")
+    assert "on 5 images of 3 classes (all) of folder" in capsys.readouterr().out
+    assert sorted(path.name for path in pathlib.Path("runs", "small").glob("*.json")) == [
+        "evaluation_folder_photos.json",
+        "evaluation_folder_photos_all.json",
+    ]
+
+
+def test_a_set_of_tfds_names_its_scores(version):
+    settings = evaluate.parse([str(version), "--dataset", "tfds:caltech/birds"])
+    settings = evaluate.completed(settings, version, exported.recipe_of(version))
+    assert pathlib.Path(settings.out).name == "evaluation_tfds_caltech_birds.json"
+
+
+def test_images_of_a_csv_file_are_trained_on_and_scored_in_their_boxes(version, tmp_path, capsys):
+    write_images(tmp_path / "photos", dict.fromkeys("abcd", 2))
+    rows = ["path,label,x1,y1,x2,y2"]
+    for path in sorted((tmp_path / "photos").rglob("*.*")):
+        rows.append(f"{path.relative_to(tmp_path)},{path.parent.name},1,2,5,4")
+    table = tmp_path / "images.csv"
+    table.write_text("\n".join(rows))
+    data = ["--dataset", "csv", "--data_dir", str(table), "--boxes", "annotated"]
+    recipe, *_ = train.parse([*data, "--classes_per_batch", "2"])
+    split, *_ = train.load_images(recipe)
+    assert split.boxes.tolist() == [[1, 2, 5, 4]] * 4
+    assert "csv: 4 images of 2 classes to train, 4 of 2 to score" in capsys.readouterr().out
+    evaluate_here(version, *data, "--split", "all")
+    evaluate_here(version, *data[:4], "--split", "all")
+    assert sorted(path.name for path in pathlib.Path("runs", "small").glob("*.json")) == [
+        "evaluation_csv_images.csv_all.json",
+        "evaluation_csv_images.csv_in_annotated_all.json",
+    ]
+
+
+def change_recipe(version, **settings):
+    path = version / "assets.extra" / "metadata.json"
+    metadata = json.loads(path.read_text())
+    assert settings.keys() <= metadata["recipe"].keys()
+    metadata["recipe"].update(settings)
+    path.write_text(json.dumps(metadata))
+
+
+def test_the_boxes_of_the_training_are_those_of_its_images(version, tmp_path):
+    photos = write_images(tmp_path / "photos", {"a": 2, "b": 2})
+    change_recipe(version, boxes="annotated")
+    evaluate_here(version, "--dataset", "folder", "--data_dir", photos)
+    content = json.loads(pathlib.Path("runs/small/evaluation_folder_photos.json").read_text())
+    assert content["boxes"] is None
+
+
+def test_classes_that_were_trained_on_get_a_warning(version, capsys):
+    evaluate_here(version, "--split", "all")
+    warning = "evaluate.py: warning: 5 of the 10 scored classes were trained on, such as 0\n"
+    assert warning in capsys.readouterr().err
+    evaluate_here(version)
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_validation_classes_of_a_model_that_had_some_are_scored(version, capsys):
+    message = rejection(version, "--split", "validation")
+    assert "`split` can be validation" in message
+    assert "--validation_share" in message
+    change_recipe(version, validation_share=0.4)
+    evaluate_here(version)
+    assert "of 2 classes (validation) of digits" in capsys.readouterr().out
+    evaluate_here(version, "--split", "test")
+    assert "of 5 classes (test) of digits" in capsys.readouterr().out
+    evaluate_here(version, "--split", "train")
+    output = capsys.readouterr()
+    assert "of 3 classes (train) of digits" in output.out
+    assert "warning" not in output.err
+    message = rejection(version, "--split", "train", "--dataset", "glyphs")
+    assert "`split` can be train for the images of the training" in message
+
+
+def test_the_neighbours_that_there_are_are_counted(version, tmp_path):
+    photos = write_images(tmp_path / "photos", {"a": 2, "b": 2, "c": 2})
+    data = [version, "--dataset", "folder", "--data_dir", photos, "--nmi", "false"]
+    printed = programs.run(evaluate.main, *data, cwd=".").out
+    assert "recall@2" in printed
+    assert "recall@4" not in printed
+    message = rejection(*data, "--k", "[1, 4]")
+    assert "`k`" in message
+    assert "Received: k=[1, 4], neighbours=3" in message
+
+
+def test_a_folder_for_the_scores_is_rejected(version, tmp_path):
+    message = rejection(version, "--out", tmp_path)
+    assert "`out` must be a file" in message
+    assert str(tmp_path) in message
+
+
+def test_the_scores_of_a_model_without_a_version_are_named_after_it(version, tmp_path):
+    shutil.copytree(version, tmp_path / "flat")
+    evaluate_here(tmp_path / "flat")
+    assert pathlib.Path("runs", "flat", "evaluation.json").is_file()
+
+
+def test_an_image_lost_while_it_embeds_is_named(version, tmp_path, monkeypatch):
+    photos = write_images(tmp_path / "photos", {"a": 2, "b": 2})
+    lost = photos / "b" / "1.png"
+    load_split = evaluate.load_split
+
+    def load_and_lose(*arguments):
+        split = load_split(*arguments)
+        lost.unlink()
+        return split
+
+    monkeypatch.setattr(evaluate, "load_split", load_and_lose)
+    message = rejection(version, "--dataset", "folder", "--data_dir", photos)
+    assert message == f"evaluate.py: error: {lost} can no longer be read: mend it"
+
+
+def test_ctrl_c_stops_the_evaluation(version, monkeypatch, capsys):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(evaluate, "load_split", interrupted)
+    with pytest.raises(SystemExit, match="130"):
+        evaluate_here(version)
+    assert capsys.readouterr().err.endswith("evaluate.py: stopped\n")
+
+
+def test_the_run_of_a_version_given_as_a_dot_is_named(version, monkeypatch):
+    monkeypatch.chdir(version)
+    evaluate_here(".")
+    content = json.loads((version / "runs" / "small" / "evaluation.json").read_text())
+    assert content["dataset"] == "digits"
+
+
+@pytest.mark.parametrize("metadata", [None, '{"recipe": {"x": 1}}', "words", "[1]", "\xff"])
+def test_foreign_metadata_need_a_dataset(metadata, version):
+    path = version / "assets.extra" / "metadata.json"
+    path.unlink() if metadata is None else path.write_bytes(metadata.encode("latin1"))
+    assert "give --dataset" in rejection(version)
+
+
+def test_a_broken_saved_model_is_rejected(version):
+    (version / "saved_model.pb").write_bytes(b"half a file")
+    result = programs.run(evaluate.main, version, cwd=".")
+    assert f"error: {version} cannot be read (" in result.sentence
+    assert len(result.err.strip().splitlines()) == 1
+
+
+def save_module(path, spec, output):
+    module = tf.Module()
+    embed = tf.function(lambda pixels: {output: tf.reduce_mean(pixels, axis=[1, 2])})
+    tf.saved_model.save(module, path, {"embed_images": embed.get_concrete_function(spec)})
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "dtype", "output"),
+    [
+        ("pixels", [None, 8, 8, 1], "float32", "embedding"),
+        ("images", [None, None, 8, 1], "float32", "embedding"),
+        ("images", [None, 8, 8], "float32", "embedding"),
+        ("images", [None, 8, 8, 4], "float32", "embedding"),
+        ("images", [None, 8, 8, 1], "uint8", "embedding"),
+        ("images", [None, 8, 8, 1], "float32", "features"),
+    ],
+)
+def test_another_signature_is_rejected(name, shape, dtype, output, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_module("foreign", tf.TensorSpec(shape, tf.as_dtype(dtype), name=name), output)
+    message = rejection("foreign", "--dataset", "digits")
+    assert "must take float32 `images` of a fixed size, grey or of three colours, and" in message
+
+
+def test_a_folder_that_cannot_be_written_is_rejected_before_images_are_read(version):
+    pathlib.Path("runs").write_text("a file where the folder should be")
+    message = rejection(version, "--dataset", "folder", "--data_dir", "missing")
+    assert "cannot write to" in message
+
+
+def test_images_are_ranked_by_the_learned_similarity_or_by_distance(learned, expected, capsys):
+    recalls, distances = expected
+    evaluate_here(learned, "--rank_by", "similarity")
+    assert "of digits,\nranked by the learned similarity:" in capsys.readouterr().out
+    content = evaluation_of("evaluation_similarity")
+    assert content["rank_by"] == "similarity"
+    assert "distances" not in content
+    assert content["scores"]["recall@1"] == pytest.approx(recalls[0], abs=2e-3)
+    evaluate_here(learned)
+    content = evaluation_of("evaluation")
+    assert content["rank_by"] == "distance"
+    assert content["scores"]["recall@1"] == pytest.approx(recalls[1], abs=2e-3)
+    found = content["distances"]
+    assert found == {name: pytest.approx(value, rel=1e-3) for name, value in distances.items()}
+    printed = capsys.readouterr().out
+    assert "Distances of all pairs of embeddings, and their LDA score:" in printed
+    for value in found.values():
+        assert f"  {value:.4f}" in printed
+
+
+def test_reranking_states_what_is_lost(learned, expected, capsys):
+    evaluate_here(learned, "--rerank", "3")
+    content = evaluation_of("evaluation_rerank_3")
+    assert (content["rank_by"], content["rerank"]) == ("similarity", 3)
+    compared = content["reranking"]
+    assert set(compared) == {"queries", "exact", "reranked", "lost"}
+    assert compared["queries"] == 896
+    assert compared["exact"] == {"recall@1": pytest.approx(expected[0][0], abs=2e-3)}
+    assert compared["reranked"] == content["scores"]
+    lost = compared["exact"]["recall@1"] - compared["reranked"]["recall@1"]
+    assert compared["lost"] == {"recall@1": lost}
+    assert lost != 0
+    printed = capsys.readouterr().out
+    assert "the 3 nearest of each ranked by the learned similarity:" in printed
+    assert "Against a ranking of all images, on 896 queries:" in printed
+    assert f"lost     {lost:10.4f}" in printed
+
+
+def test_reranking_all_images_is_exact(learned, expected, monkeypatch):
+    monkeypatch.setattr(evaluate, "COMPARED_QUERIES", 50)
+    evaluate_here(learned, "--rerank", "895")
+    content = evaluation_of("evaluation_rerank_895")
+    assert content["scores"] == {"recall@1": pytest.approx(expected[0][0], abs=2e-3)}
+    assert content["reranking"]["queries"] == 50
+    assert content["reranking"]["lost"] == {"recall@1": 0.0}
+
+
+def test_a_report_has_pairs_and_retrievals(learned, capsys):
+    evaluate_here(learned, "--report", "by_distance")
+    folder = pathlib.Path("by_distance")
+    assert f"Report: {folder / 'index.html'}" in capsys.readouterr().out
+    pictures = [folder / f"{name}.png" for name in ("score_distributions", "retrievals")]
+    # Similarity beside distance; the queries and the 8 that they find.
+    assert [Image.open(path).size for path in pictures] == [(1000, 400), (1170, 640)]
+    assert (folder / "projector" / "projector_config.pbtxt").is_file()
+    evaluate_here(learned, "--report", "by_similarity", "--rank_by", "similarity")
+    ranked = pathlib.Path("by_similarity")
+    assert (ranked / "retrievals.png").read_bytes() != pictures[1].read_bytes()
+    page = (ranked / "index.html").read_text()
+    assert "the 100 nearest by distance, by the learned similarity" in page
+    assert "the 100 nearest by distance" not in (folder / "index.html").read_text()
+
+
+@pytest.mark.filterwarnings("ignore:1 of 6 queries")
+def test_a_report_of_a_model_without_a_similarity_has_distances(version, tmp_path):
+    photos = write_images(tmp_path / "photos", {"a": 1, "b": 2, "c": 2})
+    Image.new("RGB", (30, 12)).save(photos / "b" / "wide.jpg")
+    data = ["--dataset", "folder", "--data_dir", photos, "--split", "all"]
+    evaluate_here(version, *data, "--report", "report")
+    names = ("score_distributions.png", "retrievals.png")
+    sizes = [Image.open(pathlib.Path("report", name)).size for name in names]
+    assert sizes == [(500, 400), (780, 640)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--rank_by", "cosine"], ["`rank_by`", "'similarity'", "Received: rank_by='cosine'"]),
+        (
+            ["--rank_by", "distance", "--rerank", "9"],
+            ["`rerank`", "Received: rank_by='distance', rerank=9"],
+        ),
+        (["--rerank", "0"], ["`rerank`", "Received: rerank=0, k=1"]),
+        (["--rerank", "896"], ["`rerank`", "Received: rerank=896, images=895"]),
+    ],
+)
+def test_rankings_that_cannot_be_are_rejected(arguments, words, learned):
+    message = rejection(learned, "--k", "1", *arguments)
+    assert [word for word in words if word not in message] == [], message
+    assert not pathlib.Path("runs").exists()
+
+
+@pytest.mark.parametrize("arguments", [["--rank_by", "similarity"], ["--rerank", "9"]])
+def test_a_model_without_a_learned_similarity_is_rejected_with_advice(arguments, version):
+    message = rejection(version, "--k", "1", *arguments)
+    assert "has no learned similarity to rank by" in message
+    assert "--loss pddm" in message
+
+
+def test_every_setting_is_documented():
+    names = [field.name for field in dataclasses.fields(evaluate.Evaluation)]
+    assert re.findall(r"^    (\w+):", inspect.getdoc(evaluate.Evaluation), re.MULTILINE) == names

@@ -1,0 +1,152 @@
+"""train.py and evaluate.py in processes of their own: signals, limits and imports."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import programs
+import pytest
+from small_runs import SMALL
+
+import pipelines
+import train
+
+ROOT = pathlib.Path(__file__).parents[1]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+HARD_NEIGHBOURS = ["--sampler", "pairs", "--sampler_options.hard_neighbours", "true"]
+
+
+def run_program(program, *arguments, cwd):
+    """A finished process of Python lines with these arguments."""
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=cwd,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+    )
+
+
+def checkpoint_of(folder):
+    model = keras.models.load_model(folder / "runs" / "small" / "checkpoint.keras")
+    return int(model.optimizer.iterations), model.get_weights()
+
+
+def losses_of(folder):
+    log = folder / "runs" / "small" / "logs" / "epochs.csv"
+    return np.genfromtxt(log, delimiter=",", names=True)["loss"]
+
+
+KILLED_IN_STEP_6 = """
+import os, signal, tfdml, train
+
+class Killed(tfdml.callbacks.Checkpoint):
+    def on_train_batch_end(self, batch, logs=None):
+        if int(self.model.optimizer.iterations) == 6:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+tfdml.callbacks.Checkpoint = Killed
+train.main()
+"""
+
+
+def test_a_killed_run_resumes_with_the_batches_it_would_have_had(tmp_path):
+    arguments = ["--loss", "triplet", "--run", "small", *SMALL]
+    arguments += ["--steps", "12", "--checkpoint_every", "4"]
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    killed.mkdir()
+    whole.mkdir()
+    process = run_program(KILLED_IN_STEP_6, *arguments, cwd=killed)
+    assert process.returncode == -signal.SIGKILL, process.stderr
+    assert not (killed / "saved_models" / "small").exists()
+    assert checkpoint_of(killed)[0] == 4
+
+    resumed = programs.run(train.main, "--run", "small", "--resume", cwd=killed)
+    assert resumed.code == 0, resumed.err
+    assert programs.run(train.main, *arguments, cwd=whole).code == 0
+    # The same up to the order in which threads add floats.
+    np.testing.assert_allclose(losses_of(killed), losses_of(whole), rtol=1e-3)
+    (step, weights), (expected_step, expected) = map(checkpoint_of, (killed, whole))
+    assert step == expected_step == 12
+    for found, weight in zip(weights, expected, strict=True):
+        np.testing.assert_allclose(found, weight, atol=1e-4)
+    again = programs.run(train.main, "--run", "small", "--resume", cwd=killed)
+    assert "'small' is complete" in again.sentence
+
+
+@pytest.mark.parametrize(
+    ("stage", "options"),
+    [
+        pytest.param("Scoring the untrained", [], marks=pytest.mark.slow),
+        ("Epoch 2/", []),
+        pytest.param("Epoch 2/", HARD_NEIGHBOURS, marks=pytest.mark.slow),
+    ],
+)
+def test_ctrl_c_says_how_to_go_on(stage, options, tmp_path):
+    options = [*SMALL, *options, "--steps", "100000", "--checkpoint_every", "20", "--run", "x"]
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "train.py"), *options],
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # It must hear Ctrl-C, which a shell keeps from what it starts in the background.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert any(stage in line for line in process.stdout), process.stderr.read()
+    process.send_signal(signal.SIGINT)
+    error = process.communicate()[1]
+    assert process.returncode == 130, error
+    # TensorFlow may print what it was about before that.
+    assert error.endswith("\nStopped. Go on with: python train.py --run x --resume\n")
+
+
+LIMITED = """
+import resource, signal, train
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+train.main()
+"""
+
+
+def test_a_full_disk_gets_a_sentence_and_leaves_no_half_file(tmp_path):
+    steps = ["--steps", "1", "--checkpoint_every", "1"]
+    result = run_program(LIMITED, "--run", "x", *SMALL, *steps, cwd=tmp_path)
+    assert result.returncode == 2, result.stderr
+    assert "Traceback" not in result.stderr
+    assert "File too large" in result.stderr.strip().splitlines()[-1]
+    assert not list(tmp_path.rglob("*.keras"))
+    assert not list((tmp_path / "saved_models").iterdir())
+
+
+HELP = """
+import sys
+import {name} as script
+
+try:
+    script.main(["--help"])
+finally:
+    heavy = {{"tensorflow", "keras", "sklearn", "numpy"}} & set(sys.modules)
+    assert not heavy, heavy
+"""
+
+
+@pytest.mark.parametrize("name", ["train", "evaluate"])
+def test_help_names_every_dataset_without_tensorflow(name, tmp_path):
+    result = run_program(HELP.format(name=name), cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    for dataset in pipelines.names():
+        assert dataset in result.stdout
+
+
+@pytest.mark.parametrize("script", ["train.py", "evaluate.py"])
+def test_scripts_run_without_docstrings(script, tmp_path):
+    command = [sys.executable, "-OO", str(ROOT / script), "--help"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert "--seed" in result.stdout

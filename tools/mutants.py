@@ -1,0 +1,164 @@
+"""Measures which share of mutants of the code the tests catch.
+
+    pip install -e ".[test,mutation]"
+    pytest --testmon -n 2
+    python tools/mutants.py --out mutants.json --jobs 2
+
+cosmic-ray makes every mutant of the exact code; `--count` of them are drawn with `--seed`, at most
+one for each place in a file. Each runs in a clone of HEAD against the tests that execute the
+changed function, which pytest-testmon recorded, the fastest first. Where TensorFlow traces the
+code, which hides it from testmon, the tests of the same folder follow. Prints a table by file and
+the diffs of the mutants that survive; `--out` keeps the results, and a second call continues them.
+"""
+
+import argparse
+import concurrent.futures
+import difflib
+import json
+import pathlib
+import queue
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import cosmic_ray.plugins
+import tqdm
+from cosmic_ray.commands import init
+from cosmic_ray.mutating import mutate_code
+from cosmic_ray.work_db import use_db
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+MUTATED = (
+    "tfdml/pairwise.py",
+    "tfdml/losses/*.py",
+    "tfdml/layers/*.py",
+    "tfdml/evaluation/distance_ranking.py",
+    "tfdml/evaluation/mates.py",
+    "tfdml/evaluation/rank_metrics.py",
+    "tfdml/evaluation/retrieval.py",
+    "tfdml/evaluation/similarity_ranking.py",
+    "pipelines/sampling.py",
+    "pipelines/batches.py",
+    "tfdml/serving/signatures.py",
+)
+# Code that TensorFlow traces -> the tests that run it.
+TRACED = {
+    "pipelines": ["tests/pipelines"],
+    "tfdml/serving": [
+        "tests/tfdml/serving",
+        *(f"--ignore=tests/tfdml/serving/{room}" for room in ("client", "search")),
+    ],
+}
+SELECTED = ["--testmon-forceselect", "--testmon-nocollect"]
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--count", type=int, default=120, help="mutants to draw (120)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the draw (0)")
+    parser.add_argument("--jobs", type=int, default=1, help="mutants tested at once (1)")
+    parser.add_argument("--timeout", type=int, default=1800, help="seconds for one mutant (1800)")
+    parser.add_argument("--out", type=pathlib.Path, default="mutants.json", help="results")
+    options = parser.parse_args()
+    if not (ROOT / ".testmondata").is_file():
+        parser.error("no .testmondata: run `pytest --testmon -n 2` first")
+    results = json.loads(options.out.read_text()) if options.out.is_file() else {}
+    mutants = draw(options.count, options.seed)
+    with tempfile.TemporaryDirectory() as folder:
+        clones = queue.Queue()
+        for job in range(options.jobs):
+            clones.put(clone(pathlib.Path(folder) / str(job)))
+
+        def tested(mutant):
+            root = clones.get()
+            try:
+                return name_of(mutant), test(mutant, root, options.timeout)
+            finally:
+                clones.put(root)
+
+        remaining = [mutant for mutant in mutants if name_of(mutant) not in results]
+        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+            for name, result in tqdm.tqdm(pool.map(tested, remaining), total=len(remaining)):
+                results[name] = result
+                options.out.write_text(json.dumps(results, indent=1))
+    report({name_of(mutant): results[name_of(mutant)] for mutant in mutants})
+
+
+def draw(count, seed):
+    """Mutants of `count` places, one of each place."""
+    paths = sorted(path for pattern in MUTATED for path in ROOT.glob(pattern))
+    places = {}
+    with tempfile.TemporaryDirectory() as folder, use_db(pathlib.Path(folder) / "all") as database:
+        init([path.relative_to(ROOT) for path in paths], database, {})
+        for item in database.work_items:
+            mutant = item.mutations[0]
+            place = (str(mutant.module_path), mutant.start_pos, mutant.end_pos)
+            places.setdefault(place, []).append(mutant)
+    chance = random.Random(seed)
+    drawn = chance.sample(sorted(places), min(count, len(places)))
+    operators = lambda mutant: (mutant.operator_name, mutant.occurrence)  # noqa: E731
+    return [chance.choice(sorted(places[place], key=operators)) for place in drawn]
+
+
+def name_of(mutant):
+    line, column = mutant.start_pos
+    operator = mutant.operator_name.removeprefix("core/")
+    return f"{mutant.module_path}:{line}:{column} {operator} {mutant.occurrence}"
+
+
+def clone(folder):
+    subprocess.run(["git", "clone", "-q", "--shared", ROOT, folder], check=True)
+    shutil.copy(ROOT / ".testmondata", folder)
+    return folder
+
+
+def test(mutant, root, timeout):
+    """{"outcome": "caught", "survived" or "timeout", "by": its test, "diff": lines}."""
+    path = root / mutant.module_path
+    original = path.read_text()
+    operator = cosmic_ray.plugins.get_operator(mutant.operator_name)(**mutant.operator_args)
+    mutated = mutate_code(original, operator, mutant.occurrence)
+    difference = [*difflib.unified_diff(original.splitlines(), mutated.splitlines(), n=0)][2:]
+    selections = [SELECTED]
+    selections += [
+        tests for part, tests in TRACED.items() if str(mutant.module_path).startswith(part)
+    ]
+    path.write_text(mutated)
+    try:
+        outcome, by = "survived", None
+        for selection in selections:
+            command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-n", "0", *selection]
+            run = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=timeout)
+            if run.returncode not in (0, 5):  # 5: no test is selected
+                failed = [
+                    line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))
+                ]
+                outcome, by = "caught", failed[0] if failed else run.stderr[-300:]
+                break
+    except subprocess.TimeoutExpired:
+        outcome = "timeout"
+    finally:
+        path.write_text(original)
+    return {"outcome": outcome, "by": by, "diff": difference}
+
+
+def report(results):
+    print("\n| file | mutants | caught |\n| --- | --- | --- |")
+    files = sorted({name.split(":")[0] for name in results})
+    for file in files:
+        outcomes = [each["outcome"] for name, each in results.items() if name.split(":")[0] == file]
+        print(f"| {file} | {len(outcomes)} | {outcomes.count('caught')} |")
+    outcomes = [each["outcome"] for each in results.values()]
+    caught = outcomes.count("caught")
+    print(f"| all | {len(outcomes)} | {caught} ({100 * caught / len(outcomes):.1f} %) |")
+    for name, each in results.items():
+        if each["outcome"] != "caught":
+            print(f"\n{each['outcome']}: {name}", *each["diff"], sep="\n")
+
+
+if __name__ == "__main__":
+    main()
