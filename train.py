@@ -25,7 +25,15 @@ import yaml
 
 import pipelines
 from tfdml.checks import check, unknown_name, unknown_option
-from tfdml.command_line import Parser, as_file_name, check_writable, fail, one_sentence, write_text
+from tfdml.command_line import (
+    Parser,
+    as_file_name,
+    check_writable,
+    fail,
+    import_tensorflow,
+    one_sentence,
+    write_text,
+)
 from tfdml.losses import LOSSES
 from tfdml.models import BACKBONES
 from tfdml.recipes import Recipe
@@ -41,37 +49,42 @@ SAMPLER_OPTIONS = {
 
 
 def main(arguments=None):
-    recipe, resume, saved_recipe = parse(sys.argv[1:] if arguments is None else arguments)
+    recipe, resume = parse(sys.argv[1:] if arguments is None else arguments)
     folder = RUNS / recipe.run
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    with one_sentence(PROGRAM, ValueError, TypeError, OSError):
+    with one_sentence(PROGRAM, ValueError, TypeError, OSError), contextlib.ExitStack() as run:
         check_writable(folder, SAVED_MODELS / recipe.run)
-        model = load_checkpoint(folder) if resume else None
+        import_tensorflow()
+        if resume:
+            run.enter_context(only_writer(folder))
+        model = load_checkpoint(recipe, folder) if resume else None
         if model is None:
             check_settings(recipe)
         train_split, scored, dataset = load_images(recipe)
+        recipe = with_defaults(recipe, train_split)
         step = 0 if model is None else int(model.optimizer.iterations)
         # Before the model, for which density embeds all images: a sampler may refuse them.
         batches, callbacks = training_batches(recipe, step, train_split, dataset)
         if model is None:
             model = build_model(recipe, train_split, dataset)
         files = {
-            "config.yaml": saved_recipe,
+            "config.yaml": yaml.safe_dump(dataclasses.asdict(recipe), sort_keys=False),
             "trained_classes.json": json.dumps(train_split.names, ensure_ascii=False) + "\n",
         }
         if resume:
             check_same_classes(folder, files)
+            write_text(folder / "config.yaml", files["config.yaml"])
         else:
             make_folders(folder, files)
-    with one_sentence(PROGRAM, FloatingPointError, OSError), resumable(recipe.run, dataset):
-        scores = fit(recipe, folder, model, batches, callbacks, scored, dataset)
-        report(recipe, folder, scores)
-        version = export(recipe, model, dataset, files, scores)
+            run.enter_context(only_writer(folder))
+        with one_sentence(PROGRAM, FloatingPointError, OSError), resumable(recipe.run, dataset):
+            scores = fit(recipe, folder, model, batches, callbacks, scored, dataset)
+            report(recipe, folder, scores, train_split.num_classes)
+            version = export(recipe, model, dataset, files, scores)
     print(f"Run: {folder}   Model: {version}")
 
 
 def parse(arguments):
-    """The recipe, whether it resumes, and its YAML. Imports neither TensorFlow nor Keras."""
+    """The recipe and whether it resumes. Imports neither TensorFlow nor Keras."""
     parser = Parser(
         Recipe,
         names={
@@ -95,10 +108,11 @@ def parse(arguments):
         before = parser.settings_of(parser.parse_args(["--config", str(saved)]))
         recipe = parser.settings_of(parser.parse_args(["--config", str(saved), *arguments]))
         for name, value in dataclasses.asdict(recipe).items():
-            if value != getattr(before, name):
+            was = getattr(before, name)
+            if value != was and not (name == "steps" and value > was):
                 parser.error(
-                    f"--{name} differs from the run's: {value!r}, was {getattr(before, name)!r}. "
-                    "A run goes on as it began; start a new one for other settings"
+                    f"--{name} differs from the run's: {value!r}, was {was!r}. A run goes on as it "
+                    "began, or for more --steps; start a new one for other settings"
                 )
     else:
         recipe = parser.settings_of(namespace)
@@ -114,7 +128,7 @@ def parse(arguments):
         recipe = dataclasses.replace(recipe, run=free_name(name))
     elif not resume and is_taken(recipe.run):
         fail(PROGRAM, f"run {recipe.run!r} exists. Choose another --run, or go on with --resume")
-    return recipe, resume, yaml.safe_dump(dataclasses.asdict(recipe), sort_keys=False)
+    return recipe, resume
 
 
 def is_taken(name):
@@ -172,6 +186,8 @@ def check_settings(recipe):
             raise ValueError(unknown_option(f"sampler {recipe.sampler!r}", option, options))
     hard = recipe.sampler_options.get("hard_neighbours", False)
     check(isinstance(hard, bool), "`hard_neighbours` must be true or false", hard_neighbours=hard)
+    if recipe.init_from:
+        source_of(recipe.init_from)
     if recipe.data_dir is None or os.path.exists(os.path.expanduser(recipe.data_dir)):
         check_weights(recipe)  # if not, what the images are is told first, in loading
 
@@ -214,7 +230,7 @@ def load_images(recipe):
     if recipe.validation_share:
         train_split, test_split = pipelines.hold_out_classes(train_split, recipe.validation_share)
         queries = None
-    counts_classes = recipe.sampler not in ("whole_classes", "pairs")
+    counts_classes = recipe.classes_per_batch and recipe.sampler not in ("whole_classes", "pairs")
     if counts_classes and recipe.classes_per_batch > train_split.num_classes:
         raise ValueError(
             "`classes_per_batch` must not exceed the number of training classes. Received: "
@@ -232,6 +248,14 @@ def load_images(recipe):
         f"classes to train, {len(test_split.labels):,} of {test_split.num_classes:,} to score"
     )
     return train_split, (test_split, queries), dataset
+
+
+def with_defaults(recipe, split):
+    """The recipe with the defaults that follow from the weights and the classes, printed."""
+    recipe, reasons = recipe.completed(split.num_classes)
+    for name, reason in reasons.items():
+        print(f"--{name} {reason}")
+    return recipe
 
 
 def augmentation_of(recipe, dataset):
@@ -271,6 +295,8 @@ def build_model(recipe, split, dataset):
         dropout=recipe.dropout,
         mirror=recipe.mirror,
     )
+    if recipe.init_from:
+        copy_weights(recipe, embedder)
     if isinstance(loss, tfdml.losses.DensityAdaptiveLoss):
         loss = of_classes(recipe, loss, embedder, split, dataset)
     multipliers = multipliers_of(recipe, embedder)
@@ -283,6 +309,7 @@ def build_model(recipe, split, dataset):
         "multipliers": multipliers,
         "bias_multiplier": recipe.bias_multiplier,
         "l2": recipe.weight_decay,
+        "head_steps": recipe.head_steps,
     }
     if recipe.optimizer == "adam":
         optimizer = tfdml.optimizers.Adam(**options)
@@ -294,6 +321,30 @@ def build_model(recipe, split, dataset):
     rows = keras.ops.zeros((2, *embedder.output_shape[1:]))
     loss([0, split.num_classes - 1], rows)
     return model
+
+
+def source_of(run):
+    """The checkpoint of a run, given by its name, its folder or the file itself."""
+    for path in (RUNS / run / "checkpoint.keras", pathlib.Path(run) / "checkpoint.keras", run):
+        if os.path.isfile(path):
+            return path
+    raise FileNotFoundError(
+        "`init_from` must be a run with a checkpoint, or a .keras file. "
+        f"Received: init_from={run!r}"
+    )
+
+
+def copy_weights(recipe, embedder):
+    """Gives the embedder the weights of the run that `init_from` names."""
+    model = read_model(source_of(recipe.init_from))
+    weights = getattr(model, "embedder", model).get_weights()
+    shapes = [[each.shape for each in some] for some in (weights, embedder.get_weights())]
+    check(
+        shapes[0] == shapes[1],
+        "`init_from` must be a run of the same backbone, embedding_dim, levels and channels",
+        init_from=recipe.init_from,
+    )
+    embedder.set_weights(weights)
 
 
 def multipliers_of(recipe, embedder):
@@ -397,25 +448,56 @@ def learning_rate(recipe):
     )
 
 
-def load_checkpoint(folder):
+def load_checkpoint(recipe, folder):
     """The model at the last checkpoint of a run that stopped; None before the first."""
+    from tfdml.serving.metadata import read_metadata
+    from tfdml.serving.versions import versions_of
+
+    versions = versions_of(SAVED_MODELS / folder.name)
+    if versions:
+        newest = versions[max(versions)]
+        if read_metadata(newest).get("recipe", {}).get("steps", recipe.steps) >= recipe.steps:
+            raise FileExistsError(
+                f"run {folder.name!r} is complete: {newest}. To train it further, give more "
+                f"--steps than {recipe.steps}"
+            )
+    path = folder / "checkpoint.keras"
+    if not path.is_file():
+        return None
+    try:
+        model = read_model(path)
+    except ValueError as error:
+        raise ValueError(f"{error}. Delete {folder} and start over") from error
+    model.optimizer.learning_rate = learning_rate(recipe)  # over the steps of today
+    return model
+
+
+def read_model(path):
     import keras
 
     import tfdml
 
-    version = SAVED_MODELS / folder.name / "1"
-    if version.exists():
-        raise FileExistsError(f"run {folder.name!r} is complete: {version}")
-    path = folder / "checkpoint.keras"
-    if not path.is_file():
-        return None
     tfdml.register()
     try:
         return keras.models.load_model(path)
     except Exception as error:  # what a broken archive raises has no common class
-        raise ValueError(
-            f"{path} cannot be read ({error}). Delete {folder} and start over"
-        ) from error
+        raise ValueError(f"{path} cannot be read ({error})") from error
+
+
+@contextlib.contextmanager
+def only_writer(folder):
+    """Locks a run: of two processes that write to it, the second is rejected."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    with open(folder / ".lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BlockingIOError(f"another process is training run {folder.name!r}") from None
+        yield
 
 
 def make_folders(folder, files):
@@ -427,7 +509,14 @@ def make_folders(folder, files):
         (new / "logs").mkdir(parents=True)
         for name, text in files.items():
             (new / name).write_text(text)
-        new.rename(folder)
+        try:
+            new.rename(folder)
+        except OSError as error:
+            if not folder.exists():
+                raise
+            raise FileExistsError(
+                f"another process has just begun run {folder.name!r}. Choose another --run"
+            ) from error
 
 
 @contextlib.contextmanager
@@ -498,7 +587,7 @@ def fit(recipe, folder, model, batches, callbacks, scored, dataset):
     scores_path = folder / "scores.json"
     if scores_path.exists():
         scores = json.loads(scores_path.read_text())
-        if "trained" in scores:  # stopped in the export
+        if "trained" in scores and start >= recipe.steps:  # stopped in the export
             return scores
     else:
         scores = {"untrained": score("Scoring the untrained embedder")}
@@ -509,25 +598,30 @@ def fit(recipe, folder, model, batches, callbacks, scored, dataset):
         keras.callbacks.TensorBoard(str(folder / "logs")),
         keras.callbacks.CSVLogger(str(folder / "logs" / "epochs.csv"), append=start > 0),
         tfdml.callbacks.Checkpoint(folder / "checkpoint.keras"),
+        tfdml.callbacks.StopAt(recipe.steps),
         *callbacks,
     ]
+    if progress() != 1:
+        callbacks.append(tfdml.callbacks.ProgressLines(recipe.steps))
     if recipe.validation_share:
         images = images_to_score(test_split, dataset)
         callbacks.insert(1, tfdml.callbacks.RetrievalScores(images, test_split.labels))
     seconds = 0.0
     if recipe.steps:
         began = time.perf_counter()
+        first = -(-start // recipe.checkpoint_every)
         model.fit(
             batches,
             steps_per_epoch=recipe.checkpoint_every,
-            initial_epoch=start // recipe.checkpoint_every,
-            epochs=recipe.steps // recipe.checkpoint_every,
+            initial_epoch=first,
+            epochs=first + -(-(recipe.steps - start) // recipe.checkpoint_every),
             callbacks=callbacks,
             shuffle=False,  # the batches are shuffled; spares a warning
-            verbose=progress(),
+            verbose=progress() % 2,
         )
         seconds = time.perf_counter() - began
         scores["trained"] = score("Scoring the trained embedder")
+        scores["improved"] = scores["trained"]["recall@1"] > scores["untrained"]["recall@1"]
     scores["scored_classes"] = "validation" if recipe.validation_share else "test"
     scores["levels"] = levels_of(recipe, model.loss)
     scores["learns_similarity"] = model.loss.learns_similarity
@@ -537,17 +631,31 @@ def fit(recipe, folder, model, batches, callbacks, scored, dataset):
     return scores
 
 
-def report(recipe, folder, scores):
+def report(recipe, folder, scores, num_classes):
     from tfdml.evaluation.report import plot_training, scores_table
 
     if recipe.steps:
         plot_training(folder / "logs" / "epochs.csv", scores, folder / "training.png")
     print(
-        f"\nUnseen {scores['scored_classes']} classes of {recipe.dataset}, "
-        f"{recipe.steps} steps of {recipe.loss}, those from {scores['train_seconds_from_step']} on "
-        f"in {scores['train_seconds']:.0f} s:\n"
-        f"{scores_table(scores)}"
+        f"\nUnseen {scores['scored_classes']} classes of {recipe.dataset}; {recipe.loss}, "
+        f"{recipe.steps - scores['train_seconds_from_step']} steps in "
+        f"{scores['train_seconds']:.0f} s:\n{scores_table(scores)}"
     )
+    if not scores.get("improved", True):
+        print("\nTraining made retrieval worse than it was untrained. Try first:")
+        for advice in what_to_try(recipe, num_classes):
+            print(f"  {advice}")
+
+
+def what_to_try(recipe, num_classes):
+    """What to change first where training made retrieval worse, as sentences."""
+    yield f"A lower learning rate: --learning_rate {recipe.learning_rate / 10:g}"
+    if recipe.weights and recipe.head_multiplier < 10:
+        yield "New layers that learn faster than the pretrained ones: --head_multiplier 10"
+    classes = min(2 * recipe.classes_per_batch, num_classes)
+    if classes > recipe.classes_per_batch:
+        yield f"More negatives in a batch: --classes_per_batch {classes}"
+    yield f"Another objective: --loss {'contrastive' if recipe.loss == 'npair' else 'npair'}"
 
 
 def npy_of(array):
@@ -564,11 +672,12 @@ def export(recipe, model, dataset, files, scores):
     from tfdml import serving
     from tfdml.serving.exported import MEAN_IMAGE
     from tfdml.serving.options import export_options
+    from tfdml.serving.versions import versions_of
 
     mean = dataset.preprocessing.mean_image
     return serving.export_model(
         model.embedder,
-        SAVED_MODELS / recipe.run / "1",
+        SAVED_MODELS / recipe.run / str(1 + max(versions_of(SAVED_MODELS / recipe.run), default=0)),
         read_image=images.reader(dataset.image_size, dataset.preprocessing),
         loss=model.loss,
         assets={} if mean is None else {MEAN_IMAGE: npy_of(mean)},

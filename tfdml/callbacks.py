@@ -1,6 +1,7 @@
 """Keras callbacks: checkpoints that survive a crash, a stop that names its cause, what to watch."""
 
 import pathlib
+import time
 
 import keras
 import numpy as np
@@ -65,6 +66,47 @@ class StopOnNaN(keras.callbacks.Callback):
 
     def _stop(self, what, cause):
         raise FloatingPointError(f"{what} at step {int(self.model.optimizer.iterations)}; {cause}")
+
+
+class StopAt(keras.callbacks.Callback):
+    """Ends the training at a step, also within an epoch.
+
+    Args:
+        step: Number of updates in all, those of earlier calls of `fit` included.
+    """
+
+    def __init__(self, step):
+        super().__init__()
+        self.step = step
+
+    def on_train_batch_end(self, batch, logs=None):
+        if int(self.model.optimizer.iterations) >= self.step:
+            self.model.stop_training = True
+
+
+class ProgressLines(keras.callbacks.Callback):
+    """Prints a line at every tenth of the training, for logs that hold no progress bar.
+
+    Args:
+        steps: Number of updates in all.
+    """
+
+    def __init__(self, steps):
+        super().__init__()
+        self.steps = steps
+
+    def on_train_begin(self, logs=None):
+        self._start = self._last = int(self.model.optimizer.iterations)
+        self._began = time.perf_counter()
+
+    def on_train_batch_end(self, batch, logs=None):
+        step = self._last = self._last + 1
+        if 10 * step // self.steps > 10 * (step - 1) // self.steps:
+            speed = (step - self._start) / (time.perf_counter() - self._began)
+            print(
+                f"step {step:,} of {self.steps:,}   loss {logs['loss']:.4f}   {speed:.1f} steps/s",
+                flush=True,
+            )
 
 
 class RetrievalScores(keras.callbacks.Callback):

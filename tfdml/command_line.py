@@ -112,6 +112,25 @@ def fail(program, message):
     raise SystemExit(2)
 
 
+def import_tensorflow():
+    """Imports TensorFlow without the lines that its libraries print at their start.
+
+    They go to the file descriptor, before TensorFlow reads `TF_CPP_MIN_LOG_LEVEL`.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        import tensorflow as tf
+
+        tf.config.list_logical_devices()
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
 def check_writable(*folders):
     """Raises an OSError for a folder that cannot be made or written to. Makes nothing."""
     for folder in folders:

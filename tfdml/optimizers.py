@@ -19,15 +19,19 @@ class _PerVariable:
     clips by the norm over all variables.
     """
 
-    def __init__(self, *args, multipliers=None, bias_multiplier=1.0, l2=0.0, **kwargs):
+    def __init__(
+        self, *args, multipliers=None, bias_multiplier=1.0, l2=0.0, head_steps=0, **kwargs
+    ):
         super().__init__(*args, **kwargs)
         for pattern, multiplier in (multipliers or {}).items():
             check_not_negative(**{f"multipliers[{pattern!r}]": multiplier})
         self.multipliers = dict(multipliers or {})
-        check_not_negative(bias_multiplier=bias_multiplier, l2=l2)
+        check_not_negative(bias_multiplier=bias_multiplier, l2=l2, head_steps=head_steps)
         self.bias_multiplier = bias_multiplier
         self.l2 = l2
+        self.head_steps = head_steps
         self._multiplier_of = []  # in the order of the variables
+        self._is_new = []  # whether a pattern of `multipliers` matches, in the same order
 
     def build(self, variables):
         paths = [variable.path for variable in variables]
@@ -40,13 +44,14 @@ class _PerVariable:
             )
         for path in paths:
             multiplier = self.multiplier_at(path)
+            self._is_new.append(bool(self._matching(path)))
             is_bias = path.rpartition("/")[2] == "bias"
             self._multiplier_of.append(multiplier * (self.bias_multiplier if is_bias else 1.0))
         super().build(variables)
 
     def multiplier_at(self, path):
         """That of the pattern of `multipliers` that matches the path of a variable, or 1."""
-        matching = [pattern for pattern in self.multipliers if re.search(pattern, path)]
+        matching = self._matching(path)
         check(
             len(matching) <= 1,
             "at most one pattern of `multipliers` may match a variable's path",
@@ -55,8 +60,14 @@ class _PerVariable:
         )
         return self.multipliers[matching[0]] if matching else 1.0
 
+    def _matching(self, path):
+        return [pattern for pattern in self.multipliers if re.search(pattern, path)]
+
     def update_step(self, gradient, variable, learning_rate):
-        multiplier = self._multiplier_of[self._get_variable_index(variable)]
+        index = self._get_variable_index(variable)
+        multiplier = self._multiplier_of[index]
+        if self.head_steps and not self._is_new[index]:
+            learning_rate = ops.where(self.iterations < self.head_steps, 0.0, learning_rate)
         if self.l2 and len(variable.shape) >= 2:
             gradient = gradient + ops.cast(self.l2 * variable, gradient.dtype)
         super().update_step(gradient, variable, learning_rate * multiplier)
@@ -67,12 +78,13 @@ class _PerVariable:
             "multipliers": self.multipliers,
             "bias_multiplier": self.bias_multiplier,
             "l2": self.l2,
+            "head_steps": self.head_steps,
         }
 
 
 @keras.saving.register_keras_serializable("tfdml")
 class SGD(_PerVariable, keras.optimizers.SGD):
-    """`keras.optimizers.SGD` with `multipliers`, `bias_multiplier` and `l2`.
+    """`keras.optimizers.SGD` with `multipliers`, `bias_multiplier`, `l2` and `head_steps`.
 
     Args:
         multipliers: Regular expression on `variable.path` -> factor >= 0 of the learning rate, at
@@ -81,6 +93,8 @@ class SGD(_PerVariable, keras.optimizers.SGD):
         l2: Adds `l2 * kernel` to the gradient of each variable of two dimensions or more, before
             momentum, as Caffe's `weight_decay`; biases and gains are spared. Keras' own
             `weight_decay` shrinks the variable apart from the gradient.
+        head_steps: First steps, in which only variables that a pattern of `multipliers` matches
+            are updated: new layers on top of a pretrained network.
         *args, **kwargs: Those of `keras.optimizers.SGD`.
 
     Raises:
@@ -90,7 +104,7 @@ class SGD(_PerVariable, keras.optimizers.SGD):
 
 @keras.saving.register_keras_serializable("tfdml")
 class Adam(_PerVariable, keras.optimizers.Adam):
-    """`keras.optimizers.Adam` with `multipliers`, `bias_multiplier` and `l2`.
+    """`keras.optimizers.Adam` with `multipliers`, `bias_multiplier`, `l2` and `head_steps`.
 
     Args:
         multipliers: Regular expression on `variable.path` -> factor >= 0 of the learning rate, at
@@ -99,6 +113,8 @@ class Adam(_PerVariable, keras.optimizers.Adam):
         l2: Adds `l2 * kernel` to the gradient of each variable of two dimensions or more, before
             momentum, as Caffe's `weight_decay`; biases and gains are spared. Keras' own
             `weight_decay` shrinks the variable apart from the gradient.
+        head_steps: First steps, in which only variables that a pattern of `multipliers` matches
+            are updated: new layers on top of a pretrained network.
         *args, **kwargs: Those of `keras.optimizers.Adam`.
 
     Raises:

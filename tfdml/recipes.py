@@ -10,6 +10,8 @@ from tfdml.checks import check, check_not_negative, check_one_of, check_positive
 class Recipe:
     """Settings of one training run. Defaults train the `glyphs` in about three minutes on 2 cores.
 
+    Settings whose default depends on others are None until `completed` fills them in.
+
     Args:
         loss: Name of the objective: {losses}.
         loss_options: Options of the loss, such as `--loss_options.margin 0.5`; its docstring
@@ -38,6 +40,8 @@ class Recipe:
             `--augmentation.rotation 10`; the docstring of `pipelines.Augmentation` lists them.
         backbone: Network up to the features: {backbones}.
         weights: Where the backbone starts: random if not given, `imagenet`, or a weights file.
+        init_from: Run, or `.keras` file, from whose embedder this one starts: fine-tuning. The
+            backbone, `embedding_dim` and `levels` must be those of that run.
         embedding_dim: Numbers per embedding, of each level; null for the features of the backbone
             themselves, without a layer on top.
         levels: Embeddings of each image, side by side: 1, or 2 or 3 with those of early exits of
@@ -46,7 +50,8 @@ class Recipe:
             such as `[0.7, 0.7, 0.4]`.
         mirror: Average the features of an image and of its mirror image when embedding, for things
             seen from either side: better retrieval in twice the time. Training sees one of them.
-        classes_per_batch: Distinct classes in a batch (P).
+        classes_per_batch: Distinct classes in a batch (P); 32 if not given, or all training
+            classes where there are fewer.
         images_per_class: Images of each of them (K); the batch has P × K images. The sampler of the
             N-pair paper is `balanced` with K = 2.
         sampler: `balanced`; `mixed` for K to 2 K images of each of fewer classes; `groups` for
@@ -59,7 +64,8 @@ class Recipe:
             and `pipelines.pair_batches` list them. Hard neighbours are refreshed every
             `checkpoint_every` steps.
         optimizer: `adam` or `sgd` (momentum 0.9).
-        learning_rate: Step size at the start.
+        learning_rate: Step size at the start. If not given, 1e-3 for a network that starts at
+            random and 1e-4 for one that was trained, by `weights` or `init_from`.
         warmup_steps: Steps in which the learning rate rises from 0 to `learning_rate`.
         schedule: `cosine` (falls to 0 over the rest of the run), `constant`, or `step` (times
             `decay_factor` every `decay_every` steps).
@@ -67,14 +73,17 @@ class Recipe:
         decay_every: Steps between the changes of the schedule `step`.
         weight_decay: Adds this share of each kernel to its gradient, as Caffe does.
         head_multiplier: Factor of the learning rate for the embedding layers, those of early
-            exits, and what the loss learns, but for targets of density, which have a
-            `loss_options.alpha_multiplier`.
+            exits, and what the loss learns, except targets of density, which have a
+            `loss_options.alpha_multiplier`. If not given, 10 on top of pretrained `weights` and 1
+            otherwise.
+        head_steps: First steps, in which only these layers are trained. If not given, a tenth of
+            `steps`, at most 100, on top of pretrained `weights`, else 0.
         exit_multiplier: That for the layers of early exits before their embeddings, which some
             weights files hold too; `head_multiplier` if not given.
         bias_multiplier: Further factor for all biases; 2 in Caffe's models.
         steps: Updates in all; 0 scores and exports the network as it starts.
         checkpoint_every: Updates between checkpoints, which are also the points of the logs; a
-            crash loses at most as many. Must divide `steps`.
+            crash loses at most as many. The last interval may be shorter.
         validation_share: Share of the training classes held out, the last in order. Above 0 all
             scores are theirs and the test classes are not touched: choose settings so. 0 for the
             final run.
@@ -100,22 +109,24 @@ class Recipe:
     augmentation: dict[str, Any] = dataclasses.field(default_factory=dict)
     backbone: str = "small_cnn"
     weights: str | None = None
+    init_from: str | None = None
     embedding_dim: int | None = 128
     levels: int | None = None
     dropout: float | list[float] = 0.0
     mirror: bool = False
-    classes_per_batch: int = 32
+    classes_per_batch: int | None = None
     images_per_class: int = 4
     sampler: str = "balanced"
     sampler_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     optimizer: str = "adam"
-    learning_rate: float = 1e-3
+    learning_rate: float | None = None
     warmup_steps: int = 0
     schedule: str = "cosine"
     decay_factor: float | None = None
     decay_every: int | None = None
     weight_decay: float = 0.0
-    head_multiplier: float = 1.0
+    head_multiplier: float | None = None
+    head_steps: int | None = None
     exit_multiplier: float | None = None
     bias_multiplier: float = 1.0
     steps: int = 1500
@@ -126,17 +137,21 @@ class Recipe:
     run: str | None = None
 
     def __post_init__(self):
-        check_positive(
-            learning_rate=self.learning_rate,
-            head_multiplier=self.head_multiplier,
-            bias_multiplier=self.bias_multiplier,
-            checkpoint_every=self.checkpoint_every,
-        )
-        for name in ("embedding_dim", "exit_multiplier"):
+        check_positive(bias_multiplier=self.bias_multiplier, checkpoint_every=self.checkpoint_every)
+        for name in ("embedding_dim", "learning_rate", "head_multiplier", "exit_multiplier"):
             if getattr(self, name) is not None:
                 check_positive(**{name: getattr(self, name)})
         check_not_negative(
-            steps=self.steps, warmup_steps=self.warmup_steps, weight_decay=self.weight_decay
+            steps=self.steps,
+            warmup_steps=self.warmup_steps,
+            weight_decay=self.weight_decay,
+            head_steps=self.head_steps or 0,
+        )
+        check(
+            not (self.weights and self.init_from),
+            "`weights` and `init_from` are two starts of the network: give one",
+            weights=self.weights,
+            init_from=self.init_from,
         )
         check(
             self.warmup_steps < self.steps or self.warmup_steps == 0,
@@ -171,7 +186,7 @@ class Recipe:
             mean_image=self.mean_image,
         )
         check(
-            self.classes_per_batch >= 2,
+            self.classes_per_batch is None or self.classes_per_batch >= 2,
             "`classes_per_batch` must be >= 2: one class has no negative",
             classes_per_batch=self.classes_per_batch,
         )
@@ -197,12 +212,6 @@ class Recipe:
         check_one_of(("adam", "sgd"), optimizer=self.optimizer)
         self.check_schedule()
         check(
-            self.steps % self.checkpoint_every == 0,
-            "`checkpoint_every` must divide `steps`",
-            steps=self.steps,
-            checkpoint_every=self.checkpoint_every,
-        )
-        check(
             self.run is None
             or (
                 0 < len(self.run) <= 100
@@ -213,6 +222,39 @@ class Recipe:
             "`run` must be the name of a folder, of 100 characters at most",
             run=self.run,
         )
+
+    def completed(self, num_classes):
+        """The recipe with a number for every setting that was not given, and why.
+
+        Args:
+            num_classes: Number of training classes.
+
+        Returns:
+            `(recipe, reasons)`: reasons are {name: text}, of the settings that were filled in.
+        """
+        if self.weights:
+            start, head = "on top of pretrained weights", (10.0, min(100, self.steps // 10))
+        else:
+            start, head = "for a network that starts at random", (1.0, 0)
+        rate = 1e-3
+        if self.init_from:
+            start = f"for a network that {self.init_from} trained"
+        if self.weights or self.init_from:
+            rate = 1e-4
+        classes, of_classes = 32, "the usual batch"
+        if num_classes < classes:
+            classes, of_classes = num_classes, "all training classes"
+        defaults = {
+            "learning_rate": (rate, start),
+            "head_multiplier": (head[0], start),
+            "head_steps": (head[1], start),
+            "classes_per_batch": (classes, of_classes),
+        }
+        filled = {name: entry for name, entry in defaults.items() if getattr(self, name) is None}
+        values = {name: value for name, (value, _) in filled.items()}
+        return dataclasses.replace(self, **values), {
+            name: f"{value:g}, {reason}" for name, (value, reason) in filled.items()
+        }
 
     @property
     def takes_crops(self):

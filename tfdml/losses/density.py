@@ -13,6 +13,7 @@ from tfdml.checks import (
 )
 from tfdml.layers import DensityTargets
 from tfdml.losses.base import MetricLoss
+from tfdml.losses.contrastive import ContrastiveLoss
 from tfdml.losses.regularized import RegularizedLoss
 
 
@@ -165,7 +166,8 @@ class DensityAdaptiveLoss(RegularizedLoss):
     an extent of their own, and the embedding fits the training classes less closely.
 
     Args:
-        base: A `MetricLoss`, a name, or a dict of a name and options, as for `RegularizedLoss`.
+        base: A `MetricLoss`, a name, or a dict of a name and options, as for `RegularizedLoss`;
+            `ContrastiveLoss(average_over="batch")` if None.
         num_classes: As for `DensityRegularizer`.
         initial_density: As for `DensityRegularizer`. `train.py` measures it.
         weight: Factor of the regularizer, λ; > 0. 10 balances a `base` that is averaged over the
@@ -193,7 +195,7 @@ class DensityAdaptiveLoss(RegularizedLoss):
 
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 9 and
-        Algorithm 1; DML-DA with bases "contrastive", "triplet" and "npair".
+        Algorithm 1; DML-DA with the bases contrastive, triplet and npair.
         Differs: where the paper prints sums, the bases are averages, over the batch for
         contrastive: of the readings the one for which a weight of 10 is a balance.
 
@@ -217,7 +219,7 @@ class DensityAdaptiveLoss(RegularizedLoss):
     def __init__(
         self,
         *,
-        base="contrastive",
+        base=None,
         num_classes=None,
         initial_density=None,
         weight=10.0,
@@ -235,6 +237,8 @@ class DensityAdaptiveLoss(RegularizedLoss):
             alpha_init=alpha_init,
             alpha_multiplier=alpha_multiplier,
         )
+        if base is None:
+            base = ContrastiveLoss(average_over="batch")
         super().__init__(base=base, regularizer=regularizer, weight=weight, name=name)
 
     def get_config(self):

@@ -16,17 +16,17 @@ from tfdml.layers import PDDM
 from tfdml.losses.base import MetricLoss
 from tfdml.quadruplets import mine, mine_hardest
 
-_PAPER = types.MappingProxyType({})  # a PDDM with its defaults
+_SIMILARITY = types.MappingProxyType({"dropout": 0.0})  # options of the PDDM that are not given
 _SIMILARITY_OPTIONS = ("dropout", "dtype", "name", "seed", "trainable", "units", "use_position")
 
 
 @keras.saving.register_keras_serializable("tfdml")
 class DoubleHeaderHingeLoss(MetricLoss):
-    """Learns a similarity and the embedding together, from the hardest quadruplet of the batch.
+    """Learns a similarity and the embedding together, from hard quadruplets of the batch.
 
-    The similarity S scores the positive pairs; the least similar one is (i, j). Of the rows of
-    other classes, k is the most similar to i, and l to j. With s = S scaled by `score_scale` and
-    the squared distances D of unit rows:
+    The similarity S scores all pairs. For a positive pair (i, j), every one or the least similar
+    by `num_quadruplets`, k is the row of another class that is most similar to i, and l to j. With
+    s = S scaled by `score_scale` and the squared distances D of unit rows:
 
         E_m  = max(0, alpha + s[i, k] - s[i, j]) + max(0, alpha + s[j, l] - s[i, j])
         E_e  = max(0, beta + D[i, j] - D[i, k]) + max(0, beta + D[i, j] - D[j, l])
@@ -38,16 +38,17 @@ class DoubleHeaderHingeLoss(MetricLoss):
     once more, without gradient.
 
     Args:
-        similarity: A `PDDM` layer; or a dict of its options, such as `{"use_position": False}`; or
-            None to mine by distance and to learn no similarity: the loss is E_e alone.
+        similarity: A `PDDM` layer; or a dict of its options, such as `{"use_position": False}`,
+            whose dropout is 0 if not given; or None to mine by distance and to learn no similarity:
+            the loss is E_e alone.
         alpha: Gap asked for between scaled scores; > 0.
         beta: Gap asked for between squared distances (0 to 4), or distances if not `squared`; > 0.
         embedding_weight: Factor of E_e; >= 0. At 0 the similarity alone is taught.
         headers: 2 for the quadruplet, 1 for the triplet (i, j, k) in E_e.
         metric_headers: 2 or 1, the same in E_m.
-        num_quadruplets: 1 for each batch, as the paper; `"per_class"`, of each class its least
-            similar pair; or `"per_positive_pair"`, which scores all batch * (batch + 1) / 2 pairs
-            with gradients. The loss is their mean.
+        num_quadruplets: `"per_positive_pair"`, which scores all batch * (batch + 1) / 2 pairs with
+            gradients; `"per_class"`, of each class its least similar pair; or 1 for each batch. The
+            loss is their mean.
         score_scale: `"minmax"`: from the lowest and highest score of the batch to 0 and 1;
             `"local"`: of those of the pair (i, j) and of the negatives of i and of j;
             `"sigmoid"`: 1 / (1 + exp(-S)); None: as they are.
@@ -75,15 +76,17 @@ class DoubleHeaderHingeLoss(MetricLoss):
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, eq. 3 and 4;
         the paper's weight decay belongs to the optimizer. `lmdm`, `pddm_triplet` and `quadruplet`
         are its comparisons in section 4.
-        Differs: the paper does not say how scores are scaled to [0, 1]; `"minmax"` over the batch
-        is our reading, its ends without gradient, without which the mined scores would be
-        constants.
+        Differs: the paper takes one quadruplet a batch, scores in [0, 1], alpha 0.5, beta 1 and
+        dropout 0.5, which do not train in thousands of steps; the defaults do. Its options are
+        `tfdml.losses.get("pddm", preset="published")`. The paper does not say how scores are scaled
+        to [0, 1]; `"minmax"` over the batch is our reading, its ends without gradient, without
+        which the mined scores would be constants.
 
     Example:
         >>> loss = DoubleHeaderHingeLoss(similarity=None)
         >>> rows = np.array([[1., 0.], [0., 1.], [0.6, 0.8], [0.8, 0.6]])
         >>> print(round(float(loss(np.array([0, 0, 1, 1]), rows)), 4))
-        5.2
+        1.8
     """
 
     options = (
@@ -102,14 +105,14 @@ class DoubleHeaderHingeLoss(MetricLoss):
     def __init__(
         self,
         *,
-        similarity=_PAPER,
-        alpha=0.5,
-        beta=1.0,
+        similarity=_SIMILARITY,
+        alpha=0.1,
+        beta=0.2,
         embedding_weight=0.5,
         headers=2,
         metric_headers=2,
-        num_quadruplets=1,
-        score_scale="minmax",
+        num_quadruplets="per_positive_pair",
+        score_scale=None,
         mine_with_dropout=True,
         squared=True,
         normalize=True,
@@ -147,7 +150,9 @@ class DoubleHeaderHingeLoss(MetricLoss):
         self.mine_with_dropout = mine_with_dropout
         self.squared = squared
         if similarity is not None:
-            self.layer = similarity if isinstance(similarity, PDDM) else PDDM(**similarity)
+            if not isinstance(similarity, PDDM):
+                similarity = PDDM(**{**_SIMILARITY, **similarity})
+            self.layer = similarity
 
     def call(self, labels, embeddings, training=False):
         if self.layer is None:

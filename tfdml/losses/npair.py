@@ -17,11 +17,12 @@ class NPairLoss(MetricLoss):
     where k runs over the positives of the other classes in the same group of pairs.
 
     Args:
-        pairs: `"first"`, the first two rows of each class (N-pair-mc; further rows of a class are
-            not used); `"disjoint"`, rows 1 and 2 of each class, rows 3 and 4, and so on, each a
-            group of its own; `"all"`, every ordered pair of a class against all rows of others.
-        scale: Factor of the inner products, the inverse of a temperature; > 0. Unit rows, whose
-            products end at 1, train faster with 10 to 20.
+        pairs: `"all"`, every ordered pair of a class against all rows of others; `"first"`, the
+            first two rows of each class (N-pair-mc; further rows of a class are not used);
+            `"disjoint"`, rows 1 and 2 of each class, rows 3 and 4, and so on, each a group of its
+            own.
+        scale: Factor of the inner products, the inverse of a temperature; > 0. Products of unit
+            rows end at 1: 10 to 20 train well, 1 slowly.
         l2: Weight of the squared length of raw rows; >= 0, and 0 for unit rows, whose length is
             constant. The original uses 0.002.
         normalize: Whether rows are scaled to unit length first.
@@ -39,11 +40,11 @@ class NPairLoss(MetricLoss):
     Source:
         Sohn. Improved deep metric learning with multi-class N-pair loss objective. NIPS 2016.
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 4.
-        Differs: unit rows, as the second paper; the first trains raw rows with `l2`. Neither
-        has a scale.
+        Differs: unit rows, as the second paper; the first trains raw rows with `l2`. Both take
+        one pair a class and no scale: `tfdml.losses.get("npair", preset="published")`.
 
     Example:
-        >>> loss = NPairLoss()
+        >>> loss = NPairLoss(pairs="first", scale=1.0)
         >>> rows = np.array([[1., 0.], [1., 0.], [0., 1.], [0., 1.]])
         >>> print(round(float(loss(np.array([0, 0, 1, 1]), rows)), 4))
         0.3133
@@ -51,7 +52,7 @@ class NPairLoss(MetricLoss):
 
     options = ("pairs", "scale", "l2", "normalize")
 
-    def __init__(self, *, pairs="first", scale=1.0, l2=0.0, normalize=True, name="npair"):
+    def __init__(self, *, pairs="all", scale=16.0, l2=0.0, normalize=True, name="npair"):
         super().__init__(normalize=normalize, name=name)
         check_one_of(("first", "disjoint", "all"), pairs=pairs)
         check_positive(scale=scale)

@@ -4,9 +4,6 @@ from tfdml import losses
 from tfdml.checks import check, check_positive, check_type
 from tfdml.losses.base import MetricLoss
 
-# The form in which the paper on density regularizes a loss that is given by its name.
-_FORMS = {"contrastive": {"average_over": "batch"}, "npair": {"pairs": "disjoint"}}
-
 
 @keras.saving.register_keras_serializable("tfdml")
 class RegularizedLoss(MetricLoss):
@@ -16,9 +13,7 @@ class RegularizedLoss(MetricLoss):
 
     Args:
         base: A `MetricLoss`, a name, or a dict of a name and options, such as
-            `{"name": "triplet", "margin": 0.2}`. What is named comes in the form in which the paper
-            regularizes it unless its options say otherwise: contrastive averaged over the batch,
-            npair over disjoint pairs.
+            `{"name": "triplet", "margin": 0.2}`, as `tfdml.losses.get` builds it.
         regularizer: The same of a regularizer: `"entropy"`, `"gor"`, or `"density"` with its
             options, which `DensityAdaptiveLoss` takes by themselves.
         weight: Factor of the regularizer; > 0.
@@ -40,7 +35,8 @@ class RegularizedLoss(MetricLoss):
         ValueError: If the shapes disagree, an option is out of range or a name unknown.
 
     Source:
-        Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 9.
+        Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 9, whose
+        bases are contrastive averaged over the batch and npair over disjoint pairs with scale 1.
 
     Example:
         >>> loss = RegularizedLoss(base="triplet", regularizer="gor", weight=0.5)
@@ -52,8 +48,8 @@ class RegularizedLoss(MetricLoss):
     options = ("weight",)
 
     def __init__(self, *, base, regularizer, weight=1.0, name="regularized"):
-        self.base = _built(losses.get, _FORMS, base=base)
-        self.regularizer = _built(losses.get_regularizer, {}, regularizer=regularizer)
+        self.base = _built(losses.get, base=base)
+        self.regularizer = _built(losses.get_regularizer, regularizer=regularizer)
         super().__init__(normalize=self.base.normalize, name=name)
         check_positive(weight=weight)
         names = [layer.name for layer in self.layers]
@@ -114,7 +110,7 @@ class RegularizedLoss(MetricLoss):
         return cls(**{**config, **parts})
 
 
-def _built(get, forms, **received):
+def _built(get, **received):
     """The loss that an argument is, names, or describes by a dict of its name and options."""
     ((argument, part),) = received.items()
     if isinstance(part, MetricLoss):
@@ -131,4 +127,4 @@ def _built(get, forms, **received):
         **received,
     )
     name = options.pop("name")
-    return get(name, **{**forms.get(name, {}), **options})
+    return get(name, **options)

@@ -209,7 +209,7 @@ def lifted(labels, x, margin=1.0, variant="smooth", normalize=False):
     return total / (2 * max(len(positive), 1))
 
 
-def npair(labels, x, pairs="first", scale=1.0, l2=0.0, normalize=True):
+def npair(labels, x, pairs="all", scale=16.0, l2=0.0, normalize=True):
     x = unit(x) if normalize else x
     members = {}
     for i, label in enumerate(labels):
@@ -330,13 +330,10 @@ def density_of_classes(
     return float(loss)
 
 
-FORMS = {"contrastive": {"average_over": "batch"}, "npair": {"pairs": "disjoint"}}
-
-
 def part_of(settings, labels, x, functions):
     options = {"name": settings} if isinstance(settings, str) else dict(settings)
     name = options.pop("name")
-    return functions[name](labels, x, **{**FORMS.get(name, {}), **options})
+    return functions[name](labels, x, **options)
 
 
 def regularized(labels, x, base, regularizer, weight=1.0):
@@ -346,7 +343,8 @@ def regularized(labels, x, base, regularizer, weight=1.0):
     return value + weight * part_of(regularizer, labels, x, REGULARIZERS)
 
 
-def density(labels, x, base="contrastive", weight=10.0, **options):
+def density(labels, x, base=None, weight=10.0, **options):
+    base = base or {"name": "contrastive", "average_over": "batch"}
     return regularized(labels, x, base, {"name": "density", **options}, weight)
 
 
@@ -391,13 +389,13 @@ def double_header(
     labels,
     x,
     similarity=None,
-    alpha=0.5,
-    beta=1.0,
+    alpha=0.1,
+    beta=0.2,
     embedding_weight=0.5,
     headers=2,
     metric_headers=2,
-    num_quadruplets=1,
-    score_scale="minmax",
+    num_quadruplets="per_positive_pair",
+    score_scale=None,
     mine_with_dropout=True,
     squared=True,
     normalize=True,
@@ -468,5 +466,5 @@ def pddm_triplet(labels, x, similarity, **options):
     return double_header(labels, x, similarity, headers=1, **options)
 
 
-def quadruplet(labels, x, **options):
-    return double_header(labels, x, None, **options)
+def quadruplet(labels, x, squared=False, **options):
+    return double_header(labels, x, None, squared=squared, **options)

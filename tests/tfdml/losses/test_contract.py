@@ -32,6 +32,8 @@ from tfdml import losses
 BACKEND = keras.backend.backend()
 # A similarity with the same first weights each time, for the losses that learn one.
 LEARNED = {"similarity": {"units": 8, "seed": 3, "dropout": 0.0, "dtype": "float64"}}
+ONE_QUADRUPLET = {"num_quadruplets": 1, "score_scale": "minmax", "alpha": 0.5, "beta": 1.0}
+FIRST = {"pairs": "first", "scale": 1.0}
 DENSITIES = [0.1 + 0.05 * label for label in range(12)]
 CASES = [
     ("binomial", {}),
@@ -60,7 +62,10 @@ CASES = [
             "alpha_multiplier": 3.0,
         },
     ),
-    ("density", {"base": "npair", "initial_density": DENSITIES, "eta": 1.0}),
+    (
+        "density",
+        {"base": {"name": "npair", **FIRST}, "initial_density": DENSITIES, "eta": 1.0},
+    ),
     ("histogram", {}),
     ("histogram", {"num_bins": 33, "normalize": False}),
     ("regularized", {"base": "contrastive", "regularizer": "gor"}),
@@ -95,10 +100,10 @@ CASES = [
     ("lifted", {"variant": "max"}),
     ("lifted", {"variant": "sum", "margin": 2.0}),
     ("npair", {}),
-    ("npair", {"pairs": "disjoint"}),
-    ("npair", {"pairs": "all", "scale": 16.0}),
-    ("npair", {"pairs": "all"}),
-    ("npair", {"pairs": "all", "normalize": False, "l2": 0.01}),
+    ("npair", FIRST),
+    ("npair", {"pairs": "disjoint", "scale": 1.0}),
+    ("npair", {"scale": 1.0}),
+    ("npair", {"scale": 1.0, "normalize": False, "l2": 0.01}),
     ("hdc", {}),
     # A margin that no pair reaches: what a later level makes of tied pairs hangs on their order.
     ("hdc", {"selection": "cascade", "hard_ratios": (0.8, 0.6, 0.3), "margin": 5.0}),
@@ -110,15 +115,27 @@ CASES = [
     ("hard_contrastive", {}),
     ("hard_contrastive", {"hard_ratios": (0.2,), "average_over": "ordered"}),
     ("pddm", LEARNED),
-    ("pddm", {**LEARNED, "score_scale": None, "alpha": 0.2, "beta": 2.0, "embedding_weight": 1.0}),
-    ("pddm", {**LEARNED, "score_scale": "local"}),
+    ("pddm", {**LEARNED, **ONE_QUADRUPLET}),
+    ("pddm", {**LEARNED, "num_quadruplets": 1, "beta": 2.0, "embedding_weight": 1.0}),
+    ("pddm", {**LEARNED, **ONE_QUADRUPLET, "score_scale": "local"}),
     ("pddm", {**LEARNED, "score_scale": "local", "num_quadruplets": "per_class"}),
-    ("pddm", {**LEARNED, "score_scale": "sigmoid", "num_quadruplets": "per_positive_pair"}),
-    ("pddm", {**LEARNED, "squared": False, "mine_with_dropout": False, "metric_headers": 1}),
+    ("pddm", {**LEARNED, "score_scale": "sigmoid", "alpha": 0.5, "beta": 1.0}),
+    (
+        "pddm",
+        {
+            **LEARNED,
+            **ONE_QUADRUPLET,
+            "squared": False,
+            "mine_with_dropout": False,
+            "metric_headers": 1,
+        },
+    ),
     ("lmdm", LEARNED),
-    ("pddm_triplet", {**LEARNED, "score_scale": "sigmoid"}),
+    ("lmdm", {**LEARNED, **ONE_QUADRUPLET}),
+    ("pddm_triplet", {**LEARNED, **ONE_QUADRUPLET, "score_scale": "sigmoid"}),
     ("quadruplet", {}),
-    ("quadruplet", {"num_quadruplets": "per_positive_pair", "headers": 1, "normalize": False}),
+    ("quadruplet", {"num_quadruplets": 1, "beta": 1.0, "squared": True}),
+    ("quadruplet", {"headers": 1, "normalize": False}),
 ]
 HIDDEN = ("initial_density", "regularizer", "similarity")
 IDS = [
@@ -147,15 +164,15 @@ PATHS = {
     "triplet-mining=hard-margin=0.2-squared=False-average_over=batch": "hardest of each anchor",
     "lifted": "log-sum-exp over negatives",
     "lifted-variant=max": "maximum over negatives",
-    "npair": "position of a row in its class",
-    "npair-pairs=all-normalize=False-l2=0.01": "all pairs, products and lengths of raw rows",
+    "npair-pairs=first-scale=1.0": "position of a row in its class",
+    "npair-scale=1.0-normalize=False-l2=0.01": "all pairs, products and lengths of raw rows",
     "hdc-selection=cascade-hard_ratios=(0.8, 0.6, 0.3)-margin=5.0": "candidates of the last level",
     "hdc-selection=previous-squared=False-average_over=sum-margin=1.5": "rank by the last level",
     "hard_contrastive-hard_ratios=(0.2,)-average_over=ordered": "pairs counted twice, or once",
-    "pddm": "range of the matrix of scores",
-    "pddm-score_scale=local": "mining without a matrix",
+    "pddm": "matrix with gradients",
+    "pddm-num_quadruplets=1-score_scale=minmax-alpha=0.5-beta=1.0": "range of the matrix of scores",
+    "pddm-num_quadruplets=1-score_scale=local-alpha=0.5-beta=1.0": "mining without a matrix",
     "pddm-score_scale=local-num_quadruplets=per_class": "quadruplets of classes, their ranges",
-    "pddm-score_scale=sigmoid-num_quadruplets=per_positive_pair": "matrix with gradients",
     "quadruplet": "mining by distance",
 }
 # For what `base.py` decides: unit rows, raw rows, and rows of several levels.
@@ -255,8 +272,9 @@ def test_counts_the_hardest_pairs_where_a_float_is_below_their_number(rng):
 
 @every_loss
 def test_ignores_the_order_of_the_batch(name, options, rng):
-    pairs_rows = name == "npair" and options.get("pairs", "first") != "all"
-    if pairs_rows or options.get("base") == "npair":
+    base = options.get("base")
+    part = base if isinstance(base, dict) else options if name == "npair" else {}
+    if part.get("pairs", "all") != "all":
         # The order of the rows of one class names anchor and positive: only classes may move.
         order = np.concatenate([np.arange(4 * c, 4 * c + 4) for c in (2, 0, 1)])
     elif options.get("pairs") == "halves":
@@ -401,7 +419,7 @@ def test_descending_it_separates_the_classes(name, options, rng):
     x = oracles.unit(x) if loss.normalize else x
     distances = np.linalg.norm(x[:, None] - x[None], axis=2) + 1e9 * np.eye(16)
     # N-pair on the first two rows of a class leaves the others where they are.
-    first_two = name == "npair" and options.get("pairs", "first") == "first"
+    first_two = name == "npair" and options.get("pairs") == "first"
     trained = np.arange(16) % 4 < (2 if first_two else 4)
     nearest = np.flatnonzero(trained)[distances[:, trained].argmin(axis=1)]
     assert np.mean((labels[nearest] == labels)[trained]) > 0.9
@@ -546,10 +564,10 @@ def test_rejects_a_normalize_that_is_no_bool():
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden"
 DENSITY_BASES = {  # golden case -> its base, and how many terms it sums where the base averages
-    "dmlda_con_batch": ("contrastive", 1.0),
+    "dmlda_con_batch": ({"name": "contrastive", "average_over": "batch"}, 1.0),
     "dmlda_con_sum": ({"name": "contrastive", "average_over": "sum"}, 1.0),
     "dmlda_tri_mean": ("triplet", 1.0),
-    "dmlda_np_sum": ({"name": "npair", "pairs": "first"}, 3.0),
+    "dmlda_np_sum": ({"name": "npair", **FIRST}, 3.0),
 }
 
 
@@ -575,7 +593,9 @@ def golden_cases():
             loss = losses.get("triplet", margin=args["margin"], average_over=over)
         elif function == "npair":
             pairs = "all" if isinstance(args["tuples"], str) else "first"
-            loss = losses.get("npair", pairs=pairs, normalize=args["normalize"], l2=args["l2reg"])
+            loss = losses.get(
+                "npair", pairs=pairs, scale=1.0, normalize=args["normalize"], l2=args["l2reg"]
+            )
             factor = len(args["tuples"]) if args["reduction"] == "sum" else 1.0
         elif function == "histogram_loss":
             loss = losses.get("histogram", num_bins=args["R"])

@@ -25,7 +25,7 @@ def golden_loss(case, dtype):
         n for n in ("pddm_triplet", "quadruplet", "lmdm", "pddm") if case["name"].startswith(n)
     )
     if name == "quadruplet":
-        return losses.get(name, beta=case["args"]["beta"])
+        return losses.get(name, preset="published", beta=case["args"]["beta"])
     weights = GOLDEN["inputs"][f"pddm_params_{case['input']}"]
     dim = len(weights["bu"])
     layer = PDDM(use_position=name != "lmdm", dtype=dtype)
@@ -40,6 +40,7 @@ def golden_loss(case, dtype):
     args = case["args"]
     return losses.get(
         name,
+        preset="published",
         similarity=layer,
         alpha=args.get("alpha", 0.5),
         beta=args.get("beta", 1.0),
@@ -118,16 +119,16 @@ def scored_pairs(loss, batch, dim, monkeypatch):
 
 @pytest.mark.skipif(keras.backend.backend() == "jax", reason="traced once, run many times")
 def test_one_quadruplet_scores_no_matrix(monkeypatch):
-    loss = losses.get("pddm", score_scale="local")
+    loss = losses.get("pddm", num_quadruplets=1)
     # 4 images a class: their 96 pairs (one more is masked), all rows for two, three scores.
     assert scored_pairs(loss, 64, 8, monkeypatch) == [97, 128, 3]
-    loss = losses.get("pddm", score_scale="minmax")
+    loss = losses.get("pddm", preset="published")
     assert scored_pairs(loss, 64, 8, monkeypatch) == [64 * 65 // 2, 3]
 
 
 @pytest.mark.skipif(keras.backend.backend() == "jax", reason="traced once, run many times")
 def test_all_positive_pairs_score_the_matrix_once(monkeypatch):
-    loss = losses.get("pddm", num_quadruplets="per_positive_pair")
+    loss = losses.get("pddm")
     assert scored_pairs(loss, 64, 8, monkeypatch) == [64 * 65 // 2]
 
 
@@ -141,7 +142,7 @@ def test_a_gap_of_the_wrong_sign_is_what_costs(rng):
 
 def test_dropout_is_in_the_training_loss_alone(rng):
     labels, x = np.repeat(np.arange(4), 4), rng.normal(size=(16, 16)).astype("float32")
-    loss = losses.get("pddm", similarity=SEEDED, num_quadruplets="per_positive_pair")
+    loss = losses.get("pddm", similarity={**SEEDED, "dropout": 0.5})
     still = float(loss(labels, x))
     assert float(loss(labels, x)) == still
     drawn = {float(loss(labels, x, training=True)) for _ in range(4)}
@@ -152,17 +153,44 @@ def test_mining_with_and_without_dropout(rng):
     labels, x = np.repeat(np.arange(4), 4), rng.normal(size=(16, 16)).astype("float32")
 
     def chosen(**options):
-        loss = losses.get("pddm", similarity={**SEEDED, "dropout": 0.5}, **options)
+        similarity = {**SEEDED, "dropout": 0.5}
+        loss = losses.get("pddm", similarity=similarity, num_quadruplets=1, **options)
         ends = loss.layer.ends(x, drop=True)
         return [int(row[0]) for row in loss._mine(ops.convert_to_tensor(labels), ends)[:4]]
 
-    loss = losses.get("pddm", similarity={**SEEDED, "dropout": 0.0})
+    loss = losses.get("pddm", similarity=SEEDED, num_quadruplets=1)
     still = [
         int(row[0]) for row in loss._mine(ops.convert_to_tensor(labels), loss.layer.ends(x))[:4]
     ]
     for scale in ("minmax", "local"):
         assert chosen(score_scale=scale, mine_with_dropout=False) == still
     assert chosen(score_scale="minmax") == chosen(score_scale="local") != still
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("pddm", {"alpha": 0.5, "beta": 1.0, "num_quadruplets": 1, "score_scale": "minmax"}),
+        ("pddm_triplet", {"headers": 1, "num_quadruplets": 1}),
+        ("quadruplet", {"squared": True, "num_quadruplets": 1, "beta": 1.0}),
+        ("npair", {"pairs": "first", "scale": 1.0}),
+    ],
+)
+def test_the_published_options_have_a_name(name, expected):
+    config = losses.get(name, preset="published").get_config()
+    assert {option: config[option] for option in expected} == expected
+    defaults = losses.get(name).get_config()
+    assert any(defaults[option] != value for option, value in expected.items())
+
+
+def test_options_change_the_published_ones():
+    loss = losses.get("lmdm", preset="published", similarity={"units": 4}, alpha=0.3)
+    assert (loss.alpha, loss.beta) == (0.3, 1.0)
+    assert (loss.layer.units, loss.layer.dropout, loss.layer.use_position) == (4, 0.5, False)
+    assert losses.get("lmdm").layer.dropout == 0
+    for name, preset in (("triplet", "published"), ("pddm", "publisht")):
+        with pytest.raises(ValueError, match=f"`preset` .*Received: preset='{preset}'"):
+            losses.get(name, preset=preset)
 
 
 def test_a_dict_adds_to_what_the_name_stands_for():

@@ -1,0 +1,189 @@
+"""What a newcomer meets: defaults that follow from what is given, longer runs, one writer."""
+
+import json
+
+import keras
+import numpy as np
+import programs
+import pytest
+import yaml
+
+import pipelines
+import train
+from tfdml import callbacks, optimizers
+from tfdml.recipes import Recipe
+
+SMALL = ["--dataset", "digits", "--loss", "triplet", "--embedding_dim", "4"]
+pytestmark = pytest.mark.xdist_group("first_run")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder in which run `a` was trained for 5 steps, in intervals of 2."""
+    folder = tmp_path_factory.mktemp("first")
+    arguments = [*SMALL, "--steps", "5", "--checkpoint_every", "2", "--run", "a"]
+    result = programs.run(train.main, *arguments, cwd=folder)
+    assert result.code == 0, result.err
+    return folder, result
+
+
+def settings_of(folder, run):
+    return yaml.safe_load((folder / "runs" / run / "config.yaml").read_text())
+
+
+def steps_of(folder, run):
+    model = keras.models.load_model(folder / "runs" / run / "checkpoint.keras")
+    return int(model.optimizer.iterations)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, (1e-3, 1, 0, 32)),
+        ({"weights": "imagenet"}, (1e-4, 10, 100, 32)),
+        ({"weights": "imagenet", "steps": 50}, (1e-4, 10, 5, 32)),
+        ({"init_from": "a"}, (1e-4, 1, 0, 32)),
+        ({"weights": "imagenet", "head_multiplier": 3.0, "head_steps": 0}, (1e-4, 3, 0, 32)),
+    ],
+)
+def test_defaults_follow_from_the_start_of_the_network(given, expected):
+    names = ("learning_rate", "head_multiplier", "head_steps", "classes_per_batch")
+    recipe, reasons = Recipe(**given).completed(num_classes=40)
+    assert tuple(getattr(recipe, name) for name in names) == expected
+    assert set(reasons) == set(names) - set(given)
+
+
+def test_a_batch_has_at_most_the_classes_there_are():
+    assert Recipe().completed(num_classes=7)[0].classes_per_batch == 7
+    assert Recipe(classes_per_batch=9).completed(num_classes=7)[0].classes_per_batch == 9
+
+
+def test_a_run_prints_and_keeps_its_defaults(folder):
+    folder, result = folder
+    assert "--classes_per_batch 5, all training classes" in result.out
+    settings = settings_of(folder, "a")
+    assert (settings["learning_rate"], settings["classes_per_batch"]) == (1e-3, 5)
+
+
+def test_the_last_interval_may_be_short(folder):
+    folder, result = folder
+    assert steps_of(folder, "a") == 5
+    assert len((folder / "runs/a/logs/epochs.csv").read_text().splitlines()) == 1 + 3
+    assert "step 5 of 5" in result.out
+
+
+def test_a_finished_run_is_trained_further(folder):
+    folder, _ = folder
+    before = json.loads((folder / "runs/a/scores.json").read_text())
+    result = programs.run(train.main, "--run", "a", "--resume", cwd=folder)
+    assert "is complete" in result.sentence
+    assert "--steps" in result.sentence
+    result = programs.run(train.main, "--run", "a", "--resume", "--steps", "8", cwd=folder)
+    assert result.code == 0, result.err
+    assert steps_of(folder, "a") == 8
+    assert settings_of(folder, "a")["steps"] == 8
+    assert {path.name for path in (folder / "saved_models/a").iterdir()} == {"1", "2"}
+    after = json.loads((folder / "runs/a/scores.json").read_text())
+    assert after["untrained"] == before["untrained"]
+    assert after["trained"] != before["trained"]
+    result = programs.run(train.main, "--run", "a", "--resume", "--steps", "6", cwd=folder)
+    assert "--steps differs" in result.sentence
+
+
+def test_a_run_has_one_writer(folder):
+    folder, _ = folder
+    with train.only_writer(folder / "runs" / "a"):
+        result = programs.run(train.main, "--run", "a", "--resume", "--steps", "9", cwd=folder)
+    assert "another process is training run 'a'" in result.sentence
+    assert not (folder / "runs/a/.lock").stat().st_size
+
+
+def test_a_run_that_another_process_has_just_begun_is_not_overwritten(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    train.make_folders(train.RUNS / "x", {"config.yaml": "steps: 1"})
+    with pytest.raises(FileExistsError, match="another process has just begun run 'x'"):
+        train.make_folders(train.RUNS / "x", {"config.yaml": "steps: 2"})
+    assert (tmp_path / "runs/x/config.yaml").read_text() == "steps: 1"
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["x"]
+
+
+def test_a_run_starts_from_the_weights_of_another(folder):
+    folder, _ = folder
+    arguments = [*SMALL, "--init_from", "a", "--steps", "0", "--run", "b"]
+    result = programs.run(train.main, *arguments, cwd=folder)
+    assert result.code == 0, result.err
+    source = keras.models.load_model(folder / "runs/a/checkpoint.keras")
+    images = pipelines.load("digits").test.images[:8]
+    start = str(folder / "runs" / "a")
+    recipe = Recipe(dataset="digits", loss="triplet", embedding_dim=4, init_from=start)
+    digits = pipelines.load("digits")
+    recipe, _ = recipe.completed(5)
+    model = train.build_model(recipe, digits.train, digits)
+    np.testing.assert_array_equal(model.embed(images), source.embed(images))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--init_from", "missing"], "`init_from` must be a run with a checkpoint"),
+        (["--init_from", "a", "--weights", "imagenet"], "`weights` and `init_from`"),
+        (["--init_from", "a", "--embedding_dim", "8"], "of the same backbone, embedding_dim"),
+    ],
+)
+def test_rejects_a_start_that_does_not_fit(arguments, message, folder):
+    result = programs.run(train.main, *SMALL, "--run", "c", *arguments, cwd=folder[0])
+    assert message in result.sentence
+    assert not (folder[0] / "runs" / "c").exists()
+
+
+def test_a_run_that_ends_below_its_start_says_what_to_try(tmp_path, capsys):
+    recipe, _ = Recipe(weights="imagenet", head_multiplier=1.0, steps=0).completed(40)
+    scores = {
+        "untrained": {"recall@1": 0.5},
+        "trained": {"recall@1": 0.4},
+        "scored_classes": "test",
+        "train_seconds": 1.0,
+        "train_seconds_from_step": 0,
+    }
+    for improved, printed in ((True, False), (False, True)):
+        train.report(recipe, tmp_path, {**scores, "improved": improved}, num_classes=40)
+        out = capsys.readouterr().out
+        for advice in (
+            "--learning_rate 1e-05",
+            "--head_multiplier 10",
+            "--classes_per_batch 40",
+            "--loss npair",
+        ):
+            assert (advice in out) == printed, advice
+
+
+def test_the_scores_state_whether_training_improved_them(folder):
+    scores = json.loads((folder[0] / "runs/a/scores.json").read_text())
+    recalls = [scores[stage]["recall@1"] for stage in ("untrained", "trained")]
+    assert scores["improved"] == (recalls[1] > recalls[0])
+
+
+def test_only_layers_with_a_multiplier_train_in_the_first_steps():
+    model = keras.Sequential(
+        [keras.Input((3,)), keras.layers.Dense(4, name="old"), keras.layers.Dense(2, name="new")]
+    )
+    optimizer = optimizers.SGD(0.1, multipliers={"/new/": 2.0}, head_steps=2)
+    model.compile(optimizer, "mse")
+    x, y = np.ones((4, 3)), np.ones((4, 2))
+    kernels = {name: model.get_layer(name).kernel.numpy() for name in ("old", "new")}
+    for moves in (False, False, True):
+        model.train_on_batch(x, y)
+        assert (model.get_layer("old").kernel.numpy() != kernels["old"]).any() == moves
+        assert (model.get_layer("new").kernel.numpy() != kernels["new"]).any()
+    assert optimizers.SGD.from_config(optimizer.get_config()).head_steps == 2
+
+
+def test_progress_is_printed_at_every_tenth(capsys):
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x = np.ones((100, 1))
+    lines = callbacks.ProgressLines(steps=100)
+    model.fit(x, x, batch_size=1, verbose=0, callbacks=[lines, callbacks.StopAt(40)])
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in printed] == ["10", "20", "30", "40"]
+    assert int(model.optimizer.iterations) == 40
