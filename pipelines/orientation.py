@@ -1,4 +1,4 @@
-"""The EXIF orientation of JPEG, in operations of TensorFlow alone: training and serving share it."""
+"""The EXIF orientation of JPEG, in TensorFlow operations that training and serving share."""
 
 import tensorflow as tf
 
@@ -50,7 +50,8 @@ def orientation(contents):
         _number(entries[:, first:last], big_endian) for first, last in fields
     )
     good = (tags == _ORIENTATION) & (types == _SHORT) & (counts == 1)
-    good &= (values >= 1) & (values <= 8) & (first | second) & (big_endian | _starts(head, b"II*\0"))
+    good &= (values >= 1) & (values <= 8)
+    good &= (first | second) & (big_endian | _starts(head, b"II*\0"))
     return tf.concat([values[good], [1]], axis=0)[0]
 
 
@@ -76,12 +77,13 @@ def _starts(head, text):
 
 def _part(contents, at, count):
     """Up to `count` bytes; none from the end on, where `tf.strings.substr` fails."""
-    at = tf.minimum(at, tf.cast(tf.strings.length(contents), tf.int64))
-    return tf.strings.substr(contents, at, tf.cast(count, tf.int64))
+    at = tf.minimum(tf.cast(at, tf.int64), tf.cast(tf.strings.length(contents), tf.int64))
+    return tf.strings.substr(contents, at, count)
 
 
 def _bytes(contents, at, count):
     """(count,) int64, with zeros where there are no such bytes."""
+    count = tf.cast(count, tf.int64)
     found = tf.io.decode_raw(_part(contents, at, count), tf.uint8)
     return tf.cast(tf.pad(found, [[0, count - tf.size(found, tf.int64)]]), tf.int64)
 

@@ -463,8 +463,9 @@ def test_an_image_lost_in_training_is_named(tmp_path):
     error = process.communicate()[1]
     assert process.returncode == 2, error
     assert error.strip().splitlines()[-1] == (
-        f"train.py: error: {lost} can no longer be read: mend it. "
-        "Go on with: python train.py --run x --resume"
+        f"train.py: error: {lost} cannot be read (missing): mend it, or begin anew with "
+        "--skip_invalid true, which leaves out all such images; python -m pipelines.check lists "
+        "them. Go on with: python train.py --run x --resume"
     )
     assert "Traceback" not in error
 
@@ -801,8 +802,7 @@ def test_evaluate_names_an_image_lost_while_it_embeds(version, tmp_path, monkeyp
     monkeypatch.setattr(evaluate, "load_split", load_and_lose)
     with pytest.raises(SystemExit, match="2"):
         evaluate_here(version, "--dataset", "folder", "--data_dir", photos)
-    message = f"evaluate.py: error: {lost} can no longer be read: mend it\n"
-    assert capsys.readouterr().err.endswith(message)
+    assert f"evaluate.py: error: {lost} cannot be read (missing): mend" in capsys.readouterr().err
 
 
 def test_evaluate_stops_at_ctrl_c(version, monkeypatch, capsys):
