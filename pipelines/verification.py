@@ -9,10 +9,8 @@ import sqlite3
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-import tensorflow as tf
 from tqdm import tqdm
 
-from pipelines.decoding import decode
 from pipelines.records import is_record, read
 
 _BEGINNINGS = {
@@ -81,6 +79,11 @@ def _mapped(pool, function, items):
 
 def _problem(path):
     """Why a file cannot be read; an empty text if it can."""
+    # Waited for only where a file is to be decoded.
+    import tensorflow as tf
+
+    from pipelines.decoding import decode
+
     try:
         contents = read(path)
     except FileNotFoundError:
