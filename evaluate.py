@@ -427,10 +427,9 @@ def preprocessing_of(version, recipe):
 def embed(settings, signature, preprocessing, levels, dim, split):
     """(n, levels * dim) embeddings of the images, in order: those of the levels to score."""
     import numpy as np
-    import tensorflow as tf
     from tqdm import tqdm
 
-    from pipelines.images import cause_of
+    from pipelines.images import named
     from pipelines.views import views
     from tfdml.evaluation import average_views
     from tfdml.serving.embedding import InPieces, fitting_batch_size
@@ -452,11 +451,9 @@ def embed(settings, signature, preprocessing, levels, dim, split):
     batches = pipelines.evaluation_batches(
         split, read_size, batch_size, preprocessing=preprocessing
     )
-    try:
+    with named(split):
         batches = tqdm(batches, desc="Embedding", delay=2, unit="batch")
         return np.concatenate([embeddings_of(images) for images in batches])
-    except tf.errors.OpError as error:
-        raise OSError(cause_of(error, split)) from error
 
 
 def levels_to_score(settings, recipe, signature):
@@ -919,17 +916,14 @@ def facts_of(settings, version, recipe, split):
 
 def pictures_of(split):
     """What reads the image of a row, at its own size."""
-    import tensorflow as tf
-
     from pipelines import records
-    from pipelines.decoding import decode
-    from pipelines.images import crop
+    from pipelines.batches import part_of
 
-    if split.holds_paths:
-        read = lambda row: decode(tf.constant(records.read(split.images[row])), 3)  # noqa: E731
-    else:
-        read = split.images.__getitem__
-    return read if split.boxes is None else lambda row: crop(read(row), split.boxes[row])
+    def picture(row):
+        image, box = split.images[row], None if split.boxes is None else split.boxes[row]
+        return part_of(split, records.read(image) if split.holds_records else image, box, 3)
+
+    return picture
 
 
 if __name__ == "__main__":

@@ -172,6 +172,7 @@ def check_settings(recipe):
         "`exit_multiplier` is of early exits, which a model of 1 level has not",
         exit_multiplier=recipe.exit_multiplier,
     )
+    preprocessing_of(recipe)  # reads the mean image
     dropout_of_levels(recipe.dropout, levels)
     pipelines.Augmentation().changed(**recipe.augmentation)
     options = export_options(recipe.export_options)
@@ -362,6 +363,7 @@ def multipliers_of(recipe, embedder):
 def of_classes(recipe, loss, embedder, split, dataset):
     """The density-adaptive loss of these classes, their densities measured before training."""
     import tfdml
+    from pipelines.images import named
 
     known = {"num_classes": split.num_classes}
     check(
@@ -373,7 +375,8 @@ def of_classes(recipe, loss, embedder, split, dataset):
     if loss.regularizer.correlation and loss.regularizer.initial_density is None:
         print("Measuring the density of the training classes", flush=True)
         images = images_to_score(split, dataset)
-        features = tfdml.models.backbone_of(embedder).predict(images, verbose=progress())
+        with named(split):
+            features = tfdml.models.backbone_of(embedder).predict(images, verbose=progress())
         known["initial_density"] = tfdml.evaluation.class_density(features, split.labels)
     return tfdml.losses.get(recipe.loss, **{**known, **recipe.loss_options})
 

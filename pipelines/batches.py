@@ -21,6 +21,7 @@ from pipelines.images import (
     resize,
     warp,
 )
+from pipelines.orientation import upright
 from pipelines.pairs import pair_indices
 from pipelines.preprocessing import Preprocessing
 from pipelines.records import read_batches
@@ -373,7 +374,9 @@ def _random_part(image, making, draws):
     return cut_out(image, random_place(image, image_size, draws), image_size, preprocessing)
 
 
-def evaluation_batches(split, image_size=None, batch_size=256, *, preprocessing=None):
+def evaluation_batches(
+    split, image_size=None, batch_size=256, *, preprocessing=None, with_labels=False
+):
     """All images of a split in order, unchanged but for their boxes and their size.
 
     Args:
@@ -382,9 +385,11 @@ def evaluation_batches(split, image_size=None, batch_size=256, *, preprocessing=
             None, which paths need.
         batch_size: Images in a batch; the last may have fewer.
         preprocessing: `Preprocessing`, whose crop is the middle; None to resize alone.
+        with_labels: Whether the labels come along, as for `validation_data` of `fit`.
 
     Returns:
-        `tf.data.Dataset` of (batch, height, width, channels) float32 in [0, 255].
+        `tf.data.Dataset` of (batch, height, width, channels) float32 in [0, 255], or with labels of
+        `(images, labels)`, these (batch,) int64.
 
     Raises:
         TypeError: If `split` is no `Split`, `batch_size` no integer or `preprocessing` no
@@ -395,10 +400,13 @@ def evaluation_batches(split, image_size=None, batch_size=256, *, preprocessing=
     check_integers(1, batch_size=batch_size)
     image_size, _, preprocessing = _checked(split, image_size, None, preprocessing)
 
-    def load(image, box):
-        return prepare(part_of(split, image, box, image_size[2]), image_size, preprocessing)
+    check_bool(with_labels=with_labels)
 
-    images = tf.data.Dataset.from_tensor_slices((split.images, _boxes(split)))
+    def load(image, box, label):
+        image = prepare(part_of(split, image, box, image_size[2]), image_size, preprocessing)
+        return (image, label) if with_labels else image
+
+    images = tf.data.Dataset.from_tensor_slices((split.images, _boxes(split), split.labels))
     if split.holds_records:
         images = images.batch(_RECORDS).map(_with_contents, tf.data.AUTOTUNE).unbatch()
     return (
@@ -423,7 +431,7 @@ def part_of(split, image, box, channels):
     Args:
         split: `Split`.
         image: A row of its images; of a cache the contents.
-        box: (4,) integers.
+        box: (4,) integers, in the pixels of the file whatever its EXIF orientation.
         channels: Of the image.
 
     Returns:
@@ -431,7 +439,9 @@ def part_of(split, image, box, channels):
     """
     if split.holds_paths:
         contents = image if split.holds_records else tf.io.read_file(image)
-        image = decode(contents, channels)
+        if split.boxes is None:
+            return decode(contents, channels)
+        return upright(crop(decode(contents, channels, as_stored=True), box), contents)
     return image if split.boxes is None else crop(image, box)
 
 

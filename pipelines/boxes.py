@@ -17,7 +17,8 @@ def read_boxes(path):
 
     Args:
         path: Of the file. The paths in it are relative to the folder of the dataset; the numbers
-            are whole pixels: left and upper edge from 0, right and lower edge, which are outside.
+            are whole pixels of the file, whatever EXIF orientation it has: left and upper edge
+            from 0, right and lower edge, which are outside.
 
     Returns:
         {path of an image, as written: (x1, y1, x2, y2)}.

@@ -296,15 +296,11 @@ def contents_of(images, chosen, warp, channels, quality):
     Raises:
         OSError: If one cannot be read; names it.
     """
-    import tensorflow as tf
+    from pipelines.images import named
 
-    from pipelines.images import cause_of
-
-    try:
+    with named(images):
         for image in warped_images(images.subset(chosen), warp, channels, quality):
             yield bytes(image) if quality else bmp_of(image)
-    except tf.errors.OpError as error:
-        raise OSError(cause_of(error, images)) from error
 
 
 def warped_images(split, warp, channels, quality):

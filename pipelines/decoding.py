@@ -2,24 +2,25 @@
 
 import tensorflow as tf
 
+from pipelines.orientation import called, upright
+
 _HEADER = 64  # bytes in which all that is read of a header stands
 
 
-def decode(contents, channels):
+def decode(contents, channels, as_stored=False):
     """One encoded image (JPEG, PNG, GIF, BMP, WebP) as pixels.
 
     JPEG by INTEGER_ACCURATE, whatever TensorFlow's default: the served model must see the numbers
     of training. The pixels are those of `PIL.Image.open(file).convert("RGB")`, also of grey and of
-    palettes, but for:
+    palettes, turned by `PIL.ImageOps.exif_transpose` where a JPEG has an EXIF orientation, but for:
 
     * a JPEG in CMYK or YCCK: by rounding they may differ by 1.
     * a GIF with transparent pixels: those are black, in Pillow of the palette's colour.
     * a PNG of 16 bits: the upper 8 of them, where Pillow clips those of grey images at 255.
 
-    As in Pillow, transparency is dropped, of other formats with the colours that lie below it, the
-    EXIF orientation is not applied, and of a GIF with several frames the first is taken. TensorFlow
-    decodes all of them, so their number costs memory. Of lossy JPEG other versions of its library
-    may round otherwise.
+    As in Pillow, transparency is dropped, of other formats with the colours that lie below it, and
+    of a GIF with several frames the first is taken. TensorFlow decodes all of them, so their number
+    costs memory. Of lossy JPEG other versions of its library may round otherwise.
 
     What is refused although Pillow reads it: an animated WebP, of which TensorFlow 2.21 writes past
     the end of its memory; a BMP that is compressed, of 16 bits per pixel or of OS/2. What is taken
@@ -29,6 +30,7 @@ def decode(contents, channels):
     Args:
         contents: Scalar string, the bytes of the file.
         channels: 3 for colour, 1 for grey; the image is converted.
+        as_stored: Whether the EXIF orientation is ignored, for boxes in the pixels of the file.
 
     Returns:
         (height, width, channels) uint8.
@@ -36,10 +38,20 @@ def decode(contents, channels):
     Raises:
         tf.errors.InvalidArgumentError: If the bytes are not an image of these kinds, or cut off.
     """
-    header = _first_bytes(contents)
+    contents = tf.convert_to_tensor(contents)  # not a constant of the functions that are called
 
     def jpeg():
-        return tf.io.decode_jpeg(contents, channels=3, dct_method="INTEGER_ACCURATE")
+        image = tf.io.decode_jpeg(contents, channels=3, dct_method="INTEGER_ACCURATE")
+        return image if as_stored else upright(image, contents)
+
+    image = tf.cond(tf.io.is_jpeg(contents), jpeg, lambda: _not_jpeg(contents))
+    image = tf.ensure_shape(image, [None, None, 3])
+    return image if channels == 3 else tf.image.rgb_to_grayscale(image)
+
+
+@called
+def _not_jpeg(contents):
+    header = _first_bytes(contents)
 
     def other():
         animated = _is_webp(header) & (header[20] // 2 % 2 == 1)
@@ -52,12 +64,7 @@ def decode(contents, channels):
             has_colour, lambda: image[:, :, :3], lambda: tf.tile(image[:, :, :1], [1, 1, 3])
         )
 
-    def not_jpeg():
-        return tf.cond(_has_bmp_palette(header), lambda: _bmp_of_palette(contents, header), other)
-
-    image = tf.cond(tf.io.is_jpeg(contents), jpeg, not_jpeg)
-    image = tf.ensure_shape(image, [None, None, 3])
-    return image if channels == 3 else tf.image.rgb_to_grayscale(image)
+    return tf.cond(_has_bmp_palette(header), lambda: _bmp_of_palette(contents, header), other)
 
 
 def _first_bytes(contents):

@@ -1,16 +1,14 @@
 """Reading, resizing and changing images, in TensorFlow operations."""
 
+import contextlib
 import math
-import os
-from concurrent.futures import ThreadPoolExecutor
 
 import tensorflow as tf
-from tqdm import tqdm
 
 from pipelines.boxes import refuse_outside
 from pipelines.decoding import decode
 from pipelines.preprocessing import Preprocessing
-from pipelines.records import read
+from pipelines.verification import first_unreadable
 
 _LIGHTEST, _MARGIN, _WHITE = 250, 15, 255  # of a white border: its grey, and what stays of it
 
@@ -313,27 +311,13 @@ def _ends(dark):
     return tf.where(found, first, zero), tf.where(found, last, number)
 
 
-def find_unreadable(paths):
-    """Finds the files that `decode` would refuse: what is missing, empty, cut off or no image.
-
-    Decodes every file on all cores, JPEG at an eighth of its size; shows a progress bar if that
-    takes more than two seconds.
-
-    Args:
-        paths: Paths of files.
-
-    Returns:
-        List of their indices into `paths`, ascending.
-    """
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        readable = tqdm(
-            pool.map(_is_readable, paths),
-            desc="Checking images",
-            total=len(paths),
-            delay=2,
-            unit="image",
-        )
-        return [index for index, good in enumerate(readable) if not good]
+@contextlib.contextmanager
+def named(*splits):
+    """Turns an error of TensorFlow over the images of splits into an OSError, as of `cause_of`."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        raise OSError(cause_of(error, *splits)) from error
 
 
 def cause_of(error, *splits):
@@ -341,30 +325,25 @@ def cause_of(error, *splits):
 
     Args:
         error: `tf.errors.OpError`.
-        *splits: The `Split`s that may hold the image; every file of theirs is read.
+        *splits: The `Split`s that may hold the image; their files are read until it is found.
 
     Returns:
         A sentence without its end.
     """
     for split in (split for split in splits if split.holds_paths):
-        for index in find_unreadable(split.images):
-            mend = "make the cache anew" if split.holds_records else "mend it"
-            return f"{split.images[index]} can no longer be read: {mend}"
+        found = first_unreadable(split.images)
+        if found:
+            row, reason = found
+            if split.holds_records:
+                return f"{split.images[row]} cannot be read ({reason}): make the cache anew"
+            return (
+                f"{split.images[row]} cannot be read ({reason}): mend it, or begin anew with "
+                "--skip_invalid true, which leaves out all such images; "
+                "python -m pipelines.check lists them"
+            )
         if split.boxes is not None:
             try:
                 refuse_outside(split)
             except ValueError as refusal:
                 return str(refusal)
     return error.message.partition("\n\t [[")[0].splitlines()[-1]  # below a stack of calls
-
-
-def _is_readable(path):
-    try:
-        contents = read(path)
-        if tf.io.is_jpeg(contents):
-            tf.io.decode_jpeg(contents, channels=3, ratio=8)
-        else:
-            decode(contents, channels=3)
-    except (OSError, tf.errors.OpError, ValueError):
-        return False
-    return True

@@ -6,7 +6,6 @@ import pathlib
 import re
 
 import numpy as np
-import tensorflow as tf
 
 SUFFIX = ".tfrecord"
 _RECORD = re.compile(rf"(.+{re.escape(SUFFIX)}):(\d+):(\d+)", re.DOTALL)
@@ -69,5 +68,7 @@ def read_all(paths):
 
 def read_batches(paths):
     """`read_all` as an operation, for `tf.data`: (n,) paths -> (n,) contents."""
+    import tensorflow as tf
+
     contents = tf.numpy_function(read_all, [paths], tf.string, stateful=False)
     return tf.ensure_shape(contents, paths.shape)

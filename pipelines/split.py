@@ -23,7 +23,8 @@ class Split:
         super_labels: (n,) integer ids of the super-classes, such as alphabets of characters, where
             the classes have some: the same for all images of a class.
         boxes: (n, 4) integers, the part of each image that counts: left, upper, right and lower
-            edge in pixels, the last two outside of it; the whole image if None.
+            edge in pixels, the last two outside of it; the whole image if None. The pixels are
+            those of the file, whatever EXIF orientation it has; what is cut out is turned by it.
         warped: `Preprocessing` that the images went through already, as those of a cache; None
             if they are as they came.
 
@@ -54,8 +55,10 @@ class Split:
         are_pixels = images.dtype == np.uint8 and images.ndim == 4
         are_paths = images.dtype.kind == "U" and images.ndim == 1
         if not (are_pixels or are_paths):
+            how = "; convert those in [0, 1] by (255 * images).astype('uint8')"
             raise TypeError(
-                "`images` must be (n, height, width, channels) uint8 or (n,) paths. "
+                "`images` must be (n, height, width, channels) uint8 or (n,) paths"
+                f"{how if images.dtype.kind == 'f' else ''}. "
                 f"Received: shape={images.shape}, dtype={images.dtype}"
             )
         object.__setattr__(self, "images", images)
@@ -109,7 +112,11 @@ def _checked_ids(name, ids, images):
             f"Received: images={images}, {name}.shape={ids.shape}"
         )
     if ids.dtype.kind not in "iu":
-        raise TypeError(f"`{name}` must be integers. Received: dtype={ids.dtype}")
+        how = f"; convert names by np.unique({name}, return_inverse=True)[1]"
+        raise TypeError(
+            f"`{name}` must be integers{how if ids.dtype.kind in 'UTO' else ''}. "
+            f"Received: dtype={ids.dtype}"
+        )
     return ids.astype(np.int64)
 
 

@@ -20,6 +20,17 @@ def _fresh_keras():
         sys.modules["keras"].backend.clear_session()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory):
+    """Keeps what is remembered of images out of the folder of the user, in processes too."""
+    before = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    os.environ.pop("XDG_CACHE_HOME")
+    if before is not None:
+        os.environ["XDG_CACHE_HOME"] = before
+
+
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)

@@ -241,7 +241,7 @@ def test_an_image_lost_while_it_embeds_is_named(version, tmp_path, monkeypatch):
 
     monkeypatch.setattr(evaluate, "load_split", load_and_lose)
     message = rejection(version, "--dataset", "folder", "--data_dir", photos)
-    assert message == f"evaluate.py: error: {lost} can no longer be read: mend it"
+    assert f"error: {lost} cannot be read (missing)" in message
 
 
 def test_ctrl_c_stops_the_evaluation(version, monkeypatch, capsys):

@@ -21,7 +21,7 @@ class Recipe:
             `tfds:NAME` the folder of tensorflow-datasets.
         skip_invalid: Leave out missing and unreadable images, sub-folders without images and
             training classes with a single image, and take other counts of images than published,
-            with a warning, where they would be an error.
+            with a warning, where they would be an error. It reads every image once.
         boxes: `annotated`, for the boxes of the dataset, or a CSV file with the lines
             `path,x1,y1,x2,y2`, paths relative to `data_dir`; of each image the part inside of its
             box is taken, to train and to score.

@@ -55,6 +55,7 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
         listing,
         skip_invalid=skip_invalid,
         training=training,
+        where=f". Paths are relative to {path.parent}, the folder of {path.name}",
         exact_boxes=True,
     )
 

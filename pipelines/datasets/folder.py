@@ -5,8 +5,7 @@ import warnings
 import numpy as np
 
 from pipelines.augmentation import Augmentation
-from pipelines.datasets.listing import first_five, refuse_or_warn, size_of
-from pipelines.images import find_unreadable
+from pipelines.datasets.listing import broken_images, first_five, refuse_or_warn
 from pipelines.split import Dataset, Split
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
@@ -17,8 +16,8 @@ def load(data_dir=None, skip_invalid=False, training=True):
 
     The first half of the classes in sorted order trains (of an odd number, the smaller half), the
     rest tests. Hidden files are passed over; with a warning, files with other suffixes than
-    `SUFFIXES` and folders inside a class folder, whatever images they hold. Every image is
-    decoded once to see that it can be.
+    `SUFFIXES` and folders inside a class folder, whatever images they hold. Images are listed and
+    not read, unless `skip_invalid` asks for it.
 
     Args:
         data_dir: The folder.
@@ -38,14 +37,14 @@ def load(data_dir=None, skip_invalid=False, training=True):
     )
     classes = {name: class_paths for name, class_paths in classes.items() if class_paths}
     paths = [path for class_paths in classes.values() for path in class_paths]
-    unreadable = {paths[index] for index in find_unreadable(paths)}
+    broken = {paths[row]: reason for row, reason in broken_images(paths, skip_invalid).items()}
     refuse_or_warn(
         "images that cannot be read",
-        [f"{path} ({size_of(path)})" for path in sorted(unreadable)],
+        [f"{path} ({reason})" for path, reason in sorted(broken.items())],
         skip_invalid,
     )
     classes = {
-        name: [path for path in class_paths if path not in unreadable]
+        name: [path for path in class_paths if path not in broken]
         for name, class_paths in classes.items()
     }
     class_names = dict(enumerate(sorted(classes)))

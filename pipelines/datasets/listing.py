@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import pathlib
 import warnings
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 
 from pipelines.augmentation import Augmentation
 from pipelines.boxes import cut_to_images, refuse_outside
-from pipelines.images import find_unreadable
 from pipelines.split import Dataset, Split
 
 PARTS = ("train", "test", "gallery")
@@ -67,6 +65,7 @@ def dataset_of(
     skip_invalid,
     training,
     source=None,
+    where="",
     counts=None,
     check_files=True,
     exact_boxes=False,
@@ -81,21 +80,25 @@ def dataset_of(
         skip_invalid: As of `pipelines.load`; other counts than published are also a warning then.
         training: As of `pipelines.load`.
         source: Where the images come from, for the error of missing ones; None if not known.
+        where: Further end of that sentence.
         counts: {part: (images, classes)} as published; None for any, also for one of the two.
-        check_files: Whether every file is decoded once to see that it is there and can be.
+        check_files: Whether every file must be there and, with `skip_invalid`, can be read.
         exact_boxes: Whether a box beyond its image is an error. If not it is cut to the image.
         image_size: (height, width, channels) that suits it.
         augmentation: The random changes that suit it.
 
     Raises:
         FileNotFoundError: If images are missing.
-        ValueError: If the counts are not as published, images cannot be read, a box is not in its
-            image, a training class has a single image, or no class is left to train or to test on.
+        ValueError: If the counts are not as published, a box is not in its image, a training class
+            has a single image, or no class is left to train or to test on.
     """
     _check_counts(name, listing, counts, skip_invalid)
     if check_files and listing.images.dtype.kind == "U":
-        listing = _without_missing(listing, skip_invalid, source)
-        listing = _without_unreadable(listing, skip_invalid)
+        listing = _without_missing(
+            listing, skip_invalid, f". They come in {source}" if source else where
+        )
+        if skip_invalid:
+            listing = _without_unreadable(listing)
     if training:
         listing = _without_lonely(listing, skip_invalid)
     for part in ("train", "test"):
@@ -136,29 +139,30 @@ def _check_counts(name, listing, counts, skip_invalid):
     warnings.warn(f"{sentence}: its scores are not comparable", stacklevel=5)
 
 
-def _without_missing(listing, skip_invalid, source):
+def _without_missing(listing, skip_invalid, where):
     missing = np.array([not os.path.isfile(path) for path in listing.images])
     refuse_or_warn(
         f"of {len(missing)} images that are missing",
         listing.images[missing].tolist(),
         skip_invalid,
         error=FileNotFoundError,
-        where=f". They come in {source}" if source else "",
+        where=where,
         stacklevel=6,
     )
     return listing.subset(~missing)
 
 
-def _without_unreadable(listing, skip_invalid):
-    unreadable = np.zeros(len(listing.images), bool)
-    unreadable[find_unreadable(listing.images)] = True
+def _without_unreadable(listing):
+    from pipelines.verification import find_unreadable
+
+    unreadable = find_unreadable(listing.images)
     refuse_or_warn(
         "images that cannot be read",
-        [f"{path} ({size_of(path)})" for path in listing.images[unreadable]],
-        skip_invalid,
+        [f"{listing.images[row]} ({reason})" for row, reason in unreadable.items()],
+        skip_invalid=True,
         stacklevel=6,
     )
-    return listing.subset(~unreadable)
+    return listing.subset(~np.isin(np.arange(len(listing.images)), list(unreadable)))
 
 
 def _without_lonely(listing, skip_invalid):
@@ -225,13 +229,29 @@ def refuse_or_warn(what, items, skip_invalid, *, error=ValueError, where="", sta
             f"{sentence}{where}. Mend them, or leave them out by skip_invalid=True, on "
             "the command line --skip_invalid true"
         )
-    warnings.warn(f"left out {sentence}", stacklevel=stacklevel)
+    warnings.warn(LeftOut(f"left out {sentence}", what, items), stacklevel=stacklevel)
+
+
+class LeftOut(UserWarning):
+    """A warning of what is left out, with the names of all of it in `items`."""
+
+    def __init__(self, sentence, what, items):
+        super().__init__(sentence)
+        self.what, self.items = what, items
 
 
 def first_five(items):
     return ", ".join(items[:5]) + (", ..." if len(items) > 5 else "")
 
 
-def size_of(path):
-    path = pathlib.Path(path)
-    return f"{path.stat().st_size:,} bytes" if path.exists() else "a broken link"
+def broken_images(paths, verify):
+    """{row: why it cannot be read} of files: those that are missing or, to `verify`, all such."""
+    if verify:
+        from pipelines.verification import find_unreadable
+
+        return find_unreadable(paths)
+    return {
+        row: "a broken link" if os.path.islink(path) else "no file"
+        for row, path in enumerate(paths)
+        if not os.path.isfile(path)
+    }

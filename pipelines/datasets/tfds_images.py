@@ -16,6 +16,7 @@ from pipelines.datasets.listing import (
 )
 from pipelines.decoding import decode
 from pipelines.images import crop, resize
+from pipelines.orientation import upright
 
 SIDE = 256  # pixels that larger images, and images of several sizes, are resized to
 PARTS = ("train", "validation", "test")
@@ -127,11 +128,12 @@ def _read(builder, image, label, box, size):
             f"Received: {', '.join(parts)}"
         )
 
-    def pixels(example):
-        contents = decode(example[image], size[2])
+    def read(example):
+        pixels = decode(example[image], size[2], as_stored=bool(box))
         if box:
-            contents = crop(contents, _pixels_of_box(example[box], tf.shape(contents)))
-        return tf.cast(tf.round(resize(contents, size)), tf.uint8), example[label]
+            pixels = crop(pixels, _pixels_of_box(example[box], tf.shape(pixels)))
+            pixels = upright(pixels, example[image])
+        return tf.cast(tf.round(resize(pixels, size)), tf.uint8), example[label]
 
     wanted = tfds.decode.PartialDecoding(
         {key: True for key in (image, label, box) if key},
@@ -140,7 +142,7 @@ def _read(builder, image, label, box, size):
     examples = builder.as_dataset(split="+".join(parts), decoders=wanted)
     total = sum(found[part].num_examples for part in parts)
     images, labels, rows = np.empty((total, *size), np.uint8), np.empty(total, np.int64), 0
-    examples = examples.map(pixels, num_parallel_calls=tf.data.AUTOTUNE)
+    examples = examples.map(read, num_parallel_calls=tf.data.AUTOTUNE)
     with tqdm(total=total, desc=f"Reading {builder.name}", delay=2, unit="image") as bar:
         for some, ids in examples.batch(256).prefetch(2).as_numpy_iterator():
             kept = ids >= 0

@@ -6,7 +6,7 @@ import struct
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
+from PIL import Image, ImageOps
 
 from pipelines.decoding import decode
 
@@ -92,7 +92,8 @@ compiled = tf.function(decode, autograph=False)
 @pytest.mark.parametrize("name", FILES)
 def test_gives_the_pixels_of_pillow(name):
     contents = tf.constant(FILES[name])
-    expected = np.asarray(Image.open(io.BytesIO(FILES[name])).convert("RGB"))
+    image = ImageOps.exif_transpose(Image.open(io.BytesIO(FILES[name])))
+    expected = np.asarray(image.convert("RGB"))
     assert np.ptp(expected) > 100
     image = compiled(contents, 3)
     assert image.dtype == tf.uint8

@@ -8,7 +8,6 @@ from PIL import Image
 from pipelines import Augmentation
 from pipelines.decoding import decode
 from pipelines.images import (
-    find_unreadable,
     random_colour,
     random_crop,
     random_flip,
@@ -16,6 +15,7 @@ from pipelines.images import (
     reader,
     resize,
 )
+from pipelines.verification import find_unreadable
 
 
 def encode(kind, mode="RGB", **options):

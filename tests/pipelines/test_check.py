@@ -1,0 +1,123 @@
+"""What cannot be read is found, with its reason, and what can be is remembered."""
+
+import os
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import pipelines
+from pipelines import check, verification
+from pipelines.verification import find_unreadable, first_unreadable
+
+
+@pytest.fixture(autouse=True)
+def _own_memory(tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture
+def photos(tmp_path, rng):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        for i in range(3):
+            pixels = rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / name / f"{i}.jpg")
+    return tmp_path
+
+
+@pytest.fixture
+def decoded(monkeypatch):
+    """The paths that are read, as long as the test runs."""
+    paths, problem = [], verification._problem
+
+    def noted(path):
+        paths.append(path)
+        return problem(path)
+
+    monkeypatch.setattr(verification, "_problem", noted)
+    return paths
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        check.main([str(argument) for argument in arguments])
+    return ended.value.code
+
+
+def test_says_that_all_is_well(photos, capsys):
+    check.main(["--dataset", "folder", "--data_dir", str(photos)])
+    assert capsys.readouterr().out == "All 6 images can be read\n"
+
+
+def test_prints_what_is_broken_with_size_and_reason(photos, capsys):
+    whole = (photos / "b" / "0.jpg").read_bytes()
+    (photos / "a" / "0.jpg").write_bytes(b"")
+    (photos / "b" / "0.jpg").write_bytes(whole[:-40])
+    (photos / "b" / "1.jpg").write_bytes(b"P6 1 1 255\n   ")
+    (photos / "b" / "3.jpg").symlink_to("nothing")
+    assert run("--dataset", "folder", "--data_dir", photos) == 1
+    out = capsys.readouterr().out
+    for text in (
+        "a/0.jpg (0 bytes, empty)",
+        f"b/0.jpg ({len(whole) - 40:,} bytes, a JPEG that is cut off or damaged)",
+        "b/1.jpg (14 bytes, not JPEG, PNG, GIF, BMP, WebP)",
+        "b/3.jpg (a broken link)",
+        "4 found",
+        "--skip_invalid true",
+    ):
+        assert text in out
+
+
+def test_a_dataset_without_files_or_folder_is_an_error(photos, capsys):
+    assert run("--dataset", "digits") == 2
+    assert "must be of image files. Received: dataset='digits'" in capsys.readouterr().err
+    assert run("--dataset", "folder", "--data_dir", photos / "missing") == 2
+
+
+def test_what_can_be_read_is_not_decoded_again_until_it_changes(photos, decoded):
+    paths = sorted(str(path) for path in photos.glob("*/*"))
+    assert find_unreadable(paths) == {}
+    assert sorted(decoded) == paths
+    decoded.clear()
+    assert find_unreadable(paths) == {}
+    assert decoded == []
+    os.utime(paths[1], ns=(0, 0))
+    with open(paths[2], "ab") as file:
+        file.write(b"\0")
+    (photos / "a" / "0.jpg").write_bytes(b"text")
+    assert list(find_unreadable(paths)) == [0]
+    assert sorted(decoded) == paths[:3]
+    decoded.clear()
+    assert list(find_unreadable(paths)) == [0]  # what cannot be read is looked at anew
+    assert decoded == paths[:1]
+
+
+def test_skip_invalid_uses_what_the_check_remembers(photos, decoded):
+    check.main(["--dataset", "folder", "--data_dir", str(photos)])
+    decoded.clear()
+    pipelines.load("folder", photos, skip_invalid=True)
+    assert decoded == []
+
+
+def test_loading_reads_no_image(photos, decoded):
+    (photos / "a" / "0.jpg").write_bytes(b"")
+    assert len(pipelines.load("folder", photos).both().labels) == 6
+    assert decoded == []
+
+
+def test_a_broken_or_missing_memory_is_done_without(photos, tmp_path, monkeypatch):
+    paths = sorted(photos.glob("*/*"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(paths[0]))  # a file, not a folder
+    assert find_unreadable(paths) == {}
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "tfdml").mkdir()
+    (tmp_path / "tfdml" / "images.sqlite").write_bytes(b"no database" * 100)
+    assert find_unreadable(paths) == {}
+
+
+def test_the_first_that_cannot_be_read(photos):
+    paths = sorted(photos.glob("*/*"))
+    assert first_unreadable(paths) is None
+    paths[4].write_bytes(b"x")
+    assert first_unreadable(paths) == (4, "1 bytes, not JPEG, PNG, GIF, BMP, WebP")
