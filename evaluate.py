@@ -922,7 +922,7 @@ def pictures_of(split):
     import tensorflow as tf
 
     from pipelines import records
-    from pipelines.decoding import decode
+    from tfdml.decoding import decode
     from pipelines.images import crop
 
     if split.holds_paths:

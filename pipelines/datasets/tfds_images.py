@@ -14,7 +14,7 @@ from pipelines.datasets.listing import (
     dataset_of,
     first_half,
 )
-from pipelines.decoding import decode
+from tfdml.decoding import decode
 from pipelines.images import crop, resize
 
 SIDE = 256  # pixels that larger images, and images of several sizes, are resized to
