@@ -1,7 +1,7 @@
 """Scores an exported embedder, or a folder of one, on classes that it was not trained on.
 
     python evaluate.py saved_models/glyphs_lifted
-    python evaluate.py saved_models/glyphs_lifted --report report
+    python evaluate.py runs/glyphs_lifted --report report
     python evaluate.py saved_models/glyphs_lifted --export saved_models/glyphs_int8 \
         --export_options.precision int8
     python evaluate.py saved_models/glyphs_lifted --dataset folder --data_dir photos --split all
@@ -50,7 +50,7 @@ def main(arguments=None):
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with one_sentence(PROGRAM, ValueError, TypeError, OSError, ImportError):
         version = exported.find_version(pathlib.Path(settings.model))
-        recipe = exported.recipe_of(version)
+        recipe = recipe_of(settings, version)
         settings = completed(settings, version, recipe)
         out = pathlib.Path(settings.out)
         check_outputs(settings)
@@ -191,8 +191,11 @@ def queries_of(run):
             return queries_path(file)
     scores = sorted(files[-1].parent.glob("*.json"))
     others = [str(path) for path in scores if queries_path(path).is_file()]
+    model = folder.parent if path.suffix == ".json" else run
     hint = (
-        f"it has those in {', '.join(others)}" if others else "score it by --task retrieval first"
+        f"it has those in {', '.join(others)}"
+        if others
+        else f"score it first by `python {PROGRAM} {model}`"
     )
     raise FileNotFoundError(f"{run} has no values of queries, {queries_path(files[-1])}: {hint}")
 
@@ -222,6 +225,22 @@ def check_file(out):
     check_writable(out.parent)
     if out.is_dir():
         raise IsADirectoryError(f"`out` must be a file. {out} is a folder")
+
+
+def recipe_of(settings, version):
+    """The settings of the training, with the folder of its images where those are to be scored."""
+    recipe, whole = exported.recipe_of(version), exported.config_of(version)
+    folder = recipe.get("data_dir")
+    if whole or settings.dataset or not folder or os.path.basename(folder) != folder:
+        return whole or recipe
+    check(
+        settings.data_dir is not None,
+        f"{version} states the name alone of the folder of its images, and its run is not in "
+        "`runs`: give `--data_dir`",
+        data_dir=None,
+        name=folder,
+    )
+    return {**recipe, "data_dir": settings.data_dir}
 
 
 def completed(settings, version, recipe):
@@ -922,8 +941,8 @@ def pictures_of(split):
     import tensorflow as tf
 
     from pipelines import records
-    from tfdml.decoding import decode
     from pipelines.images import crop
+    from tfdml.decoding import decode
 
     if split.holds_paths:
         read = lambda row: decode(tf.constant(records.read(split.images[row])), 3)  # noqa: E731

@@ -14,8 +14,8 @@ from pipelines.datasets.listing import (
     dataset_of,
     first_half,
 )
-from tfdml.decoding import decode
 from pipelines.images import crop, resize
+from tfdml.decoding import decode
 
 SIDE = 256  # pixels that larger images, and images of several sizes, are resized to
 PARTS = ("train", "validation", "test")
