@@ -28,9 +28,10 @@ import tempfile
 import warnings
 
 import pipelines
-from tfdml.checks import check, unknown_name
+from tfdml.checks import check, check_fits, unknown_name
 from tfdml.command_line import Parser, as_file_name, check_writable, one_sentence, write_text
 from tfdml.evaluation_settings import NEIGHBOURS, Comparison, Evaluation
+from tfdml.files import naming
 from tfdml.serving import exported
 
 PROGRAM = "evaluate.py"
@@ -108,7 +109,8 @@ def main(arguments=None):
         )
         if settings.report:
             of_run = (settings, version, recipe, signatures)
-            page = draw(*of_run, embeddings, split, queries, results, per_query)
+            with naming(settings.report):
+                page = draw(*of_run, embeddings, split, queries, results, per_query)
             print(f"Report: {page}")
         if settings.export:
             scored = (split, queries, results)
@@ -461,6 +463,10 @@ def embed(settings, signature, preprocessing, levels, dim, split):
     read_size = image_size
     if settings.crops > 1:
         read_size = preprocessing.size_of_views(image_size)
+    rows = len(split.labels)
+    check_fits(4 * rows * levels * dim, "the embeddings", images=rows, embedding_dim=levels * dim)
+    pixels = math.prod(read_size) * min(batch_size, rows)
+    check_fits(4 * pixels, "a batch of images", batch_size=batch_size, image_size=read_size)
     several = {"crops": settings.crops, "mirror": settings.mirror}
 
     def embeddings_of(images):

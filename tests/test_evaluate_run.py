@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import shutil
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 from PIL import Image
 
 import evaluate
+from tfdml import checks
 from tfdml.serving import export_model
 from tfdml.serving.metadata import read_metadata
 
@@ -82,3 +84,18 @@ def test_a_run_without_an_export_is_named(capsys):
     with pytest.raises(SystemExit, match="2"):
         evaluate.main(["runs/small"])
     assert "no SavedModel at saved_models/small" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize(
+    ("gigabytes", "message"),
+    [
+        (1e-8, "the embeddings must fit in the memory, .*images=2, embedding_dim=3, needed="),
+        (1e-7, "a batch of images must fit in the memory, .*batch_size=256, image_size="),
+    ],
+)
+def test_what_cannot_fit_in_the_memory_is_rejected(gigabytes, message, monkeypatch, capsys):
+    monkeypatch.setattr(checks, "_memory", lambda: 1e9 * gigabytes)
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main(["runs/small"])
+    assert re.search(message, capsys.readouterr().err)

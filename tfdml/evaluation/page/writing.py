@@ -21,6 +21,7 @@ from tfdml.evaluation.page.histograms import distance_histograms
 from tfdml.evaluation.page.planar_map import planar_map
 from tfdml.evaluation.page.thumbnails import thumbnails
 from tfdml.evaluation.retrieval import recall_at_k
+from tfdml.files import replacing
 
 _NEIGHBOURS = 10
 _CURVE = 100  # neighbours that the curve of recalls reaches
@@ -122,7 +123,8 @@ def write_report(
     page = _page(texts, {**content, "sheets": {**sheets._asdict(), "images": images}})
     path = pathlib.Path(folder) / "index.html"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(page)
+    with replacing(path) as unfinished:
+        unfinished.write_bytes(page)
     return path
 
 
