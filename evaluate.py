@@ -94,6 +94,9 @@ def main(arguments=None):
         else:
             rows = (joined(settings, each) for each in (embedded(known), embeddings))
             results = score_zero_shot(settings, *rows, known.labels, split.labels, hierarchy)
+        untrained = untrained_scores(settings, version, recipe)
+        if untrained:
+            results["untrained"] = untrained
         if queries is not None:
             results["images"] = {"queries": int(queries.sum()), "gallery": int((~queries).sum())}
         write(settings, version, results, levels)
@@ -722,6 +725,23 @@ def similarity_of(signature, pairs=None):
     return similarity_of(signature, bar)
 
 
+def untrained_scores(settings, version, recipe):
+    """{name: value} before the training, where the same is scored now; {} if not."""
+    from tfdml.serving.metadata import read_metadata
+
+    of_training = read_metadata(version).get("scores") or {}
+    is_same = (
+        has_images_of(recipe, settings)
+        and settings.task == "retrieval"
+        and settings.rank_by == "distance"
+        and settings.split == of_training.get("scored_classes")
+        and settings.boxes == recipe.get("boxes")
+        and settings.skip_invalid == bool(recipe.get("skip_invalid"))
+        and not changes_embeddings(settings)
+    )
+    return of_training.get("untrained", {}) if is_same and "trained" in of_training else {}
+
+
 def write(settings, version, results, levels):
     """Writes the scores and how they came about as JSON; numbers without a limit as null."""
     told = {**dataclasses.asdict(settings), "scored_levels": levels}
@@ -748,11 +768,10 @@ def save_queries(settings, per_query, split, queries):
 
     from tfdml import evaluation
 
-    labels = split.labels if queries is None else split.labels[queries]
-    content = split.images
-    if split.holds_paths:
-        folder = os.path.expanduser(settings.data_dir)
-        content = "\0".join(os.path.relpath(path, folder) for path in split.images)
+    labels, ids = split.labels, ids_of(settings, split)
+    content = "\0".join(ids) if split.holds_paths else split.images
+    if queries is not None:
+        labels, ids = labels[queries], np.asarray(ids)[queries]
     images = {
         "dataset": settings.dataset,
         "split": settings.split,
@@ -762,7 +781,7 @@ def save_queries(settings, per_query, split, queries):
         ).hexdigest(),
     }
     evaluation.save_queries(
-        queries_path(pathlib.Path(settings.out)), per_query, labels, images=images
+        queries_path(pathlib.Path(settings.out)), per_query, labels, images=images, ids=ids
     )
 
 
@@ -804,7 +823,7 @@ def draw(settings, version, recipe, signatures, embeddings, split, queries, resu
     pairs, matrix, neighbours = None, None, None
     if "score_pairs" in signatures and not changes_embeddings(settings):
         pairs = similarity_of(signatures["score_pairs"])
-    facts = facts_of(settings, version, recipe, split)
+    facts, ids = facts_of(settings, version, recipe, split), ids_of(settings, split)
     if settings.rank_by == "similarity":
         matrix = similarity_of(signatures["score_matrix"])
         most = len(split.labels) - 1
@@ -825,13 +844,15 @@ def draw(settings, version, recipe, signatures, embeddings, split, queries, resu
     page = write_report(
         *data,
         folder,
-        title=f"{version.resolve().parent.name} on {settings.dataset}",
+        title=f"{version.resolve().parent.name} on {settings.dataset} ({settings.split})",
         scores=without_twins(results["scores"]),
         per_query=without_twins(per_query),
         picture_of=picture_of,
         facts=facts,
         intervals=without_twins(results.get("intervals", {})),
         class_names=split.class_names,
+        image_names=ids if split.holds_paths else None,
+        untrained=results.get("untrained"),
         neighbours=neighbours,
         seed=seed,
     )
@@ -839,9 +860,13 @@ def draw(settings, version, recipe, signatures, embeddings, split, queries, resu
         path = folder / "score_distributions.png"
         report.plot_score_distributions(*data, path, similarity=pairs, seed=seed)
     path = folder / "retrievals.png"
-    report.plot_retrievals(picture_of, *data, path, similarity=matrix, seed=seed)
+    report.plot_retrievals(picture_of, *data, path, similarity=matrix, names=ids, seed=seed)
     evaluation.write_projector(
-        folder / "projector", *data, class_names=split.class_names, picture_of=picture_of
+        folder / "projector",
+        *data,
+        class_names=split.class_names,
+        image_names=ids,
+        picture_of=picture_of,
     )
     return page
 

@@ -11,6 +11,7 @@ from PIL import Image
 
 import evaluate
 from tfdml import checks
+from tfdml.evaluation import load_queries
 from tfdml.serving import export_model
 from tfdml.serving.metadata import read_metadata
 
@@ -61,11 +62,29 @@ def test_an_export_holds_no_folder_of_the_trainer(machine):
 
 @pytest.mark.parametrize("model", ["runs/small", "saved_models/small"])
 def test_a_run_is_scored_on_its_own_images(model, machine, capsys):
-    evaluate.main([model, "--nmi=false"])
+    evaluate.main([model, "--nmi=false", "--report", "report"])
     told = json.loads(pathlib.Path("runs/small/evaluation_validation.json").read_text())
     assert told["version"] == "saved_models/small/1"
     assert told["data_dir"] == str(machine / "data" / "photos")
-    assert "Scores: runs/small/evaluation_validation.json" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "Scores: runs/small/evaluation_validation.json" in printed
+    assert told["untrained"] == {"recall@1": 0.25}
+    assert "untrained 0.2500" in printed
+    page = pathlib.Path("report/index.html").read_text()
+    assert "<h1>small on folder (validation)</h1>" in page
+    assert "untrained 0.2500" in page
+    names = [f"class 1/{row}.png" for row in (2, 3)]
+    assert json.dumps(names, separators=(",", ":")) in page
+    rows = pathlib.Path("report/projector/metadata.tsv").read_text().splitlines()
+    assert [row.split("\t")[-1] for row in rows] == ["image", *names]
+    assert load_queries("runs/small/evaluation_validation_queries.npz").ids.tolist() == names
+
+
+@pytest.mark.usefixtures("machine")
+def test_other_images_have_no_untrained_scores():
+    evaluate.main(["runs/small", "--split", "all", "--nmi=false"])
+    told = json.loads(pathlib.Path("runs/small/evaluation_all.json").read_text())
+    assert "untrained" not in told
 
 
 @pytest.mark.usefixtures("machine")
