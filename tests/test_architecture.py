@@ -36,7 +36,8 @@ BELOW = {
         "evaluation",
         "models",
     },
-    "__init__": {"layers", "losses", "models", "optimizers"},
+    "registration": {"losses"},
+    "__init__": {"registration"},
 }
 
 
