@@ -1,7 +1,7 @@
 """Scores an exported embedder, or a folder of one, on classes that it was not trained on.
 
     python evaluate.py saved_models/glyphs_lifted
-    python evaluate.py saved_models/glyphs_lifted --report report
+    python evaluate.py runs/glyphs_lifted --report report
     python evaluate.py saved_models/glyphs_lifted --export saved_models/glyphs_int8 \
         --export_options.precision int8
     python evaluate.py saved_models/glyphs_lifted --dataset folder --data_dir photos --split all
@@ -28,9 +28,10 @@ import tempfile
 import warnings
 
 import pipelines
-from tfdml.checks import check, unknown_name
+from tfdml.checks import check, check_fits, unknown_name
 from tfdml.command_line import Parser, as_file_name, check_writable, one_sentence, write_text
 from tfdml.evaluation_settings import NEIGHBOURS, Comparison, Evaluation
+from tfdml.files import naming
 from tfdml.serving import exported
 
 PROGRAM = "evaluate.py"
@@ -50,7 +51,7 @@ def main(arguments=None):
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with one_sentence(PROGRAM, ValueError, TypeError, OSError, ImportError):
         version = exported.find_version(pathlib.Path(settings.model))
-        recipe = exported.recipe_of(version)
+        recipe = recipe_of(settings, version)
         settings = completed(settings, version, recipe)
         out = pathlib.Path(settings.out)
         check_outputs(settings)
@@ -93,6 +94,9 @@ def main(arguments=None):
         else:
             rows = (joined(settings, each) for each in (embedded(known), embeddings))
             results = score_zero_shot(settings, *rows, known.labels, split.labels, hierarchy)
+        untrained = untrained_scores(settings, version, recipe)
+        if untrained:
+            results["untrained"] = untrained
         if queries is not None:
             results["images"] = {"queries": int(queries.sum()), "gallery": int((~queries).sum())}
         write(settings, version, results, levels)
@@ -108,7 +112,8 @@ def main(arguments=None):
         )
         if settings.report:
             of_run = (settings, version, recipe, signatures)
-            page = draw(*of_run, embeddings, split, queries, results, per_query)
+            with naming(settings.report):
+                page = draw(*of_run, embeddings, split, queries, results, per_query)
             print(f"Report: {page}")
         if settings.export:
             scored = (split, queries, results)
@@ -191,8 +196,11 @@ def queries_of(run):
             return queries_path(file)
     scores = sorted(files[-1].parent.glob("*.json"))
     others = [str(path) for path in scores if queries_path(path).is_file()]
+    model = folder.parent if path.suffix == ".json" else run
     hint = (
-        f"it has those in {', '.join(others)}" if others else "score it by --task retrieval first"
+        f"it has those in {', '.join(others)}"
+        if others
+        else f"score it first by `python {PROGRAM} {model}`"
     )
     raise FileNotFoundError(f"{run} has no values of queries, {queries_path(files[-1])}: {hint}")
 
@@ -222,6 +230,22 @@ def check_file(out):
     check_writable(out.parent)
     if out.is_dir():
         raise IsADirectoryError(f"`out` must be a file. {out} is a folder")
+
+
+def recipe_of(settings, version):
+    """The settings of the training, with the folder of its images where those are to be scored."""
+    recipe, whole = exported.recipe_of(version), exported.config_of(version)
+    folder = recipe.get("data_dir")
+    if whole or settings.dataset or not folder or os.path.basename(folder) != folder:
+        return whole or recipe
+    check(
+        settings.data_dir is not None,
+        f"{version} states the name alone of the folder of its images, and its run is not in "
+        "`runs`: give `--data_dir`",
+        data_dir=None,
+        name=folder,
+    )
+    return {**recipe, "data_dir": settings.data_dir}
 
 
 def completed(settings, version, recipe):
@@ -441,6 +465,10 @@ def embed(settings, signature, preprocessing, levels, dim, split):
     read_size = image_size
     if settings.crops > 1:
         read_size = preprocessing.size_of_views(image_size)
+    rows = len(split.labels)
+    check_fits(4 * rows * levels * dim, "the embeddings", images=rows, embedding_dim=levels * dim)
+    pixels = math.prod(read_size) * min(batch_size, rows)
+    check_fits(4 * pixels, "a batch of images", batch_size=batch_size, image_size=read_size)
     several = {"crops": settings.crops, "mirror": settings.mirror}
 
     def embeddings_of(images):
@@ -694,6 +722,23 @@ def similarity_of(signature, pairs=None):
     return similarity_of(signature, bar)
 
 
+def untrained_scores(settings, version, recipe):
+    """{name: value} before the training, where the same is scored now; {} if not."""
+    from tfdml.serving.metadata import read_metadata
+
+    of_training = read_metadata(version).get("scores") or {}
+    is_same = (
+        has_images_of(recipe, settings)
+        and settings.task == "retrieval"
+        and settings.rank_by == "distance"
+        and settings.split == of_training.get("scored_classes")
+        and settings.boxes == recipe.get("boxes")
+        and settings.skip_invalid == bool(recipe.get("skip_invalid"))
+        and not changes_embeddings(settings)
+    )
+    return of_training.get("untrained", {}) if is_same and "trained" in of_training else {}
+
+
 def write(settings, version, results, levels):
     """Writes the scores and how they came about as JSON; numbers without a limit as null."""
     told = {**dataclasses.asdict(settings), "scored_levels": levels}
@@ -720,11 +765,10 @@ def save_queries(settings, per_query, split, queries):
 
     from tfdml import evaluation
 
-    labels = split.labels if queries is None else split.labels[queries]
-    content = split.images
-    if split.holds_paths:
-        folder = os.path.expanduser(settings.data_dir)
-        content = "\0".join(os.path.relpath(path, folder) for path in split.images)
+    labels, ids = split.labels, ids_of(settings, split)
+    content = "\0".join(ids) if split.holds_paths else split.images
+    if queries is not None:
+        labels, ids = labels[queries], np.asarray(ids)[queries]
     images = {
         "dataset": settings.dataset,
         "split": settings.split,
@@ -734,7 +778,7 @@ def save_queries(settings, per_query, split, queries):
         ).hexdigest(),
     }
     evaluation.save_queries(
-        queries_path(pathlib.Path(settings.out)), per_query, labels, images=images
+        queries_path(pathlib.Path(settings.out)), per_query, labels, images=images, ids=ids
     )
 
 
@@ -776,7 +820,7 @@ def draw(settings, version, recipe, signatures, embeddings, split, queries, resu
     pairs, matrix, neighbours = None, None, None
     if "score_pairs" in signatures and not changes_embeddings(settings):
         pairs = similarity_of(signatures["score_pairs"])
-    facts = facts_of(settings, version, recipe, split)
+    facts, ids = facts_of(settings, version, recipe, split), ids_of(settings, split)
     if settings.rank_by == "similarity":
         matrix = similarity_of(signatures["score_matrix"])
         most = len(split.labels) - 1
@@ -797,13 +841,15 @@ def draw(settings, version, recipe, signatures, embeddings, split, queries, resu
     page = write_report(
         *data,
         folder,
-        title=f"{version.resolve().parent.name} on {settings.dataset}",
+        title=f"{version.resolve().parent.name} on {settings.dataset} ({settings.split})",
         scores=without_twins(results["scores"]),
         per_query=without_twins(per_query),
         picture_of=picture_of,
         facts=facts,
         intervals=without_twins(results.get("intervals", {})),
         class_names=split.class_names,
+        image_names=ids if split.holds_paths else None,
+        untrained=results.get("untrained"),
         neighbours=neighbours,
         seed=seed,
     )
@@ -811,9 +857,13 @@ def draw(settings, version, recipe, signatures, embeddings, split, queries, resu
         path = folder / "score_distributions.png"
         report.plot_score_distributions(*data, path, similarity=pairs, seed=seed)
     path = folder / "retrievals.png"
-    report.plot_retrievals(picture_of, *data, path, similarity=matrix, seed=seed)
+    report.plot_retrievals(picture_of, *data, path, similarity=matrix, names=ids, seed=seed)
     evaluation.write_projector(
-        folder / "projector", *data, class_names=split.class_names, picture_of=picture_of
+        folder / "projector",
+        *data,
+        class_names=split.class_names,
+        image_names=ids,
+        picture_of=picture_of,
     )
     return page
 

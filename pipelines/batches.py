@@ -21,7 +21,6 @@ from pipelines.images import (
     resize,
     warp,
 )
-from pipelines.orientation import upright
 from pipelines.pairs import pair_indices
 from pipelines.preprocessing import Preprocessing
 from pipelines.records import read_batches
@@ -34,6 +33,7 @@ from pipelines.sampling import (
 )
 from pipelines.split import check_split
 from pipelines.whole_classes import whole_class_indices
+from tfdml.orientation import upright
 
 _CROP_DRAWS, _WARP_DRAWS, _COLOUR_DRAWS = 4, 5, 3
 _RECORDS = 64  # read at once in evaluation

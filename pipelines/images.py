@@ -6,9 +6,9 @@ import math
 import tensorflow as tf
 
 from pipelines.boxes import refuse_outside
-from pipelines.decoding import decode
 from pipelines.preprocessing import Preprocessing
 from pipelines.verification import first_unreadable
+from tfdml.decoding import decode, resize, resized
 
 _LIGHTEST, _MARGIN, _WHITE = 250, 15, 255  # of a white border: its grey, and what stays of it
 
@@ -28,27 +28,6 @@ def crop(image, box):
     """
     left, top, right, bottom = tf.unstack(tf.cast(box, tf.int32))
     return tf.image.crop_to_bounding_box(image, top, left, bottom - top, right - left)
-
-
-def resize(images, image_size):
-    """Images at another size, bilinear and antialiased; the aspect is not kept.
-
-    Args:
-        images: (height, width, channels) or (n, height, width, channels), numbers in [0, 255].
-        image_size: (height, width, channels); the channels must be those of the images.
-
-    Returns:
-        float32 of that size, in [0, 255]; the very numbers if the size is theirs.
-    """
-    images = tf.cast(images, tf.float32)
-    size = tuple(image_size[:2])
-    if images.shape[-3:-1] == size:
-        return images
-
-    if images.shape[-3:-1].is_fully_defined():
-        return _resized(images, size)
-    has_size = tf.reduce_all(tf.shape(images)[-3:-1] == size)
-    return tf.cond(has_size, lambda: images, lambda: _resized(images, size))
 
 
 def reader(image_size, preprocessing=None):
@@ -271,17 +250,11 @@ def random_colour(images, augmentation, draws):
     return tf.clip_by_value((1.0 + brightness) * images, 0.0, 255.0)
 
 
-def _resized(images, size):
-    # The weights of a pixel sum to 1 only up to rounding, which could pass 255.
-    images = tf.cast(images, tf.float32)
-    return tf.clip_by_value(tf.image.resize(images, size, antialias=True), 0.0, 255.0)
-
-
 def _in_eight_bits(image, size):
-    def resized():
-        return tf.cast(tf.round(_resized(image, size)), tf.uint8)
-
-    return tf.cond(tf.reduce_all(tf.shape(image)[:2] == size), lambda: image, resized)
+    has_size = tf.reduce_all(tf.shape(image)[:2] == size)
+    return tf.cond(
+        has_size, lambda: image, lambda: tf.cast(tf.round(resized(image, size)), tf.uint8)
+    )
 
 
 def _sides_about(image, size):

@@ -93,6 +93,7 @@ def test_refuses_in_one_sentence(capsys):
     pathlib.Path("runs/new").mkdir()
     message = refusal(capsys, "runs/a", "runs/new")
     assert "no values of queries, runs/new/evaluation_queries.npz" in message
+    assert "`python evaluate.py runs/new`" in message
     saved = pathlib.Path("saved_models/b/2/saved_model.pb")
     saved.parent.mkdir()
     saved.touch()

@@ -6,7 +6,8 @@
 """
 
 import importlib
-import sys
+
+from tfdml.registration import register, register_with_keras
 
 __version__ = "0.1.0"
 
@@ -28,24 +29,8 @@ def __dir__():
     return sorted(__all__)
 
 
-def register():
-    """Makes the classes of tfdml known to `keras.models.load_model`.
-
-    `import tfdml` does so by itself in a program that has imported Keras before.
-    """
-    import keras
-
-    modules = [_load("layers"), _load("losses"), _load("optimizers")]
-    if keras.backend.backend() == "tensorflow":
-        modules.append(_load("models"))
-    for module in modules:
-        for name in getattr(module, "__all__", ()):
-            getattr(module, name)
-
-
 def _load(name):
     return importlib.import_module(f"tfdml.{name}")
 
 
-if "keras" in sys.modules:
-    register()
+register_with_keras()

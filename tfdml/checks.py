@@ -3,6 +3,8 @@
 import difflib
 import math
 import numbers
+import os
+import pathlib
 
 
 def check(holds, expectation, **received):
@@ -71,6 +73,22 @@ def check_one_of(options, **values):
         check(is_one, f"`{name}` must be one of {listed}", **{name: value})
 
 
+def check_fits(needed, what, **received):
+    """Checks that so many bytes are not more than the memory of this machine, or of its container.
+
+    >>> check_fits(10**18, "the embeddings", rows=9)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: the embeddings must fit in the memory, ... rows=9, needed='1,000,000,000.0 GB'
+    """
+    memory = _memory()
+    check(
+        needed <= memory,
+        f"{what} must fit in the memory, {memory / 1e9:,.1f} GB",
+        **received,
+        needed=f"{needed / 1e9:,.1f} GB",
+    )
+
+
 def unknown_name(kind, name, available):
     """The sentence for a name that nothing has, with the nearest spelling.
 
@@ -87,6 +105,18 @@ def unknown_option(owner, option, available):
     "loss 'triplet' has no option 'magrin'. Did you mean 'margin'? Available: margin."
     """
     return f"{owner} has no option {option!r}. {_suggestion(option, available)}"
+
+
+def _memory():
+    """Bytes of the memory; no bound where the system does not state it."""
+    sizes = [math.inf]
+    if hasattr(os, "sysconf"):  # not on Windows
+        sizes.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for limit in ("memory.max", "memory/memory.limit_in_bytes"):  # of control groups 2 and 1
+        path = pathlib.Path("/sys/fs/cgroup", limit)
+        if path.is_file() and (text := path.read_text().strip()).isdigit():
+            sizes.append(int(text))
+    return min(sizes)
 
 
 def _suggestion(name, available):

@@ -19,8 +19,8 @@ class Evaluation:
     """What to score, and how.
 
     Args:
-        model: A run's folder in `saved_models/`, whose newest version is taken, or one version, or
-            any SavedModel with the signature `embed_images`.
+        model: A run's folder in `saved_models/` or `runs/`, whose newest version is taken, or one
+            version, or any SavedModel with the signature `embed_images`.
         dataset: Name of the images: {datasets}; those of the training if not given.
         data_dir: Folder of the dataset, for those that are not built in; that of the training if
             neither is given.

@@ -14,9 +14,9 @@ from pipelines.datasets.listing import (
     dataset_of,
     first_half,
 )
-from pipelines.decoding import decode
 from pipelines.images import crop, resize
-from pipelines.orientation import upright
+from tfdml.decoding import decode
+from tfdml.orientation import upright
 
 SIDE = 256  # pixels that larger images, and images of several sizes, are resized to
 PARTS = ("train", "validation", "test")

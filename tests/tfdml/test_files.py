@@ -1,6 +1,9 @@
+import pathlib
+
+import numpy as np
 import pytest
 
-from tfdml.files import replacing
+from tfdml.files import naming, replacing
 
 
 @pytest.mark.parametrize("name", [None, "other"])
@@ -28,3 +31,32 @@ def test_what_fails_leaves_the_file_as_it_was(tmp_path):
         write_a_half()
     assert path.read_text() == "before"
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.skipif(not pathlib.Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: path.write_text("scores"),
+        lambda path: np.savez_compressed(
+            path.open("wb"), rows=np.random.default_rng(0).random(9999)
+        ),
+    ],
+    ids=["text", "archive"],
+)
+def test_a_full_disk_is_named(write, tmp_path):
+    path = tmp_path / "scores"
+
+    def write_to_full_disk():
+        with replacing(path) as unfinished:
+            unfinished.symlink_to("/dev/full")
+            write(unfinished)
+
+    with pytest.raises(OSError, match=r"No space left on device: '.*/scores'"):
+        write_to_full_disk()
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_name_of_an_error_stays(tmp_path):
+    with pytest.raises(FileNotFoundError, match="missing"), naming("other"):
+        (tmp_path / "missing").read_text()

@@ -14,7 +14,7 @@ from tfdml.evaluation.bootstrap import bootstrap_intervals, paired_bootstrap, va
 from tfdml.files import replacing
 
 _OWN_KEYS = ("labels", "images")
-_TAKEN = (*_OWN_KEYS, "file", "allow_pickle")  # the last two are arguments of numpy.savez
+_TAKEN = (*_OWN_KEYS, "ids", "file", "allow_pickle")  # the last two are arguments of numpy.savez
 
 
 class ScoredQueries(NamedTuple):
@@ -24,25 +24,28 @@ class ScoredQueries(NamedTuple):
         values: {name: (n,) float64}, one value per query.
         labels: (n,) integers, the class id of each query.
         images: {name: text, number or None}, which images they are: such as dataset and split.
+        ids: (n,) texts, such as paths, that name the queries; None if the archive has none.
     """
 
     values: dict
     labels: np.ndarray
     images: dict
+    ids: np.ndarray | None = None
 
 
-def save_queries(path, values, labels, *, images):
+def save_queries(path, values, labels, *, images, ids=None):
     """Writes the values of each query to a compressed NumPy archive, for `compare`.
 
-    The keys of the archive are `labels`, `images` and the names of the values. The values are kept
-    in float64: their means are the scores to the last digit. An archive that stands there is
-    replaced in one step.
+    The keys of the archive are `labels`, `images`, `ids` if given, and the names of the values. The
+    values are kept in float64: their means are the scores to the last digit. An archive that stands
+    there is replaced in one step.
 
     Args:
         path: Path of the archive, such as `evaluation_queries.npz`.
         values: {name: (n,) floats or booleans, finite}, in the order of the images.
         labels: (n,) or (n, 1) integers of any size, the class id of each query.
         images: {name: text, number or None} that tells these images from others.
+        ids: (n,) texts, such as paths, that name the queries.
 
     Raises:
         TypeError: If `labels` are not integers, `values` no dict of numbers, or `images` hold what
@@ -56,9 +59,17 @@ def save_queries(path, values, labels, *, images):
         labels=len(labels),
         values=len(table),
     )
+    check(
+        ids is None or len(ids) == len(labels),
+        "`ids` must have one text per query",
+        ids=None if ids is None else len(ids),
+        labels=len(labels),
+    )
     taken = sorted(set(values) & set(_TAKEN))
     check(not taken, f"`values` must not be named {', '.join(_TAKEN)}", values=taken)
     columns = dict(zip(values, table.T, strict=True))
+    if ids is not None:
+        columns["ids"] = np.asarray(ids, str)
     path = pathlib.Path(path)
     with replacing(path) as unfinished, unfinished.open("wb") as file:
         np.savez_compressed(file, labels=labels, images=json.dumps(images), **columns)
@@ -81,10 +92,10 @@ def load_queries(path):
         with np.load(path) as archive:
             arrays = {name: archive[name] for name in archive.files}
         labels, images = (arrays.pop(name) for name in _OWN_KEYS)
-        images = json.loads(str(images))
+        images, ids = json.loads(str(images)), arrays.pop("ids", None)
         check_type(isinstance(images, dict), "`images` must be a dict", images=images)
         check(len(values_table(arrays)) == len(labels), "lengths differ", labels=len(labels))
-        return ScoredQueries(arrays, inputs.class_ids(labels), images)
+        return ScoredQueries(arrays, inputs.class_ids(labels), images, ids)
     except FileNotFoundError:
         raise
     except (OSError, EOFError, ValueError, TypeError, AttributeError, LookupError) as error:

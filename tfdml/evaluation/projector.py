@@ -13,14 +13,16 @@ _TENSORS, _METADATA, _SPRITE = "tensors.tsv", "metadata.tsv", "sprite.png"
 _SPRITE_SIDE = 8192  # pixels, the most that browsers show as one texture
 
 
-def write_projector(folder, embeddings, labels, *, class_names=None, picture_of=None, side=64):
+def write_projector(
+    folder, embeddings, labels, *, class_names=None, image_names=None, picture_of=None, side=64
+):
     """Writes what `tensorboard --logdir FOLDER` needs to show the rows in its projector.
 
     `tensors.tsv` holds the rows as float32, to the last digit; `metadata.tsv` the class id of each,
-    with its name where classes have names; `sprite.png` the pictures, if any, in one square of at
-    most 8192 x 8192 pixels, each as large as `side` or, of many, as the square has room for: 33
-    pixels for 60,502. Those of an earlier call are replaced. The projector of TensorBoard 2.21
-    shows the first 100,000 rows.
+    with the names of its class and of its image where they have some; `sprite.png` the pictures, if
+    any, in one square of at most 8192 x 8192 pixels, each as large as `side` or, of many, as the
+    square has room for: 33 pixels for 60,502. Those of an earlier call are replaced. The projector
+    of TensorBoard 2.21 shows the first 100,000 rows.
 
     Args:
         folder: Path of the folder; made if there is none.
@@ -28,6 +30,8 @@ def write_projector(folder, embeddings, labels, *, class_names=None, picture_of=
         labels: (n,) or (n, 1) integers of any size, one class id per row.
         class_names: {class id: name}; a class that it lacks goes by its id. White space in a name
             becomes single spaces, as tabs and newlines end a field. Default: the ids alone.
+        image_names: (n,) texts, such as paths, that name the rows, in a column `image`; white space
+            as in class names.
         picture_of: Callable of a row number that returns its picture, (height, width, 1 or 3)
             uint8; scaled to fit a square, in black where it has another shape. Default: points.
         side: Pixels of a picture, at most; from 1 to 8192.
@@ -59,6 +63,12 @@ def write_projector(folder, embeddings, labels, *, class_names=None, picture_of=
         "`picture_of` must be a callable or None",
         picture_of=picture_of,
     )
+    check(
+        image_names is None or len(image_names) == len(labels),
+        "`image_names` must have one name per row",
+        image_names=None if image_names is None else len(image_names),
+        rows=len(labels),
+    )
     side = inputs.whole_number(side, "side", at_least=1, below=_SPRITE_SIDE + 1)
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +76,7 @@ def write_projector(folder, embeddings, labels, *, class_names=None, picture_of=
     (folder / CONFIG).unlink(missing_ok=True)
     (folder / _SPRITE).unlink(missing_ok=True)
     np.savetxt(folder / _TENSORS, rows, fmt="%.9g", delimiter="\t")
-    _write_metadata(folder / _METADATA, labels, class_names)
+    _write_metadata(folder / _METADATA, labels, class_names, image_names)
     if picture_of is not None:
         columns = math.ceil(math.sqrt(len(rows)))
         side = min(side, _SPRITE_SIDE // columns)
@@ -76,14 +86,18 @@ def write_projector(folder, embeddings, labels, *, class_names=None, picture_of=
     return folder / CONFIG
 
 
-def _write_metadata(path, labels, class_names):
+def _write_metadata(path, labels, class_names, image_names):
     """One line per row. A header, which two columns need, would be the first row of one."""
     ids = labels.tolist()
-    lines = [str(label) for label in ids]
+    columns = {"label": ids}
     if class_names is not None:
-        names = [" ".join(str(class_names.get(label, label)).split()) for label in ids]
-        lines = [f"{line}\t{name}" for line, name in zip(lines, names, strict=True)]
-        lines.insert(0, "label\tclass_name")
+        columns["class_name"] = [class_names.get(label, label) for label in ids]
+    if image_names is not None:
+        columns["image"] = image_names
+    rows = zip(*columns.values(), strict=True)
+    lines = ["\t".join(" ".join(str(field).split()) for field in row) for row in rows]
+    if len(columns) > 1:
+        lines.insert(0, "\t".join(columns))
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
 
 

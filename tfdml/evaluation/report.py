@@ -11,6 +11,7 @@ from tfdml.evaluation.pairs import equal_error_rate, sample_pairs
 
 _RIGHT, _WRONG = "tab:green", "tab:red"
 _ROWS_AT_ONCE = 1024  # handed to a similarity
+_SHOWN = 20  # last characters of the name of an image
 _EPOCH = "epoch (checkpoint interval)"
 
 
@@ -128,7 +129,9 @@ def plot_score_distributions(embeddings, labels, path, *, similarity, pairs=10_0
     return figure
 
 
-def plot_retrievals(images, embeddings, labels, path, *, similarity, queries=4, top=8, seed=0):
+def plot_retrievals(
+    images, embeddings, labels, path, *, similarity, queries=4, top=8, names=None, seed=0
+):
     """Draws a few queries and what a learned similarity, or distance, finds first of the others.
 
     One line per query: its image, then those found, the best first, in solid green frames if of its
@@ -146,6 +149,7 @@ def plot_retrievals(images, embeddings, labels, path, *, similarity, queries=4, 
             least distance.
         queries: Queries drawn at random, or their row numbers.
         top: Images found per query; all others where there are fewer.
+        names: (n,) texts, such as paths, whose last 20 characters stand above the images.
         seed: Of the draw.
 
     Returns:
@@ -181,12 +185,12 @@ def plot_retrievals(images, embeddings, labels, path, *, similarity, queries=4, 
     figure = Figure(figsize=(1.3 * (top + 1), 1.6 * len(rows)), layout="constrained")
     grid = figure.subplots(len(rows), top + 1, squeeze=False)
     for axes, query, row_scores in zip(grid, rows, scores, strict=True):
-        _draw_image(axes[0], images, query, "black", "-")
+        _draw_image(axes[0], images, query, "black", "-", names)
         axes[0].set_xlabel("query", fontsize="small")
         found = np.argsort(-row_scores, kind="stable")[:top]
         for cell, row in zip(axes[1:], found, strict=True):
             right = labels[row] == labels[query]
-            _draw_image(cell, images, row, *((_RIGHT, "-") if right else (_WRONG, "--")))
+            _draw_image(cell, images, row, *((_RIGHT, "-") if right else (_WRONG, "--")), names)
             numbers = f"D {np.linalg.norm(embeddings[row] - embeddings[query]):.2f}"
             if similarity is not None:
                 numbers = f"S {row_scores[row]:#.3g}  {numbers}"
@@ -231,11 +235,13 @@ def _query_rows(queries, count, seed):
     return np.random.default_rng(seed).choice(count, queries, replace=False)
 
 
-def _draw_image(axes, images, row, color, line):
+def _draw_image(axes, images, row, color, line, names):
     image = np.asarray(images(row) if callable(images) else images[row])
     if image.shape[2:] == (1,):
         image = image[..., 0]
     axes.imshow(image, cmap="gray", vmin=0, vmax=255)
     axes.set(xticks=[], yticks=[])
+    if names is not None:
+        axes.set_title(names[row][-_SHOWN:], fontsize=5, parse_math=False)
     for spine in axes.spines.values():
         spine.set(edgecolor=color, linewidth=3, linestyle=line)

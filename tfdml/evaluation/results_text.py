@@ -12,7 +12,8 @@ def results_text(results):
     Args:
         results: {"scores": {name: value}}, and where they were measured "intervals" {name: (low,
             high)}, "levels", "distances", "verification", "reranking" and "approximate", as
-            `evaluate.py` writes them to its JSON file.
+            `evaluate.py` writes them to its JSON file; and "untrained" {name: value}, some of the
+            scores before training.
 
     Returns:
         Lines, without the last line's end.
@@ -22,10 +23,11 @@ def results_text(results):
                  map  0.5000  [0.4000, 0.6000]
         In brackets the interval at 95 % over classes drawn anew.
     """
-    intervals, lines = results.get("intervals", {}), []
+    intervals, untrained, lines = results.get("intervals", {}), results.get("untrained", {}), []
     for name, value in without_twins(results["scores"]).items():
         interval = "  [{:.4f}, {:.4f}]".format(*intervals[name]) if name in intervals else ""
-        lines.append(f"{name:>12}  {value:.4f}{interval}")
+        before = f"  untrained {untrained[name]:.4f}" if name in untrained else ""
+        lines.append(f"{name:>12}  {value:.4f}{interval}{before}")
     if intervals:
         lines.append("In brackets the interval at 95 % over classes drawn anew.")
     if "levels" in results:

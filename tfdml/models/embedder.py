@@ -7,6 +7,7 @@ import numpy as np
 
 from tfdml.checks import (
     check,
+    check_fits,
     check_integer,
     check_positive,
     check_share,
@@ -15,6 +16,8 @@ from tfdml.checks import (
 )
 from tfdml.layers import MirrorAverage, UnitLength
 from tfdml.models import BACKBONES
+
+_COPIES = 4  # of a weight in training: itself, its gradient, and two moments of Adam
 
 
 def build_embedder(
@@ -53,7 +56,8 @@ def build_embedder(
     Raises:
         TypeError: If `embedding_dim` or `levels` is no integer, `dropout` no number or `mirror` no
             bool.
-        ValueError: If an argument is out of range or the backbone unknown.
+        ValueError: If an argument is out of range, the backbone unknown, or the memory too small to
+            train the layers of the embedding.
         FileNotFoundError: If `weights` is a path at which there is no file, or `"imagenet"` for a
             backbone whose published weights have to be converted first; says how.
         OSError: If `"imagenet"` cannot be downloaded.
@@ -89,6 +93,14 @@ def build_embedder(
     if mirror:
         network = keras.Model(inputs, features, name=f"{backbone}_features")
         features = MirrorAverage(network, name="mirror_average")(inputs)
+    if embedding_dim is not None:
+        weights = sum((x.shape[-1] + 1) * int(embedding_dim) for x in features)
+        check_fits(
+            4 * weights * _COPIES,
+            "the weights of the embedding, their gradients and the two moments of Adam",
+            embedding_dim=embedding_dim,
+            weights=weights,
+        )
     embeddings = []
     for level, (x, share) in enumerate(zip(features, shares, strict=True), start=1):
         of_level = "" if levels == 1 else str(level)

@@ -190,9 +190,9 @@ def reader_of(version):
 
 def check_same_run(out, trained):
     """Raises a FileExistsError if a folder holds versions of another run than that of `trained`."""
-    recipe = exported.recipe_of(trained)
+    recipe = metadata.without_folders(exported.recipe_of(trained))
     for other in versions_of(out).values():
-        if exported.recipe_of(other) != recipe:
+        if metadata.without_folders(exported.recipe_of(other)) != recipe:
             raise FileExistsError(f"{other} is of another run: choose another folder for this one")
 
 

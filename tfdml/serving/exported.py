@@ -1,15 +1,23 @@
 """What an exported version can do, and what it says of its training."""
 
+import os
+import pathlib
+
 from tfdml.checks import check
-from tfdml.serving.metadata import read_metadata
+from tfdml.serving.metadata import read_metadata, without_folders
 from tfdml.serving.versions import newest_version
 
 MEAN_IMAGE = "mean_image.npy"
 
 
 def find_version(folder):
-    """The SavedModel at `folder`, or its newest version."""
-    return folder if (folder / "saved_model.pb").is_file() else newest_version(folder)
+    """The SavedModel at `folder`, or its newest version, or that of the run at `folder`."""
+    if (folder / "saved_model.pb").is_file():
+        return folder
+    if (folder / "config.yaml").is_file():  # runs/NAME, beside saved_models/NAME
+        run = folder.resolve()
+        folder = pathlib.Path(os.path.relpath(run.parents[1] / "saved_models" / run.name))
+    return newest_version(folder)
 
 
 def recipe_of(version):
@@ -19,6 +27,24 @@ def recipe_of(version):
         return {**recipe, "dataset": recipe["dataset"], "data_dir": recipe["data_dir"]}
     except (TypeError, LookupError):
         return {}
+
+
+def config_of(version):
+    """The settings of a version's training with their folders, of runs/NAME/config.yaml.
+
+    Returns:
+        {name: value}; None if there is no such file beside the folder of the models, or it is of
+        another training.
+    """
+    import yaml
+
+    recipe = without_folders(recipe_of(version))
+    config = version.resolve().parents[2] / "runs" / str(recipe.get("run")) / "config.yaml"
+    try:
+        settings = yaml.safe_load(config.read_text())
+        return settings if without_folders(settings) == recipe else None
+    except (OSError, AttributeError, TypeError, ValueError, yaml.YAMLError):
+        return None
 
 
 def trained_classes(version):

@@ -11,7 +11,8 @@
     versions             of tfdml, TensorFlow and Keras that wrote it
     licence, description in the words of those who exported it; null if they said nothing
     trained_classes      names of the classes that it was trained on
-    recipe               the settings of its training, as `train.py --config` takes them
+    recipe               the settings of its training, as `train.py --config` takes them, but for
+                         folders: of a file or folder the name alone
     scores               of the training, by name
     precision_scores     of a rounded precision: Recall@1 and megabytes beside those of float32
 
@@ -20,8 +21,10 @@ The last four are there where they are known.
 
 import dataclasses
 import json
+import os
 
 FILE = "metadata.json"
+_PATHS = ("boxes", "data_dir", "mean_image", "weights")  # settings that may name a file or folder
 
 
 def metadata_of(served, *, trained_classes=None, recipe=None, scores=None, precision_scores=None):
@@ -45,7 +48,7 @@ def metadata_of(served, *, trained_classes=None, recipe=None, scores=None, preci
 
     known = {
         "trained_classes": trained_classes,
-        "recipe": recipe,
+        "recipe": None if recipe is None else without_folders(recipe),
         "scores": scores,
         "precision_scores": precision_scores,
     }
@@ -63,6 +66,20 @@ def metadata_of(served, *, trained_classes=None, recipe=None, scores=None, preci
         **dataclasses.asdict(served.options),
         **{name: value for name, value in known.items() if value is not None},
     }
+
+
+def without_folders(recipe):
+    """The recipe with the names alone of its files and folders.
+
+    >>> without_folders({"data_dir": "/home/ann/photos/", "weights": "imagenet"})
+    {'data_dir': 'photos', 'weights': 'imagenet'}
+    """
+    names = {
+        name: os.path.basename(os.path.normpath(recipe[name]))
+        for name in _PATHS
+        if isinstance(recipe.get(name), str)
+    }
+    return {**recipe, **names}
 
 
 def write_metadata(folder, metadata):

@@ -1,14 +1,16 @@
 import pathlib
 
+from tfdml.checks import check, check_type
+from tfdml.decoding import decode, resize
 from tfdml.serving.options import TOP, ExportOptions
 from tfdml.serving.signatures import ServedModel
 from tfdml.serving.versions import check_new
 
 
 def export_model(
-    embedder,
+    model,
     path,
-    read_image,
+    read_image=None,
     loss=None,
     assets=None,
     *,
@@ -39,19 +41,21 @@ def export_model(
     The images of a batch may differ in format and size. One that cannot be read fails its request
     by an error that names its row and says why; with `on_bad_image` of `nan` its numbers are NaN,
     its texts empty, and every signature that takes `image_bytes` has an output `valid` (n,) of
-    booleans. What counts as damaged says `pipelines.decoding.decode`, where `read_image` is of it.
+    booleans. `tfdml.decoding.decode` states what counts as damaged, where `read_image` is of it.
 
     The folder appears whole or not at all, so a server that watches it never sees half a version.
     Its `assets.extra` holds `metadata.json`, of which `tfdml.serving.metadata` says what it tells,
     and a warm-up request for each signature, so that the first one of a user is as fast as others.
 
     Args:
-        embedder: A functional `keras.Model` from images to embeddings.
+        model: A `tfdml.EmbeddingModel`, or its embedder: a functional or sequential `keras.Model`
+            from images to embeddings. Embeddings are float32 under any policy.
         path: The version's folder, such as `saved_models/NAME/1`; must not exist.
         read_image: The preprocessing of training: from a scalar string tensor of encoded bytes to
-            one (height, width, channels) float32 image in [0, 255], in TensorFlow operations.
-        loss: The loss that the embedder was trained with. The similarity that it learned, in its
-            `layer`, is served without dropout.
+            one (height, width, channels) float32 image in [0, 255], in TensorFlow operations. If
+            None, images are decoded as by `pipelines` and resized to the input of the model.
+        loss: The loss that the embedder was trained with; that of an `EmbeddingModel` if None. The
+            similarity that it learned, in its `layer`, is served without dropout.
         assets: File name -> text or bytes, written to the version's `assets.extra`.
         options: `tfdml.serving.ExportOptions`; the usual ones if None.
         classes: `tfdml.serving.Gallery` of the means of classes, as of `class_means`, by embeddings
@@ -66,12 +70,61 @@ def export_model(
 
     Raises:
         FileExistsError: If the version exists.
-        ValueError: If a gallery is not of this model's embeddings, or `top` not above 0.
+        TypeError: If `model` is no `keras.Model`.
+        ValueError: If `model` has no fixed image size, its output is not (batch, dim), a gallery is
+            not of its embeddings, or `top` is not above 0.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> import tfdml
+        >>> embedder = tfdml.models.build_embedder("small_cnn", 8, input_shape=(28, 28, 1))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = export_model(embedder, pathlib.Path(folder) / "digits" / "1")
+        ...     print((path / "saved_model.pb").is_file())
+        True
     """
+    from tfdml.models import EmbeddingModel
+
     check_new(pathlib.Path(path))
+    embedder = model
+    if isinstance(model, EmbeddingModel):
+        embedder, loss = model.embedder, loss or model.loss
+    _check_embedder(embedder)
+    if read_image is None:
+        read_image = _reader(embedder.input_shape[1:])
     served = ServedModel(embedder, read_image, loss, options=options or ExportOptions())
     if classes is not None:
         served.add_classes(classes, top=top)
     if gallery is not None:
         served.add_gallery(gallery, top=top)
     return served.write(path, assets=assets, metadata=metadata)
+
+
+def _check_embedder(embedder):
+    import keras
+
+    check_type(
+        isinstance(embedder, keras.Model),
+        "`model` must be a tfdml.EmbeddingModel or a keras.Model",
+        model=embedder,
+    )
+    shapes = {
+        name: getattr(embedder, name) if getattr(embedder, "inputs", None) else None
+        for name in ("input_shape", "output_shape")
+    }
+    image, rows = (shape if isinstance(shape, tuple) else () for shape in shapes.values())
+    check(
+        len(image) == 4 and None not in image[1:] and image[3] in (1, 3),
+        "`model` must take one input, images of a fixed size: (batch, height, width, 1 or 3)",
+        **shapes,
+    )
+    check(
+        len(rows) == 2 and rows[1] is not None,
+        "`model` must return one embedding per image: (batch, dim)",
+        **shapes,
+    )
+
+
+def _reader(image_size):
+    """From a scalar string to one float32 image of this size."""
+    return lambda contents: resize(decode(contents, image_size[2]), image_size)

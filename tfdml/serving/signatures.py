@@ -137,7 +137,7 @@ class ServedModel:
 
     def _embed(self, images):
         with self._weights.in_place():
-            return {"embedding": self.embedder(images, training=False)}
+            return {"embedding": tf.cast(self.embedder(images, training=False), tf.float32)}
 
     def _read_batch(self, image_bytes):
         read_image, most = self._of_version.read_image, self.options.max_pixels

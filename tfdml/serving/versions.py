@@ -6,6 +6,8 @@ import pathlib
 import shutil
 import tempfile
 
+from tfdml.files import naming
+
 try:
     import fcntl
 except ImportError:  # Windows, where nothing is swept up
@@ -68,7 +70,8 @@ def new_version(path):
     unfinished = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
     try:
         with _alone(unfinished):
-            yield unfinished
+            with naming(path):
+                yield unfinished
             unfinished.chmod(0o755)
             check_new(path)
             os.rename(unfinished, path)

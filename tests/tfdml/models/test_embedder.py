@@ -325,3 +325,9 @@ def test_the_features_may_be_the_embedding(normalize, rng):
 def test_the_features_of_several_levels_are_no_embedding():
     with pytest.raises(ValueError, match=r"are those of 1 level\. Received: levels=2"):
         build_embedder("small_cnn", None, input_shape=(28, 28, 1), levels=2)
+
+
+@pytest.mark.parametrize("levels", [1, 3])
+def test_an_embedding_beyond_the_memory_is_rejected(levels):
+    with pytest.raises(ValueError, match=r"must fit in the memory.* embedding_dim=10{12}, .* GB"):
+        build_embedder("small_cnn", 10**12, input_shape=(28, 28, 1), levels=levels)

@@ -143,21 +143,26 @@ def test_batching_adds_to_the_flags_and_takes_none():
 
 
 @pytest.mark.xdist_group("served")
-def test_the_health_check_finds_a_server_that_answers(protocol_test_server):
+def test_the_health_check_finds_the_models_that_are_configured(protocol_test_server, tmp_path):
     name, *command = service_of("compose.yaml")["healthcheck"]["test"]
     assert name == "CMD"
     assert command[:2] == ["bash", "-c"]
-    assert "/v1/models/glyphs_lifted " in command[2]
-    check = command[2].replace("8501", str(protocol_test_server.rest))
-    for model, code in (("embedder", 0), ("nobody", 1)):
-        asked = check.replace("glyphs_lifted", model)
-        assert subprocess.run(["bash", "-c", asked], timeout=20).returncode == code
+    assert "glyphs_lifted" not in command[2]
+    config = tmp_path / "models.config"
+    check = command[2].replace("$$", "$").replace("8501", str(protocol_test_server.rest))
+    check = check.replace("/config/models.config", str(config))
+    of_one = (FOLDER / "models.config").read_text()
+    for models, healthy in ((["embedder"], True), (["embedder", "nobody"], False), ([], False)):
+        config.write_text("".join(of_one.replace("glyphs_lifted", model) for model in models))
+        run = subprocess.run(["bash", "-c", check], timeout=20)
+        assert (run.returncode == 0) is healthy, models
 
 
 def test_commands_of_the_page_parse():
     from tfdml.serving.client.__main__ import parse
 
-    commands = re.findall(r"python -m tfdml\.serving\.client (.*)", PAGE)
+    text = PAGE + (ROOT / "README.md").read_text()
+    commands = re.findall(r"python -m tfdml\.serving\.client (.*)", text)
     assert len(commands) >= 4
     for command in commands:
         name, *arguments = shlex.split(command, comments=True)

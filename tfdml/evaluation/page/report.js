@@ -30,6 +30,7 @@ const found = neighbours.length / ids.length;
 
 const isLonely = (row) => sizes[ids[row]] === 1;
 const nearest = (row) => neighbours[row * found];
+const nameOf = (row) => (data.images ? data.images[row] : `image ${row}`);
 const count = (number, one, many = `${one}s`) =>
   `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 
@@ -67,8 +68,8 @@ function picture(row) {
 
 function card(row, { query = null, distance = null } = {}) {
   const name = names[ids[row]];
-  const element = make("a", { className: "card", href: `#image-${row}`, title: name }, picture(row));
-  let told = `Image ${row}, ${name}`;
+  const element = make("a", { className: "card", href: `#image-${row}`, title: `${name}, ${nameOf(row)}` }, picture(row));
+  let told = `${data.images ? nameOf(row) : `Image ${row}`}, ${name}`;
   if (query !== null) {
     const isHit = ids[row] === ids[query];
     const number = distance.toPrecision(3);
@@ -78,6 +79,9 @@ function card(row, { query = null, distance = null } = {}) {
       make("span", { className: "name" }, isHit ? "" : name),
     );
     told = `${isHit ? "Hit" : "Miss"}: ${told}, distance ${number}`;
+  }
+  if (data.images) {
+    element.append(make("span", { className: "name file" }, nameOf(row).split("/").pop()));
   }
   element.ariaLabel = told;
   return element;
@@ -132,7 +136,7 @@ function queryBlock(row) {
     { className: "asked" },
     card(row),
     make("h3", {}, make("a", { href: `#class-${ids[row]}` }, names[ids[row]])),
-    make("p", {}, `image ${row}${isLonely(row) ? ", alone in its class" : ""}`),
+    make("p", {}, `${nameOf(row)}${isLonely(row) ? ", alone in its class" : ""}`),
     make("p", {}, about.join(" · ")),
   );
   return make("article", { className: "query" }, asked, list);
@@ -168,7 +172,7 @@ function show(change) {
 }
 
 function showImage(row) {
-  show({ only: [row], told: `Image ${row} as the query.` });
+  show({ only: [row], told: `${data.images ? nameOf(row) : `Image ${row}`} as the query.` });
 }
 
 function showClass(id) {

@@ -21,6 +21,7 @@ from tfdml.evaluation.page.histograms import distance_histograms
 from tfdml.evaluation.page.planar_map import planar_map
 from tfdml.evaluation.page.thumbnails import thumbnails
 from tfdml.evaluation.retrieval import recall_at_k
+from tfdml.files import replacing
 
 _NEIGHBOURS = 10
 _CURVE = 100  # neighbours that the curve of recalls reaches
@@ -39,6 +40,8 @@ def write_report(
     facts=None,
     intervals=None,
     class_names=None,
+    image_names=None,
+    untrained=None,
     neighbours=None,
     megabytes=10,
     seed=0,
@@ -62,6 +65,8 @@ def write_report(
         facts: {word: text} that state how the scores came about: model, data, settings, versions.
         intervals: {name: (low, high)} of some of the scores.
         class_names: {class id: name}; a class without one goes by its id.
+        image_names: (n,) texts, such as paths, that name the pictures. Default: their row numbers.
+        untrained: {name: number}, some of the scores before training, shown beside.
         neighbours: (n, K) row numbers, the nearest first and without the row itself, as a learned
             similarity ranks them. Default: the 10 nearest by distance, and a curve up to
             Recall@100.
@@ -75,8 +80,8 @@ def write_report(
     Raises:
         TypeError: If labels are not integers, embeddings not floats, `neighbours` not integers,
             pictures not uint8, `picture_of` no callable, or a score no number.
-        ValueError: If shapes disagree, a number is not finite or out of range, or there are no
-            values per query.
+        ValueError: If shapes disagree, a number is not finite or out of range, there are no values
+            per query, or not one name per image.
 
     Example:
         >>> import pathlib, tempfile
@@ -107,11 +112,18 @@ def write_report(
     neighbours = _checked_neighbours(neighbours, rows)
     values, ids = np.unique(labels, return_inverse=True)
     names = [str((class_names or {}).get(label, label)) for label in values.tolist()]
+    check(
+        image_names is None or len(image_names) == rows,
+        "`image_names` must have one name per row",
+        image_names=None if image_names is None else len(image_names),
+        rows=rows,
+    )
     content = _content(embeddings, ids, names, per_query, neighbours, seed)
+    content["images"] = image_names and [str(name) for name in image_names]
     texts = {
         "title": html.escape(str(title)),
         "summary": _summary(ids, names),
-        "scores": _score_rows(scores, intervals),
+        "scores": _score_rows(scores, intervals, untrained or {}),
         "recall": _recall_figure(scores, intervals, _curve(embeddings, labels, by_distance)),
         "facts": _fact_rows(facts),
         "distances": _distances_figure(embeddings, labels, ids),
@@ -122,7 +134,8 @@ def write_report(
     page = _page(texts, {**content, "sheets": {**sheets._asdict(), "images": images}})
     path = pathlib.Path(folder) / "index.html"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(page)
+    with replacing(path) as unfinished:
+        unfinished.write_bytes(page)
     return path
 
 
@@ -250,15 +263,17 @@ def _counted(count, one, many=None):
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
-def _score_rows(scores, intervals):
+def _score_rows(scores, intervals, untrained):
     lines = []
     for name, score in scores.items():
         interval = intervals.get(name)
         told = f"{interval[0]:.4f} to {interval[1]:.4f}" if interval is not None else ""
         bar = charts.score_bar(score, interval) if 0 <= score <= 1 else ""
+        before = f"untrained {untrained[name]:.4f}" if name in untrained else ""
         lines.append(
             f'<tr><th scope="row">{html.escape(str(name))}</th><td>{score:.4f}</td>'
-            f'<td class="interval">{told}</td><td class="drawn">{bar}</td></tr>'
+            f'<td class="interval">{told}</td><td class="drawn">{bar}</td>'
+            f'<td class="interval">{before}</td></tr>'
         )
     return "\n".join(lines)
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 
 from pipelines.decoding import decode
-from pipelines.orientation import orientation, upright
+from tfdml.orientation import orientation, upright
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (9, 13, 3), dtype=np.uint8)
 _FILE = io.BytesIO()

@@ -1,0 +1,22 @@
+import keras
+
+from tfdml import layers, losses, models, optimizers, registration
+
+
+def test_every_registered_class_is_listed():
+    parts = {"layers": layers, "losses": losses, "models": models, "optimizers": optimizers}
+    listed = {
+        name: getattr(parts[part], name) for part in parts for name in registration.CLASSES[part]
+    }
+    registered = keras.saving.get_custom_objects()
+    of_tfdml = {
+        key.removeprefix("tfdml>"): registered[key] for key in registered if key[:6] == "tfdml>"
+    }
+    assert of_tfdml == listed
+
+
+def test_what_is_deferred_is_built_from_its_config():
+    deferred = registration.Deferred("losses", "TripletLoss")
+    loss = deferred.from_config(losses.TripletLoss(margin=0.5).get_config())
+    assert isinstance(loss, losses.TripletLoss)
+    assert loss.margin == 0.5

@@ -1,0 +1,143 @@
+"""Pixels of encoded images, and their size, in operations of TensorFlow alone.
+
+Training and serving share them.
+"""
+
+import tensorflow as tf
+
+from tfdml.orientation import called, upright
+
+_HEADER = 64  # bytes in which all that is read of a header stands
+
+
+def decode(contents, channels, as_stored=False):
+    """One encoded image (JPEG, PNG, GIF, BMP, WebP) as pixels.
+
+    JPEG by INTEGER_ACCURATE, whatever TensorFlow's default: the served model must see the numbers
+    of training. The pixels are those of `PIL.Image.open(file).convert("RGB")`, also of grey and of
+    palettes, turned by `PIL.ImageOps.exif_transpose` where a JPEG has an EXIF orientation, but for:
+
+    * a JPEG in CMYK or YCCK: by rounding they may differ by 1.
+    * a GIF with transparent pixels: those are black, in Pillow of the palette's colour.
+    * a PNG of 16 bits: the upper 8 of them, where Pillow clips those of grey images at 255.
+
+    As in Pillow, transparency is dropped, of other formats with the colours that lie below it, and
+    of a GIF with several frames the first is taken. TensorFlow decodes all of them, so their number
+    costs memory. Of lossy JPEG other versions of its library may round otherwise.
+
+    What is refused although Pillow reads it: an animated WebP, of which TensorFlow 2.21 writes past
+    the end of its memory; a BMP that is compressed, of 16 bits per pixel or of OS/2. What is taken
+    although it is damaged: a JPEG with wrong bytes before its end, which the library conceals, and
+    a GIF whose first frame is whole.
+
+    Args:
+        contents: Scalar string, the bytes of the file.
+        channels: 3 for colour, 1 for grey; the image is converted.
+        as_stored: Whether the EXIF orientation is ignored, for boxes in the pixels of the file.
+
+    Returns:
+        (height, width, channels) uint8.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If the bytes are not an image of these kinds, or cut off.
+    """
+    contents = tf.convert_to_tensor(contents)  # not a constant of the functions that are called
+
+    def jpeg():
+        image = tf.io.decode_jpeg(contents, channels=3, dct_method="INTEGER_ACCURATE")
+        return image if as_stored else upright(image, contents)
+
+    image = tf.cond(tf.io.is_jpeg(contents), jpeg, lambda: _not_jpeg(contents))
+    image = tf.ensure_shape(image, [None, None, 3])
+    return image if channels == 3 else tf.image.rgb_to_grayscale(image)
+
+
+@called
+def _not_jpeg(contents):
+    header = _first_bytes(contents)
+
+    def other():
+        animated = _is_webp(header) & (header[20] // 2 % 2 == 1)
+        refusal = tf.debugging.assert_equal(animated, False, "an animated WebP cannot be read")
+        with tf.control_dependencies([refusal]):
+            # Not `channels=3`, which a WebP with transparency refuses.
+            image = tf.io.decode_image(contents, channels=0, expand_animations=False)
+        has_colour = tf.shape(image)[2] >= 3
+        return tf.cond(
+            has_colour, lambda: image[:, :, :3], lambda: tf.tile(image[:, :, :1], [1, 1, 3])
+        )
+
+    return tf.cond(_has_bmp_palette(header), lambda: _bmp_of_palette(contents, header), other)
+
+
+def resize(images, image_size):
+    """Images at another size, bilinear and antialiased; the aspect is not kept.
+
+    Args:
+        images: (height, width, channels) or (n, height, width, channels), numbers in [0, 255].
+        image_size: (height, width, channels); the channels must be those of the images.
+
+    Returns:
+        float32 of that size, in [0, 255]; the very numbers if the size is theirs.
+    """
+    images = tf.cast(images, tf.float32)
+    size = tuple(image_size[:2])
+    if images.shape[-3:-1] == size:
+        return images
+    if images.shape[-3:-1].is_fully_defined():
+        return resized(images, size)
+    has_size = tf.reduce_all(tf.shape(images)[-3:-1] == size)
+    return tf.cond(has_size, lambda: images, lambda: resized(images, size))
+
+
+def resized(images, size):
+    """As `resize`, to (height, width), also of images that have that size already."""
+    # The weights of a pixel sum to 1 only up to rounding, which could pass 255.
+    images = tf.cast(images, tf.float32)
+    return tf.clip_by_value(tf.image.resize(images, size, antialias=True), 0.0, 255.0)
+
+
+def _first_bytes(contents):
+    """(64,) int32, with zeros where the file is shorter."""
+    first = tf.io.decode_raw(tf.strings.substr(contents, 0, _HEADER), tf.uint8)
+    padded = tf.pad(tf.cast(first, tf.int32), [[0, _HEADER - tf.shape(first)[0]]])
+    return tf.ensure_shape(padded, [_HEADER])
+
+
+def _starts(header, text, at=0):
+    return tf.reduce_all(header[at : at + len(text)] == list(text))
+
+
+def _little_endian(header, at, count):
+    return tf.reduce_sum(header[at : at + count] * [256**i for i in range(count)])
+
+
+def _is_webp(header):
+    return _starts(header, b"RIFF") & _starts(header, b"WEBPVP8X", at=8)
+
+
+def _has_bmp_palette(header):
+    return _starts(header, b"BM") & (_little_endian(header, 28, 2) <= 8)
+
+
+def _bmp_of_palette(contents, header):
+    """(height, width, 3) uint8 of a BMP whose pixels are 1, 2, 4 or 8 bits of an index.
+
+    `tf.io.decode_bmp` gives 8 bits as they stand, whatever colour they mean, and refuses fewer.
+    """
+    start, size, width, height = (_little_endian(header, at, 4) for at in (10, 14, 18, 22))
+    bits, compression = _little_endian(header, 28, 2), _little_endian(header, 30, 4)
+    readable = (size >= 40) & (compression == 0) & (bits > 0)
+    readable &= (width > 0) & (height != 0) & (start >= 14 + size)
+    refusal = tf.debugging.assert_equal(readable, True, "a BMP of this kind cannot be read")
+    with tf.control_dependencies([refusal]):
+        stride = (bits * width + 31) // 32 * 4  # rows end at a multiple of 4 bytes
+    body = tf.strings.substr(contents, start, stride * tf.abs(height))
+    rows = tf.reshape(tf.io.decode_raw(body, tf.uint8), [tf.abs(height), stride, 1])
+    of_byte = tf.range(8 - bits, -1, -bits)  # where the indices of a byte stand, the first highest
+    indices = tf.bitwise.right_shift(tf.cast(rows, tf.int32), of_byte) % 2**bits
+    indices = tf.reshape(indices, [tf.abs(height), -1])[:, :width]
+    indices = tf.cond(height > 0, lambda: indices[::-1], lambda: indices)  # from below, usually
+    colours = tf.strings.substr(contents, 14 + size, (start - 14 - size) // 4 * 4)
+    blue_green_red = tf.reshape(tf.io.decode_raw(colours, tf.uint8), [-1, 4])[:, :3]
+    return tf.gather(blue_green_red[:, ::-1], indices)
