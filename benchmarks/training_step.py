@@ -35,7 +35,8 @@ def main():
     width = max(len(str(path)) for path in arguments.recipes)
     print(f"{'recipe':{width}}{'s/step':>10}{'CPU':>10}{'steps':>10}{'hours':>10}")
     for path in arguments.recipes:
-        recipe, _, _ = train.parse(["--config", str(path), "--weights", "null"])
+        recipe, _ = train.parse(["--config", str(path), "--weights", "null"])
+        recipe, _ = recipe.completed(recipe.classes_per_batch or 32)
         seconds, cpu = seconds_per_step(recipe, arguments.steps)
         hours = seconds * recipe.steps / 3600
         times = f"{seconds:10.3f}{cpu:10.3f}{recipe.steps:10,}{hours:10.1f}"

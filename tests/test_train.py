@@ -39,6 +39,11 @@ def rejection(*arguments, cwd):
     return programs.run(train.main, *arguments, cwd=cwd).sentence
 
 
+def completed(**settings):
+    """A recipe with the defaults that follow from the classes of `digits`."""
+    return Recipe(**settings).completed(num_classes=5)[0]
+
+
 def scores_of(folder):
     return json.loads((folder / "scores.json").read_text())
 
@@ -89,9 +94,9 @@ def test_the_saved_model_scores_what_the_run_reported(finished):
 
 def test_a_run_killed_before_its_first_checkpoint_resumes(tmp_path):
     folder = tmp_path / "runs" / "x"
-    saved_recipe = train.parse(["--run", "x", *SMALL, *TWO_STEPS])[-1]
+    recipe, _ = train.parse(["--run", "x", *SMALL, *TWO_STEPS])
     (folder / "logs").mkdir(parents=True)
-    (folder / "config.yaml").write_text(saved_recipe)
+    (folder / "config.yaml").write_text(yaml.safe_dump(dataclasses.asdict(recipe)))
     run("--run", "x", "--resume", cwd=tmp_path)
     assert scores_of(folder)["train_seconds_from_step"] == 0
     assert (tmp_path / "saved_models" / "x" / "1" / "saved_model.pb").is_file()
@@ -152,7 +157,7 @@ def test_a_run_that_diverges_is_rejected_and_saves_no_weights(tmp_path):
 
 def test_a_frozen_similarity_is_not_trained():
     options = {"similarity": {"trainable": False}}
-    recipe = Recipe(loss="pddm", loss_options=options, dataset="digits", embedding_dim=4)
+    recipe = completed(loss="pddm", loss_options=options, dataset="digits", embedding_dim=4)
     dataset = pipelines.load("digits")
     model = train.build_model(recipe, dataset.train, dataset)
     model.optimizer.build(model.trainable_variables)
@@ -202,7 +207,7 @@ def test_trains_and_scores_on_what_is_in_the_boxes(tmp_path):
     (tmp_path / "boxes.csv").write_text(f"path,x1,y1,x2,y2\n{lines}")
     data = ["--dataset", "folder", "--data_dir", str(photos), "--classes_per_batch", "2"]
     boxes = ["--boxes", str(tmp_path / "boxes.csv"), "--run", "unused"]
-    recipe, _, _ = train.parse([*data, *boxes])
+    recipe, _ = train.parse([*data, *boxes])
     train_split, (test_split, _), _ = train.load_images(recipe)
     left = [split.boxes[:, 0].tolist() for split in (train_split, test_split)]
     assert left == [[0, 1, 2, 3], [4, 5, 6, 7]]
@@ -213,9 +218,10 @@ def test_batches_are_groups_of_related_classes(data_folder, monkeypatch, tmp_pat
     monkeypatch.chdir(tmp_path)
     data = ["--dataset", "omniglot", "--data_dir", str(data_folder / "tfds")]
     options = ["--sampler", "groups", "--sampler_options.evenly", "true"]
-    recipe, _, saved = train.parse([*data, *options, "--sampler_options.super_classes", "4"])
-    assert yaml.safe_load(saved)["sampler_options"] == {"evenly": True, "super_classes": 4}
+    recipe, _ = train.parse([*data, *options, "--sampler_options.super_classes", "4"])
+    assert recipe.sampler_options == {"evenly": True, "super_classes": 4}
     train_split, _, dataset = train.load_images(recipe)
+    recipe = train.with_defaults(recipe, train_split)
     batches, _ = train.training_batches(recipe, 0, train_split, dataset)
     labels = next(iter(batches))[1].numpy()
     super_label_of = dict(zip(train_split.labels, train_split.super_labels, strict=True))
@@ -252,7 +258,7 @@ def small_dataset():
 def small_model():
     """A model of the small dataset, which several samplers train on."""
     dataset = small_dataset()
-    return train.build_model(Recipe(steps=8, checkpoint_every=4), dataset.train, dataset)
+    return train.build_model(completed(steps=8, checkpoint_every=4), dataset.train, dataset)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +274,7 @@ def test_a_model_trains_with_the_batches_of_every_sampler(
     sampler, options, most_sizes, small_model
 ):
     dataset = small_dataset()
-    recipe = Recipe(
+    recipe = completed(
         sampler=sampler,
         sampler_options=options,
         classes_per_batch=4,
@@ -290,7 +296,7 @@ def test_a_model_trains_with_the_batches_of_every_sampler(
 
 def test_hard_neighbours_are_those_of_the_checkpoint_when_a_run_resumes(tmp_path):
     dataset = small_dataset()
-    recipe = Recipe(
+    recipe = completed(
         sampler="pairs",
         sampler_options={"hard_neighbours": True},
         classes_per_batch=4,
@@ -440,7 +446,6 @@ REJECTED = [
         ["--loss_options.similarity.dropout", "0"],
         ["--loss_options.similarity.dropout", """--loss_options.similarity '{"dropout": ...}'"""],
     ),
-    (["--steps", "150"], ["`checkpoint_every`", "`steps`", "Received: steps=150"]),
     (["--loss_options.magrin", "1", *NO_DATA], ["'magrin'", "'margin'"]),
     (["--loss_options.margin", "-1", *NO_DATA], ["`margin`", "> 0", "Received: margin=-1"]),
     (["--augmentation.flp", "true", *NO_DATA], ["'flp'", "'flip'"]),
@@ -465,8 +470,8 @@ REJECTED = [
         ["`super_labels`"],
     ),
     (
-        ["--dataset", "digits"],
-        ["`classes_per_batch`", "Received: classes_per_batch=32, classes=5"],
+        ["--dataset", "digits", "--classes_per_batch", "6"],
+        ["`classes_per_batch`", "Received: classes_per_batch=6, classes=5"],
     ),
     (
         ["--embedding_dim", "null", "--levels", "3", *NO_DATA],
@@ -599,22 +604,22 @@ def test_every_setting_is_documented():
     ],
 )
 def test_the_learning_rate_rises_and_falls(settings, rates):
-    schedule = train.learning_rate(Recipe(steps=1000, checkpoint_every=100, **settings))
+    schedule = train.learning_rate(completed(steps=1000, checkpoint_every=100, **settings))
     found = [float(schedule(step)) for step in (0, 500, 1000)]
     np.testing.assert_allclose(found, rates, atol=1e-8)
 
 
 def test_the_learning_rate_falls_in_steps():
     settings = {"steps": 1000, "checkpoint_every": 100, "schedule": "step", "decay_every": 400}
-    schedule = train.learning_rate(Recipe(**settings))
+    schedule = train.learning_rate(completed(**settings))
     found = [float(schedule(step)) for step in (0, 399, 400, 799, 800)]
     np.testing.assert_allclose(found, [1e-3, 1e-3, 1e-4, 1e-4, 1e-5], rtol=1e-5)
-    schedule = train.learning_rate(Recipe(**settings, decay_factor=0.96))
+    schedule = train.learning_rate(completed(**settings, decay_factor=0.96))
     assert float(schedule(999)) == pytest.approx(1e-3 * 0.96**2)
 
 
 def test_exits_and_biases_have_multipliers_of_their_own():
-    recipe = Recipe(
+    recipe = completed(
         loss="hdc",
         dataset="digits",
         embedding_dim=4,
@@ -665,7 +670,7 @@ def test_no_steps_score_and_export_the_features_as_they_are(tmp_path):
 
 
 def test_the_similarity_learns_at_the_rate_of_the_head():
-    recipe = Recipe(
+    recipe = completed(
         loss="pddm", dataset="digits", embedding_dim=4, head_multiplier=7.0, weight_decay=5e-4
     )
     dataset = pipelines.load("digits")
@@ -687,7 +692,7 @@ def test_density_alone_measures_the_classes_and_learns_a_target_for_each(tmp_pat
     options += ["--head_multiplier", "7", "--steps", "4", "--checkpoint_every", "2", "--run", "d"]
     printed = run(*SMALL, *options, cwd=tmp_path)
     assert "Measuring the density of the training classes" in printed
-    model = train.load_checkpoint(shutil.copytree(tmp_path / "runs" / "d", tmp_path / "copy"))
+    model = train.read_model(tmp_path / "runs" / "d" / "checkpoint.keras")
     densities = model.loss.regularizer.initial_density
     assert len(densities) == 5
     assert 0.01 < min(densities) < max(densities) < 0.95
@@ -716,7 +721,7 @@ def test_density_alone_measures_the_classes_and_learns_a_target_for_each(tmp_pat
     ],
 )
 def test_density_of_other_classes_is_rejected_before_the_run_begins(loss, options, message):
-    recipe = Recipe(loss=loss, loss_options=options, dataset="digits", embedding_dim=4)
+    recipe = completed(loss=loss, loss_options=options, dataset="digits", embedding_dim=4)
     dataset = pipelines.load("digits")
     with pytest.raises(ValueError, match=re.escape(message)):
         train.build_model(recipe, dataset.train, dataset)
@@ -732,7 +737,7 @@ def test_density_of_other_classes_is_rejected_before_the_run_begins(loss, option
     ],
 )
 def test_density_is_measured_where_it_is_needed(options, measured, capsys):
-    recipe = Recipe(loss="density", loss_options=options, dataset="digits", embedding_dim=4)
+    recipe = completed(loss="density", loss_options=options, dataset="digits", embedding_dim=4)
     dataset = pipelines.load("digits")
     loss = train.build_model(recipe, dataset.train, dataset).loss
     assert ("Measuring" in capsys.readouterr().out) == measured
