@@ -24,7 +24,7 @@ import time
 import yaml
 
 import pipelines
-from tfdml.checks import check, unknown_name, unknown_option
+from tfdml.checks import check, check_fits, unknown_name, unknown_option
 from tfdml.command_line import (
     Parser,
     as_file_name,
@@ -318,6 +318,8 @@ def build_model(recipe, split, dataset):
         optimizer = tfdml.optimizers.SGD(momentum=0.9, **options)
     model = tfdml.EmbeddingModel(embedder)
     model.compile(optimizer=optimizer, loss=loss)
+    images, width = len(split.labels), embedder.output_shape[-1]
+    check_fits(4 * images * width, "embeddings of all images", images=images, embedding_dim=width)
     # What a loss cannot be computed from, it says now, before the run has a folder.
     rows = keras.ops.zeros((2, *embedder.output_shape[1:]))
     loss([0, split.num_classes - 1], rows)

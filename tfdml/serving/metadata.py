@@ -24,7 +24,13 @@ import json
 import os
 
 FILE = "metadata.json"
-_PATHS = ("boxes", "data_dir", "mean_image", "weights")  # settings that may name a file or folder
+_PATHS = (
+    "boxes",
+    "data_dir",
+    "init_from",
+    "mean_image",
+    "weights",
+)  # settings that may name a file or folder
 
 
 def metadata_of(served, *, trained_classes=None, recipe=None, scores=None, precision_scores=None):
