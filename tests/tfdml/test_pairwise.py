@@ -28,6 +28,14 @@ def test_duplicates_are_at_distance_zero(dim, rng):
     assert (distances[~same] > 0).all()
 
 
+def test_close_rows_stay_apart_in_a_large_batch(rng):
+    rows = rng.normal(size=(1000, 2))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    rows[1] = rows[0] * (1 + np.sqrt(20 * 2 * np.finfo("float32").eps))
+    distances = numpy(pairwise.distances(ops.convert_to_tensor(rows.astype("float32"))))
+    assert distances[0, 1] > 0
+
+
 def test_unit_rows_have_length_one_whatever_they_were(rng):
     rows = rng.normal(size=(5, 3)) * np.array([[1e-25], [1e-3], [1.0], [1e15], [1e30]])
     unit = numpy(pairwise.normalize(ops.convert_to_tensor(rows, dtype="float32")))
