@@ -172,7 +172,6 @@ def check_settings(recipe):
         "`exit_multiplier` is of early exits, which a model of 1 level has not",
         exit_multiplier=recipe.exit_multiplier,
     )
-    preprocessing_of(recipe)  # reads the mean image
     dropout_of_levels(recipe.dropout, levels)
     pipelines.Augmentation().changed(**recipe.augmentation)
     options = export_options(recipe.export_options)
@@ -190,7 +189,9 @@ def check_settings(recipe):
     if recipe.init_from:
         source_of(recipe.init_from)
     if recipe.data_dir is None or os.path.exists(os.path.expanduser(recipe.data_dir)):
-        check_weights(recipe)  # if not, what the images are is told first, in loading
+        # If not, loading says first what the images are.
+        preprocessing_of(recipe)
+        check_weights(recipe)
 
 
 def check_weights(recipe):

@@ -463,7 +463,7 @@ REJECTED = [
     ),
     (
         ["--sampler", "whole_classes", "--dataset", "digits"],
-        ["`batch_size`", "the largest class", "Received: batch_size=128"],
+        ["`batch_size`", "the largest class", "Received: batch_size=20"],
     ),
     (
         ["--sampler", "groups", "--dataset", "digits", "--classes_per_batch", "4"],
