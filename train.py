@@ -190,8 +190,8 @@ def check_settings(recipe):
         source_of(recipe.init_from)
     if recipe.data_dir is None or os.path.exists(os.path.expanduser(recipe.data_dir)):
         # If not, loading says first what the images are.
-        preprocessing_of(recipe)
         check_weights(recipe)
+        preprocessing_of(recipe)
 
 
 def check_weights(recipe):
