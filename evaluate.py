@@ -29,7 +29,14 @@ import warnings
 
 import pipelines
 from tfdml.checks import check, check_fits, unknown_name
-from tfdml.command_line import Parser, as_file_name, check_writable, one_sentence, write_text
+from tfdml.command_line import (
+    Parser,
+    as_file_name,
+    check_writable,
+    import_tensorflow,
+    one_sentence,
+    write_text,
+)
 from tfdml.evaluation_settings import NEIGHBOURS, Comparison, Evaluation
 from tfdml.files import naming
 from tfdml.serving import exported
@@ -48,13 +55,13 @@ def main(arguments=None):
         compare_runs(*parse_comparison([word for word in arguments if word != COMPARE]))
         return
     settings = parse(arguments)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with one_sentence(PROGRAM, ValueError, TypeError, OSError, ImportError):
         version = exported.find_version(pathlib.Path(settings.model))
         recipe = recipe_of(settings, version)
         settings = completed(settings, version, recipe)
         out = pathlib.Path(settings.out)
         check_outputs(settings)
+        import_tensorflow()
         model = model_to_export(settings, version, recipe)
         if settings.index:
             from tfdml.evaluation.approximate import load_faiss
@@ -480,7 +487,7 @@ def embed(settings, signature, preprocessing, levels, dim, split):
         split, read_size, batch_size, preprocessing=preprocessing
     )
     with named(split):
-        batches = tqdm(batches, desc="Embedding", delay=2, unit="batch")
+        batches = tqdm(batches, desc="Embedding", delay=2, disable=None, unit="batch")
         return np.concatenate([embeddings_of(images) for images in batches])
 
 

@@ -139,6 +139,7 @@ def _with_sizes(paths, boxes):
         desc="Checking boxes",
         total=len(paths),
         delay=2,
+        disable=None,
         unit="image",
     ):
         with Image.open(path) as image:

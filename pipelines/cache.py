@@ -264,7 +264,7 @@ def write_shards(folder, plan, images, rows, warp, channels):
         killed.unlink()
     order, number = rows["order"], plan["settings"]["images_per_file"]
     shards = []
-    with tqdm(total=len(order), desc="Writing", delay=2, unit="image") as bar:
+    with tqdm(total=len(order), desc="Writing", delay=2, disable=None, unit="image") as bar:
         for first in range(0, len(order), number):
             path = folder / f"images-{first // number:05}.tfrecord"
             chosen = order[first : first + number]

@@ -141,7 +141,13 @@ def nearest_of_other_classes(embeddings, labels, count):
     rows = (embeddings - np.mean(embeddings, axis=0, dtype=np.float64)).astype(np.float32)
     nearest = np.empty((len(rows), count), np.int32)
     block = max(1, _BLOCK_BYTES // (4 * len(rows)))
-    blocks = tqdm(range(0, len(rows), block), desc="Finding hard neighbours", delay=2, unit="block")
+    blocks = tqdm(
+        range(0, len(rows), block),
+        desc="Finding hard neighbours",
+        delay=2,
+        disable=None,
+        unit="block",
+    )
     with tf.device("CPU:0"):  # on a GPU the products of TensorFlow are of fewer bits
         rows, classes = tf.constant(rows), tf.constant(classes)
         half_norms = tf.reduce_sum(tf.square(rows), axis=1) / 2.0

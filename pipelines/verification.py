@@ -6,7 +6,6 @@ import os
 import pathlib
 import re
 import sqlite3
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from tqdm import tqdm
@@ -57,8 +56,8 @@ def _unreadable(paths):
             desc="Checking images",
             total=len(unknown),
             delay=2,
+            disable=None,
             unit="image",
-            disable=not sys.stderr.isatty(),
         )
         for row, reason in zip(unknown, reasons, strict=True):
             if reason:

@@ -185,6 +185,8 @@ class EmbeddingsOfEpoch(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         embedder = self.model.embedder
-        batches = tqdm(self.images, desc="Embedding the training images", delay=2, unit="batch")
+        batches = tqdm(
+            self.images, desc="Embedding the training images", delay=2, disable=None, unit="batch"
+        )
         embeddings = np.concatenate([embedder.predict_on_batch(images) for images in batches])
         self.receive(int(self.model.optimizer.iterations), embeddings)

@@ -118,6 +118,8 @@ def import_tensorflow():
     They go to the file descriptor, before TensorFlow reads `TF_CPP_MIN_LOG_LEVEL`.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if "tensorflow" in sys.modules:
+        return
     sys.stderr.flush()
     kept = os.dup(2)
     try:

@@ -119,7 +119,7 @@ def check_files(folder, manifest, checksums=False):
     if checksums:
         from tqdm import tqdm
 
-        for shard in tqdm(manifest["shards"], desc="Verifying", delay=2, unit="file"):
+        for shard in tqdm(manifest["shards"], desc="Verifying", delay=2, disable=None, unit="file"):
             if sha256_of(folder / shard["name"]) != shard["sha256"]:
                 path = folder / shard["name"]
                 raise ValueError(f"{path} is not the one that was written: {again}")

@@ -59,6 +59,7 @@ def _read(builder, name, class_names):
         desc=f"Reading Omniglot ({name})",
         total=len(batches),
         delay=2,
+        disable=None,
         unit="batch",
     )
     images, labels, alphabets = map(np.concatenate, zip(*batches, strict=True))

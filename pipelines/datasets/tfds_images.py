@@ -143,7 +143,9 @@ def _read(builder, image, label, box, size):
     total = sum(found[part].num_examples for part in parts)
     images, labels, rows = np.empty((total, *size), np.uint8), np.empty(total, np.int64), 0
     examples = examples.map(read, num_parallel_calls=tf.data.AUTOTUNE)
-    with tqdm(total=total, desc=f"Reading {builder.name}", delay=2, unit="image") as bar:
+    with tqdm(
+        total=total, desc=f"Reading {builder.name}", delay=2, disable=None, unit="image"
+    ) as bar:
         for some, ids in examples.batch(256).prefetch(2).as_numpy_iterator():
             kept = ids >= 0
             images[rows : rows + kept.sum()] = some[kept]

@@ -16,7 +16,7 @@ import sys
 import time
 
 from tfdml.checks import check
-from tfdml.command_line import Parser, check_writable, one_sentence
+from tfdml.command_line import Parser, check_writable, import_tensorflow, one_sentence
 from tfdml.serving import exported, metadata
 from tfdml.serving.options import TOP, ExportOptions, options_kept
 from tfdml.serving.versions import megabytes, newest_version, versions_of
@@ -83,10 +83,10 @@ def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = Parser(Export, prog=PROGRAM, description=(__doc__ or "").partition("\n")[0])
     settings = parser.settings_of(parser.parse_args(arguments))
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with one_sentence(PROGRAM, ValueError, TypeError, OSError):
         run = pathlib.Path(settings.run).resolve()
         trained = shown(newest_version(run.parent.parent / "saved_models" / run.name))
+        import_tensorflow()
         options = settings.options_after(metadata.read_metadata(trained))
         out = trained.parent.with_name(run.name + suffix_of(settings.levels, options.precision))
         out = pathlib.Path(settings.out) if settings.out else out

@@ -80,7 +80,9 @@ class ServedModel:
             ValueError: If a file cannot be read as an image; names it.
         """
         rows = []
-        for first in tqdm(range(0, len(paths), _BATCH), "Embedding", delay=2, unit="batch"):
+        for first in tqdm(
+            range(0, len(paths), _BATCH), "Embedding", delay=2, disable=None, unit="batch"
+        ):
             batch = paths[first : first + _BATCH]
             images, problems = self._read(tf.constant([path.read_bytes() for path in batch]))
             for path, problem in zip(batch, problems.numpy(), strict=True):

@@ -58,7 +58,7 @@ def thumbnails(picture_of, count, most_bytes, *, seed=0):
         if size / len(cells) * count <= most_bytes:
             break
     cells = np.empty((count, shape[1], shape[0], 4), np.uint8)
-    for row in tqdm(range(count), desc="Pictures", delay=2, unit="image"):
+    for row in tqdm(range(count), desc="Pictures", delay=2, disable=None, unit="image"):
         cells[row] = _cell(_picture(picture_of, row), shape)
     for lower in (quality, *_LEAST):
         images = _encode(cells, shape, lower)

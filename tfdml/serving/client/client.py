@@ -213,7 +213,7 @@ class Client:
         ask = functools.partial(ask, model, strict=on_bad_image == "error")
         rows = []
         with (
-            tqdm(desc="Asking the server", total=count, delay=2, unit="image") as bar,
+            tqdm(desc="Asking the server", total=count, delay=2, disable=None, unit="image") as bar,
             contextlib.closing(in_order(ask, batches, self._in_flight)) as answers,
         ):
             for answer in answers:

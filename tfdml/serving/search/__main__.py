@@ -14,7 +14,7 @@ import pathlib
 import sys
 import warnings
 
-from tfdml.command_line import Parser, as_file_name, check_writable, one_sentence
+from tfdml.command_line import Parser, as_file_name, check_writable, import_tensorflow, one_sentence
 from tfdml.serving.exported import find_version
 from tfdml.serving.search.settings import Search
 
@@ -27,12 +27,12 @@ LISTED = 5  # files left out that are named
 def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else arguments
     settings = parse(arguments)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with one_sentence(PROGRAM, ValueError, TypeError, OSError, ImportError):
         check_installed()
         version = find_version(pathlib.Path(settings.model))
         index = pathlib.Path(settings.index or default_index(version, settings.images))
         check_writable(index.parent)
+        import_tensorflow()
         search = open_search(settings, version, index)
         added, gone = search.refresh(show=True)
         tell_left_out(search)
