@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from pipelines.orientation import called, upright
+from pipelines.orientation import upright
 
 _HEADER = 64  # bytes in which all that is read of a header stands
 
@@ -38,7 +38,6 @@ def decode(contents, channels, as_stored=False):
     Raises:
         tf.errors.InvalidArgumentError: If the bytes are not an image of these kinds, or cut off.
     """
-    contents = tf.convert_to_tensor(contents)  # not a constant of the functions that are called
 
     def jpeg():
         image = tf.io.decode_jpeg(contents, channels=3, dct_method="INTEGER_ACCURATE")
@@ -49,7 +48,6 @@ def decode(contents, channels, as_stored=False):
     return image if channels == 3 else tf.image.rgb_to_grayscale(image)
 
 
-@called
 def _not_jpeg(contents):
     header = _first_bytes(contents)
 
