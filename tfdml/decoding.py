@@ -5,7 +5,7 @@ Training and serving share them.
 
 import tensorflow as tf
 
-from tfdml.orientation import called, upright
+from tfdml.orientation import upright
 
 _HEADER = 64  # bytes in which all that is read of a header stands
 
@@ -41,7 +41,6 @@ def decode(contents, channels, as_stored=False):
     Raises:
         tf.errors.InvalidArgumentError: If the bytes are not an image of these kinds, or cut off.
     """
-    contents = tf.convert_to_tensor(contents)  # not a constant of the functions that are called
 
     def jpeg():
         image = tf.io.decode_jpeg(contents, channels=3, dct_method="INTEGER_ACCURATE")
@@ -52,7 +51,6 @@ def decode(contents, channels, as_stored=False):
     return image if channels == 3 else tf.image.rgb_to_grayscale(image)
 
 
-@called
 def _not_jpeg(contents):
     header = _first_bytes(contents)
 

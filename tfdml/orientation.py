@@ -1,23 +1,32 @@
-"""The EXIF orientation of JPEG, in TensorFlow operations that training and serving share."""
+"""The EXIF orientation of JPEG, in TensorFlow operations that training and serving share.
+
+They are few, and none is in a loop or a function of its own: even in a branch that is not taken
+each costs time, and functions that tf.data calls in parallel may wait for each other for ever.
+"""
 
 import tensorflow as tf
 
-# Where the segment of EXIF begins, whose name is 4 bytes behind: first, as the standard has it, or
-# after that of JFIF.
-_PLACES = (2, 20)
-_ENTRY = 12  # bytes of an entry of a directory
-_ORIENTATION, _SHORT = 0x0112, 3  # its tag and its type
-
-# Makes a function one operation: in a branch that is not taken, each of its own would cost time.
-called = tf.function(autograph=False, experimental_attributes={"_noinline": True})
+# Where the name of the EXIF segment stands: the segment is the first, as the standard has it, or
+# follows that of JFIF.
+_PLACES = (6, 24)
+_NAME = list(b"Exif\0\0")  # the rest of the segment is a TIFF file
+_MOST = 2**16  # bytes of a segment
+_ENTRIES, _ENTRY = 256, 12  # of a directory that are read, and the bytes of each
+# Tag 0x0112, type SHORT, one value; and the value of each byte of a number of two and of four.
+_LITTLE = list(b"\x12\1\3\0\1\0\0\0"), [1, 2**8], [1, 2**8, 2**16, 2**24]
+_BIG = list(b"\1\x12\0\3\0\0\0\1"), [2**8, 1], [2**24, 2**16, 2**8, 1]
+# What each orientation from 0 to 8 does: whether rows and columns are exchanged, and then which
+# are reversed.
+_EXCHANGED = [[0, 1, 2]] * 5 + [[1, 0, 2]] * 4
+_REVERSED = [[i in (3, 4, 7, 8), i in (2, 3, 6, 7), False] for i in range(9)]
 
 
 def upright(image, contents):
     """An image turned as the EXIF orientation of its file says that it is to be looked at.
 
     Equal to `PIL.ImageOps.exif_transpose` of a JPEG whose EXIF segment is the first or follows that
-    of JFIF, as cameras, phones and editors write it, with the tag 0x0112 in its first directory.
-    An image of any other file stays as it is; nothing in the segment is an error.
+    of JFIF, as cameras, phones and editors write it, with the tag 0x0112 among the first 256 of its
+    first directory. An image of any other file stays as it is; nothing in the segment is an error.
 
     Args:
         image: (height, width, channels), as stored in the file.
@@ -26,70 +35,53 @@ def upright(image, contents):
     Returns:
         (height, width, channels), the sides exchanged by an orientation from 5 to 8.
     """
-    has_exif = tf.reduce_any(_has_exif(contents))
-    return tf.cond(has_exif, lambda: _turned(image, contents), lambda: image)
+    named = _named(contents)
+
+    def turned():
+        value = _orientation(contents, tf.where(named[0], *_PLACES))
+        exchanged = tf.transpose(image, tf.gather(_EXCHANGED, value))
+        return tf.raw_ops.Reverse(tensor=exchanged, dims=tf.gather(_REVERSED, value))
+
+    return tf.cond(tf.reduce_any(named), turned, lambda: image)
 
 
 def orientation(contents):
-    """The EXIF orientation of a file as `upright` reads it: scalar int64, 1 to 8; 1 if it has none.
+    """The EXIF orientation of a file as `upright` reads it: scalar int32, 1 to 8; 1 if it has none.
 
     Args:
         contents: As of `upright`.
     """
-    first, second = tf.unstack(_has_exif(contents))
-    at = tf.cast(tf.where(first, *_PLACES), tf.int64)
-    length = _number(_bytes(contents, at + 2, 2), True) - 8
-    segment = _part(contents, at + 10, tf.maximum(length, 0))  # a TIFF file
-    head = _bytes(segment, 0, 8)
-    big_endian = _starts(head, b"MM\0*")
-    directory = _number(head[4:], big_endian)
-    number = _number(_bytes(segment, directory, 2), big_endian)
-    entries = tf.reshape(_bytes(segment, directory + 2, number * _ENTRY), [-1, _ENTRY])
-    fields = zip((0, 2, 4, 8), (2, 4, 8, 10), strict=True)
-    tags, types, counts, values = (
-        _number(entries[:, first:last], big_endian) for first, last in fields
-    )
-    good = (tags == _ORIENTATION) & (types == _SHORT) & (counts == 1)
-    good &= (values >= 1) & (values <= 8)
-    good &= (first | second) & (big_endian | _starts(head, b"II*\0"))
-    return tf.concat([values[good], [1]], axis=0)[0]
+    named = _named(contents)
+    at = tf.where(named[0], *_PLACES)
+    return tf.cond(tf.reduce_any(named), lambda: _orientation(contents, at), lambda: tf.constant(1))
 
 
-def _has_exif(contents):
-    """(2,) booleans: whether the segment of EXIF stands at each of the places."""
+def _named(contents):
+    """(2,) booleans: whether the name of the EXIF segment stands at each of the places."""
     head = tf.io.decode_raw(tf.strings.substr(contents, 0, 30), tf.uint8, fixed_length=30)
-    names = [[place + 4 + i for i in range(6)] for place in _PLACES]
-    return tf.reduce_all(tf.gather(head, names) == list(b"Exif\0\0"), axis=1)
+    places = [[place + i for i in range(len(_NAME))] for place in _PLACES]
+    return tf.reduce_all(tf.gather(head, places) == _NAME, axis=1)
 
 
-@called
-def _turned(image, contents):
-    value = orientation(contents)
-    image = tf.cond(value >= 5, lambda: tf.transpose(image, [1, 0, 2]), lambda: image)
-    rows = tf.reduce_any(value == [3, 4, 7, 8])
-    columns = tf.reduce_any(value == [2, 3, 6, 7])
-    return tf.reverse(image, tf.boolean_mask([0, 1], tf.stack([rows, columns])))
-
-
-def _starts(head, text):
-    return tf.reduce_all(head[: len(text)] == list(text))
-
-
-def _part(contents, at, count):
-    """Up to `count` bytes; none from the end on, where `tf.strings.substr` fails."""
-    at = tf.minimum(tf.cast(at, tf.int64), tf.cast(tf.strings.length(contents), tf.int64))
-    return tf.strings.substr(contents, at, count)
-
-
-def _bytes(contents, at, count):
-    """(count,) int64, with zeros where there are no such bytes."""
-    count = tf.cast(count, tf.int64)
-    found = tf.io.decode_raw(_part(contents, at, count), tf.uint8)
-    return tf.cast(tf.pad(found, [[0, count - tf.size(found, tf.int64)]]), tf.int64)
-
-
-def _number(digits, big_endian):
-    """The number of the bytes of the last axis."""
-    places = tf.range(tf.shape(digits, tf.int64)[-1])
-    places = tf.where(big_endian, places[::-1], places)
-    return tf.reduce_sum(tf.bitwise.left_shift(digits, 8 * places), axis=-1)
+def _orientation(contents, at):
+    """The orientation in the segment whose name is at a byte."""
+    # With zeros where there are no more bytes, so that every directory can be read.
+    size = _MOST + 2 + _ENTRIES * _ENTRY
+    length = tf.io.decode_raw(tf.strings.substr(contents, at - 2, 2), tf.uint8)
+    length = tf.reduce_sum(tf.cast(length, tf.int32) * _BIG[1]) - 2
+    segment = tf.strings.substr(contents, at, tf.maximum(length, 0))
+    segment = tf.cast(tf.io.decode_raw(segment, tf.uint8, fixed_length=size), tf.int32)
+    segment = segment[len(_NAME) :]
+    is_big = tf.reduce_all(segment[:4] == list(b"MM\0*"))
+    is_little = tf.reduce_all(segment[:4] == list(b"II*\0"))
+    wanted, of_two, of_four = (
+        tf.where(is_big, *values) for values in zip(_BIG, _LITTLE, strict=True)
+    )
+    begin = tf.clip_by_value(tf.reduce_sum(segment[4:8] * of_four), 0, _MOST - len(_NAME))
+    number = tf.reduce_sum(segment[begin : begin + 2] * of_two)
+    entries = tf.slice(segment, [begin + 2], [_ENTRIES * _ENTRY])
+    entries = tf.reshape(entries, [_ENTRIES, _ENTRY])
+    values = tf.reduce_sum(entries[:, 8:10] * of_two, axis=1)
+    good = tf.reduce_all(entries[:, :8] == wanted, axis=1) & (tf.range(_ENTRIES) < number)
+    good &= (values >= 1) & (values <= 8) & (is_big | is_little)
+    return tf.reduce_max(tf.where(good, values, 1))
