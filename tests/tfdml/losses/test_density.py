@@ -177,7 +177,9 @@ def test_refuses_what_are_no_densities(density):
 
 def test_a_base_may_learn_too(rng):
     loss = losses.get(
-        "density", base={"name": "pddm", "similarity": {"units": 4}}, initial_density=[0.2, 0.3]
+        "density",
+        base={"name": "pddm", "similarity": {"units": 4, "dropout": 0.5}},
+        initial_density=[0.2, 0.3],
     )
     labels, x = np.array([0, 0, 1, 1]), rng.normal(size=(4, 6)).astype("float32")
     for training in (True, False):  # the dropout of the base draws anew each time
