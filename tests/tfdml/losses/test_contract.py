@@ -33,7 +33,7 @@ BACKEND = keras.backend.backend()
 # A similarity with the same first weights each time, for the losses that learn one.
 LEARNED = {"similarity": {"units": 8, "seed": 3, "dropout": 0.0, "dtype": "float64"}}
 ONE_QUADRUPLET = {"num_quadruplets": 1, "score_scale": "minmax", "alpha": 0.5, "beta": 1.0}
-FIRST = {"pairs": "first", "scale": 1.0}
+FIRST, DISJOINT = ({"pairs": pairs, "scale": 1.0} for pairs in ("first", "disjoint"))
 DENSITIES = [0.1 + 0.05 * label for label in range(12)]
 CASES = [
     ("binomial", {}),
@@ -64,7 +64,7 @@ CASES = [
     ),
     (
         "density",
-        {"base": {"name": "npair", **FIRST}, "initial_density": DENSITIES, "eta": 1.0},
+        {"base": {"name": "npair", **DISJOINT}, "initial_density": DENSITIES, "eta": 1.0},
     ),
     ("histogram", {}),
     ("histogram", {"num_bins": 33, "normalize": False}),
@@ -101,7 +101,7 @@ CASES = [
     ("lifted", {"variant": "sum", "margin": 2.0}),
     ("npair", {}),
     ("npair", FIRST),
-    ("npair", {"pairs": "disjoint", "scale": 1.0}),
+    ("npair", DISJOINT),
     ("npair", {"scale": 1.0}),
     ("npair", {"scale": 1.0, "normalize": False, "l2": 0.01}),
     ("hdc", {}),
