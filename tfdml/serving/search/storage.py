@@ -78,5 +78,8 @@ def _read(path):
             return about, archive["rows"], archive["catalogue"].tobytes()
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, TypeError, LookupError, EOFError, zipfile.BadZipFile) as error:
+    except (  # an array instead of an archive is an AttributeError on Python 3.10
+        *(OSError, ValueError, TypeError, AttributeError, LookupError, EOFError),
+        zipfile.BadZipFile,
+    ) as error:
         raise ValueError(f"{path} is no index of a search: give another --index") from error
