@@ -311,7 +311,7 @@ def build_model(recipe, split, dataset):
         "multipliers": multipliers,
         "bias_multiplier": recipe.bias_multiplier,
         "l2": recipe.weight_decay,
-        "head_steps": recipe.head_steps,
+        "head_steps": recipe.head_steps if multipliers else 0,  # without new layers all learn
     }
     if recipe.optimizer == "adam":
         optimizer = tfdml.optimizers.Adam(**options)
@@ -607,7 +607,8 @@ def fit(recipe, folder, model, batches, callbacks, scored, dataset):
         tfdml.callbacks.StopAt(recipe.steps),
         *callbacks,
     ]
-    if progress() != 1:
+    shows_bar = progress() == 1
+    if not shows_bar:
         callbacks.append(tfdml.callbacks.ProgressLines(recipe.steps))
     if recipe.validation_share:
         images = images_to_score(test_split, dataset)
@@ -623,7 +624,7 @@ def fit(recipe, folder, model, batches, callbacks, scored, dataset):
             epochs=first + -(-(recipe.steps - start) // recipe.checkpoint_every),
             callbacks=callbacks,
             shuffle=False,  # the batches are shuffled; spares a warning
-            verbose=progress() % 2,
+            verbose=int(shows_bar),
         )
         seconds = time.perf_counter() - began
         scores["trained"] = score("Scoring the trained embedder")

@@ -70,7 +70,7 @@ def _unreadable(paths):
 
 
 def _mapped(pool, function, items):
-    """As `pool.map`, a few thousand items at a time: who stops early does not wait for all."""
+    """As `pool.map`, a few thousand items at a time: stopping early does not wait for all."""
     items = iter(items)
     while some := list(itertools.islice(items, 2048)):
         yield from pool.map(function, some)
@@ -112,7 +112,7 @@ def _kind_of_damage(contents, message):
 
 
 def _stamp(path):
-    """What tells a file from itself before a change: (path, size, time of modification in ns)."""
+    """Identity of a file until it changes: (path, size, modification time in ns)."""
     if is_record(path):
         return None
     try:

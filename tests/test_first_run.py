@@ -178,6 +178,14 @@ def test_only_layers_with_a_multiplier_train_in_the_first_steps():
     assert optimizers.SGD.from_config(optimizer.get_config()).head_steps == 2
 
 
+@pytest.mark.parametrize(("embedding_dim", "steps"), [(4, 5), (None, 0)])
+def test_no_steps_are_for_new_layers_where_there_are_none(embedding_dim, steps):
+    recipe = Recipe(loss="triplet", embedding_dim=embedding_dim, head_steps=5, steps=50)
+    digits = pipelines.load("digits")
+    model = train.build_model(recipe.completed(5)[0], digits.train, digits)
+    assert model.optimizer.head_steps == steps
+
+
 def test_progress_is_printed_at_every_tenth(capsys):
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")

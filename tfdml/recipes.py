@@ -232,23 +232,20 @@ class Recipe:
         Returns:
             `(recipe, reasons)`: reasons are {name: text}, of the settings that were filled in.
         """
+        start = "for a network that starts at random"
         if self.weights:
-            start, head = "on top of pretrained weights", (10.0, min(100, self.steps // 10))
-        else:
-            start, head = "for a network that starts at random", (1.0, 0)
-        rate = 1e-3
-        if self.init_from:
+            start = "on top of pretrained weights"
+        elif self.init_from:
             start = f"for a network that {self.init_from} trained"
-        if self.weights or self.init_from:
-            rate = 1e-4
-        classes, of_classes = 32, "the usual batch"
-        if num_classes < classes:
-            classes, of_classes = num_classes, "all training classes"
+        classes = min(32, num_classes)
         defaults = {
-            "learning_rate": (rate, start),
-            "head_multiplier": (head[0], start),
-            "head_steps": (head[1], start),
-            "classes_per_batch": (classes, of_classes),
+            "learning_rate": (1e-4 if self.weights or self.init_from else 1e-3, start),
+            "head_multiplier": (10.0 if self.weights else 1.0, start),
+            "head_steps": (min(100, self.steps // 10) if self.weights else 0, start),
+            "classes_per_batch": (
+                classes,
+                "all training classes" if num_classes < 32 else "the usual batch",
+            ),
         }
         filled = {name: entry for name, entry in defaults.items() if getattr(self, name) is None}
         values = {name: value for name, (value, _) in filled.items()}

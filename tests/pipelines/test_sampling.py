@@ -259,9 +259,9 @@ def test_groups_have_two_images_or_more_of_each_class_of_few_super_classes(examp
             assert len(ids) == np.count_nonzero(np.diff(labels[indices])) + 1  # each in a row
             assert sizes.min() >= 2
             assert most is None or sizes.max() <= most
-            kin = np.array([super_labels[labels == label][0] for label in ids])
-            assert len(set(kin)) <= super_classes
-            assert np.unique(kin, return_counts=True)[1].max() <= share
+            supers = np.array([super_labels[labels == label][0] for label in ids])
+            assert len(set(supers)) <= super_classes
+            assert np.unique(supers, return_counts=True)[1].max() <= share
 
     check()
 

@@ -11,8 +11,8 @@
     versions             of tfdml, TensorFlow and Keras that wrote it
     licence, description in the words of those who exported it; null if they said nothing
     trained_classes      names of the classes that it was trained on
-    recipe               the settings of its training, as `train.py --config` takes them, but for
-                         folders: of a file or folder the name alone
+    recipe               the settings of its training, as `train.py --config` takes them, with
+                         files and folders by name only
     scores               of the training, by name
     precision_scores     of a rounded precision: Recall@1 and megabytes beside those of float32
 
@@ -24,13 +24,8 @@ import json
 import os
 
 FILE = "metadata.json"
-_PATHS = (
-    "boxes",
-    "data_dir",
-    "init_from",
-    "mean_image",
-    "weights",
-)  # settings that may name a file or folder
+# Settings that may name a file or folder.
+_PATHS = ("boxes", "data_dir", "init_from", "mean_image", "weights")
 
 
 def metadata_of(served, *, trained_classes=None, recipe=None, scores=None, precision_scores=None):
@@ -75,7 +70,7 @@ def metadata_of(served, *, trained_classes=None, recipe=None, scores=None, preci
 
 
 def without_folders(recipe):
-    """The recipe with the names alone of its files and folders.
+    """The recipe with its files and folders by name only.
 
     >>> without_folders({"data_dir": "/home/ann/photos/", "weights": "imagenet"})
     {'data_dir': 'photos', 'weights': 'imagenet'}
