@@ -128,7 +128,7 @@ def vehicles():
 def networks():
     """Embedders by the arguments of `build_embedder`, built once, each time as they were.
 
-    Convolutions have an eighth of their filters: whole networks are tried in tests/tfdml/models.
+    Layers have an eighth of their width: whole networks are tried in tests/tfdml/models.
     """
     build, built = tfdml.models.build_embedder, {}
 
@@ -139,6 +139,7 @@ def networks():
         key = repr((arguments, options))
         if key not in built:
             with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(importlib.import_module("tfdml.models.alexnet"), "UNITS", 512)
                 for name in ("googlenet", "alexnet"):
                     module = importlib.import_module(f"tfdml.models.{name}")
                     patch.setattr(module, "_conv", narrow(module._conv))
@@ -185,7 +186,8 @@ def test_trains_for_two_steps(path, images, networks, load, monkeypatch):
     monkeypatch.setattr(pipelines, "load", load, raising=False)
     monkeypatch.setattr(tfdml.models, "build_embedder", networks, raising=False)
     recipe = at_40_pixels(path)
-    train.check_settings(recipe)
+    train.check_files(recipe)
+    train.check_model(recipe)
     split, _, dataset = train.load_images(recipe)
     recipe, _ = recipe.completed(split.num_classes)
     model = train.build_model(recipe, split, dataset)
@@ -210,7 +212,8 @@ def test_all_are_named_as_their_runs_and_pass_the_checks_before_images(tmp_path,
     for path, name in zip(PATHS, NAMES, strict=True):
         assert f"{path.parent.name}_{path.stem}" == recipe_of(path).run
         try:
-            train.check_settings(at_40_pixels(path))
+            train.check_files(at_40_pixels(path))
+            train.check_model(at_40_pixels(path))
         except (TypeError, ValueError) as error:
             pytest.fail(f"{name}: {error}")
 
@@ -259,7 +262,7 @@ def test_says_how_to_get_the_weights(name, original, tmp_path, monkeypatch):
     recipe = settings_of(ROOT / f"{name}.yaml", data_dir=tmp_path)
     message = rf"must be an existing file: download .*{original} .*weights='{recipe.weights}'"
     with pytest.raises(ValueError, match=message):
-        train.check_settings(recipe)
+        train.check_files(recipe)
 
 
 LOSS = {"loss", "loss_options", "run"}

@@ -12,6 +12,7 @@ import pytest
 from conversion import main
 from keras import ops
 
+from tfdml.models import alexnet as alexnet_module
 from tfdml.models.alexnet import alexnet
 from tfdml.models.googlenet import MODULES, googlenet
 
@@ -62,6 +63,9 @@ def googlenet_layers(rng):
     }
 
 
+UNITS = 512  # an eighth of those of CaffeNet, which are most of the memory
+
+
 def caffenet_layers(rng):
     shapes = {
         "conv1": (96, 3, 11),
@@ -69,9 +73,9 @@ def caffenet_layers(rng):
         "conv3": (384, 256, 3),
         "conv4": (384, 192, 3),
         "conv5": (256, 192, 3),
-        "fc6": (4096, 9216, 1),
-        "fc7": (4096, 4096, 1),
-        "fc8": (1000, 4096, 1),
+        "fc6": (UNITS, 9216, 1),
+        "fc7": (UNITS, UNITS, 1),
+        "fc8": (1000, UNITS, 1),
     }
     return {
         name: flat(name, random_layer(rng, *shape), ("fc6", "fc7", "fc8"))
@@ -203,7 +207,8 @@ def test_says_that_pytorch_is_needed(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err.endswith(message)
 
 
-def test_converts_caffenet(rng, tmp_path):
+def test_converts_caffenet(rng, tmp_path, monkeypatch):
+    monkeypatch.setattr(alexnet_module, "UNITS", UNITS)
     layers = caffenet_layers(rng)
     write_caffemodel(tmp_path / "net.caffemodel", layers, old=True)
     run(convert_alexnet, tmp_path / "net.caffemodel", tmp_path / "net.npz")

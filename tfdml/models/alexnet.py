@@ -11,6 +11,8 @@ from tfdml.models.caffe import (
     read_weights,
 )
 
+UNITS = 4096  # of fc6 and of fc7
+
 
 def alexnet(inputs, weights=None, levels=1):
     """AlexNet, as Caffe's reference CaffeNet, up to the 4096 features of `fc7`.
@@ -87,7 +89,7 @@ def _features(inputs):
     x = layers.Flatten(name="flatten")(x)
     for number in (6, 7):
         units = layers.Dense(
-            4096, activation="relu", kernel_initializer="he_uniform", name=f"fc{number}"
+            UNITS, activation="relu", kernel_initializer="he_uniform", name=f"fc{number}"
         )
         x = layers.Dropout(0.5, name=f"drop{number}")(units(x))
     return x

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from keras import ops
 
+from tfdml.models import alexnet as module
 from tfdml.models.alexnet import alexnet
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    """Networks with an eighth of the units, which are most of the memory."""
+    monkeypatch.setattr(module, "UNITS", 512)
 
 
 def model_of(side, channels=3, **options):
@@ -14,8 +21,11 @@ def model_of(side, channels=3, **options):
     return keras.Model(images, alexnet(images, **options)[0])
 
 
-@pytest.mark.parametrize("side", [pytest.param(227, marks=pytest.mark.slow), 64])
-def test_equals_caffe(side, rng):
+@pytest.mark.parametrize(
+    ("side", "units"), [pytest.param(227, 4096, marks=pytest.mark.slow), (64, 512)]
+)
+def test_equals_caffe(side, units, rng, monkeypatch):
+    monkeypatch.setattr(module, "UNITS", units)
     keras.utils.set_random_seed(0)
     model = model_of(side)
     maps_side = model.get_layer("pool5").output.shape[1]
@@ -27,17 +37,17 @@ def test_equals_caffe(side, rng):
             kernel = ops.convert_to_numpy(layer.kernel)
             if layer.name == "fc6":
                 kernel = kernel.reshape(maps_side, maps_side, 256, -1).transpose(2, 0, 1, 3)
-                kernel = kernel.reshape(-1, 4096)
+                kernel = kernel.reshape(-1, kernel.shape[-1])
             is_map = kernel.ndim == 4
             layers[layer.name] = [kernel.transpose(3, 2, 0, 1) if is_map else kernel.T, bias]
     images = rng.uniform(0, 255, (2, side, side, 3)).astype("float32")
     expected = caffe_oracle.caffenet(images, layers)
     features = ops.convert_to_numpy(model(images))
-    assert features.shape == (2, 4096)
+    assert features.shape == (2, units)
     np.testing.assert_allclose(features, expected, atol=1e-4 * expected.max())
 
 
-def test_drops_a_half_in_training_alone(rng):
+def test_drops_a_half_in_training_alone(rng, narrow):
     model = model_of(64)
     images = rng.uniform(0, 255, (2, 64, 64, 3)).astype("float32")
     rates = [layer.rate for layer in model.layers if isinstance(layer, keras.layers.Dropout)]
@@ -48,12 +58,12 @@ def test_drops_a_half_in_training_alone(rng):
     assert (trained[still > 0] == 0).mean() > 0.4
 
 
-def test_is_trained_and_saved(rng, tmp_path):
+def test_is_trained_and_saved(rng, tmp_path, narrow):
     model = model_of(39, channels=1)
     images = rng.uniform(0, 255, (4, 39, 39, 1)).astype("float32")
     model.compile(optimizer=keras.optimizers.SGD(1e-6), loss="mean_squared_error")
     before = ops.convert_to_numpy(model.get_layer("conv4").kernel).copy()
-    model.fit(images, np.zeros((4, 4096)), verbose=0)
+    model.fit(images, np.zeros((4, 512)), verbose=0)
     assert np.abs(ops.convert_to_numpy(model.get_layer("conv4").kernel) - before).max() > 0
     model.save(tmp_path / "model.keras")
     restored = keras.models.load_model(tmp_path / "model.keras")
@@ -62,7 +72,7 @@ def test_is_trained_and_saved(rng, tmp_path):
     )
 
 
-def test_refuses_weights_that_do_not_fit(tmp_path):
+def test_refuses_weights_that_do_not_fit(tmp_path, narrow):
     path = tmp_path / "weights.npz"
     np.savez(path, **{"conv1/kernel": np.zeros((11, 11, 3, 96)), "fc8/bias": np.zeros(1000)})
     message = r"weights.npz', missing=\['conv1/bias', .*, '8 more'\]$"
@@ -95,6 +105,6 @@ def test_says_where_imagenet_weights_are():
         ),
     ],
 )
-def test_refuses_wrong_arguments(options, message):
+def test_refuses_wrong_arguments(options, message, narrow):
     with pytest.raises(ValueError, match=message):
         model_of(**{"side": 64, **options})
