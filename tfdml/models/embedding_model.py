@@ -1,3 +1,6 @@
+import types
+import warnings
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -6,6 +9,7 @@ from tfdml import pairwise
 from tfdml.checks import check, check_type
 from tfdml.evaluation import weigh_levels
 from tfdml.layers import DensityTargets
+from tfdml.losses import MetricLoss
 from tfdml.models.embedder import number_of_levels
 
 
@@ -53,6 +57,11 @@ class EmbeddingModel(keras.Model):
         self.mean_loss = keras.metrics.Mean(name="loss")
         self.loss_layers = []  # one list for good: an attribute given anew keeps its old tracked
         self.built = True  # not by `build`, which forbids `compile` to adopt a layer
+        # Whether a batch without a positive pair was met; in a namespace Keras does not track it.
+        aggregation = tf.VariableAggregation.ONLY_FIRST_REPLICA
+        self._met = types.SimpleNamespace(
+            no_pair=tf.Variable(False, trainable=False, aggregation=aggregation)
+        )
 
     def call(self, inputs, training=None):
         return self.embedder(inputs, training=training)
@@ -85,11 +94,53 @@ class EmbeddingModel(keras.Model):
         if self.trainable_variables:  # none if it was saved frozen
             self.optimizer.build(self.trainable_variables)
 
+    def fit(
+        self,
+        x=None,
+        y=None,
+        batch_size=None,
+        epochs=1,
+        verbose="auto",
+        callbacks=None,
+        validation_split=0.0,
+        validation_data=None,
+        shuffle=None,
+        **kwargs,
+    ):
+        """As `keras.Model.fit`; warns once of batches without two images of one class.
+
+        Args:
+            shuffle: Whether arrays are shuffled before each epoch; they are if None. A dataset
+                shuffles itself.
+        """
+        if self.optimizer is not None and not self.optimizer.built:
+            # Within the first step, as Keras does it, the step would be traced twice.
+            with self.distribute_strategy.scope():
+                self.optimizer.build(self.trainable_variables)
+        if not isinstance(callbacks, keras.callbacks.CallbackList):
+            callbacks = [*keras.tree.flatten(callbacks or []), _WarnWithoutPairs()]
+        return super().fit(
+            x,
+            y,
+            batch_size=batch_size,
+            epochs=epochs,
+            verbose=verbose,
+            callbacks=callbacks,
+            validation_split=validation_split,
+            validation_data=validation_data,
+            shuffle=y is not None if shuffle is None else shuffle,
+            **kwargs,
+        )
+
     def train_step(self, data):
         images, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         with tf.GradientTape() as tape:
             loss, *embedded = self._loss_of_batch(images, labels, sample_weight, training=True)
             scaled = self.optimizer.scale_loss(loss)
+        if isinstance(self.loss, MetricLoss):
+            ordered = tf.sort(tf.cast(tf.reshape(embedded[0], [-1]), tf.int64))
+            has_pair = tf.reduce_any(ordered[1:] == ordered[:-1])
+            self._met.no_pair.assign(self._met.no_pair | ~has_pair)
         variables = self.trainable_variables
         self.optimizer.apply(tape.gradient(scaled, variables), variables)
         return self.compute_metrics(images, *embedded)
@@ -178,6 +229,27 @@ class EmbeddingModel(keras.Model):
     def from_config(cls, config):
         embedder = keras.saving.deserialize_keras_object(config["embedder"])
         return cls(**{**config, "embedder": embedder})
+
+
+class _WarnWithoutPairs(keras.callbacks.Callback):
+    """Warns once when a batch held no positive pair: after the first batch, and after epochs."""
+
+    def on_train_begin(self, logs=None):
+        self.model._met.no_pair.assign(False)
+        self._warned = False
+
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 0:
+            self.on_epoch_end(batch)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if not self._warned and bool(self.model._met.no_pair):
+            self._warned = True
+            warnings.warn(
+                "a batch held no two images of one class, so that its loss has nothing to bring "
+                "together. Draw batches by class, such as pipelines.balanced_batches does",
+                stacklevel=2,
+            )
 
 
 def _of_all_replicas(*tensors):

@@ -1,6 +1,7 @@
 import re
 import subprocess
 import sys
+import warnings
 
 import keras
 import numpy as np
@@ -56,6 +57,54 @@ def test_fit_lowers_every_loss(loss, jit_compile, images):
     model = build(loss=losses.get(loss, **OPTIONS.get(loss, {})), jit_compile=jit_compile)
     history = model.fit(images, LABELS, batch_size=16, epochs=30, verbose=0).history["loss"]
     assert np.mean(history[-5:]) < np.mean(history[:5])
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_batches_without_a_positive_pair_are_warned_of_once(jit_compile, images):
+    model = build(jit_compile=jit_compile)
+    batches = tf.data.Dataset.from_tensor_slices((images, LABELS)).batch(4)
+    lonely = tf.data.Dataset.from_tensor_slices((images[::4], LABELS[::4])).batch(4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # also of `shuffle`, which a dataset does for itself
+        model.fit(batches, verbose=0)
+    for data in (lonely.concatenate(batches), batches.concatenate(lonely)):
+        with pytest.warns(UserWarning, match="no two images of one class") as found:
+            model.fit(data.map(lambda x, y: (x, tf.cast(y, tf.uint8))), epochs=2, verbose=0)
+        assert len(found) == 1
+    with pytest.warns(UserWarning, match="no two images of one class"):
+        model.fit(images[::4], LABELS[::4], verbose=0)
+
+
+def test_arrays_are_shuffled_unless_asked_otherwise(images):
+    seen = []
+
+    class Watched(EmbeddingModel):
+        def train_step(self, data):
+            seen.append(data[1].numpy())
+            return super().train_step(data)
+
+    for shuffle in (None, False):
+        keras.utils.set_random_seed(0)
+        model = Watched(build().embedder)
+        model.compile("sgd", losses.get("triplet"), run_eagerly=True)
+        model.fit(images, LABELS, batch_size=16, verbose=0, shuffle=shuffle)
+    np.testing.assert_array_equal(seen[1], LABELS)
+    assert (seen[0] != LABELS).any()
+    np.testing.assert_array_equal(np.sort(seen[0]), LABELS)
+
+
+def test_the_first_step_is_traced_once(images):
+    traced = []
+
+    class Counted(EmbeddingModel):
+        def train_step(self, data):
+            traced.append(data)
+            return super().train_step(data)
+
+    model = Counted(build().embedder)
+    model.compile(optimizers.Adam(1e-3), losses.get("triplet"))
+    model.fit(images, LABELS, batch_size=8, verbose=0)
+    assert len(traced) == 1
 
 
 def test_a_step_equals_one_by_hand(images):
