@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 
+import numpy as np
 import yaml
 
 import pipelines
@@ -42,6 +43,8 @@ PROGRAM = "train.py"
 RUNS = pathlib.Path("runs")
 SAVED_MODELS = pathlib.Path("saved_models")
 NEIGHBOURS = (1, 2, 4, 8)
+PAIRS = 2000  # of each kind, to judge a learned similarity by
+COLLAPSED = 0.6  # area under its ROC curve, where chance is 0.5
 SAMPLER_OPTIONS = {
     "groups": ("super_classes", "images_per_class", "evenly"),  # of `pipelines.group_batches`
     "pairs": ("hard_neighbours", "reshuffle"),  # of `pipelines.pair_batches`
@@ -53,14 +56,15 @@ def main(arguments=None):
     folder = RUNS / recipe.run
     with one_sentence(PROGRAM, ValueError, TypeError, OSError), contextlib.ExitStack() as run:
         check_writable(folder, SAVED_MODELS / recipe.run)
-        import_tensorflow()
         if resume:
             run.enter_context(only_writer(folder))
-        model = load_checkpoint(recipe, folder) if resume else None
-        if model is None:
-            check_settings(recipe)
+        check_files(recipe)
+        if recipe.skip_invalid or not pipelines.is_listed(recipe.dataset):
+            check_model(recipe)  # before minutes of reading images
         train_split, scored, dataset = load_images(recipe)
         recipe = with_defaults(recipe, train_split)
+        check_model(recipe)
+        model = load_checkpoint(recipe, folder) if resume else None
         step = 0 if model is None else int(model.optimizer.iterations)
         # Before the model, for which density embeds all images: a sampler may refuse them.
         batches, callbacks = training_batches(recipe, step, train_split, dataset)
@@ -143,8 +147,26 @@ def free_name(name):
     return name if number == 1 else f"{name}_{number}"
 
 
-def check_settings(recipe):
-    """Refuses what can be refused before the images are read."""
+def check_files(recipe):
+    """Refuses what neither the images nor TensorFlow are needed for."""
+    if recipe.init_from:
+        source_of(recipe.init_from)
+    if recipe.data_dir is None or os.path.exists(os.path.expanduser(recipe.data_dir)):
+        # If not, loading says first what the images are.
+        check_weights(recipe)
+        preprocessing_of(recipe)
+    pipelines.Augmentation().changed(**recipe.augmentation)
+    for option in recipe.sampler_options:
+        options = SAMPLER_OPTIONS[recipe.sampler]
+        if option not in options:
+            raise ValueError(unknown_option(f"sampler {recipe.sampler!r}", option, options))
+    hard = recipe.sampler_options.get("hard_neighbours", False)
+    check(isinstance(hard, bool), "`hard_neighbours` must be true or false", hard_neighbours=hard)
+
+
+def check_model(recipe):
+    """Refuses options of the loss, the network and the export. Imports TensorFlow."""
+    import_tensorflow()
     from tfdml import losses
     from tfdml.models.embedder import dropout_of_levels
     from tfdml.serving.options import export_options
@@ -173,36 +195,25 @@ def check_settings(recipe):
         exit_multiplier=recipe.exit_multiplier,
     )
     dropout_of_levels(recipe.dropout, levels)
-    pipelines.Augmentation().changed(**recipe.augmentation)
     options = export_options(recipe.export_options)
     check(
         options.precision == "float32",
         "a run is exported as float32: `evaluate.py --export` rounds it, and tells what is lost",
         precision=options.precision,
     )
-    for option in recipe.sampler_options:
-        options = SAMPLER_OPTIONS[recipe.sampler]
-        if option not in options:
-            raise ValueError(unknown_option(f"sampler {recipe.sampler!r}", option, options))
-    hard = recipe.sampler_options.get("hard_neighbours", False)
-    check(isinstance(hard, bool), "`hard_neighbours` must be true or false", hard_neighbours=hard)
-    if recipe.init_from:
-        source_of(recipe.init_from)
-    if recipe.data_dir is None or os.path.exists(os.path.expanduser(recipe.data_dir)):
-        # If not, loading says first what the images are.
-        check_weights(recipe)
-        preprocessing_of(recipe)
 
 
 def check_weights(recipe):
     """Raises a ValueError that says how to get a file of weights that is not there."""
+    if recipe.weights in (None, "imagenet") or os.path.isfile(recipe.weights):
+        return
+    import_tensorflow()
     from tfdml.models.caffe import how_to_convert
 
     hint = how_to_convert(recipe.backbone)
-    check(
-        recipe.weights in (None, "imagenet") or os.path.isfile(recipe.weights),
-        f"`weights` must be an existing file{': ' if hint else ''}{hint}",
-        weights=recipe.weights,
+    raise ValueError(
+        f"`weights` must be an existing file{': ' if hint else ''}{hint}. "
+        f"Received: weights={recipe.weights!r}"
     )
 
 
@@ -587,7 +598,10 @@ def fit(recipe, folder, model, batches, callbacks, scored, dataset):
         embeddings = model.embed(images, verbose=progress())
         data, gallery = tfdml.evaluation.apart(embeddings, test_split.labels, queries)
         recalls = tfdml.evaluation.recall_at_k(*data, k=counts, **gallery)
-        return {f"recall@{k}": recall for k, recall in recalls.items()}
+        found = {f"recall@{k}": recall for k, recall in recalls.items()}
+        if model.loss.learns_similarity and test_split.num_classes > 1:
+            found["similarity_auc"] = similarity_auc(model, embeddings, test_split.labels)
+        return found
 
     start = int(model.optimizer.iterations)
     scores_path = folder / "scores.json"
@@ -629,6 +643,8 @@ def fit(recipe, folder, model, batches, callbacks, scored, dataset):
         seconds = time.perf_counter() - began
         scores["trained"] = score("Scoring the trained embedder")
         scores["improved"] = scores["trained"]["recall@1"] > scores["untrained"]["recall@1"]
+        if "similarity_auc" in scores["trained"]:
+            scores["similarity_collapsed"] = scores["trained"]["similarity_auc"] < COLLAPSED
     scores["scored_classes"] = "validation" if recipe.validation_share else "test"
     scores["levels"] = levels_of(recipe, model.loss)
     scores["learns_similarity"] = model.loss.learns_similarity
@@ -636,6 +652,17 @@ def fit(recipe, folder, model, batches, callbacks, scored, dataset):
     scores["train_seconds_from_step"] = start
     write_text(scores_path, json.dumps(scores, indent=2) + "\n")
     return scores
+
+
+def similarity_auc(model, embeddings, labels):
+    """How often the learned similarity of two images of a class is above that of two classes."""
+    from sklearn.metrics import roc_auc_score
+
+    from tfdml.evaluation.pairs import sample_pairs
+
+    pairs = np.concatenate(sample_pairs(labels, PAIRS))
+    similarities = model.similarity(*np.moveaxis(embeddings[pairs], 1, 0))
+    return float(roc_auc_score(np.repeat([True, False], PAIRS), similarities))
 
 
 def report(recipe, folder, scores, num_classes):
@@ -648,8 +675,17 @@ def report(recipe, folder, scores, num_classes):
         f"{recipe.steps - scores['train_seconds_from_step']} steps in "
         f"{scores['train_seconds']:.0f} s:\n{scores_table(scores)}"
     )
+    failures = []
     if not scores.get("improved", True):
-        print("\nTraining made retrieval worse than it was untrained. Try first:")
+        failures.append("Training made retrieval worse than it was untrained.")
+    if scores.get("similarity_collapsed"):
+        auc = scores["trained"]["similarity_auc"]
+        failures.append(
+            f"The learned similarity does not tell classes apart: of two pairs it scores the one "
+            f"of a single class higher in {auc:.0%} of cases, where chance is 50%."
+        )
+    if failures:
+        print(f"\n{' '.join(failures)} Try first:")
         for advice in what_to_try(recipe, num_classes):
             print(f"  {advice}")
 
@@ -667,8 +703,6 @@ def what_to_try(recipe, num_classes):
 
 def npy_of(array):
     """The bytes of a .npy file."""
-    import numpy as np
-
     content = io.BytesIO()
     np.save(content, array)
     return content.getvalue()

@@ -11,7 +11,7 @@
 import importlib
 
 from pipelines.augmentation import Augmentation
-from pipelines.datasets import entry_of, load, names
+from pipelines.datasets import entry_of, is_listed, load, names
 from pipelines.preprocessing import Preprocessing
 
 _MODULES = {
@@ -30,7 +30,7 @@ _MODULES = {
     "whole_class_batches": "batches",
 }
 
-__all__ = ["Augmentation", "Preprocessing", "entry_of", "load", "names", *_MODULES]
+__all__ = ["Augmentation", "Preprocessing", "entry_of", "is_listed", "load", "names", *_MODULES]
 
 
 def __getattr__(name):

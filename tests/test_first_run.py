@@ -1,6 +1,9 @@
 """What a newcomer meets: defaults that follow from what is given, longer runs, one writer."""
 
 import json
+import pathlib
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -14,6 +17,7 @@ from tfdml import callbacks, optimizers
 from tfdml.recipes import Recipe
 
 SMALL = ["--dataset", "digits", "--loss", "triplet", "--embedding_dim", "4"]
+ROOT = pathlib.Path(__file__).parents[1]
 pytestmark = pytest.mark.xdist_group("first_run")
 
 
@@ -155,6 +159,66 @@ def test_a_run_that_ends_below_its_start_says_what_to_try(tmp_path, capsys):
             "--loss npair",
         ):
             assert (advice in out) == printed, advice
+
+
+def test_a_learned_similarity_that_collapsed_is_stated(tmp_path, capsys):
+    recipe, _ = Recipe(loss="pddm", steps=0).completed(40)
+    scores = {
+        "untrained": {"recall@1": 0.5, "similarity_auc": 0.5},
+        "trained": {"recall@1": 0.6, "similarity_auc": 0.51},
+        "scored_classes": "test",
+        "train_seconds": 1.0,
+        "train_seconds_from_step": 0,
+        "improved": True,
+    }
+    for collapsed in (False, True):
+        scores["similarity_collapsed"] = collapsed
+        train.report(recipe, tmp_path, scores, num_classes=40)
+        out = capsys.readouterr().out
+        assert ("higher in 51% of cases" in out) == collapsed
+        assert ("--learning_rate 0.0001" in out) == collapsed
+
+
+def test_a_learned_similarity_is_judged_by_pairs(tmp_path):
+    arguments = ["--dataset", "digits", "--loss", "pddm", "--embedding_dim", "4"]
+    arguments += ["--steps", "2", "--run", "learned"]
+    result = programs.run(train.main, *arguments, cwd=tmp_path)
+    assert result.code == 0, result.err
+    scores = json.loads((tmp_path / "runs/learned/scores.json").read_text())
+    aucs = [scores[stage]["similarity_auc"] for stage in ("untrained", "trained")]
+    assert all(0 <= auc <= 1 for auc in aucs)
+    assert scores["similarity_collapsed"] == (aucs[1] < train.COLLAPSED)
+
+
+def test_a_similarity_by_class_is_told_from_chance(rng):
+    labels = np.repeat(np.arange(5), 4)
+    embeddings = np.eye(5)[labels]
+
+    class Model:
+        def similarity(self, a, b):
+            return np.sum(a * b, axis=1) if self.knows else rng.uniform(size=len(a))
+
+    model = Model()
+    model.knows = True
+    assert train.similarity_auc(model, embeddings, labels) == 1
+    model.knows = False
+    assert train.similarity_auc(model, embeddings, labels) == pytest.approx(0.5, abs=0.05)
+
+
+def test_images_are_listed_before_tensorflow_is_imported(tmp_path):
+    names = [f"{kind}/{i}.png" for kind in ("ant", "bee", "cat", "dog") for i in range(2)]
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"no image")
+    arguments = ["--dataset", "folder", "--data_dir", str(tmp_path), "--classes_per_batch", "9"]
+    program = (
+        "import sys, train\ntry:\n    train.main()\nfinally:\n"
+        "    assert 'tensorflow' not in sys.modules"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program, *arguments], cwd=ROOT, capture_output=True, text=True
+    )
+    assert result.stderr.endswith("Received: classes_per_batch=9, classes=2\n")
 
 
 def test_the_scores_state_whether_training_improved_them(folder):

@@ -254,7 +254,7 @@ def test_train_refuses_levels_that_do_not_fit(arguments, message, tmp_path, monk
 
 def test_another_loss_may_train_all_levels_as_one():
     recipe, _ = train.parse(["--loss", "contrastive", "--levels", "3", "--run", "unused"])
-    train.check_settings(recipe)
+    train.check_model(recipe)
     dataset = pipelines.load("digits")
     recipe, _ = recipe.completed(5)
     assert train.build_model(recipe, dataset.train, dataset).embedder.output_shape == (None, 384)

@@ -28,7 +28,8 @@ def test_train_takes_every_recipe(tmp_path, monkeypatch):
     assert len(paths) >= 9
     for path in paths:
         recipe, resume = train.parse(["--config", str(path)])
-        train.check_settings(recipe)
+        train.check_files(recipe)
+        train.check_model(recipe)
         assert not resume, path
 
 

@@ -24,6 +24,7 @@ DATASETS = {
     "vehicle_id_models": ("vehicle_id", {"size": 800, "models": True}),
 }
 TFDS = "tfds:"  # begins the name of any set of TensorFlow Datasets
+READ = ("omniglot", f"{TFDS}NAME")  # by TensorFlow, all images at once
 ANNOTATED = "annotated"
 WITH_BOXES = ("cars196", "csv", "cub200", "in_shop", f"{TFDS}NAME")  # whose `load` takes `boxes`
 
@@ -36,6 +37,11 @@ def names():
 def entry_of(name):
     """The one of `names()` that stands for a name, such as `tfds:NAME` for `tfds:mnist`."""
     return f"{TFDS}NAME" if name.startswith(TFDS) else name
+
+
+def is_listed(name):
+    """Whether loading a dataset only lists its images, without TensorFlow, or makes small ones."""
+    return entry_of(name) not in READ
 
 
 def load(

@@ -31,9 +31,11 @@ def scores_table(scores):
     sets = {title: values for title, values in scores.items() if isinstance(values, dict)}
     names = list(next(iter(sets.values())))
     width = max(9, *map(len, sets))
-    rows = [" " * width + "".join(f"{name:>10}" for name in names)]
+    columns = {name: max(10, len(name) + 2) for name in names}
+    rows = [" " * width + "".join(f"{name:>{columns[name]}}" for name in names)]
     for title, values in sets.items():
-        rows.append(f"{title:{width}}" + "".join(f"{values[name]:10.4f}" for name in names))
+        cells = (f"{values[name]:{columns[name]}.4f}" for name in names)
+        rows.append(f"{title:{width}}" + "".join(cells))
     return "\n".join(rows)
 
 
