@@ -21,7 +21,6 @@ import sys
 import tempfile
 import time
 
-import numpy as np
 import yaml
 
 import pipelines
@@ -65,6 +64,8 @@ def main(arguments=None):
         recipe = with_defaults(recipe, train_split)
         check_model(recipe)
         model = load_checkpoint(recipe, folder) if resume else None
+        if model is not None:  # a run of an earlier version has none of these steps
+            recipe = dataclasses.replace(recipe, head_steps=model.optimizer.head_steps)
         step = 0 if model is None else int(model.optimizer.iterations)
         # Before the model, for which density embeds all images: a sampler may refuse them.
         batches, callbacks = training_batches(recipe, step, train_split, dataset)
@@ -656,6 +657,7 @@ def fit(recipe, folder, model, batches, callbacks, scored, dataset):
 
 def similarity_auc(model, embeddings, labels):
     """How often the learned similarity of two images of a class is above that of two classes."""
+    import numpy as np
     from sklearn.metrics import roc_auc_score
 
     from tfdml.evaluation.pairs import sample_pairs
@@ -703,6 +705,8 @@ def what_to_try(recipe, num_classes):
 
 def npy_of(array):
     """The bytes of a .npy file."""
+    import numpy as np
+
     content = io.BytesIO()
     np.save(content, array)
     return content.getvalue()

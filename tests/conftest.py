@@ -10,6 +10,8 @@ import pytest
 for _name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# oneDNN keeps every kernel that it compiled, half a gigabyte. `.ci/full` tests with it too.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -434,6 +434,7 @@ def test_another_error_in_training_is_no_ctrl_c(tmp_path, monkeypatch):
 
 
 NO_DATA = ["--dataset", "folder", "--data_dir", "missing"]
+READ_WHOLE = [*NO_DATA, "--skip_invalid", "true"]  # every image once, which may take minutes
 REJECTED = [
     (["--loss", "liftd"], ["loss 'liftd'", "'lifted'"]),
     (["--dataset", "glyps"], ["dataset 'glyps'", "'glyphs'"]),
@@ -446,8 +447,8 @@ REJECTED = [
         ["--loss_options.similarity.dropout", "0"],
         ["--loss_options.similarity.dropout", """--loss_options.similarity '{"dropout": ...}'"""],
     ),
-    (["--loss_options.magrin", "1", *NO_DATA], ["'magrin'", "'margin'"]),
-    (["--loss_options.margin", "-1", *NO_DATA], ["`margin`", "> 0", "Received: margin=-1"]),
+    (["--loss_options.magrin", "1", *READ_WHOLE], ["'magrin'", "'margin'"]),
+    (["--loss_options.margin", "-1", *READ_WHOLE], ["`margin`", "> 0", "Received: margin=-1"]),
     (["--augmentation.flp", "true", *NO_DATA], ["'flp'", "'flip'"]),
     (
         ["--sampler", "groups", "--sampler_options.evnly", "true", *NO_DATA],
@@ -474,11 +475,11 @@ REJECTED = [
         ["`classes_per_batch`", "Received: classes_per_batch=6, classes=5"],
     ),
     (
-        ["--embedding_dim", "null", "--levels", "3", *NO_DATA],
+        ["--embedding_dim", "null", "--levels", "3", *READ_WHOLE],
         ["`embedding_dim`", "Received: embedding_dim=None, levels=3"],
     ),
     (
-        ["--exit_multiplier", "2", *NO_DATA],
+        ["--exit_multiplier", "2", *READ_WHOLE],
         ["`exit_multiplier`", "Received: exit_multiplier=2.0"],
     ),
     (NO_DATA, ["there is no missing"]),
