@@ -1,7 +1,7 @@
 """train.py takes every recipe, and recipes/run.py makes a table of a folder of them."""
 
 import contextlib
-import importlib.util
+import importlib
 import json
 import os
 import pathlib
@@ -44,16 +44,14 @@ def folder(tmp_path):
 @pytest.fixture
 def table(monkeypatch):
     """The module of recipes/run.py."""
-    spec = importlib.util.spec_from_file_location("table", ROOT / "recipes" / "run.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    monkeypatch.syspath_prepend(ROOT / "recipes")
     monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "1")  # it sets another
-    return module
+    return importlib.import_module("run")
 
 
 @pytest.fixture
 def rerun(table, tmp_path, monkeypatch):
-    """Runs recipes/run.py in this process, and what it starts too."""
+    """Runs a program of recipes/ in this process, and what it starts too."""
     mains = {"train.py": train.main, "evaluate.py": evaluate.main}
 
     def start(command, stdout, stderr):
@@ -67,11 +65,11 @@ def rerun(table, tmp_path, monkeypatch):
 
     started = types.SimpleNamespace(run=start, STDOUT=subprocess.STDOUT)
     monkeypatch.setattr(table, "subprocess", started)
-    monkeypatch.setattr(table, "ThreadPoolExecutor", one_after_the_other)
 
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["run.py", *map(str, arguments)])
-        return programs.run(lambda _: table.main(), cwd=tmp_path)
+    def run(*arguments, program=table):
+        monkeypatch.setattr(program, "ThreadPoolExecutor", one_after_the_other)
+        monkeypatch.setattr(sys, "argv", [program.PROGRAM, *map(str, arguments)])
+        return programs.run(lambda _: program.main(), cwd=tmp_path)
 
     return run
 
@@ -164,3 +162,19 @@ def test_a_run_that_fails_is_named(folder, rerun):
     start = "run.py: error: train.py of small_digits_lifted_0 ended with 2: train.py:"
     assert result.sentence.startswith(start)
     assert "`classes_per_batch`" in result.sentence
+
+
+def test_a_first_run_of_a_loss_is_compared_with_the_untrained_network(rerun, tmp_path):
+    first_run = importlib.import_module("first_run")
+    arguments = ["--sets", "digits", "--steps", "1", "2", "--seeds", "0", "--losses", "npair"]
+    result = rerun(*arguments, "regularized", program=first_run)
+    assert result.code == 0, result.err
+    lines = (tmp_path / "runs" / "first_run.md").read_text().splitlines()
+    assert lines[0] == "| loss | digits, random, 1 | digits, random, 2 |"
+    scores = json.loads((tmp_path / "runs/first_digits_random_2_npair_0/scores.json").read_text())
+    ends = [f"{100 * scores[stage]['recall@1']:.1f}" for stage in ("untrained", "trained")]
+    assert " → ".join(ends) in lines[2]
+    assert ("**" in lines[2].split(" | ")[2]) == (not scores["improved"])
+    assert [line.split(" | ")[0] for line in lines[2:]] == ["| npair", "| regularized"]
+    result = rerun("--sets", "cub200", program=first_run)
+    assert "--sets cub200 needs --cub200 PATH" in result.sentence

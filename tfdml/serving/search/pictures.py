@@ -65,7 +65,7 @@ def read_header(content):
 
 
 def thumbnail(content, side=320):
-    """A small copy of a picture, upright, as WebP.
+    """A small copy of a picture as WebP; of a JPEG upright, as a model reads it.
 
     Args:
         content: Bytes that `read_header` accepts.
@@ -77,7 +77,8 @@ def thumbnail(content, side=320):
     try:
         picture = _opened(content)
         picture.draft("RGB", (side, side))  # of a JPEG only as many pixels are decoded as needed
-        picture = ImageOps.exif_transpose(picture)
+        if picture.format in ("JPEG", _ALSO_JPEG):
+            picture = ImageOps.exif_transpose(picture)
         if picture.mode.startswith("I;16"):  # which `convert` would cut off at 255
             picture = Image.fromarray((np.asarray(picture) // 256).astype(np.uint8))
         picture = picture.convert("RGBA" if picture.has_transparency_data else "RGB")

@@ -86,12 +86,13 @@ def test_draws_a_small_copy(encoded):
     assert opened(thumbnail(encoded((1, 2, 3), size=(30, 20)), side=100)).size == (30, 20)
 
 
-def test_draws_photos_upright():
+@pytest.mark.parametrize(("kind", "size"), [("JPEG", (20, 40)), ("PNG", (40, 20))])
+def test_turns_pictures_as_a_model_does(kind, size):
     picture, file = Image.new("RGB", (40, 20)), io.BytesIO()
     exif = picture.getexif()
     exif[0x0112] = 6  # turned by a quarter
-    picture.save(file, "JPEG", exif=exif)
-    assert opened(thumbnail(file.getvalue())).size == (20, 40)
+    picture.save(file, kind, exif=exif)
+    assert opened(thumbnail(file.getvalue())).size == size
 
 
 def test_keeps_transparency_and_the_grey_of_16_bits():
