@@ -15,7 +15,7 @@ import evaluate
 import pipelines
 import tfdml
 from tfdml import layers, losses
-from tfdml.recipes import Recipe
+from tfdml.runs.recipe import Recipe
 
 ROOT = pathlib.Path(__file__).parents[1]
 MODULES = [

@@ -14,7 +14,9 @@ import yaml
 import pipelines
 import train
 from tfdml import callbacks, optimizers
-from tfdml.recipes import Recipe
+from tfdml.runs import outcome
+from tfdml.runs.folders import RUNS, make_folders, only_writer
+from tfdml.runs.recipe import Recipe
 
 SMALL = ["--dataset", "digits", "--loss", "triplet", "--embedding_dim", "4"]
 ROOT = pathlib.Path(__file__).parents[1]
@@ -96,7 +98,7 @@ def test_a_finished_run_is_trained_further(folder):
 
 def test_a_run_has_one_writer(folder):
     folder, _ = folder
-    with train.only_writer(folder / "runs" / "a"):
+    with only_writer(folder / "runs" / "a"):
         result = programs.run(train.main, "--run", "a", "--resume", "--steps", "9", cwd=folder)
     assert "another process is training run 'a'" in result.sentence
     assert not (folder / "runs/a/.lock").stat().st_size
@@ -104,9 +106,9 @@ def test_a_run_has_one_writer(folder):
 
 def test_a_run_that_another_process_has_just_begun_is_not_overwritten(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    train.make_folders(train.RUNS / "x", {"config.yaml": "steps: 1"})
+    make_folders(RUNS / "x", {"config.yaml": "steps: 1"})
     with pytest.raises(FileExistsError, match="another process has just begun run 'x'"):
-        train.make_folders(train.RUNS / "x", {"config.yaml": "steps: 2"})
+        make_folders(RUNS / "x", {"config.yaml": "steps: 2"})
     assert (tmp_path / "runs/x/config.yaml").read_text() == "steps: 1"
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["x"]
 
@@ -187,22 +189,21 @@ def test_a_learned_similarity_is_judged_by_pairs(tmp_path):
     scores = json.loads((tmp_path / "runs/learned/scores.json").read_text())
     aucs = [scores[stage]["similarity_auc"] for stage in ("untrained", "trained")]
     assert all(0 <= auc <= 1 for auc in aucs)
-    assert scores["similarity_collapsed"] == (aucs[1] < train.COLLAPSED)
+    assert scores["similarity_collapsed"] == (aucs[1] < outcome.COLLAPSED)
 
 
 def test_a_similarity_by_class_is_told_from_chance(rng):
     labels = np.repeat(np.arange(5), 4)
     embeddings = np.eye(5)[labels]
 
-    class Model:
-        def similarity(self, a, b):
-            return np.sum(a * b, axis=1) if self.knows else rng.uniform(size=len(a))
+    def knowing(a, b):
+        return np.sum(a * b, axis=1)
 
-    model = Model()
-    model.knows = True
-    assert train.similarity_auc(model, embeddings, labels) == 1
-    model.knows = False
-    assert train.similarity_auc(model, embeddings, labels) == pytest.approx(0.5, abs=0.05)
+    def guessing(a, b):
+        return rng.uniform(size=len(a))
+
+    assert outcome.similarity_auc(embeddings, labels, knowing) == 1
+    assert outcome.similarity_auc(embeddings, labels, guessing) == pytest.approx(0.5, abs=0.05)
 
 
 def test_images_are_listed_before_tensorflow_is_imported(tmp_path):

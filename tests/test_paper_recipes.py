@@ -188,7 +188,7 @@ def test_trains_for_two_steps(path, images, networks, load, monkeypatch):
     recipe = at_40_pixels(path)
     train.check_files(recipe)
     train.check_model(recipe)
-    split, _, dataset = train.load_images(recipe)
+    split, *_, dataset = train.load_images(recipe)
     recipe, _ = recipe.completed(split.num_classes)
     model = train.build_model(recipe, split, dataset)
     batches, _ = train.training_batches(recipe, 0, split, dataset)

@@ -21,7 +21,11 @@ import pipelines
 import tfdml
 import train
 from tfdml.evaluation import recall_at_k
-from tfdml.recipes import Recipe
+from tfdml.runs.checkpoints import read_model
+from tfdml.runs.images import Images
+from tfdml.runs.learning_rate import learning_rate
+from tfdml.runs.recipe import Recipe
+from tfdml.runs.refusals import SAMPLER_OPTIONS
 
 pytestmark = pytest.mark.xdist_group("train")
 ROOT = pathlib.Path(__file__).parents[1]
@@ -208,7 +212,7 @@ def test_trains_and_scores_on_what_is_in_the_boxes(tmp_path):
     data = ["--dataset", "folder", "--data_dir", str(photos), "--classes_per_batch", "2"]
     boxes = ["--boxes", str(tmp_path / "boxes.csv"), "--run", "unused"]
     recipe, _ = train.parse([*data, *boxes])
-    train_split, (test_split, _), _ = train.load_images(recipe)
+    train_split, test_split, *_ = train.load_images(recipe)
     left = [split.boxes[:, 0].tolist() for split in (train_split, test_split)]
     assert left == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
@@ -220,7 +224,7 @@ def test_batches_are_groups_of_related_classes(data_folder, monkeypatch, tmp_pat
     options = ["--sampler", "groups", "--sampler_options.evenly", "true"]
     recipe, _ = train.parse([*data, *options, "--sampler_options.super_classes", "4"])
     assert recipe.sampler_options == {"evenly": True, "super_classes": 4}
-    train_split, _, dataset = train.load_images(recipe)
+    train_split, *_, dataset = train.load_images(recipe)
     recipe = train.with_defaults(recipe, train_split)
     batches, _ = train.training_batches(recipe, 0, train_split, dataset)
     labels = next(iter(batches))[1].numpy()
@@ -324,7 +328,8 @@ def test_hard_neighbours_are_those_of_the_checkpoint_when_a_run_resumes(tmp_path
         step = int(model.optimizer.iterations)
         batches, callbacks = train.training_batches(recipe, step, dataset.train, dataset)
         callbacks = [*callbacks, KeepCheckpoints()]
-        train.fit(recipe, folder, model, batches.map(noted), callbacks, dataset.scored(), dataset)
+        images = Images(dataset.train, *dataset.scored(), dataset)
+        train.fit(recipe, folder, model, images, batches.map(noted), callbacks)
         return np.stack(seen)
 
     whole = batches_of_fit(train.build_model(recipe, dataset.train, dataset), tmp_path / "whole")
@@ -334,12 +339,12 @@ def test_hard_neighbours_are_those_of_the_checkpoint_when_a_run_resumes(tmp_path
     np.testing.assert_array_equal(resumed, whole[6:])
 
 
-@pytest.mark.parametrize("sampler", train.SAMPLER_OPTIONS)
+@pytest.mark.parametrize("sampler", SAMPLER_OPTIONS)
 def test_options_of_samplers_are_those_of_their_batches(sampler):
     batches = {"groups": pipelines.group_batches, "pairs": pipelines.pair_batches}[sampler]
     parameters = inspect.signature(batches).parameters.values()
     options = [option.name for option in parameters if option.kind == option.KEYWORD_ONLY]
-    assert [*train.SAMPLER_OPTIONS[sampler], "preprocessing"] == options
+    assert [*SAMPLER_OPTIONS[sampler], "preprocessing"] == options
 
 
 @pytest.fixture(scope="module")
@@ -605,17 +610,17 @@ def test_every_setting_is_documented():
     ],
 )
 def test_the_learning_rate_rises_and_falls(settings, rates):
-    schedule = train.learning_rate(completed(steps=1000, checkpoint_every=100, **settings))
+    schedule = learning_rate(completed(steps=1000, checkpoint_every=100, **settings))
     found = [float(schedule(step)) for step in (0, 500, 1000)]
     np.testing.assert_allclose(found, rates, atol=1e-8)
 
 
 def test_the_learning_rate_falls_in_steps():
     settings = {"steps": 1000, "checkpoint_every": 100, "schedule": "step", "decay_every": 400}
-    schedule = train.learning_rate(completed(**settings))
+    schedule = learning_rate(completed(**settings))
     found = [float(schedule(step)) for step in (0, 399, 400, 799, 800)]
     np.testing.assert_allclose(found, [1e-3, 1e-3, 1e-4, 1e-4, 1e-5], rtol=1e-5)
-    schedule = train.learning_rate(completed(**settings, decay_factor=0.96))
+    schedule = learning_rate(completed(**settings, decay_factor=0.96))
     assert float(schedule(999)) == pytest.approx(1e-3 * 0.96**2)
 
 
@@ -693,7 +698,7 @@ def test_density_alone_measures_the_classes_and_learns_a_target_for_each(tmp_pat
     options += ["--head_multiplier", "7", "--steps", "4", "--checkpoint_every", "2", "--run", "d"]
     printed = run(*SMALL, *options, cwd=tmp_path)
     assert "Measuring the density of the training classes" in printed
-    model = train.read_model(tmp_path / "runs" / "d" / "checkpoint.keras")
+    model = read_model(tmp_path / "runs" / "d" / "checkpoint.keras")
     densities = model.loss.regularizer.initial_density
     assert len(densities) == 5
     assert 0.01 < min(densities) < max(densities) < 0.95

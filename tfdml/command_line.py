@@ -133,6 +133,11 @@ def import_tensorflow():
         os.close(kept)
 
 
+def verbosity():
+    """`verbose` of Keras: 1, a progress bar, in a terminal; 2, a line per epoch, in a log."""
+    return 1 if sys.stdout.isatty() else 2
+
+
 def check_writable(*folders):
     """Raises an OSError for a folder that cannot be made or written to. Makes nothing."""
     for folder in folders:

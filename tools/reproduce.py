@@ -20,7 +20,7 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tfdml.recipes import Recipe  # noqa: E402
+from tfdml.runs.recipe import Recipe  # noqa: E402
 
 DOCUMENT = "docs/reproduce.md"
 BEGIN, END = "<!-- Tables: python tools/reproduce.py -->", "<!-- End of the tables. -->"

@@ -1,0 +1,1 @@
+"""What a run is: its recipe, folders, images, model and outcome."""

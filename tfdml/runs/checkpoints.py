@@ -1,0 +1,68 @@
+"""Models that runs saved, to go on with or to start another from."""
+
+import os
+import pathlib
+
+from tfdml.checks import check
+from tfdml.runs.folders import RUNS, SAVED_MODELS
+from tfdml.runs.learning_rate import learning_rate
+
+
+def load_checkpoint(recipe, folder):
+    """The model at the last checkpoint of a run that stopped; None before the first."""
+    from tfdml.serving.metadata import read_metadata
+    from tfdml.serving.versions import versions_of
+
+    versions = versions_of(SAVED_MODELS / folder.name)
+    if versions:
+        newest = versions[max(versions)]
+        if read_metadata(newest).get("recipe", {}).get("steps", recipe.steps) >= recipe.steps:
+            raise FileExistsError(
+                f"run {folder.name!r} is complete: {newest}. To train it further, give more "
+                f"--steps than {recipe.steps}"
+            )
+    path = folder / "checkpoint.keras"
+    if not path.is_file():
+        return None
+    try:
+        model = read_model(path)
+    except ValueError as error:
+        raise ValueError(f"{error}. Delete {folder} and start over") from error
+    model.optimizer.learning_rate = learning_rate(recipe)  # over the steps of today
+    return model
+
+
+def read_model(path):
+    import keras
+
+    import tfdml
+
+    tfdml.register()
+    try:
+        return keras.models.load_model(path)
+    except Exception as error:  # what a broken archive raises has no common class
+        raise ValueError(f"{path} cannot be read ({error})") from error
+
+
+def source_of(run):
+    """The checkpoint of a run, given by its name, its folder or the file itself."""
+    for path in (RUNS / run / "checkpoint.keras", pathlib.Path(run) / "checkpoint.keras", run):
+        if os.path.isfile(path):
+            return path
+    raise FileNotFoundError(
+        "`init_from` must be a run with a checkpoint, or a .keras file. "
+        f"Received: init_from={run!r}"
+    )
+
+
+def copy_weights(recipe, embedder):
+    """Gives the embedder the weights of the run that `init_from` names."""
+    model = read_model(source_of(recipe.init_from))
+    weights = getattr(model, "embedder", model).get_weights()
+    shapes = [[each.shape for each in some] for some in (weights, embedder.get_weights())]
+    check(
+        shapes[0] == shapes[1],
+        "`init_from` must be a run of the same backbone, embedding_dim, levels and channels",
+        init_from=recipe.init_from,
+    )
+    embedder.set_weights(weights)

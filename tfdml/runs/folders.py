@@ -1,0 +1,65 @@
+"""The folders of a run: free names, one writer, files that appear together or not at all."""
+
+import contextlib
+import pathlib
+import tempfile
+
+RUNS = pathlib.Path("runs")
+SAVED_MODELS = pathlib.Path("saved_models")
+
+
+def is_taken(name):
+    return (RUNS / name).exists() or (SAVED_MODELS / name).exists()
+
+
+def free_name(name):
+    """`name`, or `name_2`, `name_3`, ... where it is taken."""
+    number = 1
+    while is_taken(name if number == 1 else f"{name}_{number}"):
+        number += 1
+    return name if number == 1 else f"{name}_{number}"
+
+
+def make_folders(folder, files):
+    """Makes the run's folder, which appears with its first files or not at all."""
+    RUNS.mkdir(exist_ok=True)
+    SAVED_MODELS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=RUNS) as unfinished:
+        new = pathlib.Path(unfinished) / folder.name
+        (new / "logs").mkdir(parents=True)
+        for name, text in files.items():
+            (new / name).write_text(text)
+        try:
+            new.rename(folder)
+        except OSError as error:
+            if not folder.exists():
+                raise
+            raise FileExistsError(
+                f"another process has just begun run {folder.name!r}. Choose another --run"
+            ) from error
+
+
+@contextlib.contextmanager
+def only_writer(folder):
+    """Locks a run: of two processes that write to it, the second is rejected."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    with open(folder / ".lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BlockingIOError(f"another process is training run {folder.name!r}") from None
+        yield
+
+
+def check_same_classes(folder, files):
+    """Refuses to go on with other classes: the images changed since the run began."""
+    path = folder / "trained_classes.json"
+    if path.is_file() and path.read_text() != files[path.name]:
+        raise ValueError(
+            f"the classes to train are not those that {folder} began with ({path}). Restore the "
+            "images, or start a new run"
+        )

@@ -1,0 +1,119 @@
+"""The images of a run: what is trained on, what is scored, and the batches of either."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import pipelines
+from tfdml.checks import check
+
+
+class Images(NamedTuple):
+    """What a run trains on and what it scores."""
+
+    train: Any  # `Split`, its classes numbered 0, 1, 2, ...
+    test: Any  # `Split` to score: of a dataset with a gallery, queries and gallery
+    queries: Any  # (n,) booleans, which rows of `test` are queries; None if all are
+    dataset: Any  # `Dataset`, with the size and the preprocessing of the run
+
+
+def load_images(recipe):
+    """The `Images` of a recipe."""
+    dataset = pipelines.load(
+        recipe.dataset,
+        data_dir=recipe.data_dir,
+        skip_invalid=recipe.skip_invalid,
+        boxes=recipe.boxes,
+    )
+    image_size = dataset.image_size
+    if recipe.image_size:
+        image_size = (recipe.image_size, recipe.image_size, image_size[2])
+    dataset = dataclasses.replace(
+        dataset,
+        image_size=image_size,
+        augmentation=augmentation_of(recipe, dataset),
+        preprocessing=preprocessing_of(recipe),
+    )
+    dataset.preprocessing.check_sizes(image_size, dataset.augmentation)
+    train_split, (test_split, queries) = dataset.train, dataset.scored()
+    if recipe.validation_share:
+        train_split, test_split = pipelines.hold_out_classes(train_split, recipe.validation_share)
+        queries = None
+    counts_classes = recipe.classes_per_batch and recipe.sampler not in ("whole_classes", "pairs")
+    if counts_classes and recipe.classes_per_batch > train_split.num_classes:
+        raise ValueError(
+            "`classes_per_batch` must not exceed the number of training classes. Received: "
+            f"classes_per_batch={recipe.classes_per_batch}, classes={train_split.num_classes}"
+        )
+    train_split = train_split.renumbered()  # what a loss keeps of each class it finds by its id
+    check(
+        test_split.num_classes < len(test_split.labels),
+        "a class to score must have 2 images or more, of which one finds the other",
+        images=len(test_split.labels),
+        classes=test_split.num_classes,
+    )
+    print(
+        f"{dataset.name}: {len(train_split.labels):,} images of {train_split.num_classes:,} "
+        f"classes to train, {len(test_split.labels):,} of {test_split.num_classes:,} to score"
+    )
+    return Images(train_split, test_split, queries, dataset)
+
+
+def augmentation_of(recipe, dataset):
+    """The dataset's random changes with those of the recipe.
+
+    A crop of the preprocessing takes the place of the dataset's, unless the recipe asks for one.
+    """
+    if recipe.takes_crops and "crop" not in recipe.augmentation:
+        return dataset.augmentation.changed(crop=1.0, **recipe.augmentation)
+    return dataset.augmentation.changed(**recipe.augmentation)
+
+
+def preprocessing_of(recipe):
+    mean = recipe.mean_image
+    return pipelines.Preprocessing(
+        warp_size=recipe.warp_size,
+        keep_aspect=recipe.keep_aspect,
+        trim_white=recipe.trim_white,
+        mean_image=None if mean is None else pipelines.read_mean_image(mean),
+    )
+
+
+def training_batches(recipe, start_step, split, dataset):
+    """The batches from a step on, and the callbacks that they need."""
+    classes, images = recipe.classes_per_batch, recipe.images_per_class
+    options = {
+        "seed": recipe.seed,
+        "image_size": dataset.image_size,
+        "augmentation": dataset.augmentation,
+        "preprocessing": dataset.preprocessing,
+        "start_step": start_step,
+    }
+    if recipe.sampler == "groups":
+        options |= recipe.sampler_options
+        return pipelines.group_batches(split, classes, classes * images, **options), []
+    if recipe.sampler == "whole_classes":
+        return pipelines.whole_class_batches(split, classes * images, **options), []
+    if recipe.sampler == "pairs":
+        neighbours, callbacks = hard_neighbours(recipe, split, dataset)
+        options |= recipe.sampler_options | {"hard_neighbours": neighbours}
+        return pipelines.pair_batches(split, classes * images, **options), callbacks
+    return pipelines.balanced_batches(split, classes, images, **options, sampler=recipe.sampler), []
+
+
+def hard_neighbours(recipe, split, dataset):
+    """The hard neighbours that the sampler asks for, if it does, and what refreshes them."""
+    import tfdml
+
+    if not recipe.sampler_options.get("hard_neighbours"):
+        return None, []
+    neighbours = pipelines.HardNeighbours(
+        split.labels, recipe.classes_per_batch * recipe.images_per_class, recipe.checkpoint_every
+    )
+    images = images_to_score(split, dataset)
+    return neighbours, [tfdml.callbacks.EmbeddingsOfEpoch(images, neighbours.refresh)]
+
+
+def images_to_score(split, dataset):
+    """The images of a split, as the served model sees them."""
+    size, preprocessing = dataset.image_size, dataset.preprocessing
+    return pipelines.evaluation_batches(split, size, preprocessing=preprocessing)

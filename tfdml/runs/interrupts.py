@@ -1,0 +1,45 @@
+"""A stop in the middle of a run: what it says, and how to go on."""
+
+import contextlib
+import signal
+import sys
+
+
+@contextlib.contextmanager
+def resumable(run, images):
+    """Says how to go on after Ctrl-C, or after an error of TensorFlow with the image to mend."""
+    import tensorflow as tf
+
+    from pipelines.images import cause_of
+
+    go_on = f"Go on with: python train.py --run {run} --resume"
+    with interrupts_noted() as interrupts:
+        try:
+            yield
+        except (Exception, KeyboardInterrupt) as error:
+            if interrupts or isinstance(error, KeyboardInterrupt):
+                print(f"\nStopped. {go_on}", file=sys.stderr)
+                raise SystemExit(130) from None
+            if isinstance(error, tf.errors.OpError):
+                cause = cause_of(error, *images.dataset.splits.values())
+                raise OSError(f"{cause}. {go_on}") from error
+            raise
+
+
+@contextlib.contextmanager
+def interrupts_noted():
+    """A list that holds something after Ctrl-C: TensorFlow may lose the exception, or wrap it."""
+    interrupts = []
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield interrupts
+        return
+
+    def note(*arguments):
+        interrupts.append(arguments)
+        signal.default_int_handler(*arguments)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupts
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

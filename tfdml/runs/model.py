@@ -1,0 +1,94 @@
+"""The model of a run: embedder, loss and optimizer by its recipe."""
+
+import re
+
+from tfdml.checks import check, check_fits
+from tfdml.command_line import verbosity
+from tfdml.runs.checkpoints import copy_weights
+from tfdml.runs.images import images_to_score
+from tfdml.runs.learning_rate import learning_rate
+
+
+def build_model(recipe, split, dataset):
+    """The compiled `EmbeddingModel` of a recipe, for the `Split` to train on and its `Dataset`."""
+    import keras
+
+    import tfdml
+
+    keras.utils.set_random_seed(recipe.seed)
+    loss = tfdml.losses.get(recipe.loss, **recipe.loss_options)
+    embedder = tfdml.models.build_embedder(
+        recipe.backbone,
+        recipe.embedding_dim,
+        input_shape=dataset.image_size,
+        weights=recipe.weights,
+        normalize=loss.normalize,
+        levels=levels_of(recipe, loss),
+        dropout=recipe.dropout,
+        mirror=recipe.mirror,
+    )
+    if recipe.init_from:
+        copy_weights(recipe, embedder)
+    if isinstance(loss, tfdml.losses.DensityAdaptiveLoss):
+        loss = of_classes(recipe, loss, embedder, split, dataset)
+    multipliers = multipliers_of(recipe, embedder)
+    for layer in loss.layers:
+        if layer.trainable:
+            own = getattr(layer, "learning_rate_multiplier", recipe.head_multiplier)
+            multipliers[f"^{layer.name}/"] = own
+    options = {
+        "learning_rate": learning_rate(recipe),
+        "multipliers": multipliers,
+        "bias_multiplier": recipe.bias_multiplier,
+        "l2": recipe.weight_decay,
+        "head_steps": recipe.head_steps if multipliers else 0,  # without new layers all learn
+    }
+    if recipe.optimizer == "adam":
+        optimizer = tfdml.optimizers.Adam(**options)
+    else:
+        optimizer = tfdml.optimizers.SGD(momentum=0.9, **options)
+    model = tfdml.EmbeddingModel(embedder)
+    model.compile(optimizer=optimizer, loss=loss)
+    images, width = len(split.labels), embedder.output_shape[-1]
+    check_fits(4 * images * width, "embeddings of all images", images=images, embedding_dim=width)
+    # What a loss cannot be computed from, it says now, before the run has a folder.
+    rows = keras.ops.zeros((2, *embedder.output_shape[1:]))
+    loss([0, split.num_classes - 1], rows)
+    return model
+
+
+def multipliers_of(recipe, embedder):
+    """Patterns of the variables of the embedding layers and exits, and their multipliers."""
+    exits = recipe.exit_multiplier or recipe.head_multiplier
+    multipliers = {r"^embedding\d?/": recipe.head_multiplier, r"^(exit|loss)\d_\w+/": exits}
+    paths = [variable.path for variable in embedder.trainable_variables]
+    return {
+        pattern: multiplier
+        for pattern, multiplier in multipliers.items()
+        if any(re.search(pattern, path) for path in paths)
+    }
+
+
+def of_classes(recipe, loss, embedder, split, dataset):
+    """The density-adaptive loss of these classes, their densities measured before training."""
+    import tfdml
+    from pipelines.images import named
+
+    known = {"num_classes": split.num_classes}
+    check(
+        loss.num_classes in (None, split.num_classes),
+        "the loss must know as many classes as there are to train",
+        num_classes=loss.num_classes,
+        classes=split.num_classes,
+    )
+    if loss.regularizer.correlation and loss.regularizer.initial_density is None:
+        print("Measuring the density of the training classes", flush=True)
+        images = images_to_score(split, dataset)
+        with named(split):
+            features = tfdml.models.backbone_of(embedder).predict(images, verbose=verbosity())
+        known["initial_density"] = tfdml.evaluation.class_density(features, split.labels)
+    return tfdml.losses.get(recipe.loss, **{**known, **recipe.loss_options})
+
+
+def levels_of(recipe, loss):
+    return recipe.levels or loss.levels

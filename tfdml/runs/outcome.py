@@ -1,0 +1,79 @@
+"""Scores of a run on its unseen classes: whether it learned, and what to try where it did not."""
+
+import pipelines
+
+NEIGHBOURS = (1, 2, 4, 8)
+PAIRS = 2000  # of each kind, to judge a learned similarity by
+COLLAPSED = 0.6  # area under its ROC curve, where chance is 0.5
+
+
+def score(embeddings, images, model):
+    """Recall@K of the images to score, and how well a similarity that the loss learned tells pairs.
+
+    Args:
+        embeddings: (n, dim) floats, of `images.test`.
+        images: `Images`.
+        model: `EmbeddingModel`.
+
+    Returns:
+        {`recall@K` or `similarity_auc`: float}.
+    """
+    from tfdml.evaluation import apart, recall_at_k
+
+    counts = [k for k in NEIGHBOURS if k <= pipelines.rows_to_find(images.test, images.queries)]
+    data, gallery = apart(embeddings, images.test.labels, images.queries)
+    recalls = recall_at_k(*data, k=counts, **gallery)
+    scores = {f"recall@{k}": recall for k, recall in recalls.items()}
+    if model.loss.learns_similarity and images.test.num_classes > 1:
+        scores["similarity_auc"] = similarity_auc(embeddings, images.test.labels, model.similarity)
+    return scores
+
+
+def similarity_auc(embeddings, labels, similarity):
+    """Area under the ROC curve of a similarity, over pairs of one class and of two.
+
+    Args:
+        embeddings: (n, dim) floats.
+        labels: (n,) integers.
+        similarity: Callable of rows (m, dim) and (m, dim) to (m,) floats.
+    """
+    import numpy as np
+    from sklearn.metrics import roc_auc_score
+
+    from tfdml.evaluation.pairs import sample_pairs
+
+    pairs = np.concatenate(sample_pairs(labels, PAIRS))
+    similarities = similarity(embeddings[pairs[:, 0]], embeddings[pairs[:, 1]])
+    return float(roc_auc_score(np.repeat([True, False], PAIRS), similarities))
+
+
+def judged(scores):
+    """Whether a run improved retrieval and whether its learned similarity collapsed: booleans."""
+    before, after = scores["untrained"], scores["trained"]
+    judgement = {"improved": after["recall@1"] > before["recall@1"]}
+    if "similarity_auc" in after:
+        judgement["similarity_collapsed"] = after["similarity_auc"] < COLLAPSED
+    return judgement
+
+
+def failures(scores):
+    """What went wrong, as sentences, by what `judged` found."""
+    if not scores.get("improved", True):
+        yield "Training made retrieval worse than it was untrained."
+    if scores.get("similarity_collapsed"):
+        auc = scores["trained"]["similarity_auc"]
+        yield (
+            "The learned similarity does not tell classes apart: of two pairs it scores the one of "
+            f"a single class higher in {auc:.0%} of cases, where chance is 50%."
+        )
+
+
+def what_to_try(recipe, num_classes):
+    """What to change first after a failure, as sentences."""
+    yield f"A lower learning rate: --learning_rate {recipe.learning_rate / 10:g}"
+    if recipe.weights and recipe.head_multiplier < 10:
+        yield "New layers that learn faster than the pretrained ones: --head_multiplier 10"
+    classes = min(2 * recipe.classes_per_batch, num_classes)
+    if classes > recipe.classes_per_batch:
+        yield f"More negatives in a batch: --classes_per_batch {classes}"
+    yield f"Another objective: --loss {'contrastive' if recipe.loss == 'npair' else 'npair'}"
