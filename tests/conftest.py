@@ -1,3 +1,4 @@
+import ctypes
 import os
 import pathlib
 import sys
@@ -14,10 +15,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _fresh_keras():
-    """Frees the graphs of a file of tests when they end."""
-    yield
+def _free():
+    """Gives back the memory of models and of their graphs, and what is free of the heap."""
     if "tensorflow" in sys.modules:
         # TensorFlow registers every traced custom gradient for good, and with it its graph.
         from tensorflow.python.framework import ops
@@ -27,6 +26,21 @@ def _fresh_keras():
             del registered[name]
     if "keras" in sys.modules:
         sys.modules["keras"].backend.clear_session()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _freed_by_file():
+    yield
+    _free()
+
+
+@pytest.fixture
+def freed():
+    """Frees what a test of a large network leaves behind."""
+    yield
+    _free()
 
 
 @pytest.fixture(autouse=True, scope="session")

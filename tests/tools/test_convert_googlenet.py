@@ -16,6 +16,8 @@ from tfdml.models import alexnet as alexnet_module
 from tfdml.models.alexnet import alexnet
 from tfdml.models.googlenet import MODULES, googlenet
 
+pytestmark = pytest.mark.usefixtures("freed")
+
 
 def run(script, *arguments):
     main(script.convert, script.__doc__, [str(argument) for argument in arguments])

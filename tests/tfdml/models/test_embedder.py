@@ -10,6 +10,8 @@ import pytest
 from tfdml.models import BACKBONES, backbone_of, build_embedder, first_levels
 from tfdml.models.exits import exit_features
 
+pytestmark = pytest.mark.usefixtures("freed")
+
 # The smallest backbones, on which options are tried; and the others, once each.
 SHAPES = {"small_cnn": (28, 28, 1), "mobilenet_v2": (64, 64, 3)}
 LARGE_SHAPES = {

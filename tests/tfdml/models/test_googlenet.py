@@ -9,6 +9,8 @@ from keras import ops
 from tfdml.models.caffe import max_pool
 from tfdml.models.googlenet import googlenet
 
+pytestmark = pytest.mark.usefixtures("freed")
+
 
 def model_of(side, channels=3, **options):
     images = keras.Input((side, side, channels))
