@@ -12,7 +12,6 @@ BELOW = {
     "orientation": set(),
     "pairwise": {"checks"},
     "command_line": {"checks", "files"},
-    "evaluation_settings": {"checks"},
     "optimizers": {"checks"},
     "quadruplets": {"pairwise"},
     "losses": {"checks", "pairwise", "quadruplets", "layers"},

@@ -10,6 +10,7 @@ from PIL import Image
 import evaluate
 import pipelines
 import train
+from tfdml.runs.scoring.model import ScoredModel, completed, find_model
 from tfdml.serving import export, exported
 
 pytestmark = pytest.mark.xdist_group("crops")
@@ -47,7 +48,7 @@ def version(trained, monkeypatch):
 
 def test_the_served_model_reads_what_evaluate_scores(version):
     signatures = tf.saved_model.load(str(version)).signatures
-    preprocessing = evaluate.preprocessing_of(version, exported.recipe_of(version))
+    preprocessing = ScoredModel(version, exported.recipe_of(version)).preprocessing
     split = pipelines.load("folder", data_dir="photos").test
     scored = next(
         iter(pipelines.evaluation_batches(split, (12, 12, 3), preprocessing=preprocessing))
@@ -61,13 +62,13 @@ def test_the_served_model_reads_what_evaluate_scores(version):
 
 def test_evaluate_takes_several_crops_of_the_warped_image(version):
     evaluate.main([str(version), "--nmi=false", "--crops", "5"])
-    settings = evaluate.completed(
-        evaluate.parse([str(version), "--crops", "5"]), version, exported.recipe_of(version)
-    )
-    preprocessing = evaluate.preprocessing_of(version, exported.recipe_of(version))
+    settings = evaluate.parse("retrieval", [str(version), "--crops", "5"])
+    model = find_model(settings)
+    settings = completed(settings, model)
+    preprocessing = model.preprocessing
     embed = tf.saved_model.load(str(version)).signatures["embed_images"]
     split = pipelines.load("folder", data_dir="photos").test
-    found = evaluate.embed(settings, embed, preprocessing, 1, 8, split)
+    found = model.loaded(settings).embed(settings, split)
     wholes = next(
         iter(pipelines.evaluation_batches(split, (16, 16, 3), preprocessing=preprocessing))
     ).numpy()
@@ -84,7 +85,7 @@ def test_an_export_of_the_run_reads_images_alike(version, monkeypatch):
     export.main(["runs/crops", "--out", "saved_models/again"])
     again = pathlib.Path("saved_models/again/1")
     first, second = (
-        evaluate.preprocessing_of(path, exported.recipe_of(path)) for path in (version, again)
+        ScoredModel(path, exported.recipe_of(path)).preprocessing for path in (version, again)
     )
     np.testing.assert_array_equal(first.mean_image, second.mean_image)
     contents = tf.constant([pathlib.Path("photos/d/15.png").read_bytes()])

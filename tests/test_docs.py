@@ -62,7 +62,7 @@ def test_the_readme_has_python_to_run():
 def test_flags_in_the_readme_exist():
     fields = {
         field.name
-        for cls in (Recipe, evaluate.Evaluation, evaluate.Comparison)
+        for cls in (Recipe, evaluate.Comparison, *evaluate.TASKS.values())
         for field in dataclasses.fields(cls)
     }
     commands = re.findall(r"(?:train|evaluate)\.py((?:\\\n|.)*)", "".join(readme_blocks("bash")))

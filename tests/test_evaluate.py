@@ -18,7 +18,9 @@ import evaluate
 import pipelines
 import train
 from tfdml.evaluation import distance_statistics, recall_at_k
-from tfdml.serving import exported
+from tfdml.runs.scoring import output, retrieval
+from tfdml.runs.scoring.model import completed, find_model
+from tfdml.runs.scoring.settings import Scoring
 
 pytestmark = pytest.mark.xdist_group("evaluate")
 
@@ -140,9 +142,10 @@ def test_half_a_folder_or_all_of_it_is_scored(version, tmp_path, capsys):
 
 
 def test_a_set_of_tfds_names_its_scores(version):
-    settings = evaluate.parse([str(version), "--dataset", "tfds:caltech/birds"])
-    settings = evaluate.completed(settings, version, exported.recipe_of(version))
-    assert pathlib.Path(settings.out).name == "evaluation_tfds_caltech_birds.json"
+    settings = evaluate.parse("retrieval", [str(version), "--dataset", "tfds:caltech/birds"])
+    model = find_model(settings)
+    path = output.path_of(completed(settings, model), model)
+    assert path.name == "evaluation_tfds_caltech_birds.json"
 
 
 def test_images_of_a_csv_file_are_trained_on_and_scored_in_their_boxes(version, tmp_path, capsys):
@@ -232,14 +235,14 @@ def test_the_scores_of_a_model_without_a_version_are_named_after_it(version, tmp
 def test_an_image_lost_while_it_embeds_is_named(version, tmp_path, monkeypatch):
     photos = write_images(tmp_path / "photos", {"a": 2, "b": 2})
     lost = photos / "b" / "1.png"
-    load_split = evaluate.load_split
+    load_images = evaluate.load_images
 
     def load_and_lose(*arguments):
-        split = load_split(*arguments)
+        images = load_images(*arguments)
         lost.unlink()
-        return split
+        return images
 
-    monkeypatch.setattr(evaluate, "load_split", load_and_lose)
+    monkeypatch.setattr(evaluate, "load_images", load_and_lose)
     message = rejection(version, "--dataset", "folder", "--data_dir", photos)
     assert f"error: {lost} cannot be read (missing)" in message
 
@@ -248,7 +251,7 @@ def test_ctrl_c_stops_the_evaluation(version, monkeypatch, capsys):
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(evaluate, "load_split", interrupted)
+    monkeypatch.setattr(evaluate, "load_images", interrupted)
     with pytest.raises(SystemExit, match="130"):
         evaluate_here(version)
     assert capsys.readouterr().err.endswith("evaluate.py: stopped\n")
@@ -344,7 +347,7 @@ def test_reranking_states_what_is_lost(learned, expected, capsys):
 
 
 def test_reranking_all_images_is_exact(learned, expected, monkeypatch):
-    monkeypatch.setattr(evaluate, "COMPARED_QUERIES", 50)
+    monkeypatch.setattr(retrieval, "COMPARED_QUERIES", 50)
     evaluate_here(learned, "--rerank", "895")
     content = evaluation_of("evaluation_rerank_895")
     assert content["scores"] == {"recall@1": pytest.approx(expected[0][0], abs=2e-3)}
@@ -404,6 +407,8 @@ def test_a_model_without_a_learned_similarity_is_rejected_with_advice(arguments,
     assert "--loss pddm" in message
 
 
-def test_every_setting_is_documented():
-    names = [field.name for field in dataclasses.fields(evaluate.Evaluation)]
-    assert re.findall(r"^    (\w+):", inspect.getdoc(evaluate.Evaluation), re.MULTILINE) == names
+@pytest.mark.parametrize("settings", evaluate.TASKS.values())
+def test_every_setting_is_documented(settings):
+    names = [field.name for field in dataclasses.fields(settings)]
+    docs = [inspect.cleandoc(kind.__doc__) for kind in (Scoring, settings)]
+    assert re.findall(r"^    (\w+):", "\n".join(docs), re.MULTILINE) == names

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import difflib
+import inspect
 import os
 import re
 import sys
@@ -21,7 +22,8 @@ class Parser(jsonargparse.ArgumentParser):
     """A parser of the fields of a dataclass, as flags and as YAML keys.
 
     Args:
-        settings: A dataclass whose docstring describes its fields; `names` are filled into it.
+        settings: A dataclass whose docstring describes its fields, but for those of the dataclasses
+            that it derives from; `names` are filled into it.
         names: Field of the docstring -> text, such as the losses that exist.
         as_positional: Whether fields without a default are given by their place, else as flags.
         **kwargs: Those of `jsonargparse.ArgumentParser`.
@@ -34,7 +36,7 @@ class Parser(jsonargparse.ArgumentParser):
         self._types = {field.name: field.type for field in dataclasses.fields(settings)}
         documented = settings.__doc__
         try:
-            settings.__doc__ = (documented or "").format(**(names or {}))
+            settings.__doc__ = _documented(settings).format(**(names or {}))
             self.add_class_arguments(settings, as_positional=as_positional)
         finally:
             settings.__doc__ = documented
@@ -95,6 +97,12 @@ class Parser(jsonargparse.ArgumentParser):
 
     def _of_wrong_type(self, name, value):
         return f"`{name}` must be {_in_words(self._types[name])}. Received: {name}={value}"
+
+
+def _documented(settings):
+    """The docstring of a dataclass, with the arguments that those it derives from document."""
+    docs = [inspect.cleandoc(kind.__doc__ or "") for kind in settings.__mro__[:-1]]
+    return "\n".join([docs[0], *(doc.partition("Args:\n")[2] for doc in docs[1:])])
 
 
 def _in_words(kind):

@@ -129,7 +129,7 @@ def test_train_and_evaluate_take_the_commands(monkeypatch):
     assert len(trained) > 60
     runs = {train.parse(shlex.split(command)[1:])[0].run for command in trained}
     for command in scored:
-        settings = evaluate.parse(shlex.split(command)[1:])
+        settings = evaluate.parse(*evaluate.task_of(shlex.split(command)[1:]))
         assert settings.model.removeprefix("saved_models/") in runs, command
 
 

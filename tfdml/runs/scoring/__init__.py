@@ -1,0 +1,1 @@
+"""Scores of exported models: a file for each task, with its settings."""

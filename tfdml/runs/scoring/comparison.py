@@ -1,0 +1,99 @@
+"""Comparison of runs that were scored on the same images."""
+
+import dataclasses
+import json
+import pathlib
+
+from tfdml.checks import check
+from tfdml.command_line import write_text
+from tfdml.runs.scoring.output import check_file, queries_path
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """How to compare runs.
+
+    Args:
+        confidence: Of the intervals, which are over classes drawn anew: how the scores would differ
+            on other classes. They do not cover the seed of a training.
+        rounds: Draws of classes.
+        seed: Of the draws.
+        out: JSON file for the comparison; none if not given.
+    """
+
+    confidence: float = 0.95
+    rounds: int = 1000
+    seed: int = 0
+    out: str | None = None
+
+
+def compare(settings, runs):
+    """Prints how the scores of runs differ from those of the first, and writes it to `out`.
+
+    Args:
+        settings: `Comparison`.
+        runs: Folders of runs or models, or files of their scores.
+
+    Raises:
+        FileNotFoundError: If a run has no values of queries.
+        ValueError: If two are the same, or they were scored on other images.
+    """
+    from tfdml import evaluation
+
+    files = {run: queries_of(run) for run in runs}
+    several = len(files) == len(runs) == len({file.resolve() for file in files.values()})
+    check(several, "a comparison needs runs with scores of their own", runs=runs)
+    if settings.out:
+        check_file(pathlib.Path(settings.out))
+    scored = {run: evaluation.load_queries(file) for run, file in files.items()}
+    comparison = evaluation.compare(
+        scored, confidence=settings.confidence, rounds=settings.rounds, seed=settings.seed
+    )
+    print(
+        f"{comparison['queries']:,} images of {comparison['classes']:,} classes:\n"
+        f"{evaluation.comparison_table(comparison)}"
+    )
+    if settings.out:
+        out = pathlib.Path(settings.out)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_text(out, json.dumps(comparison, indent=2) + "\n")
+        print(f"Comparison: {out}")
+
+
+def queries_of(run):
+    """The archive of the values of each query of a run, given by a folder or its file of scores.
+
+    Raises:
+        FileNotFoundError: If there is none, or it is of another version than the one given.
+    """
+    path = pathlib.Path(run)
+    if not path.exists():
+        raise FileNotFoundError(f"{run} does not exist")
+    folder, files = path.resolve(), [path]
+    if path.suffix != ".json":
+        names = [folder.name, *([folder.parent.name] if folder.name.isdigit() else [])]
+        folders = [path, *(pathlib.Path("runs", name) for name in names)]
+        files = [folder / "evaluation.json" for folder in folders]
+    for file in files:
+        if queries_path(file).is_file():
+            version = _version_of(file) if (folder / "saved_model.pb").is_file() else None
+            if version is not None and version.resolve() != folder:
+                raise FileNotFoundError(f"{file} has the scores of {version}, not of {run}")
+            return queries_path(file)
+    scores = sorted(files[-1].parent.glob("*.json"))
+    others = [str(path) for path in scores if queries_path(path).is_file()]
+    model = folder.parent if path.suffix == ".json" else run
+    hint = (
+        f"it has those in {', '.join(others)}"
+        if others
+        else f"score it first by `python evaluate.py {model}`"
+    )
+    raise FileNotFoundError(f"{run} has no values of queries, {queries_path(files[-1])}: {hint}")
+
+
+def _version_of(scores):
+    """The version that a file of scores is of; None where it does not state one."""
+    try:
+        return pathlib.Path(json.loads(scores.read_text())["version"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None

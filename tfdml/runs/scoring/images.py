@@ -1,0 +1,78 @@
+"""The images that are scored."""
+
+import dataclasses
+import os
+import sys
+from typing import Any
+
+import pipelines
+from tfdml.serving import exported
+
+
+@dataclasses.dataclass(frozen=True)
+class Scored:
+    """Images to score.
+
+    Args:
+        split: `Split`; of a dataset with a gallery, queries and gallery.
+        queries: (n,) booleans, which rows are queries; None where all find each other.
+        dataset: `Dataset` of which they are.
+    """
+
+    split: Any
+    queries: Any
+    dataset: Any
+
+
+def load_images(settings, model):
+    """The `Scored` images; warns of classes that the model was trained on, unless asked for."""
+    dataset = pipelines.load(
+        settings.dataset,
+        settings.data_dir,
+        settings.skip_invalid,
+        training=settings.split in ("train", "validation"),
+        boxes=settings.boxes,
+    )
+    split, queries = _chosen(settings, model, dataset)
+    if settings.split != "test" or settings.task != "retrieval":
+        queries = None
+    same_images = model.recipe.get("dataset") == settings.dataset and settings.split != "train"
+    of_dataset = exported.trained_classes(model.version) if same_images else []
+    known = sorted(set(of_dataset) & set(split.names))
+    if known:
+        print(
+            f"evaluate.py: warning: {len(known):,} of the {split.num_classes:,} scored classes "
+            f"were trained on, such as {known[0]}",
+            file=sys.stderr,
+        )
+    return Scored(split, queries, dataset)
+
+
+def training_split(settings, model, dataset):
+    """The images of the training classes, to calibrate by; None where they are not at hand."""
+    if not model.was_trained_on(settings) or settings.split in ("train", "all"):
+        return None
+    return _chosen(dataclasses.replace(settings, split="train"), model, dataset)[0]
+
+
+def _chosen(settings, model, dataset):
+    if settings.split in ("train", "validation"):
+        split, share = dataset.train, model.recipe["validation_share"]
+        if share:
+            split = pipelines.hold_out_classes(split, share)[settings.split == "validation"]
+        return split, None
+    if settings.split == "all":
+        return dataset.both(), None
+    return dataset.scored()
+
+
+def ids_of(settings, split):
+    """A text for each image: its path in the folder of the dataset, or its number."""
+    if not split.holds_paths:
+        return [str(row) for row in range(len(split.labels))]
+    folder = os.path.expanduser(settings.data_dir)
+    return [os.path.relpath(path, folder) for path in split.images]
+
+
+def has_pairs_of_both_kinds(labels):
+    return 1 < len(set(labels.tolist())) < len(labels)

@@ -1,0 +1,208 @@
+"""The exported model that is scored, with the recipe of its run."""
+
+import dataclasses
+import math
+import os
+import pathlib
+
+import pipelines
+from tfdml.checks import check, check_fits
+from tfdml.serving import exported
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoredModel:
+    """A version of an exported model.
+
+    Args:
+        version: Path of the version.
+        recipe: {name: value}, the settings of its training; empty if unknown.
+        signatures: {name: signature}; empty until `loaded`.
+        levels: How many embeddings of each image, side by side, are scored.
+        dim: Numbers of each of them.
+    """
+
+    version: pathlib.Path
+    recipe: dict
+    signatures: dict = dataclasses.field(default_factory=dict)
+    levels: int = 1
+    dim: int | None = None
+
+    def was_trained_on(self, settings):
+        """Whether the images to score are of the dataset and folder of the training."""
+        folders = [
+            folder and os.path.realpath(os.path.expanduser(folder))
+            for folder in (self.recipe.get("data_dir"), settings.data_dir)
+        ]
+        return self.recipe.get("dataset") == settings.dataset and folders[0] == folders[1]
+
+    def loaded(self, settings):
+        """The model with its signatures and the levels that are scored."""
+        signatures = exported.load_signatures(self.version, settings.rank_by == "similarity")
+        width = signatures["embed_images"].structured_outputs["embedding"].shape[1]
+        levels, dim = self._levels_of(settings, width)
+        return dataclasses.replace(self, signatures=signatures, levels=levels, dim=dim)
+
+    def _levels_of(self, settings, width):
+        weights = settings.level_weights
+        levels = len(weights or [1])
+        if "embedding_dim" in self.recipe:
+            levels = width // (self.recipe["embedding_dim"] or width)
+        dim, most = width // levels, levels
+        levels = settings.levels or levels
+        check(
+            levels <= most,
+            "`levels` must not exceed those of the model",
+            levels=levels,
+            of_model=most,
+        )
+        check(
+            weights is None or (len(weights) == levels > 1 and width % levels == 0),
+            "`level_weights` must have one number for each level of a model with several",
+            level_weights=weights,
+            levels=levels,
+        )
+        return levels, dim
+
+    @property
+    def preprocessing(self):
+        """How the images of the training were brought to their size."""
+        mean = self.version / "assets.extra" / exported.MEAN_IMAGE
+        return pipelines.Preprocessing(
+            warp_size=self.recipe.get("warp_size"),
+            keep_aspect=self.recipe.get("keep_aspect", False),
+            trim_white=self.recipe.get("trim_white", False),
+            mean_image=pipelines.read_mean_image(mean) if self.recipe.get("mean_image") else None,
+        )
+
+    def embed(self, settings, split, signature=None):
+        """Embeddings of the images, in order.
+
+        Args:
+            settings: `Scoring`.
+            split: `Split` of n images.
+            signature: Of other weights of the same model; its own if None.
+
+        Returns:
+            (n, levels * dim) floats.
+        """
+        import numpy as np
+        from tqdm import tqdm
+
+        from pipelines.images import named
+        from pipelines.views import views
+        from tfdml.evaluation import average_views
+        from tfdml.serving.embedding import InPieces, fitting_batch_size
+
+        signature = signature or self.signatures["embed_images"]
+        image_size = tuple(signature.structured_input_signature[1]["images"].shape[1:])
+        width = signature.structured_outputs["embedding"].shape[1]
+        batch_size = settings.batch_size or fitting_batch_size(image_size, width)
+        network = InPieces(lambda images: signature(images=images)["embedding"], batch_size)
+        preprocessing, read_size = self.preprocessing, image_size
+        if settings.crops > 1:
+            read_size = preprocessing.size_of_views(image_size)
+        rows, scored = len(split.labels), self.levels * self.dim
+        check_fits(4 * rows * scored, "the embeddings", images=rows, embedding_dim=scored)
+        pixels = math.prod(read_size) * min(batch_size, rows)
+        check_fits(4 * pixels, "a batch of images", batch_size=batch_size, image_size=read_size)
+
+        def embeddings_of(images):
+            shown = views(images, image_size, crops=settings.crops, mirror=settings.mirror)
+            of_views = np.stack([network(view)[:, :scored] for view in shown])
+            return of_views[0] if len(of_views) == 1 else average_views(of_views, self.levels)
+
+        batches = pipelines.evaluation_batches(
+            split, read_size, batch_size, preprocessing=preprocessing
+        )
+        with named(split):
+            batches = tqdm(batches, desc="Embedding", delay=2, disable=None, unit="batch")
+            return np.concatenate([embeddings_of(images) for images in batches])
+
+    def joined(self, settings, embeddings):
+        """The embeddings of all levels, weighed if `level_weights` are given."""
+        from tfdml.evaluation import weigh_levels
+
+        weights = settings.level_weights
+        return embeddings if weights is None else weigh_levels(embeddings, weights)
+
+
+def untrained_scores(settings, model):
+    """{name: value} of the network before its training, where the same is scored now; {} if not."""
+    from tfdml.serving.metadata import read_metadata
+
+    of_training = read_metadata(model.version).get("scores") or {}
+    is_same = (
+        model.was_trained_on(settings)
+        and settings.rank_by == "distance"
+        and settings.split == of_training.get("scored_classes")
+        and settings.boxes == model.recipe.get("boxes")
+        and settings.skip_invalid == bool(model.recipe.get("skip_invalid"))
+        and not settings.changes_embeddings
+    )
+    return of_training.get("untrained", {}) if is_same and "trained" in of_training else {}
+
+
+def find_model(settings):
+    """The `ScoredModel` of the settings, not yet loaded.
+
+    Raises:
+        ValueError: If the folder of its images is known by name alone and `data_dir` is not given.
+    """
+    version = exported.find_version(pathlib.Path(settings.model))
+    recipe, whole = exported.recipe_of(version), exported.config_of(version)
+    folder = recipe.get("data_dir")
+    if whole or settings.dataset or not folder or os.path.basename(folder) != folder:
+        return ScoredModel(version, whole or recipe)
+    check(
+        settings.data_dir is not None,
+        f"{version} states the name alone of the folder of its images, and its run is not in "
+        "`runs`: give `--data_dir`",
+        data_dir=None,
+        name=folder,
+    )
+    return ScoredModel(version, {**recipe, "data_dir": settings.data_dir})
+
+
+def completed(settings, model):
+    """The settings, with those of the training where they were not given."""
+    recipe, dataset, data_dir = model.recipe, settings.dataset, settings.data_dir
+    if dataset is None:
+        if not recipe:
+            raise ValueError(f"{model.version} does not say what it was trained on: give --dataset")
+        dataset, data_dir = recipe["dataset"], data_dir or recipe["data_dir"]
+    settings = dataclasses.replace(settings, dataset=dataset, data_dir=data_dir)
+    of_training = recipe if model.was_trained_on(settings) else {}
+    shared = bool(of_training.get("validation_share"))
+    split = settings.split or ("validation" if shared else "test")
+    received = f"model={model.version}, dataset={dataset}, data_dir={data_dir}"
+    if split == "validation" and not shared:
+        raise ValueError(
+            "`split` can be validation for the images of a training with --validation_share. "
+            f"Received: split=validation, {received}"
+        )
+    if split == "train" and not of_training:
+        raise ValueError(
+            "`split` can be train for the images of the training. "
+            f"Received: split=train, {received}"
+        )
+    skip_invalid = settings.skip_invalid
+    if skip_invalid is None:
+        skip_invalid = bool(of_training.get("skip_invalid"))
+    boxes = settings.boxes or of_training.get("boxes")
+    return dataclasses.replace(settings, split=split, skip_invalid=skip_invalid, boxes=boxes)
+
+
+def similarity_of(signature, pairs=None):
+    """The learned similarity of rows of arrays.
+
+    Args:
+        signature: `score_pairs` or `score_matrix` of a model.
+        pairs: How many pairs there will be, for a progress bar; none is shown if None.
+    """
+    from tqdm import tqdm
+
+    bar = tqdm(
+        desc="Scoring", total=pairs, delay=2, unit="pair", unit_scale=True, disable=pairs is None
+    )
+    return exported.similarity_of(signature, bar)

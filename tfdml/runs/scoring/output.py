@@ -1,0 +1,94 @@
+"""The files of scores: their names, the scores as JSON, and the values of each query."""
+
+import dataclasses
+import hashlib
+import json
+import math
+import pathlib
+
+from tfdml.command_line import as_file_name, check_writable, write_text
+from tfdml.runs.scoring.images import ids_of
+
+
+def path_of(settings, model):
+    """Where the scores are written: `out`, or a name that encodes the settings off default."""
+    if settings.out:
+        return pathlib.Path(settings.out)
+    folder = model.version.resolve()
+    folder = folder.parent if folder.name.isdigit() else folder
+    return pathlib.Path("runs", folder.name, f"{'_'.join(_words(settings, model))}.json")
+
+
+def _words(settings, model):
+    yield "evaluation"
+    yield from settings.words
+    if not model.was_trained_on(settings):
+        yield as_file_name(settings.dataset)
+        if settings.data_dir:
+            yield pathlib.Path(settings.data_dir).resolve().name
+    if settings.boxes not in (None, model.recipe.get("boxes")):
+        yield f"in_{pathlib.Path(settings.boxes).stem}"
+    if settings.split != "test":
+        yield settings.split
+    if settings.level_weights:
+        yield "weights"
+        yield from (f"{weight:g}" for weight in settings.level_weights)
+    if settings.levels:
+        yield f"levels_{settings.levels}"
+    if settings.crops > 1:
+        yield f"crops_{settings.crops}"
+    if settings.mirror:
+        yield "mirror"
+
+
+def check_file(out):
+    """Raises an OSError for a file that cannot be written."""
+    check_writable(out.parent)
+    if out.is_dir():
+        raise IsADirectoryError(f"`out` must be a file. {out} is a folder")
+
+
+def write(settings, model, results):
+    """Writes the scores and the settings as JSON; numbers that are not finite as null."""
+    told = {**dataclasses.asdict(settings), "task": settings.task, "rank_by": settings.rank_by}
+    del told["levels"]  # the name of the scores of each level alone
+    content = {"version": str(model.version), **told, "scored_levels": model.levels, **results}
+    out = pathlib.Path(settings.out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    queries_path(out).unlink(missing_ok=True)
+    write_text(out, json.dumps(finite(content), indent=2, allow_nan=False) + "\n")
+
+
+def finite(content):
+    """The content with None for numbers that JSON does not have."""
+    if isinstance(content, dict):
+        return {str(name): finite(value) for name, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def queries_path(scores):
+    """Where the values of each query are, beside a file of scores."""
+    return scores.with_name(f"{scores.stem}_queries.npz")
+
+
+def write_queries(settings, images, per_query):
+    """Writes the values of each query beside the scores, for comparisons."""
+    import numpy as np
+
+    from tfdml import evaluation
+
+    split, queries = images.split, images.queries
+    labels, ids = split.labels, ids_of(settings, split)
+    content = "\0".join(ids).encode() if split.holds_paths else np.ascontiguousarray(split.images)
+    if queries is not None:
+        labels, ids = labels[queries], np.asarray(ids)[queries]
+    of_images = {
+        "dataset": settings.dataset,
+        "split": settings.split,
+        "classes": hashlib.sha256("\0".join(split.names).encode()).hexdigest(),
+        "content": hashlib.sha256(content).hexdigest(),
+    }
+    path = queries_path(pathlib.Path(settings.out))
+    evaluation.save_queries(path, per_query, labels, images=of_images, ids=ids)

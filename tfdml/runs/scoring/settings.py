@@ -1,0 +1,134 @@
+"""The settings that every task of `evaluate.py` has, checked."""
+
+import dataclasses
+from typing import ClassVar
+
+from tfdml.checks import check, check_one_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Scoring:
+    """Which model to score, on which images.
+
+    Args:
+        model: A run's folder in `saved_models/` or `runs/`, whose newest version is taken, or one
+            version, or any SavedModel with the signature `embed_images`.
+        dataset: Name of the images: {datasets}; those of the training if not given.
+        data_dir: Folder of the dataset, for those that are not built in; that of the training if
+            neither is given.
+        split: `test` scores the classes that `train.py` leaves for it, of a folder the second half
+            in sorted order; `validation` those that `--validation_share` held out, which is the
+            default for a model trained so; `train` those that it was trained on, to see how closely
+            it fits them; `all` every class, as for a folder of new classes.
+        skip_invalid: Leave out unreadable images and sub-folders without images, with a warning,
+            where they would be an error; as in the training if not given.
+        boxes: `annotated`, for the boxes of the dataset, or a CSV file with the lines
+            `path,x1,y1,x2,y2`, paths relative to `data_dir`; of each image the part inside of its
+            box is scored. Those of the training if not given, for its images.
+        crops: 1 for the whole image; 5 for the corners and the centre of an image of 8 / 7 of the
+            sides, 10 for these and their mirror images. Their embeddings, to unit length, are
+            averaged, each level for itself.
+        mirror: Average the embeddings of an image and of its mirror image likewise, as 10 crops do.
+            A model trained with `--mirror` averages their features already.
+        batch_size: Images embedded at once; if not given as fit 1 GiB, by their size. Halved where
+            the memory does not suffice.
+        k: Numbers of neighbours, such as `--k '[1, 10]'`; if not given {neighbours}, as far as
+            there are so many.
+        levels: Score only the first levels of a model with several; all if not given.
+        level_weights: Joins the levels of a model with several by these factors, such as
+            `[1, 2, 3]`, to unit length, instead of as they are.
+        seed: Seed of all that is drawn at random.
+        out: JSON file for the scores; in the run's folder if not given, named after the task, the
+            images if they are not those of the training, and the options that change the scores.
+    """
+
+    task: ClassVar[str]
+    neighbours: ClassVar[tuple] = (1, 5)
+    rank_by = "distance"  # a field of the tasks that also rank by a similarity
+
+    model: str
+    dataset: str | None = None
+    data_dir: str | None = None
+    split: str | None = None
+    skip_invalid: bool | None = None
+    boxes: str | None = None
+    crops: int = 1
+    mirror: bool = False
+    batch_size: int | None = None
+    k: int | list[int] | None = None
+    levels: int | None = None
+    level_weights: list[float] | None = None
+    seed: int = 0
+    out: str | None = None
+
+    def __post_init__(self):
+        check_one_of((None, "test", "validation", "train", "all"), split=self.split)
+        check(self.counts and min(self.counts) > 0, "`k` must be numbers > 0", k=self.k)
+        check_one_of(("distance", "similarity"), rank_by=self.rank_by)
+        check_one_of((1, 5, 10), crops=self.crops)
+        check(
+            not (self.mirror and self.crops == 10),
+            "10 `crops` have the mirror images already: leave out `mirror`",
+            crops=self.crops,
+            mirror=self.mirror,
+        )
+        for name, usual in (("crops", 1), ("mirror", False), ("levels", None)):
+            check(
+                self.rank_by == "distance" or getattr(self, name) == usual,
+                "`crops`, `mirror` and `levels` are for `rank_by` distance",
+                rank_by=self.rank_by,
+                **{name: getattr(self, name)},
+            )
+        for name in ("batch_size", "levels"):
+            value = getattr(self, name)
+            check(value is None or value > 0, f"`{name}` must be > 0", **{name: value})
+        if self.level_weights is not None:
+            check(
+                self.rank_by == "distance",
+                "`level_weights` are for `rank_by` distance",
+                rank_by=self.rank_by,
+                level_weights=self.level_weights,
+            )
+            check(
+                min(self.level_weights, default=-1) >= 0 < max(self.level_weights, default=0),
+                "`level_weights` must be >= 0, and not all 0",
+                level_weights=self.level_weights,
+            )
+        check(0 <= self.seed < 2**32, "`seed` must be >= 0 and < 2**32", seed=self.seed)
+
+    @property
+    def counts(self):
+        """The numbers of neighbours as a list."""
+        return self.k if isinstance(self.k, list) else [1 if self.k is None else self.k]
+
+    @property
+    def changes_embeddings(self):
+        """Whether the embeddings are others than those that a similarity learned."""
+        return bool(self.level_weights or self.levels or self.crops > 1 or self.mirror)
+
+    @property
+    def words(self):
+        """Parts of the name of the file of the scores, for the options of the task."""
+        return [self.task]
+
+    @property
+    def ranking(self):
+        """How images are ranked or classified, in words; empty for the usual way."""
+        return ""
+
+    def prepare(self, model, images):
+        """What is scored of the images."""
+        return images
+
+    def most_neighbours(self, split, queries):
+        """What is counted by `k`, in words, and how many there are."""
+        return "means", split.num_classes
+
+    def with_neighbours(self, split, queries):
+        """The settings with numbers of neighbours, of which there are only so many."""
+        what, most = self.most_neighbours(split, queries)
+        if self.k is None:
+            counts = [k for k in self.neighbours if k <= most]
+            return dataclasses.replace(self, k=counts or [1])
+        check(max(self.counts) <= most, f"`k` must not exceed the {what}", k=self.k, **{what: most})
+        return self

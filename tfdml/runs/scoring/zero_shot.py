@@ -1,0 +1,144 @@
+"""Classification into classes without images, by the means of related classes in a hierarchy."""
+
+import dataclasses
+import pathlib
+from typing import Any, ClassVar
+
+import pipelines
+from tfdml.checks import check, unknown_option
+from tfdml.runs.scoring.images import Scored, training_split
+from tfdml.runs.scoring.settings import Scoring
+
+PLACEMENT = ("ancestors", "weights", "include_roots")  # of `tfdml.evaluation.zero_shot_means`
+
+
+@dataclasses.dataclass(frozen=True)
+class ZeroShot(Scoring):
+    """Whether the nearest class mean is that of an image whose class has no images.
+
+    The mean of such a class is that of its related classes in a hierarchy.
+
+    Args:
+        hierarchy: CSV file with the lines `class,parent`, where a parent may be the class of
+            another line; the super-classes of the dataset, under one root, if not given.
+        unseen_share: Hold out this share of the scored classes of each parent, evenly in their
+            order; the others are known by the means of their images. If not given, the scored
+            classes are held out and the training classes known.
+        placement: Options such as `--placement.ancestors parent`; the docstring of
+            `tfdml.evaluation.zero_shot_means` lists them.
+        renormalize_means: Scale class means to unit length.
+    """
+
+    task: ClassVar[str] = "zero_shot"
+
+    hierarchy: str | None = None
+    unseen_share: float | None = None
+    placement: dict[str, Any] = dataclasses.field(default_factory=dict)
+    renormalize_means: bool = False
+
+    def __post_init__(self):
+        super().__post_init__()
+        share = self.unseen_share
+        check(
+            share is None or 0 < share < 1,
+            "`unseen_share` must be > 0 and < 1",
+            unseen_share=share,
+        )
+        for option in self.placement:
+            if option not in PLACEMENT:
+                raise ValueError(unknown_option("`placement`", option, PLACEMENT))
+
+    @property
+    def words(self):
+        words = [self.task, *([pathlib.Path(self.hierarchy).stem] if self.hierarchy else [])]
+        words += [f"unseen_{self.unseen_share:g}"] if self.unseen_share else []
+        words += [f"{name}_{value}" for name, value in self.placement.items()]
+        return [*words, *(["unit_means"] if self.renormalize_means else [])]
+
+    @property
+    def ranking(self):
+        return ",\nthe nearest mean of the related classes of each class"
+
+    def prepare(self, model, images):
+        """The images of unseen classes alone, with those of known classes and the hierarchy."""
+        known, unseen, hierarchy = self._divided(model, images)
+        return UnseenImages(unseen, None, images.dataset, known, hierarchy)
+
+    def _divided(self, model, images):
+        import numpy as np
+
+        from tfdml import evaluation
+
+        split = images.split
+        if self.unseen_share is None:
+            check(
+                model.was_trained_on(self) and self.split in ("test", "validation"),
+                "`unseen_share` must be given, but for the split test or validation of the images "
+                "of the training, whose training classes are known",
+                split=self.split,
+                dataset=self.dataset,
+            )
+            known = training_split(self, model, images.dataset)
+            hierarchy = self._hierarchy_of(pipelines.join_splits([known, split]))
+        else:
+            hierarchy = self._hierarchy_of(split)
+            classes = np.unique(split.labels).tolist()
+            held_out = evaluation.every_nth_child(classes, hierarchy, self.unseen_share)
+            check(
+                held_out,
+                "`unseen_share` must hold out a class of a parent or more",
+                unseen_share=self.unseen_share,
+            )
+            rows = np.isin(split.labels, held_out)
+            known, split = split.subset(~rows), split.subset(rows)
+        ids = (np.unique(some.labels) for some in (known, split))
+        check(
+            evaluation.have_relatives(next(ids), hierarchy, next(ids)).any(),
+            "no unseen class shares a non-root ancestor with a known class: give `unseen_share`, "
+            "such as 0.2, to hold classes out of each parent",
+            known=known.num_classes,
+            unseen=split.num_classes,
+        )
+        return known, split, hierarchy
+
+    def _hierarchy_of(self, split):
+        """The parents of the classes: those of the file, or the super-classes of the dataset."""
+        import numpy as np
+
+        from tfdml.evaluation import hierarchy
+
+        if self.hierarchy:
+            names = dict(zip(np.unique(split.labels).tolist(), split.names, strict=True))
+            return hierarchy.of_class_ids(hierarchy.read_hierarchy(self.hierarchy), names)
+        check(
+            split.super_labels is not None,
+            "`hierarchy` must be given for a dataset without super-classes",
+            dataset=self.dataset,
+        )
+        return hierarchy.of_super_classes(split.labels, split.super_labels)
+
+    def score(self, model, images):
+        """{"scores": {name: value}}, and the same for the other ways to count classes."""
+        from tfdml.evaluation.transfer_scores import zero_shot_scores
+
+        of_known, of_unseen = (
+            model.joined(self, model.embed(self, split)) for split in (images.known, images.split)
+        )
+        return zero_shot_scores(
+            of_known,
+            images.known.labels,
+            images.hierarchy,
+            of_unseen,
+            images.split.labels,
+            k=self.k,
+            renormalize_means=self.renormalize_means,
+            **self.placement,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class UnseenImages(Scored):
+    """The images of unseen classes, and what is known of the others."""
+
+    known: Any  # `Split`
+    hierarchy: Any
