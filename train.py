@@ -46,7 +46,7 @@ from tfdml.runs.images import images_to_score, load_images, training_batches
 from tfdml.runs.interrupts import resumable
 from tfdml.runs.model import build_model, levels_of
 from tfdml.runs.recipe import Recipe
-from tfdml.runs.refusals import check_files, check_model
+from tfdml.runs.requirements import check_files, check_model
 
 PROGRAM = "train.py"
 
@@ -68,7 +68,7 @@ def main(arguments=None):
         if model is not None:  # a run of an earlier version has none of these steps
             recipe = dataclasses.replace(recipe, head_steps=model.optimizer.head_steps)
         step = 0 if model is None else int(model.optimizer.iterations)
-        # Before the model, for which density embeds all images: a sampler may refuse them.
+        # First, as a sampler may reject the images; the model of density embeds all of them.
         batches, callbacks = training_batches(recipe, step, images.train, images.dataset)
         if model is None:
             model = build_model(recipe, images.train, images.dataset)

@@ -377,7 +377,7 @@ def test_what_is_in_the_boxes_is_scored(photos, version, tmp_path):
         (["--task", "zero_shot"], "`hierarchy` must be given for a dataset without super-classes"),
         (
             ["--task", "zero_shot", "--split", "all"],
-            "`unseen_share` must be given, but for the split test or validation",
+            "`unseen_share` must be given, except for the split test or validation",
         ),
         (["--task", "zero_shot", "--unseen_share", "1"], "`unseen_share` must be > 0 and < 1"),
         (

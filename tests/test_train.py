@@ -25,7 +25,7 @@ from tfdml.runs.checkpoints import read_model
 from tfdml.runs.images import Images
 from tfdml.runs.learning_rate import learning_rate
 from tfdml.runs.recipe import Recipe
-from tfdml.runs.refusals import SAMPLER_OPTIONS
+from tfdml.runs.requirements import SAMPLER_OPTIONS
 
 pytestmark = pytest.mark.xdist_group("train")
 ROOT = pathlib.Path(__file__).parents[1]

@@ -47,7 +47,7 @@ def load_images(recipe):
     train_split = train_split.renumbered()  # what a loss keeps of each class it finds by its id
     check(
         test_split.num_classes < len(test_split.labels),
-        "a class to score must have 2 images or more, of which one finds the other",
+        "at least one class to score must have 2 images or more",
         images=len(test_split.labels),
         classes=test_split.num_classes,
     )

@@ -8,7 +8,7 @@ COLLAPSED = 0.6  # area under its ROC curve, where chance is 0.5
 
 
 def score(embeddings, images, model):
-    """Recall@K of the images to score, and how well a similarity that the loss learned tells pairs.
+    """Recall@K of the images to score, and the ROC AUC of a similarity that the loss learned.
 
     Args:
         embeddings: (n, dim) floats, of `images.test`.

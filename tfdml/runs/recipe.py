@@ -23,75 +23,76 @@ class Recipe:
             training classes with a single image, and take other counts of images than published,
             with a warning, where they would be an error. It reads every image once.
         boxes: `annotated`, for the boxes of the dataset, or a CSV file with the lines
-            `path,x1,y1,x2,y2`, paths relative to `data_dir`; of each image the part inside of its
-            box is taken, to train and to score.
+            `path,x1,y1,x2,y2`, paths relative to `data_dir`. Each image is cut to its box, to train
+            and to score.
         image_size: Side of the square images in pixels; the dataset's own if not given.
-        warp_size: Side in pixels to which every image is brought first, whatever its aspect; of
-            that a crop of `image_size` is taken, a random one in training, the middle in scoring
-            and in the served model. If not given, images are resized to `image_size`. A `crop` of
-            the augmentation below 1 takes its place in training; that of the dataset is left out.
+        warp_size: Side in pixels that every image is resized to first, whatever its aspect. A crop
+            of `image_size` is then taken: a random one in training, the centre in scoring and in
+            the served model. If not given, images are resized to `image_size`. A `crop` of the
+            augmentation below 1 replaces the random crop; the dataset's default crop is left out.
         keep_aspect: Keep the aspect: the shorter side becomes `warp_size`, or `image_size`.
-        trim_white: Cut a white border off first; the longer side becomes `warp_size`, and white
+        trim_white: Cut off a white border first; the longer side becomes `warp_size`, and white
             margins make the image square, as for Stanford Online Products.
         mean_image: File, `.npy` or Caffe's `.binaryproto`, of a mean image to subtract before the
-            crop, of the size of the images there. The means of its channels are added back, as
-            backbones subtract a mean colour of their own.
+            crop, as large as the images are there. The means of its channels are added back, as
+            backbones subtract a mean colour themselves.
         augmentation: Changes of the dataset's random crops, flips, warps and colours, such as
             `--augmentation.rotation 10`; the docstring of `pipelines.Augmentation` lists them.
         backbone: Network up to the features: {backbones}.
-        weights: Where the backbone starts: random if not given, `imagenet`, or a weights file.
-        init_from: Run, or `.keras` file, from whose embedder this one starts: fine-tuning. The
+        weights: Initial weights of the backbone: random if not given, `imagenet`, or a weights
+            file.
+        init_from: Run, or `.keras` file, whose embedder has the initial weights: fine-tuning. The
             backbone, `embedding_dim` and `levels` must be those of that run.
-        embedding_dim: Numbers per embedding, of each level; null for the features of the backbone
-            themselves, without a layer on top.
+        embedding_dim: Numbers per embedding, of each level; null for the features of the backbone,
+            without a layer on top.
         levels: Embeddings of each image, side by side: 1, or 2 or 3 with those of early exits of
-            the backbone. As many as the loss has if not given: 3 for hdc, 1 for others.
+            the backbone. If not given, as many as the loss has: 3 for hdc, 1 for others.
         dropout: Share of the features dropped in training, 0 to below 1, or one for each level,
             such as `[0.7, 0.7, 0.4]`.
         mirror: Average the features of an image and of its mirror image when embedding, for things
-            seen from either side: better retrieval in twice the time. Training sees one of them.
+            seen from either side: better retrieval in twice the time. Training uses one of them.
         classes_per_batch: Distinct classes in a batch (P); 32 if not given, or all training
             classes where there are fewer.
-        images_per_class: Images of each of them (K); the batch has P × K images. The sampler of the
-            N-pair paper is `balanced` with K = 2.
-        sampler: `balanced`; `mixed` for K to 2 K images of each of fewer classes; `groups` for
-            all images of P / 2 classes of each of 2 super-classes, such as alphabets, of which
-            P × K stay where there are more; `whole_classes` for all images of random classes,
-            P × K, 2 more than the largest class has or above; or `pairs` for P × K / 2 pairs, about
-            half of them of one class.
+        images_per_class: Images of each of these classes (K); a batch has P × K images. The sampler
+            of the N-pair paper is `balanced` with K = 2.
+        sampler: `balanced`: K images of each of P classes; `mixed`: K to 2 K images of each of
+            fewer classes; `groups`: all images of P / 2 classes of each of 2 super-classes, such as
+            alphabets, at most P × K; `whole_classes`: all images of random classes, P × K, which
+            must exceed the largest class by 2 or more; `pairs`: P × K / 2 pairs, about half of one
+            class.
         sampler_options: Options of the samplers `groups` and `pairs`, such as
             `--sampler_options.hard_neighbours true`; the docstrings of `pipelines.group_batches`
             and `pipelines.pair_batches` list them. Hard neighbours are refreshed every
             `checkpoint_every` steps.
         optimizer: `adam` or `sgd` (momentum 0.9).
-        learning_rate: Step size at the start. If not given, 1e-3 for a network that starts at
-            random and 1e-4 for one that was trained, by `weights` or `init_from`.
+        learning_rate: Initial learning rate. If not given, 1e-3 for a network with random weights
+            and 1e-4 for a trained one, by `weights` or `init_from`.
         warmup_steps: Steps in which the learning rate rises from 0 to `learning_rate`.
-        schedule: `cosine` (falls to 0 over the rest of the run), `constant`, or `step` (times
-            `decay_factor` every `decay_every` steps).
-        decay_factor: Of the schedule `step`, above 0 and below 1; 0.1 if not given.
+        schedule: `cosine` (falls to 0 over the rest of the run), `constant`, or `step` (multiplied
+            by `decay_factor` every `decay_every` steps).
+        decay_factor: For the schedule `step`, above 0 and below 1; 0.1 if not given.
         decay_every: Steps between the changes of the schedule `step`.
-        weight_decay: Adds this share of each kernel to its gradient, as Caffe does.
-        head_multiplier: Factor of the learning rate for the embedding layers, those of early
-            exits, and what the loss learns, except targets of density, which have a
-            `loss_options.alpha_multiplier`. If not given, 10 on top of pretrained `weights` and 1
-            otherwise.
-        head_steps: First steps, in which only these layers are trained. If not given, a tenth of
+        weight_decay: Share of each kernel that is added to its gradient, as in Caffe.
+        head_multiplier: Factor of the learning rate for new layers: the embedding layers, those of
+            early exits, and what the loss learns, except targets of density, which have
+            `loss_options.alpha_multiplier`. If not given, 10 on top of pretrained `weights`, else
+            1.
+        head_steps: Number of first steps that train new layers only. If not given, a tenth of
             `steps`, at most 100, on top of pretrained `weights`, else 0.
-        exit_multiplier: That for the layers of early exits before their embeddings, which some
+        exit_multiplier: Factor for the layers of early exits before their embeddings, which some
             weights files hold too; `head_multiplier` if not given.
         bias_multiplier: Further factor for all biases; 2 in Caffe's models.
-        steps: Updates in all; 0 scores and exports the network as it starts.
-        checkpoint_every: Updates between checkpoints, which are also the points of the logs; a
-            crash loses at most as many. The last interval may be shorter.
-        validation_share: Share of the training classes held out, the last in order. Above 0 all
-            scores are theirs and the test classes are not touched: choose settings so. 0 for the
-            final run.
-        seed: Of the weights, the batches and their augmentation.
+        steps: Number of updates; 0 scores and exports the network as it is initialised.
+        checkpoint_every: Updates between checkpoints, and between the points of the logs. A crash
+            loses at most as many. The last interval may be shorter.
+        validation_share: Share of the training classes to hold out, the last in order. If above 0,
+            they are scored in place of the test classes, to choose settings by. 0 for the final
+            run.
+        seed: Seed of the weights, the batches and their augmentation.
         export_options: Options of the exported model, such as `--export_options.on_bad_image nan`
             or `--export_options.licence MIT`; the docstring of `tfdml.serving.ExportOptions` lists
             them.
-        run: Name of the run's folders in `runs/` and `saved_models/`; made of dataset and loss
+        run: Name of the run's folders in `runs/` and `saved_models/`; made from dataset and loss
             if not given.
     """
 
@@ -255,7 +256,7 @@ class Recipe:
 
     @property
     def takes_crops(self):
-        """Whether images are brought to a size of which a crop is taken, not simply resized."""
+        """Whether a crop is taken of the resized image."""
         return bool(self.warp_size or self.keep_aspect or self.trim_white or self.mean_image)
 
     def check_schedule(self):

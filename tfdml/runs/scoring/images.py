@@ -16,7 +16,7 @@ class Scored:
     Args:
         split: `Split`; of a dataset with a gallery, queries and gallery.
         queries: (n,) booleans, which rows are queries; None where all find each other.
-        dataset: `Dataset` of which they are.
+        dataset: `Dataset` that they belong to.
     """
 
     split: Any

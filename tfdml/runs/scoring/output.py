@@ -50,9 +50,18 @@ def check_file(out):
 
 def write(settings, model, results):
     """Writes the scores and the settings as JSON; numbers that are not finite as null."""
-    told = {**dataclasses.asdict(settings), "task": settings.task, "rank_by": settings.rank_by}
-    del told["levels"]  # the name of the scores of each level alone
-    content = {"version": str(model.version), **told, "scored_levels": model.levels, **results}
+    of_settings = {
+        **dataclasses.asdict(settings),
+        "task": settings.task,
+        "rank_by": settings.rank_by,
+    }
+    del of_settings["levels"]  # the name of the scores of each level alone
+    content = {
+        "version": str(model.version),
+        **of_settings,
+        "scored_levels": model.levels,
+        **results,
+    }
     out = pathlib.Path(settings.out)
     out.parent.mkdir(parents=True, exist_ok=True)
     queries_path(out).unlink(missing_ok=True)

@@ -125,7 +125,7 @@ class Scoring:
         return "means", split.num_classes
 
     def with_neighbours(self, split, queries):
-        """The settings with numbers of neighbours, of which there are only so many."""
+        """The settings with `k`, at most the number of neighbours that there are."""
         what, most = self.most_neighbours(split, queries)
         if self.k is None:
             counts = [k for k in self.neighbours if k <= most]

@@ -73,8 +73,8 @@ class ZeroShot(Scoring):
         if self.unseen_share is None:
             check(
                 model.was_trained_on(self) and self.split in ("test", "validation"),
-                "`unseen_share` must be given, but for the split test or validation of the images "
-                "of the training, whose training classes are known",
+                "`unseen_share` must be given, except for the split test or validation of the "
+                "images of the training, whose training classes are known",
                 split=self.split,
                 dataset=self.dataset,
             )

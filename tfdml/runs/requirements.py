@@ -1,4 +1,4 @@
-"""What of a recipe is refused before minutes of work."""
+"""What a recipe must meet, checked before minutes of work."""
 
 import os
 
@@ -17,7 +17,7 @@ SAMPLER_OPTIONS = {
 
 
 def check_files(recipe):
-    """Refuses what neither the images nor TensorFlow are needed for."""
+    """Checks what needs neither the images nor TensorFlow."""
     if recipe.init_from:
         source_of(recipe.init_from)
     if recipe.data_dir is None or os.path.exists(os.path.expanduser(recipe.data_dir)):
@@ -34,7 +34,7 @@ def check_files(recipe):
 
 
 def check_model(recipe):
-    """Refuses options of the loss, the network and the export. Imports TensorFlow."""
+    """Checks options of the loss, the network and the export. Imports TensorFlow."""
     import_tensorflow()
     from tfdml import losses
     from tfdml.models.embedder import dropout_of_levels
@@ -60,14 +60,14 @@ def check_model(recipe):
     )
     check(
         recipe.exit_multiplier is None or levels > 1,
-        "`exit_multiplier` is of early exits, which a model of 1 level has not",
+        "`exit_multiplier` requires a model with early exits (levels > 1)",
         exit_multiplier=recipe.exit_multiplier,
     )
     dropout_of_levels(recipe.dropout, levels)
     options = export_options(recipe.export_options)
     check(
         options.precision == "float32",
-        "a run is exported as float32: `evaluate.py --export` rounds it, and tells what is lost",
+        "a run is exported as float32; `evaluate.py --export` rounds it and measures the loss",
         precision=options.precision,
     )
 
