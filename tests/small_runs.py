@@ -4,6 +4,7 @@ import numpy as np
 from PIL import Image
 
 SMALL = ["--dataset", "digits", "--classes_per_batch", "5", "--embedding_dim", "16"]
+SMALL += ["--learning_rate", "1e-3"]  # for runs of a few steps
 TWO_STEPS = ["--steps", "2", "--checkpoint_every", "1"]
 
 

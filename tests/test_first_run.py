@@ -59,6 +59,12 @@ def test_defaults_follow_from_the_start_of_the_network(given, expected):
     assert set(reasons) == set(names) - set(given)
 
 
+def test_few_classes_are_trained_at_a_lower_rate():
+    rates = [Recipe().completed(count)[0].learning_rate for count in (5, 9, 10)]
+    assert rates == [1e-4, 1e-4, 1e-3]
+    assert Recipe(learning_rate=0.5).completed(num_classes=5)[0].learning_rate == 0.5
+
+
 def test_a_batch_has_at_most_the_classes_there_are():
     assert Recipe().completed(num_classes=7)[0].classes_per_batch == 7
     assert Recipe(classes_per_batch=9).completed(num_classes=7)[0].classes_per_batch == 9
@@ -68,7 +74,7 @@ def test_a_run_prints_and_keeps_its_defaults(folder):
     folder, result = folder
     assert "--classes_per_batch 5, all training classes" in result.out
     settings = settings_of(folder, "a")
-    assert (settings["learning_rate"], settings["classes_per_batch"]) == (1e-3, 5)
+    assert (settings["learning_rate"], settings["classes_per_batch"]) == (1e-4, 5)
 
 
 def test_the_last_interval_may_be_short(folder):

@@ -5,6 +5,8 @@ from typing import Any
 
 from tfdml.checks import check, check_not_negative, check_one_of, check_positive
 
+FEW_CLASSES = 10  # of fewer, a rate of 1e-3 fits the training classes alone
+
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
@@ -65,8 +67,9 @@ class Recipe:
             and `pipelines.pair_batches` list them. Hard neighbours are refreshed every
             `checkpoint_every` steps.
         optimizer: `adam` or `sgd` (momentum 0.9).
-        learning_rate: Initial learning rate. If not given, 1e-3 for a network with random weights
-            and 1e-4 for a trained one, by `weights` or `init_from`.
+        learning_rate: Initial learning rate. If not given, 1e-3 for a network with random weights,
+            and 1e-4 for a trained one, by `weights` or `init_from`, and for fewer than 10 training
+            classes.
         warmup_steps: Steps in which the learning rate rises from 0 to `learning_rate`.
         schedule: `cosine` (falls to 0 over the rest of the run), `constant`, or `step` (multiplied
             by `decay_factor` every `decay_every` steps).
@@ -239,8 +242,11 @@ class Recipe:
         elif self.init_from:
             start = f"for a network that {self.init_from} trained"
         classes = min(32, num_classes)
+        rate = (1e-4 if self.weights or self.init_from else 1e-3, start)
+        if num_classes < FEW_CLASSES:
+            rate = (1e-4, f"as a network overfits {num_classes} classes")
         defaults = {
-            "learning_rate": (1e-4 if self.weights or self.init_from else 1e-3, start),
+            "learning_rate": rate,
             "head_multiplier": (10.0 if self.weights else 1.0, start),
             "head_steps": (min(100, self.steps // 10) if self.weights else 0, start),
             "classes_per_batch": (
