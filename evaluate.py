@@ -132,7 +132,7 @@ def check_outputs(settings):
 
 
 def score(settings, model):
-    """Scores a task of one draw or more of the images of each class."""
+    """Scores another task than retrieval."""
     model = model.loaded(settings)
     images = settings.prepare(model, load_images(settings, model))
     settings = settings.with_neighbours(images.split, images.queries)

@@ -405,3 +405,11 @@ def test_refuses_what_does_not_go_together(arguments, message, version, capsys):
     with pytest.raises(SystemExit, match="2"):
         evaluate.main([str(version), *arguments])
     assert re.search(message, capsys.readouterr().err)
+
+
+def test_the_task_is_the_first_word_or_an_option():
+    for words in (["ncm", "x"], ["x", "--task", "ncm"], ["--task=ncm", "x"]):
+        assert evaluate.task_of(words) == ("ncm", ["x"])
+    assert evaluate.task_of(["x", "--k", "5"]) == ("retrieval", ["x", "--k", "5"])
+    for words in (["compare", "a", "b"], ["--compare", "a", "b"]):
+        assert evaluate.task_of(words) == ("compare", ["a", "b"])
