@@ -108,8 +108,10 @@ def parse(arguments):
     namespace = parser.parse_args(arguments)
     resume = namespace.resume
     if resume:
-        saved = RUNS / (namespace.run or "") / "config.yaml"
-        if not namespace.run or not saved.is_file():
+        if not namespace.run:
+            parser.error("--resume needs --run NAME")
+        saved = RUNS / namespace.run / "config.yaml"
+        if not saved.is_file():
             parser.error(f"--resume needs --run NAME of a run that exists. Found no {saved}")
         before = parser.settings_of(parser.parse_args(["--config", str(saved)]))
         recipe = parser.settings_of(parser.parse_args(["--config", str(saved), *arguments]))

@@ -4,6 +4,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import types
 
 import keras
 import numpy as np
@@ -152,14 +153,20 @@ def test_a_run_that_ends_below_its_start_says_what_to_try(tmp_path, capsys):
     recipe, _ = Recipe(weights="imagenet", head_multiplier=1.0, steps=0).completed(40)
     scores = {
         "untrained": {"recall@1": 0.5},
-        "trained": {"recall@1": 0.4},
         "scored_classes": "test",
         "train_seconds": 1.0,
         "train_seconds_from_step": 0,
     }
-    for improved, printed in ((True, False), (False, True)):
-        train.report(recipe, tmp_path, {**scores, "improved": improved}, num_classes=40)
+    for recall, sentence in (
+        (0.6, None),
+        (0.5, "Training did not change Recall@1."),
+        (0.4, "Training made retrieval worse"),
+    ):
+        scores["trained"] = {"recall@1": recall}
+        train.report(recipe, tmp_path, scores, num_classes=40)
         out = capsys.readouterr().out
+        printed = sentence is not None
+        assert not printed or sentence in out
         for advice in (
             "--learning_rate 1e-05",
             "--head_multiplier 10",
@@ -183,7 +190,7 @@ def test_a_learned_similarity_that_collapsed_is_stated(tmp_path, capsys):
         scores["similarity_collapsed"] = collapsed
         train.report(recipe, tmp_path, scores, num_classes=40)
         out = capsys.readouterr().out
-        assert ("higher in 51% of cases" in out) == collapsed
+        assert ("its ROC curve is 0.51" in out) == collapsed
         assert ("--learning_rate 0.0001" in out) == collapsed
 
 
@@ -266,3 +273,21 @@ def test_progress_is_printed_at_every_tenth(capsys):
     printed = capsys.readouterr().out.splitlines()
     assert [line.split()[1] for line in printed] == ["10", "20", "30", "40"]
     assert int(model.optimizer.iterations) == 40
+
+
+def test_progress_has_the_loss_since_the_line_before(capsys):
+    lines = callbacks.ProgressLines(steps=10)
+    lines.set_model(types.SimpleNamespace(optimizer=types.SimpleNamespace(iterations=0)))
+    lines.on_train_begin()
+    for epoch in ([1.0, 3.0, 5.0], [7.0]):
+        lines.on_epoch_begin(0)
+        for batch in range(len(epoch)):
+            lines.on_train_batch_end(batch, {"loss": np.mean(epoch[: batch + 1])})
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[5] for line in printed] == ["1.0000", "3.0000", "5.0000", "7.0000"]
+
+
+@pytest.mark.parametrize("dim", [65_537, 5_000_000])
+def test_an_embedding_beyond_reason_is_rejected(dim, tmp_path):
+    result = programs.run(train.main, "--embedding_dim", dim, cwd=tmp_path)
+    assert f"`embedding_dim` must be <= 65,536. Received: embedding_dim={dim}" in result.sentence

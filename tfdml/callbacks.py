@@ -85,7 +85,7 @@ class StopAt(keras.callbacks.Callback):
 
 
 class ProgressLines(keras.callbacks.Callback):
-    """Prints a line at every tenth of the training, for logs that hold no progress bar.
+    """Prints the mean loss and the speed at every tenth of the training, for logs without a bar.
 
     Args:
         steps: Number of updates in all.
@@ -96,17 +96,27 @@ class ProgressLines(keras.callbacks.Callback):
         self.steps = steps
 
     def on_train_begin(self, logs=None):
-        self._start = self._last = int(self.model.optimizer.iterations)
-        self._began = time.perf_counter()
+        self._step = int(self.model.optimizer.iterations)
+        self._since_last_line()
+
+    def _since_last_line(self):
+        self._losses, self._began = [], time.perf_counter()
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._sum = 0.0
 
     def on_train_batch_end(self, batch, logs=None):
-        step = self._last = self._last + 1
-        if 10 * step // self.steps > 10 * (step - 1) // self.steps:
-            speed = (step - self._start) / (time.perf_counter() - self._began)
+        before, self._sum = self._sum, logs["loss"] * (batch + 1)  # Keras logs the mean of an epoch
+        self._losses.append(self._sum - before)
+        self._step += 1
+        if 10 * self._step // self.steps > 10 * (self._step - 1) // self.steps:
+            speed = len(self._losses) / (time.perf_counter() - self._began)
             print(
-                f"step {step:,} of {self.steps:,}   loss {logs['loss']:.4f}   {speed:.1f} steps/s",
+                f"step {self._step:,} of {self.steps:,}   loss {np.mean(self._losses):.4f}   "
+                f"{speed:.1f} steps/s",
                 flush=True,
             )
+            self._since_last_line()
 
 
 class RetrievalScores(keras.callbacks.Callback):

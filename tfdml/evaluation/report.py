@@ -56,7 +56,7 @@ def plot_training(log, scores, path):
     figure = Figure(figsize=(15 if watched else 10, 4), layout="constrained")
     loss_axes, score_axes, *target_axes = figure.subplots(1, 3 if watched else 2)
     numbers = [int(row["epoch"]) + 1 for row in epochs]
-    loss_axes.plot(numbers, [float(row["loss"]) for row in epochs])
+    loss_axes.plot(numbers, [float(row["loss"]) for row in epochs], marker=".")
     loss_axes.set(title="Training loss", xlabel=_EPOCH, ylabel="loss")
     for axes in target_axes:
         mean, low, high = (
@@ -68,7 +68,7 @@ def plot_training(log, scores, path):
         axes.set(title="Targets of density", xlabel=_EPOCH, ylabel="squared distance")
         axes.legend()
     for stage, style in (("untrained", "o--"), ("trained", "o-")):
-        names = list(scores[stage])
+        names = [name for name in scores[stage] if name.startswith("recall@")]
         score_axes.plot(names, [scores[stage][name] for name in names], style, label=stage)
     score_axes.set(title="Unseen classes", ylim=(0, 1))
     score_axes.legend(loc="lower right")

@@ -4,23 +4,8 @@ import numpy as np
 from keras import layers, ops
 
 from tfdml.checks import check
+from tfdml.models.published import PUBLISHED, how_to_convert
 
-# Backbone -> name of the network, where its published weights are, and what converts them.
-PUBLISHED = {
-    "alexnet": (
-        "CaffeNet",
-        ("http://dl.caffe.berkeleyvision.org/bvlc_reference_caffenet.caffemodel",),
-        "tools/convert_alexnet.py",
-    ),
-    "googlenet": (
-        "GoogLeNet",
-        (
-            "http://dl.caffe.berkeleyvision.org/bvlc_googlenet.caffemodel",
-            "https://download.pytorch.org/models/googlenet-1378be20.pth",
-        ),
-        "tools/convert_googlenet.py",
-    ),
-}
 _MEAN = (123.0, 117.0, 104.0)  # of ImageNet, red, green and blue
 _NAMED = 5  # entries of a file that an error names
 
@@ -53,18 +38,6 @@ def max_pool(maps, size, name):
         return layers.MaxPooling2D(size, 2, rows, name=name)(maps)
     maps = layers.MaxPooling2D((size, 1), (2, 1), rows, name=f"{name}_rows")(maps)
     return layers.MaxPooling2D((1, size), (1, 2), columns, name=name)(maps)
-
-
-def how_to_convert(backbone):
-    """What to do for the weights of a backbone of `PUBLISHED`, in words; nothing for others."""
-    if backbone not in PUBLISHED:
-        return ""
-    network, originals, script = PUBLISHED[backbone]
-    return (
-        f"download {' or '.join(originals)}, run `python {script} "
-        f"{originals[0].rpartition('/')[2]} {network.lower()}.npz` and give {network.lower()}.npz "
-        "as `weights`"
-    )
 
 
 def check_pretrained(inputs, weights, backbone):

@@ -7,7 +7,7 @@ import sys
 
 @contextlib.contextmanager
 def resumable(run, images):
-    """Says how to go on after Ctrl-C, or after an error of TensorFlow with the image to mend."""
+    """States how to go on after Ctrl-C, an image that cannot be read, or a full disk."""
     import tensorflow as tf
 
     from pipelines.images import cause_of
@@ -23,6 +23,8 @@ def resumable(run, images):
             if isinstance(error, tf.errors.OpError):
                 cause = cause_of(error, *images.dataset.splits.values())
                 raise OSError(f"{cause}. {go_on}") from error
+            if isinstance(error, OSError):
+                raise OSError(f"{error}. {go_on}") from error
             raise
 
 

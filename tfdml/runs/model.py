@@ -49,7 +49,8 @@ def build_model(recipe, split, dataset):
         optimizer = tfdml.optimizers.SGD(momentum=0.9, **options)
     model = tfdml.EmbeddingModel(embedder)
     model.compile(optimizer=optimizer, loss=loss)
-    images, width = len(split.labels), embedder.output_shape[-1]
+    images = max(len(each.labels) for each in (split, *dataset.splits.values()))
+    width = embedder.output_shape[-1]
     check_fits(4 * images * width, "embeddings of all images", images=images, embedding_dim=width)
     # What a loss cannot be computed from, it says now, before the run has a folder.
     rows = keras.ops.zeros((2, *embedder.output_shape[1:]))

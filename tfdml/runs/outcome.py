@@ -58,18 +58,23 @@ def judged(scores):
 
 def failures(scores):
     """What went wrong, as sentences, by what `judged` found."""
-    if not scores.get("improved", True):
+    before, after = (scores.get(stage, {}).get("recall@1") for stage in ("untrained", "trained"))
+    if after is not None and after < before:
         yield "Training made retrieval worse than it was untrained."
+    if after == before != 1:
+        yield "Training did not change Recall@1."
     if scores.get("similarity_collapsed"):
         auc = scores["trained"]["similarity_auc"]
         yield (
-            "The learned similarity does not tell classes apart: of two pairs it scores the one of "
-            f"a single class higher in {auc:.0%} of cases, where chance is 50%."
+            "The learned similarity does not distinguish classes: the area under its ROC curve is "
+            f"{auc:.2f}, where chance is 0.50."
         )
 
 
 def what_to_try(recipe, num_classes):
     """What to change first after a failure, as sentences."""
+    if "preset" in recipe.loss_options:
+        yield "The default options of the loss: leave out --loss_options.preset"
     yield f"A lower learning rate: --learning_rate {recipe.learning_rate / 10:g}"
     if recipe.weights and recipe.head_multiplier < 10:
         yield "New layers that learn faster than the pretrained ones: --head_multiplier 10"

@@ -5,6 +5,7 @@ from typing import Any
 
 from tfdml.checks import check, check_not_negative, check_one_of, check_positive
 
+MOST_DIMENSIONS = 65_536  # of an embedding; beyond it TensorFlow may crash for lack of memory
 FEW_CLASSES = 10  # of fewer, a rate of 1e-3 fits the training classes alone
 
 
@@ -145,6 +146,11 @@ class Recipe:
         for name in ("embedding_dim", "learning_rate", "head_multiplier", "exit_multiplier"):
             if getattr(self, name) is not None:
                 check_positive(**{name: getattr(self, name)})
+        check(
+            self.embedding_dim is None or self.embedding_dim <= MOST_DIMENSIONS,
+            f"`embedding_dim` must be <= {MOST_DIMENSIONS:,}",
+            embedding_dim=self.embedding_dim,
+        )
         check_not_negative(
             steps=self.steps,
             warmup_steps=self.warmup_steps,

@@ -6,6 +6,7 @@ import pipelines
 from tfdml.checks import check, unknown_option
 from tfdml.command_line import import_tensorflow
 from tfdml.models import BACKBONES
+from tfdml.models.published import how_to_convert
 from tfdml.runs.checkpoints import source_of
 from tfdml.runs.images import preprocessing_of
 from tfdml.runs.model import levels_of
@@ -76,9 +77,6 @@ def check_weights(recipe):
     """Raises a ValueError that says how to get a file of weights that is not there."""
     if recipe.weights in (None, "imagenet") or os.path.isfile(recipe.weights):
         return
-    import_tensorflow()
-    from tfdml.models.caffe import how_to_convert
-
     hint = how_to_convert(recipe.backbone)
     raise ValueError(
         f"`weights` must be an existing file{': ' if hint else ''}{hint}. "
