@@ -22,8 +22,9 @@ import sys
 
 import pipelines
 from tfdml.checks import unknown_name
-from tfdml.command_line import Parser, check_writable, fail, import_tensorflow, one_sentence
+from tfdml.command_line import Parser, check_writable, fail, one_sentence
 from tfdml.files import naming
+from tfdml.quiet import import_tensorflow
 from tfdml.runs.scoring import output
 from tfdml.runs.scoring.comparison import Comparison, compare
 from tfdml.runs.scoring.exporting import export_scored, model_to_export

@@ -22,6 +22,7 @@ import sys
 import tempfile
 
 import pipelines
+from tfdml.quiet import import_tensorflow
 
 PROGRAM = "pipelines.cache"
 LARGEST = 4096  # side in pixels
@@ -31,8 +32,8 @@ BYTES_PER_PIXEL = 0.45  # of a JPEG of quality 95; photographs have 0.3 to 0.6
 
 def main(arguments=None):
     given = parse(sys.argv[1:] if arguments is None else arguments)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
+        import_tensorflow()
         if given.verify:
             verify(given.verify)
             print(f"{given.verify} is as it was written")

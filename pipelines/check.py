@@ -12,7 +12,6 @@ Exit status: 0 if all is well, 1 if something was found, 2 if the dataset cannot
 """
 
 import argparse
-import os
 import sys
 import warnings
 
@@ -23,7 +22,6 @@ PROGRAM = "pipelines.check"
 
 def main(arguments=None):
     given = parse(sys.argv[1:] if arguments is None else arguments)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         found, images = check(given.dataset, given.data_dir, given.boxes)
     except (ValueError, TypeError, OSError, ImportError) as error:

@@ -79,6 +79,9 @@ def _mapped(pool, function, items):
 def _problem(path):
     """Why a file cannot be read; an empty text if it can."""
     # Waited for only where a file is to be decoded.
+    from tfdml.quiet import import_tensorflow
+
+    import_tensorflow()
     import tensorflow as tf
 
     from pipelines.decoding import decode

@@ -11,6 +11,7 @@ BELOW = {
     "decoding": {"orientation"},
     "orientation": set(),
     "pairwise": {"checks"},
+    "quiet": set(),
     "command_line": {"checks", "files"},
     "optimizers": {"checks"},
     "quadruplets": {"pairwise"},
@@ -24,6 +25,7 @@ BELOW = {
         "command_line",
         "decoding",
         "files",
+        "quiet",
         "pairwise",
         "losses",
         "layers",
@@ -33,6 +35,7 @@ BELOW = {
     "registration": {"losses"},
     "runs": {
         "checks",
+        "quiet",
         "command_line",
         "losses",
         "models",
@@ -69,14 +72,15 @@ def test_imports_point_down():
     assert not upward
 
 
-def test_pipelines_and_tfdml_share_the_decoding_alone():
+def test_pipelines_and_tfdml_share_the_decoding_and_the_start_alone():
     runs = ROOT / "tfdml" / "runs"
     for package, other in (("pipelines", "tfdml"), ("tfdml", "pipelines")):
         for path in modules(package):
             if runs in path.parents:
                 continue
             known = {name for name in imported(path) if name.split(".")[0] == other}
-            assert all(name.startswith(("tfdml.decoding.", "tfdml.orientation.")) for name in known)
+            shared = ("tfdml.decoding.", "tfdml.orientation.", "tfdml.quiet.")
+            assert all(name.startswith(shared) for name in known)
 
 
 def test_every_loss_has_its_file_and_one_line_in_the_table():

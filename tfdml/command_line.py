@@ -120,27 +120,6 @@ def fail(program, message):
     raise SystemExit(2)
 
 
-def import_tensorflow():
-    """Imports TensorFlow without the lines that its libraries print at their start.
-
-    They go to the file descriptor, before TensorFlow reads `TF_CPP_MIN_LOG_LEVEL`.
-    """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    if "tensorflow" in sys.modules:
-        return
-    sys.stderr.flush()
-    kept = os.dup(2)
-    try:
-        with open(os.devnull, "w") as nowhere:
-            os.dup2(nowhere.fileno(), 2)
-        import tensorflow as tf
-
-        tf.config.list_logical_devices()
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-
-
 def verbosity():
     """`verbose` of Keras: 1, a progress bar, in a terminal; 2, a line per epoch, in a log."""
     return 1 if sys.stdout.isatty() else 2

@@ -4,9 +4,9 @@ import os
 
 import pipelines
 from tfdml.checks import check, unknown_option
-from tfdml.command_line import import_tensorflow
 from tfdml.models import BACKBONES
 from tfdml.models.published import how_to_convert
+from tfdml.quiet import import_tensorflow
 from tfdml.runs.checkpoints import source_of
 from tfdml.runs.images import preprocessing_of
 from tfdml.runs.model import levels_of

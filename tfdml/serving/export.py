@@ -16,7 +16,8 @@ import sys
 import time
 
 from tfdml.checks import check
-from tfdml.command_line import Parser, check_writable, import_tensorflow, one_sentence
+from tfdml.command_line import Parser, check_writable, one_sentence
+from tfdml.quiet import import_tensorflow
 from tfdml.serving import exported, metadata
 from tfdml.serving.options import TOP, ExportOptions, options_kept
 from tfdml.serving.versions import megabytes, newest_version, versions_of

@@ -14,7 +14,8 @@ import pathlib
 import sys
 import warnings
 
-from tfdml.command_line import Parser, as_file_name, check_writable, import_tensorflow, one_sentence
+from tfdml.command_line import Parser, as_file_name, check_writable, one_sentence
+from tfdml.quiet import import_tensorflow
 from tfdml.serving.exported import find_version
 from tfdml.serving.search.settings import Search
 
