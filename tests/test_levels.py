@@ -72,7 +72,7 @@ def test_each_level_is_scored_alone_and_all_together(here, embeddings, capsys):
     together = recall_at_k(embeddings, labels, k=1)[1]
     assert content["scores"]["recall@1"] == pytest.approx(together, abs=2e-3)
     printed = capsys.readouterr().out
-    assert "Each level alone, by distance:" in printed
+    assert "Scores of each level, by distance:" in printed
     assert f"level 2  {alone[1]:10.4f}" in printed
 
 
