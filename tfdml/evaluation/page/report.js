@@ -87,7 +87,7 @@ function card(row, { query = null, distance = null } = {}) {
   return element;
 }
 
-// Queries: a route in the address (#worst, #image-7, #class-3, #confused-3-5) says which.
+// Queries, selected by the fragment of the address: #worst, #image-7, #class-3, #confused-3-5.
 
 const gallery = { order: "worst", measure: data.order, classes: null, only: null, caption: "", shown: 0 };
 let draw = data.seed;
@@ -95,7 +95,7 @@ let draw = data.seed;
 function shuffled(rows) {
   let state = draw;
   const random = () => {
-    // Mulberry32, so that the same seed shows the same queries.
+    // Mulberry32: the same seed gives the same queries.
     state = (state + 0x6d2b79f5) | 0;
     let mixed = Math.imul(state ^ (state >>> 15), state | 1);
     mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
@@ -261,7 +261,7 @@ function startConfusions() {
     }),
   );
   if (!data.confusions.length) {
-    byId("pairs").append(make("li", {}, "None: no query has one of another class nearest."));
+    byId("pairs").append(make("li", {}, "None: no query has a nearest neighbour of another class."));
   }
 }
 
@@ -488,9 +488,9 @@ function startMap() {
       ? `A random sample of ${drawn.length.toLocaleString("en")} of ${count(ids.length, "image")}`
       : count(ids.length, "image");
   byId("map-told").textContent =
-    `${part} by t-SNE, coloured by class: near each other where their embeddings are. Point at or ` +
-    "tap one to see it and its class. Drag to move; zoom with the buttons, a pinch, or the wheel " +
-    "after a click or with Ctrl.";
+    `${part} by t-SNE, coloured by class: nearby images have similar embeddings. Point at or tap ` +
+    "one to see it and its class. Drag to move; zoom with the buttons, by pinching, or with the " +
+    "wheel after a click or with Ctrl.";
 }
 
 startGallery();
