@@ -240,7 +240,7 @@ def test_evaluate_refuses_wrong_weights(weights, message, here, capsys):
             ["--backbone", "alexnet"],
             "backbone 'alexnet' has levels from 1 to 1. Received: levels=3",
         ),
-        (["--dropout", "[0.5, 0.5]"], "`dropout` must be one share, or one for each level"),
+        (["--dropout", "[0.5, 0.5]"], "`dropout` must be one number, or one for each level"),
         (["--dropout", "[0.5, 1.0, 0]"], "`dropout` must be >= 0 and < 1"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Keras optimizers with learning-rate multipliers for groups of variables, and L2 decay.
+"""Keras optimizers with learning-rate multipliers for groups of variables and L2 decay.
 
 >>> from tfdml import optimizers
 >>> optimizer = optimizers.Adam(1e-4, multipliers={"embedding/": 10.0})
@@ -13,7 +13,7 @@ from tfdml.checks import check, check_not_negative
 
 
 class _PerVariable:
-    """Scales the learning rate of each variable by the multiplier of its group; shrinks kernels.
+    """Mixin that scales the learning rate of each variable and adds L2 decay of kernels.
 
     Unlike `keras.optimizers.MultiOptimizer` it keeps its state in `tf.train.Checkpoint` and
     clips by the norm over all variables.
@@ -50,7 +50,7 @@ class _PerVariable:
         super().build(variables)
 
     def multiplier_at(self, path):
-        """That of the pattern of `multipliers` that matches the path of a variable, or 1."""
+        """The multiplier whose pattern matches the path of a variable, or 1."""
         matching = self._matching(path)
         check(
             len(matching) <= 1,

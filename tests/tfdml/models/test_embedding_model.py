@@ -393,7 +393,7 @@ def test_refuses_an_optimizer_that_passes_over_a_multiplier_of_the_loss():
         optimizers.Adam(multipliers={"^density_targets/": 2.0}),
         keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD()),
     ):
-        with pytest.raises(ValueError, match="'density_targets' of the loss asks for 3 times"):
+        with pytest.raises(ValueError, match="'density_targets' of the loss requires 3 times"):
             compiled(optimizer, 3)
     rows = np.arange(96, dtype="float32").reshape(16, 6)
     moved = []
