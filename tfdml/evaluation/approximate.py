@@ -97,7 +97,7 @@ def approximate_recall(
     received = {"index": index, "parameters": parameters}
 
     def search(some, width):
-        with _refusals(received):
+        with _as_value_error(received):
             return _in_order(built.search(some, width)[1], order)
 
     approximate = _Search(search)
@@ -156,7 +156,7 @@ def load_faiss():
 
 def _build(faiss, index, parameters, rows):
     received = {"index": index, "parameters": parameters, "rows": len(rows), "dim": rows.shape[1]}
-    with _refusals(received):
+    with _as_value_error(received):
         built = faiss.index_factory(rows.shape[1], index)
         built.train(rows)
         built.add(rows)
@@ -166,7 +166,7 @@ def _build(faiss, index, parameters, rows):
 
 
 @contextlib.contextmanager
-def _refusals(received):
+def _as_value_error(received):
     """Turns an error of faiss into a ValueError with the received values."""
     try:
         yield

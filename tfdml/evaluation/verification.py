@@ -124,9 +124,9 @@ def verification_curve(embeddings, labels, *, points=1000):
         points: Largest number of points; >= 2.
 
     Returns:
-        {"false_match_rate", "true_match_rate", "threshold"}, float64 arrays of equal length, none
-        of which ever decreases. The first point is (0, 0, -1), where no pair matches, the last (1,
-        1, largest distance).
+        {"false_match_rate", "true_match_rate", "threshold"}, non-decreasing float64 arrays of
+        equal length. The first point is (0, 0, -1), where no pair matches, the last (1, 1, largest
+        distance).
 
     Raises:
         TypeError: If `labels` are not integers or `embeddings` not floats.

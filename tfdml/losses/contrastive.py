@@ -112,5 +112,5 @@ def _halves(rows):
     """(n, n) booleans: the same place in the other half. `rows` is (n, ...)."""
     half = ops.shape(rows)[0] // 2
     index = ops.arange(ops.shape(rows)[0])
-    apart = ops.abs(index[:, None] - index[None, :]) == half
-    return apart & (ops.maximum(index[:, None], index[None, :]) < 2 * half)
+    opposite = ops.abs(index[:, None] - index[None, :]) == half
+    return opposite & (ops.maximum(index[:, None], index[None, :]) < 2 * half)

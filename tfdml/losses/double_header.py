@@ -78,7 +78,7 @@ class DoubleHeaderHingeLoss(MetricLoss):
         the paper's weight decay belongs to the optimizer. `lmdm`, `pddm_triplet` and `quadruplet`
         are its comparisons in section 4.
         Differs: the paper uses one quadruplet per batch, scores in [0, 1], alpha 0.5, beta 1 and
-        dropout 0.5, which do not converge in thousands of steps; the defaults do. For the paper's
+        dropout 0.5, which do not train in thousands of steps; the defaults do. For the paper's
         options use `tfdml.losses.get("pddm", preset="published")`. The paper does not say how
         scores are scaled to [0, 1]; `"minmax"` over the batch is our reading. Its extremes have no
         gradient, as otherwise the mined scores would be constants.

@@ -148,8 +148,8 @@ def _round_numbers(low, high):
     return {i * step: f"{i * step:.6g}" for i in range(first, last + 1)}
 
 
-def _drawing(told, parts):
+def _drawing(label, parts):
     return (
         f'<svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-        f'aria-label="{html.escape(told)}">{"".join(parts)}</svg>'
+        f'aria-label="{html.escape(label)}">{"".join(parts)}</svg>'
     )
