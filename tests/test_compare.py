@@ -109,7 +109,7 @@ def test_refuses_in_one_sentence(capsys):
         capsys, "runs/a", "runs/b", "--out", "runs/a/evaluation.json/x"
     )
     pathlib.Path("runs/b/evaluation_queries.npz").write_bytes(b"")
-    assert "holds no values of queries" in refusal(capsys, "runs/a", "runs/b")
+    assert "is not an archive of per-query values" in refusal(capsys, "runs/a", "runs/b")
 
 
 @pytest.mark.usefixtures("folder")

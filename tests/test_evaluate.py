@@ -323,7 +323,7 @@ def test_images_are_ranked_by_the_learned_similarity_or_by_distance(learned, exp
     found = content["distances"]
     assert found == {name: pytest.approx(value, rel=1e-3) for name, value in distances.items()}
     printed = capsys.readouterr().out
-    assert "Distances of all pairs of embeddings, and their LDA score:" in printed
+    assert "Distances of all pairs, and their LDA score:" in printed
     for value in found.values():
         assert f"  {value:.4f}" in printed
 
@@ -342,7 +342,7 @@ def test_reranking_states_what_is_lost(learned, expected, capsys):
     assert lost != 0
     printed = capsys.readouterr().out
     assert "the 3 nearest of each ranked by the learned similarity:" in printed
-    assert "Against a ranking of all images, on 896 queries:" in printed
+    assert "Reranked candidates and a ranking of all images, on 896 queries:" in printed
     assert f"lost     {lost:10.4f}" in printed
 
 

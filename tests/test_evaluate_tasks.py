@@ -136,7 +136,9 @@ def test_test_classes_are_placed_by_the_means_of_training_classes(photos, versio
         assert content["unseen"][f"{words}, with kin"].keys() == found.keys()
     assert content["scores"] == content["unseen"]["in random order"]
     assert content["classes"] == {"known": 4, "unseen": 5, "unseen_with_kin": 3}
-    assert "Of 5 unseen classes 3 have kin among 4 known ones." in capsys.readouterr().out
+    assert (
+        "Of 5 unseen classes 3 have related ones among 4 known classes." in capsys.readouterr().out
+    )
     placed = ["--placement.ancestors", "parent", "--placement.weights", "depth"]
     name = "evaluation_zero_shot_kin_ancestors_parent_weights_depth"
     content = scores(version, *arguments, *placed, name=name)
@@ -251,7 +253,7 @@ def test_a_threshold_is_calibrated_on_the_training_classes(photos, version, caps
     assert told["calibrated"]["threshold"] == pytest.approx(threshold, rel=1e-6)
     rates = rates_at_threshold(*test, told["calibrated"]["threshold"])
     assert {name: told["calibrated"][name] for name in rates} == pytest.approx(rates)
-    assert "By the threshold of the training classes:" in capsys.readouterr().out
+    assert "With the threshold of the training classes:" in capsys.readouterr().out
     told = scores(version, *arguments, "--split", "train", name="evaluation_train")
     assert "calibrated" not in told["verification"]
 
@@ -261,7 +263,7 @@ def test_an_index_is_compared_with_the_exact_search(version, capsys):
     told = scores(version, *arguments, name="evaluation")
     assert told["index"] == "IVF2,Flat"
     assert set(told["approximate"]["lost"].values()) == {0.0}
-    assert "Search by the index" in capsys.readouterr().out
+    assert "Approximate search (" in capsys.readouterr().out
 
 
 def test_clusters_are_found_by_affinity_propagation(photos, version):

@@ -72,7 +72,7 @@ def test_each_level_is_scored_alone_and_all_together(here, embeddings, capsys):
     together = recall_at_k(embeddings, labels, k=1)[1]
     assert content["scores"]["recall@1"] == pytest.approx(together, abs=2e-3)
     printed = capsys.readouterr().out
-    assert "Each level alone, by distance:" in printed
+    assert "Scores of each level, by distance:" in printed
     assert f"level 2  {alone[1]:10.4f}" in printed
 
 
@@ -240,7 +240,7 @@ def test_evaluate_refuses_wrong_weights(weights, message, here, capsys):
             ["--backbone", "alexnet"],
             "backbone 'alexnet' has levels from 1 to 1. Received: levels=3",
         ),
-        (["--dropout", "[0.5, 0.5]"], "`dropout` must be one share, or one for each level"),
+        (["--dropout", "[0.5, 0.5]"], "`dropout` must be one number, or one for each level"),
         (["--dropout", "[0.5, 1.0, 0]"], "`dropout` must be >= 0 and < 1"),
     ],
 )

@@ -720,7 +720,7 @@ def test_density_alone_measures_the_classes_and_learns_a_target_for_each(tmp_pat
 @pytest.mark.parametrize(
     ("loss", "options", "message"),
     [
-        ("density", {"base": "density"}, "needs the classes: `initial_density`"),
+        ("density", {"base": "density"}, "density requires the classes: `num_classes`"),
         ("density", {"num_classes": 4, "correlation": False}, "Received: num_classes=4, classes=5"),
         ("density", {"initial_density": [0.1]}, "Received: num_classes=1, classes=5"),
         ("regularized", {"base": "npair", "regularizer": "density"}, "`train.py --loss density`"),

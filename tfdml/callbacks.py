@@ -1,4 +1,4 @@
-"""Keras callbacks: checkpoints that survive a crash, a stop that names its cause, what to watch."""
+"""Keras callbacks: crash-safe checkpoints, a stop on divergence, logs of scores and targets."""
 
 import pathlib
 import time
@@ -16,14 +16,14 @@ from tfdml.layers import DensityTargets
 class Checkpoint(keras.callbacks.Callback):
     """Saves the whole model, optimizer included, after every epoch.
 
-    The file is replaced in one step, so that a crash leaves the last one or the new one, never
-    half of one. Differs from `keras.callbacks.ModelCheckpoint`, which writes in place.
+    The file is replaced atomically: a crash leaves the old or the new file, never a partial one.
+    Differs from `keras.callbacks.ModelCheckpoint`, which writes in place.
 
     Args:
         path: Path of the file, ending in `.keras`.
 
     Raises:
-        ValueError: If it ends otherwise.
+        ValueError: If it does not end in `.keras`.
     """
 
     def __init__(self, path):
@@ -40,13 +40,14 @@ class Checkpoint(keras.callbacks.Callback):
 class StopOnNaN(keras.callbacks.Callback):
     """Raises a FloatingPointError with the step and the cause when training has diverged.
 
-    It looks at the loss after every step and at the weights after every epoch: put it before what
-    saves or scores them. Differs from `keras.callbacks.TerminateOnNaN`, which stops without a cause
-    and goes on to evaluate and save the broken model.
+    It checks the loss after every step and the weights after every epoch; put it before callbacks
+    that save or score the model. Differs from `keras.callbacks.TerminateOnNaN`, which gives no
+    cause and lets `fit` go on to evaluate and save the broken model.
     """
 
     def on_train_begin(self, logs=None):
-        self._was_finite = int(self.model.optimizer.iterations) > 0  # or training would not go on
+        # Resumed training had a finite loss before, or it would have stopped.
+        self._was_finite = int(self.model.optimizer.iterations) > 0
 
     def on_train_batch_end(self, batch, logs=None):
         if np.isfinite(logs["loss"]):
@@ -69,10 +70,10 @@ class StopOnNaN(keras.callbacks.Callback):
 
 
 class StopAt(keras.callbacks.Callback):
-    """Ends the training at a step, also within an epoch.
+    """Stops training at a step, even within an epoch.
 
     Args:
-        step: Number of updates in all, those of earlier calls of `fit` included.
+        step: Total number of updates, including those of earlier calls of `fit`.
     """
 
     def __init__(self, step):
@@ -88,7 +89,7 @@ class ProgressLines(keras.callbacks.Callback):
     """Prints the mean loss and the speed at every tenth of the training, for logs without a bar.
 
     Args:
-        steps: Number of updates in all.
+        steps: Total number of updates.
     """
 
     def __init__(self, steps):
@@ -123,7 +124,7 @@ class RetrievalScores(keras.callbacks.Callback):
     """Adds Recall@K of held-out images to the logs after every epoch.
 
     Args:
-        images: What `EmbeddingModel.embed` takes.
+        images: Inputs of `EmbeddingModel.embed`.
         labels: (n,) integers, the class ids of the images.
         k: Numbers of neighbours.
     """
@@ -140,13 +141,13 @@ class RetrievalScores(keras.callbacks.Callback):
 
 
 class WatchDensityTargets(keras.callbacks.Callback):
-    """Adds the targets of density to the logs after every epoch: their mean, lowest and highest.
+    """Logs the mean, lowest and highest of the density targets after every epoch.
 
-    For a model with the targets of a `DensityAdaptiveLoss` or a `DensityRegularizer`; one without
-    logs as before. Put it before what writes the logs.
+    For models trained with `DensityAdaptiveLoss` or `DensityRegularizer`; it has no effect on
+    others. Put it before callbacks that write the logs.
 
     Args:
-        log_dir: Folder of TensorBoard in which to write their histogram too; none if None.
+        log_dir: TensorBoard folder for histograms of the targets; None for no histograms.
     """
 
     def __init__(self, log_dir=None):
@@ -179,7 +180,7 @@ class WatchDensityTargets(keras.callbacks.Callback):
 
 
 class EmbeddingsOfEpoch(keras.callbacks.Callback):
-    """Gives the embeddings of images to a function at the start of every epoch.
+    """Passes the embeddings of images to a function at the start of every epoch.
 
     Shows a progress bar if that takes more than two seconds.
 

@@ -1,4 +1,4 @@
-"""Keras optimizers with learning-rate multipliers for groups of variables, and L2 decay.
+"""Keras optimizers with learning-rate multipliers for groups of variables and L2 decay.
 
 >>> from tfdml import optimizers
 >>> optimizer = optimizers.Adam(1e-4, multipliers={"embedding/": 10.0})
@@ -13,7 +13,7 @@ from tfdml.checks import check, check_not_negative
 
 
 class _PerVariable:
-    """Scales the learning rate of each variable by the multiplier of its group; shrinks kernels.
+    """Mixin that scales the learning rate of each variable and adds L2 decay of kernels.
 
     Unlike `keras.optimizers.MultiOptimizer` it keeps its state in `tf.train.Checkpoint` and
     clips by the norm over all variables.
@@ -50,7 +50,7 @@ class _PerVariable:
         super().build(variables)
 
     def multiplier_at(self, path):
-        """That of the pattern of `multipliers` that matches the path of a variable, or 1."""
+        """The multiplier whose pattern matches the path of a variable, or 1."""
         matching = self._matching(path)
         check(
             len(matching) <= 1,
@@ -87,15 +87,15 @@ class SGD(_PerVariable, keras.optimizers.SGD):
     """`keras.optimizers.SGD` with `multipliers`, `bias_multiplier`, `l2` and `head_steps`.
 
     Args:
-        multipliers: Regular expression on `variable.path` -> factor >= 0 of the learning rate, at
-            most one match a variable; 1 for what nothing matches.
+        multipliers: {regular expression on `variable.path`: factor >= 0 of the learning rate}. At
+            most one may match a variable; the factor of all others is 1.
         bias_multiplier: Further factor >= 0 for variables named `bias`; 2 in Caffe's models.
         l2: Adds `l2 * kernel` to the gradient of each variable of two dimensions or more, before
-            momentum, as Caffe's `weight_decay`; biases and gains are spared. Keras' own
-            `weight_decay` shrinks the variable apart from the gradient.
-        head_steps: First steps, in which only variables that a pattern of `multipliers` matches
-            are updated: new layers on top of a pretrained network.
-        *args, **kwargs: Those of `keras.optimizers.SGD`.
+            momentum, as Caffe's `weight_decay`; not for biases and gains. Keras' own
+            `weight_decay` shrinks variables separately from the gradient.
+        head_steps: Number of first steps that only update variables matched by `multipliers`, such
+            as new layers on top of a pretrained network.
+        *args, **kwargs: Arguments of `keras.optimizers.SGD`.
 
     Raises:
         ValueError: When built, if a pattern matches no variable or two match one.
@@ -107,15 +107,15 @@ class Adam(_PerVariable, keras.optimizers.Adam):
     """`keras.optimizers.Adam` with `multipliers`, `bias_multiplier`, `l2` and `head_steps`.
 
     Args:
-        multipliers: Regular expression on `variable.path` -> factor >= 0 of the learning rate, at
-            most one match a variable; 1 for what nothing matches.
+        multipliers: {regular expression on `variable.path`: factor >= 0 of the learning rate}. At
+            most one may match a variable; the factor of all others is 1.
         bias_multiplier: Further factor >= 0 for variables named `bias`; 2 in Caffe's models.
         l2: Adds `l2 * kernel` to the gradient of each variable of two dimensions or more, before
-            momentum, as Caffe's `weight_decay`; biases and gains are spared. Keras' own
-            `weight_decay` shrinks the variable apart from the gradient.
-        head_steps: First steps, in which only variables that a pattern of `multipliers` matches
-            are updated: new layers on top of a pretrained network.
-        *args, **kwargs: Those of `keras.optimizers.Adam`.
+            momentum, as Caffe's `weight_decay`; not for biases and gains. Keras' own
+            `weight_decay` shrinks variables separately from the gradient.
+        head_steps: Number of first steps that only update variables matched by `multipliers`, such
+            as new layers on top of a pretrained network.
+        *args, **kwargs: Arguments of `keras.optimizers.Adam`.
 
     Raises:
         ValueError: When built, if a pattern matches no variable or two match one.

@@ -1,8 +1,8 @@
 """Distances, masks and masked reductions over the pairs of a batch.
 
-The words that the losses are written in. Every function is written in `keras.ops`, holds at most
-one number per pair of rows, and has finite values and gradients for duplicate rows, zero rows and
-batches without any valid pair. A NaN stays a NaN: conditions are written so that it fails them.
+The building blocks of the losses. Every function uses `keras.ops`, holds at most one number per
+pair of rows, and has finite values and gradients for duplicate rows, zero rows and batches without
+any valid pair. NaN propagates: it fails every condition.
 """
 
 import keras
@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 _SHORTEST = 1e-30  # rows below this have no direction: 1 / norm would overflow float32
-_MASKED = 1e30  # stands for infinity, whose gradient would be NaN
+_MASKED = 1e30  # used for infinity, whose gradient would be NaN
 
 
 def normalize(rows):
@@ -24,7 +24,7 @@ def normalize(rows):
     """
     largest = ops.stop_gradient(ops.max(ops.abs(rows), axis=1, keepdims=True))
     short = largest <= _SHORTEST
-    # Dividing by the largest entry keeps the squares in range and the direction as it is.
+    # Dividing by the largest entry keeps the squares in range and preserves the direction.
     scaled = ops.where(short, 0.0, rows) / ops.where(short, 1.0, largest)
     squared_norm = ops.sum(ops.square(scaled), axis=1, keepdims=True)
     return scaled * ops.rsqrt(ops.where(short, 1.0, squared_norm))
@@ -33,8 +33,8 @@ def normalize(rows):
 def squared_distances(rows):
     """Squared Euclidean distances between all rows, `D[i, j] = |rows[i] - rows[j]|²`.
 
-    One matrix product. The batch is centred first, since distances ignore a common offset and
-    rounding does not; what rounding cannot tell from 0 is 0, with zero gradient.
+    One matrix product. The batch is centred first: this does not change distances but reduces
+    rounding errors. Values within rounding error of 0 become 0, with zero gradient.
 
     Args:
         rows: (..., n, dim) floats.
@@ -48,7 +48,7 @@ def squared_distances(rows):
     # Not `ops.matmul`, which on PyTorch turns float64 into float32.
     squared = sums - 2.0 * (rows @ ops.swapaxes(rows, -1, -2))
     eps = float(np.finfo(keras.backend.standardize_dtype(rows.dtype)).eps)
-    # A sum of dim roundings; dim is not always known when the graph is built.
+    # The bound of dim roundings; dim may be unknown when the graph is built.
     resolution = eps * (4.0 + ops.sqrt(ops.cast(ops.shape(rows)[-1], rows.dtype)))
     coincident = (squared <= resolution * sums) | ~_off_diagonal(ops.shape(rows)[-2])
     return ops.where(coincident, 0.0, squared)
@@ -68,7 +68,7 @@ def distances(rows):
 
 def root(squared):
     """Square roots, with zero gradient where they are 0."""
-    # The inner `where` keeps the infinite slope there out of the gradient.
+    # The inner `where` keeps the infinite slope at 0 out of the gradient.
     return ops.where(squared == 0, 0.0, ops.sqrt(ops.where(squared == 0, 1.0, squared)))
 
 
@@ -85,7 +85,7 @@ def _off_diagonal(count):
 def unordered_pairs(rows):
     """The pairs of different rows, each once, `i < j`: two vectors of n (n - 1) / 2 integers.
 
-    Rows in a circle: its neighbours come first, then those two apart, and so on.
+    With rows arranged in a circle: pairs at distance 1 come first, then distance 2, and so on.
     """
     count = ops.shape(rows)[0]
     pair = ops.arange(count, count * (count + 1) // 2)
@@ -104,7 +104,7 @@ def negative_mask(labels):
 
 
 def class_means(labels, rows):
-    """The mean of the class of each row, and how many rows of it there are.
+    """The mean of the class of each row, and the number of rows of that class.
 
     Args:
         labels: (n,) integers.
@@ -119,29 +119,29 @@ def class_means(labels, rows):
 
 
 def masked_sum(values, mask, axis=None):
-    """Sum of `values` where `mask`, 0 where there are none; what is masked gets no gradient."""
+    """Sum of `values` where `mask`, 0 if there are none; other values get no gradient."""
     return ops.sum(ops.where(mask, values, 0.0), axis=axis)
 
 
 def masked_mean(values, mask):
-    """Mean of `values` where `mask`, 0 where there are none; what is masked gets no gradient."""
+    """Mean of `values` where `mask`, 0 if there are none; other values get no gradient."""
     count = ops.sum(ops.cast(mask, values.dtype))
     return masked_sum(values, mask) / ops.maximum(count, 1.0)
 
 
 def masked_max(values, mask, axis):
-    """Largest of `values` where `mask`, along `axis`; a large negative number where there are none.
+    """Largest of `values` where `mask`, along `axis`; a large negative number if there are none.
 
-    Callers decide what an empty row means: see `ops.any(mask, axis)`.
+    Callers must handle empty rows: see `ops.any(mask, axis)`.
     """
     return ops.max(ops.where(mask, values, -_MASKED), axis=axis)
 
 
 def masked_min(values, mask, axis):
-    """Smallest of `values` where `mask`, along `axis`; a large number where there are none."""
+    """Smallest of `values` where `mask`, along `axis`; a large number if there are none."""
     return -masked_max(-values, mask, axis)
 
 
 def masked_logsumexp(values, mask, axis):
-    """log Σ exp(values) where `mask`, along `axis`; as `masked_max` where there are none."""
+    """log Σ exp(values) where `mask`, along `axis`; as `masked_max` if there are none."""
     return ops.logsumexp(ops.where(mask, values, -_MASKED), axis=axis)

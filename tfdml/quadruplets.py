@@ -1,6 +1,6 @@
-"""Hard quadruplets of a batch: a positive pair (i, j) and a negative each, k of i and l of j.
+"""Hard quadruplets of a batch: a positive pair (i, j), a negative k of i and a negative l of j.
 
-Scores say how similar two rows are. Mining has no gradient: give scores that have none.
+Scores are similarities of two rows. Mining needs no gradient: pass scores without gradient.
 """
 
 from typing import Any, NamedTuple
@@ -13,29 +13,29 @@ _NEVER = 3e38  # beyond every score
 
 
 class Quadruplets(NamedTuple):
-    """Rows of the batch, and the range of the scores among which each quadruplet was chosen."""
+    """Rows of each quadruplet, and the range of the scores from which it was selected."""
 
     i: Any  # (q,) integers, as j, k and l
     j: Any
     k: Any
     l: Any  # noqa: E741, the paper's letter
-    valid: Any  # (q,) booleans: whether it is a quadruplet at all
+    valid: Any  # (q,) booleans: whether the quadruplet exists
     lowest: Any  # (q,) scores, of the pair and of the negatives of its rows
     highest: Any
 
 
 def mine(labels, scores, num_quadruplets):
-    """The hardest quadruplets by a whole matrix of scores.
+    """The hardest quadruplets, given the scores of all pairs.
 
     Args:
         labels: (n,) integers.
         scores: (n, n) floats.
         num_quadruplets: 1, for the least similar positive pair; `"per_class"`, for that of each
-            class; `"per_positive_pair"`, for all of them.
+            class; `"per_positive_pair"`, for all positive pairs.
 
     Returns:
-        `Quadruplets`: 1, n, or n (n - 1) / 2 of them, of which `valid` says how many are real. The
-        first wins a tie.
+        `Quadruplets`: 1, n, or n (n - 1) / 2 of them, not all of them `valid`. Ties go to the
+        first.
     """
     count = ops.shape(labels)[0]
     index = ops.arange(count)
@@ -65,16 +65,16 @@ def mine(labels, scores, num_quadruplets):
 def mine_hardest(labels, score, dtype):
     """The quadruplet of the least similar positive pair, without scores of all pairs.
 
-    It scores the positive pairs, and then the negatives of the chosen pair alone. Of tied pairs
-    the first wins, as in `mine`.
+    It scores the positive pairs, and then only the negatives of the selected pair. Ties go to the
+    first, as in `mine`.
 
     Args:
         labels: (n,) integers.
-        score: Function of the rows (m,) and (m,) to the scores of those pairs, (m,) floats.
-        dtype: Of the scores.
+        score: Function from row numbers (m,) and (m,) to the scores of those pairs, (m,) floats.
+        dtype: Dtype of the scores.
 
     Returns:
-        `Quadruplets`, one of them.
+        `Quadruplets` with a single one.
     """
     count = ops.shape(labels)[0]
     index = ops.arange(count)
@@ -82,11 +82,11 @@ def mine_hardest(labels, score, dtype):
     ordered = ops.take(labels, order)
     start = ops.cast(ops.searchsorted(ordered, ordered, side="left"), index.dtype)
     size = ops.cast(ops.searchsorted(ordered, ordered, side="right"), index.dtype) - start
-    # Each class is a circle: steps up to half of it, from each row, make each of its pairs once.
+    # Each class is a circle: steps of up to half of it, from each row, give each pair once.
     steps = (size - 1 + ops.cast(index - start < size // 2, index.dtype)) // 2
     steps_before = ops.cumsum(steps) - steps
     pairs = ops.sum(steps)
-    pairs_at_once = 3 * count // 2 + 1  # all of them in classes of four
+    pairs_at_once = 3 * count // 2 + 1  # all pairs of classes of four
 
     def best_of(first, lowest, place):
         pair = first + ops.arange(pairs_at_once, dtype=index.dtype)

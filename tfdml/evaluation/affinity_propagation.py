@@ -1,4 +1,4 @@
-"""Affinity propagation with a wanted number of clusters, by bisection on its preference."""
+"""Affinity propagation with a given number of clusters, by bisection of its preference."""
 
 import warnings
 
@@ -12,17 +12,17 @@ from tfdml.checks import check
 MOST_ROWS = 10_000  # whose messages take about 5 GB
 _BISECTIONS = 20
 _ITERATIONS = 1000
-_DAMPING = 0.9  # less of it lets some runs swing for ever
-_AGREED_ITERATIONS = 100  # after scikit-learn's 15 such slow messages have hardly set out
+_DAMPING = 0.9  # with less, some runs oscillate for ever
+_AGREED_ITERATIONS = 100  # scikit-learn's 15 are too few for messages so damped
 
 
 def affinity_propagation(embeddings, num_clusters, seed):
-    """Returns (n,) int64 cluster ids; `tfdml.evaluation.cluster` says how.
+    """Returns (n,) int64 cluster ids, as described in `tfdml.evaluation.cluster`.
 
     Args:
         embeddings: (n, dim) finite floats.
-        num_clusters: Integer from 1 to n; the nearest number is returned where it is not found.
-        seed: Integer that draws the noise between equal similarities.
+        num_clusters: Integer from 1 to n; if it is not found, the nearest number is used.
+        seed: Integer, seed of the noise that breaks ties of similarities.
 
     Raises:
         ValueError: If there are more than `MOST_ROWS` rows.
@@ -35,7 +35,7 @@ def affinity_propagation(embeddings, num_clusters, seed):
         rows=rows,
     )
     similarities = _similarities(embeddings)
-    if num_clusters == 1 or not similarities.any():  # nothing to search for, or to tell apart
+    if num_clusters == 1 or not similarities.any():  # one cluster, or all rows are equal
         found = np.zeros(rows, np.int64)
     elif num_clusters == rows:
         found = np.arange(rows)
@@ -44,16 +44,16 @@ def affinity_propagation(embeddings, num_clusters, seed):
     count = found.max() + 1
     if count != num_clusters:
         warnings.warn(
-            f"affinity propagation found {count} instead of {num_clusters} clusters, the "
-            "nearest number that any preference tried gave",
+            f"affinity propagation found {count} instead of {num_clusters} clusters, the nearest "
+            "number for any preference tried",
             stacklevel=4,
         )
     return found
 
 
 def _bisect(similarities, num_clusters, seed):
-    # One exemplar is best if it costs more to prefer a second than all rows lie from the first;
-    # every row is its own if it prefers itself to the nearest other.
+    # One exemplar is best if a second costs more than all distances to the first; each row is its
+    # own exemplar if it prefers itself to the nearest other row.
     few = np.log(-similarities.sum(axis=0).max())
     many = np.log(-similarities[similarities < 0].max() / 2)
     nearest, miss = None, np.inf
@@ -66,12 +66,12 @@ def _bisect(similarities, num_clusters, seed):
         if not miss:
             break
         few, many = (middle, many) if count < num_clusters else (few, middle)
-    # Not one run that agreed on an exemplar: one cluster is what they failed to divide.
+    # If no run agreed on an exemplar, all rows form one cluster.
     return np.zeros(len(similarities), np.int64) if nearest is None else nearest
 
 
 def _clusters(similarities, preference, seed):
-    """(n,) int64 ids from 0; all -1 where no row became an exemplar."""
+    """(n,) int64 ids from 0; all -1 if no row became an exemplar."""
     engine = AffinityPropagation(
         affinity="precomputed",
         preference=preference,
@@ -81,16 +81,16 @@ def _clusters(similarities, preference, seed):
         random_state=seed,
     )
     with warnings.catch_warnings():
-        # A run that still swings has clusters too, and the search goes on from their number.
+        # A run that still oscillates has clusters too; the search continues from their number.
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", "All samples have mutually equal similarities")
         return engine.fit_predict(similarities).astype(np.int64)
 
 
 def _similarities(embeddings):
-    """(n, n) float64, -D**2 of rows at a scale where squares neither overflow nor vanish."""
+    """(n, n) float64, -D**2 of rows scaled so that squares neither overflow nor underflow."""
     exponent = np.frexp(np.abs(embeddings).max())[1]
     rows = np.ldexp(embeddings.astype(np.float64), -exponent)
-    rows -= np.median(rows, axis=0)  # the products of far rows would lose the digits of their gap
+    rows -= np.median(rows, axis=0)  # keeps the precision of distances of rows far from the origin
     squared = euclidean_distances(rows, squared=True)
     return np.negative(squared, out=squared)

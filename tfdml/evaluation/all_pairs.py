@@ -1,4 +1,4 @@
-"""The distances of all pairs of rows, those of one class and those of two, in blocks."""
+"""Distances of all positive and negative pairs of rows, in blocks."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from tfdml.evaluation.pairs import sample_pairs
 _BLOCK_ROWS = 1024
 _BLOCK_COLUMNS = 4096
 _NEAR = 1e-8  # share of the largest squared norm below which a product loses too many digits
-_NEAR_PAIRS = 4096  # whose difference is taken at once
+_NEAR_PAIRS = 4096  # differences computed at once
 
 
 class AllPairs:
@@ -56,14 +56,14 @@ class AllPairs:
             distances, same = self._pairs_among(first, last)
             positive(distances[same])
             negative(distances[~same])
-            del distances, same  # their memory is that of a block
+            del distances, same  # frees the memory of a block
             for kind, begin, end in ((positive, last, stop), (negative, stop, rows)):
                 for left in range(begin, end, _BLOCK_COLUMNS):
                     right = min(left + _BLOCK_COLUMNS, end)
                     kind(self.points.distances(first, last, left, right))
 
     def _pairs_among(self, first, last):
-        """Of the pairs of rows first to last: distances, and which of them are of one class."""
+        """Distances of the pairs of rows first to last, and which of them are positive."""
         ids = self.ids[first:last]
         upper = np.triu(np.ones((len(ids), len(ids)), bool), 1)
         distances = self.points.distances(first, last, first, last)[upper]
@@ -81,9 +81,10 @@ class AllPairs:
 
 
 def _blocks(counts):
-    """Yields (first, last, stop) of rows in the order of classes of so many rows each.
+    """Yields (first, last, stop) of blocks of rows in class order, given the class sizes.
 
-    Rows first to last end with a class, and stop = last; or are part of one, which ends at stop.
+    Rows first to last are either whole classes, with stop = last, or part of a class that ends at
+    stop.
     """
     edges = np.concatenate([[0], np.cumsum(counts)])
     first = 0
@@ -98,13 +99,13 @@ def _blocks(counts):
 
 
 class _Points:
-    """Rows whose distances, times 2**-exponent, are taken in blocks by a product."""
+    """Rows whose distances, times 2**-exponent, are computed in blocks by a matrix product."""
 
     def __init__(self, embeddings):
-        # Powers of two round nothing, and keep squares of huge and tiny numbers in range.
+        # Scaling by powers of two is exact and keeps squares in range.
         self.exponent = int(np.frexp(np.abs(embeddings).max())[1])
         rows = np.ldexp(embeddings.astype(np.float64), -self.exponent)
-        # Rounding errors grow with the norms; a mean would follow one far row away from the rest.
+        # Rounding errors grow with the norms. The median, as an outlier would shift a mean.
         self.rows = rows - np.median(rows, axis=0)
         squared_norms = np.einsum("ij,ij->i", self.rows, self.rows)[:, None]
         ones = np.ones_like(squared_norms)

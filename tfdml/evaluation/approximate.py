@@ -1,4 +1,4 @@
-"""What approximate nearest-neighbour search costs in recall, by an index of faiss."""
+"""Recall lost by approximate nearest-neighbour search with a faiss index."""
 
 import contextlib
 import re
@@ -10,8 +10,8 @@ from tfdml.checks import check_type
 from tfdml.evaluation import inputs
 from tfdml.evaluation.retrieval import recall_at_k
 
-_FOUND_AT_ONCE = 2**20  # neighbours of as many queries as that makes
-_PAIRS_AT_ONCE = 8192  # whose exact distances are taken at once
+_FOUND_AT_ONCE = 2**20  # neighbours found per block of queries
+_PAIRS_AT_ONCE = 8192  # exact distances computed at once
 _PLACE = r"^Error in .* at \S+:\d+: (Error: '.*' failed: )?"
 
 
@@ -26,47 +26,46 @@ def approximate_recall(
     gallery_labels=None,
     seed=0,
 ):
-    """Tells how much Recall@K is lost when an approximate index finds the neighbours.
+    """Measures how much Recall@K is lost when an approximate index finds the neighbours.
 
-    "exact" is `recall_at_k`: tfdml's own, which needs no faiss. "approximate" is the share of
-    queries with a row of their class among the first K that the index returns, the query itself
-    left out by its row number; "lost" is the first less the second. With X[q, K] the distance of
-    query q to its K-th nearest row and D[q, j] to the j-th row that the index returns, both taken
-    in float64,
+    "exact" is `recall_at_k`, which does not use faiss. "approximate" is the share of queries with a
+    row of their class among the first K that the index returns, the query itself excluded by its
+    row number; "lost" is "exact" minus "approximate". With X[q, K] the distance of query q to its
+    K-th nearest row and D[q, j] to the j-th row that the index returns, both in float64,
 
         overlap[K] = mean over q of #(j <= K with D[q, j] <= X[q, K]) / K
 
-    is the share of true neighbours found, whatever their class. An index is asked once, for the
-    largest K; an HNSW index that is asked for more looks at more. The rows are put in as float32,
-    times a power of two, which changes no order.
+    is the share of true neighbours found, whatever their class. The index is searched once, for the
+    largest K; an HNSW index visits more rows for a larger K. Rows are added as float32, times a
+    power of two, which preserves their order.
 
     Args:
         embeddings: (n, dim) floats, finite; the queries, taken as given: not normalised.
         labels: (n,) or (n, 1) integers of any size, one class id per query.
-        k: Positive integer or several, at most the gallery size, the query itself not counted.
+        k: Positive integer or several, at most the gallery size, excluding the query itself.
         index: Any string of `faiss.index_factory`, for Euclidean distances: "HNSW32" (a graph),
             "IVF256,Flat" (cells of 256 centres), "IVF256,PQ16" (and codes of 16 bytes), "Flat".
-        parameters: Of the search, as `faiss.ParameterSpace` reads them: "efSearch=64" of HNSW
+        parameters: Search parameters, as `faiss.ParameterSpace` reads them: "efSearch=64" of HNSW
             (default 16), "nprobe=16" of IVF (default 1 cell). Default: those of faiss.
         gallery_embeddings: (m, dim) floats searched in; by default the queries.
         gallery_labels: (m,) or (m, 1) integers; given exactly when `gallery_embeddings` are.
-        seed: Of the order in which the rows are put in, on which graphs and centres depend; an
-            integer >= 0. The same seed gives the same index if faiss uses one thread to build it.
+        seed: Integer >= 0, seed of the order in which rows are added, on which graphs and centres
+            depend. The same seed gives the same index if faiss builds it with one thread.
 
     Returns:
         {"exact", "approximate", "lost", "overlap"}, each {K: Python float}, K ascending; and
-        "build_seconds" (training and adding), "search_seconds" of all queries, beside them
-        "exact_search_seconds" of faiss without an index, "index_bytes" and "threads", those of
-        faiss. The rows an index does not return count as not found. A query without another row of
-        its class is a miss, with a warning. "lost" may be negative: by luck, or where rows tie,
-        which `recall_at_k` counts against the query and an index leaves as they fall.
+        "build_seconds" (training and adding), "search_seconds" of all queries,
+        "exact_search_seconds" of brute-force search in faiss, "index_bytes" and "threads" of
+        faiss. Rows that the index does not return count as not found. A query without another row
+        of its class is a miss, with a warning. "lost" may be negative: by chance, or because
+        `recall_at_k` counts ties against the query and an index breaks them arbitrarily.
 
     Raises:
         ImportError: If faiss is not installed.
-        TypeError: If labels are not integers, embeddings not floats, or `index` no text.
-        ValueError: If shapes disagree, an input is empty or not finite, only half a gallery is
-            given, an option is out of range, or faiss refuses the index, its parameters, or to
-            train it on so few rows.
+        TypeError: If labels are not integers, embeddings not floats, or `index` not a string.
+        ValueError: If shapes disagree, an input is empty or not finite, embeddings or labels of the
+            gallery are missing, an option is out of range, or faiss rejects the index, its
+            parameters, or the number of rows as too small to train it.
 
     Source:
         Douze et al. The Faiss library. 2024. Malkov, Yashunin. Efficient and robust approximate
@@ -81,7 +80,7 @@ def approximate_recall(
     """
     faiss = load_faiss()
     for name, text in (("index", index), ("parameters", parameters or "")):
-        check_type(isinstance(text, str), f"`{name}` must be a text", **{name: text})
+        check_type(isinstance(text, str), f"`{name}` must be a string", **{name: text})
     queries, labels, gallery, gallery_labels = inputs.queries_and_gallery(
         embeddings, labels, gallery_embeddings, gallery_labels
     )
@@ -98,7 +97,7 @@ def approximate_recall(
     received = {"index": index, "parameters": parameters}
 
     def search(some, width):
-        with _refusals(received):
+        with _as_value_error(received):
             return _in_order(built.search(some, width)[1], order)
 
     approximate = _Search(search)
@@ -110,8 +109,8 @@ def approximate_recall(
         own = block if among_themselves else None
         nearest = exact.nearest(query_rows[block], counts[-1], own)
         returned = approximate.nearest(query_rows[block], counts[-1], own)
-        mates = (gallery_labels[returned] == labels[block, None]) & (returned >= 0)
-        hits += [np.count_nonzero(mates[:, :count].any(axis=1)) for count in counts]
+        relevant = (gallery_labels[returned] == labels[block, None]) & (returned >= 0)
+        hits += [np.count_nonzero(relevant[:, :count].any(axis=1)) for count in counts]
         borders = np.sort(_distances(query_rows[block], rows, nearest), axis=1)
         distances = _distances(query_rows[block], rows, returned)
         found += [
@@ -150,14 +149,14 @@ def load_faiss():
         import faiss
     except ImportError as error:
         raise ImportError(
-            "approximate search needs faiss: pip install -e '.[search]', or faiss-cpu alone"
+            "approximate search requires faiss: pip install -e '.[search]', or only faiss-cpu"
         ) from error
     return faiss
 
 
 def _build(faiss, index, parameters, rows):
     received = {"index": index, "parameters": parameters, "rows": len(rows), "dim": rows.shape[1]}
-    with _refusals(received):
+    with _as_value_error(received):
         built = faiss.index_factory(rows.shape[1], index)
         built.train(rows)
         built.add(rows)
@@ -167,27 +166,27 @@ def _build(faiss, index, parameters, rows):
 
 
 @contextlib.contextmanager
-def _refusals(received):
-    """Turns an error of faiss into a ValueError that says what was received."""
+def _as_value_error(received):
+    """Turns an error of faiss into a ValueError with the received values."""
     try:
         yield
-    except RuntimeError as error:  # of which the first half names a place in the source of faiss
+    except RuntimeError as error:  # its message begins with a location in the source of faiss
         cause = re.sub(_PLACE, "", str(error), flags=re.DOTALL)
-        told = ", ".join(f"{name}={value!r}" for name, value in received.items())
-        raise ValueError(f"faiss refuses the index ({cause}). Received: {told}") from error
+        values = ", ".join(f"{name}={value!r}" for name, value in received.items())
+        raise ValueError(f"faiss rejects the index ({cause}). Received: {values}") from error
 
 
 class _Search:
-    """A search for the nearest rows, and the seconds that it took so far."""
+    """A nearest-neighbour search and the seconds it has taken so far."""
 
     def __init__(self, search):
         self.search = search
         self.seconds = 0.0
 
     def nearest(self, queries, count, own):
-        """(n, count) gallery rows, the nearest first; -1 where no more were found.
+        """(n, count) gallery rows, nearest first; -1 where no more were found.
 
-        `own` are the gallery rows of the queries themselves, which are left out, or None.
+        `own` are the gallery rows of the queries themselves, which are excluded, or None.
         """
         started = time.perf_counter()
         rows = self.search(queries, count + (own is not None))
@@ -195,17 +194,17 @@ class _Search:
         if own is None:
             return rows
         dropped = rows == own[:, None]
-        dropped[:, -1] |= ~dropped.any(axis=1)  # it was not found
+        dropped[:, -1] |= ~dropped.any(axis=1)  # the query itself was not found
         return rows[~dropped].reshape(len(rows), count)
 
 
 def _in_order(places, order):
-    """The rows that stand at places of the order in which they were put in."""
+    """Row numbers from places in the order in which rows were added; -1 stays."""
     return np.where(places < 0, -1, order[places])
 
 
 def _distances(queries, gallery, rows):
-    """(n, count) squared distances in float64 of queries to gallery rows; infinite for row -1."""
+    """(n, count) squared float64 distances of queries to gallery rows; infinite for row -1."""
     distances = np.empty(rows.shape)
     step = max(1, _PAIRS_AT_ONCE // rows.shape[1])
     for first in range(0, len(rows), step):

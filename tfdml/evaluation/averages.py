@@ -1,4 +1,4 @@
-"""Means of per-query values over classes instead of over queries."""
+"""Averages of per-query values over classes instead of queries."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from tfdml.evaluation import inputs
 
 
 def class_averages(values, labels):
-    """Gives the mean value of each class.
+    """Mean value of each class.
 
     Args:
         values: (n,) finite floats, such as one of `retrieval_scores_per_query`.
@@ -36,7 +36,7 @@ def class_averages(values, labels):
 
 
 def macro_average(values, labels):
-    """Tells the mean over classes of the class means, in which small classes weigh as large ones.
+    """Mean over classes of the class means: every class has the same weight, whatever its size.
 
     Args:
         values: As for `class_averages`.

@@ -1,32 +1,30 @@
-"""Intervals of scores, by drawing classes or queries anew."""
+"""Bootstrap confidence intervals of scores, by resampling classes or queries."""
 
 import numpy as np
 
 from tfdml.checks import check, check_finite, check_type
 from tfdml.evaluation import inputs
 
-_DRAWS_AT_ONCE = 2**22  # of classes, over as many rounds as that makes: about 100 MB
+_DRAWS_AT_ONCE = 2**22  # classes drawn per block of rounds: about 100 MB
 
 
 def bootstrap_intervals(values, labels=None, *, confidence=0.95, rounds=1000, seed=0):
-    """Tells between which bounds a score would lie on other classes of the same kind.
+    """Confidence intervals of scores on other classes of the same kind.
 
-    A score is a mean of per-query values v. In each round as many classes as there are, C, are
-    drawn with replacement, all queries of a class together, since what one class is like its
-    queries share:
+    A score is a mean of per-query values v. Each round draws C of the C classes with replacement,
+    each with all of its queries, as queries of one class are correlated:
 
         mean = sum over drawn c of (sum of v[q] over q of class c)
              / sum over drawn c of (number of q of class c)
 
-    and the interval reaches from the (1 - confidence) / 2 quantile of these means to that above
-    which as many lie. All scores share the draws. Without labels, queries are drawn instead of
-    classes: an interval of other queries of the same classes, most often far too narrow for new
-    ones.
+    The interval reaches from the (1 - confidence) / 2 to the (1 + confidence) / 2 quantile of these
+    means. All scores share the draws. Without labels, queries are drawn instead of classes: an
+    interval for other queries of the same classes, most often far too narrow for new classes.
 
-    It covers which classes, or queries, happened to be scored. It does not cover the training,
-    whose seed moves a score too: train several seeds to tell that. Nor does it cover a gallery of
-    another size, as each value stays what it was among the rows that were there. It is too narrow
-    for few classes: on simulated ones, nominal 95% held the true mean in 90% of the trials with 10
+    The interval covers the choice of the classes, or queries, that were scored. It does not cover
+    the seed of the training: train with several seeds to measure that. Nor does it cover a gallery
+    of another size, as each value is computed on the given gallery. It is too narrow for few
+    classes: in simulations, a nominal 95% interval held the true mean in 90% of the trials with 10
     classes, in 93% with 20 and in 95% with 50.
 
     Args:
@@ -34,24 +32,24 @@ def bootstrap_intervals(values, labels=None, *, confidence=0.95, rounds=1000, se
         labels: (n,) or (n, 1) integers of any size, the class id of each query. Default: each
             query is drawn by itself.
         confidence: Share of the means inside the interval; > 0 and < 1.
-        rounds: Means taken, two or more of them outside of the interval: 40 for a confidence of
-            0.95. 1,000 settle an end to about a fiftieth of the width.
-        seed: Of the draws, an integer >= 0; the same seed gives the same intervals.
+        rounds: Number of means; two or more must lie outside of the interval, so at least 40 for a
+            confidence of 0.95. 1,000 determine an end to about a fiftieth of the width.
+        seed: Integer >= 0, seed of the draws; the same seed gives the same intervals.
 
     Returns:
         {name: (low, high)}, Python floats, low <= high.
 
     Raises:
-        TypeError: If `labels` are not integers, or `values` no dict of numbers.
-        ValueError: If the shapes disagree, a value is not finite, there is one class only, or
-            without labels one query, or an option is out of range.
+        TypeError: If `labels` are not integers, or `values` is not a dict of numbers.
+        ValueError: If the shapes disagree, a value is not finite, there is only one class (without
+            labels: only one query), or an option is out of range.
 
     Source:
         Efron. Bootstrap methods: another look at the jackknife. Annals of Statistics 1979.
         Field, Welsh. Bootstrapping clustered data. JRSS B 2007 (whole classes).
 
     Example:
-        All of one class found and nothing of the other: new classes may score anything.
+        All queries of one class are hits, none of the other: new classes may score anything.
 
         >>> values = {"recall@1": np.array([1.0, 1.0, 0.0, 0.0])}
         >>> bootstrap_intervals(values, np.array([7, 7, 9, 9]))
@@ -65,20 +63,20 @@ def bootstrap_intervals(values, labels=None, *, confidence=0.95, rounds=1000, se
 
 
 def paired_bootstrap(values, baseline, labels=None, *, confidence=0.95, rounds=1000, seed=0):
-    """Tells by how much one model scores above another on the same queries, and how surely.
+    """Differences of the scores of two models on the same queries, with confidence intervals.
 
     With d = values - baseline, query by query, the interval is that of `bootstrap_intervals` for d:
-    a draw of easy classes raises both scores, and moves their difference little. Over the rounds
+    a draw of easy classes raises both scores but hardly changes their difference. Over the rounds
 
         p = min(1, 2 * (1 + min(#(mean <= 0), #(mean >= 0))) / (rounds + 1))
 
-    is the two-sided share on the other side of 0: below 1 - confidence about where the interval
-    excludes 0, and never 0. It tells these two models apart on new classes, not the methods that
-    made them: for that, compare seeds. Of many comparisons at 95%, one in 20 excludes 0 by chance.
+    is the two-sided p-value: below 1 - confidence approximately if the interval excludes 0, and
+    never 0. The test compares these two models on new classes, not the methods that trained them:
+    for that, compare several seeds. Of many comparisons at 95%, one in 20 excludes 0 by chance.
 
     Args:
         values: {name: (n,) floats or booleans, finite}, one value per query.
-        baseline: The same of the other model, under the same names in any order.
+        baseline: The same for the other model, with the same names in any order.
         labels: As for `bootstrap_intervals`.
         confidence: As for `bootstrap_intervals`.
         rounds: As for `bootstrap_intervals`; p is at least 2 / (rounds + 1).
@@ -86,7 +84,7 @@ def paired_bootstrap(values, baseline, labels=None, *, confidence=0.95, rounds=1
 
     Returns:
         {name: {"difference", "low", "high", "p"}}, Python floats; the difference is the mean of
-        `values` less that of `baseline`.
+        `values` minus that of `baseline`.
 
     Raises:
         TypeError: As `bootstrap_intervals`.
@@ -128,14 +126,14 @@ def paired_bootstrap(values, baseline, labels=None, *, confidence=0.95, rounds=1
 
 
 def values_table(values, name="values"):
-    """Returns per-query values as an array, checked: (n, m) float64, a column per score.
+    """Returns per-query values as an array, checked: (n, m) float64, one column per score.
 
     Args:
         values: {name: (n,) floats or booleans}.
-        name: Of the dict, for messages.
+        name: Name of the dict in messages.
 
     Raises:
-        TypeError: If it is no dict, or what it holds are no numbers.
+        TypeError: If it is not a dict, or its values are not numbers.
         ValueError: If it is empty, the shapes disagree or a number is not finite.
     """
     check_type(
@@ -175,7 +173,7 @@ def _tails(confidence, rounds):
     outside = rounds * (1 - confidence)
     check(
         outside > 2 - 1e-9,
-        "`rounds` must leave 2 or more outside of the interval",
+        "`rounds` must leave 2 or more means outside of the interval",
         rounds=rounds,
         confidence=confidence,
     )
@@ -195,12 +193,12 @@ def _resampled_means(table, labels, rounds, seed):
         counts = np.bincount(drawn.reshape(-1), minlength=drawn.size)
         counts = counts.reshape(drawn.shape).astype(np.float64)
         block[:] = counts @ sums / (counts @ sizes)[:, None]
-    # A mean that rounding moved outside of all its values would widen intervals of width 0.
+    # Rounding can move a mean outside the range of its values, and widen intervals of width 0.
     return np.clip(means, table.min(axis=0), table.max(axis=0), out=means)
 
 
 def _groups(table, labels):
-    """Sums of the columns over each class, or each row by itself, and the numbers of rows."""
+    """Sums of the columns over each class, or each row if there are no labels, and group sizes."""
     if labels is None:
         check(len(table) > 1, "`values` must hold two queries or more", queries=len(table))
         return table, np.ones(len(table))

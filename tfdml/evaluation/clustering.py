@@ -1,4 +1,4 @@
-"""Clustering scores: whether the groups in the embedding space are the classes."""
+"""Clustering scores: agreement of clusters of the embeddings with the classes."""
 
 import numpy as np
 from sklearn.metrics import adjusted_mutual_info_score
@@ -7,7 +7,7 @@ from tfdml.evaluation import clusters, inputs
 
 
 def clustering_scores(embeddings, labels, *, method=clusters.KMEANS, seed=0, restarts=1):
-    """Tells how well clusters of the embeddings, as many as there are classes, are the classes.
+    """NMI, AMI and pair F1 of a clustering of the embeddings into as many clusters as classes.
 
     With Omega the clusters, C the classes, I their mutual information, H the entropy, and E the
     mean over all clusterings of the same sizes:
@@ -20,22 +20,22 @@ def clustering_scores(embeddings, labels, *, method=clusters.KMEANS, seed=0, res
 
         f1 = 2 * TP / (2 * TP + FP + FN)
 
-    All three of one clustering, that of `cluster`, on the rows as given: not normalised. NMI rises
-    with the number of clusters by chance alone: random groups of 60,502 rows, 11,316 of either
-    kind, score 0.81. AMI does not; its cost grows with clusters * classes.
+    All three are of one clustering by `cluster`, on the rows as given: not normalised. NMI rises
+    with the number of clusters by chance alone: random clusters of 60,502 rows, 11,316 clusters and
+    as many classes, score 0.81. AMI does not; its cost grows with clusters * classes.
 
     Args:
         embeddings: (n, dim) floats, finite.
         labels: (n,) or (n, 1) integers of any size, one class id per row.
-        method: "kmeans", or "affinity_propagation" of at most 10,000 rows; see `cluster`, also for
-            the number of clusters, which the latter may miss, with a warning.
+        method: "kmeans", or "affinity_propagation" for at most 10,000 rows; see `cluster`. The
+            latter may return another number of clusters, with a warning.
         seed: Integer >= 0 and below 2**32; the same seed gives the same scores.
-        restarts: Starts of k-means, of which the tightest counts; >= 1. Papers use 1 to 10.
+        restarts: Number of k-means restarts, >= 1; the best is kept. Papers use 1 to 10.
 
     Returns:
         {"nmi", "ami", "f1"}, Python floats at most 1, and exactly 1 when the clusters are the
-        classes, as they are with a single class. "nmi" and "f1" are >= 0; "ami" is about 0 by
-        chance, and may fall below it.
+        classes, as with a single class. "nmi" and "f1" are >= 0; "ami" is about 0 by chance, and
+        may be negative.
 
     Raises:
         TypeError: If `labels` are not integers or `embeddings` not floats.
@@ -45,11 +45,11 @@ def clustering_scores(embeddings, labels, *, method=clusters.KMEANS, seed=0, res
     Source:
         Manning, Raghavan, Schuetze. Introduction to information retrieval. 2008, sec. 16.3.
         Vinh, Epps, Bailey. Information theoretic measures for clusterings comparison. JMLR 2010.
-        Both with the arithmetic mean of the entropies; scikit-learn before 0.22 took the geometric
-        one for NMI. Song et al. (CVPR 2016) print NMI as I / (2 (H + H)) and compute it as here.
+        Both with the arithmetic mean of the entropies; scikit-learn before 0.22 used the geometric
+        mean for NMI. Song et al. (CVPR 2016) print NMI as I / (2 (H + H)) but compute it as here.
 
     Example:
-        Two of four rows in the right company: TP = 1, FP = 2 and FN = 1.
+        Clusters {0, 1, 2} and {3}, classes {0, 1} and {2, 3}: TP = 1, FP = 2 and FN = 1.
 
         >>> import numpy as np
         >>> line = np.array([[0.0], [0.1], [0.2], [5.0]])
@@ -66,25 +66,25 @@ def clustering_scores(embeddings, labels, *, method=clusters.KMEANS, seed=0, res
 
 
 def nmi(embeddings, labels, *, seed=0, restarts=1):
-    """Tells how much k-means clusters of the embeddings and the classes say about each other.
+    """Normalized mutual information of k-means clusters of the embeddings and the classes.
 
     With Omega the clusters, C the classes, I their mutual information and H the entropy:
 
         nmi = 2 * I(Omega, C) / (H(Omega) + H(C))
 
-    It is the "nmi" of `clustering_scores`, alone. The clusters are those of `cluster`, as many as
+    This is only the "nmi" of `clustering_scores`. The clusters are those of `cluster`, as many as
     there are classes, on the rows as given: not normalised. The score depends on `seed` and
-    `restarts`, so state both with it.
+    `restarts`; report both with it.
 
     Args:
         embeddings: (n, dim) floats, finite.
         labels: (n,) or (n, 1) integers of any size, one class id per row.
         seed: Integer >= 0 and below 2**32; the same seed gives the same score.
-        restarts: Starts of k-means, of which the tightest counts; >= 1. Papers use 1 to 10.
+        restarts: Number of k-means restarts, >= 1; the best is kept. Papers use 1 to 10.
 
     Returns:
-        A Python float in [0, 1]; 1 when the clusters are the classes. With a single class, where
-        both entropies are 0, it is 1: one cluster is one class.
+        A Python float in [0, 1]; 1 when the clusters are the classes. It is 1 also with a single
+        class, where both entropies are 0.
 
     Raises:
         TypeError: If `labels` are not integers or `embeddings` not floats.
@@ -93,7 +93,7 @@ def nmi(embeddings, labels, *, seed=0, restarts=1):
 
     Source:
         Manning, Raghavan, Schuetze. Introduction to information retrieval. 2008, sec. 16.3.
-        The arithmetic mean of the entropies; scikit-learn before 0.22 took the geometric one.
+        With the arithmetic mean of the entropies; scikit-learn before 0.22 used the geometric mean.
 
     Example:
         >>> import numpy as np
@@ -106,11 +106,12 @@ def nmi(embeddings, labels, *, seed=0, restarts=1):
 
 
 def clustering_f1(embeddings, labels, *, method=clusters.KMEANS, seed=0, restarts=1):
-    """Tells how well pairs of rows of one cluster are pairs of one class, and the reverse.
+    """Pair F1: agreement of pairs within clusters with pairs within classes.
 
-    It is the "f1" of `clustering_scores`, alone: the harmonic mean of TP / (TP + FP), the share of
+    This is only the "f1" of `clustering_scores`: the harmonic mean of TP / (TP + FP), the share of
     the pairs within clusters that share a class, and TP / (TP + FN), the share of the pairs within
-    classes that share a cluster. Counts are exact. It is no F1 of retrieval or mean over classes.
+    classes that share a cluster. Counts are exact. It is neither an F1 of retrieval nor a mean over
+    classes.
 
     Args:
         embeddings: (n, dim) floats, finite.
@@ -120,8 +121,8 @@ def clustering_f1(embeddings, labels, *, method=clusters.KMEANS, seed=0, restart
         restarts: As for `clustering_scores`.
 
     Returns:
-        A Python float in [0, 1]; 1 when the clusters are the classes, also where no two rows share
-        either. One cluster of everything scores 2 P / (1 + P), with P the share of positive pairs.
+        A Python float in [0, 1]; 1 when the clusters are the classes, even if no two rows share
+        either. A single cluster scores 2 P / (1 + P), with P the share of positive pairs.
 
     Raises:
         TypeError: If `labels` are not integers or `embeddings` not floats.
@@ -132,7 +133,7 @@ def clustering_f1(embeddings, labels, *, method=clusters.KMEANS, seed=0, restart
         Manning, Raghavan, Schuetze. Introduction to information retrieval. 2008, sec. 16.3.
 
     Example:
-        Of the three pairs within clusters one is of a class, and of the two pairs of a class one.
+        One of the three pairs within clusters and one of the two pairs within classes is in both.
 
         >>> import numpy as np
         >>> line = np.array([[0.0], [0.1], [0.2], [5.0]])
@@ -159,7 +160,7 @@ def _normalized_mutual_information(groups, labels):
 def _adjusted_mutual_information(groups, labels):
     common = len(_common_sizes(groups, labels))
     if common == len(_sizes(groups)) == len(_sizes(labels)):
-        return 1.0  # scikit-learn's sums round, and are 0 / 0 where every row is its own class
+        return 1.0  # scikit-learn's sums round, and give 0 / 0 if every row is its own class
     score = adjusted_mutual_info_score(labels, groups, average_method="arithmetic")
     return float(min(score, 1.0))
 
@@ -179,14 +180,14 @@ def _sizes(groups):
 
 
 def _common_sizes(groups, labels):
-    """The sizes of the groups of rows that share both, of those that occur."""
+    """The sizes of the non-empty intersections of groups and labels."""
     groups = np.unique(groups, return_inverse=True)[1].astype(np.int64)
     classes = np.unique(labels, return_inverse=True)[1].astype(np.int64)
-    # Not the table of all: 11,316 classes would need a gigabyte.
+    # Without the full contingency table, which takes a gigabyte for 11,316 classes.
     return _sizes(groups * (classes.max() + 1) + classes)
 
 
 def _entropy(sizes):
-    # Sorted, so that the same group sizes give the same float under any numbering.
+    # Sorted, so that the result does not depend on the numbering of the groups.
     shares = np.sort(sizes) / sizes.sum()
     return float(-np.sum(shares * np.log(shares)))

@@ -1,4 +1,4 @@
-"""Groups of embeddings that lie together, found without labels."""
+"""Clustering of embeddings, without labels."""
 
 import numpy as np
 from sklearn.cluster import KMeans
@@ -11,31 +11,31 @@ KMEANS, AFFINITY_PROPAGATION = METHODS = ("kmeans", "affinity_propagation")
 
 
 def cluster(embeddings, num_clusters, *, method=KMEANS, seed=0, restarts=1):
-    """Groups embeddings that lie together in Euclidean space, without looking at labels.
+    """Clusters embeddings by Euclidean distance, without labels.
 
     "kmeans" is scikit-learn's KMeans (k-means++ starts, Lloyd's iterations, at most 300). One
     iteration costs n * num_clusters * dim multiplications: seconds for CUB-200-2011, much longer
     for 11,316 clusters.
 
     "affinity_propagation" passes messages between all pairs, of similarity -D**2, until rows agree
-    on exemplars. It has no number of clusters, but a `preference`, the similarity of a row to
-    itself, and more clusters the higher that is: the search bisects the logarithm of -preference
-    until `num_clusters` are found, at most 20 times, and else warns and returns the nearest
-    number that it met. It takes about 48 * n**2 bytes (1.7 GB for the 5,924 rows of CUB-200-2011)
-    and as many as 20 * 1000 iterations over all pairs.
+    on exemplars. Its parameter is not the number of clusters but a `preference`, the similarity of
+    a row to itself; a higher one gives more clusters. The search bisects the logarithm of
+    -preference, at most 20 times, until there are `num_clusters`; otherwise it warns and returns
+    the nearest number found. It takes about 48 * n**2 bytes (1.7 GB for the 5,924 rows of
+    CUB-200-2011) and up to 20 * 1000 iterations over all pairs.
 
     Args:
         embeddings: (n, dim) floats, finite; taken as given: not normalised.
         num_clusters: Integer from 1 to n.
-        method: "kmeans", or "affinity_propagation" of at most 10,000 rows.
-        seed: Integer >= 0 and below 2**32; the same seed gives the same clusters. Of affinity
-            propagation it draws the noise, of relative size 1e-16, that decides between equals.
-        restarts: Starts of k-means, of which the tightest counts; >= 1. Affinity propagation has
-            none to repeat, and takes 1 only.
+        method: "kmeans", or "affinity_propagation" for at most 10,000 rows.
+        seed: Integer >= 0 and below 2**32; the same seed gives the same clusters. For affinity
+            propagation it seeds the noise, of relative size 1e-16, that breaks ties.
+        restarts: Number of k-means restarts, >= 1; the best is kept. Must be 1 for affinity
+            propagation, which has no random start.
 
     Returns:
-        (n,) int64, the cluster of every row, numbered from 0. Of k-means no more clusters than
-        different rows; of collapsed embeddings a single one.
+        (n,) int64, the cluster of every row, numbered from 0. k-means returns at most as many
+        clusters as there are different rows: a single one for collapsed embeddings.
 
     Raises:
         TypeError: If `embeddings` are not floats.
@@ -47,7 +47,7 @@ def cluster(embeddings, num_clusters, *, method=KMEANS, seed=0, restarts=1):
         Frey, Dueck. Clustering by passing messages between data points. Science 2007.
         Song et al. Deep metric learning via lifted structured feature embedding. CVPR 2016, sec. 5,
         names affinity propagation with bisection; the code released with it runs k-means.
-        Differs: the authors' bisection stops within 10 % of the number, and not at the nearest.
+        Differs: the authors' bisection stops within 10 % of the number instead of at the nearest.
 
     Example:
         >>> import numpy as np
@@ -74,7 +74,7 @@ def options(method, seed, restarts):
 
 
 def clusters_of(embeddings, num_clusters, method, seed, restarts):
-    """`cluster`, of embeddings and options that are checked already."""
+    """`cluster`, for embeddings and options that are already checked."""
     num_clusters = inputs.whole_number(num_clusters, "num_clusters", at_least=1)
     check(
         num_clusters <= len(embeddings),

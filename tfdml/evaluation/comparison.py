@@ -1,4 +1,4 @@
-"""Runs side by side: the values of each query, kept in files, and how surely their means differ."""
+"""Comparison of runs: per-query values in files, and confidence intervals of their differences."""
 
 import json
 import pathlib
@@ -18,12 +18,12 @@ _TAKEN = (*_OWN_KEYS, "ids", "file", "allow_pickle")  # the last two are argumen
 
 
 class ScoredQueries(NamedTuple):
-    """What a run scored, query by query.
+    """Per-query values of a run.
 
     Args:
         values: {name: (n,) float64}, one value per query.
         labels: (n,) integers, the class id of each query.
-        images: {name: text, number or None}, which images they are: such as dataset and split.
+        images: {name: text, number or None} that identifies the images, such as dataset and split.
         ids: (n,) texts, such as paths, that name the queries; None if the archive has none.
     """
 
@@ -37,20 +37,20 @@ def save_queries(path, values, labels, *, images, ids=None):
     """Writes the values of each query to a compressed NumPy archive, for `compare`.
 
     The keys of the archive are `labels`, `images`, `ids` if given, and the names of the values. The
-    values are kept in float64: their means are the scores to the last digit. An archive that stands
-    there is replaced in one step.
+    values are stored in float64, so that their means equal the scores to the last digit. An
+    existing archive is replaced atomically.
 
     Args:
         path: Path of the archive, such as `evaluation_queries.npz`.
         values: {name: (n,) floats or booleans, finite}, in the order of the images.
         labels: (n,) or (n, 1) integers of any size, the class id of each query.
-        images: {name: text, number or None} that tells these images from others.
+        images: {name: text, number or None} that identifies these images.
         ids: (n,) texts, such as paths, that name the queries.
 
     Raises:
-        TypeError: If `labels` are not integers, `values` no dict of numbers, or `images` hold what
-            JSON cannot.
-        ValueError: If the shapes disagree, a value is not finite, or has a name that is taken.
+        TypeError: If `labels` are not integers, `values` is not a dict of numbers, or `images`
+            cannot be written as JSON.
+        ValueError: If the shapes disagree, a value is not finite, or a name is reserved.
     """
     table, labels = values_table(values), inputs.class_ids(labels)
     check(
@@ -86,7 +86,7 @@ def load_queries(path):
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If the file is no such archive, or damaged.
+        ValueError: If the file is not such an archive, or damaged.
     """
     try:
         with np.load(path) as archive:
@@ -99,16 +99,16 @@ def load_queries(path):
     except FileNotFoundError:
         raise
     except (OSError, EOFError, ValueError, TypeError, AttributeError, LookupError) as error:
-        raise ValueError(f"{path} holds no values of queries ({error})") from error
+        raise ValueError(f"{path} is not an archive of per-query values ({error})") from error
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
         raise ValueError(f"{path} is damaged ({error})") from error
 
 
 def compare(runs, *, confidence=0.95, rounds=1000, seed=0):
-    """Tells the scores of runs, and by how much each differs from the first, with intervals.
+    """Scores of runs and their differences from the first run, with confidence intervals.
 
-    The intervals are those of `bootstrap_intervals` and `paired_bootstrap` over whole classes: how
-    the scores would fall on other classes. They do not cover the seed of a training.
+    The intervals are those of `bootstrap_intervals` and `paired_bootstrap` over whole classes: they
+    estimate the scores on other classes. They do not cover the seed of the training.
 
     Args:
         runs: {name: ScoredQueries}, two or more, of the same images in the same order.
@@ -117,15 +117,15 @@ def compare(runs, *, confidence=0.95, rounds=1000, seed=0):
         seed: As for `bootstrap_intervals`.
 
     Returns:
-        {"images", "queries", "classes", "confidence", "rounds", "seed", "left_out", "runs"}, of
-        Python numbers, texts and lists alone. "runs" is {run: {score: {"score", "low", "high",
-        "difference"}}} for the scores that all runs have; "difference" is that of
-        `paired_bootstrap` to the first run, and is missing there. "left_out" names the others.
+        {"images", "queries", "classes", "confidence", "rounds", "seed", "left_out", "runs"}, which
+        JSON can hold. "runs" is {run: {score: {"score", "low", "high", "difference"}}} for the
+        scores that all runs have; "difference" is that of `paired_bootstrap` to the first run,
+        which has none. "left_out" lists the scores that some run lacks.
 
     Raises:
-        TypeError: If `runs` is no dict.
-        ValueError: If there is one run only, runs were scored on other images or have no score in
-            common, there is one class only, or an option is out of range.
+        TypeError: If `runs` is not a dict.
+        ValueError: If there is only one run, runs were scored on different images or have no score
+            in common, there is only one class, or an option is out of range.
     """
     check_type(isinstance(runs, dict), "`runs` must be a dict", runs=type(runs).__name__)
     check(len(runs) > 1, "`runs` must be two or more", runs=list(runs))
@@ -164,12 +164,12 @@ def compare(runs, *, confidence=0.95, rounds=1000, seed=0):
 
 
 def comparison_table(comparison):
-    """Text table of a comparison: per score a line for each run, with its difference to the first.
+    """Text table of a comparison: for each score, one line per run with its difference.
 
     A star marks a difference whose interval excludes 0.
 
     Args:
-        comparison: What `compare` returned.
+        comparison: The result of `compare`.
 
     Example:
         >>> score = {"score": 0.5, "low": 0.4, "high": 0.6}
@@ -180,8 +180,8 @@ def comparison_table(comparison):
           a  0.5000 [0.4000, 0.6000]
           b  0.5000 [0.4000, 0.6000]  +0.0200 [+0.0100, +0.0300] *
         <BLANKLINE>
-        [ ]: 95% intervals over classes drawn anew, not over seeds of the training.
-        *: the interval of the difference to a excludes 0.
+        [ ]: 95% bootstrap intervals over classes, not over training seeds.
+        *: the interval of the difference from a excludes 0.
     """
     runs = comparison["runs"]
     first, width = next(iter(runs)), max(map(len, runs))
@@ -197,11 +197,11 @@ def comparison_table(comparison):
             lines.append(line)
     share = f"{100 * comparison['confidence']:.6g}%"
     lines.append(
-        f"\n[ ]: {share} intervals over classes drawn anew, not over seeds of the training.\n"
-        f"*: the interval of the difference to {first} excludes 0."
+        f"\n[ ]: {share} bootstrap intervals over classes, not over training seeds.\n"
+        f"*: the interval of the difference from {first} excludes 0."
     )
     if comparison["left_out"]:
-        lines.append(f"Not in all runs: {', '.join(comparison['left_out'])}.")
+        lines.append(f"Not scored in all runs: {', '.join(comparison['left_out'])}.")
     return "\n".join(lines)
 
 
@@ -211,14 +211,15 @@ def _interval(numbers, name, sign=""):
 
 
 def _check_same_images(first, baseline, name, run):
-    """Raises a ValueError that names the first thing that two runs were scored differently on."""
+    """Raises a ValueError that names the first difference between the images of two runs."""
     facts = [{"queries": len(of.labels), **of.images} for of in (baseline, run)]
     for fact in sorted(set(facts[0]) | set(facts[1])):
         mine, other = (of.get(fact) for of in facts)
-        told = {"runs": [first, name]}
-        if fact not in ("classes", "content"):  # which are digests
-            told = {fact: {first: mine, name: other}}
-        check(mine == other, f"`runs` must be scored on the same images: {fact} differs", **told)
+        received = {"runs": [first, name]}
+        if fact not in ("classes", "content"):  # these are digests
+            received = {fact: {first: mine, name: other}}
+        expectation = f"`runs` must be scored on the same images: {fact} differs"
+        check(mine == other, expectation, **received)
     check(
         baseline.labels.tolist() == run.labels.tolist(),
         "`runs` must be scored on the same images: labels differ",

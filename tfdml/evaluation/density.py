@@ -1,4 +1,4 @@
-"""How far the embeddings of one class lie from their mean."""
+"""Density of classes: the spread of their embeddings around their mean."""
 
 import numpy as np
 
@@ -23,8 +23,8 @@ def class_density(embeddings, labels):
 
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, section III.
-        Of the features of a network before training they are the initial densities of
-        `tfdml.losses.DensityAdaptiveLoss`.
+        `tfdml.losses.DensityAdaptiveLoss` takes those of a network before training as initial
+        densities.
 
     Example:
         >>> rows = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 3.0], [0.0, 5.0]])

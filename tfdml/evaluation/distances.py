@@ -1,4 +1,4 @@
-"""How far the pairs of one class and those of two lie from each other, over all pairs."""
+"""Statistics of the distances of all positive and negative pairs."""
 
 import numpy as np
 
@@ -6,27 +6,27 @@ from tfdml.evaluation.all_pairs import AllPairs
 
 
 def distance_statistics(embeddings, labels):
-    """Tells the mean and variance of the distances of positive and of negative pairs.
+    """Mean and variance of the distances of positive and of negative pairs, and their LDA score.
 
     Over all unordered pairs of different rows, with D the Euclidean distance (not squared):
 
         lda = (mean of negative D - mean of positive D)**2
               / (variance of positive D + variance of negative D)
 
-    The larger `lda`, the better one threshold tells both kinds of pairs apart; the scale of the
-    embeddings does not matter to it. Exact: equal to taking float64 distances of every pair, to
-    about 1e-10 of the largest. Cost is one float64 product of all pairs, in blocks; for n x dim
-    inputs it takes about 40 * n * dim bytes on top of the blocks.
+    The larger `lda`, the better a threshold separates both kinds of pairs; it does not depend on
+    the scale of the embeddings. Exact: equal to float64 distances of every pair, to about 1e-10 of
+    the largest. Cost is one float64 product of all pairs, in blocks; for n x dim inputs it takes
+    about 40 * n * dim bytes on top of the blocks.
 
     Args:
-        embeddings: (n, dim) floats, finite; taken as given: not normalised. Published figures are
-            of unit rows, with distances from 0 to 2.
+        embeddings: (n, dim) floats, finite; taken as given: not normalised. Published values are
+            for rows of unit length, with distances from 0 to 2.
         labels: (n,) or (n, 1) integers of any size, one class id per row.
 
     Returns:
         {"positive_mean", "positive_variance", "negative_mean", "negative_variance", "lda"}, Python
-        floats. Variances divide by the number of pairs. Where both are 0, `lda` is infinite, or 0
-        if the means are equal too, as those of collapsed embeddings.
+        floats. Variances divide by the number of pairs. If both are 0, `lda` is infinite, or 0 if
+        the means are equal too, as with collapsed embeddings.
 
     Raises:
         TypeError: If `labels` are not integers or `embeddings` not floats.
@@ -58,7 +58,7 @@ def distance_statistics(embeddings, labels):
 
 
 class _Moments:
-    """Mean and variance of numbers that come in blocks."""
+    """Running mean and variance of numbers that are added in blocks."""
 
     def __init__(self):
         self.count = 0

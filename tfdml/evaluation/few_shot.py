@@ -1,4 +1,4 @@
-"""Few-shot transfer: new classes told by the means of a few of their own images."""
+"""Few-shot classification by the means of a few images of each new class."""
 
 import warnings
 
@@ -12,28 +12,30 @@ from tfdml.evaluation.transfer import nearest_class_mean
 def few_shot_accuracies(
     embeddings, labels, *, shots=None, k=(1, 5), draws=10, seed=0, renormalize_means=False
 ):
-    """Draws rows of each class for its mean, and classifies the others by the nearest mean.
+    """Accuracies of the nearest class mean, with means of a few random rows of each class.
 
-    Each draw shuffles the rows of every class and takes the first for the means, the rest for
+    Each draw shuffles the rows of every class, averages the first and classifies the rest with
     `nearest_class_mean`. So no row is in the mean that it is compared with.
 
     Args:
         embeddings: (n, dim) floats, finite; taken as given: not normalised.
         labels: (n,) or (n, 1) integers of any size.
-        shots: Rows of each class for its mean, of a class with fewer all but one; half of its rows,
-            rounded down, if None. A class of a single row gives it to the mean, and competes.
+        shots: Rows of each class for its mean; None for half of its rows, rounded down. A class
+            with `shots` rows or fewer uses all but one. The mean of a class with a single row is
+            that row; the class competes but has no test row.
         k: Positive integer or several, at most the number of classes.
-        draws: How many times to draw.
-        seed: Of the draws.
-        renormalize_means: Whether the means are scaled to unit length, for embeddings that are.
+        draws: Number of draws.
+        seed: Seed of the draws.
+        renormalize_means: Whether the means are scaled to unit length, for embeddings of unit
+            length.
 
     Returns:
         {K: list of the accuracies of the draws}, Python floats in [0, 1], K ascending.
 
     Raises:
         TypeError: If labels are not integers or embeddings not floats.
-        ValueError: If shapes disagree, an input is empty or not finite, no class has two rows, or a
-            number is out of range.
+        ValueError: If shapes disagree, an input is empty or not finite, no class has two rows, or
+            an option is out of range.
 
     Source:
         Mensink, Verbeek, Perronnin, Csurka. Distance-based image classification: generalizing to
@@ -56,7 +58,7 @@ def few_shot_accuracies(
     if shots is not None and (counts <= shots).any():
         warnings.warn(
             f"{np.count_nonzero(counts <= shots)} of {len(counts)} classes have {shots} rows or "
-            "fewer: of these all rows but one make the mean",
+            "fewer: their means use all rows but one",
             stacklevel=2,
         )
     accuracies = {}
@@ -73,7 +75,7 @@ def few_shot_accuracies(
 
 
 def _drawn(classes, counts, taken, rng):
-    """(n,) booleans: of each class so many rows, drawn at random."""
+    """(n,) booleans: `taken` random rows of each class."""
     order = np.lexsort((rng.random(len(classes)), classes))
     place_in_class = np.arange(len(classes)) - np.repeat(np.cumsum(counts) - counts, counts)
     drawn = np.empty(len(classes), bool)

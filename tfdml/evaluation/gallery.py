@@ -1,4 +1,4 @@
-"""Rows that are queries, apart from those that they are to find."""
+"""Splits rows into queries and gallery."""
 
 import numpy as np
 
@@ -7,17 +7,17 @@ from tfdml.evaluation import inputs
 
 
 def apart(embeddings, labels, queries=None):
-    """Parts rows into the arguments of a search, such as those of `retrieval_scores`.
+    """Splits rows into the arguments of a search, such as those of `retrieval_scores`.
 
     Args:
         embeddings: (n, dim) floats.
         labels: (n,) or (n, 1) integers.
-        queries: (n,) booleans, which rows are queries and which the gallery; None where all rows
-            are to find each other.
+        queries: (n,) booleans: true for queries, false for gallery rows. None to use all rows as
+            both.
 
     Returns:
-        `(data, gallery)`: the embeddings and labels of the queries, and the keywords
-        `gallery_embeddings` and `gallery_labels`, of which there are none without `queries`.
+        `(data, gallery)`: the embeddings and labels of the queries, and a dict of the keywords
+        `gallery_embeddings` and `gallery_labels`, empty if `queries` is None.
 
     Raises:
         TypeError: If `labels` are not integers or `embeddings` not floats.

@@ -15,14 +15,14 @@ def parents_of_nodes(hierarchy):
 
     Args:
         hierarchy: Mapping from a node to its parent, or to a tuple of parents as in WordNet. Nodes
-            are class ids or whatever can be a key; those that are only parents are the roots.
+            are class ids or any other keys; nodes that are only parents are roots.
 
     Returns:
         {node: tuple of its parents, each once}.
 
     Raises:
-        TypeError: If it is no mapping.
-        ValueError: If a parent is None, or a node is below itself.
+        TypeError: If it is not a mapping.
+        ValueError: If a parent is None, or there is a cycle.
     """
     check_type(
         isinstance(hierarchy, Mapping),
@@ -32,14 +32,14 @@ def parents_of_nodes(hierarchy):
     parents = {}
     for node, above in hierarchy.items():
         parents[node] = tuple(dict.fromkeys(above if isinstance(above, tuple) else (above,)))
-        check(None not in parents[node], "`hierarchy` must name no parent None", node=node)
+        check(None not in parents[node], "`hierarchy` must not have None as a parent", node=node)
     cycle = _find_cycle(parents)
     check(not cycle, "`hierarchy` must have no cycles", cycle=cycle)
     return parents
 
 
 def ancestors_of(node, parents):
-    """{ancestor: steps from the node up to it, the fewest}, nearest first.
+    """{ancestor: smallest number of steps from the node up to it}, nearest first.
 
     Args:
         node: A node.
@@ -56,16 +56,15 @@ def ancestors_of(node, parents):
 
 
 def every_nth_child(classes, hierarchy, share):
-    """Classes held out of each parent, evenly in their order: at most a `share`, one kept at least.
+    """Holds out at most a `share` of the classes of each parent, evenly spaced in their order.
 
-    A parent of n classes gives up floor(n * share) of them, of a single class none, so that each
-    has classes on both sides or on the side that is kept. A class of several parents belongs to
-    the first.
+    Of the n classes of a parent, floor(n * share) are held out: none of a single class, so that
+    every parent keeps at least one. A class with several parents belongs to the first.
 
     Args:
         classes: The classes, in their order.
-        hierarchy: As for `parents_of_nodes`; it has every class.
-        share: Above 0 and below 1.
+        hierarchy: As for `parents_of_nodes`; must have every class.
+        share: Share of the classes to hold out, above 0 and below 1.
 
     Returns:
         List of the classes held out, in their order.
@@ -89,21 +88,21 @@ def every_nth_child(classes, hierarchy, share):
 
 
 def read_hierarchy(path):
-    """Reads a CSV file of two columns, `class,parent`, whose first line names them.
+    """Reads a CSV file with the header `class,parent`.
 
-    Each further line gives a class, or a parent of others, one parent; several lines several. Text
-    is taken as it stands, but for blanks around it.
+    Each further line assigns a node, a class or a parent of others, to a parent; a node may have
+    several lines. Surrounding blanks are removed.
 
     Args:
-        path: Of the file.
+        path: Path of the file.
 
     Returns:
         {node: tuple of parents} of texts.
 
     Raises:
         OSError: If it cannot be read.
-        ValueError: If it is no such file, or a node is below itself; the sentence names the file
-            and the line.
+        ValueError: If it is not such a file, or there is a cycle; the message gives the file and
+            the line.
     """
     lines = csv.reader(_text(path).splitlines())
     parents = {}
@@ -115,7 +114,7 @@ def read_hierarchy(path):
             complete = len(cells) == 2 and all(cells)
             check(complete, f"{path}, line {number} must be a class and its parent", line=cells)
             parents.setdefault(cells[0], []).append(cells[1])
-    check(parents, f"{path} must give classes their parents", lines=0)
+    check(parents, f"{path} must list classes and their parents", lines=0)
     try:
         return parents_of_nodes({node: tuple(above) for node, above in parents.items()})
     except ValueError as error:
@@ -123,17 +122,18 @@ def read_hierarchy(path):
 
 
 def of_class_ids(hierarchy, class_names):
-    """A hierarchy of names with the ids of the classes in place of theirs.
+    """Replaces the names of classes in a hierarchy by their ids.
 
     Args:
         hierarchy: {node: parent or tuple of parents} of texts, as of `read_hierarchy`.
         class_names: {class id: name}, each name once.
 
     Returns:
-        {node: tuple of parents}, whose nodes are class ids and the names of what is no class.
+        {node: tuple of parents}; nodes are class ids and the names of all other nodes.
 
     Raises:
-        ValueError: If two classes have one name, a class is not in the hierarchy, or it has cycles.
+        ValueError: If two classes share a name, a class is missing in the hierarchy, or it has
+            cycles.
 
     Example:
         >>> of_class_ids({"dog": "animal", "poodle": "dog"}, {7: "poodle", 3: "dog"})
@@ -142,7 +142,7 @@ def of_class_ids(hierarchy, class_names):
     parents = parents_of_nodes(hierarchy)
     _check_has(class_names.values(), parents)
     ids = {name: number for number, name in class_names.items()}
-    check(len(ids) == len(class_names), "classes must have names of their own", names=len(ids))
+    check(len(ids) == len(class_names), "classes must have different names", names=len(ids))
     return {
         ids.get(node, node): tuple(ids.get(parent, parent) for parent in above)
         for node, above in parents.items()
@@ -150,14 +150,14 @@ def of_class_ids(hierarchy, class_names):
 
 
 def of_super_classes(labels, super_labels):
-    """The hierarchy of classes in super-classes under one root.
+    """Hierarchy of classes in super-classes under one root.
 
     Args:
         labels: (n,) integer class ids.
         super_labels: (n,) integer ids of their super-classes, such as alphabets of characters.
 
     Returns:
-        {class id: (super-class,), super-class: (root,)}, whose nodes above the classes are texts.
+        {class id: (super-class,), super-class: (root,)}; super-classes and root are texts.
 
     Example:
         >>> of_super_classes(np.array([4, 5, 5]), np.array([0, 1, 1]))
@@ -211,4 +211,4 @@ def _text(path):
     try:
         return pathlib.Path(path).read_text("utf-8-sig")  # as spreadsheets write it
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no text") from error
+        raise ValueError(f"{path} is not a text file") from error

@@ -1,4 +1,4 @@
-"""What every score accepts: rows of finite floats, one integer class id each."""
+"""Checks of the inputs of scores: rows of finite floats, one integer class id each."""
 
 import operator
 import warnings
@@ -14,7 +14,7 @@ def embeddings_and_labels(embeddings, labels, prefix=""):
     Args:
         embeddings: (n, dim) floats; n >= 1. Shorter floats become float32, longer ones float64.
         labels: (n,) or (n, 1) integers, kept in their own dtype: a float would merge large ids.
-        prefix: Stands before both names in messages, as in `gallery_embeddings`.
+        prefix: Prefix of both names in messages, as in `gallery_embeddings`.
 
     Raises:
         TypeError: If `embeddings` are not floats or `labels` not integers.
@@ -39,8 +39,8 @@ def finite_rows(embeddings, name="embeddings", shapes=None):
 
     Args:
         embeddings: As for `embeddings_and_labels`.
-        name: Of the embeddings, for messages.
-        shapes: What messages say was received; the shape of the embeddings unless given.
+        name: Name of the embeddings in messages.
+        shapes: Received values in messages. Default: the shape of the embeddings.
 
     Raises:
         TypeError: If they are not floats.
@@ -67,8 +67,8 @@ def class_ids(labels, name="labels", shapes=None):
 
     Args:
         labels: (n,) or (n, 1) integers.
-        name: Of the labels, for messages.
-        shapes: What messages say was received; the shape of the labels unless given.
+        name: Name of the labels in messages.
+        shapes: Received values in messages. Default: the shape of the labels.
 
     Raises:
         TypeError: If they are not integers.
@@ -85,7 +85,7 @@ def class_ids(labels, name="labels", shapes=None):
 
 
 def queries_and_gallery(embeddings, labels, gallery_embeddings, gallery_labels):
-    """Returns the four as checked arrays of one space; the last two None where not given.
+    """Returns all four as checked arrays; the last two are None if not given.
 
     Args:
         embeddings: As for `embeddings_and_labels`.
@@ -95,7 +95,8 @@ def queries_and_gallery(embeddings, labels, gallery_embeddings, gallery_labels):
 
     Raises:
         TypeError: As for `embeddings_and_labels`.
-        ValueError: Also if only half a gallery is given or the widths disagree.
+        ValueError: As for `embeddings_and_labels`; also if only one of the gallery arguments is
+            given or the widths disagree.
     """
     embeddings, labels = embeddings_and_labels(embeddings, labels)
     check(
@@ -128,7 +129,7 @@ def neighbour_counts(k, gallery_size):
 
     Args:
         k: Positive integer or an iterable of them.
-        gallery_size: Rows that a query can find, itself not counted.
+        gallery_size: Number of rows that a query can find, excluding itself.
 
     Raises:
         ValueError: If a number is not a positive integer or exceeds `gallery_size`.
@@ -140,7 +141,7 @@ def neighbour_counts(k, gallery_size):
     check(whole, "`k` must be positive integers", k=k)
     check(
         max(counts) <= gallery_size,
-        "`k` must not exceed the gallery size, the query itself not counted",
+        "`k` must not exceed the gallery size, excluding the query itself",
         k=k,
         gallery_size=gallery_size,
     )
@@ -148,7 +149,7 @@ def neighbour_counts(k, gallery_size):
 
 
 def check_similarity(similarity):
-    """Raises a TypeError unless `similarity` can be called or is None."""
+    """Raises a TypeError unless `similarity` is a callable or None."""
     check_type(
         similarity is None or callable(similarity),
         "`similarity` must be a callable or None",
@@ -157,7 +158,7 @@ def check_similarity(similarity):
 
 
 def scores_of(similarity, a, b, shape):
-    """The scores that a callable gives, checked: float64 of `shape`.
+    """Returns the scores of a callable, checked: float64 of `shape`.
 
     Raises:
         ValueError: If the scores have another shape or are not finite.
@@ -175,33 +176,33 @@ def scores_of(similarity, a, b, shape):
     return scores
 
 
-def warn_of_lonely(lonely, queries, stacklevel):
-    """Warns where so many of the queries have no mate; `stacklevel` as for `warn_if_equal`."""
-    if lonely:
+def warn_of_misses(misses, queries, stacklevel):
+    """Warns if queries have no relevant row; `stacklevel` as for `warn_if_equal`."""
+    if misses:
         warnings.warn(
-            f"{lonely} of {queries} queries have no other row of their class to find "
-            "and count as misses",
+            f"{misses} of {queries} queries have no other row of their class to find; "
+            "they count as misses",
             stacklevel=stacklevel + 1,
         )
 
 
 def warn_if_equal(best, stacklevel):
-    """Warns where the best scores of a similarity are equal, as those of a layer that died.
+    """Warns if the best scores of a similarity are all equal, as with a layer of dead units.
 
     Args:
-        best: (n,) floats, the best scores of every query; -inf stands for none.
-        stacklevel: As for `warnings.warn`, of the caller.
+        best: (n,) floats, the best scores of every query; -inf where there is none.
+        stacklevel: As for `warnings.warn`, counted from the caller.
     """
     best = best[best > -np.inf]
     if len(best) > 2 and best.min() == best.max():
         warnings.warn(
-            f"the best scores of `similarity` are all {best[0]:.4g}: it tells no pair from another",
+            f"`similarity` may have collapsed: its best scores are all equal, {best[0]:.4g}",
             stacklevel=stacklevel + 1,
         )
 
 
 def whole_number(value, name, at_least, below=None):
-    """Returns `value` as an int; a ValueError unless it is one, `at_least` or above and `below`."""
+    """Returns `value` as an int; raises a ValueError unless `at_least` <= value < `below`."""
     number = _integer(value)
     check(
         number is not None and number >= at_least and (below is None or number < below),

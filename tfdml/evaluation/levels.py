@@ -1,4 +1,4 @@
-"""The embeddings of several levels of a network, which stand side by side."""
+"""Concatenated embeddings of several levels of a network."""
 
 import numpy as np
 
@@ -6,10 +6,10 @@ from tfdml.checks import check, check_not_negative, check_type
 
 
 def split_levels(embeddings, levels):
-    """The embeddings of each level of a network with several exits.
+    """Splits the embeddings of a network with several exits by level.
 
     Args:
-        embeddings: (n, levels * dim) floats, as an embedder of several levels makes them.
+        embeddings: (n, levels * dim) floats, as an embedder of several levels returns them.
         levels: Number of equal parts.
 
     Returns:
@@ -32,11 +32,11 @@ def split_levels(embeddings, levels):
 
 
 def weigh_levels(embeddings, weights):
-    """The ensemble of all levels: unit rows, in which each level has its weight.
+    """Weighted ensemble of all levels, with rows of unit length.
 
     Args:
-        embeddings: (n, levels * dim) floats, the rows of each level side by side; each is scaled to
-            unit length before it is weighed, but for zero rows.
+        embeddings: (n, levels * dim) floats, the concatenated levels; each level of a row is scaled
+            to unit length before weighting, except zeros.
         weights: One number >= 0 per level, not all 0. The released code of HDC takes (1, 2, 3) for
             Cars196, (1, 1, 2) for CUB-200-2011 and (1, 1, 1) for Stanford Online Products.
 
@@ -44,13 +44,13 @@ def weigh_levels(embeddings, weights):
         (n, levels * dim) floats.
 
     Raises:
-        TypeError: If the embeddings are not floats, or a weight is no number.
-        ValueError: If the width is not a multiple of the number of weights, or a weight is
-            negative or all are 0.
+        TypeError: If the embeddings are not floats, or a weight is not a number.
+        ValueError: If the width is not a multiple of the number of weights, a weight is negative,
+            or all are 0.
 
     Source:
         Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, section 3.3 and its
-        released code; Tables 1 and 2 come out with these weights and the final unit length alone.
+        released code; only these weights with final unit length reproduce its Tables 1 and 2.
 
     Example:
         >>> print(weigh_levels(np.array([[1.0, 0.0, 0.0, 1.0]]), (3, 4)))

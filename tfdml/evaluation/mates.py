@@ -1,4 +1,4 @@
-"""Who searches, what is searched, and which rows of it each query should find: its mates."""
+"""Queries, gallery and relevant rows of a search."""
 
 from typing import NamedTuple
 
@@ -11,13 +11,13 @@ from tfdml.evaluation import inputs
 class Search(NamedTuple):
     """Queries and gallery, both in the order of their classes.
 
-    The class of query i are the gallery rows start[i] to stop[i]. Those of them from left_out[i] to
-    left_out_stop[i] are left out: the query itself, or what its group says.
+    Gallery rows start[i] to stop[i] are of the class of query i. They are its relevant rows, except
+    left_out[i] to left_out_stop[i]: the query itself, or the rows of its group.
     """
 
     queries: np.ndarray  # (n, dim)
     gallery: np.ndarray  # (m, dim)
-    order: np.ndarray  # (n,) place of each query in what was given, without ignored classes
+    order: np.ndarray  # (n,) position of each query in the input without ignored classes
     start: np.ndarray
     stop: np.ndarray
     left_out: np.ndarray
@@ -25,17 +25,17 @@ class Search(NamedTuple):
     among_themselves: bool  # query i is gallery row i
 
     @property
-    def mates(self):
-        """(n,) number of mates of each query."""
+    def relevant(self):
+        """(n,) number of relevant rows of each query."""
         return (self.stop - self.start) - (self.left_out_stop - self.left_out)
 
     @property
     def most(self):
-        """Rows that a query can find, itself not counted."""
+        """Number of rows that a query can find, excluding itself."""
         return len(self.gallery) - self.among_themselves
 
     def pairs(self, first, last):
-        """The pairs of the queries first to last with their mates: two (t,) arrays of integers.
+        """Pairs of queries first to last with their relevant rows: two (t,) arrays of integers.
 
         Queries are counted from `first`; pairs come in the order of queries, then of gallery rows.
         """
@@ -48,33 +48,33 @@ class Search(NamedTuple):
         return query[kept], row[kept]
 
 
-class MateRanks(NamedTuple):
-    """Where the mates of some queries stand; those beyond the depth asked for may be missing.
+class RelevantRanks(NamedTuple):
+    """Ranks of the relevant rows of some queries; those beyond the requested depth may be missing.
 
-    A mate at place i of the mates of its query, with b rows of other classes at or before it, has
-    rank i + b. Ranks come in the order of queries, then of places.
+    The i-th relevant row of a query, with b rows of other classes at or before it, has rank i + b.
+    Sorted by query, then by place.
     """
 
-    first: int  # of the queries, in the order of the search
+    first: int  # first query, in the order of the search
     last: int
     query: np.ndarray  # (t,) integers, counted from `first`
-    place: np.ndarray  # (t,) integers, 1 for the nearest mate
+    place: np.ndarray  # (t,) integers, 1 for the nearest relevant row
     rank: np.ndarray  # (t,) integers
 
 
 def ranks_of(first, last, query, before):
-    """`MateRanks` from the numbers of rows of other classes at or before each mate.
+    """`RelevantRanks` from the numbers of rows of other classes at or before each relevant row.
 
     Args:
-        first: Of the queries.
+        first: The first query.
         last: One after the last query.
         query: (t,) integers in ascending order, counted from `first`.
-        before: (t,) integers, in any order within a query: the nearest mate has the fewest.
+        before: (t,) integers, in any order within a query: the nearest relevant row has the fewest.
     """
     before = before[np.lexsort((before, query))]
     starts = np.searchsorted(query, np.arange(last - first))
     place = np.arange(len(query)) - starts[query] + 1
-    return MateRanks(first, last, query, place, place + before)
+    return RelevantRanks(first, last, query, place, place + before)
 
 
 def search_of(
@@ -86,12 +86,12 @@ def search_of(
     gallery_groups=None,
     ignored_labels=(),
 ):
-    """The checked arguments of `retrieval_scores` as a `Search`.
+    """Checks the arguments of `retrieval_scores` and returns them as a `Search`.
 
     Raises:
         TypeError: If labels or groups are not integers, or embeddings not floats.
-        ValueError: If shapes disagree, an input is empty or not finite, only half a gallery is
-            given, groups are given for a part only, or nothing but ignored classes is given.
+        ValueError: If shapes disagree, an input is empty or not finite, embeddings or labels of the
+            gallery are missing, groups are given for a part only, or all classes are ignored.
     """
     embeddings, labels, gallery_embeddings, gallery_labels = inputs.queries_and_gallery(
         embeddings, labels, gallery_embeddings, gallery_labels
@@ -133,11 +133,11 @@ def _checked_groups(groups, gallery_groups, labels, gallery_labels):
     given = {"groups": groups, "gallery_groups": gallery_groups}
     shapes = {name: None if of is None else np.shape(of) for name, of in given.items()}
     if gallery_labels is None:
-        check(gallery_groups is None, "`gallery_groups` are those of a gallery", **shapes)
+        check(gallery_groups is None, "`gallery_groups` requires a gallery", **shapes)
     else:
         check(
             (groups is None) == (gallery_groups is None),
-            "`groups` and `gallery_groups` must be given together where there is a gallery",
+            "`groups` and `gallery_groups` must be given together if there is a gallery",
             **shapes,
         )
     return (
@@ -170,7 +170,7 @@ def _is_ignored(labels, ignored_labels):
 
 
 def _dense(ids, gallery_ids):
-    """Both as integers from 0 on, equal where they were."""
+    """Both renumbered as integers from 0 on; equal ids stay equal."""
     if np.result_type(ids, gallery_ids).kind == "f":
         # NumPy compares int64 with uint64 as floats, which merges ids above 2**53.
         ids, gallery_ids = ids.astype(object), gallery_ids.astype(object)

@@ -1,4 +1,4 @@
-"""Where the mean of a row's own class stands among the means of all classes."""
+"""Rank of the mean of a row's own class among the means of all classes."""
 
 from typing import NamedTuple
 
@@ -7,25 +7,25 @@ import numpy as np
 from tfdml.checks import check_one_of
 
 _BLOCK_BYTES = 2**25  # of float64 squared distances held at once
-_PAIRS = 4096  # whose difference is taken at once
+_PAIRS = 4096  # differences computed at once
 
 EQUAL_MEANS = ("against", "expected", "as_one")
 
 
 class MeanRanks(NamedTuple):
-    """What lies before the mean of each row's own class; infinity for a class without a mean."""
+    """Numbers of means before that of each row's own class; infinity for a class without a mean."""
 
     classes: np.ndarray  # (n,) classes of other means, at the distance of the own mean or nearer
-    means: np.ndarray  # (n,) the same, classes of one mean counted once
-    equals: np.ndarray  # (n,) classes that have the own mean, itself counted
+    means: np.ndarray  # (n,) the same, classes with equal means counted once
+    equals: np.ndarray  # (n,) classes that have the own mean, including the own class
 
 
 def rank_means(rows, means, own):
     """Ranks the mean of each row's class by Euclidean distance, in blocks.
 
-    Exact: equal to comparing the float64 distances of every pair. Ties never help: another mean at
-    exactly the distance of the own one ranks before it. Classes whose means are equal number for
-    number are told apart from those: `hits` says how they count.
+    Exact: equal to comparing the float64 distances of every pair. Ties count as errors: a different
+    mean at exactly the distance of the own one ranks before it. Classes with the same mean as the
+    own class are counted separately; `hits` decides how they rank.
 
     Args:
         rows: (n, dim) floats, finite.
@@ -52,14 +52,14 @@ def rank_means(rows, means, own):
 
 
 def hits(ranks, k, equal_means="against"):
-    """Of each row, whether its class is among the K of the nearest means, or how likely it is.
+    """Whether the class of each row is among the K nearest means, or the probability of that.
 
     Args:
         ranks: `MeanRanks`.
         k: Integer K.
-        equal_means: How the classes that share the mean of the own class count: `"against"` before
-            it; `"expected"` in random order, a hit then being its probability; `"as_one"` together
-            with it, as one of the K.
+        equal_means: How classes with the same mean as the own class rank: `"against"`, before it;
+            `"expected"`, in random order, which yields the probability of a hit; `"as_one"`, all
+            together as one of the K.
 
     Returns:
         (n,) float64 in [0, 1].
@@ -73,15 +73,15 @@ def hits(ranks, k, equal_means="against"):
 
 
 class _Search:
-    """Counts the means before the own one: by a product where that is certain, else one by one."""
+    """Counts the means before the own one: by a matrix product where certain, else one by one."""
 
     def __init__(self, means, counts, rows):
-        # Powers of two round nothing, and keep squares of huge and tiny numbers in range.
+        # Scaling by powers of two is exact and keeps squares in range.
         largest = max(np.abs(values).max() for values in (means, rows))
         self.exponent = int(np.frexp(largest)[1])
         self.exact = np.ldexp(means, -self.exponent)
-        # Rounding errors grow with the norms, so means that lie far off and close together need a
-        # centre of their own; a mean would follow one far row away from the rest.
+        # Rounding errors grow with the norms, so means far from the origin but close together must
+        # be centred: on their median, as a single outlier would shift their mean.
         self.centre = np.median(self.exact, axis=0)
         centred = self.exact - self.centre
         self.columns = centred.T.copy()
@@ -92,7 +92,7 @@ class _Search:
         self.rounding = 4 * (means.shape[1] + 16) * 2.0**-53
 
     def before(self, rows, own):
-        """(classes, means) at the distance of the mean `own` of each row or nearer, but for it."""
+        """(classes, means) at most as far from each row as its mean `own`, which is excluded."""
         exact = np.ldexp(rows.astype(np.float64), -self.exponent)
         centred = exact - self.centre
         squared_norms = np.einsum("ij,ij->i", centred, centred)
@@ -102,8 +102,8 @@ class _Search:
         squared += squared_norms[:, None]
         limits = self._squared_distances(exact, own)
         squared[np.arange(len(own)), own] = np.inf
-        # Means of norm above `reach` are farther than the own one by the triangle inequality, and
-        # by more than their larger rounding error.
+        # By the triangle inequality, means of norm above `reach` are farther than the own one, by
+        # more than their rounding error.
         norms = np.sqrt(squared_norms)
         reach = norms * (1 + 4 * self.rounding) + np.sqrt(limits)
         errors = self.rounding * (norms + reach) ** 2

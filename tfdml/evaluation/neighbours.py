@@ -1,4 +1,4 @@
-"""The nearest neighbours of every row, and how far they are."""
+"""The nearest neighbours of every row and their distances."""
 
 import numpy as np
 
@@ -6,20 +6,20 @@ from tfdml.checks import check
 from tfdml.evaluation import inputs
 
 _BLOCK_BYTES = 2**25  # of float32 scores held at once
-_CHUNK_ROWS = 4096  # whose exact distances are taken at once
+_CHUNK_ROWS = 4096  # exact distances computed at once
 
 
 def nearest_neighbours(embeddings, k):
-    """Finds for every row the K others that lie nearest, the nearest first.
+    """Finds the K nearest other rows of every row, nearest first.
 
-    Exact: equal to sorting the float64 distances of every pair, rows of equal distance by their
-    number. Cost is one float32 product of all pairs, in blocks; for n x dim inputs it takes about
+    Exact: equal to sorting the float64 distances of every pair, with ties in the order of row
+    numbers. Cost is one float32 product of all pairs, in blocks; for n x dim inputs it takes about
     24 * n * dim bytes on top of the blocks.
 
     Args:
         embeddings: (n, dim) floats, finite; taken as given: not normalised.
-        k: Neighbours of each row, from 1 to n - 1. The row itself is not one, by number; its
-            duplicates are.
+        k: Neighbours of each row, from 1 to n - 1. The row itself is excluded, by number; its
+            duplicates are not.
 
     Returns:
         (n, k) int64 row numbers.
@@ -36,12 +36,12 @@ def nearest_neighbours(embeddings, k):
     embeddings = inputs.finite_rows(embeddings)
     k = inputs.whole_number(k, "k", at_least=1)
     rows = len(embeddings)
-    check(k < rows, "`k` must not exceed the other rows", k=k, other_rows=rows - 1)
+    check(k < rows, "`k` must not exceed the number of other rows", k=k, other_rows=rows - 1)
     exact = _scaled(embeddings.astype(np.float64))
-    # Rounding errors grow with the norms; a mean would follow one far row away from the rest.
+    # Rounding errors grow with the norms. The median, as a single outlier would shift a mean.
     centred = _scaled(exact - np.median(exact, axis=0))
     squared_norms = np.einsum("ij,ij->i", centred, centred)
-    # A score is a.b - b.b/2 = (a.a - D**2) / 2, one product once b carries its last term.
+    # A score is a.b - b.b/2 = (a.a - D**2) / 2: one product if b has b.b/2 as an extra column.
     halves = (-0.5 * squared_norms[:, None]).astype(np.float32)
     centred = centred.astype(np.float32)
     columns = np.concatenate([centred, halves], axis=1).T
@@ -54,7 +54,7 @@ def nearest_neighbours(embeddings, k):
         own = np.arange(len(scores))
         scores[own, first + own] = -np.inf
         kth = np.partition(scores, rows - k, axis=1)[:, rows - k]
-        lowest = kth - 2 * errors[first : first + block]  # float64: a row of the K may score less
+        lowest = kth - 2 * errors[first : first + block]  # rows of the K may score this low
         for i, query in enumerate(range(first, first + len(scores))):
             found[query] = _nearest(exact, query, np.flatnonzero(scores[i] >= lowest[i]), k)
     return found
@@ -68,7 +68,7 @@ def distances_to(embeddings, neighbours):
         asked = embeddings[first : first + block, None].astype(np.float64)
         difference = embeddings[neighbours[first : first + block]] - asked
         largest = np.abs(difference).max(axis=2, initial=0)
-        scale = np.where(largest, largest, 1)  # keeps squares of huge and tiny numbers in range
+        scale = np.where(largest, largest, 1)  # keeps squares in range
         shares = np.linalg.norm(difference / scale[..., None], axis=2)
         distances[first : first + block] = shares * scale
     return distances
@@ -81,15 +81,15 @@ def _scaled(rows):
 
 
 def _rounding_errors(squared_norms, dim):
-    """(n,) float64, the most by which a float32 score of each row differs from the exact one."""
-    # Rounding both factors, the products and their sum in any order: dim + 4 roundings, each at
-    # most 2**-24 of |a||b| + b.b/2; and a term for products too small for a float32.
+    """(n,) float64 bounds of the rounding error of the float32 scores of each row."""
+    # Both factors, the products and their sum, in any order, are rounded dim + 4 times, each by at
+    # most 2**-24 of |a||b| + b.b/2; the last term covers products too small for a float32.
     farthest = squared_norms.max() ** 0.5
     return (dim + 8) * 2.0**-24 * (squared_norms**0.5 * farthest + farthest**2 / 2 + 2.0**-100)
 
 
 def _nearest(rows, query, candidates, k):
-    """The k candidates nearest to a row, the nearest first; of equal ones the first."""
+    """The k candidates nearest to a row, nearest first; ties in the order of candidates."""
     best, distances = np.empty(0, np.int64), np.empty(0)
     for first in range(0, len(candidates), _CHUNK_ROWS):
         some = candidates[first : first + _CHUNK_ROWS]
@@ -97,6 +97,6 @@ def _nearest(rows, query, candidates, k):
         distances = np.concatenate([distances, np.square(rows[some] - rows[query]).sum(axis=1)])
         order = np.argsort(distances, kind="stable")[:k]
         best, distances = best[order], distances[order]
-        if len(best) == k and distances[-1] == 0:  # nothing behind them is nearer
+        if len(best) == k and distances[-1] == 0:  # no other can be nearer
             break
     return best

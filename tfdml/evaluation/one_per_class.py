@@ -1,4 +1,4 @@
-"""Retrieval with one gallery row per class, drawn at random: the protocol of VehicleID."""
+"""Retrieval with one random gallery row per class: the protocol of VehicleID."""
 
 import numpy as np
 
@@ -17,11 +17,11 @@ def one_per_class_scores(
     seed=0,
     similarity=None,
 ):
-    """Tells how well rows find the one gallery row of their class, over several random galleries.
+    """Retrieval scores with one gallery row per class, over several random galleries.
 
     Each draw takes one row of every class for the gallery; all other rows are the queries. So every
-    query has one mate, map is the mean reciprocal rank, and a class of one row only adds a row to
-    find by mistake.
+    query has one relevant row, map is the mean reciprocal rank, and a class with a single row only
+    adds a distractor to the gallery.
 
     Args:
         embeddings: (n, dim) floats, finite; taken as given: not normalised.
@@ -29,7 +29,7 @@ def one_per_class_scores(
         k: As for `retrieval_scores`; at most the number of classes.
         metrics: As for `retrieval_scores`.
         draws: Galleries drawn; >= 1.
-        seed: Of the draws, an integer >= 0.
+        seed: Integer >= 0, seed of the draws.
         similarity: As for `retrieval_scores`.
 
     Returns:

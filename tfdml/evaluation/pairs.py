@@ -1,4 +1,4 @@
-"""Pairs of rows, positive and negative: a sample of them, and how well a score tells them apart."""
+"""Samples of positive and negative pairs of rows, and the equal error rate of a score on them."""
 
 import numpy as np
 
@@ -7,13 +7,13 @@ from tfdml.evaluation import inputs
 
 
 def sample_pairs(labels, count, *, seed=0):
-    """Draws positive and negative pairs at random, each pair of its kind as likely as any other.
+    """Draws positive pairs and negative pairs uniformly at random.
 
-    Pairs are drawn with repetition, so that time and memory depend on `count` and n alone.
+    Pairs are drawn with replacement, so that time and memory depend only on `count` and n.
 
     Args:
         labels: (n,) or (n, 1) integers of any size.
-        count: Pairs of each kind; >= 1.
+        count: Number of pairs of each kind; >= 1.
         seed: Integer >= 0; the same seed gives the same pairs.
 
     Returns:
@@ -44,10 +44,10 @@ def sample_pairs(labels, count, *, seed=0):
         rows=rows,
         classes=len(sizes),
     )
-    # A row is drawn by the number of its partners, then one of them: places in the order of
-    # classes, behind the row itself or behind its class, round the end.
-    mates, others = sizes - 1, rows - sizes
-    drawn = rng.choice(len(sizes), count, p=sizes * mates / np.sum(sizes * mates))
+    # A row is drawn with probability proportional to its number of partners, then a partner:
+    # cyclically in class order, from the row itself or, for negatives, from the end of its class.
+    partners, others = sizes - 1, rows - sizes
+    drawn = rng.choice(len(sizes), count, p=sizes * partners / np.sum(sizes * partners))
     first = rng.integers(0, sizes[drawn])
     second = (first + rng.integers(1, sizes[drawn])) % sizes[drawn]
     positive = np.stack([starts[drawn] + first, starts[drawn] + second], axis=1)
@@ -59,18 +59,18 @@ def sample_pairs(labels, count, *, seed=0):
 
 
 def equal_error_rate(positive, negative):
-    """Tells how often a threshold errs that errs as often on positive as on negative pairs.
+    """Equal error rate: where false-match and false-non-match rates meet.
 
-    A pair is taken for positive if its score is at or above the threshold. Of the thresholds where
-    either error changes, the one with the nearest two error rates counts, by the mean of the two.
+    A pair matches if its score is at or above the threshold. Of the thresholds where either rate
+    changes, the one with the smallest difference of the two rates counts; the result is their mean.
 
     Args:
-        positive: (p,) floats, scores of positive pairs, the larger the more alike.
+        positive: (p,) floats, scores of positive pairs, larger for more similar pairs.
         negative: (n,) floats, scores of negative pairs.
 
     Returns:
-        A Python float: 0 for scores that a threshold separates, 0.5 where all are equal or chance,
-        1 for the reverse.
+        A Python float: 0 if a threshold separates the scores, 0.5 at chance level or if all are
+        equal, 1 for perfectly reversed scores.
 
     Raises:
         ValueError: If there are no scores of one kind, or a score is not finite.
@@ -101,11 +101,11 @@ def equal_error_rate(positive, negative):
 
 
 def errors_meet(missed, accepted):
-    """The mean of the two errors where they are nearest to each other, and the number of the place.
+    """The mean of the two error rates where they are nearest to each other, and its index.
 
     Args:
-        missed: (n,) floats, share of the positive pairs refused, by thresholds from lenient on.
-        accepted: (n,) floats, share of the negative pairs accepted.
+        missed: (n,) floats, shares of the positive pairs rejected, ascending.
+        accepted: (n,) floats, shares of the negative pairs accepted, at the same thresholds.
     """
     nearest = int(np.argmin(np.abs(missed - accepted)))
     return float((missed[nearest] + accepted[nearest]) / 2), nearest

@@ -1,4 +1,4 @@
-"""Embeddings as files of TensorBoard's embedding projector, to look at in a browser."""
+"""Files for TensorBoard's embedding projector, which shows embeddings in a browser."""
 
 import math
 import pathlib
@@ -16,32 +16,32 @@ _SPRITE_SIDE = 8192  # pixels, the most that browsers show as one texture
 def write_projector(
     folder, embeddings, labels, *, class_names=None, image_names=None, picture_of=None, side=64
 ):
-    """Writes what `tensorboard --logdir FOLDER` needs to show the rows in its projector.
+    """Writes the files that `tensorboard --logdir FOLDER` shows in its projector.
 
     `tensors.tsv` holds the rows as float32, to the last digit; `metadata.tsv` the class id of each,
-    with the names of its class and of its image where they have some; `sprite.png` the pictures, if
-    any, in one square of at most 8192 x 8192 pixels, each as large as `side` or, of many, as the
-    square has room for: 33 pixels for 60,502. Those of an earlier call are replaced. The projector
-    of TensorBoard 2.21 shows the first 100,000 rows.
+    with the names of its class and image if given; `sprite.png` the pictures, if any, in one square
+    of at most 8192 x 8192 pixels, each with `side` pixels or as many as the square has room for: 33
+    for 60,502 pictures. Files of an earlier call are replaced. The projector of TensorBoard 2.21
+    shows the first 100,000 rows.
 
     Args:
-        folder: Path of the folder; made if there is none.
+        folder: Path of the folder; created if missing.
         embeddings: (n, dim) floats, finite, also as float32; taken as given: not normalised.
         labels: (n,) or (n, 1) integers of any size, one class id per row.
-        class_names: {class id: name}; a class that it lacks goes by its id. White space in a name
-            becomes single spaces, as tabs and newlines end a field. Default: the ids alone.
+        class_names: {class id: name}; missing classes are named by their ids. White space in a name
+            becomes single spaces, as tabs and newlines end a field. Default: only the ids.
         image_names: (n,) texts, such as paths, that name the rows, in a column `image`; white space
             as in class names.
         picture_of: Callable of a row number that returns its picture, (height, width, 1 or 3)
-            uint8; scaled to fit a square, in black where it has another shape. Default: points.
-        side: Pixels of a picture, at most; from 1 to 8192.
+            uint8; scaled to fit a square and padded with black. Default: points, no pictures.
+        side: Largest side of a picture in pixels; from 1 to 8192.
 
     Returns:
         The path of the configuration, `projector_config.pbtxt` in the folder.
 
     Raises:
-        TypeError: If labels are not integers, embeddings not floats, `class_names` no dict,
-            `picture_of` no callable or a picture not uint8.
+        TypeError: If labels are not integers, embeddings not floats, `class_names` not a dict,
+            `picture_of` not callable or a picture not uint8.
         ValueError: If shapes disagree, an input is empty or not finite, `side` is out of range or
             a picture has another shape.
     """
@@ -72,7 +72,7 @@ def write_projector(
     side = inputs.whole_number(side, "side", at_least=1, below=_SPRITE_SIDE + 1)
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    # Without it TensorBoard shows nothing, not some files of this call and some of an earlier one.
+    # Removed first, so that TensorBoard never shows a mix of files from this and an earlier call.
     (folder / CONFIG).unlink(missing_ok=True)
     (folder / _SPRITE).unlink(missing_ok=True)
     np.savetxt(folder / _TENSORS, rows, fmt="%.9g", delimiter="\t")
@@ -87,7 +87,7 @@ def write_projector(
 
 
 def _write_metadata(path, labels, class_names, image_names):
-    """One line per row. A header, which two columns need, would be the first row of one."""
+    """Writes one line per row; a header only if there are several columns."""
     ids = labels.tolist()
     columns = {"label": ids}
     if class_names is not None:
@@ -102,7 +102,7 @@ def _write_metadata(path, labels, class_names, image_names):
 
 
 def _sprite(picture_of, count, columns, side):
-    """The pictures side by side, line by line, as one square picture."""
+    """All pictures in one square image, line by line."""
     from PIL import Image, ImageOps
 
     sprite = Image.new("RGB", (columns * side, columns * side))
@@ -129,7 +129,7 @@ def _picture(picture_of, row):
 
 
 def _config(shape, side):
-    """The text that names the files, relative to its own folder."""
+    """The configuration of the projector, with paths relative to its folder."""
     from google.protobuf import text_format
     from tensorboard.plugins.projector import ProjectorConfig
 

@@ -1,4 +1,4 @@
-"""Scores for people to look at."""
+"""Tables and plots of scores."""
 
 import csv
 import pathlib
@@ -10,17 +10,17 @@ from tfdml.evaluation import inputs
 from tfdml.evaluation.pairs import equal_error_rate, sample_pairs
 
 _RIGHT, _WRONG = "tab:green", "tab:red"
-_ROWS_AT_ONCE = 1024  # handed to a similarity
-_SHOWN = 20  # last characters of the name of an image
+_ROWS_AT_ONCE = 1024  # passed to a similarity
+_SHOWN = 20  # characters shown of the name of an image, from its end
 _EPOCH = "epoch (checkpoint interval)"
 
 
 def scores_table(scores):
-    """Text table of scores, one line for each set of them and one column per score.
+    """Text table of scores, one line per set of scores and one column per score.
 
     Args:
         scores: `{"untrained": {name: score}, "trained": {name: score}}`, or other sets with the
-            same names; what is no set is left out.
+            same names; values that are not dicts are ignored.
 
     Example:
         >>> print(scores_table({"untrained": {"recall@1": 0.25}, "trained": {"recall@1": 0.75}}))
@@ -40,13 +40,13 @@ def scores_table(scores):
 
 
 def plot_training(log, scores, path):
-    """Draws the loss over the training and the scores before and after it.
+    """Plots the loss during training and the scores before and after it.
 
     Args:
-        log: Path of the CSV that `keras.callbacks.CSVLogger` wrote, with a column `loss`; the
-            columns of `WatchDensityTargets`, where there are, get a picture of their own.
+        log: Path of the CSV that `keras.callbacks.CSVLogger` wrote, with a column `loss`; columns
+            of `WatchDensityTargets`, if any, get their own plot.
         scores: As for `scores_table`.
-        path: Path of the picture, such as `training.png`.
+        path: Path of the image, such as `training.png`.
     """
     from matplotlib.figure import Figure
 
@@ -76,26 +76,27 @@ def plot_training(log, scores, path):
 
 
 def plot_score_distributions(embeddings, labels, path, *, similarity, pairs=10_000, seed=0):
-    """Draws how positive and negative pairs score by a learned similarity, if any, and by distance.
+    """Plots histograms of the scores of positive and negative pairs.
 
-    The two histograms of each kind of score hold shares of their pairs, in bins common to both.
-    Their titles give the equal error rate of the pairs drawn: the less they overlap, the lower.
+    One plot for the distance and one for the learned similarity, if any, each with two histograms
+    of shares of the pairs, in the same bins. The titles give the equal error rate of the sampled
+    pairs: the less the histograms overlap, the lower.
 
     Args:
         embeddings: (n, dim) floats, finite; taken as given: not normalised.
         labels: (n,) or (n, 1) integers, one class id per row.
-        path: Path of the picture, such as `scores.png`.
+        path: Path of the image, such as `scores.png`.
         similarity: Callable of rows (i, dim) and (i, dim), i at most 1,024, that returns the (i,)
-            scores of the pairs, the larger the more alike. An example is a `PDDM` layer. None
-            draws the distance alone.
-        pairs: Positive pairs, and negative pairs, drawn at random from all.
-        seed: Of the pairs.
+            scores of the pairs, larger for more similar pairs. An example is a `PDDM` layer. None
+            plots only the distance.
+        pairs: Number of pairs of each kind, drawn at random.
+        seed: Seed of the pairs.
 
     Returns:
         The matplotlib figure.
 
     Raises:
-        TypeError: If labels are not integers, embeddings not floats or `similarity` no callable.
+        TypeError: If labels are not integers, embeddings not floats or `similarity` not callable.
         ValueError: If shapes disagree, rows or scores are not finite, there are no pairs of one
             kind, or an option is out of range.
 
@@ -110,7 +111,7 @@ def plot_score_distributions(embeddings, labels, path, *, similarity, pairs=10_0
         _pair_scores(embeddings, kind, similarity)
         for kind in sample_pairs(labels, pairs, seed=seed)
     )
-    names, signs = ["Euclidean distance"], [-1]  # small where pairs are alike, a similarity large
+    names, signs = ["Euclidean distance"], [-1]  # small for similar pairs, unlike a similarity
     if similarity is not None:
         names, signs = ["learned similarity", *names], [1, *signs]
     figure = Figure(figsize=(5 * len(names), 4), layout="constrained")
@@ -134,33 +135,33 @@ def plot_score_distributions(embeddings, labels, path, *, similarity, pairs=10_0
 def plot_retrievals(
     images, embeddings, labels, path, *, similarity, queries=4, top=8, names=None, seed=0
 ):
-    """Draws a few queries and what a learned similarity, or distance, finds first of the others.
+    """Draws a few queries and their nearest images by a learned similarity or by distance.
 
-    One line per query: its image, then those found, the best first, in solid green frames if of its
-    class and in dashed red ones if not. Below each stand its score S, where there is one, and the
-    Euclidean distance D.
+    One row per query: its image, then the images found, best first, in solid green frames if of its
+    class and in dashed red ones if not. Below each are its score S, if there is a similarity, and
+    its Euclidean distance D.
 
     Args:
         images: The n images, (height, width, 3) or (height, width) uint8 arrays, or a callable that
             reads the image of a row number.
         embeddings: (n, dim) floats, finite; taken as given: not normalised.
         labels: (n,) or (n, 1) integers, one class id per row.
-        path: Path of the picture, such as `retrievals.png`.
+        path: Path of the image, such as `retrievals.png`.
         similarity: Callable of rows (i, dim) and (j, dim), j at most 1,024, that returns their
-            (i, j) scores, the larger the nearer. An example is `PDDM.matrix`. None takes those of
-            least distance.
-        queries: Queries drawn at random, or their row numbers.
-        top: Images found per query; all others where there are fewer.
-        names: (n,) texts, such as paths, whose last 20 characters stand above the images.
-        seed: Of the draw.
+            (i, j) scores, larger for nearer rows. An example is `PDDM.matrix`. None ranks by
+            distance.
+        queries: Number of random queries, or their row numbers.
+        top: Number of images per query; at most n - 1 are shown.
+        names: (n,) texts, such as paths, whose last 20 characters are shown above the images.
+        seed: Seed of the random queries.
 
     Returns:
         The matplotlib figure.
 
     Raises:
-        TypeError: If labels are not integers, embeddings not floats or `similarity` no callable.
-        ValueError: If shapes disagree, rows or scores are not finite, there is not one image per
-            row, or an option is out of range.
+        TypeError: If labels are not integers, embeddings not floats or `similarity` not callable.
+        ValueError: If shapes disagree, rows or scores are not finite, the numbers of images and
+            rows differ, or an option is out of range.
 
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, Figure 4.
@@ -206,7 +207,7 @@ def plot_retrievals(
 
 
 def _pair_scores(embeddings, pairs, similarity):
-    """Of (n, 2) row numbers the similarities, if any, and the distances: (1 or 2, n) float64."""
+    """(1 or 2, n) float64: similarities, if any, and distances of (n, 2) row numbers."""
     blocks = []
     for first in range(0, len(pairs), _ROWS_AT_ONCE):
         a, b = (embeddings[rows] for rows in pairs[first : first + _ROWS_AT_ONCE].T)
@@ -222,7 +223,7 @@ def _nearness(a, b):
 
 
 def _query_rows(queries, count, seed):
-    """The row numbers that are given, or that many at random."""
+    """The given row numbers, or random ones of the given number."""
     if np.iterable(queries):
         rows = np.asarray(list(queries))
         check(

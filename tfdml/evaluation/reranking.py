@@ -1,4 +1,4 @@
-"""Retrieval in large galleries: the nearest rows by distance, put in order by a learned score."""
+"""Retrieval in large galleries: the nearest rows by distance, reranked by a learned similarity."""
 
 from typing import Any, NamedTuple
 
@@ -9,8 +9,8 @@ from tfdml.checks import check, check_type
 from tfdml.evaluation import inputs
 from tfdml.evaluation.neighbours import nearest_neighbours
 
-_PAIRS_AT_ONCE = 8192  # rows handed to the similarity
-_CANDIDATES_AT_ONCE = 2**20  # of as many queries as that makes: 50 MB of indices and scores
+_PAIRS_AT_ONCE = 8192  # rows passed to the similarity
+_CANDIDATES_AT_ONCE = 2**20  # candidates per block of queries: 50 MB of indices and scores
 
 
 def recall_after_reranking(
@@ -23,35 +23,35 @@ def recall_after_reranking(
     gallery_embeddings=None,
     gallery_labels=None,
 ):
-    """Tells how often a row of the query's class is among the first K of reordered candidates.
+    """Recall@K after a learned similarity reranks the nearest rows by distance.
 
-    The candidates of a query are its nearest gallery rows by Euclidean distance, itself left out by
-    index. A learned similarity puts them in order, at `candidates` scores per query where an exact
-    ranking takes one per gallery row. Recall@K is that of `recall_at_k` on this order. A row of the
-    query's class that is no candidate is not found. Ties never help: a candidate of another class
-    with the score of the best mate ranks before it, and a mate exactly as far as the nearest row
-    left out counts as left out. `exact_and_reranked_recall` tells what leaving out rows costs.
+    The candidates of a query are its nearest gallery rows by Euclidean distance, itself excluded by
+    index. A learned similarity ranks them, with `candidates` scores per query instead of one per
+    gallery row. Recall@K is that of `recall_at_k` on this ranking; a row of the query's class that
+    is not a candidate is not found. Ties count as errors: a candidate of another class with the
+    score of the best relevant row ranks before it, and a relevant row exactly as far as the nearest
+    excluded row counts as excluded. `exact_and_reranked_recall` measures the loss in recall.
 
     Args:
         embeddings: (n, dim) floats, finite; the queries, taken as given: not normalised.
         labels: (n,) or (n, 1) integers of any size, one class id per query.
         k: Positive integer or several, at most `candidates`.
         similarity: Callable of rows (i, dim) and (i, dim), i at most 8,192, that returns the (i,)
-            scores of the pairs: finite, the larger the nearer. An example is a `PDDM` layer.
-        candidates: Rows put in order per query; at most the gallery size, the query not counted.
+            scores of the pairs: finite, larger for nearer rows. An example is a `PDDM` layer.
+        candidates: Rows ranked per query; at most the gallery size, excluding the query itself.
         gallery_embeddings: (m, dim) floats searched in; by default the queries.
         gallery_labels: (m,) or (m, 1) integers; given exactly when `gallery_embeddings` are.
 
     Returns:
         {K: recall} with Python floats in [0, 1], K ascending. A query without another row of its
-        class is a miss for every K; a warning says how many there are. Another says where all
-        scores are equal, as those of a layer whose units died in training.
+        class is a miss for every K; a warning gives their number. Another warning is raised if all
+        scores are equal, as with a layer of dead units.
 
     Raises:
-        TypeError: If labels are not integers, embeddings not floats or `similarity` no callable.
-        ValueError: If shapes disagree, an input is empty or not finite, only half a gallery is
-            given, `k` or `candidates` are out of range, or the scores of `similarity` have a wrong
-            shape or are not finite.
+        TypeError: If labels are not integers, embeddings not floats or `similarity` not callable.
+        ValueError: If shapes disagree, an input is empty or not finite, embeddings or labels of the
+            gallery are missing, `k` or `candidates` are out of range, or the scores of `similarity`
+            have a wrong shape or are not finite.
 
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, section 4.
@@ -81,13 +81,13 @@ def exact_and_reranked_recall(
     queries=1000,
     seed=0,
 ):
-    """Tells what reranking loses against ranking the whole gallery by the learned similarity.
+    """Recall@K of ranking the whole gallery by a learned similarity, and of reranking candidates.
 
-    Both recalls are of the same queries, a random sample where there are more than `queries`: an
-    exact ranking takes as many scores per query as the gallery has rows. What is lost is the first
-    recall less the second. It may be negative: a wrong row of high score may lie too far off to be
-    a candidate. Over a sample of s queries, of which a share d is a hit by one ranking alone, it
-    has a standard error of at most sqrt(d / s): 0.003 for one in a hundred of 1,000.
+    Both recalls are of the same queries, a random sample if there are more than `queries`, as the
+    exact ranking computes one score per query and gallery row. The loss is the first recall minus
+    the second. It may be negative, as a wrong row of high score may be too far away to be a
+    candidate. Over s sampled queries, a share d of which is a hit in only one ranking, its standard
+    error is at most sqrt(d / s): 0.003 for d = 0.01 and s = 1,000.
 
     Args:
         embeddings: As for `recall_after_reranking`.
@@ -97,11 +97,11 @@ def exact_and_reranked_recall(
         candidates: As for `recall_after_reranking`.
         gallery_embeddings: As for `recall_after_reranking`; by default all rows, sampled or not.
         gallery_labels: As for `recall_after_reranking`.
-        queries: The most queries asked; >= 1.
-        seed: Of the sample, an integer >= 0.
+        queries: Largest number of queries; >= 1.
+        seed: Integer >= 0, seed of the sample.
 
     Returns:
-        Two dicts {K: recall}, by the exact ranking and after reranking.
+        Two dicts {K: recall}: of the exact ranking and of the reranked candidates.
 
     Raises:
         TypeError: As `recall_after_reranking`.
@@ -126,19 +126,19 @@ def exact_and_reranked_recall(
 
 
 def reranked_neighbours(embeddings, k, *, similarity, candidates=100):
-    """Finds for every row the K first of its nearest others, which a learned score puts in order.
+    """The K best neighbours of each row after a learned similarity reranks its nearest rows.
 
     Args:
         embeddings: (n, dim) floats, finite; taken as given: not normalised.
         k: Neighbours of each row, at most `candidates`.
         similarity: As for `recall_after_reranking`.
-        candidates: Rows put in order, the nearest by distance, from 1 to n - 1.
+        candidates: Rows reranked, the nearest by distance, from 1 to n - 1.
 
     Returns:
-        (n, k) int64 row numbers, the highest score first, of equal ones the nearest.
+        (n, k) int64 row numbers by descending score; equal scores by ascending distance.
 
     Raises:
-        TypeError: If `embeddings` are not floats or `similarity` no callable.
+        TypeError: If `embeddings` are not floats or `similarity` not callable.
         ValueError: If they have another shape, are empty or not finite, `k` or `candidates` are out
             of range, or the scores of `similarity` have a wrong shape or are not finite.
 
@@ -171,17 +171,17 @@ def _scores_of_pairs(similarity, embeddings, gallery_embeddings, rows):
 
 
 def _recalls(ranks, counts):
-    """{K: share of ranks below K}; infinite ranks are those of queries without a mate."""
-    inputs.warn_of_lonely(int(np.count_nonzero(ranks == np.inf)), len(ranks), stacklevel=3)
+    """{K: share of ranks below K}; queries without relevant rows have infinite ranks."""
+    inputs.warn_of_misses(int(np.count_nonzero(ranks == np.inf)), len(ranks), stacklevel=3)
     return {count: float(np.mean(ranks < count)) for count in counts}
 
 
 class _Search(NamedTuple):
-    """Queries, the gallery that they search and the score that decides."""
+    """Queries, gallery and similarity."""
 
     embeddings: np.ndarray  # (n, dim)
     labels: np.ndarray  # (n,)
-    has_mate: np.ndarray  # (n,) whether the gallery has another row of the query's class
+    has_relevant: np.ndarray  # (n,) whether the gallery has another row of the query's class
     own: np.ndarray  # (n,) the query's own row in the gallery; m if it has none
     gallery_embeddings: np.ndarray  # (m, dim)
     gallery_labels: np.ndarray  # (m,)
@@ -192,12 +192,12 @@ class _Search(NamedTuple):
         """The search of some of the queries, given as a slice or as integers."""
         some = {
             name: getattr(self, name)[queries]
-            for name in ("embeddings", "labels", "has_mate", "own")
+            for name in ("embeddings", "labels", "has_relevant", "own")
         }
         return self._replace(**some)
 
     def ranks(self, find, width):
-        """How many of the rows found, of other classes, score no less than the best mate found.
+        """Numbers of found rows of other classes that score at least as high as the best relevant.
 
         Args:
             find: Function of a search that returns (n, width) gallery rows, and which of them are
@@ -205,28 +205,28 @@ class _Search(NamedTuple):
             width: Rows found per query.
 
         Returns:
-            (n,) floats: the count; `width` where no mate was found, infinity where there is none.
-            A warning says where the best scores are all equal.
+            (n,) floats: the count; `width` if no relevant row was found, infinity if there is none.
+            Warns if the best scores are all equal.
         """
         step = max(1, _CANDIDATES_AT_ONCE // width)
         blocks = [slice(i, i + step) for i in range(0, len(self.labels), step)]
         found = [self.of(block)._ranks_of_block(*find(self.of(block))) for block in blocks]
-        ranks, mate, other = (np.concatenate(part) for part in zip(*found, strict=True))
-        inputs.warn_if_equal(np.concatenate([mate, other]), stacklevel=3)
+        ranks, best, other = (np.concatenate(part) for part in zip(*found, strict=True))
+        inputs.warn_if_equal(np.concatenate([best, other]), stacklevel=3)
         return ranks
 
     def _ranks_of_block(self, rows, certain):
         scores = _scores_of_pairs(self.similarity, self.embeddings, self.gallery_embeddings, rows)
-        mates = self.gallery_labels[rows] == self.labels[:, None]
-        mate = np.where(mates & certain, scores, -np.inf).max(axis=1)
-        other = np.where(mates, -np.inf, scores)
-        before = np.count_nonzero(other >= mate[:, None], axis=1)
-        before = np.where(mate == -np.inf, rows.shape[1], before)
-        return np.where(self.has_mate, before, np.inf), mate, other.max(axis=1)
+        relevant = self.gallery_labels[rows] == self.labels[:, None]
+        best = np.where(relevant & certain, scores, -np.inf).max(axis=1)
+        other = np.where(relevant, -np.inf, scores)
+        before = np.count_nonzero(other >= best[:, None], axis=1)
+        before = np.where(best == -np.inf, rows.shape[1], before)
+        return np.where(self.has_relevant, before, np.inf), best, other.max(axis=1)
 
 
 def _search(embeddings, labels, k, similarity, candidates, gallery_embeddings, gallery_labels):
-    """The checked arguments as a search, and `k` as a list."""
+    """Checks the arguments; returns them as a search, and `k` as a list."""
     check_type(callable(similarity), "`similarity` must be a callable", similarity=similarity)
     embeddings, labels, gallery_embeddings, gallery_labels = inputs.queries_and_gallery(
         embeddings, labels, gallery_embeddings, gallery_labels
@@ -239,7 +239,7 @@ def _search(embeddings, labels, k, similarity, candidates, gallery_embeddings, g
     candidates = inputs.whole_number(candidates, "candidates", at_least=1)
     check(
         candidates <= findable,
-        "`candidates` must not exceed the gallery size, the query itself not counted",
+        "`candidates` must not exceed the gallery size, excluding the query itself",
         candidates=candidates,
         gallery_size=findable,
     )
@@ -249,7 +249,7 @@ def _search(embeddings, labels, k, similarity, candidates, gallery_embeddings, g
     return _Search(
         embeddings=embeddings,
         labels=labels,
-        has_mate=np.isin(labels, classes[rows_of_class > among_themselves]),
+        has_relevant=np.isin(labels, classes[rows_of_class > among_themselves]),
         own=np.arange(size) if among_themselves else np.full(len(labels), size),
         gallery_embeddings=gallery_embeddings,
         gallery_labels=gallery_labels,
@@ -259,13 +259,13 @@ def _search(embeddings, labels, k, similarity, candidates, gallery_embeddings, g
 
 
 def _all(search):
-    """Every gallery row but the query's own."""
+    """All gallery rows except the query's own."""
     rows = np.arange(search.findable)
     return rows + (rows >= search.own[:, None]), True
 
 
 def _nearest(search, candidates):
-    """The function that finds the nearest gallery rows, the query's own left out."""
+    """Returns a function that finds the nearest gallery rows, except the query's own."""
     index = NearestNeighbors(algorithm="brute").fit(search.gallery_embeddings)
     size = len(search.gallery_labels)
     leaves_out_own = search.findable < size
@@ -275,7 +275,7 @@ def _nearest(search, candidates):
         distances, rows = index.kneighbors(search.embeddings, asked)
         if leaves_out_own:
             dropped = rows == search.own[:, None]
-            # Behind enough duplicates of it the own row is not found at all.
+            # With enough duplicates, the own row may not be found at all.
             dropped[:, -1] |= ~dropped.any(axis=1)
             distances, rows = (part[~dropped].reshape(len(part), -1) for part in (distances, rows))
         some_left_out = rows.shape[1] > candidates

@@ -17,12 +17,12 @@ def precision_at_k(
     ignored_labels=(),
     similarity=None,
 ):
-    """Tells what share of the K nearest rows are of the query's class.
+    """Precision@K: share of the K nearest rows that are of the query's class.
 
-        precision@K[q] = (number of mates of q among its K nearest rows) / K
+        precision@K[q] = (number of relevant rows of q among its K nearest rows) / K
 
-    A query with R mates, fewer than K, has at most R / K, so a perfect ranking scores 1 only where
-    every query has K mates or more.
+    A query with R < K relevant rows scores at most R / K, so a perfect ranking scores 1 only if
+    every query has K relevant rows or more.
 
     Args:
         embeddings: As for `retrieval_scores`.
@@ -36,7 +36,7 @@ def precision_at_k(
         similarity: As for `retrieval_scores`.
 
     Returns:
-        {K: score} with Python floats in [0, 1], K ascending; a query without mates counts as 0.
+        {K: score} with Python floats in [0, 1], K ascending; 0 for a query without relevant rows.
 
     Raises:
         TypeError: As `retrieval_scores`.
@@ -44,7 +44,7 @@ def precision_at_k(
 
     Source:
         Manning, Raghavan, Schuetze. Introduction to information retrieval. 2008, section 8.4.
-        Differs: ties count against the query instead of falling as the sort leaves them.
+        Differs: ties count against the query instead of being broken by sort order.
 
     Example:
         >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
@@ -77,12 +77,12 @@ def mean_average_precision(
     ignored_labels=(),
     similarity=None,
 ):
-    """Tells how few rows of other classes rank before each mate, over the whole gallery.
+    """Mean average precision over the ranks of all relevant rows in the whole gallery.
 
         ap[q] = 1/R * sum over i = 1 .. R of i / p[i]
 
-    with p[i] the rank of the mate at place i of the R mates of q. The score is the mean of ap over
-    queries.
+    with p[i] the rank of the i-th nearest of the R relevant rows of q. The score is the mean of ap
+    over queries.
 
     Args:
         embeddings: As for `retrieval_scores`.
@@ -95,7 +95,7 @@ def mean_average_precision(
         similarity: As for `retrieval_scores`.
 
     Returns:
-        A Python float in [0, 1]; a query without mates counts as 0.
+        A Python float in [0, 1]; a query without relevant rows scores 0.
 
     Raises:
         TypeError: As `retrieval_scores`.
@@ -103,7 +103,7 @@ def mean_average_precision(
 
     Source:
         Manning, Raghavan, Schuetze. Introduction to information retrieval. 2008, section 8.4.
-        Differs: ties count against the query instead of falling as the sort leaves them.
+        Differs: ties count against the query instead of being broken by sort order.
 
     Example:
         >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
@@ -136,12 +136,12 @@ def map_at_r(
     ignored_labels=(),
     similarity=None,
 ):
-    """Tells how many of the R nearest rows are mates, early ones weighing more.
+    """MAP@R: mean average precision over the R nearest rows of each query.
 
         map@r[q] = 1/R * sum over p[i] <= R of i / p[i]
 
-    with p[i] the rank of the mate at place i of the R mates of q: the precision at each of the R
-    first ranks, where it holds a mate. At most `r_precision`.
+    with p[i] the rank of the i-th nearest of the R relevant rows of q: the sum of the precision at
+    each of the first R ranks that holds a relevant row, divided by R. At most `r_precision`.
 
     Args:
         embeddings: As for `retrieval_scores`.
@@ -154,7 +154,7 @@ def map_at_r(
         similarity: As for `retrieval_scores`.
 
     Returns:
-        A Python float in [0, 1]; a query without mates counts as 0.
+        A Python float in [0, 1]; a query without relevant rows scores 0.
 
     Raises:
         TypeError: As `retrieval_scores`.
@@ -162,7 +162,7 @@ def map_at_r(
 
     Source:
         Musgrave, Belongie, Lim. A metric learning reality check. ECCV 2020, section 3.2.
-        Differs: ties count against the query instead of falling as the sort leaves them.
+        Differs: ties count against the query instead of being broken by sort order.
 
     Example:
         >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
@@ -195,11 +195,11 @@ def r_precision(
     ignored_labels=(),
     similarity=None,
 ):
-    """Tells what share of the R nearest rows are of the query's class, which has R mates.
+    """R-precision: share of the R nearest rows that are of the query's class.
 
-        r_precision[q] = (number of mates of q among its R nearest rows) / R
+        r_precision[q] = (number of relevant rows of q among its R nearest rows) / R
 
-    the mean of which over queries is the score.
+    with R the number of relevant rows of q. The score is the mean over queries.
 
     Args:
         embeddings: As for `retrieval_scores`.
@@ -212,7 +212,7 @@ def r_precision(
         similarity: As for `retrieval_scores`.
 
     Returns:
-        A Python float in [0, 1]; a query without mates counts as 0.
+        A Python float in [0, 1]; a query without relevant rows scores 0.
 
     Raises:
         TypeError: As `retrieval_scores`.
@@ -220,7 +220,7 @@ def r_precision(
 
     Source:
         Musgrave, Belongie, Lim. A metric learning reality check. ECCV 2020, section 3.2.
-        Differs: ties count against the query instead of falling as the sort leaves them.
+        Differs: ties count against the query instead of being broken by sort order.
 
     Example:
         >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
@@ -253,11 +253,11 @@ def mean_reciprocal_rank(
     ignored_labels=(),
     similarity=None,
 ):
-    """Tells how near the top the nearest mate of a query ranks.
+    """Mean reciprocal rank of the nearest relevant row.
 
         mrr[q] = 1 / p[1]
 
-    with p[1] the rank of the nearest mate of q in the whole gallery.
+    with p[1] the rank of the nearest relevant row of q in the whole gallery.
 
     Args:
         embeddings: As for `retrieval_scores`.
@@ -270,7 +270,7 @@ def mean_reciprocal_rank(
         similarity: As for `retrieval_scores`.
 
     Returns:
-        A Python float in [0, 1]; a query without mates counts as 0.
+        A Python float in [0, 1]; a query without relevant rows scores 0.
 
     Raises:
         TypeError: As `retrieval_scores`.
@@ -278,7 +278,7 @@ def mean_reciprocal_rank(
 
     Source:
         Voorhees. The TREC-8 question answering track report. TREC 1999.
-        Differs: ties count against the query instead of falling as the sort leaves them.
+        Differs: ties count against the query instead of being broken by sort order.
 
     Example:
         >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
@@ -312,12 +312,12 @@ def ndcg_at_k(
     ignored_labels=(),
     similarity=None,
 ):
-    """Tells how many of the K nearest rows are mates, early ones weighing more, by a logarithm.
+    """Normalized discounted cumulative gain of the K nearest rows.
 
         dcg@K[q] = sum over p[i] <= K of 1 / log2(p[i] + 1)
         ndcg@K[q] = dcg@K[q] / (sum over i = 1 .. min(R, K) of 1 / log2(i + 1))
 
-    with p[i] the rank of the mate at place i of the R mates of q: binary gains.
+    with p[i] the rank of the i-th nearest of the R relevant rows of q: binary gains.
 
     Args:
         embeddings: As for `retrieval_scores`.
@@ -331,7 +331,7 @@ def ndcg_at_k(
         similarity: As for `retrieval_scores`.
 
     Returns:
-        {K: score} with Python floats in [0, 1], K ascending; a query without mates counts as 0.
+        {K: score} with Python floats in [0, 1], K ascending; 0 for a query without relevant rows.
 
     Raises:
         TypeError: As `retrieval_scores`.
@@ -339,7 +339,7 @@ def ndcg_at_k(
 
     Source:
         Jarvelin, Kekalainen. Cumulated gain-based evaluation of IR techniques. TOIS 2002.
-        Differs: ties count against the query instead of falling as the sort leaves them.
+        Differs: ties count against the query instead of being broken by sort order.
 
     Example:
         >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])

@@ -1,4 +1,4 @@
-"""Ranks of mates by a learned similarity: exact, in tiles, each pair of rows scored once."""
+"""Exact ranks of relevant rows by a learned similarity, in tiles; each pair is scored once."""
 
 import itertools
 
@@ -9,30 +9,30 @@ from tfdml.evaluation import inputs
 from tfdml.evaluation.mates import ranks_of
 
 _TILE_ROWS = 256  # 128 to 512 took the same time with PDDM; scores of a tile fill half a megabyte
-_ASYMMETRY = 1e-2  # of the largest score: above the rounding of bfloat16
+_ASYMMETRY = 1e-2  # relative to the largest score: above the rounding of bfloat16
 
 
 def ranks_by_similarity(search, similarity, only_nearest):
-    """Yields where the mates of each query stand among all gallery rows, ties against the mates.
+    """Ranks the relevant rows of each query among all gallery rows; ties count as errors.
 
-    Among themselves the score of a pair serves both of its rows. Tiles lie on and above the
-    diagonal, so n rows take about n * (n + 256) / 2 scores; those below the diagonal of a tile on
-    it are only compared with those above. Rows are in the order of classes, so that tiles of mates
-    are few; they are scored first, and what follows is counted against the mates. Besides some
-    tiles, memory holds 16 bytes per pair of one class.
+    Without a separate gallery, the score of a pair serves both of its rows. Tiles lie on and above
+    the diagonal, so n rows take about n * (n + 256) / 2 scores; in tiles on the diagonal, scores
+    below it only serve to check symmetry. Rows are sorted by class, so that few tiles hold relevant
+    rows; these are scored first, and all other scores are counted against them. Besides some tiles,
+    this takes 16 bytes per pair of one class.
 
     Args:
         search: `Search`.
         similarity: As for `retrieval_scores`; gets views of the rows given, at most 256 of each.
-        only_nearest: Whether the nearest mate of a query suffices. Others are then left out.
+        only_nearest: Whether the nearest relevant row suffices. Others are then left out.
 
     Yields:
-        `MateRanks` of consecutive queries, once all scores are known. A warning says where all are
-        equal, as those of a layer whose units died in training.
+        `RelevantRanks` of consecutive queries, once all scores are known. Warns if all scores are
+        equal, as with a layer of dead units.
 
     Raises:
-        ValueError: If scores have a wrong shape, are not finite, or among themselves differ from
-            their mirror image by more than 1 % of the largest.
+        ValueError: If scores have a wrong shape, are not finite, or, without a separate gallery,
+            differ from their mirror image by more than 1 % of the largest.
 
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, section 4:
@@ -43,13 +43,13 @@ def ranks_by_similarity(search, similarity, only_nearest):
         _score_pairs(search, similarity, table)
     else:
         _score_gallery(search, similarity, table)
-    inputs.warn_if_equal(np.concatenate([table.best_mates(), table.best_others]), stacklevel=4)
+    inputs.warn_if_equal(np.concatenate([table.best_relevant(), table.best_others]), stacklevel=4)
     for rows in _slices(0, len(search.queries)):
         yield table.ranks(rows.start, rows.stop)
 
 
 def scores_to_rank(count):
-    """How many scores a similarity is asked for, to rank `count` rows among themselves."""
+    """Number of scores that a similarity computes to rank `count` rows among themselves."""
     slices = _slices(0, count)
     return sum(
         (rows.stop - rows.start) * (columns.stop - columns.start)
@@ -60,17 +60,17 @@ def scores_to_rank(count):
 
 def _score_pairs(search, similarity, table):
     slices = _slices(0, len(search.queries))
-    ahead = {}  # tiles of mates, scored before their turn
+    ahead = {}  # tiles with relevant rows, scored before their turn
     for j, columns in enumerate(slices):
         for i, later in enumerate(slices[j:], start=j):
-            if not table.has_mates(columns, later):
+            if not table.has_relevant(columns, later):
                 break
             scores = _scores(similarity, search.queries[columns], search.gallery[later])
             if i == j:
                 scores = _one_score_per_pair(scores)
             else:
-                table.add_mates(later, columns, scores.T)
-            table.add_mates(columns, later, scores)
+                table.add_relevant(later, columns, scores.T)
+            table.add_relevant(columns, later, scores)
             ahead[j, i] = scores
         table.sort(columns)
         for i, rows in enumerate(slices[: j + 1]):
@@ -88,9 +88,9 @@ def _score_gallery(search, similarity, table):
     for rows in _slices(0, len(search.queries)):
         ahead = {}
         for j, columns in enumerate(slices):
-            if table.has_mates(rows, columns):
+            if table.has_relevant(rows, columns):
                 ahead[j] = _scores(similarity, search.queries[rows], search.gallery[columns])
-                table.add_mates(rows, columns, ahead[j])
+                table.add_relevant(rows, columns, ahead[j])
         table.sort(rows)
         for j, columns in enumerate(slices):
             if j in ahead:
@@ -101,65 +101,65 @@ def _score_gallery(search, similarity, table):
 
 
 class _Table:
-    """Of every query the scores of its mates, and how many rows of other classes reach them."""
+    """Scores of each query's relevant rows and numbers of rows of other classes that reach them."""
 
     def __init__(self, search, only_nearest):
         self.search = search
         self.only_nearest = only_nearest
         sizes = np.ones(len(search.start), int) if only_nearest else search.stop - search.start
         self.edges = np.concatenate([[0], np.cumsum(sizes)])
-        self.mates = np.full(self.edges[-1], -np.inf)  # rows left out stay so
-        # Of each query how many others reach its i worst mates and no more, for i from 0 up.
+        self.relevant = np.full(self.edges[-1], -np.inf)  # rows left out stay so
+        # For each query and i >= 0, how many others reach exactly its i worst relevant rows.
         self.reached = np.zeros(self.edges[-1] + len(sizes), int)
         self.best_others = np.full(len(sizes), -np.inf)
 
-    def has_mates(self, rows, columns):
-        """Whether a tile holds rows of the classes of its queries."""
+    def has_relevant(self, rows, columns):
+        """Whether a tile has gallery rows of the classes of its queries."""
         start, stop = self.search.start[rows.start], self.search.stop[rows.stop - 1]
         return start < columns.stop and columns.start < stop
 
-    def add_mates(self, rows, columns, scores):
-        """Takes in scores of mates, of the queries `rows` and the gallery's `columns`, slices."""
+    def add_relevant(self, rows, columns, scores):
+        """Adds scores of relevant rows: queries `rows`, gallery rows `columns`, both slices."""
         search, row = self.search, np.arange(columns.start, columns.stop)
-        mate = self._of_class(rows, columns)
-        mate &= (row < search.left_out[rows, None]) | (row >= search.left_out_stop[rows, None])
+        relevant = self._of_class(rows, columns)
+        relevant &= (row < search.left_out[rows, None]) | (row >= search.left_out_stop[rows, None])
         if self.only_nearest:
-            best = np.where(mate, scores, -np.inf).max(axis=1)
-            self.mates[rows] = np.maximum(self.mates[rows], best)
+            best = np.where(relevant, scores, -np.inf).max(axis=1)
+            self.relevant[rows] = np.maximum(self.relevant[rows], best)
         else:
             place = (self.edges[:-1] - search.start)[rows, None] + row
-            self.mates[place[mate]] = scores[mate]
+            self.relevant[place[relevant]] = scores[relevant]
 
     def sort(self, rows):
-        """Says that all mates of these queries are known."""
+        """Sorts the scores of relevant rows of these queries, once all are added."""
         for begin, end in self._ends(rows):
-            self.mates[begin:end].sort()
+            self.relevant[begin:end].sort()
 
     def add_others(self, rows, columns, scores):
-        """Counts rows of other classes against the mates of queries, which are known."""
+        """Counts rows of other classes against the sorted relevant rows of queries."""
         others = scores
-        if self.has_mates(rows, columns):
+        if self.has_relevant(rows, columns):
             others = np.where(self._of_class(rows, columns), -np.inf, scores)
         self.best_others[rows] = np.maximum(self.best_others[rows], others.max(axis=1))
         for query, (begin, end) in enumerate(self._ends(rows), start=rows.start):
             if begin < end:
                 places = np.searchsorted(
-                    self.mates[begin:end], others[query - rows.start], side="right"
+                    self.relevant[begin:end], others[query - rows.start], side="right"
                 )
                 counts = np.bincount(places, minlength=end - begin + 1)
                 self.reached[begin + query : end + query + 1] += counts
 
-    def best_mates(self):
-        """(n,) floats: the score of each query's best mate; -inf without one."""
+    def best_relevant(self):
+        """(n,) floats: the score of each query's best relevant row; -inf if it has none."""
         filled = np.diff(self.edges) > 0
-        return np.where(filled, np.append(self.mates, -np.inf)[self.edges[1:] - filled], -np.inf)
+        return np.where(filled, np.append(self.relevant, -np.inf)[self.edges[1:] - filled], -np.inf)
 
     def ranks(self, first, last):
-        """The `MateRanks` of queries first to last."""
+        """The `RelevantRanks` of queries first to last."""
         query, before = [], []
         for i, (begin, end) in enumerate(self._ends(slice(first, last))):
             reached = self.reached[begin + first + i : end + first + i + 1]
-            known = self.mates[begin:end] > -np.inf
+            known = self.relevant[begin:end] > -np.inf
             before.append(np.cumsum(reached[::-1])[-2::-1][known])
             query.append(np.full(len(before[-1]), i))
         return ranks_of(first, last, np.concatenate(query), np.concatenate(before))
@@ -182,7 +182,7 @@ def _scores(similarity, a, b):
 
 
 def _one_score_per_pair(scores):
-    """The scores above the diagonal and their mirror image; a row is no neighbour of itself."""
+    """Mirrors the scores above the diagonal; the diagonal becomes -inf."""
     difference = np.abs(scores - scores.T).max()
     check(
         difference <= _ASYMMETRY * np.abs(scores).max(),

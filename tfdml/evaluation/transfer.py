@@ -1,4 +1,4 @@
-"""Transfer to new classes without training: each is told by the mean of its embeddings."""
+"""Nearest-class-mean classification of new classes, without training."""
 
 import warnings
 
@@ -10,7 +10,7 @@ from tfdml.evaluation.mean_ranks import hits, rank_means
 
 
 def class_means(embeddings, labels, *, normalize=False):
-    """The mean embedding of each class.
+    """Mean embedding of each class.
 
     Args:
         embeddings: (n, dim) floats, finite.
@@ -43,15 +43,15 @@ def nearest_class_mean(
     k=(1, 5),
     renormalize_means=False,
 ):
-    """Tells how often the mean of a row's class is among the K nearest of the means of all classes.
+    """Top-K accuracy of nearest-class-mean classification.
 
     With mu_c the mean of the training rows of class c and D the Euclidean distance:
 
         top-K = share of test rows x, of class y, with fewer than K classes c != y for which
                 D(x, mu_c) <= D(x, mu_y)
 
-    This is flat top-K accuracy: all classes with a mean compete, whatever their kinship. A class
-    at the same distance ranks before the own one, so collapsed embeddings score 0. Exact: equal to
+    This is flat top-K accuracy: all classes with a mean compete, without a hierarchy. A class at
+    the same distance ranks before the true one, so collapsed embeddings score 0. Exact: equal to
     comparing float64 distances of every pair. Cost is one float64 product of rows and means, in
     blocks.
 
@@ -61,11 +61,12 @@ def nearest_class_mean(
         test_embeddings: (n, dim) floats, finite.
         test_labels: (n,) or (n, 1) integers.
         k: Positive integer or several, at most the number of classes with training rows.
-        renormalize_means: Whether the means are scaled to unit length, for embeddings that are.
+        renormalize_means: Whether the means are scaled to unit length, for embeddings of unit
+            length.
 
     Returns:
         {K: accuracy} with Python floats in [0, 1], K ascending. A test row of a class without
-        training rows is a miss for every K; a warning says how many there are.
+        training rows is a miss for every K; a warning gives their number.
 
     Raises:
         TypeError: If labels are not integers or embeddings not floats.
@@ -79,7 +80,7 @@ def nearest_class_mean(
         Differs: no metric is learned on top of the embedding; ties count against the row.
 
     Example:
-        The means are 1 and 6; the test rows 2 and 4 are nearest to 1 and to 6.
+        The means are 1 and 6: test row 2 is nearest to 1, test row 4 to 6.
 
         >>> train = np.array([[0.0], [2.0], [6.0]])
         >>> test = np.array([[2.0], [4.0]])
@@ -100,7 +101,7 @@ def nearest_class_mean_per_query(
     k=(1, 5),
     renormalize_means=False,
 ):
-    """Tells of each test row whether `nearest_class_mean` counts it as a hit.
+    """Whether `nearest_class_mean` counts each test row as a hit.
 
     Args:
         train_embeddings: As for `nearest_class_mean`.
@@ -114,8 +115,8 @@ def nearest_class_mean_per_query(
         {"top1": values, ...}, each (n,) float64 of 0 and 1 in the order of the test rows.
 
     Raises:
-        TypeError: As `nearest_class_mean` does.
-        ValueError: As `nearest_class_mean` does.
+        TypeError: As `nearest_class_mean`.
+        ValueError: As `nearest_class_mean`.
     """
     data = (train_embeddings, train_labels, test_embeddings, test_labels)
     return named(_hits_of_rows(*data, k, renormalize_means))
@@ -127,7 +128,7 @@ def named(of_counts):
 
 
 def checked_counts(k, classes):
-    """`k` as a sorted list of positive integers, at most the number of classes."""
+    """Returns `k` as a sorted list of positive integers, at most the number of classes."""
     counts = inputs.neighbour_counts(k, np.inf)
     check(counts[-1] <= classes, "`k` must not exceed the number of means", k=k, means=classes)
     return counts
@@ -159,7 +160,7 @@ def _means(embeddings, labels, normalize):
     means = np.empty((len(ids), embeddings.shape[1]))
     for place, rows in enumerate(np.split(order, starts[1:])):
         own = embeddings[rows].astype(np.float64)
-        exponent = int(np.frexp(np.abs(own).max())[1])  # or the sum of huge numbers overflows
+        exponent = int(np.frexp(np.abs(own).max())[1])  # keeps sums of huge numbers from overflow
         means[place] = np.ldexp(np.ldexp(own, -exponent).mean(axis=0), exponent)
     return ids, unit_rows(means) if normalize else means
 
@@ -180,7 +181,7 @@ def _hits_of_rows(
     unknown = int(np.count_nonzero(own < 0))
     if unknown:
         warnings.warn(
-            f"{unknown} of {len(own)} test rows are of classes without a training row and count "
+            f"{unknown} of {len(own)} test rows are of classes without a training row; they count "
             "as misses",
             stacklevel=3,
         )
@@ -189,7 +190,7 @@ def _hits_of_rows(
 
 
 def check_same_width(**rows):
-    """Raises a ValueError unless the two named arrays of rows have one width."""
+    """Raises a ValueError unless the two named arrays of rows have the same width."""
     (first, a), (second, b) = rows.items()
     check(
         a.shape[1] == b.shape[1],

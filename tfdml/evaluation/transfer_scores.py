@@ -1,4 +1,4 @@
-"""What is told of the transfer to new classes: scores, how sure they are, of how many classes."""
+"""Summary statistics of few-shot and zero-shot evaluation."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from tfdml.evaluation.few_shot import few_shot_accuracies
 from tfdml.evaluation.report import scores_table
 from tfdml.evaluation.zero_shot import have_relatives, zero_shot_per_query
 
-_EQUAL_MEANS = {  # of `zero_shot_accuracy`, in words
+_EQUAL_MEANS = {  # descriptions of the options of `zero_shot_accuracy`
     "expected": "in random order",
     "against": "before the own one",
     "as_one": "as one class",
@@ -14,16 +14,16 @@ _EQUAL_MEANS = {  # of `zero_shot_accuracy`, in words
 
 
 def few_shot_scores(embeddings, labels, **options):
-    """The mean of `few_shot_accuracies` over the draws, and their standard deviation.
+    """Mean and standard deviation of `few_shot_accuracies` over the draws.
 
     Args:
         embeddings: As for `few_shot_accuracies`.
         labels: As for `few_shot_accuracies`.
-        **options: Those of `few_shot_accuracies`.
+        **options: Options of `few_shot_accuracies`.
 
     Returns:
-        {"scores": {"top1": mean, ...}, "deviations": {"top1": deviation, ...}}, Python floats; the
-        deviations, which divide by draws - 1, of two draws or more.
+        {"scores": {"top1": mean, ...}, "deviations": {"top1": deviation, ...}}, Python floats.
+        Deviations divide by draws - 1 and are missing for a single draw.
     """
     accuracies = few_shot_accuracies(embeddings, labels, **options)
     tops = {f"top{k}": values for k, values in accuracies.items()}
@@ -36,7 +36,7 @@ def few_shot_scores(embeddings, labels, **options):
 
 
 def zero_shot_scores(embeddings, labels, hierarchy, unseen_embeddings, unseen_labels, **options):
-    """Every way to count the classes of one mean, for all unseen classes and for those with kin.
+    """Zero-shot accuracy for every `equal_means`, of all unseen classes and of related ones.
 
     Args:
         embeddings: As for `zero_shot_accuracy`.
@@ -44,13 +44,14 @@ def zero_shot_scores(embeddings, labels, hierarchy, unseen_embeddings, unseen_la
         hierarchy: As for `zero_shot_accuracy`.
         unseen_embeddings: As for `zero_shot_accuracy`.
         unseen_labels: As for `zero_shot_accuracy`.
-        **options: Those of `zero_shot_accuracy` but `equal_means`.
+        **options: Options of `zero_shot_accuracy`, except `equal_means`.
 
     Returns:
-        {"scores": {"top1": value, ...}, "unseen": {way to count: the same}, "classes": {"known",
-        "unseen", "unseen_with_kin"}}. The scores are those of classes of one mean in random order.
-        Where some unseen classes have no kin, `have_relatives` says which, the rows of the others
-        are also scored alone, among all unseen classes.
+        {"scores": {"top1": value, ...}, "unseen": {description of `equal_means`: {"top1": value,
+        ...}}, "classes": {"known", "unseen", "unseen_with_kin"}}. "scores" are those of
+        `equal_means="expected"`. If only some unseen classes have related known classes
+        (`have_relatives`), "unseen" also has the scores of their rows alone, which still compete
+        with all unseen classes.
     """
     ids, classes = np.unique(unseen_labels, return_inverse=True)
     known = np.unique(labels)
@@ -72,16 +73,16 @@ def zero_shot_scores(embeddings, labels, hierarchy, unseen_embeddings, unseen_la
 
 
 def transfer_lines(results):
-    """Lines for the screen on what stands beside the scores in either result."""
+    """Lines to print on the deviations and classes of a few-shot or zero-shot result."""
     lines = []
     if results.get("deviations"):
-        lines.append("\nTheir standard deviations over the draws:")
+        lines.append("\nStandard deviations over the draws:")
         lines += [f"{name:>12}  {value:.4f}" for name, value in results["deviations"].items()]
     if "unseen" in results:
         counts = results["classes"]
         lines.append(
-            f"\nOf {counts['unseen']:,} unseen classes {counts['unseen_with_kin']:,} have kin "
-            f"among {counts['known']:,} known ones. Classes of one mean count"
+            f"\nOf {counts['unseen']:,} unseen classes {counts['unseen_with_kin']:,} have related "
+            f"ones among {counts['known']:,} known classes. Scores if classes with equal means rank"
         )
         lines.append(scores_table(results["unseen"]))
     return lines

@@ -1,8 +1,8 @@
-"""Whether two images are of one class, decided by a threshold on their distance, over all pairs.
+"""Verification: whether two images are of one class, by a threshold on distance, over all pairs.
 
 Distances and thresholds are compared after rounding to 33 binary digits (10 decimal ones), so that
-distances that are equal but for rounding errors tie. A pair matches if its distance is at or below
-the threshold; pairs that tie match together.
+distances that differ only by rounding errors tie. A pair matches if its distance is at or below the
+threshold; tied pairs match together.
 """
 
 import functools
@@ -15,20 +15,20 @@ from tfdml.evaluation import inputs
 from tfdml.evaluation.all_pairs import AllPairs
 from tfdml.evaluation.pairs import errors_meet
 
-# Bits of non-negative floats order like the floats. A key is those bits, rounded: 11 of the
-# exponent and 32 of the fraction; its upper half tells 1024 numbers per power of 2.
+# The bits of non-negative floats have the order of the floats. A key is those bits, rounded: 11 of
+# the exponent and 32 of the fraction; its upper half distinguishes 1024 numbers per power of 2.
 _DROPPED_BITS = 20
 _LOWER_BITS = 22
 _LOWER = 2**_LOWER_BITS - 1
 _UPPER_KEYS = 2**21
-_EXACT_PAIRS = 2**23  # up to so many are sorted, more are counted in bins
+_EXACT_PAIRS = 2**23  # up to this many are sorted, more are counted in bins
 _FINE_BINS = 2**21
-_SAMPLE = 2**17  # pairs of each kind, which tell where fine bins are worth it
+_SAMPLE = 2**17  # pairs of each kind that determine where bins are fine
 _NO_MATCH = -1.0  # the threshold below every distance
 
 
 def verification_scores(embeddings, labels, *, false_match_rates=(1e-1, 1e-2, 1e-3)):
-    """Tells how well a threshold on distance decides whether two rows are of one class.
+    """Verification scores: a threshold on distance decides whether two rows are of one class.
 
     Over all unordered pairs of different rows, with D the Euclidean distance: a pair matches if
     D <= threshold. The true-match rate is the share of positive pairs that match, the false-match
@@ -36,35 +36,35 @@ def verification_scores(embeddings, labels, *, false_match_rates=(1e-1, 1e-2, 1e
 
         auc = P(D positive < D negative) + P(D positive = D negative) / 2
 
-    Exact, but for distances that agree to 10 digits, which tie, up to 8.4 million pairs (4,096
-    rows). More pairs are counted in bins, by one float64 product of all pairs in blocks: rates are
-    then exact for the thresholds given, these at most a bin below the best; `auc_error` bounds
-    the error of `auc`; that of the equal error rate is below the larger share of positive or of
-    negative pairs in a bin beside its threshold. There are 2 million bins where a sample of 262,144
-    pairs has distances, each 5e-7 of the distance wide if these span a power of 2, and bins 1e-3
-    wide where it has none.
-    Memory does not grow with the pairs: about 40 * n * dim bytes and 300 MB.
+    Up to 8.4 million pairs (4,096 rows) it is exact, except that distances that agree to 10 digits
+    tie. More pairs are counted in bins, by one float64 product of all pairs in blocks. The rates
+    are then exact for the returned thresholds, which are at most a bin below the best; `auc_error`
+    bounds the error of `auc`; the error of the equal error rate is below the larger share of
+    positive or of negative pairs in a bin next to its threshold. There are 2 million bins where a
+    sample of 262,144 pairs has distances, of relative width 5e-7 if these span a power of 2, and
+    bins of relative width 1e-3 elsewhere.
+    Memory does not grow with the number of pairs: about 40 * n * dim bytes and 300 MB.
 
     Args:
         embeddings: (n, dim) floats, finite; taken as given: not normalised.
         labels: (n,) or (n, 1) integers of any size, one class id per row.
-        false_match_rates: Rates not to exceed, one or several; each >= 0 and < 1. Rates below one
-            over the number of negative pairs ask for none of them to match.
+        false_match_rates: Largest allowed false-match rates, one or several; each >= 0 and < 1.
+            Below 1 / (number of negative pairs), no negative pair may match.
 
     Returns:
         A dict:
 
         * "auc": Python float; 1 if a threshold separates both kinds, 0.5 for collapsed embeddings.
-        * "auc_error": largest difference of `auc` from the exact one; 0.0 up to 8.4 million pairs.
-        * "equal_error_rate": mean of the share of positive pairs that do not match and of negative
-          ones that do, at the distance where they are nearest to each other; 0 to 1.
-        * "equal_error_threshold": that distance; -1.0 if it is that where no pair matches.
-        * "true_match_rates": {false_match_rate: true-match rate} at these:
-        * "thresholds": {false_match_rate: largest threshold that does not exceed it}, as of
-          `calibrate_threshold`; -1.0, which matches no pair, where even 0 exceeds it.
+        * "auc_error": bound of the error of `auc`; 0.0 up to 8.4 million pairs.
+        * "equal_error_rate": mean of the false-non-match and false-match rates at the threshold
+          where they are nearest to each other; 0 to 1.
+        * "equal_error_threshold": that threshold; -1.0 if no pair matches there.
+        * "true_match_rates": {false_match_rate: true-match rate} at "thresholds".
+        * "thresholds": {false_match_rate: largest threshold within that rate}, as of
+          `calibrate_threshold`; -1.0, which matches no pair, if even threshold 0 exceeds the rate.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats or a rate no number.
+        TypeError: If `labels` are not integers, `embeddings` not floats or a rate not a number.
         ValueError: If the shapes disagree, an input is empty or not finite, no two rows share a
             class, all do, or a rate is out of range.
 
@@ -73,7 +73,7 @@ def verification_scores(embeddings, labels, *, false_match_rates=(1e-1, 1e-2, 1e
         Differs: rates are not interpolated between thresholds.
 
     Example:
-        Positive distances 1 and 3, negative ones 4, 7, 3 and 6: of 8 comparisons one is a tie.
+        Positive distances 1 and 3, negative ones 4, 7, 3 and 6: one of 8 comparisons is a tie.
 
         >>> from tfdml.evaluation import verification_scores
         >>> line = np.array([[0.0], [1.0], [4.0], [7.0]])
@@ -88,9 +88,9 @@ def verification_scores(embeddings, labels, *, false_match_rates=(1e-1, 1e-2, 1e
     pairs = AllPairs(embeddings, labels)
     curve = _curve(pairs)
     positive, negative = np.diff(curve.positive), np.diff(curve.negative)
-    before = curve.negative[:-1] + negative / 2  # ties lose half
+    before = curve.negative[:-1] + negative / 2  # ties count half
     lost = np.sum(positive / pairs.positive * (before / pairs.negative))
-    # Distances of one bin may come in either order, but for those of 0.
+    # Distances within one bin may have either order, except those of 0.
     shared = np.where(curve.first[1:] > 0, positive / pairs.positive, 0)
     unsure = np.sum(shared * (negative / pairs.negative)) / 2
     missed = 1 - curve.positive / pairs.positive
@@ -112,19 +112,20 @@ def verification_scores(embeddings, labels, *, false_match_rates=(1e-1, 1e-2, 1e
 
 
 def verification_curve(embeddings, labels, *, points=1000):
-    """Tells the rates of matches over all thresholds on distance: the ROC curve, to be drawn.
+    """ROC curve: match rates over all thresholds on distance, for plotting.
 
-    Half of the points are spread evenly along the curve, half over the logarithm of the false-match
-    rate, so that both axes can be drawn. Rates are exact for their thresholds.
+    Half of the points are spread evenly along the curve, half evenly over the logarithm of the
+    false-match rate, so that it can be drawn on linear and logarithmic axes. Rates are exact for
+    their thresholds.
 
     Args:
         embeddings: As for `verification_scores`.
         labels: As for `verification_scores`.
-        points: Length of the curve at most; >= 2.
+        points: Largest number of points; >= 2.
 
     Returns:
-        {"false_match_rate", "true_match_rate", "threshold"}, float64 arrays of one length, none of
-        which falls. The first point is (0, 0, -1), where no pair matches, the last (1, 1, largest
+        {"false_match_rate", "true_match_rate", "threshold"}, non-decreasing float64 arrays of
+        equal length. The first point is (0, 0, -1), where no pair matches, the last (1, 1, largest
         distance).
 
     Raises:
@@ -150,7 +151,7 @@ def verification_curve(embeddings, labels, *, points=1000):
         along = np.searchsorted(accepted + found, np.linspace(0, 2, even))
         counts = np.geomspace(1, pairs.negative, points - even)
         rare = np.searchsorted(curve.negative, counts, side="right") - 1
-        # The sum of the rates may end a rounding error below 2.
+        # Due to rounding, the sum of the rates may end slightly below 2.
         places = np.union1d(np.minimum(along, len(accepted) - 1), rare)
     return {
         "false_match_rate": accepted[places],
@@ -160,24 +161,24 @@ def verification_curve(embeddings, labels, *, points=1000):
 
 
 def calibrate_threshold(embeddings, labels, *, false_match_rate):
-    """Finds the largest threshold on distance that takes few negative pairs for positive ones.
+    """Finds the largest threshold on distance within a false-match rate.
 
-    Exact for any number of pairs, among the numbers of 33 binary digits: the threshold lies just
-    below the nearest negative pair that may not match, and below all that tie with it. Costs two
-    float64 products of all pairs, in blocks.
+    Exact for any number of pairs, among numbers of 33 binary digits: the threshold lies just below
+    the nearest negative pair that may not match, and below all that tie with it. Costs two float64
+    products of all pairs, in blocks.
 
     Args:
-        embeddings: (n, dim) floats, finite; taken as given: not normalised. Those of
-            the training classes, or of held-out ones.
+        embeddings: (n, dim) floats, finite; taken as given: not normalised. Those of training
+            classes, or of held-out ones.
         labels: (n,) or (n, 1) integers of any size, one class id per row.
         false_match_rate: Share of the negative pairs that may match; >= 0 and < 1.
 
     Returns:
         A Python float, the distance at or below which a pair matches; -1.0, which matches no pair,
-        if more negative pairs than may match are at distance 0, as with collapsed embeddings.
+        if too many negative pairs are at distance 0, as with collapsed embeddings.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats or the rate no number.
+        TypeError: If `labels` are not integers, `embeddings` not floats or the rate not a number.
         ValueError: If the shapes disagree, an input is empty or not finite, no two rows share a
             class, all do, or the rate is out of range.
 
@@ -204,24 +205,25 @@ def calibrate_threshold(embeddings, labels, *, false_match_rate):
 
 
 def rates_at_threshold(embeddings, labels, threshold):
-    """Tells the share of positive and of negative pairs that match at a threshold on distance.
+    """Match rates of positive and of negative pairs at a threshold on distance.
 
-    Exact for any number of pairs, in blocks. A threshold of `calibrate_threshold` on the training
-    classes can so be judged on unseen ones.
+    Exact for any number of pairs, in blocks. Evaluates, for example, a threshold that
+    `calibrate_threshold` found on the training classes on unseen ones.
 
     Args:
         embeddings: (n, dim) floats, finite; taken as given: not normalised.
         labels: (n,) or (n, 1) integers of any size, one class id per row.
-        threshold: Euclidean distance, not squared, at or below which a pair matches; below 0
+        threshold: Euclidean distance, not squared, at or below which a pair matches; a negative one
             matches none. Distances that agree with it to 10 digits match.
 
     Returns:
         {"false_match_rate", "true_match_rate"}, Python floats.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats or `threshold` no number.
+        TypeError: If `labels` are not integers, `embeddings` not floats or `threshold` not a
+            number.
         ValueError: If the shapes disagree, an input is empty or not finite, no two rows share a
-            class, all do, or `threshold` is not a number that can be compared.
+            class, all do, or `threshold` is NaN.
 
     Example:
         >>> from tfdml.evaluation import rates_at_threshold
@@ -232,7 +234,7 @@ def rates_at_threshold(embeddings, labels, threshold):
     check_number(threshold=threshold)
     check(not np.isnan(threshold), "`threshold` must not be NaN", threshold=threshold)
     pairs = AllPairs(embeddings, labels)
-    with np.errstate(over="ignore", under="ignore"):  # beyond all distances, or 0
+    with np.errstate(over="ignore", under="ignore"):  # infinity and 0 are right then
         scaled = np.ldexp(np.array([abs(threshold)], np.float64), -pairs.exponent)
     key = _keys(scaled)[0] if threshold >= 0 else -1
     positive, negative = [], []  # counts of the blocks
@@ -247,10 +249,10 @@ def rates_at_threshold(embeddings, labels, threshold):
 
 
 class _Curve(NamedTuple):
-    """Counts of matches at growing thresholds; the first place is that where no pair matches."""
+    """Numbers of matches at ascending thresholds; no pair matches at the first."""
 
-    first: np.ndarray  # least key of the pairs that a place adds to those before it
-    last: np.ndarray  # greatest key of them, the threshold of the place
+    first: np.ndarray  # smallest key of the pairs that are added at a place
+    last: np.ndarray  # largest key of these pairs, the threshold of the place
     positive: np.ndarray  # positive pairs up to the place
     negative: np.ndarray
     exact: bool
@@ -275,7 +277,7 @@ def _sorted_curve(pairs):
 
 
 def _binned_curve(pairs):
-    """Counts pairs in bins, fine where a sample has distances, coarse elsewhere."""
+    """Counts pairs in bins: fine where a sample has distances, coarse elsewhere."""
     used = np.unique(_keys(pairs.sample(_SAMPLE)) >> _LOWER_BITS)
     fine_bits = min(int(np.log2(_FINE_BINS // len(used))), _LOWER_BITS)
     shifts = np.full(_UPPER_KEYS, _LOWER_BITS)
@@ -296,7 +298,7 @@ def _binned_curve(pairs):
 
 
 def _count_bins(counts, starts, shifts, distances):
-    """Adds distances to the counts of their bins: those of an upper key begin at its start."""
+    """Adds distances to the counts of their bins; the bins of an upper key begin at its start."""
     keys = _keys(distances)
     upper = keys >> _LOWER_BITS
     keys &= _LOWER
@@ -306,7 +308,7 @@ def _count_bins(counts, starts, shifts, distances):
 
 
 def _count_digits(counts, upper, distances):
-    """Adds distances to the counts of their upper keys, or of the lower ones of one upper key."""
+    """Adds distances to the counts of their upper keys or, given one, of the lower keys in it."""
     keys = _keys(distances)
     if upper is None:
         _count(counts, keys >> _LOWER_BITS)
@@ -326,13 +328,13 @@ def _ignore(distances):
 
 
 def _last_within(counts, rate, total=None):
-    """The last place of growing counts whose share of all, the last of them, is within the rate."""
+    """The last place of ascending counts whose share of the total is within the rate."""
     total = counts[-1] if total is None else total
     return int(np.searchsorted(counts / total, rate, side="right")) - 1
 
 
 def _keys(distances):
-    """(n,) integers that order like distances and are equal where their 33 binary digits are."""
+    """(n,) integers in the order of distances, equal if these agree to 33 binary digits."""
     bits = distances.reshape(-1).view(np.int64) + 2 ** (_DROPPED_BITS - 1)
     bits >>= _DROPPED_BITS
     return bits

@@ -1,4 +1,4 @@
-"""The embeddings of several views of an image, such as crops, made one."""
+"""Averages of the embeddings of several views of an image, such as crops."""
 
 import numpy as np
 
@@ -8,10 +8,10 @@ from tfdml.evaluation.transfer import unit_rows
 
 
 def average_views(embeddings, levels=1):
-    """One embedding of each image from those of several views of it, such as crops.
+    """Averages the embeddings of several views of each image, such as crops.
 
-    The embeddings of the views are scaled to unit length, averaged, and scaled again; those of
-    each level of a network with several exits for themselves.
+    The embeddings of the views are scaled to unit length, averaged, and scaled again, separately
+    for each level of a network with several exits.
 
     Args:
         embeddings: (views, n, levels * dim) floats.
@@ -27,8 +27,8 @@ def average_views(embeddings, levels=1):
     Source:
         Krizhevsky, Sutskever, Hinton. ImageNet classification with deep convolutional neural
         networks. NIPS 2012, section 4.1, which averages predictions; Yuan, Yang, Zhang. Hard-aware
-        deeply cascaded embedding. ICCV 2017, Table 3, for multi-crop embeddings, which does not say
-        how they are merged.
+        deeply cascaded embedding. ICCV 2017, Table 3, which uses multi-crop embeddings but does not
+        say how they are merged.
 
     Example:
         >>> print(average_views(np.array([[[6.0, 0.0]], [[0.0, 2.0]]])).round(4))

@@ -1,4 +1,4 @@
-"""Zero-shot classes: placed by a hierarchy where the means of their kin are, without an image."""
+"""Zero-shot classification: means of unseen classes from those of related classes."""
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from tfdml.evaluation.transfer import (
 def zero_shot_means(
     means, ids, hierarchy, unseen, *, ancestors="all", weights="equal", include_roots=True
 ):
-    """Places classes without any image at the mean of their ancestors in a hierarchy.
+    """Estimates the means of classes without images from their ancestors in a hierarchy.
 
     With mu_c the mean of a training class c and A(z) the ancestors of an unseen class z that have
     training classes at or below them:
@@ -27,38 +27,41 @@ def zero_shot_means(
         mu_a = mean of mu_c over the training classes c at or below a
         mu_z = weighted mean of mu_a over a in A(z)
 
-    Classes with the same ancestors get the same numbers, to the last bit.
+    Classes with the same ancestors get bitwise equal means.
 
     Args:
         means: (classes, dim) floats, finite; one row per training class, as of `class_means`.
         ids: (classes,) integers of any size, the ids of the training classes, each once.
         hierarchy: Mapping from a node to its parent, or to a tuple of parents as in WordNet,
-            without cycles. Nodes are the class ids and whatever else can be a key; those that are
-            only parents are the roots. It has every training class and every unseen one.
-        unseen: (z,) integers, the classes to place; none of them trained.
-        ancestors: `"all"`, or `"parent"` for the nearest alone that have training classes at or
+            without cycles. Nodes are the class ids and any other keys; nodes that are only parents
+            are roots. It must have every training class and every unseen one.
+        unseen: (z,) integers, the unseen classes; none of them in `ids`.
+        ancestors: `"all"`, or `"parent"` for only the nearest that have training classes at or
             below them: in general the parents.
-        weights: `"equal"`, or `"depth"` for 1 / the steps from the class up to the ancestor.
-        include_roots: Whether roots count as ancestors; of a single root the mean is that of all
+        weights: `"equal"`, or `"depth"` for 1 / (number of steps from the class up to the
+            ancestor).
+        include_roots: Whether roots count as ancestors; the mean of a single root is that of all
             training classes.
 
     Returns:
         (z, dim) float64, in the order of `unseen`.
 
     Raises:
-        TypeError: If ids are not integers, means not floats or the hierarchy is no mapping.
-        ValueError: If the shapes disagree, an id comes twice, a class is trained and unseen, or not
-            in the hierarchy, that has cycles, or an unseen class has no ancestor to be placed by.
+        TypeError: If ids are not integers, means not floats or the hierarchy is not a mapping.
+        ValueError: If the shapes disagree, an id occurs twice, a class is both trained and unseen
+            or missing in the hierarchy, the hierarchy has cycles, or an unseen class has no
+            ancestor with training classes.
 
     Source:
         Mensink, Verbeek, Perronnin, Csurka. Distance-based image classification: generalizing to
         new classes at near-zero cost. PAMI 2013; Rohrbach, Stark, Schiele. Evaluating
         knowledge transfer and zero-shot learning in a large-scale setting. CVPR 2011.
-        Differs: the parents alone, weights by depth and a hierarchy without its root are options
-        of this library.
+        Differs: `ancestors="parent"`, `weights="depth"` and `include_roots=False` are additions of
+        this library.
 
     Example:
-        A pony has the ancestors horse, with the mean 2 of 1 and 3, and animal, with 3 of 1, 3, 5.
+        Class 9 has the ancestors horse, with mean 2 (of 1 and 3), and animal, with mean 3 (of 1, 3
+        and 5).
 
         >>> hierarchy = {1: "horse", 2: "horse", 3: "dog", 9: "horse", "horse": "animal",
         ...              "dog": "animal"}
@@ -99,7 +102,7 @@ def zero_shot_means(
     of_nodes = _means_of_nodes(means, ids, parents, {node for by in placed_by for node in by})
     placed = {}
     for by in placed_by:
-        # In one order, whatever the order of the parents: equal ancestors must give equal bits.
+        # In a fixed order, whatever the order of the parents: equal ancestors must give equal bits.
         key = frozenset(by.items())
         if key not in placed:
             total = sum(weight * of_nodes[node] for node, weight in sorted(by.items(), key=repr))
@@ -108,7 +111,7 @@ def zero_shot_means(
 
 
 def have_relatives(ids, hierarchy, unseen):
-    """Tells which unseen classes have an ancestor, but for roots, with training classes below it.
+    """Which unseen classes have an ancestor, other than roots, with training classes below it.
 
     Args:
         ids: As for `zero_shot_means`.
@@ -116,11 +119,11 @@ def have_relatives(ids, hierarchy, unseen):
         unseen: As for `zero_shot_means`.
 
     Returns:
-        (z,) booleans, in the order of `unseen`. The others are told by a root alone.
+        (z,) booleans, in the order of `unseen`. The others share only roots with training classes.
 
     Raises:
-        TypeError: As `zero_shot_means` does.
-        ValueError: As `zero_shot_means` does, but for classes without ancestors.
+        TypeError: As `zero_shot_means`.
+        ValueError: As `zero_shot_means`, except for classes without ancestors.
 
     Example:
         >>> hierarchy = {1: "horse", 9: "horse", 8: "cat", "horse": "animal", "cat": "animal"}
@@ -149,14 +152,14 @@ def zero_shot_accuracy(
     weights="equal",
     include_roots=True,
 ):
-    """Tells how often a row of an unseen class has that class among the K nearest placed ones.
+    """Top-K accuracy on rows of unseen classes, by the means that a hierarchy predicts for them.
 
-    The classes of `unseen_labels` are placed by `zero_shot_means`, from the means of those of
-    `labels`, and compete with each other alone: flat top-K. Distances are Euclidean; a class at the
-    same distance ranks before the own one. Exact, in blocks.
+    `zero_shot_means` predicts the means of the classes of `unseen_labels` from those of the classes
+    of `labels`. Only unseen classes compete: flat top-K. Distances are Euclidean; a class at the
+    same distance ranks before the true one. Exact, in blocks.
 
-    A hierarchy cannot tell siblings apart: classes with the same ancestors have one mean.
-    `equal_means` says how they count.
+    A hierarchy cannot distinguish siblings: classes with the same ancestors have equal means.
+    `equal_means` decides how they rank.
 
     Args:
         embeddings: (n, dim) floats, finite, of training classes; taken as given: not normalised.
@@ -165,11 +168,11 @@ def zero_shot_accuracy(
         unseen_embeddings: (m, dim) floats, finite.
         unseen_labels: (m,) or (m, 1) integers; of other classes than `labels`.
         k: Positive integer or several, at most the number of unseen classes.
-        equal_means: `"against"`: classes of the same mean rank before the own one, as all ties do;
-            `"expected"`: in random order, and a hit counts as its probability; `"as_one"`: together
-            with it, as one of the K, so that a hit finds the place in the hierarchy.
-        renormalize_means: Whether the means of the training classes, and those of the unseen ones
-            made of them, are scaled to unit length.
+        equal_means: How classes with the mean of the true class rank. `"against"`: before it, as in
+            all ties; `"expected"`: in random order, where a hit counts as its probability;
+            `"as_one"`: all together as one of the K, so that siblings need not be distinguished.
+        renormalize_means: Whether the means of training classes, and the unseen means computed
+            from them, are scaled to unit length.
         ancestors: As for `zero_shot_means`.
         weights: As for `zero_shot_means`.
         include_roots: As for `zero_shot_means`.
@@ -178,9 +181,10 @@ def zero_shot_accuracy(
         {K: accuracy} with Python floats in [0, 1], K ascending.
 
     Raises:
-        TypeError: If labels are not integers, embeddings not floats or the hierarchy is no mapping.
-        ValueError: If shapes disagree, an input is empty or not finite, `k` is not positive or
-            exceeds the unseen classes, or as `zero_shot_means` does.
+        TypeError: If labels are not integers, embeddings not floats or the hierarchy is not a
+            mapping.
+        ValueError: If shapes disagree, an input is empty or not finite, or `k` is not positive or
+            exceeds the number of unseen classes; also as `zero_shot_means`.
 
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, Table 2, with
@@ -215,7 +219,7 @@ def zero_shot_per_query(
     weights="equal",
     include_roots=True,
 ):
-    """Tells of each unseen row whether `zero_shot_accuracy` counts it as a hit.
+    """Whether `zero_shot_accuracy` counts each unseen row as a hit.
 
     Args:
         embeddings: As for `zero_shot_accuracy`.
@@ -234,8 +238,8 @@ def zero_shot_per_query(
         {"top1": values, ...}, each (m,) float64 in [0, 1] in the order of the unseen rows.
 
     Raises:
-        TypeError: As `zero_shot_accuracy` does.
-        ValueError: As `zero_shot_accuracy` does.
+        TypeError: As `zero_shot_accuracy`.
+        ValueError: As `zero_shot_accuracy`.
     """
     options = {"ancestors": ancestors, "weights": weights, "include_roots": include_roots}
     return named(
@@ -288,7 +292,7 @@ def _check_classes(ids, unseen, parents):
 
 
 def _related(ids, unseen, parents):
-    """Of each unseen class {ancestor with training classes at or below it: steps up to it}."""
+    """For each unseen class {ancestor with training classes at or below it: steps up to it}."""
     above = set(ids)
     for node in ids:
         above.update(ancestors_of(node, parents))
@@ -308,7 +312,7 @@ def _chosen(relations, ancestors, weights, include_roots, parents):
 
 
 def _means_of_nodes(means, ids, parents, nodes):
-    """{node: mean of the training classes at or below it} of the nodes asked for."""
+    """{node: mean of the training classes at or below it} for the given nodes."""
     totals, counts = {}, dict.fromkeys(nodes, 0)
     for mean, node in zip(means, ids, strict=True):
         for above in (node, *ancestors_of(node, parents)):

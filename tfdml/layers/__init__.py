@@ -1,4 +1,4 @@
-"""Keras layers of metric learning."""
+"""Keras layers for metric learning."""
 
 from tfdml.layers.density_targets import DensityTargets
 from tfdml.layers.grouped_conv2d import GroupedConv2D

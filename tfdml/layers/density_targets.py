@@ -6,27 +6,27 @@ from tfdml.checks import check_finite, check_integer, check_not_negative, check_
 
 @keras.saving.register_keras_serializable("tfdml")
 class DensityTargets(keras.layers.Layer):
-    """A trained number per class: how far apart the embeddings of the class shall lie.
+    """Trainable target densities: one number per class.
 
     Args:
-        num_classes: Classes; their ids are 0 to `num_classes - 1`.
-        start: Value of every target at first.
-        learning_rate_multiplier: Factor of the learning rate that these targets want, >= 0, where
-            `train.py` sets the optimizer up; others pass it to the optimizer's `multipliers`.
+        num_classes: Number of classes, with ids 0 to `num_classes - 1`.
+        start: Initial value of every target.
+        learning_rate_multiplier: Factor of the learning rate for the targets, >= 0. `train.py`
+            applies it; otherwise pass it to the optimizer's `multipliers`.
         name: Name of the layer.
-        dtype: As for every Keras layer, but float32 under any policy if not given.
+        dtype: As for every Keras layer, but float32 by default under any policy.
 
-    Weight decay would draw targets to 0: `EmbeddingModel.compile` spares them. By hand it is
-    `optimizer.exclude_from_weight_decay(layer.trainable_variables)`, once the layer is built, by
-    `layer.build()` or its first call.
+    Weight decay would pull targets to 0: `EmbeddingModel.compile` excludes them. In a custom loop
+    call `optimizer.exclude_from_weight_decay(layer.trainable_variables)` once the layer is built,
+    by `layer.build()` or its first call.
 
     Call:
         labels: (batch,) integers.
-        Returns (batch,) floats, the target of the class of each row; NaN for an id that is none of
-        these classes.
+        Returns (batch,) floats, the target of the class of each row; NaN for an id that is not one
+        of the classes.
 
     Raises:
-        TypeError: If `num_classes` is no integer or another argument no number.
+        TypeError: If `num_classes` is not an integer or another argument not a number.
         ValueError: If an argument is out of range.
 
     Source:
@@ -36,7 +36,7 @@ class DensityTargets(keras.layers.Layer):
     def __init__(
         self, num_classes, start=0.5, learning_rate_multiplier=1.0, name="density_targets", **kwargs
     ):
-        kwargs.setdefault("dtype", "float32")  # targets differ by less than float16 tells
+        kwargs.setdefault("dtype", "float32")  # targets differ by less than float16 resolves
         super().__init__(name=name, **kwargs)
         check_integer(num_classes=num_classes)
         check_positive(num_classes=num_classes)

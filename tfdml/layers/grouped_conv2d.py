@@ -4,14 +4,14 @@ from keras import ops
 
 @keras.saving.register_keras_serializable("tfdml")
 class GroupedConv2D(keras.layers.Conv2D):
-    """`keras.layers.Conv2D` whose groups are convolved one by one.
+    """`keras.layers.Conv2D` that convolves its groups one by one.
 
-    On a CPU, TensorFlow has grouped convolutions in XLA alone, which is slow there and which not
-    every server of SavedModels has.
+    On a CPU, TensorFlow supports grouped convolutions only through XLA, which is slow there and
+    missing in some servers of SavedModels.
 
     Args:
-        *args: Those of `keras.layers.Conv2D`.
-        **kwargs: Those of `keras.layers.Conv2D`, `groups` among them.
+        *args: Arguments of `keras.layers.Conv2D`.
+        **kwargs: Arguments of `keras.layers.Conv2D`, including `groups`.
 
     Call:
         inputs: (batch, height, width, channels) floats.

@@ -7,25 +7,25 @@ from tfdml.checks import check, check_integer, check_not_negative, check_number,
 
 @keras.saving.register_keras_serializable("tfdml")
 class LocalResponseNormalization(keras.layers.Layer):
-    """Divides every channel by a power of the energy of the channels beside it.
+    """Local response normalization: divides each channel by the energy of adjacent channels.
 
-    With n = 2 `depth_radius` + 1 channels around channel c, fewer at the first and the last:
+    With n = 2 `depth_radius` + 1 channels around channel c, fewer at either end:
 
         y[c] = x[c] / (bias + alpha / n * sum of x[i]² over |i - c| <= depth_radius) ** beta
 
     It has no weights, and computes in float32 under mixed precision. The sum is a product with a
-    channels × channels matrix, the fastest way on a CPU for the hundreds of channels of a network.
+    channels × channels matrix, the fastest way on a CPU for hundreds of channels.
 
     Args:
-        depth_radius: Channels on either side; >= 0.
-        alpha: Weight of the mean square; >= 0. It is Caffe's, which n divides;
+        depth_radius: Number of channels on either side; >= 0.
+        alpha: Weight of the mean square; >= 0. As in Caffe, it is divided by n;
             `tf.nn.local_response_normalization` takes alpha / n.
-        beta: The power.
-        bias: What silent channels are divided by, to the power; > 0.
-        **kwargs: Those of `keras.layers.Layer`.
+        beta: Exponent.
+        bias: Constant added before taking the power; > 0.
+        **kwargs: Arguments of `keras.layers.Layer`.
 
     Call:
-        inputs: (batch, ..., channels) floats, of a known number of channels.
+        inputs: (batch, ..., channels) floats, with a known number of channels.
         Returns floats of the same shape.
 
     Raises:

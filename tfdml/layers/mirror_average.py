@@ -4,23 +4,23 @@ from keras import ops, tree
 
 @keras.saving.register_keras_serializable("tfdml")
 class MirrorAverage(keras.layers.Wrapper):
-    """Averages, outside training, what a network makes of images and of their mirror images.
+    """Averages the outputs of a network for images and their mirror images, except in training.
 
-    A car that looks left and one that looks right then have like embeddings, for twice the time. In
-    training the network sees the images alone, of which augmentation mirrors half.
+    A car facing left and one facing right then have similar embeddings, in twice the time. In
+    training the network gets only the images, half of which augmentation mirrors.
 
     Args:
-        layer: The network, from images to a tensor of features or several.
-        **kwargs: Those of `keras.layers.Layer`.
+        layer: The network, from images to one or several tensors of features.
+        **kwargs: Arguments of `keras.layers.Layer`.
 
     Call:
         images: (n, height, width, channels) floats.
-        training: Whether it trains.
-        Returns what the network returns.
+        training: Whether to run in training mode.
+        Returns the same structure as the network.
 
     Source:
         Krizhevsky, Sutskever, Hinton. ImageNet classification with deep convolutional neural
-        networks. NIPS 2012, section 4.1, which averages predictions so.
+        networks. NIPS 2012, section 4.1, which averages predictions in this way.
 
     Example:
         >>> layer = MirrorAverage(keras.layers.Flatten())

@@ -5,19 +5,19 @@ from keras import ops
 
 from tfdml.checks import check, check_integer, check_positive, check_share, check_type
 
-_DTYPES = ("float32", "float64")  # others cannot tell close scores apart
+_DTYPES = ("float32", "float64")  # others cannot resolve close scores
 _PAIRS_AT_ONCE = 8192
-_STEPS = 1024  # of the dropout; three draws of so many fit into 31 bits
+_STEPS = 1024  # of the dropout; three draws of this many fit into 31 bits
 _SHORTEST = 1e-12  # squared: keeps the direction of an all-zero row defined
 
 
 class Ends(NamedTuple):
-    """What the unit needs of every image to score pairs of them, `layer.ends(rows)`."""
+    """Values of each image that are needed to score pairs, returned by `layer.ends(rows)`."""
 
     rows: Any  # (n, dim)
-    positions: Any  # (n, units), its half of W_v v + b_v; None without position
-    noise: Any  # (n, units) int32 below 1024³, its share of the dropout; None without dropout
-    weights: Any  # of the layer, {name: (kernel, bias)}
+    positions: Any  # (n, units), half of W_v v + b_v; None without position
+    noise: Any  # (n, units) int32 below 1024³, noise of the dropout; None without dropout
+    weights: Any  # weights of the layer, {name: (kernel, bias)}
 
     def frozen(self):
         """The same without gradient."""
@@ -28,10 +28,10 @@ class Ends(NamedTuple):
 
 @keras.saving.register_keras_serializable("tfdml")
 class PDDM(keras.layers.Layer):
-    """Learns how similar two embeddings are, from their difference and from where they lie.
+    """Position-dependent deep metric: a learned similarity of two embeddings.
 
-    A Euclidean distance weighs a difference alike everywhere. This score of a pair may weigh it
-    otherwise in dense and in sparse regions of the space. With r(x) = x / |x|:
+    The score depends on the difference of the embeddings and on their mean, so that a difference
+    can count differently in dense and in sparse regions of the space. With r(x) = x / |x|:
 
         u  = |a - b|                        v  = (a + b) / 2
         u' = r(relu(W_u u + b_u))           v' = r(relu(W_v v + b_v))
@@ -41,18 +41,18 @@ class PDDM(keras.layers.Layer):
 
     Args:
         units: Width of u', v' and of the layer that joins them; that of the embeddings if None.
-        use_position: Whether v takes part. Without it the score is LMDM, a local metric that
-            knows the difference alone.
+        use_position: Whether to use v. Without it the score is LMDM, a local metric that depends
+            only on the difference.
         dropout: Share of the outputs of W_u, W_v and W_c dropped in training, 0 to below 1; in
             steps of 1/1024.
-        seed: Of the first weights and of the dropout; None for a new one each time.
-        **kwargs: Those of `keras.layers.Layer`. `dtype` is float32, also under a mixed-precision
-            policy, or float64: rankings need their resolution.
+        seed: Seed of the initial weights and of the dropout; None for a random one.
+        **kwargs: Arguments of `keras.layers.Layer`. `dtype` is float32, even under a
+            mixed-precision policy, or float64: rankings need their resolution.
 
     Call:
         a: (n, dim) floats, unit length in the paper.
         b: (n, dim) floats.
-        training: Whether outputs are dropped.
+        training: Whether to apply dropout.
         Returns (n,) floats, the score of each row of `a` and the same row of `b`.
 
     Raises:
@@ -63,8 +63,8 @@ class PDDM(keras.layers.Layer):
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, section 3.1
         and eq. 2.
-        Differs: the dropout of two pairs that share an image is independent pair by pair, but not
-        that of many pairs jointly: each pair's mask is made of a random row of either image.
+        Differs: dropout masks of pairs that share an image are pairwise but not jointly
+        independent, as each mask is computed from one random row per image.
 
     Example:
         >>> similarity = PDDM(seed=0)
@@ -125,7 +125,7 @@ class PDDM(keras.layers.Layer):
         _check_same_width(a.shape, b.shape)
         check(
             a.shape[0] == b.shape[0] or None in (a.shape[0], b.shape[0]),
-            "`a` and `b` must have as many rows",
+            "`a` and `b` must have the same number of rows",
             **{"a.shape": tuple(a.shape), "b.shape": tuple(b.shape)},
         )
         count = ops.shape(a)[0]
@@ -135,14 +135,14 @@ class PDDM(keras.layers.Layer):
     def matrix(self, a, b=None):
         """Scores of all rows of `a` against all rows of `b`, or of `a`, without dropout.
 
-        Of `a` against itself every pair is scored once, as its score is symmetric.
+        For `a` against itself every pair is scored once, as the score is symmetric.
 
         Args:
             a: (n, dim) floats.
             b: (m, dim) floats, or None for `a`.
 
         Returns:
-            (n, m) floats. Besides it, memory holds the inner values of 8,192 pairs at a time.
+            (n, m) floats. It is computed in chunks of 8,192 pairs, which bounds the memory.
 
         Raises:
             ValueError: As for a call; n and m may differ.
@@ -171,7 +171,7 @@ class PDDM(keras.layers.Layer):
         scores = _in_chunks(scores_of, count * (count + 1) // 2)
         index = ops.arange(count)
         offset = (index[None, :] - index[:, None]) % count
-        # Beyond half the circle the pair was scored from its other end.
+        # Pairs beyond half the circle were scored with their rows exchanged.
         first = 2 * offset < count + ops.cast(index[:, None] < index[None, :], offset.dtype)
         pair = ops.where(
             first, offset * count + index[:, None], (count - offset) * count + index[None, :]
@@ -179,11 +179,11 @@ class PDDM(keras.layers.Layer):
         return ops.take(scores, pair)
 
     def ends(self, rows, drop=False):
-        """What `score` needs of each image; W_v is applied here, once per image.
+        """The `Ends` of images for `score`; W_v is applied here, once per image.
 
         Args:
             rows: (n, dim) floats.
-            drop: Whether scores of pairs of these ends drop outputs, as in training.
+            drop: Whether scores of these ends use dropout, as in training.
 
         Raises:
             ValueError: If the rows are not of the rank and width that the layer was built for.
@@ -210,7 +210,7 @@ class PDDM(keras.layers.Layer):
         """Scores of pairs of images.
 
         Args:
-            ends: Those of the images.
+            ends: The `Ends` of the images.
             a: (p,) integers, one image of each pair.
             b: (p,) integers, the other.
 
@@ -234,9 +234,9 @@ class PDDM(keras.layers.Layer):
         return min(round(self.dropout * _STEPS), _STEPS - 1)
 
     def _drop_of(self, noise, a, b):
-        """A function that zeroes what is dropped of (p, units) values, anew at each call.
+        """A function that applies dropout to (p, units) values, with a new mask at each call.
 
-        What is kept is not scaled, as directions have no scale.
+        Kept values are not rescaled, as only their direction is used.
         """
         if noise is None:
             return lambda values: values
@@ -253,7 +253,7 @@ class PDDM(keras.layers.Layer):
 
     def save_own_variables(self, store):
         super().save_own_variables(store)
-        # Keras leaves it out; training that goes on drops as if it had not stopped.
+        # Keras does not save the seed generator; resumed training needs it to continue its dropout.
         store["noise_seed"] = ops.convert_to_numpy(self._noise_seed.state)
 
     def load_own_variables(self, store):
@@ -286,7 +286,7 @@ def _direction(values):
 
 
 def _in_chunks(scores_of, pairs):
-    """`scores_of` pair numbers 0 to `pairs` - 1, a bounded number at a time: (pairs,) floats."""
+    """`scores_of` pair numbers 0 to `pairs` - 1, in bounded chunks: (pairs,) floats."""
     if isinstance(pairs, int) and pairs <= _PAIRS_AT_ONCE:
         return scores_of(ops.arange(pairs))
     chunks = (pairs + _PAIRS_AT_ONCE - 1) // _PAIRS_AT_ONCE

@@ -11,8 +11,8 @@ import types
 
 from tfdml.checks import check, unknown_name, unknown_option
 
-# What `--loss` and `get` take: name -> (module, class, options that the name stands for). Loaded
-# on first use, so that the names can be listed without Keras.
+# Names of `--loss` and `get`: name -> (module, class, options that the name implies). Loaded on
+# first use, so that the names can be listed without Keras.
 LOSSES = {
     "binomial": ("binomial", "BinomialDevianceLoss", {}),
     "clustering": ("clustering", "ClusteringLoss", {}),
@@ -39,14 +39,14 @@ LOSSES = {
     "regularized": ("regularized", "RegularizedLoss", {}),
     "triplet": ("triplet", "TripletLoss", {}),
 }
-# The same for what stands beside a loss, in `RegularizedLoss`.
+# The same for regularizers, for `RegularizedLoss`.
 REGULARIZERS = {
     "density": ("density", "DensityRegularizer", {}),
     "entropy": ("entropy", "EntropyRegularizer", {}),
     "gor": ("global_orthogonal", "GlobalOrthogonalRegularizer", {}),
 }
 
-# Options of the papers, of the losses whose defaults are others: `get(name, preset="published")`.
+# Published options, for losses with different defaults: `get(name, preset="published")`.
 _ONE_QUADRUPLET = {"alpha": 0.5, "beta": 1.0, "num_quadruplets": 1, "score_scale": "minmax"}
 _OF_PDDM = {**_ONE_QUADRUPLET, "similarity": {"dropout": 0.5}}
 PUBLISHED = {
@@ -70,22 +70,22 @@ def get(name, /, *, preset=None, **options):
 
     Args:
         name: A key of `LOSSES`, such as `"lifted"`.
-        preset: `"published"` for the options of the paper, of the losses in `PUBLISHED`, whose
-            defaults are others; None for the defaults.
-        **options: Options of that loss; a dict adds to the dict that the name stands for.
+        preset: None for the defaults, or `"published"` for the options of the paper, for losses in
+            `PUBLISHED`, whose defaults differ.
+        **options: Options of that loss; a dict is merged into the dict that the name implies.
 
     Returns:
         A `MetricLoss`.
 
     Raises:
-        ValueError: If the name, an option or its value is unknown; says what exists.
+        ValueError: If the name, an option or its value is unknown; the message lists the known.
     """
     published = {}
     if preset is not None:
         check(
             preset == "published" and name in PUBLISHED,
-            "`preset` must be 'published', for one of the losses "
-            f"{', '.join(PUBLISHED)}, whose defaults are not those of the paper",
+            "`preset` must be None, or 'published' for a loss whose defaults differ from the "
+            f"paper: {', '.join(PUBLISHED)}",
             preset=preset,
             loss=name,
         )
@@ -94,7 +94,7 @@ def get(name, /, *, preset=None, **options):
 
 
 def get_regularizer(name, /, **options):
-    """As `get`, of `REGULARIZERS`."""
+    """As `get`, for `REGULARIZERS`."""
     return _build("regularizer", REGULARIZERS, name, options)
 
 
@@ -104,7 +104,7 @@ def _build(kind, table, name, options, published=types.MappingProxyType({})):
     _, class_name, preset = table[name]
     loss = __getattr__(class_name)
     parameters = inspect.signature(loss).parameters
-    available = set(parameters) - {"name"}  # which `name` itself gives
+    available = set(parameters) - {"name"}  # given by `name` itself
     settings = {"name": name, **preset}
     for option, value in (*published.items(), *options.items()):
         if option not in available:
@@ -113,7 +113,7 @@ def _build(kind, table, name, options, published=types.MappingProxyType({})):
         settings[option] = {**settings[option], **value} if adds else value
     for option, parameter in parameters.items():
         if parameter.default is parameter.empty and option not in settings:
-            raise ValueError(f"{kind} {name!r} needs the option {option!r}.")
+            raise ValueError(f"{kind} {name!r} requires the option {option!r}.")
     return loss(**settings)
 
 

@@ -1,4 +1,4 @@
-"""The contract of every objective: integer labels, one embedding per row, one number out."""
+"""Base class of all losses: integer labels and one embedding per row in, a scalar out."""
 
 import keras
 import numpy as np
@@ -11,19 +11,18 @@ _NOT_GIVEN = object()
 
 
 class MetricLoss(keras.losses.Loss):
-    """Base of the objectives over all rows of a batch at once.
+    """Base class of losses over all rows of a batch at once.
 
-    A subclass writes `call(labels, embeddings)`, which returns a scalar. Labels reach it as
-    (batch,) integers, embeddings as (batch, dim) float32 (float64 stays), unit length if
-    `normalize`. The options a subclass stores under its own attribute names and lists in
-    `options`, from which `get_config` rebuilds it. One that learns something owns it as a Keras
-    layer in `layer`, and writes `call(labels, embeddings, training)`; where that layer scores
-    pairs, it also has `similarity(a, b)` and `similarity_layer`. One for several exits of a
-    network says in `levels` of how many parts an embedding is made. One that keeps something of
-    each class says in `num_classes` how many there are.
+    A subclass implements `call(labels, embeddings)`, which returns a scalar. It gets labels as
+    (batch,) integers and embeddings as (batch, dim) float32 (float64 stays), of unit length if
+    `normalize`. It stores its options as attributes of the same names and lists these in `options`,
+    for `get_config`. A loss with trainable weights holds them in a Keras layer, `layer`, and
+    implements `call(labels, embeddings, training)`; if that layer scores pairs, the loss also has
+    `similarity(a, b)` and `similarity_layer`. A loss for several exits of a network sets `levels`
+    to the number of parts of an embedding. A loss with values per class sets `num_classes`.
 
     Differs: Keras casts labels to float, which merges class ids from 2**24 on; here they stay
-    integers. Keras weights samples; the terms here are pairs, so `sample_weight` is refused.
+    integers. Keras weights samples; the terms here are pairs, so `sample_weight` is rejected.
 
     Args:
         normalize: Whether rows are scaled to unit length first.
@@ -46,10 +45,10 @@ class MetricLoss(keras.losses.Loss):
 
         Args:
             y_true: (batch,) or (batch, 1) integers, the class id of each row.
-            y_pred: (batch, dim) floats, the embedding of each row. Without `normalize` of
-                norms up to 1e18, whose squares are float32 numbers.
+            y_pred: (batch, dim) floats, the embedding of each row. Without `normalize`, norms up
+                to 1e18 are supported, as their squares are in the range of float32.
             sample_weight: Must be None.
-            training: Whether what the loss learns, where it does, is in training.
+            training: Whether layers of the loss, if any, run in training mode.
 
         Returns:
             A scalar float32 (float64 for float64 embeddings), NaN if any embedding is. In a
@@ -58,19 +57,19 @@ class MetricLoss(keras.losses.Loss):
 
         Raises:
             TypeError: If the labels are not integers or the embeddings not floats.
-            ValueError: If the shapes disagree, the batch is empty, `sample_weight` is given or a
-                label is not below `num_classes`; with layers, when called by a plain
+            ValueError: If the shapes disagree, the batch is empty, `sample_weight` is given, a
+                label is not below `num_classes`, or a loss with layers is called by a plain
                 `keras.Model`, which would not train them.
         """
         if sample_weight is not None and sample_weight is not _NOT_GIVEN:
             raise ValueError(
-                f"{type(self).__name__} takes no `sample_weight`: its terms are pairs and tuples "
-                "of rows, not rows. Choose what counts by the sampler."
+                f"{type(self).__name__} does not support `sample_weight`: its terms are pairs and "
+                "tuples of rows, not rows. Weight samples with the sampler instead."
             )
-        if self.layers and sample_weight is None:  # Keras gives it, people do not
+        if self.layers and sample_weight is None:  # Keras passes it, users do not
             raise ValueError(
-                f"{type(self).__name__} learns a layer of its own, {self.layers[0].name!r}, which "
-                "a plain keras.Model does not train. Compile it into tfdml.EmbeddingModel."
+                f"{type(self).__name__} has a trainable layer, {self.layers[0].name!r}, which a "
+                "plain keras.Model does not train. Compile it with tfdml.EmbeddingModel instead."
             )
         labels = _as_labels(y_true, y_pred, self.num_classes)
         embeddings = _as_embeddings(y_pred)
@@ -82,36 +81,36 @@ class MetricLoss(keras.losses.Loss):
         )
         check(
             embeddings.shape[0] != 0,
-            "the batch must hold a row or more",
+            "the batch must not be empty",
             **{"embeddings.shape": tuple(embeddings.shape)},
         )
         with keras.name_scope(self.name):
             if self.normalize:
                 embeddings = self.unit_rows(embeddings)
             value = self._value(labels, embeddings, training)
-            # A row that no term takes is not in the value, but must not hide that it is broken.
+            # NaN in a row that no term uses would not show in the value otherwise.
             broken = ops.where(ops.isnan(ops.sum(embeddings)), float("nan"), 0.0)
             return _share_of_replica(value + ops.cast(broken, value.dtype))
 
     @property
     def layers(self):
-        """All layers that the loss learns, its own and those of losses inside it."""
+        """All trainable layers of the loss, including those of losses inside it."""
         return [] if self.layer is None else [self.layer]
 
     @property
     def learns_similarity(self):
-        """Whether it learns a similarity of rows, that `similarity(a, b)` gives."""
+        """Whether it learns a similarity of rows, which `similarity(a, b)` returns."""
         return self.similarity_layer is not None
 
     def unit_rows(self, embeddings):
-        """The embeddings as `normalize` makes them."""
+        """The embeddings scaled to unit length, as with `normalize`."""
         return pairwise.normalize(embeddings)
 
     def call(self, labels, embeddings):
         raise NotImplementedError
 
     def _value(self, labels, embeddings, training):
-        """What `call` gives, told whether it trains if the loss learns something."""
+        """The result of `call`, which gets `training` if the loss has layers."""
         learned = {"training": training} if self.layers else {}
         return self.call(labels, embeddings, **learned)
 
@@ -124,7 +123,7 @@ def _as_labels(labels, embeddings, num_classes):
         labels = np.asarray(labels)
         _check_integers(labels, embeddings)
         if num_classes is None:
-            # JAX keeps 32 bits of an integer: renumber before they are lost.
+            # Renumbered, as JAX truncates integers to 32 bits.
             labels = np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
         else:
             check(
@@ -137,7 +136,7 @@ def _as_labels(labels, embeddings, num_classes):
         labels = ops.cast(labels, "int64")
     _check_integers(labels, embeddings)
     dtype = _dtype(labels)
-    if dtype not in ("int32", "int64"):  # TensorFlow takes no others as indices
+    if dtype not in ("int32", "int64"):  # TensorFlow accepts no others as indices
         labels = ops.cast(labels, "int64" if dtype in ("uint32", "uint64") else "int32")
     rank = len(labels.shape)
     check(
@@ -177,7 +176,7 @@ def _as_embeddings(embeddings):
 def _builds_for_replicas():
     """Whether Keras builds a model for a `tf.distribute` strategy, outside the replicas.
 
-    It then averages the replicas' labels, floats that nobody compares.
+    Labels are then averages over replicas: floats, which nothing compares.
     """
     if keras.backend.backend() != "tensorflow":
         return False

@@ -8,17 +8,17 @@ from tfdml.losses.base import MetricLoss
 
 @keras.saving.register_keras_serializable("tfdml")
 class BinomialDevianceLoss(MetricLoss):
-    """Classifies pairs as same or other by their similarity, with a price on the false same.
+    """Binomial deviance: logistic loss of pairs by similarity, with a cost for false matches.
 
-    A smooth hinge on both sides of a similarity `beta`. With similarities S, of unit rows the
-    cosines, over all unordered pairs {i, j} of the batch:
+    A smooth hinge on both sides of a similarity `beta`. With similarities S (cosines for unit
+    rows), over all unordered pairs {i, j} of the batch:
 
         mean_{same class}  log(1 + exp(-alpha (S[i, j] - beta)))
       + mean_{other class} log(1 + exp(alpha negative_cost (S[i, j] - beta)))
 
     Args:
         alpha: Steepness; > 0.
-        beta: Similarity at which same and other are told apart.
+        beta: Similarity that separates positive from negative pairs.
         negative_cost: Steepness of the pairs of other classes, as a multiple of `alpha`; > 0.
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.

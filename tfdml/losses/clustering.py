@@ -9,28 +9,28 @@ from tfdml.losses.base import MetricLoss
 
 @keras.saving.register_keras_serializable("tfdml")
 class ClusteringLoss(MetricLoss):
-    """Makes the classes of a batch cost less as clusters than any clusters of another kind.
+    """Structured clustering loss: the classes must be a better clustering than any other.
 
-    Medoids S, as many rows as the batch has classes, make a clustering: every row goes to the
-    nearest of them. With distances d, NMI the normalized mutual information of that clustering
-    with the classes, 2 I / (H + H), and m(i) the medoid of the class of row i, its row with the
-    least sum of distances to the class:
+    A clustering is given by medoids S, as many rows as the batch has classes: every row belongs to
+    the nearest of them. With distances d, NMI the normalized mutual information of that clustering
+    and the classes, 2 I / (H + H), and m(i) the medoid of the class of row i, its row with the
+    smallest sum of distances to the class:
 
         score(S) = gamma * (1 - NMI(S)) - Σ_i min_{s in S} d[i, s]
 
         loss = max(0, max_S score(S) + Σ_i d[i, m(i)])
 
-    The maximum over S is searched for, and may be missed. There are three starts: the medoids of
-    the classes; rows added one by one, the one that raises the score most; the rows with the
-    largest sums of distances. From each the best swap of a medoid for another row is made while
-    one raises the score. The search has no gradient; of equally good choices it takes the rows
-    with the smallest sums of distances, then the first. For each class it takes batch³ operations.
+    The maximum over S is searched heuristically. There are three starts: the medoids of the
+    classes; rows added greedily, each time the one that raises the score most; and the rows with
+    the largest sums of distances. From each start, the best swap of a medoid for another row is
+    repeated while it raises the score. The search has no gradient; ties go to the rows with the
+    smallest sums of distances, then to the first. It takes batch³ operations per class.
 
     Args:
-        gamma: Margin by which a clustering that has nothing in common with the classes must cost
-            more, in distance, or squared distance, summed over the rows; > 0.
+        gamma: Margin by which a clustering with NMI 0 must cost more than the classes, in distance
+            or squared distance, summed over rows; > 0.
         squared: Whether d is the squared Euclidean distance.
-        swaps: Most swaps from each start, >= 0.
+        swaps: Largest number of swaps from each start, >= 0.
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
 
@@ -38,7 +38,7 @@ class ClusteringLoss(MetricLoss):
         labels: (batch,) integers, one class id per row.
         embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
         Returns a scalar float32, >= 0; 0 when the batch holds a single class, or a single row of
-        each. A sum over the rows: it grows with the batch.
+        each. It is a sum over rows, so it grows with the batch.
 
     Raises:
         TypeError: If `labels` are not integers or `embeddings` not floats.
@@ -47,10 +47,10 @@ class ClusteringLoss(MetricLoss):
     Source:
         Song, Jegelka, Rathod, Murphy. Deep metric learning via facility location. CVPR 2017,
         section 3.
-        Differs: the paper has one start, rows added one by one, and refines it cluster by
-        cluster, a medoid for a row of its cluster; here any medoid for any row, the best swap
-        first. The medoids of the classes are a start, so that a search that falls short does not
-        make the loss 0.
+        Differs: the paper has one start, rows added greedily, and refines it cluster by cluster,
+        swapping a medoid for a row of its cluster; here any medoid may be swapped for any row, the
+        best swap first. Starting from the medoids of the classes too avoids a loss of 0 when the
+        search misses the maximum.
 
     Example:
         >>> rows = np.array([[0.], [1.], [5.], [6.]])
@@ -84,7 +84,7 @@ class ClusteringLoss(MetricLoss):
 
 
 class _Batch:
-    """What the search knows of a batch. Medoids are (batch,) booleans.
+    """Data of a batch for the search. Medoids are (batch,) booleans.
 
     Args:
         distances: (batch, batch) floats >= 0.
@@ -96,10 +96,10 @@ class _Batch:
         self.dtype = keras.backend.standardize_dtype(distances.dtype)
         self.index = ops.arange(ops.shape(distances)[0])
         self.sums = ops.sum(distances, axis=0)
-        # A medoid is of its own cluster, also where it coincides with another.
+        # A medoid is in its own cluster, even if it coincides with another.
         self.distances = ops.where(pairwise.off_diagonal(distances), distances, -1.0)
         self.same = same
-        # Rows are counted in a cluster, and rows of a class in it: the two of a leading axis.
+        # Leading axis: counts of all rows of a cluster, and of its rows of one class.
         self.counted = ops.stack([ops.ones_like(distances), self.to_float(same)])
         self.gamma = gamma
         self.resolution = 64 * float(np.finfo(self.dtype).eps)
@@ -108,7 +108,7 @@ class _Batch:
         return ops.cast(booleans, self.dtype)
 
     def tolerance(self, score):
-        """Scores that are closer are equal but for rounding."""
+        """Scores that differ by less are equal up to rounding."""
         return self.resolution * (self.gamma + ops.abs(score))
 
     def nearest(self, medoids):
@@ -120,11 +120,11 @@ class _Batch:
     def disagreement(self, clusters, cells):
         """1 - NMI from the sums of n log n over the clusters, and over the classes in each.
 
-        0 where all rows are of one cluster and of one class.
+        0 if all rows are of one cluster and of one class.
         """
         classes = ops.sum(_log(ops.sum(self.counted[1], axis=0)))
         entropies = 2.0 * _n_log_n(ops.sum(self.counted[0, 0])) - clusters - classes
-        one = entropies < 0.5  # the next is that of two rows, 2 log 2
+        one = entropies < 0.5  # the smallest above 0 is 2 log 2, for two rows
         differences = ops.relu(clusters + classes - 2.0 * cells)
         return ops.where(one, 0.0, differences / ops.where(one, 1.0, entropies))
 
@@ -133,10 +133,10 @@ class _Batch:
 
 
 class _Clusters:
-    """The clusters around medoids, and the scores of all that differ from them by one medoid.
+    """The clusters around medoids, and the scores of all clusterings that differ by one medoid.
 
-    Rows are axis -2, new medoids axis -1. Where n rows form a group, n log n is the sum over them
-    of log n; so the entropies of all clusterings come from matrix products that count rows.
+    Rows are axis -2, new medoids axis -1. For a group of n rows, n log n is the sum of log n over
+    its rows; so matrix products that count rows give the entropies of all clusterings.
     """
 
     def __init__(self, batch, medoids):
@@ -158,7 +158,7 @@ class _Clusters:
         return clusters_and_cells[0], clusters_and_cells[1]
 
     def scores_of_additions(self):
-        """(batch,) floats: the score with each row as a medoid more."""
+        """(batch,) floats: the score with each row as an additional medoid."""
         scores = self.batch.score(*self._with_one_more()[:2])
         return ops.where(self.medoids, -np.inf, scores)
 
@@ -171,10 +171,10 @@ class _Clusters:
         return ops.sum(ops.relu(distances), axis=0), sums, joined, stayed
 
     def scores_of_swaps(self):
-        """(batch, batch) floats: the score with the row j as a medoid instead of the medoid i.
+        """(batch, batch) floats: the score with row j as a medoid instead of medoid i.
 
-        What j does is the same for all i; what i does is a sum over its rows that did not join j:
-        they follow it there, or fall to their second nearest medoid.
+        The effect of adding j is the same for all i. The effect of removing i is a sum over its
+        rows that did not join j: each joins j or its second nearest medoid.
         """
         batch = self.batch
         cost, sums, joined, stayed = self._with_one_more()
@@ -231,15 +231,15 @@ def _best_medoids(batch, starts, swaps):
 
 
 def _swapped(batch, medoids, swaps):
-    """The medoids and their score after the best swaps, up to `swaps` of them."""
-    sums = ops.reshape(batch.sums - batch.sums[:, None], (-1,))  # by how much a swap raises them
+    """The medoids and their score after at most `swaps` best swaps."""
+    sums = ops.reshape(batch.sums - batch.sums[:, None], (-1,))  # increase of the sums by a swap
 
     def swap(left, medoids, score):
         scores = ops.reshape(_Clusters(batch, medoids).scores_of_swaps(), (-1,))
         best, limit = _first_of_best(batch, scores, sums), score + batch.tolerance(score)
         old, new = best // ops.shape(batch.index)[0], best % ops.shape(batch.index)[0]
         swapped = (medoids & (batch.index != old)) | (batch.index == new)
-        # Computed again, since on a GPU matrix products may be good to three digits only.
+        # Recomputed, as matrix products on a GPU may be accurate to three digits only.
         new_score = _Clusters(batch, swapped).score()
         better = (ops.max(scores) > limit) & (new_score > limit)
         return (
@@ -258,7 +258,7 @@ def _first_of_best(batch, scores, sums):
 
 
 def _growth(count, more):
-    """By how much n log n grows from `count` with `more` rows, for each of these."""
+    """Increase of n log n by `more` rows, per row, for groups of `count` rows."""
     return (_n_log_n(count + more) - _n_log_n(count)) / ops.where(more < 1, 1.0, more)
 
 

@@ -8,25 +8,25 @@ from tfdml.losses.base import MetricLoss
 
 @keras.saving.register_keras_serializable("tfdml")
 class ContrastiveLoss(MetricLoss):
-    """Pulls the pairs of a class together and pushes other pairs apart, up to a margin.
+    """Contrastive loss: pulls positive pairs together, pushes negative pairs beyond a margin.
 
-    With squared distances D, over the unordered pairs {i, j} of the batch that `pairs` names:
+    With squared distances D, over the unordered pairs {i, j} of the batch selected by `pairs`:
 
         Σ_{same class} D[i, j]  +  Σ_{other class} max(0, margin - D[i, j])
 
-    divided by what `average_over` names. Rows of one class meet in one point when it is 0.
+    divided according to `average_over`. At loss 0 all rows of a class coincide.
 
     Args:
-        margin: Distance from which on a negative pair costs nothing, in squared distance (0 to 4
-            for unit rows), or in distance if not `squared`; > 0.
+        margin: Distance above which a negative pair has no loss, in squared distance (0 to 4 for
+            unit rows), or in distance if not `squared`; > 0.
         squared: Whether D is the squared Euclidean distance.
-        pairs: `"all"`; or `"halves"`, each row of the first half of the batch with the one in its
-            place in the second, as `pipelines.pair_batches` lists them. Of an odd batch the last
-            row is left out.
-        squared_hinge: Whether a negative pair costs max(0, margin - √D)², the margin in distance,
-            the original form of the loss; for `squared`.
-        average_over: `"pairs"` (all of those), `"active"` (pairs with a loss above 0), `"batch"`
-            (rows: the balance that density adaptivity needs) or `"sum"` (divides by nothing).
+        pairs: `"all"`; or `"halves"`, row i of the first half of the batch with row i of the
+            second, as `pipelines.pair_batches` orders them. The last row of an odd batch is
+            ignored.
+        squared_hinge: Whether the loss of a negative pair is max(0, margin - √D)², with the margin
+            in distance: the original form. Requires `squared`.
+        average_over: `"pairs"` (all selected pairs), `"active"` (those with a loss above 0),
+            `"batch"` (rows: the balance that density adaptivity needs) or `"sum"` (no division).
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
 
@@ -34,7 +34,7 @@ class ContrastiveLoss(MetricLoss):
         labels: (batch,) integers, one class id per row.
         embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
         Returns a scalar float32, >= 0; 0 when the batch holds a single row. With `pairs="halves"`
-        the order of the rows counts.
+        the order of the rows matters.
 
     Raises:
         TypeError: If `labels` are not integers or `embeddings` not floats.
@@ -78,7 +78,7 @@ class ContrastiveLoss(MetricLoss):
         )
         check(
             squared or not squared_hinge,
-            "`squared_hinge` goes with squared distances of positive pairs",
+            "`squared_hinge` requires squared=True",
             squared=squared,
             squared_hinge=squared_hinge,
         )
@@ -102,15 +102,15 @@ class ContrastiveLoss(MetricLoss):
             return pairwise.masked_mean(losses, pairs)
         if self.average_over == "active":
             return pairwise.masked_mean(losses, pairs & ~(losses <= 0))
-        total = pairwise.masked_sum(losses, pairs) / 2.0  # each pair stands there twice
+        total = pairwise.masked_sum(losses, pairs) / 2.0  # each pair occurs twice
         if self.average_over == "batch":
             return total / ops.cast(ops.shape(labels)[0], total.dtype)
         return total
 
 
 def _halves(rows):
-    """(n, n) booleans: the row in the same place of the other half. `rows` is (n, ...)."""
+    """(n, n) booleans: the same place in the other half. `rows` is (n, ...)."""
     half = ops.shape(rows)[0] // 2
     index = ops.arange(ops.shape(rows)[0])
-    apart = ops.abs(index[:, None] - index[None, :]) == half
-    return apart & (ops.maximum(index[:, None], index[None, :]) < 2 * half)
+    opposite = ops.abs(index[:, None] - index[None, :]) == half
+    return opposite & (ops.maximum(index[:, None], index[None, :]) < 2 * half)

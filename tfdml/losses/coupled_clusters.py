@@ -9,16 +9,16 @@ from tfdml.losses.base import MetricLoss
 
 @keras.saving.register_keras_serializable("tfdml")
 class CoupledClustersLoss(MetricLoss):
-    """Pulls a class to its mean, closer by a margin than the nearest row of another class.
+    """Pulls rows to the mean of their class, closer by a margin than rows of other classes.
 
     With c the mean of the rows of a class and n the row of another class that is nearest to c:
 
         ½ Σ_{i in class} max(0, |x[i] - c|² + margin - |x[n] - c|²)
 
-    averaged over the classes of two rows or more. The mean is an anchor that no row has to be.
+    averaged over the classes of two rows or more. The mean replaces a row as the anchor.
 
     Args:
-        margin: Gap asked for between the two distances, in squared distance; > 0.
+        margin: Required difference of the two squared distances; > 0.
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
 
@@ -34,9 +34,9 @@ class CoupledClustersLoss(MetricLoss):
     Source:
         Liu, Tian, Yang, Pang, Huang. Deep relative distance learning: tell the difference between
         similar vehicles. CVPR 2016, the coupled clusters loss.
-        Differs: every class of the batch is a positive set, against all other rows, where the
-        paper builds batches of one positive and one negative set; averaged over the classes,
-        where it sums.
+        Differs: every class of the batch is a positive set, with all other rows as negatives, where
+        the paper builds batches of one positive and one negative set; averages over classes, where
+        the paper sums.
 
     Example:
         >>> loss = CoupledClustersLoss(margin=1.0)
@@ -70,6 +70,6 @@ def _nearest(points, rows, candidates):
     points, rows = ops.stop_gradient(points), ops.stop_gradient(rows)
     center = ops.mean(rows, axis=0, keepdims=True)
     points, rows = points - center, rows - center
-    # Less than the squared distance by |point|², which is the same for all rows.
+    # The squared distance minus |point|², which is the same for all rows.
     distances = ops.sum(ops.square(rows), axis=1) - 2.0 * (points @ ops.transpose(rows))
     return ops.argmin(ops.where(candidates, distances, np.inf), axis=1)

@@ -19,59 +19,61 @@ from tfdml.losses.regularized import RegularizedLoss
 
 @keras.saving.register_keras_serializable("tfdml")
 class DensityRegularizer(MetricLoss):
-    """Lets the classes spread out, each to a density that is learned.
+    """Density regularizer: lets each class spread out to a learned density.
 
-    The density of a class here is how far its unit rows lie from their mean μ, on average: the
+    The density of a class is the mean squared distance of its unit rows to their mean μ: the
     larger, the sparser.
 
         D[c] = mean_{i in c} |x[i] - μ[c]|²
 
-    Over the C classes with two rows or more in the batch, with trained targets α and, of the
-    initial densities D⁰ that the classes had before training, δ[c] = D⁰[c] ** eta:
+    Over the C classes with two rows or more in the batch, with trained targets α and
+    δ[c] = D⁰[c] ** eta, where D⁰ are the densities of the classes before training:
 
         loss = 1/C  Σ_c (D[c] - α[c])²  -  1/C Σ_c α[c]
              + 1/C² Σ_{c, k} (δ[k] α[c] - δ[c] α[k])²
 
-    The first two terms reward sparse classes, the more so the further D is from 0: an untied
-    target ends at D + ½. The third keeps the ratios of the targets near those of δ.
+    The first two terms reward sparse classes: without the third, a target converges to D + ½, which
+    pushes D up. The third keeps the ratios of the targets near those of δ.
 
     Args:
-        num_classes: Classes, of ids 0 to `num_classes - 1`; that of `initial_density` if None.
+        num_classes: Number of classes, with ids 0 to `num_classes - 1`; the length of
+            `initial_density` if None.
         initial_density: (num_classes,) numbers >= 0, D⁰ by class id, such as
-            `tfdml.evaluation.class_density` gives of the features of the untrained network; not
+            `tfdml.evaluation.class_density` returns for the features of the untrained network; not
             needed without `correlation`.
-        eta: Exponent of the initial densities, 0 to 1: 0 asks for equal targets.
-        correlation: Whether the third term, the correlation of classes, is there.
-        alpha_init: Every target at first, in squared distance. D is at most 1.
-        alpha_multiplier: Factor of the learning rate of the targets, >= 0. `train.py` hands it to
-            the optimizer; elsewhere the optimizer is built with it, such as
-            `tfdml.optimizers.Adam(1e-4, multipliers={"^density_targets/": 10})`, which
-            `EmbeddingModel.compile` checks. Adam moves a target by the learning rate per step, so
-            that with a small one the targets stay where they start.
+        eta: Exponent of the initial densities, 0 to 1: 0 favours equal targets.
+        correlation: Whether to include the third term, the correlation of classes.
+        alpha_init: Initial value of every target, in squared distance. D is at most 1.
+        alpha_multiplier: Factor of the learning rate of the targets, >= 0. `train.py` passes it to
+            the optimizer; otherwise build the optimizer with it, such as
+            `tfdml.optimizers.Adam(1e-4, multipliers={"^density_targets/": 10})`;
+            `EmbeddingModel.compile` checks that. Adam moves a target by the learning rate per step,
+            so that with a small one the targets stay at their initial value.
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
 
     Attributes:
-        layer: `DensityTargets`, the targets. Until the first call, or `layer.build()`, it has no
-            variables: a loop of one's own collects them after it.
+        layer: `DensityTargets`, the targets. It has no variables until the first call or
+            `layer.build()`: a custom training loop must collect them after that.
 
     Call:
         labels: (batch,) integers, one class id per row.
         embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, of either sign; 0 when the batch holds no positive pair. NaN for
-        a tensor with a label that is none of the classes.
+        Returns a scalar float32, of either sign; 0 when the batch holds no positive pair. NaN if
+        labels are a tensor with an id that is not one of the classes.
 
     Raises:
         TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
             type.
         ValueError: If the shapes disagree, an option is out of range, the initial densities are
-            not one per class, the classes are not known, or a label in an array is none of them.
+            not one per class, the classes are not known, or labels are an array with an id that is
+            not one of them.
 
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eqs. 6-8; eq. 6
         is `correlation=False`.
-        Differs: over the classes of the batch, of which alone there are rows. Classes with a
-        single row in it, which have no density, do not count.
+        Differs: sums over the classes of the batch instead of all classes. Classes with a single
+        row in the batch have no density and do not count.
 
     Example:
         >>> regularizer = DensityRegularizer(initial_density=[0.3, 0.3])
@@ -127,15 +129,15 @@ class DensityRegularizer(MetricLoss):
     def call(self, labels, embeddings, training=False):
         check(
             self.num_classes is not None,
-            "density needs the classes: `initial_density`, of tfdml.evaluation.class_density, "
-            "which `train.py --loss density` measures",
+            "density requires the classes: `num_classes`, or `initial_density`, which `train.py "
+            "--loss density` measures by tfdml.evaluation.class_density",
             num_classes=self.num_classes,
             initial_density=self.initial_density,
         )
         check(
             not self.correlation or self.initial_density is not None,
-            "the correlation of classes needs `initial_density`, of "
-            "tfdml.evaluation.class_density; or correlation=False",
+            "the correlation of classes requires `initial_density`, as "
+            "tfdml.evaluation.class_density returns it; or set correlation=False",
             initial_density=self.initial_density,
         )
         means, sizes = pairwise.class_means(labels, embeddings)
@@ -147,7 +149,7 @@ class DensityRegularizer(MetricLoss):
         loss = ops.sum(shares * (ops.square(densities - targets) - targets)) / classes
         if self.correlation:
             roots = np.asarray(self.initial_density) ** self.eta
-            known = ops.clip(labels, 0, self.num_classes - 1)  # of others the target is NaN
+            known = ops.clip(labels, 0, self.num_classes - 1)  # for others the target is NaN
             roots = ops.take(ops.convert_to_tensor(roots, embeddings.dtype), known)
             products = ops.sum(shares * roots * targets)
             squares = ops.sum(shares * ops.square(roots)) * ops.sum(shares * ops.square(targets))
@@ -158,20 +160,19 @@ class DensityRegularizer(MetricLoss):
 
 @keras.saving.register_keras_serializable("tfdml")
 class DensityAdaptiveLoss(RegularizedLoss):
-    """A loss whose classes may spread out, each to a density that is learned.
+    """Density-adaptive loss: a base loss that lets each class spread out to a learned density.
 
         loss = base + weight * DensityRegularizer
 
-    The base draws a class together until that costs more density than it gains; so classes keep
-    an extent of their own, and the embedding fits the training classes less closely.
+    The base pulls a class together until the regularizer costs more than that gains; so each class
+    keeps an extent of its own, and the embedding overfits the training classes less.
 
     Args:
         base: A `MetricLoss`, a name, or a dict of a name and options, as for `RegularizedLoss`;
             `ContrastiveLoss(average_over="batch")` if None.
         num_classes: As for `DensityRegularizer`.
         initial_density: As for `DensityRegularizer`. `train.py` measures it.
-        weight: Factor of the regularizer, λ; > 0. 10 balances a `base` that is averaged over the
-            batch.
+        weight: Factor of the regularizer, λ; > 0. 10 suits a `base` averaged over the batch.
         eta: As for `DensityRegularizer`.
         correlation: As for `DensityRegularizer`.
         alpha_init: As for `DensityRegularizer`.
@@ -179,25 +180,26 @@ class DensityAdaptiveLoss(RegularizedLoss):
         name: Name of the loss in logs.
 
     Attributes:
-        layer: `DensityTargets`, the targets, as of `DensityRegularizer`.
+        layer: `DensityTargets`, the targets, as for `DensityRegularizer`.
 
     Call:
         labels: (batch,) integers, one class id per row, from 0 to `num_classes - 1`.
-        embeddings: (batch, dim) floats, raw or made unit length as `base` has it; the densities
-            are of unit rows.
+        embeddings: (batch, dim) floats, scaled to unit length if `base` does so; the densities are
+            of unit rows.
         Returns a scalar float32, of either sign.
 
     Raises:
         TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
             type.
         ValueError: If the shapes disagree, an option is out of range, the initial densities are
-            not one per class, the classes are not known, or a label in an array is none of them.
+            not one per class, the classes are not known, or labels are an array with an id that is
+            not one of them.
 
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 9 and
         Algorithm 1; DML-DA with the bases contrastive, triplet and npair.
-        Differs: where the paper prints sums, the bases are averages, over the batch for
-        contrastive: of the readings the one for which a weight of 10 is a balance.
+        Differs: the bases are averages (over the batch for contrastive), where the paper prints
+        sums: the only reading for which a weight of 10 is balanced.
 
     Example:
         >>> loss = DensityAdaptiveLoss(base="triplet", initial_density=[0.3, 0.3])

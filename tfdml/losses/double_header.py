@@ -16,7 +16,7 @@ from tfdml.layers import PDDM
 from tfdml.losses.base import MetricLoss
 from tfdml.quadruplets import mine, mine_hardest
 
-_SIMILARITY = types.MappingProxyType({"dropout": 0.0})  # options of the PDDM that are not given
+_SIMILARITY = types.MappingProxyType({"dropout": 0.0})  # default options of the PDDM
 _SIMILARITY_OPTIONS = ("dropout", "dtype", "name", "seed", "trainable", "units", "use_position")
 
 
@@ -24,48 +24,49 @@ _SIMILARITY_OPTIONS = ("dropout", "dtype", "name", "seed", "trainable", "units",
 class DoubleHeaderHingeLoss(MetricLoss):
     """Learns a similarity and the embedding together, from hard quadruplets of the batch.
 
-    The similarity S scores all pairs. For a positive pair (i, j), every one or the least similar
-    by `num_quadruplets`, k is the row of another class that is most similar to i, and l to j. With
-    s = S scaled by `score_scale` and the squared distances D of unit rows:
+    The similarity S scores all pairs. `num_quadruplets` selects positive pairs (i, j): the least
+    similar or all. k is the row of another class that is most similar to i, and l to j. With s = S
+    scaled by `score_scale` and the squared distances D of unit rows:
 
         E_m  = max(0, alpha + s[i, k] - s[i, j]) + max(0, alpha + s[j, l] - s[i, j])
         E_e  = max(0, beta + D[i, j] - D[i, k]) + max(0, beta + D[i, j] - D[j, l])
         loss = E_m + embedding_weight * E_e
 
-    Mining and the range of the scores have no gradient. With `num_quadruplets=1` and a
-    `score_scale` other than `"minmax"` no batch × batch matrix of scores is made: the positive
-    pairs are scored, and then the negatives of the chosen pair. Otherwise all pairs are scored
-    once more, without gradient.
+    No gradient flows through mining and the range of the scores. With `num_quadruplets=1` and a
+    `score_scale` other than `"minmax"` no batch × batch matrix of scores is computed: the positive
+    pairs are scored, then the negatives of the selected pair. Otherwise all pairs are scored once
+    more, without gradient.
 
     Args:
         similarity: A `PDDM` layer; or a dict of its options, such as `{"use_position": False}`,
-            whose dropout is 0 if not given; or None to mine by distance and to learn no similarity:
-            the loss is E_e alone.
-        alpha: Gap asked for between scaled scores; > 0.
-        beta: Gap asked for between squared distances (0 to 4), or distances if not `squared`; > 0.
-        embedding_weight: Factor of E_e; >= 0. At 0 the similarity alone is taught.
+            with dropout 0 by default; or None to mine by distance and learn no similarity: the loss
+            is then only E_e.
+        alpha: Margin of scaled scores; > 0.
+        beta: Margin of squared distances (0 to 4), or of distances if not `squared`; > 0.
+        embedding_weight: Factor of E_e; >= 0. 0 trains only the similarity.
         headers: 2 for the quadruplet, 1 for the triplet (i, j, k) in E_e.
         metric_headers: 2 or 1, the same in E_m.
         num_quadruplets: `"per_positive_pair"`, which scores all batch * (batch + 1) / 2 pairs with
-            gradients; `"per_class"`, of each class its least similar pair; or 1 for each batch. The
-            loss is their mean.
-        score_scale: `"minmax"`: from the lowest and highest score of the batch to 0 and 1;
-            `"local"`: of those of the pair (i, j) and of the negatives of i and of j;
-            `"sigmoid"`: 1 / (1 + exp(-S)); None: as they are.
-        mine_with_dropout: Whether the scores to mine by are those of the loss, whose dropout they
-            share; otherwise they have none.
-        squared: Whether E_e takes squared distances.
+            gradients; `"per_class"`, the least similar pair of each class; or 1, the least similar
+            of the batch. The loss is the mean over quadruplets.
+        score_scale: `"minmax"`: maps the lowest and highest score of the batch to 0 and 1;
+            `"local"`: the same with the scores of the pair (i, j) and of the negatives of i and j;
+            `"sigmoid"`: 1 / (1 + exp(-S)); None: no scaling.
+        mine_with_dropout: Whether mining uses the scores of the loss, with the same dropout;
+            otherwise it uses scores without dropout.
+        squared: Whether E_e uses squared distances.
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row; of a class of one row it is a negative.
+        labels: (batch,) integers, one class id per row; the row of a class with a single row only
+            serves as a negative.
         embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        training: Whether the layer drops outputs; False unless given.
+        training: Whether the layer applies dropout; False by default.
         Returns a scalar float32, >= 0; 0 when the batch holds no quadruplet.
 
     Attributes:
-        layer: The `PDDM` layer to train, which `tfdml.EmbeddingModel` does. None without one.
+        layer: The `PDDM` layer, which `tfdml.EmbeddingModel` trains; None without one.
 
     Raises:
         TypeError: If `labels` are not integers or `embeddings` not floats.
@@ -76,11 +77,11 @@ class DoubleHeaderHingeLoss(MetricLoss):
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, eq. 3 and 4;
         the paper's weight decay belongs to the optimizer. `lmdm`, `pddm_triplet` and `quadruplet`
         are its comparisons in section 4.
-        Differs: the paper takes one quadruplet a batch, scores in [0, 1], alpha 0.5, beta 1 and
-        dropout 0.5, which do not train in thousands of steps; the defaults do. Its options are
-        `tfdml.losses.get("pddm", preset="published")`. The paper does not say how scores are scaled
-        to [0, 1]; `"minmax"` over the batch is our reading, its ends without gradient, without
-        which the mined scores would be constants.
+        Differs: the paper uses one quadruplet per batch, scores in [0, 1], alpha 0.5, beta 1 and
+        dropout 0.5, which do not train in thousands of steps; the defaults do. For the paper's
+        options use `tfdml.losses.get("pddm", preset="published")`. The paper does not say how
+        scores are scaled to [0, 1]; `"minmax"` over the batch is our reading. Its extremes have no
+        gradient, as otherwise the mined scores would be constants.
 
     Example:
         >>> loss = DoubleHeaderHingeLoss(similarity=None)
@@ -162,7 +163,7 @@ class DoubleHeaderHingeLoss(MetricLoss):
         else:
             ends = self.layer.ends(embeddings, drop=training)
             matrix = None
-            if self.num_quadruplets == "per_positive_pair":  # almost every score is needed
+            if self.num_quadruplets == "per_positive_pair":  # needs almost every score
                 matrix = self.layer.matrix_of_ends(ends)
             mined = self._mine(labels, ends, matrix)
             metric = ops.cast(self._metric_loss(ends, matrix, mined), embeddings.dtype)

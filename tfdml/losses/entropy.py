@@ -8,28 +8,28 @@ from tfdml.losses.base import MetricLoss
 
 @keras.saving.register_keras_serializable("tfdml")
 class EntropyRegularizer(MetricLoss):
-    """Keeps embeddings from being certain: minus an entropy of the batch.
+    """Entropy regularizer: the negative entropy of the batch.
 
     With squared distances D, over all unordered pairs {i, j}:
 
         "pairs":  - mean H(p[i, j]),  p[i, j] = sigmoid(threshold - D[i, j])
         "parzen": log( mean_{i, j} exp(-D[i, j] / (4 bandwidth²)) ), with i = j
 
-    H is the entropy of a yes or no. The first draws every distance to the threshold: rows of a
-    class move apart, those of other classes nearer. The second, Rényi's of a Gaussian on each row,
-    spreads all rows.
-    For use beside a loss, in `RegularizedLoss`.
+    H is the binary entropy. The first pulls every distance towards the threshold: it increases the
+    distances within classes and decreases those between classes. The second, Rényi's entropy of a
+    Gaussian kernel density estimate, spreads all rows.
+    For use with a loss, in `RegularizedLoss`.
 
     Args:
-        of: `"pairs"`, the answer to whether two rows are of one class; or `"parzen"`, the density
+        of: `"pairs"`, the prediction whether two rows are of one class; or `"parzen"`, the density
             of the rows.
-        threshold: Squared distance at which same and other are as likely.
+        threshold: Squared distance at which both answers are equally likely.
         bandwidth: Standard deviation of the Gaussian on each row, in distance; > 0.
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row, which neither entropy asks for.
+        labels: (batch,) integers, one class id per row; not used by either entropy.
         embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
         Returns a scalar float32, <= 0: above -0.7 for pairs. 0 when the batch holds a single row.
 
@@ -41,7 +41,7 @@ class EntropyRegularizer(MetricLoss):
         Niu, Dai, Yamada, Sugiyama. Information-theoretic semi-supervised metric learning via
         entropy regularization. ICML 2012.
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, section IV,
-        which compares with it and gives no formula: the two here are the two ways to read it.
+        which compares with it without a formula: the two here are the two possible readings.
 
     Example:
         >>> regularizer = EntropyRegularizer(threshold=2.0)

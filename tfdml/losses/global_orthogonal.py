@@ -7,14 +7,14 @@ from tfdml.losses.base import MetricLoss
 
 @keras.saving.register_keras_serializable("tfdml")
 class GlobalOrthogonalRegularizer(MetricLoss):
-    """Spreads rows of other classes out over the sphere, as random directions would be.
+    """Global orthogonal regularizer: spreads rows of different classes like random directions.
 
-    Over the pairs of other classes, with S their products, M1 = mean(S) and M2 = mean(S²):
+    Over the negative pairs, with S their inner products, M1 = mean(S) and M2 = mean(S²):
 
         M1² + max(0, M2 - 1 / dim)
 
-    Two random unit rows have a product of mean 0 and mean square 1 / dim. For use beside a loss,
-    in `RegularizedLoss`.
+    The product of two random unit rows has mean 0 and mean square 1 / dim. For use with a loss, in
+    `RegularizedLoss`.
 
     Args:
         normalize: Whether rows are scaled to unit length first.
@@ -31,7 +31,7 @@ class GlobalOrthogonalRegularizer(MetricLoss):
 
     Source:
         Zhang, Yu, Kumar, Chang. Learning spread-out local feature descriptors. ICCV 2017.
-        Differs: all pairs of other classes, where the original draws one for each row.
+        Differs: all negative pairs, where the original draws one for each row.
 
     Example:
         >>> regularizer = GlobalOrthogonalRegularizer()

@@ -15,35 +15,37 @@ from tfdml.losses.base import MetricLoss
 
 @keras.saving.register_keras_serializable("tfdml")
 class HardAwareCascadeLoss(MetricLoss):
-    """Pulls pairs of a class together and pushes others apart at several levels of a network.
+    """Hard-aware cascade: a contrastive loss of the hardest pairs at several levels of a network.
 
-    Each level, an exit of the network, has its own part of the embedding, and the deeper it is
-    the fewer pairs it sees: the hardest ones. With squared distances D_k of level k:
+    Each level, an exit of the network, has its own part of the embedding; deeper levels use fewer
+    and harder pairs. With squared distances D_k of level k:
 
-        l_k[i, j] = D_k[i, j]                                     for a pair of a class
-                    negative_factor * max(0, margin - D_k[i, j])  for another pair
+        l_k[i, j] = D_k[i, j]                                     for a positive pair
+                    negative_factor * max(0, margin - D_k[i, j])  for a negative pair
 
         loss = Σ_k level_weights[k] * Σ_{(i, j) kept at level k} l_k[i, j]
 
-    each level divided by what `average_over` names. Level k keeps the `hard_ratios[k]` hardest of
-    all positive pairs and as large a share of all negative pairs, by their l; which of them is
-    what `selection` says. The choice has no gradient.
+    where the sum of each level is divided according to `average_over`. Level k keeps the share
+    `hard_ratios[k]` of all positive pairs and of all negative pairs, the hardest by l as defined by
+    `selection`. The selection has no gradient.
 
     Args:
-        levels: Equal parts of an embedding, from the shallowest level to the deepest.
-        hard_ratios: Share of pairs kept at each level, above 0 and up to 1, of all pairs of the
-            batch, rounded down. Shares of what the level before kept are their products.
-        margin: Distance from which on a negative pair costs nothing, in squared distance (0 to 4
-            for unit rows), or in distance if not `squared`; > 0.
+        levels: Number of equal parts of an embedding, from the shallowest level to the deepest.
+        hard_ratios: Share of pairs kept at each level, above 0 and up to 1, relative to all pairs
+            of the batch, rounded down. For shares relative to the previous level, pass their
+            cumulative products.
+        margin: Distance above which a negative pair has no loss, in squared distance (0 to 4 for
+            unit rows), or in distance if not `squared`; > 0.
         squared: Whether D is the squared Euclidean distance.
-        selection: `"own_all"`: each level ranks all pairs by its own l; `"cascade"`: by its own l
-            those that the level before kept; `"previous"`: those, by the l of the level before.
-        average_over: `"active"` (kept pairs with a loss above 0), `"ordered"` (the same with
-            negative pairs in both orders, also when they are ranked, as the released code; for
-            `"own_all"`), `"pairs"` (kept pairs) or `"sum"` (divides by nothing).
+        selection: `"own_all"`: each level ranks all pairs by its own l; `"cascade"`: the pairs kept
+            by the previous level, by its own l; `"previous"`: the pairs kept by the previous level,
+            by the l of the previous level.
+        average_over: `"active"` (kept pairs with a loss above 0), `"ordered"` (the same, but
+            ranking and counting negative pairs in both orders, as in the released code; requires
+            `selection="own_all"`), `"pairs"` (kept pairs) or `"sum"` (no division).
         level_weights: Factor of each level, >= 0; ones if None.
         negative_factor: Factor of negative pairs, > 0.
-        mine_positives: Whether positive pairs are chosen too; otherwise all are kept.
+        mine_positives: Whether to select positive pairs too; otherwise all are kept.
         normalize: Whether the rows of each level are scaled to unit length first.
         name: Name of the loss in logs.
 
@@ -61,11 +63,11 @@ class HardAwareCascadeLoss(MetricLoss):
     Source:
         Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, eqs. 5-11. Its text
         and Algorithm 1 read as `"cascade"`, Figure 2 as `"previous"`; the released code, which
-        made the published results, does `"own_all"` with `average_over="ordered"` and
+        produced the published results, uses `"own_all"` with `average_over="ordered"` and
         `negative_factor=10`. `"hard_contrastive"` is its baseline: one level, half of the pairs.
-        Differs: averages over active pairs, where the paper prints a sum; squared distances, as
-        the code, where the paper's are not; the gradient is that of the value, where the code
-        sends half of it. Of pairs with exactly the same loss the first in the batch come first.
+        Differs: averages over active pairs, where the paper prints a sum; squared distances, as in
+        the code, where the paper's are not squared; the full gradient, where the code propagates
+        half of it. Ties of the loss are broken by order in the batch.
 
     Example:
         >>> loss = HardAwareCascadeLoss(levels=2, hard_ratios=(1.0, 0.5))
@@ -118,7 +120,7 @@ class HardAwareCascadeLoss(MetricLoss):
         check_one_of(("active", "ordered", "pairs", "sum"), average_over=average_over)
         check(
             average_over != "ordered" or selection == "own_all",
-            "`average_over='ordered'` needs `selection='own_all'`",
+            "`average_over='ordered'` requires `selection='own_all'`",
             selection=selection,
         )
         if level_weights is not None:
@@ -177,13 +179,13 @@ class HardAwareCascadeLoss(MetricLoss):
         width = embeddings.shape[1]
         check(
             width is not None and width % self.levels == 0,
-            "the width of `embeddings` must be a multiple of the levels",
+            "the width of `embeddings` must be a multiple of `levels`",
             **{"embeddings.shape": tuple(embeddings.shape), "levels": self.levels},
         )
         return width // self.levels
 
     def _copies(self, losses, labels):
-        """How often each pair counts at each level, (levels, batch²) floats: 0, 1 or 2 times."""
+        """(levels, batch²) floats: how often each pair counts at each level, 0, 1 or 2 times."""
         i, j = pairwise.unordered_pairs(labels)
         count = ops.shape(labels)[0]
         index = ops.arange(count)
@@ -200,7 +202,7 @@ class HardAwareCascadeLoss(MetricLoss):
             kept = each * ops.cast(candidates, losses.dtype)
             if ratio < 1:
                 rank_by = losses[max(level - 1, 0) if self.selection == "previous" else level]
-                # The slack is for ratios such as 0.29, which floats hold a little too low.
+                # With slack for ratios such as 0.29, whose floats are slightly too small.
                 wanted = ops.floor(ratio * sizes + 1e-3)
                 hardest = _hardest(rank_by, candidates, i * count + j, wanted, each)
                 kept = hardest if self.mine_positives else ops.stack([kept[0], hardest[1]])
@@ -213,14 +215,14 @@ def _hardest(losses, candidates, once, wanted, each):
     """Copies of the hardest candidates, (kinds, batch²) floats that sum to `wanted` or to all.
 
     Args:
-        losses: (batch²,) floats >= 0, by which pairs are hard; of equal ones the first.
+        losses: (batch²,) floats >= 0, larger for harder pairs; ties go to the first.
         candidates: (kinds, batch²) booleans.
         once: (pairs,) places of the candidates among the batch².
-        wanted: (kinds, 1) number of copies.
-        each: (kinds, 1) copies of a pair.
+        wanted: (kinds, 1) number of copies in total.
+        each: (kinds, 1) copies of each pair.
     """
     places = ops.ceil(wanted / each)
-    # Both kinds in one order, the hardest at its ends; a zero more, for a batch without pairs.
+    # Both kinds in one sort, the hardest at its ends; an extra zero for a batch without pairs.
     signed = ops.where(candidates[0], losses, ops.where(candidates[1], -losses, 0.0))
     order = ops.sort(ops.append(ops.take(signed, once), ops.zeros(1, losses.dtype)))
     counts = ops.cast(places[:, 0], once.dtype)
@@ -233,7 +235,7 @@ def _hardest(losses, candidates, once, wanted, each):
     turn = ops.cumsum(ops.cast(tied, places.dtype), axis=1)
     turn = turn + ops.sum(ops.cast(above, places.dtype), axis=1, keepdims=True)
     kept = (above | (tied & (turn <= places))) & (places > 0)
-    incomplete = tied & (turn == places)  # the last, where its copies are too many
+    incomplete = tied & (turn == places)  # the last pair, if its copies exceed `wanted`
     return each * ops.cast(kept, places.dtype) - (places * each - wanted) * ops.cast(
         incomplete, places.dtype
     )

@@ -8,15 +8,16 @@ from tfdml.losses.base import MetricLoss
 
 @keras.saving.register_keras_serializable("tfdml")
 class HistogramLoss(MetricLoss):
-    """Lowers the probability that a pair of other classes is more similar than one of a class.
+    """Histogram loss: the probability that a negative pair is more similar than a positive one.
 
-    The similarities of the positive and of the negative pairs of the batch each make a histogram,
-    a pair divided between the two nodes around it in proportion to its nearness. With the
-    histograms p and n, each of sum 1:
+    The similarities of the positive pairs form a histogram p, those of the negative pairs of the
+    batch a histogram n, each of sum 1. Each pair is divided between the two nearest nodes by linear
+    interpolation.
 
         loss = Σ_r n[r] Σ_{q <= r} p[q]
 
-    It is 0 when the two do not overlap, whatever lies between them: no margin to choose.
+    It is 0 when positive pairs are more similar than negative pairs by any gap: no margin to
+    choose.
 
     Args:
         num_bins: Nodes from similarity -1 to 1, both included; >= 2. The paper finds results
@@ -61,7 +62,7 @@ class HistogramLoss(MetricLoss):
         place = (similarities + 1.0) * ((self.num_bins - 1) / 2.0)
         lower = ops.clip(ops.floor(ops.stop_gradient(place)), 0.0, self.num_bins - 2.0)
         above = place - lower
-        # The histogram of the negatives behind that of the positives; the diagonal counts nothing.
+        # The histogram of the negatives follows that of the positives; the diagonal is ignored.
         node = ops.cast(lower, "int32") + ops.where(positives, 0, self.num_bins)
         pairs = pairwise.off_diagonal(labels)
         above, below = ops.where(pairs, above, 0.0), ops.where(pairs, 1.0 - above, 0.0)

@@ -8,7 +8,7 @@ from tfdml.losses.base import MetricLoss
 
 @keras.saving.register_keras_serializable("tfdml")
 class LiftedStructuredLoss(MetricLoss):
-    """Lifts each positive pair against all negatives of both its ends.
+    """Lifted structured loss: each positive pair against all negatives of both its rows.
 
     With distances D (not squared), over the unordered positive pairs P of the batch:
 
@@ -16,10 +16,10 @@ class LiftedStructuredLoss(MetricLoss):
                      + Σ_{l not in class} exp(margin - D[j, l]) ) + D[i, j]
         loss    = 1 / (2 |P|) Σ_{(i, j) in P} max(0, J[i, j])²
 
-    Every negative of the batch pushes, the nearest ones hardest.
+    Every negative of the batch contributes, the nearest ones most.
 
     Args:
-        margin: Gap asked for between negatives and positives, in distance; > 0.
+        margin: Margin between negatives and positives, in distance; > 0.
         variant: `"smooth"`, the log-sum-exp above; `"max"`, the nested maximum of eq. 3,
             `J = max(max_k(margin - D[i, k]), max_l(margin - D[j, l])) + D[i, j]`; or `"sum"`, the
             same with the outer maximum replaced by a plus (the paper's footnote 1).
@@ -39,7 +39,7 @@ class LiftedStructuredLoss(MetricLoss):
     Source:
         Song, Xiang, Jegelka, Savarese. Deep metric learning via lifted structured feature
         embedding. CVPR 2016, eqs. 3 and 4.
-        Differs: 0, where the paper divides by zero: coinciding rows, no positive pair.
+        Differs: is 0 where the paper divides by zero: for coinciding rows or no positive pair.
 
     Example:
         >>> loss = LiftedStructuredLoss(margin=1.0, variant="max")
@@ -69,7 +69,7 @@ class LiftedStructuredLoss(MetricLoss):
             merge = ops.maximum if self.variant == "max" else ops.add
             pushes = merge(push[:, None], push[None, :])
         positives = pairwise.positive_mask(labels)
-        # Both ends of a positive pair have the same negatives, so one end tells for both.
+        # Both rows of a positive pair have the same negatives, so checking one suffices.
         contested = positives & ops.any(negatives, axis=1, keepdims=True)
         lifted = ops.where(contested, pushes + distances, 0.0)
         return pairwise.masked_mean(ops.square(ops.relu(lifted)), positives) / 2.0

@@ -8,21 +8,21 @@ from tfdml.losses.base import MetricLoss
 
 @keras.saving.register_keras_serializable("tfdml")
 class NPairLoss(MetricLoss):
-    """Makes each anchor more similar to its positive than to one row of every other class.
+    """N-pair loss: each anchor must be more similar to its positive than to rows of other classes.
 
-    With inner products s times `scale`, over the pairs (anchor i, positive j) that `pairs` names:
+    With inner products s times `scale`, over the pairs (anchor i, positive j) selected by `pairs`:
 
         mean( log(1 + Σ_k exp(s[i, k] - s[i, j])) ) + l2 / 2 * mean(|x_i|² + |x_j|²)
 
     where k runs over the positives of the other classes in the same group of pairs.
 
     Args:
-        pairs: `"all"`, every ordered pair of a class against all rows of others; `"first"`, the
-            first two rows of each class (N-pair-mc; further rows of a class are not used);
-            `"disjoint"`, rows 1 and 2 of each class, rows 3 and 4, and so on, each a group of its
-            own.
+        pairs: `"all"`, every ordered positive pair against all rows of other classes; `"first"`,
+            the first two rows of each class (N-pair-mc; further rows of a class are not used);
+            `"disjoint"`, rows 1 and 2 of each class as one group, rows 3 and 4 as another, and so
+            on.
         scale: Factor of the inner products, the inverse of a temperature; > 0. Products of unit
-            rows end at 1: 10 to 20 train well, 1 slowly.
+            rows are at most 1: a scale of 10 to 20 trains well, 1 slowly.
         l2: Weight of the squared length of raw rows; >= 0, and 0 for unit rows, whose length is
             constant. The original uses 0.002.
         normalize: Whether rows are scaled to unit length first.
@@ -40,8 +40,8 @@ class NPairLoss(MetricLoss):
     Source:
         Sohn. Improved deep metric learning with multi-class N-pair loss objective. NIPS 2016.
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 4.
-        Differs: unit rows, as the second paper; the first trains raw rows with `l2`. Both take
-        one pair a class and no scale: `tfdml.losses.get("npair", preset="published")`.
+        Differs: unit rows, as in the second paper; the first trains raw rows with `l2`. Both use
+        one pair per class and no scale: `tfdml.losses.get("npair", preset="published")`.
 
     Example:
         >>> loss = NPairLoss(pairs="first", scale=1.0)
@@ -57,7 +57,7 @@ class NPairLoss(MetricLoss):
         check_one_of(("first", "disjoint", "all"), pairs=pairs)
         check_positive(scale=scale)
         check_not_negative(l2=l2)
-        check(not (normalize and l2), "`l2` needs raw rows: normalize=False", l2=l2)
+        check(not (normalize and l2), "`l2` requires raw rows: normalize=False", l2=l2)
         self.pairs = pairs
         self.scale = float(scale)
         self.l2 = float(l2)

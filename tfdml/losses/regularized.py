@@ -12,31 +12,31 @@ class RegularizedLoss(MetricLoss):
         loss = base + weight * regularizer
 
     Args:
-        base: A `MetricLoss`, a name, or a dict of a name and options, such as
-            `{"name": "triplet", "margin": 0.2}`, as `tfdml.losses.get` builds it.
-        regularizer: The same of a regularizer: `"entropy"`, `"gor"`, or `"density"` with its
-            options, which `DensityAdaptiveLoss` takes by themselves.
+        base: A `MetricLoss`, or a name or a dict of a name and options for `tfdml.losses.get`, such
+            as `{"name": "triplet", "margin": 0.2}`.
+        regularizer: The same for a regularizer: `"entropy"`, `"gor"`, or `"density"` with its
+            options. `DensityAdaptiveLoss` takes the latter as arguments of its own.
         weight: Factor of the regularizer; > 0.
         name: Name of the loss in logs.
 
     Attributes:
-        layer: What the regularizer learns, or else what `base` learns; None if neither does.
-        layers: What both learn.
+        layer: The layer of the regularizer, or else of `base`; None if neither has one.
+        layers: The layers of both.
 
     Call:
         labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats, raw or made unit length as `base` has it; the regularizer
-            sees unit rows, or if built with `normalize=False` the rows that `base` sees.
-        Returns a scalar float32, below 0 where the regularizer is.
+        embeddings: (batch, dim) floats, scaled to unit length if `base` does so. The regularizer
+            gets unit rows, or if built with `normalize=False` the same rows as `base`.
+        Returns a scalar float32, which may be negative if the regularizer is.
 
     Raises:
         TypeError: If `labels` are not integers, `embeddings` not floats, or `base` or
-            `regularizer` is no loss.
+            `regularizer` is not a loss.
         ValueError: If the shapes disagree, an option is out of range or a name unknown.
 
     Source:
-        Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 9, whose
-        bases are contrastive averaged over the batch and npair over disjoint pairs with scale 1.
+        Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 9, with the
+        bases contrastive, averaged over the batch, and npair, over disjoint pairs with scale 1.
 
     Example:
         >>> loss = RegularizedLoss(base="triplet", regularizer="gor", weight=0.5)
@@ -55,7 +55,7 @@ class RegularizedLoss(MetricLoss):
         names = [layer.name for layer in self.layers]
         check(
             len(set(names)) == len(names),
-            "`base` and `regularizer` must not learn layers of one name, such as two densities",
+            "`base` and `regularizer` must not have layers of the same name, as two densities do",
             layers=names,
         )
         self.weight = float(weight)
@@ -82,7 +82,7 @@ class RegularizedLoss(MetricLoss):
         return self.base.similarity_layer
 
     def similarity(self, a, b):
-        """As that of `base`."""
+        """The similarity of `base`."""
         return self.base.similarity(a, b)
 
     def unit_rows(self, embeddings):
@@ -111,7 +111,7 @@ class RegularizedLoss(MetricLoss):
 
 
 def _built(get, **received):
-    """The loss that an argument is, names, or describes by a dict of its name and options."""
+    """Returns the loss given as a `MetricLoss`, a name, or a dict of a name and options."""
     ((argument, part),) = received.items()
     if isinstance(part, MetricLoss):
         return part

@@ -8,23 +8,23 @@ from tfdml.losses.base import MetricLoss
 
 @keras.saving.register_keras_serializable("tfdml")
 class TripletLoss(MetricLoss):
-    """Pulls every positive nearer to its anchor than the negatives, by a margin.
+    """Triplet loss: pulls positives nearer to their anchor than negatives, by a margin.
 
-    With squared distances D, over the triplets (a, p, n) of the batch that `mining` names:
+    With squared distances D, over the triplets (a, p, n) of the batch selected by `mining`:
 
         Σ max(0, D[a, p] - D[a, n] + margin)
 
-    divided by what `average_over` names.
+    divided according to `average_over`.
 
     Args:
-        margin: Gap asked for, in squared distance (0 to 4 for unit rows), or in distance if not
-            `squared`; > 0.
+        margin: Margin in squared distance (0 to 4 for unit rows), or in distance if not `squared`;
+            > 0.
         mining: `"all"` valid triplets; `"semihard"`: for each pair (a, p) the nearest negative
-            beyond p, or the farthest negative where none is beyond it; `"hard"`: for each anchor
-            its farthest positive and its nearest negative.
+            farther than p, or the farthest negative if there is none; `"hard"`: for each anchor its
+            farthest positive and its nearest negative.
         squared: Whether D is the squared Euclidean distance.
-        average_over: `"triplets"` (all those mined), `"active"` (those with a loss above 0),
-            `"batch"` (rows) or `"sum"` (divides by nothing).
+        average_over: `"triplets"` (all mined triplets), `"active"` (those with a loss above 0),
+            `"batch"` (rows) or `"sum"` (no division).
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
 
@@ -88,7 +88,7 @@ class TripletLoss(MetricLoss):
         return total / ops.maximum(count, 1.0)
 
     def _hardest(self, distances, positives, negatives):
-        """Loss, active and mined triplets, one for each anchor with a positive and a negative."""
+        """Loss, active and mined triplets: one per anchor with a positive and a negative."""
         valid = ops.any(positives, axis=1) & ops.any(negatives, axis=1)
         farthest = pairwise.masked_max(distances, positives, axis=1)
         nearest = pairwise.masked_min(distances, negatives, axis=1)
@@ -99,9 +99,9 @@ class TripletLoss(MetricLoss):
     def _of_each_pair(self, distances, positives, negatives):
         """Loss, active and mined triplets over the negatives of every pair (a, p).
 
-        The loss is linear in the distances once it is known which triplets are active: how often
-        each distance is added or taken away is counted without gradient, one positive of every
-        anchor at a time, and the counts are the gradient. So no array exceeds batch².
+        For given active triplets the loss is linear in the distances. How often each distance is
+        added or subtracted is counted without gradient, one positive of every anchor at a time;
+        these counts are the gradient. So no array exceeds batch².
         """
         weights, active, mined = self._count(
             ops.stop_gradient(distances), positives, negatives & ops.any(positives, axis=1)[:, None]

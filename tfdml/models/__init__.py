@@ -2,8 +2,8 @@
 
 import importlib
 
-# What `--backbone` and `build_embedder` take: name -> (module of this package with that function,
-# levels that it has at most).
+# Names for `--backbone` and `build_embedder`: name -> (module of this package with a function of
+# that name, its largest number of levels).
 BACKBONES = {
     "alexnet": ("alexnet", 1),
     "convnext_tiny": ("applications", 3),

@@ -15,26 +15,26 @@ UNITS = 4096  # of fc6 and of fc7
 
 
 def alexnet(inputs, weights=None, levels=1):
-    """AlexNet, as Caffe's reference CaffeNet, up to the 4096 features of `fc7`.
+    """AlexNet, as in Caffe's reference CaffeNet, up to the 4096 features of `fc7`.
 
     Args:
-        inputs: (batch, height, width, channels) floats in [0, 255], of 39 pixels or more.
+        inputs: (batch, height, width, channels) floats in [0, 255], of 39 × 39 pixels or more.
         weights: None, or the path of an .npz file as `tools/convert_alexnet.py` writes it:
-            `conv1/kernel`, `conv1/bias` to `fc7/bias`. They need images of 227 × 227 pixels.
-        levels: Must be 1: it has no early exits.
+            `conv1/kernel`, `conv1/bias` to `fc7/bias`. They require images of 227 × 227 pixels.
+        levels: Must be 1: there are no early exits.
 
     Returns:
-        A list of one (batch, 4096) floats, after ReLU and, in training, dropout of a half.
+        A list of one (batch, 4096) tensor of floats, after ReLU and, in training, dropout of 0.5.
 
     Raises:
-        FileNotFoundError: If there is no such file; for `"imagenet"`, with where to get one.
-        ValueError: If `levels` or the size of the images is out of range, if there are weights
-            and the images have not 3 channels, or if the file does not fit this network.
+        FileNotFoundError: If there is no such file; for `"imagenet"`, with how to get one.
+        ValueError: If `levels` or the size of the images is out of range, if weights are given for
+            images without 3 channels, or if the file does not fit this network.
 
     Source:
         Krizhevsky, Sutskever, Hinton. ImageNet classification with deep convolutional neural
         networks. NIPS 2012.
-        Differs: pools before it normalises, as CaffeNet does; random weights are He's.
+        Differs: pools before normalisation, as CaffeNet does; He initialisation of random weights.
     """
     check(levels == 1, "`alexnet` has no early exits: `levels` must be 1", levels=levels)
     check(
@@ -58,15 +58,15 @@ def alexnet(inputs, weights=None, levels=1):
 
 
 def load_arrays(network, arrays, path):
-    """Gives the layers of an AlexNet their weights; `fc8`, the classifier, is left out.
+    """Assigns weights to the layers of an AlexNet; ignores `fc8`, the classifier.
 
     Args:
-        network: Model of what `alexnet` made.
+        network: Model with the output of `alexnet`.
         arrays: {name: array} of the file.
-        path: Where they come from, for errors.
+        path: Path of the file, for errors.
 
     Raises:
-        ValueError: If they do not fit.
+        ValueError: If they do not fit the network.
     """
     variables = {
         f"{layer.name}/{part}": getattr(layer, part)

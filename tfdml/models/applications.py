@@ -1,16 +1,16 @@
-"""Backbones of `keras.applications`, their preprocessing inside, with two early exits each.
+"""Backbones of `keras.applications` with built-in preprocessing and two early exits each.
 
 All take `inputs`, (batch, height, width, 3) floats in [0, 255]; `weights`, None, `"imagenet"`
 (Keras downloads them) or the path of Keras' ImageNet weights file without top; and `levels`, 1 for
-the end alone, 2 or 3 for the exit at about 2/3 of the depth, or that at 1/3 as well. They return a
-list of (batch, features) tensors, from the shallowest level to the deepest, and raise
+the final features only, 2 to add an exit at about 2/3 of the depth, 3 to add one at 1/3 as well.
+They return a list of (batch, features) tensors, from the shallowest level to the deepest, and raise
 
     OSError: If Keras cannot download the weights.
-    ValueError: If there are weights and the images have not 3 channels, or the file does not
-        hold the weights of this network.
+    ValueError: If weights are given for images without 3 channels, or the file does not have the
+        weights of this network.
 
-With pretrained weights batch normalisation is frozen: class-balanced batches of a few classes have
-statistics of their own, which the test images do not share.
+With pretrained weights batch normalisation is frozen: the statistics of class-balanced batches of a
+few classes differ from those of test images.
 """
 
 import math
@@ -38,7 +38,7 @@ def efficientnet_b0(inputs, weights=None, levels=1):
     """EfficientNet-B0: 1,280 features (Tan, Le. EfficientNet. ICML 2019)."""
     images = inputs
     if weights not in (None, "imagenet"):
-        # Keras divides by the root of the deviations only in a network that it gave weights.
+        # Keras divides by the root of the deviations only if it loaded the weights itself.
         roots = [math.sqrt(deviation) for deviation in _IMAGENET_DEVIATIONS]
         offsets = [255 * m * (1 - 1 / r) for m, r in zip(_IMAGENET_MEANS, roots, strict=True)]
         images = layers.Rescaling([1 / root for root in roots], offset=offsets)(inputs)
@@ -79,7 +79,7 @@ def _outputs(*names):
 def _features(application, name, images, weights, levels, exits):
     check(
         weights is None or images.shape[-1] == 3,
-        "pretrained weights need images of 3 channels",
+        "pretrained weights require images of 3 channels",
         weights=weights,
         channels=images.shape[-1],
     )
@@ -93,14 +93,14 @@ def _features(application, name, images, weights, levels, exits):
             name=name,
         )
     except Exception as error:
-        if "URL fetch failure" not in str(error):  # which has no class of its own
+        if "URL fetch failure" not in str(error):  # it has no exception class of its own
             raise
         sentence = f"{error}. Download that file elsewhere and give its path as `weights`"
         raise OSError(sentence) from error
     if weights not in (None, "imagenet"):
         _load_weights(network, application, weights)
     if weights is not None:
-        # Not by `training=False`, which Keras overrides when the whole model trains.
+        # `training=False` would not do: Keras overrides it when the whole model trains.
         for layer in network.layers:
             layer.trainable = not isinstance(layer, layers.BatchNormalization)
     maps = enumerate(exits(network)[3 - levels :], start=1)
@@ -110,9 +110,9 @@ def _features(application, name, images, weights, levels, exits):
 def _load_weights(network, application, path):
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", UserWarning)  # Keras's, for layers that the file lacks
+            warnings.simplefilter("error", UserWarning)  # Keras warns of missing layers
             network.load_weights(path)
-    except Exception as error:  # what h5py, zipfile and Keras raise has no common class
+    except Exception as error:  # errors of h5py, zipfile and Keras have no common class
         raise ValueError(
             f"`weights` must be a Keras weights file of {application.__name__} without top. "
             f"Received: weights={str(path)!r}"

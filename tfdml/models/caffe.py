@@ -1,4 +1,4 @@
-"""What networks published for Caffe have in common: their images, pooling and weights files."""
+"""Common parts of networks published for Caffe: preprocessing, pooling and weights files."""
 
 import numpy as np
 from keras import layers, ops
@@ -7,15 +7,18 @@ from tfdml.checks import check
 from tfdml.models.published import PUBLISHED, how_to_convert
 
 _MEAN = (123.0, 117.0, 104.0)  # of ImageNet, red, green and blue
-_NAMED = 5  # entries of a file that an error names
+_NAMED = 5  # largest number of entries of a file listed in an error
 
 
 def centred_images(inputs, mean=_MEAN):
-    """Images without the mean colour, (batch, height, width, channels), blue first.
+    """Subtracts the mean colour and orders channels blue first.
 
     Args:
         inputs: (batch, height, width, channels) floats in [0, 255], red first.
-        mean: Of red, green and blue; images of other than 3 channels lose its average.
+        mean: Mean of red, green and blue; without 3 channels, its average is subtracted.
+
+    Returns:
+        (batch, height, width, channels) floats.
     """
     if inputs.shape[-1] != 3:
         return layers.Rescaling(1.0, offset=-float(np.mean(mean)))(inputs)
@@ -23,10 +26,10 @@ def centred_images(inputs, mean=_MEAN):
 
 
 def max_pool(maps, size, name):
-    """Max pooling every 2 pixels that leaves none out: ceil((side - size) / 2) + 1 windows.
+    """Max pooling of all pixels with stride 2, as in Caffe: ceil((side - size) / 2) + 1 windows.
 
-    The last window reaches over the border where the windows do not fit, as in Caffe, and takes
-    the maximum of the pixels that there are.
+    If the windows do not fit, the last one extends beyond the border and takes the maximum of the
+    pixels inside the image.
 
     Args:
         maps: (batch, height, width, channels) floats, of known height and width.
@@ -41,7 +44,7 @@ def max_pool(maps, size, name):
 
 
 def check_pretrained(inputs, weights, backbone):
-    """Refuses images without colour, and weights that have to be converted first.
+    """Rejects images without 3 channels, and `"imagenet"` weights, which must be converted first.
 
     Args:
         inputs: The images.
@@ -50,17 +53,17 @@ def check_pretrained(inputs, weights, backbone):
 
     Raises:
         FileNotFoundError: For `"imagenet"`.
-        ValueError: If the images have not 3 channels.
+        ValueError: If the images do not have 3 channels.
     """
     check(
         inputs.shape[-1] == 3,
-        "pretrained weights need images of 3 channels",
+        "pretrained weights require images of 3 channels",
         weights=weights,
         channels=inputs.shape[-1],
     )
     if weights == "imagenet":
         raise FileNotFoundError(
-            f"the ImageNet weights of {PUBLISHED[backbone][0]} have to be converted: "
+            f"the ImageNet weights of {PUBLISHED[backbone][0]} must be converted first: "
             f"{how_to_convert(backbone)}"
         )
 
@@ -70,29 +73,29 @@ def read_weights(path):
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it is none.
+        ValueError: If it is not an .npz file.
     """
     try:
         with np.load(path) as file:
             return {name: file[name] for name in file.files}
     except FileNotFoundError:
         raise
-    except Exception as error:  # what zipfile, zlib and NumPy raise has no common class
+    except Exception as error:  # errors of zipfile, zlib and NumPy have no common class
         raise ValueError(
             f"`weights` must be an .npz file of kernels and biases. Received: weights={str(path)!r}"
         ) from error
 
 
 def assign_weights(variables, arrays, path):
-    """Gives every variable its array.
+    """Assigns arrays to the variables of the same names.
 
     Args:
         variables: {name: variable} of a network.
-        arrays: {name: array}, of the same names and shapes.
-        path: Where the arrays come from, for errors.
+        arrays: {name: array}, with the same names and shapes.
+        path: Path of the file of the arrays, for errors.
 
     Raises:
-        ValueError: If names or shapes differ, or an array holds no finite floats.
+        ValueError: If names or shapes differ, or an array does not hold finite floats.
     """
     shared = [name for name in variables if name in arrays]
     wrong = {

@@ -17,7 +17,7 @@ from tfdml.checks import (
 from tfdml.layers import MirrorAverage, UnitLength
 from tfdml.models import BACKBONES
 
-_COPIES = 4  # of a weight in training: itself, its gradient, and two moments of Adam
+_COPIES = 4  # of a weight in training: the weight, its gradient and two moments of Adam
 
 
 def build_embedder(
@@ -31,35 +31,35 @@ def build_embedder(
     dropout=0.0,
     mirror=False,
 ):
-    """A network from images to embeddings, its preprocessing inside.
+    """Builds a network from images to embeddings, including its preprocessing.
 
     Args:
         backbone: One of `tfdml.models.BACKBONES`.
-        embedding_dim: Width of the embedding; None for the features themselves, of 1 level.
+        embedding_dim: Width of the embedding; None to return the features (requires `levels=1`).
         input_shape: (height, width, channels) of the images.
         weights: None for random weights, `"imagenet"`, or the path of a weights file.
-        normalize: Whether embeddings are scaled to unit length. Losses that train on raw rows
-            (`loss.normalize` is False) retrieve by raw rows.
-        levels: Embeddings of each image: 1, or 2 or 3 with those of early exits of the backbone,
-            concatenated from the shallowest to the deepest, each of `embedding_dim` numbers and
-            each scaled apart. The last is that of the end.
+        normalize: Whether embeddings are scaled to unit length. Use False for losses that train on
+            raw rows (`loss.normalize` is False).
+        levels: Number of embeddings per image: 1, or 2 or 3 with early exits of the backbone. They
+            are concatenated from the shallowest to the deepest, each of `embedding_dim` numbers and
+            each scaled separately; the last one is that of the final features.
         dropout: Share of the features dropped in training, 0 to below 1, or one for each level.
-        mirror: Whether, outside training, the features of an image and of its mirror image are
-            averaged, by `tfdml.layers.MirrorAverage`: for things seen from either side, in twice
+        mirror: Whether to average the features of an image and of its mirror image, except in
+            training, by `tfdml.layers.MirrorAverage`: for objects seen from either side, in twice
             the time.
 
     Returns:
         A functional `keras.Model` from (batch, height, width, channels) floats in [0, 255] to
         (batch, levels * embedding_dim) float32, which stays float32 under any mixed-precision
-        policy. Its new layers are called `embedding...`, and those of the exits `exit...`.
+        policy. Names of its new layers begin with `embedding`, those of the exits with `exit`.
 
     Raises:
-        TypeError: If `embedding_dim` or `levels` is no integer, `dropout` no number or `mirror` no
-            bool.
+        TypeError: If `embedding_dim` or `levels` is not an integer, `dropout` not a number or
+            `mirror` not a bool.
         ValueError: If an argument is out of range, the backbone unknown, or the memory too small to
             train the layers of the embedding.
-        FileNotFoundError: If `weights` is a path at which there is no file, or `"imagenet"` for a
-            backbone whose published weights have to be converted first; says how.
+        FileNotFoundError: If `weights` is a path without a file, or `"imagenet"` for a backbone
+            whose published weights must be converted first; the message says how.
         OSError: If `"imagenet"` cannot be downloaded.
     """
     if backbone not in BACKBONES:
@@ -78,7 +78,7 @@ def build_embedder(
     check(1 <= levels <= most, f"`levels` of {backbone} must be from 1 to {most}", levels=levels)
     check(
         embedding_dim is not None or levels == 1,
-        "the features themselves, without `embedding_dim`, are those of 1 level",
+        "features without an embedding (`embedding_dim` None) require 1 level",
         levels=levels,
     )
     shares = dropout_of_levels(dropout, levels)
@@ -121,16 +121,16 @@ def first_levels(embedder, levels):
     """The shallow part of an embedder of several levels: its first exits and nothing deeper.
 
     Args:
-        embedder: What `build_embedder` made with `levels` of 2 or 3, trained or not.
-        levels: How many of its levels, from the shallowest.
+        embedder: An embedder of `build_embedder` with `levels` of 2 or 3, trained or not.
+        levels: Number of levels to keep, from the shallowest.
 
     Returns:
         A functional `keras.Model` from the same images to (batch, levels * embedding_dim) floats,
         which shares the weights.
 
     Raises:
-        TypeError: If `levels` is no integer.
-        ValueError: If the embedder has fewer levels, or one alone.
+        TypeError: If `levels` is not an integer.
+        ValueError: If the embedder has fewer levels, or only one.
     """
     check_integer(levels=levels)
     existing = number_of_levels(embedder)
@@ -156,11 +156,11 @@ def backbone_of(embedder):
     """The part of an embedder before its embedding: images to features.
 
     Args:
-        embedder: What `build_embedder` made, trained or not.
+        embedder: An embedder of `build_embedder`, trained or not.
 
     Returns:
-        A functional `keras.Model` from the same images to (batch, features) floats, those of the
-        deepest level, which shares the weights.
+        A functional `keras.Model` from the same images to the (batch, features) floats of the
+        deepest level. It shares the weights.
     """
     levels = number_of_levels(embedder)
     embedding = embedder.get_layer("embedding" if levels == 1 else f"embedding{levels}")
@@ -168,7 +168,7 @@ def backbone_of(embedder):
 
 
 def number_of_levels(embedder):
-    """How many embeddings of each image an embedder of `build_embedder` puts side by side."""
+    """Number of embeddings per image that an embedder of `build_embedder` concatenates."""
     names = {layer.name for layer in embedder.layers}
     return max(1, sum(f"embedding{level}" in names for level in (1, 2, 3)))
 
@@ -177,13 +177,13 @@ def dropout_of_levels(dropout, levels):
     """The share of the features to drop at each level, from one share or a list of them.
 
     Raises:
-        TypeError: If a share is no number.
-        ValueError: If one is out of range, or they are not as many as the levels.
+        TypeError: If a share is not a number.
+        ValueError: If a share is out of range, or their number differs from `levels`.
     """
     shares = list(dropout) if isinstance(dropout, (list, tuple)) else [dropout] * levels
     check(
         len(shares) == levels,
-        "`dropout` must be one share, or one for each level",
+        "`dropout` must be one number, or one for each level",
         dropout=dropout,
         levels=levels,
     )

@@ -17,14 +17,14 @@ from tfdml.models.embedder import number_of_levels
 class EmbeddingModel(keras.Model):
     """Trains an embedder with a metric loss by `tf.GradientTape`.
 
-    Under a `tf.distribute` strategy the loss sees the embeddings and labels of all replicas, so
-    that N replicas make the same update as one on the whole batch. What the loss learns, its
-    `layers`, are trained, saved and restored with the model, as `model.loss_layers`.
+    Under a `tf.distribute` strategy the loss gets the embeddings and labels of all replicas, so
+    that N replicas make the same update as one on the whole batch. Trainable layers of the loss are
+    trained, saved and restored with the model, as `model.loss_layers`.
 
     Args:
         embedder: A built `keras.Model` from images to (batch, dim) embeddings, such as
-            `build_embedder` gives.
-        **kwargs: Those of `keras.Model`.
+            `build_embedder` returns.
+        **kwargs: Arguments of `keras.Model`.
 
     Raises:
         TypeError: If `embedder` is not a `keras.Model`.
@@ -44,7 +44,7 @@ class EmbeddingModel(keras.Model):
     def __init__(self, embedder, **kwargs):
         check_type(
             isinstance(embedder, keras.Model),
-            "`embedder` must be a keras.Model, such as tfdml.models.build_embedder gives",
+            "`embedder` must be a keras.Model, such as tfdml.models.build_embedder returns",
             embedder=embedder,
         )
         check(
@@ -55,9 +55,9 @@ class EmbeddingModel(keras.Model):
         super().__init__(**kwargs)
         self.embedder = embedder
         self.mean_loss = keras.metrics.Mean(name="loss")
-        self.loss_layers = []  # one list for good: an attribute given anew keeps its old tracked
-        self.built = True  # not by `build`, which forbids `compile` to adopt a layer
-        # Whether a batch without a positive pair was met; in a namespace Keras does not track it.
+        self.loss_layers = []  # never reassigned: Keras would keep tracking the old list
+        self.built = True  # without `build`, after which `compile` could not add a layer
+        # Whether a batch had no positive pair; in a namespace, so that Keras does not track it.
         aggregation = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self._met = types.SimpleNamespace(
             no_pair=tf.Variable(False, trainable=False, aggregation=aggregation)
@@ -67,13 +67,13 @@ class EmbeddingModel(keras.Model):
         return self.embedder(inputs, training=training)
 
     def compile(self, optimizer="rmsprop", loss=None, **kwargs):
-        """As `keras.Model.compile`; adopts the `layers` of a loss that learns some.
+        """As `keras.Model.compile`; adds the trainable `layers` of the loss to the model.
 
-        Targets of density are excluded from the weight decay of the optimizer.
+        Density targets are excluded from the weight decay of the optimizer.
 
         Raises:
-            ValueError: If a layer of the loss asks for a `learning_rate_multiplier` of its own that
-                the optimizer does not give it.
+            ValueError: If a layer of the loss has a `learning_rate_multiplier` that the optimizer
+                does not apply.
         """
         super().compile(optimizer=optimizer, loss=loss, **kwargs)
         self.loss_layers.clear()
@@ -89,7 +89,7 @@ class EmbeddingModel(keras.Model):
         _spare_from_decay(optimizer, targets)
 
     def compile_from_config(self, config):
-        # Keras does not trust an overridden `compile` to take its own configuration.
+        # Keras does not use its saved configuration with an overridden `compile`.
         self.compile(**keras.saving.deserialize_keras_object(config))
         if self.trainable_variables:  # none if it was saved frozen
             self.optimizer.build(self.trainable_variables)
@@ -107,14 +107,14 @@ class EmbeddingModel(keras.Model):
         shuffle=None,
         **kwargs,
     ):
-        """As `keras.Model.fit`; warns once of batches without two images of one class.
+        """As `keras.Model.fit`; warns once if batches have no two images of one class.
 
         Args:
-            shuffle: Whether arrays are shuffled before each epoch; they are if None. A dataset
-                shuffles itself.
+            shuffle: Whether to shuffle arrays before each epoch; None means True. Datasets must
+                shuffle themselves.
         """
         if self.optimizer is not None and not self.optimizer.built:
-            # Within the first step, as Keras does it, the step would be traced twice.
+            # Built here, as building within the first step, as in Keras, would trace it twice.
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
         if not isinstance(callbacks, keras.callbacks.CallbackList):
@@ -151,10 +151,10 @@ class EmbeddingModel(keras.Model):
         return self.compute_metrics(images, *embedded)
 
     def _loss_of_batch(self, images, labels, sample_weight, training):
-        """The loss, and what it and the metrics are of: all replicas' labels and embeddings."""
+        """The loss, and the labels and embeddings of all replicas."""
         check(
             labels is not None,
-            "`EmbeddingModel` needs labels: two arrays, or a dataset of (images, labels)",
+            "`EmbeddingModel` requires labels: two arrays, or a dataset of (images, labels)",
             labels=labels,
         )
         embeddings, labels = _of_all_replicas(self(images, training=training), labels)
@@ -164,7 +164,7 @@ class EmbeddingModel(keras.Model):
         return loss, labels, embeddings
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        """As `keras.Model.compute_loss`, which does not tell a loss whether it trains."""
+        """As `keras.Model.compute_loss`, but passes `training` to the loss."""
         if not self.loss_layers or sample_weight is not None:
             return super().compute_loss(x, y, y_pred, sample_weight, training)
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
@@ -182,14 +182,14 @@ class EmbeddingModel(keras.Model):
                 batches of images or of `(images, labels)`.
             batch_size: Images at a time, for an array.
             verbose: 1 shows a progress bar.
-            level_weights: One number per level of an embedder of several, as for
-                `tfdml.evaluation.weigh_levels`; as they are if None.
+            level_weights: One weight per level of an embedder, as for
+                `tfdml.evaluation.weigh_levels`; None for no weighting.
 
         Returns:
             (n, dim) NumPy float32.
 
         Raises:
-            ValueError: If `level_weights` are not as many as there are levels, or out of range.
+            ValueError: If `level_weights` are out of range or their number differs from the levels.
         """
         batch = {} if isinstance(inputs, tf.data.Dataset) else {"batch_size": batch_size}
         if level_weights is not None:
@@ -206,7 +206,7 @@ class EmbeddingModel(keras.Model):
     def similarity(self, a, b):
         """Similarity of each row of `a` (n, dim) and the same row of `b` (n, dim): (n,) floats.
 
-        The score that the loss learned, by its `similarity`, or else the cosine.
+        The `similarity` that the loss learned, or else the cosine.
 
         Raises:
             ValueError: If the shapes of `a` and `b` are not (n, dim), the same for both.
@@ -232,7 +232,7 @@ class EmbeddingModel(keras.Model):
 
 
 class _WarnWithoutPairs(keras.callbacks.Callback):
-    """Warns once when a batch held no positive pair: after the first batch, and after epochs."""
+    """Warns once if a batch had no positive pair: after the first batch or after an epoch."""
 
     def on_train_begin(self, logs=None):
         self.model._met.no_pair.assign(False)
@@ -246,8 +246,8 @@ class _WarnWithoutPairs(keras.callbacks.Callback):
         if not self._warned and bool(self.model._met.no_pair):
             self._warned = True
             warnings.warn(
-                "a batch held no two images of one class, so that its loss has nothing to bring "
-                "together. Draw batches by class, such as pipelines.balanced_batches does",
+                "a batch had no two images of one class, so its loss has no positive pairs. Use "
+                "class-balanced batches, such as those of pipelines.balanced_batches",
                 stacklevel=2,
             )
 
@@ -260,7 +260,7 @@ def _of_all_replicas(*tensors):
 
 
 def _check_multiplied(optimizer, layer):
-    """Refuses an optimizer that passes over a multiplier that the layer asks for."""
+    """Raises a ValueError if the optimizer ignores the learning-rate multiplier of a layer."""
     wanted = getattr(layer, "learning_rate_multiplier", 1.0)
     if wanted == 1.0:
         return
@@ -269,18 +269,18 @@ def _check_multiplied(optimizer, layer):
         given = multiplier_at(variable.path)
         check(
             given == wanted,
-            f"{layer.name!r} of the loss asks for {wanted:g} times the learning rate, which the "
-            f"optimizer must give it by multipliers={{'^{layer.name}/': {wanted:g}}}, such as "
-            "tfdml.optimizers.Adam does",
+            f"{layer.name!r} of the loss requires {wanted:g} times the learning rate: build the "
+            f"optimizer with multipliers={{'^{layer.name}/': {wanted:g}}}, which "
+            "tfdml.optimizers.Adam supports",
             given=given,
         )
 
 
 def _spare_from_decay(optimizer, variables):
-    """Excludes variables from Keras' `weight_decay`, besides those that are excluded already."""
+    """Excludes variables from Keras' `weight_decay`, in addition to those already excluded."""
     if optimizer.built or not variables:
         return
-    # Keras' method forgets what an earlier call excluded.
+    # Keras' method forgets the exclusions of earlier calls.
     excluded = getattr(optimizer, "_exclude_from_weight_decay", set())
     pattern = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
     optimizer.exclude_from_weight_decay(variables, [pattern.pattern] if pattern else None)

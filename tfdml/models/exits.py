@@ -2,15 +2,15 @@ from keras import layers
 
 
 def exit_features(maps, name):
-    """What an embedding at an early exit of a network is made of.
+    """Features for an embedding at an early exit of a network.
 
-    5 × 5 average pooling every 3 pixels, a 1 × 1 convolution to 128 channels with ReLU, and 1,024
-    fully connected units with ReLU: the auxiliary branch of GoogLeNet. Where the windows do not
-    fit the maps they reach over the border, and average the pixels that there are.
+    5 × 5 average pooling with stride 3, a 1 × 1 convolution to 128 channels with ReLU, and 1,024
+    fully connected units with ReLU: the auxiliary branch of GoogLeNet. Windows that do not fit
+    extend beyond the border and average the pixels inside the maps.
 
     Args:
         maps: (batch, height, width, channels) floats, of known height and width.
-        name: Name of the exit, before that of its layers.
+        name: Name of the exit, used as a prefix of its layers.
 
     Returns:
         (batch, 1024) floats.
@@ -18,7 +18,7 @@ def exit_features(maps, name):
     Source:
         Szegedy et al. Going deeper with convolutions. CVPR 2015, section 5.
         Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, section 4.2.
-        Differs: the paper's images always give maps that the windows fit.
+        Differs: the windows always fit the maps of the paper's images.
     """
     fits = all(side >= 5 and (side - 5) % 3 == 0 for side in maps.shape[1:3])
     x = layers.AveragePooling2D(5, 3, "valid" if fits else "same", name=f"{name}_pool")(maps)

@@ -14,7 +14,7 @@ from tfdml.models.caffe import (
 )
 from tfdml.models.exits import exit_features
 
-# Module -> filters of 1×1, of 3×3 after its reduction, of 5×5 after its own, and after pooling.
+# Module -> filters of 1×1, (reduction and) 3×3, (reduction and) 5×5, and after pooling.
 MODULES = {
     "3a": (64, (96, 128), (16, 32), 32),
     "3b": (128, (128, 192), (32, 96), 64),
@@ -26,39 +26,40 @@ MODULES = {
     "5a": (256, (160, 320), (32, 128), 128),
     "5b": (384, (192, 384), (48, 128), 128),
 }
-_EXITS = {"4a": "loss1", "4d": "loss2"}  # module before it -> name
+_EXITS = {"4a": "loss1", "4d": "loss2"}  # preceding module -> name of the exit
 _EXIT_FC = 4 * 4 * 128  # inputs of its fully connected units, from images of 224 px
 
 
 def googlenet(inputs, weights=None, levels=1):
     """GoogLeNet (Inception v1) up to its average-pooled 1024 features, and its two early exits.
 
-    Layers have their names in Caffe, with `__` for `/`; an exit is `loss1_conv`, `loss1_fc`.
+    Layers have their Caffe names, with `__` for `/`; those of an exit are `loss1_conv`, `loss1_fc`.
 
     Args:
-        inputs: (batch, height, width, channels) floats in [0, 255], of 31 pixels or more.
+        inputs: (batch, height, width, channels) floats in [0, 255], of 31 × 31 pixels or more.
         weights: None, or the path of an .npz file as `tools/convert_googlenet.py` writes it:
-            `conv1__7x7_s2/kernel`, `conv1__7x7_s2/bias` and so on, of all convolutions. Those of
-            the exits are loaded if the file holds them (`loss1__conv/kernel`, ...), but for the
-            fully connected units if the images are so large or small that they do not fit. A
-            `variant` of "torchvision" builds the network that was trained there: without response
-            normalisation, with another mean colour and a smaller last pooling.
-        levels: 3 for the exits after inception 4a and 4d too, 2 for that after 4d, or 1.
+            `conv1__7x7_s2/kernel`, `conv1__7x7_s2/bias` and so on, for all convolutions. Weights of
+            the exits are loaded if the file has them (`loss1__conv/kernel`, ...), except fully
+            connected weights that do not fit the size of the images. A `variant` of "torchvision"
+            builds torchvision's network: without response normalisation, with another mean colour
+            and a smaller last pooling.
+        levels: 1 for the final features only, 2 to add the exit after inception 4d, 3 to add the
+            one after 4a as well.
 
     Returns:
         `levels` tensors from shallow to deep, each (batch, 1024) floats. The last is the average
         of the maps, `pool5`.
 
     Raises:
-        TypeError: If `levels` is no integer.
-        FileNotFoundError: If there is no such file; for `"imagenet"`, with where to get one.
-        ValueError: If `levels` or the size of the images is out of range, if there are weights
-            and the images have not 3 channels, or if the file does not fit this network.
+        TypeError: If `levels` is not an integer.
+        FileNotFoundError: If there is no such file; for `"imagenet"`, with how to get one.
+        ValueError: If `levels` or the size of the images is out of range, if weights are given for
+            images without 3 channels, or if the file does not fit this network.
 
     Source:
         Szegedy et al. Going deeper with convolutions. CVPR 2015; the BVLC model of Caffe.
-        Differs: random weights are He's, without biases, in place of Xavier's with 0.2; no
-        dropout, which is left to the caller.
+        Differs: He initialisation with zero biases instead of Xavier with 0.2; no dropout, which is
+        left to the caller.
     """
     check_integer(levels=levels)
     check_one_of((1, 2, 3), levels=levels)
@@ -80,15 +81,15 @@ def googlenet(inputs, weights=None, levels=1):
 
 
 def load_arrays(network, arrays, path):
-    """Gives the layers of a GoogLeNet their weights.
+    """Assigns weights to the layers of a GoogLeNet.
 
     Args:
-        network: Model of what `googlenet` made.
-        arrays: {name: array} of the file, but for `variant`.
-        path: Where they come from, for errors.
+        network: Model with the outputs of `googlenet`.
+        arrays: {name: array} of the file, except `variant`.
+        path: Path of the file, for errors.
 
     Raises:
-        ValueError: If they do not fit.
+        ValueError: If they do not fit the network.
     """
     exits_held = {name.partition("__")[0] for name in arrays if re.match("loss[12]__", name)}
     variables, of_exits = {}, set(_EXITS.values())
@@ -110,7 +111,7 @@ def _key(layer):
 
 
 def _is_left_out(name, variables):
-    """Whether the network at hand has no use for what is named, rather than not knowing it."""
+    """Whether an array belongs to a part of GoogLeNet that this network leaves out."""
     part = re.fullmatch("loss([12]__(conv|fc)|[123]__classifier)/(kernel|bias)", name)
     return part and name not in variables
 

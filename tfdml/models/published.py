@@ -1,6 +1,6 @@
 """Where the published weights of a backbone are, and how to convert them. Needs no Keras."""
 
-# Backbone -> name of the network, where its published weights are, and what converts them.
+# Backbone -> name of the network, addresses of its published weights, script that converts them.
 PUBLISHED = {
     "alexnet": (
         "CaffeNet",
@@ -19,7 +19,7 @@ PUBLISHED = {
 
 
 def how_to_convert(backbone):
-    """What to do for the weights of a backbone of `PUBLISHED`, in words; nothing for others."""
+    """Instructions for converting the weights of a backbone of `PUBLISHED`; "" for others."""
     if backbone not in PUBLISHED:
         return ""
     network, originals, script = PUBLISHED[backbone]

@@ -5,7 +5,7 @@ from tfdml.models.exits import exit_features
 
 
 def small_cnn(inputs, weights=None, levels=1):
-    """Four convolutions for small images: characters, digits.
+    """Four convolutions, for small images such as characters or digits.
 
     Each block is a 3 × 3 convolution of 64 filters, batch normalisation, ReLU and, while the
     image is at least 2 pixels high and wide, 2 × 2 max pooling. At 28 × 28 the features are the
@@ -13,9 +13,9 @@ def small_cnn(inputs, weights=None, levels=1):
 
     Args:
         inputs: (batch, height, width, channels) floats in [0, 255].
-        weights: Must be None: nobody publishes weights for it.
-        levels: 1 for the end alone, 2 or 3 for an exit after the third block, or that after the
-            second as well.
+        weights: Must be None: there are no pretrained weights.
+        levels: 1 for the final features only, 2 to add an exit after the third block, 3 to add one
+            after the second as well.
 
     Returns:
         List of `levels` tensors (batch, features), from the shallowest to the deepest.

@@ -180,7 +180,7 @@ def test_tells_the_cost(rng):
 
 def test_names_the_extra_where_faiss_is_missing(rng, monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(ImportError, match=r"needs faiss: pip install -e '.\[search\]'"):
+    with pytest.raises(ImportError, match=r"requires faiss: pip install -e '.\[search\]'"):
         approximate_recall(*classes(rng, 64))
 
 
@@ -191,9 +191,9 @@ def test_names_the_extra_where_faiss_is_missing(rng, monkeypatch):
         ({"index": "IVF999,Flat"}, ValueError, r"training points \(64\) should.*rows=64, dim=16"),
         ({"index": "PQ7"}, ValueError, "should be a multiple of the number of subquantizers"),
         ({"parameters": "nprobe=4"}, ValueError, "could not set parameter nprobe"),
-        ({"parameters": "efSearch"}, ValueError, r"^faiss refuses the index \(could not interpret"),
-        ({"index": 32}, TypeError, "`index` must be a text. Received: index=32"),
-        ({"parameters": {"nprobe": 4}}, TypeError, "`parameters` must be a text. Received"),
+        ({"parameters": "efSearch"}, ValueError, r"^faiss rejects the index \(could not interpret"),
+        ({"index": 32}, TypeError, "`index` must be a string. Received: index=32"),
+        ({"parameters": {"nprobe": 4}}, TypeError, "`parameters` must be a string. Received"),
         ({"k": 64}, ValueError, "`k` must not exceed the gallery size"),
         ({"seed": -1}, ValueError, "`seed` must be an integer >= 0"),
         ({"gallery_labels": np.zeros(3, int)}, ValueError, "must be given together"),
@@ -206,5 +206,5 @@ def test_refuses_bad_options(options, error, message, rng):
 
 def test_parameters_that_a_search_refuses_are_named(rng):
     x, labels = rng.normal(size=(200, 4)).astype(np.float32), np.arange(200) % 20
-    with pytest.raises(ValueError, match="faiss refuses the index"):
+    with pytest.raises(ValueError, match="faiss rejects the index"):
         approximate_recall(x, labels, index="IVF4,Flat", parameters="nprobe=0")

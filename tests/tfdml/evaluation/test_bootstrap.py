@@ -221,7 +221,7 @@ def test_refuses_pairs_that_do_not_match():
 @pytest.mark.parametrize(("rounds", "confidence"), [(39, 0.95), (1, 0.5), (1000, 0.9999)])
 def test_refuses_too_few_rounds_for_the_tails(rounds, confidence):
     options = {"rounds": rounds, "confidence": confidence}
-    with pytest.raises(ValueError, match="`rounds` must leave 2 or more outside of the interval"):
+    with pytest.raises(ValueError, match="`rounds` must leave 2 or more means outside"):
         bootstrap_intervals({"a": np.arange(4.0)}, **options)
-    with pytest.raises(ValueError, match="`rounds` must leave 2 or more outside of the interval"):
+    with pytest.raises(ValueError, match="`rounds` must leave 2 or more means outside"):
         paired_bootstrap({"a": np.arange(4.0)}, {"a": np.zeros(4)}, **options)

@@ -108,10 +108,10 @@ def test_the_table_marks_what_differs(runs):
     assert [line.count("[") for line in recalls] == [1, 2, 2]
     assert recalls[1].endswith("] *")
     assert not recalls[2].endswith("*")
-    assert text[-3].startswith("[ ]: 95% intervals over classes")
+    assert text[-3].startswith("[ ]: 95% bootstrap intervals over classes")
     assert text[-2:] == [
-        "*: the interval of the difference to a excludes 0.",
-        "Not in all runs: mrr.",
+        "*: the interval of the difference from a excludes 0.",
+        "Not scored in all runs: mrr.",
     ]
 
 
@@ -166,7 +166,9 @@ def test_names_a_file_that_it_cannot_read(labels, tmp_path):
     whole = path.read_bytes()
     for content in (b"", b"no archive", whole[: len(whole) // 2]):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"x\.npz (holds no values of queries|is damaged)"):
+        with pytest.raises(
+            ValueError, match=r"x\.npz (is not an archive of per-query values|is damaged)"
+        ):
             load_queries(path)
     for place in range(0, len(whole), 7):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :])
@@ -180,8 +182,8 @@ def test_names_a_file_that_it_cannot_read(labels, tmp_path):
         {"labels": np.array([{}]), "images": "{}", "map": np.ones(1)},
     ):
         np.savez(path, **arrays)
-        with pytest.raises(ValueError, match=r"x\.npz holds no values of queries"):
+        with pytest.raises(ValueError, match=r"x\.npz is not an archive of per-query values"):
             load_queries(path)
     np.save(tmp_path / "one.npy", labels)
-    with pytest.raises(ValueError, match=r"one\.npy holds no values of queries"):
+    with pytest.raises(ValueError, match=r"one\.npy is not an archive of per-query values"):
         load_queries(tmp_path / "one.npy")

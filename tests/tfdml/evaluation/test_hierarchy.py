@@ -43,7 +43,7 @@ def test_two_ways_to_one_ancestor_are_no_cycle():
 def test_refuses_what_is_no_hierarchy():
     with pytest.raises(TypeError, match="`hierarchy` must map each class to its parent or a tuple"):
         parents_of_nodes([(1, 2)])
-    with pytest.raises(ValueError, match=r"must name no parent None. Received: node=1"):
+    with pytest.raises(ValueError, match=r"must not have None as a parent. Received: node=1"):
         parents_of_nodes({1: None})
 
 
@@ -82,8 +82,8 @@ def test_reads_a_file(tmp_path):
     ("text", "message"),
     [
         ("pony,horse\n", r"kin.csv must begin with the line class,parent. Received: line=\['pony"),
-        ("", "kin.csv must give classes their parents. Received: lines=0"),
-        ("class,parent\n", "kin.csv must give classes their parents"),
+        ("", "kin.csv must list classes and their parents. Received: lines=0"),
+        ("class,parent\n", "kin.csv must list classes and their parents"),
         ("class,parent\na,b,c\n", "kin.csv, line 2 must be a class and its parent"),
         ("class,parent\na,b\nb,\n", r"kin.csv, line 3 must be .* Received: line=\['b', ''\]"),
         ("class,parent\na,b\nb,a\n", "kin.csv: `hierarchy` must have no cycles"),
@@ -102,7 +102,7 @@ def test_names_of_classes_become_their_ids():
     assert found == {3: ("animal",), 2**40: (3, "pet"), "cat": ("animal",), "pet": ("animal",)}
     with pytest.raises(ValueError, match=r"a parent for every class. .*first=\['fox'\]"):
         of_class_ids(hierarchy, {1: "fox"})
-    with pytest.raises(ValueError, match="classes must have names of their own"):
+    with pytest.raises(ValueError, match="classes must have different names"):
         of_class_ids(hierarchy, {1: "cat", 2: "cat"})
 
 
@@ -117,5 +117,5 @@ def test_a_hierarchy_may_come_from_a_spreadsheet_but_must_be_text(tmp_path):
     path.write_bytes("class,parent\na,b\n".encode("utf-8-sig"))
     assert read_hierarchy(path) == {"a": ("b",)}
     path.write_bytes(b"\x89PNG")
-    with pytest.raises(ValueError, match=r"kin\.csv is no text"):
+    with pytest.raises(ValueError, match=r"kin\.csv is not a text file"):
         read_hierarchy(path)

@@ -423,7 +423,9 @@ def test_reports_queries_without_a_mate(rng):
     with pytest.warns(UserWarning, match="2 of 2 queries") as reported:
         assert map_at_r(x[:2], labels[:2], groups=np.zeros(2, int)) == 0
     same = {"similarity": lambda a, b: np.ones((len(a), len(b)))}
-    with pytest.warns(UserWarning, match=r"are all 1: it tells no pair") as reported:
+    with pytest.warns(
+        UserWarning, match="collapsed: its best scores are all equal, 1$"
+    ) as reported:
         retrieval_scores(np.ones((4, 1)), np.array([0, 0, 1, 1]), k=1, **same)
     assert reported[0].filename == __file__
 
@@ -451,11 +453,11 @@ X, Y = np.zeros((8, 5)), np.arange(8) // 2
         ({"k": 8}, ValueError, "must not exceed the gallery size.*gallery_size=7"),
         ({"groups": Y[:7]}, ValueError, r"`groups` and `labels` must have the same batch size"),
         ({"groups": Y / 2}, TypeError, "`groups` must be integers. Received: dtype=float64"),
-        ({"gallery_groups": Y}, ValueError, "`gallery_groups` are those of a gallery"),
+        ({"gallery_groups": Y}, ValueError, "`gallery_groups` requires a gallery"),
         (
             {"gallery_embeddings": X, "gallery_labels": Y, "groups": Y},
             ValueError,
-            r"must be given together where there is a gallery.*groups=\(8,\), gallery_groups=None",
+            r"must be given together if there is a gallery.*groups=\(8,\), gallery_groups=None",
         ),
         ({"ignored_labels": range(4)}, ValueError, "`ignored_labels` must leave a query"),
         ({"ignored_labels": "ab"}, TypeError, "`ignored_labels` must be integers.*'ab'"),

@@ -211,7 +211,7 @@ def test_refuses_wrong_similarities(similarity, error, message):
 
 def test_says_where_all_scores_are_equal(rng):
     labels = np.repeat(np.arange(10), 2)
-    with pytest.warns(UserWarning, match="are all 0.25: it tells no pair from another"):
+    with pytest.warns(UserWarning, match="may have collapsed: its best scores are all equal, 0.25"):
         recall = recall_at_k(
             rng.normal(size=(20, 2)),
             labels,

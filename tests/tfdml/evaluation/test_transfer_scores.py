@@ -13,7 +13,7 @@ def test_tells_the_mean_and_the_deviation_of_the_draws(rng):
         assert results["scores"][f"top{k}"] == pytest.approx(mean, abs=1e-12)
         variance = sum((value - mean) ** 2 for value in values) / 4
         assert results["deviations"][f"top{k}"] == pytest.approx(variance**0.5, abs=1e-12)
-    assert transfer_lines(results)[0] == "\nTheir standard deviations over the draws:"
+    assert transfer_lines(results)[0] == "\nStandard deviations over the draws:"
     of_one = few_shot_scores(rows, labels, draws=1)
     assert of_one["deviations"] == {}
     assert transfer_lines(of_one) == []
@@ -40,6 +40,6 @@ def test_rows_of_classes_with_kin_are_scored_among_all(unseen, rng):
     assert len(results["unseen"]) == (6 if 9 in unseen else 3)
     assert results["classes"] == {"known": 2, "unseen": len(unseen), "unseen_with_kin": 2}
     lines = transfer_lines(results)
-    assert lines[0].startswith(f"\nOf {len(unseen)} unseen classes 2 have kin among 2 known ones.")
+    assert lines[0].startswith(f"\nOf {len(unseen)} unseen classes 2 have related ones")
     columns = {len(line) for line in lines[1].splitlines()}
     assert len(columns) == 1  # of one width

@@ -101,7 +101,7 @@ def test_says_where_imagenet_weights_are():
         ({"weights": "x.npz"}, r"need images of 227 × 227 pixels. Received: size=\(64, 64\)"),
         (
             {"weights": "imagenet", "channels": 1},
-            "weights need images of 3 channels. Received: weights='imagenet', channels=1",
+            "weights require images of 3 channels. Received: weights='imagenet', channels=1",
         ),
     ],
 )

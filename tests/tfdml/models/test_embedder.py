@@ -290,7 +290,7 @@ def test_pretrained_weights_need_three_channels(tmp_path):
     path = tmp_path / "some.weights.h5"
     path.touch()
     for weights in ("imagenet", str(path)):
-        message = r"need images of 3 channels. Received: weights='.*', channels=1$"
+        message = r"require images of 3 channels. Received: weights='.*', channels=1$"
         with pytest.raises(ValueError, match=message):
             build_embedder("mobilenet_v2", 8, input_shape=(32, 32, 1), weights=weights)
 
@@ -327,7 +327,7 @@ def test_the_features_may_be_the_embedding(normalize, rng):
 
 
 def test_the_features_of_several_levels_are_no_embedding():
-    with pytest.raises(ValueError, match=r"are those of 1 level\. Received: levels=2"):
+    with pytest.raises(ValueError, match=r"require 1 level\. Received: levels=2"):
         build_embedder("small_cnn", None, input_shape=(28, 28, 1), levels=2)
 
 

@@ -393,7 +393,7 @@ def test_refuses_an_optimizer_that_passes_over_a_multiplier_of_the_loss():
         optimizers.Adam(multipliers={"^density_targets/": 2.0}),
         keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD()),
     ):
-        with pytest.raises(ValueError, match="'density_targets' of the loss asks for 3 times"):
+        with pytest.raises(ValueError, match="'density_targets' of the loss requires 3 times"):
             compiled(optimizer, 3)
     rows = np.arange(96, dtype="float32").reshape(16, 6)
     moved = []
@@ -412,7 +412,7 @@ def test_trains_saves_and_restores_the_layers_of_a_loss_in_a_loss(images, tmp_pa
     plain = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
     plain.compile(loss=loss)
     with pytest.raises(
-        ValueError, match=r"DensityAdaptiveLoss learns a layer .* tfdml.EmbeddingModel"
+        ValueError, match=r"DensityAdaptiveLoss has a trainable layer.* tfdml.EmbeddingModel"
     ):
         plain.fit(images[:4], np.array([0, 0, 1, 1]), verbose=0)
     model = build(loss=loss)

@@ -248,7 +248,7 @@ def test_says_where_imagenet_weights_are():
         (
             {"channels": 1, "weights": "imagenet"},
             ValueError,
-            "pretrained weights need images of 3 channels. Received: weights='imagenet', chan",
+            "pretrained weights require images of 3 channels. Received: weights='imagenet', chan",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""A report to look at: one HTML file, with its pictures in it, that opens from disk."""
+"""HTML report: a single file with all pictures, which opens from disk."""
 
 from tfdml.evaluation.page.writing import write_report
 

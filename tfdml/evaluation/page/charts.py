@@ -1,11 +1,11 @@
-"""The drawings of a report that stand still, as SVG."""
+"""Static charts of a report, as SVG."""
 
 import html
 import math
 
 _WIDTH, _HEIGHT = 480, 280
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 20, 18, 40
-_TICKS = 6  # about so many on an axis
+_TICKS = 6  # approximate number of ticks on an axis
 _COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 
 
@@ -13,9 +13,9 @@ def recall_chart(curve, marked, intervals):
     """Recall against the number of neighbours, on a logarithmic axis.
 
     Args:
-        curve: {K: recall}, what the line goes through.
-        marked: {K: recall} that get a dot.
-        intervals: {K: (low, high)} that get a bar.
+        curve: {K: recall} of the line.
+        marked: {K: recall} of the dots.
+        intervals: {K: (low, high)} of the error bars.
     """
     values = [*curve.values(), *marked.values(), *(low for low, _ in intervals.values())]
     lowest = max(0.0, math.floor(10 * min(values)) / 10)
@@ -28,7 +28,7 @@ def recall_chart(curve, marked, intervals):
     parts = [
         axes.horizontal_ticks({math.log(count): f"{count:,}" for count in dict.fromkeys(ticks)}),
         axes.vertical_ticks(),
-        axes.titles("K, neighbours looked at", "Recall@K"),
+        axes.titles("K, number of neighbours", "Recall@K"),
         axes.line([(math.log(count), curve[count]) for count in sorted(curve)], "curve"),
     ]
     for count, (low, high) in intervals.items():
@@ -40,12 +40,12 @@ def recall_chart(curve, marked, intervals):
             f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="4">'
             f"<title>Recall@{count}: {value:.4f}</title></circle>"
         )
-    told = ", ".join(f"Recall@{count} {value:.3f}" for count, value in marked.items())
-    return _drawing(f"Recall at K: {told}", parts)
+    values = ", ".join(f"Recall@{count} {value:.3f}" for count, value in marked.items())
+    return _drawing(f"Recall at K: {values}", parts)
 
 
 def histogram_chart(histograms):
-    """Shares of positive and negative pairs by their distance, with the means."""
+    """Shares of positive and negative pairs by distance, with their means."""
     edges = histograms.edges.tolist()
     most = max(histograms.positive.max(), histograms.negative.max())
     axes = _Axes((edges[0], edges[-1]), (0, float(most) * 1.25))
@@ -72,12 +72,12 @@ def histogram_chart(histograms):
             f'<text class="label {kind}" x="{x + side:.1f}" y="{y:.1f}" text-anchor="{anchor}">'
             f"{kind}, mean {mean:#.3g}</text>"
         )
-    told = ", ".join(f"mean of {kind} pairs {mean:#.3g}" for kind, _, mean in kinds)
-    return _drawing(f"Distances of pairs: {told}", parts)
+    means = ", ".join(f"mean of {kind} pairs {mean:#.3g}" for kind, _, mean in kinds)
+    return _drawing(f"Distances of pairs: {means}", parts)
 
 
 def score_bar(value, interval):
-    """A score from 0 to 1 on a bar, with its interval if there is one."""
+    """A score from 0 to 1 as a bar, with its interval if there is one."""
     parts = [
         '<rect class="track" width="100" height="6" y="3"/>',
         f'<rect class="bar" width="{100 * value:.2f}" height="6" y="3"/>',
@@ -94,7 +94,7 @@ def score_bar(value, interval):
 
 
 class _Axes:
-    """Places of numbers between (low, high) of both directions."""
+    """Axes of a chart, each with limits (low, high)."""
 
     def __init__(self, x, y):
         self.x, self.y = x, y
@@ -138,7 +138,7 @@ def _share(value, low, high):
 
 
 def _round_numbers(low, high):
-    """{number: its text} between two numbers, at steps of 1, 2 or 5 times a power of ten."""
+    """{number: its text} between two numbers, in steps of 1, 2 or 5 times a power of ten."""
     if not high > low:
         return {low: f"{low:.3g}"}
     least = (high - low) / _TICKS
@@ -148,8 +148,8 @@ def _round_numbers(low, high):
     return {i * step: f"{i * step:.6g}" for i in range(first, last + 1)}
 
 
-def _drawing(told, parts):
+def _drawing(label, parts):
     return (
         f'<svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-        f'aria-label="{html.escape(told)}">{"".join(parts)}</svg>'
+        f'aria-label="{html.escape(label)}">{"".join(parts)}</svg>'
     )

@@ -1,4 +1,4 @@
-"""How many positive and how many negative pairs lie at which distance."""
+"""Histograms of the distances of positive and of negative pairs."""
 
 from typing import NamedTuple
 
@@ -6,30 +6,30 @@ import numpy as np
 
 from tfdml.evaluation.all_pairs import AllPairs
 
-_MOST_PAIRS = 10**8  # counted all; of more a sample, which takes seconds
+_MOST_PAIRS = 10**8  # up to this many are all counted; above, a sample, which takes seconds
 _SAMPLE = 10**6
 _FINE_BINS = 2**16
 _BINS = 60
 
 
 class Histograms(NamedTuple):
-    """Shares of the pairs of each kind between edges common to both."""
+    """Shares of the pairs of each kind in the same bins."""
 
     edges: np.ndarray  # (bins + 1,) distances
     positive: np.ndarray  # (bins,) shares, which sum to 1
     negative: np.ndarray
     positive_mean: float
     negative_mean: float
-    positive_pairs: int  # of all, also where they are a sample
+    positive_pairs: int  # all of them, even if only a sample is counted
     negative_pairs: int
-    sample: int | None  # pairs of each kind that were drawn, where not all are counted
+    sample: int | None  # number of sampled pairs of each kind; None if all are counted
 
 
 def distance_histograms(embeddings, labels):
     """Counts the Euclidean distances of all positive and negative pairs.
 
-    Of more than 100 million pairs a million of each kind, drawn at random with repetition, stand
-    for all.
+    If there are more than 100 million pairs, counts a million of each kind, drawn at random with
+    replacement.
 
     Args:
         embeddings: (n, dim) floats, finite.
@@ -52,7 +52,7 @@ def distance_histograms(embeddings, labels):
     else:
         pairs.visit(positive.add, negative.add)
     used = np.flatnonzero(positive.counts + negative.counts)
-    width = -(-(used[-1] + 1 - used[0]) // _BINS)  # fine bins in one
+    width = -(-(used[-1] + 1 - used[0]) // _BINS)  # fine bins per bin
     starts = np.arange(used[0], used[-1] + 1, width)
     edges = np.append(starts, starts[-1] + width) * (farthest / _FINE_BINS)
     return Histograms(
@@ -66,7 +66,7 @@ def distance_histograms(embeddings, labels):
 
 
 class _Counts:
-    """Numbers of distances in fine bins, of so many to the unit, and their sum."""
+    """Numbers of distances in fine bins, `scale` bins per unit, and their sum."""
 
     def __init__(self, scale):
         self.scale = scale

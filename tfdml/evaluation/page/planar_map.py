@@ -1,4 +1,4 @@
-"""A map of the embedding space: rows near each other lie near each other on a plane."""
+"""A two-dimensional map of the embedding space."""
 
 import warnings
 from typing import NamedTuple
@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.manifold import TSNE
 
-_MOST_ROWS = 2000  # whose map takes seconds
+_MOST_ROWS = 2000  # a map of so many takes seconds
 _FEWEST_ROWS = 5
 _PERPLEXITY = 30
-_FIRST_SPREAD = 1e-4  # standard deviation of the plane that t-SNE sets out from
+_FIRST_SPREAD = 1e-4  # standard deviation of the initial places of t-SNE
 
 
 class PlanarMap(NamedTuple):
@@ -18,19 +18,19 @@ class PlanarMap(NamedTuple):
 
 
 def planar_map(embeddings, *, most_rows=_MOST_ROWS, seed=0):
-    """Lays rows out on a plane by t-SNE of their Euclidean distances.
+    """Places rows on a plane by t-SNE of their Euclidean distances.
 
     Args:
         embeddings: (n, dim) floats, finite.
-        most_rows: Rows laid out; of more as many drawn at random, each as likely as any other.
-        seed: Of the draw and of t-SNE.
+        most_rows: Largest number of rows; of more rows a uniform random sample is used.
+        seed: Seed of the sample and of t-SNE.
 
     Returns:
-        A `PlanarMap`, or None where there are fewer than 5 rows, or all are equal.
+        A `PlanarMap`, or None if there are fewer than 5 rows, or all are equal.
 
     Source:
-        Van der Maaten, Hinton. Visualizing data using t-SNE. JMLR 2008. In scikit-learn's
-        Barnes-Hut form, from the two principal components on.
+        Van der Maaten, Hinton. Visualizing data using t-SNE. JMLR 2008. Scikit-learn's Barnes-Hut
+        t-SNE, initialised with the two principal components.
     """
     rng = np.random.default_rng(seed)
     rows = np.sort(rng.permutation(len(embeddings))[:most_rows])

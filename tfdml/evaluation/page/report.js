@@ -28,7 +28,7 @@ const values = unpackAll(data.values); // of each query
 const means = unpackAll(data.means); // of each class
 const found = neighbours.length / ids.length;
 
-const isLonely = (row) => sizes[ids[row]] === 1;
+const isAlone = (row) => sizes[ids[row]] === 1;
 const nearest = (row) => neighbours[row * found];
 const nameOf = (row) => (data.images ? data.images[row] : `image ${row}`);
 const count = (number, one, many = `${one}s`) =>
@@ -69,7 +69,7 @@ function picture(row) {
 function card(row, { query = null, distance = null } = {}) {
   const name = names[ids[row]];
   const element = make("a", { className: "card", href: `#image-${row}`, title: `${name}, ${nameOf(row)}` }, picture(row));
-  let told = `${data.images ? nameOf(row) : `Image ${row}`}, ${name}`;
+  let caption = `${data.images ? nameOf(row) : `Image ${row}`}, ${name}`;
   if (query !== null) {
     const isHit = ids[row] === ids[query];
     const number = distance.toPrecision(3);
@@ -78,24 +78,24 @@ function card(row, { query = null, distance = null } = {}) {
       make("span", { className: "mark" }, `${isHit ? "✓" : "✗"} ${number}`),
       make("span", { className: "name" }, isHit ? "" : name),
     );
-    told = `${isHit ? "Hit" : "Miss"}: ${told}, distance ${number}`;
+    caption = `${isHit ? "Hit" : "Miss"}: ${caption}, distance ${number}`;
   }
   if (data.images) {
     element.append(make("span", { className: "name file" }, nameOf(row).split("/").pop()));
   }
-  element.ariaLabel = told;
+  element.ariaLabel = caption;
   return element;
 }
 
-// Queries: a route in the address (#worst, #image-7, #class-3, #confused-3-5) says which.
+// Queries, selected by the fragment of the address: #worst, #image-7, #class-3, #confused-3-5.
 
-const gallery = { order: "worst", measure: data.order, classes: null, only: null, told: "", shown: 0 };
+const gallery = { order: "worst", measure: data.order, classes: null, only: null, caption: "", shown: 0 };
 let draw = data.seed;
 
 function shuffled(rows) {
   let state = draw;
   const random = () => {
-    // Mulberry32, so that the same seed shows the same queries.
+    // Mulberry32: the same seed gives the same queries.
     state = (state + 0x6d2b79f5) | 0;
     let mixed = Math.imul(state ^ (state >>> 15), state | 1);
     mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
@@ -121,7 +121,7 @@ function rowsToShow() {
   if (gallery.only) return gallery.only;
   const rows = Array.from(ids.keys());
   const wanted = gallery.classes;
-  return ordered(rows.filter((row) => (wanted ? wanted.has(ids[row]) : !isLonely(row))));
+  return ordered(rows.filter((row) => (wanted ? wanted.has(ids[row]) : !isAlone(row))));
 }
 
 function queryBlock(row) {
@@ -136,7 +136,7 @@ function queryBlock(row) {
     { className: "asked" },
     card(row),
     make("h3", {}, make("a", { href: `#class-${ids[row]}` }, names[ids[row]])),
-    make("p", {}, `${nameOf(row)}${isLonely(row) ? ", alone in its class" : ""}`),
+    make("p", {}, `${nameOf(row)}${isAlone(row) ? ", the only image of its class" : ""}`),
     make("p", {}, about.join(" · ")),
   );
   return make("article", { className: "query" }, asked, list);
@@ -159,7 +159,7 @@ function showQueries() {
   const of = gallery.classes ? ` of ${count(gallery.classes.size, "class", "classes")}` : "";
   const order = gallery.order === "random" ? "in random order" : `the ${gallery.order} first`;
   byId("gallery-told").textContent =
-    gallery.told || `${count(rows.length, "query", "queries")}${of}, ${order}.`;
+    gallery.caption || `${count(rows.length, "query", "queries")}${of}, ${order}.`;
   for (const tab of document.getElementsByName("order")) {
     tab.checked = !gallery.only && tab.value === gallery.order;
   }
@@ -167,12 +167,12 @@ function showQueries() {
 }
 
 function show(change) {
-  Object.assign(gallery, { only: null, told: "" }, change);
+  Object.assign(gallery, { only: null, caption: "" }, change);
   showQueries();
 }
 
 function showImage(row) {
-  show({ only: [row], told: `${data.images ? nameOf(row) : `Image ${row}`} as the query.` });
+  show({ only: [row], caption: `${data.images ? nameOf(row) : `Image ${row}`} as the query.` });
 }
 
 function showClass(id) {
@@ -187,8 +187,8 @@ function confusedRows(id, other) {
 
 function showConfused(id, other) {
   const only = confusedRows(id, other);
-  const told = `${count(only.length, "query", "queries")} of ${names[id]} with ${names[other]} nearest.`;
-  show({ only, told });
+  const caption = `${count(only.length, "query", "queries")} of ${names[id]} with ${names[other]} nearest.`;
+  show({ only, caption });
 }
 
 function follow() {
@@ -261,7 +261,7 @@ function startConfusions() {
     }),
   );
   if (!data.confusions.length) {
-    byId("pairs").append(make("li", {}, "None: no query has one of another class nearest."));
+    byId("pairs").append(make("li", {}, "None: no query has a nearest neighbour of another class."));
   }
 }
 
@@ -488,9 +488,9 @@ function startMap() {
       ? `A random sample of ${drawn.length.toLocaleString("en")} of ${count(ids.length, "image")}`
       : count(ids.length, "image");
   byId("map-told").textContent =
-    `${part} by t-SNE, coloured by class: near each other where their embeddings are. Point at or ` +
-    "tap one to see it and its class. Drag to move; zoom with the buttons, a pinch, or the wheel " +
-    "after a click or with Ctrl.";
+    `${part} by t-SNE, coloured by class: nearby images have similar embeddings. Point at or tap ` +
+    "one to see it and its class. Drag to move; zoom with the buttons, by pinching, or with the " +
+    "wheel after a click or with Ctrl.";
 }
 
 startGallery();

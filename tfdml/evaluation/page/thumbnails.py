@@ -1,4 +1,4 @@
-"""All pictures of a report, small, side by side on a few sheets."""
+"""Thumbnails of all pictures of a report, combined into a few sheets."""
 
 import io
 from typing import NamedTuple
@@ -9,37 +9,37 @@ from tqdm import tqdm
 
 from tfdml.checks import check, check_type
 
-_SIDES = range(160, 31, -8)  # of a square of a picture's area, in pixels
-_STEP = 16  # WebP codes blocks of 16 x 16 pixels: none of them holds two pictures
+_SIDES = range(160, 31, -8)  # side in pixels of a square with the area of a picture
+_STEP = 16  # WebP codes blocks of 16 x 16 pixels: no block holds parts of two pictures
 _SHEET_SIDE = 1600  # pixels, what a phone decodes at once
-_TRIED = 128  # pictures that tell how many bytes a size takes
+_TRIED = 128  # pictures from which the bytes of a size are estimated
 _FINE, _FAIR, _LEAST = (85, 70), 50, (40, 30, 20, 10)  # qualities of WebP
 
 
 class Sheets(NamedTuple):
-    """Pictures in cells of one size, row by row, the same number on each sheet but the last."""
+    """Pictures in cells of one size, row by row, equally many on each sheet except the last."""
 
     width: int  # of a cell, in pixels
     height: int
     columns: int  # of a sheet
     rows: int
-    images: list  # of bytes, WebP
+    images: list  # WebP files as bytes
 
 
 def thumbnails(picture_of, count, most_bytes, *, seed=0):
-    """Draws all pictures, as large as the bytes allow.
+    """Scales all pictures to the largest size within a number of bytes.
 
-    Each stands whole in the middle of its cell, on nothing; the cells have the shape of the median
-    picture. The size is the largest at which a few pictures, drawn at random, stay within their
-    share of the bytes at a fair quality, which falls where all together do not. Only pictures of
-    about 32 x 32 pixels of the lowest quality may take more.
+    Each picture is uncropped, centred in its cell on a transparent background; the cells have the
+    median aspect ratio. The size is the largest at which a few random pictures stay within their
+    share of the bytes at fair quality; the quality is lowered if all pictures together do not. Only
+    pictures of about 32 x 32 pixels at the lowest quality may exceed the limit.
 
     Args:
         picture_of: Callable of a row number that returns its picture: (height, width) or
             (height, width, 1 or 3) uint8.
-        count: Pictures.
-        most_bytes: Of all sheets.
-        seed: Of the few.
+        count: Number of pictures.
+        most_bytes: Largest number of bytes of all sheets.
+        seed: Seed of the few random pictures.
 
     Raises:
         TypeError: If a picture is not uint8.
@@ -81,7 +81,7 @@ def _picture(picture_of, row):
 
 
 def _shape(side, aspect):
-    """(width, height) of a cell, about that of the pictures, of the area side * side."""
+    """(width, height) of a cell of about this aspect ratio and the area side * side."""
     stretch = min(max(aspect, 0.5), 2) ** 0.5
     return tuple(
         max(_STEP, round(length / _STEP) * _STEP) for length in (side * stretch, side / stretch)
@@ -89,8 +89,8 @@ def _shape(side, aspect):
 
 
 def _cell(picture, shape):
-    """(height, width, 4) uint8, the picture as large as it fits in the middle."""
-    # A pixel of nothing around, for browsers blend cells at their edges where they scale them.
+    """(height, width, 4) uint8: the picture, centred and scaled to fit."""
+    # With a transparent border of one pixel, as browsers blend adjacent cells when scaling.
     scale = min((shape[0] - 2) / picture.width, (shape[1] - 2) / picture.height)
     size = [max(1, round(length * scale)) for length in picture.size]
     picture = picture.convert("RGBA").resize(size, Image.Resampling.LANCZOS, reducing_gap=2)
@@ -104,7 +104,7 @@ def _grid(shape):
 
 
 def _encode(cells, shape, quality):
-    """The sheets of WebP that hold the cells."""
+    """The WebP sheets of the cells."""
     columns, rows = _grid(shape)
     width, height = shape
     sheets = []

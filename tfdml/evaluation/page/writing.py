@@ -1,4 +1,4 @@
-"""Writes the report: checks what is to be told, gathers it, and sets it into the page."""
+"""Writes the report: checks and gathers its content and fills in the page."""
 
 import base64
 import hashlib
@@ -24,7 +24,7 @@ from tfdml.evaluation.retrieval import recall_at_k
 from tfdml.files import replacing
 
 _NEIGHBOURS = 10
-_CURVE = 100  # neighbours that the curve of recalls reaches
+_CURVE = 100  # largest K of the recall curve
 _FINEST = ("map@r", "map", "r_precision", "mrr")  # orders queries better than a recall of 0 or 1
 
 
@@ -46,42 +46,41 @@ def write_report(
     megabytes=10,
     seed=0,
 ):
-    """Writes a page to look at what an embedding finds: one HTML file, which needs no network.
+    """Writes a report of an embedding: one HTML file, which works offline.
 
-    It shows the scores, the curve of Recall@K, how far positive and negative pairs lie apart, a
-    map of the images by t-SNE, queries with their nearest neighbours, the classes most taken for
-    each other, and a table of the classes. All that is a sample is called one on the page.
+    It shows the scores, the curve of Recall@K, the distances of positive and negative pairs, a
+    t-SNE map of the images, queries with their nearest neighbours, the classes most often confused,
+    and a table of the classes. Everything that is only a sample is marked as such.
 
     Args:
         embeddings: (n, dim) floats, finite; taken as given: not normalised.
         labels: (n,) or (n, 1) integers of any size, one class id per row.
-        folder: Where `index.html` is written; made if it does not exist.
-        title: Of the page.
-        scores: {name: number}; those named "recall@K" make the curve too.
+        folder: Folder of `index.html`; created if missing.
+        title: Title of the page.
+        scores: {name: number}; those named "recall@K" are marked on the curve.
         per_query: {name: (n,) values in [0, 1]}, one or more, such as "recall@1" and "map@r". They
             order the queries and are averaged by class.
         picture_of: Callable of a row number that returns its picture: (height, width) or
             (height, width, 1 or 3) uint8, of any size.
-        facts: {word: text} that state how the scores came about: model, data, settings, versions.
+        facts: {word: text} on the origin of the scores: model, data, settings, versions.
         intervals: {name: (low, high)} of some of the scores.
-        class_names: {class id: name}; a class without one goes by its id.
+        class_names: {class id: name}; missing classes are named by their ids.
         image_names: (n,) texts, such as paths, that name the pictures. Default: their row numbers.
-        untrained: {name: number}, some of the scores before training, shown beside.
-        neighbours: (n, K) row numbers, the nearest first and without the row itself, as a learned
-            similarity ranks them. Default: the 10 nearest by distance, and a curve up to
-            Recall@100.
-        megabytes: Size of the file, which decides that of the pictures. Of tens of thousands it may
-            be more, as pictures have at least about 32 x 32 pixels.
-        seed: Of the queries shown at random, and of the map and its sample.
+        untrained: {name: number}, some of the scores before training, shown for comparison.
+        neighbours: (n, K) row numbers, nearest first and without the row itself, as ranked by a
+            learned similarity. Default: the 10 nearest by distance, and a curve up to Recall@100.
+        megabytes: Largest size of the file, which determines that of the pictures. With tens of
+            thousands of pictures the file may be larger, as each has at least about 32 x 32 pixels.
+        seed: Seed of the random queries, and of the map and its sample.
 
     Returns:
         The `pathlib.Path` of the page.
 
     Raises:
         TypeError: If labels are not integers, embeddings not floats, `neighbours` not integers,
-            pictures not uint8, `picture_of` no callable, or a score no number.
-        ValueError: If shapes disagree, a number is not finite or out of range, there are no values
-            per query, or not one name per image.
+            pictures not uint8, `picture_of` not callable, or a score not a number.
+        ValueError: If shapes disagree, a number is not finite or out of range, `per_query` is
+            empty, or the numbers of names and images differ.
 
     Example:
         >>> import pathlib, tempfile
@@ -198,7 +197,7 @@ def _checked_neighbours(neighbours, rows):
 
 
 def _content(embeddings, ids, names, per_query, neighbours, seed):
-    """What the script of the page shows; arrays as base64 of little-endian numbers."""
+    """The data for the script of the page; arrays as base64 of little-endian numbers."""
     layout = planar_map(embeddings, seed=seed)
     order = [name for name in _FINEST if name in per_query] or list(per_query)
     return {
@@ -228,7 +227,7 @@ def _packed(array, dtype):
 
 
 def _page(texts, content):
-    """The bytes of the page, with a policy that lets it load and run nothing but its own parts."""
+    """The bytes of the page, with a policy that only allows its own parts to load and run."""
     style, script = (_resource(name) for name in ("report.css", "report.js"))
     policy = (
         f"default-src 'none'; img-src blob:; style-src {_hash(style)}; "
@@ -238,7 +237,7 @@ def _page(texts, content):
     page = string.Template(_resource("template.html")).substitute(
         texts, policy=policy, style=style, script=script, data=data
     )
-    # A name of a file that was no UTF-8 holds what is no character.
+    # File names that are not UTF-8 have surrogates, which cannot be encoded.
     return page.encode("utf-8", "xmlcharrefreplace")
 
 
@@ -252,11 +251,11 @@ def _hash(text):
 
 
 def _summary(ids, names):
-    lonely = int(np.count_nonzero(np.bincount(ids) == 1))
-    told = f"{_counted(len(ids), 'image')} of {_counted(len(names), 'class', 'classes')}"
-    if lonely:
-        told += f"; {lonely:,} of them alone in their class: as queries they count as misses"
-    return f"{told}."
+    alone = int(np.count_nonzero(np.bincount(ids) == 1))
+    summary = f"{_counted(len(ids), 'image')} of {_counted(len(names), 'class', 'classes')}"
+    if alone:
+        summary += f"; {alone:,} without another image of the same class, counted as misses"
+    return f"{summary}."
 
 
 def _counted(count, one, many=None):
@@ -267,12 +266,12 @@ def _score_rows(scores, intervals, untrained):
     lines = []
     for name, score in scores.items():
         interval = intervals.get(name)
-        told = f"{interval[0]:.4f} to {interval[1]:.4f}" if interval is not None else ""
+        limits = f"{interval[0]:.4f} to {interval[1]:.4f}" if interval is not None else ""
         bar = charts.score_bar(score, interval) if 0 <= score <= 1 else ""
         before = f"untrained {untrained[name]:.4f}" if name in untrained else ""
         lines.append(
             f'<tr><th scope="row">{html.escape(str(name))}</th><td>{score:.4f}</td>'
-            f'<td class="interval">{told}</td><td class="drawn">{bar}</td>'
+            f'<td class="interval">{limits}</td><td class="drawn">{bar}</td>'
             f'<td class="interval">{before}</td></tr>'
         )
     return "\n".join(lines)
@@ -283,7 +282,7 @@ def _curve(embeddings, labels, by_distance):
     if not by_distance or most < 1:
         return {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of queries without a mate: in the summary
+        warnings.simplefilter("ignore", UserWarning)  # the summary states queries without positives
         return recall_at_k(embeddings, labels, k=range(1, most + 1))
 
 
@@ -308,12 +307,12 @@ def _distances_figure(embeddings, labels, ids):
     if not 1 < classes < len(ids):
         return "<p>There are no pairs of both kinds.</p>"
     counted = distance_histograms(embeddings, labels)
-    told = (
+    counts = (
         f"{counted.positive_pairs:,} positive pairs, of one class, and "
         f"{counted.negative_pairs:,} negative pairs, of two"
     )
     drawn = f"; shown are {counted.sample:,} of each, drawn at random" if counted.sample else ""
-    caption = f"Distances of all {told}{drawn}."
+    caption = f"Distances of all {counts}{drawn}."
     return _figure(charts.histogram_chart(counted), caption, "beside")
 
 

@@ -176,10 +176,14 @@ def test_copes_with_names_beyond_ascii(report):
 @pytest.mark.parametrize(
     ("labels", "summary", "is_told"),
     [
-        ([5], "1 image of 1 class; 1 of them alone in their class", "no pairs of both"),
+        ([5], "1 image of 1 class; 1 without another image of the same class", "no pairs of both"),
         ([5, 5], "2 images of 1 class.", "no pairs of both"),
-        ([5, 6, 7], "3 images of 3 classes; 3 of them alone", "no pairs of both"),
-        ([5, 5, 6], "3 images of 2 classes; 1 of them alone", "Distances of all 1 positive pairs"),
+        ([5, 6, 7], "3 images of 3 classes; 3 without another", "no pairs of both"),
+        (
+            [5, 5, 6],
+            "3 images of 2 classes; 1 without another",
+            "Distances of all 1 positive pairs",
+        ),
     ],
 )
 def test_copes_with_few_images(labels, summary, is_told, tmp_path):
