@@ -1,11 +1,11 @@
-"""How fast training reads a cache, beside the files that it was made of: python benchmarks/cache.py
+"""Speed of training from a cache, compared with the original files: python benchmarks/cache.py
 
     python benchmarks/cache.py --data_dir PHOTOS [--images 1024] [--turns 3] [--cold]
 
-PHOTOS has one sub-folder a class. Batches of random crops come from the photographs themselves,
-from files of the JPEGs of the cache, and from the caches. Prints images a second and the time of
-the processor that each takes, in turns, the best of each. `--cold` has the system forget the files
-before each turn, as far as it does.
+PHOTOS has one sub-folder per class. Batches of random crops are read from the photographs, from
+files of the cache's JPEGs, and from the caches. Prints images per second and CPU time per image,
+measured in turns, the best of each. `--cold` drops the files from the system's page cache before
+each turn, if the system allows it.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def sources(folder, split):
 
 
 def forget(split):
-    """Asks the system to drop what it holds of the files in memory."""
+    """Asks the system to drop the files from its page cache."""
     for path in {str(path).partition(".tfrecord:")[0] for path in split.images}:
         path = path if os.path.exists(path) else f"{path}.tfrecord"
         with open(path, "rb") as file:

@@ -1,10 +1,10 @@
-"""What the early exits of a trained run cost and find: the curve to choose a level on.
+"""Cost and recall of the early exits of a trained run, to choose a level by.
 
     python benchmarks/early_exit.py runs/cars_hdc
 
-Prints for the first level, the first two and so on the size of the SavedModel, the images that it
-embeds in a second, in batches of 32 that are read already, and its Recall@1: of the test classes,
-or of those that the run held out.
+Prints, for the first level, the first two and so on, the size of the SavedModel, its throughput in
+images/s (batches of 32 decoded images), and its Recall@1 on the test classes, or on those that the
+run held out.
 """
 
 import argparse

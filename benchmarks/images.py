@@ -1,11 +1,10 @@
-"""How fast images are decoded and augmented, beside bare decoding: python benchmarks/images.py
+"""Speed of decoding with augmentation, compared with bare decoding: python benchmarks/images.py
 
     python benchmarks/images.py [--data_dir PHOTOS] [--images 1024] [--turns 3]
 
-Of JPEG files of 256 × 256 pixels, made of photographs, one sub-folder a class, or of noise, it
-prints how many images come a second and how much time of the processor each takes, in turns, the
-best of each. The share of bare decoding is that of the processor's time, which other work on the
-machine disturbs least.
+Reads JPEG files of 256 × 256 pixels, made of photographs (one sub-folder per class) or of noise.
+Prints images per second and CPU time per image, measured in turns, the best of each. The ratios to
+bare decoding are of CPU time, which other work on the machine disturbs least.
 """
 
 import argparse
@@ -27,7 +26,7 @@ from pipelines.images import decode
 
 SIDE, BATCH_SIZE, BATCH = 256, 128, {"classes_per_batch": 32, "images_per_class": 4}
 CLASSES = 32
-# Name -> side of the crop, random changes, and how images are brought to it.
+# Name -> side of the crop, augmentation and preprocessing.
 WAYS = {
     "random 227 crop": (227, Augmentation(), Preprocessing(warp_size=SIDE)),
     "random 227 crop, mirror": (227, Augmentation(flip=True), Preprocessing(warp_size=SIDE)),
@@ -70,7 +69,7 @@ def main():
 
 
 def decoded(split):
-    """Batches of decoded files, without end."""
+    """Endless batches of decoded files."""
     paths = tf.data.Dataset.from_tensor_slices(split.images).repeat()
     images = paths.map(
         lambda path: decode(tf.io.read_file(path), 3), num_parallel_calls=tf.data.AUTOTUNE
@@ -89,9 +88,9 @@ def trained(split, side, augmentation, preprocessing):
 
 
 def cost(batches, number=8, warm_up=2):
-    """Seconds of an image, of the clock and of the processor."""
+    """Wall and CPU seconds per image."""
     options = tf.data.Options()
-    options.autotune.enabled = False  # it makes ever more batches ahead, which would be counted
+    options.autotune.enabled = False  # it would prefetch ever more batches, which would be counted
     iterator = iter(batches.with_options(options))
     for _ in itertools.islice(iterator, warm_up):
         pass

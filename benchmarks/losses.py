@@ -6,9 +6,9 @@
 Prints per loss the best of 20 runs in milliseconds and as a multiple of lifted, and the peak memory
 that the runs add, at several batch sizes of 128-d embeddings with 4 rows per class. Limits: at
 batch 512, 15 ms and 64 MB for the losses of one level without a layer; HDC 3 x contrastive at batch
-100; PDDM that makes no matrix of scores ("local", "raw") 3 x lifted at batch 64, and 2.2 x more for
-each doubling from 128 on; clustering 100 ms at batch 128. Each measurement runs in a process of its
-own, so that one peak does not hide another.
+100; PDDM without a matrix of scores ("local", "raw") 3 x lifted at batch 64, and 2.2 x more for
+each doubling from 128 on; clustering 100 ms at batch 128. Each measurement runs in its own process,
+so that one peak does not hide another.
 """
 
 import argparse
@@ -100,7 +100,7 @@ def measure(case, batch, xla):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--xla", action="store_true", help="compile the step by XLA")
+    parser.add_argument("--xla", action="store_true", help="compile the step with XLA")
     parser.add_argument("--batches", type=int, nargs="+", default=[64, 100, 128, 256, 512, 1024])
     arguments = parser.parse_args()
     context = multiprocessing.get_context("spawn")

@@ -1,9 +1,9 @@
-"""How long the report to look at takes, and how large it is, of a folder of images.
+"""Time and size of the HTML report of a folder of images.
 
     python benchmarks/report.py PHOTOS
 
 PHOTOS has one sub-folder of images per class. The embeddings are principal components of grey
-pixels: poor ones, but the page costs the same. Limits for 8,000 images: 60 seconds, 10 MB.
+pixels: poor ones, but the report costs the same. Limits for 8,000 images: 60 seconds, 10 MB.
 """
 
 import argparse

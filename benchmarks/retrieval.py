@@ -1,11 +1,11 @@
-"""Retrieval scores of 60,502 × 128, in 11,316 classes, against a flat faiss search of the rows.
+"""Time of retrieval scores of 60,502 × 128, in 11,316 classes, against a flat faiss search.
 
     python benchmarks/retrieval.py
 
 Prints the seconds of Recall@{1, 10, 100, 1000} alone, of these with MAP@R and R-precision in one
 pass, and of all metrics over the whole ranking; their ratio to the search, and the memory that each
 adds. The limits are a ratio of 2 for the first, 30 s on 2 cores for the second, and 1 GB for all.
-All use the same number of threads; faiss only searches, for as many neighbours as K needs.
+All use the same number of threads; faiss only searches the largest K neighbours.
 """
 
 import argparse
@@ -22,7 +22,7 @@ CLASSES = 11_316
 
 
 def timed(function):
-    """Seconds of a call, and the peak of the resident memory that it added in GB."""
+    """Seconds of a call, and the peak resident memory that it added, in GB."""
     process = psutil.Process()
     before, peak, done = process.memory_info().rss, 0, threading.Event()
 
@@ -42,7 +42,7 @@ def timed(function):
 
 
 def class_ids(rows, rng):
-    """(rows,) ids of 11,316 classes, of 2 to 12 rows each where there are 60,502."""
+    """(rows,) ids of 11,316 classes, with 2 to 12 rows each if there are 60,502."""
     ids = np.repeat(np.arange(CLASSES), 2)
     more = rng.permutation(np.repeat(np.arange(CLASSES), 10))[: max(0, rows - len(ids))]
     return rng.permutation(np.concatenate([ids, more]))[:rows]

@@ -1,6 +1,6 @@
-"""How fast the batches of each sampler come: python benchmarks/sampling.py
+"""Speed of the samplers: python benchmarks/sampling.py
 
-Prints each measurement beside the limit that the project holds it to.
+Prints each measurement next to its limit.
 """
 
 import itertools
@@ -42,7 +42,7 @@ SAMPLERS = {
 
 def main():
     labels = np.repeat(np.arange(CLASSES), IMAGES_PER_CLASS)
-    tf.constant(0)  # the start of TensorFlow itself is not measured
+    tf.constant(0)  # starts TensorFlow, which is not measured
     for name, indices_of in SAMPLERS.items():
         for step in (0, FAR):
             began = time.perf_counter()
@@ -58,7 +58,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         split = write_photos(pathlib.Path(folder))
         read_only = decode_rate(split, lambda contents: decode(contents, 3))
-        # In turns, and the best of each: other work on the machine must not favour one of them.
+        # In turns, and the best of each, so that other work on the machine favours none.
         turns = [(decode_rate(split, reader(SIZE)), batch_rate(split)) for _ in range(3)]
         bare, whole = (max(rates) for rates in zip(*turns, strict=True))
     show("bare decoding", read_only, "images/s")
@@ -68,7 +68,7 @@ def main():
 
 
 def hard_neighbours(labels, batches=400):
-    """Seconds to search all images, and to the first batch, and images of a pixel per second."""
+    """Seconds to search all images and to the first batch; 1-pixel images per second."""
     neighbours = HardNeighbours(labels, BATCH_SIZE, refresh_every=10 * batches)
     embeddings = np.random.default_rng(0).normal(size=(len(labels), 128))
     began = time.perf_counter()
@@ -104,7 +104,7 @@ def rate(dataset, batches, warm_up=5):
 
 
 def write_photos(folder, classes=64, images_per_class=8):
-    """JPEG files of 256 × 256 pixels, about 20 KB: smooth noise, which compresses as photos do."""
+    """JPEG files of 256 × 256 pixels, about 20 KB: smooth noise, which compresses like photos."""
     rng = np.random.default_rng(0)
     paths = [str(folder / f"{index}.jpg") for index in range(classes * images_per_class)]
     for path in paths:

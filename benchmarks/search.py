@@ -1,13 +1,13 @@
-"""What an image search takes: to build and open its index, and to answer.
+"""Time of an image search: building and opening its index, and answering requests.
 
     python benchmarks/search.py --model saved_models/NAME/1 --images FOLDER
     python benchmarks/search.py --model saved_models/NAME/1 --data_dir DIRECTORY
 
 Without --images the test half of Omniglot, 13,180 drawings, is written as PNG files of 105 × 105
 pixels, from the `data_dir` of tensorflow-datasets. Prints the seconds of a first start and of a
-second, and the milliseconds of requests over HTTP beside what the model takes of them: the limit
-is 20 ms without the model, for 10,000 images. Then the same of the index alone, exact and
-approximate, of random rows of 128 numbers and of rows about the centres of classes.
+second, and the milliseconds of requests over HTTP, with the model's share: the limit is 20 ms
+without the model, for 10,000 images. Then the same for the index alone, exact and approximate, with
+random rows of 128 dimensions and with rows around class centres.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 DIM = 128
 NEIGHBOURS = 24
-CLIENTS = 8  # that ask at once
+CLIENTS = 8  # concurrent clients
 
 
 def write_omniglot(data_dir, folder):
@@ -46,7 +46,7 @@ def milliseconds(seconds):
 
 
 def measure_service(version, images, requests):
-    """Prints what a service of the images takes."""
+    """Prints the times of a search service over the images."""
     from tfdml.serving.search.application import create_application
     from tfdml.serving.search.engine import ImageSearch
     from tfdml.serving.search.model import SearchModel
@@ -70,7 +70,7 @@ def measure_service(version, images, requests):
 
 
 def measure_requests(port, keys, contents):
-    """Prints the milliseconds of requests by pictures and by ids, alone and several at once."""
+    """Prints the milliseconds of requests by picture and by id, single and concurrent."""
 
     def by_picture(content):
         began = time.perf_counter()
@@ -108,7 +108,7 @@ def ask(port, method, path, body=None):
 
 
 def unit_rows(count, rng, spread):
-    """(count, DIM) float32 of unit length, random or about centres of 100 rows each."""
+    """(count, DIM) float32 of unit length, random or around centres of 100 rows each."""
     rows = rng.standard_normal((count, DIM), dtype=np.float32)
     if spread is not None:
         centres = rng.standard_normal((max(1, count // 100), DIM), dtype=np.float32)
@@ -117,7 +117,7 @@ def unit_rows(count, rng, spread):
 
 
 def measure_index(count, spread, queries):
-    """Prints what a search of the index alone takes, and what an approximate one finds."""
+    """Prints the times of the index alone, and the recall of an approximate one."""
     from tfdml.serving.search.index import Index
 
     rows = unit_rows(count + queries, np.random.default_rng(0), spread)
@@ -127,7 +127,7 @@ def measure_index(count, spread, queries):
         began = time.perf_counter()
         index = Index(DIM, approximate=approximate).changed(add=(np.arange(count), rows))
         built = time.perf_counter() - began
-        if approximate and not index.cells:  # too few rows: it is the exact one
+        if approximate and not index.cells:  # too few rows: the index is exact
             return
         seconds, found[approximate] = [], []
         for row in asked:

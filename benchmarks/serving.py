@@ -1,12 +1,12 @@
-"""How fast an exported model takes encoded images, against its parts, and how long an export takes.
+"""Speed of an exported model on encoded images, compared with its parts, and time of an export.
 
     python benchmarks/serving.py PHOTOS [--backbone mobilenet_v2]
 
-PHOTOS has one sub-folder of images per class. Prints the seconds of an export, and for batches of 1
-and of 32 the images that `serving_default` takes in a second and in a second of the CPU, as loaded
-from the version; those of `embed_images` alone on images that are read already, of the plain
-reading of the files, and of these two one after the other, with which it is compared in turns. The
-limits are 30 seconds and a ratio of 0.9.
+PHOTOS has one sub-folder of images per class. Prints the seconds of an export and, for batches of 1
+and of 32, the images per second and per CPU second of the exported `serving_default`, of
+`embed_images` alone on decoded images, of reading the files alone, and of reading followed by
+`embed_images`, all measured in turns. The limits are 30 seconds for the export and a ratio of 0.9
+of `serving_default` to its parts.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def main():
 
 
 def measure(signatures, contents, shape, rounds):
-    """Prints what a batch of these images takes, each in turn so that all see the same machine."""
+    """Prints the speeds for a batch of these images, measured in turns."""
     batch = tf.constant(contents)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
@@ -75,7 +75,7 @@ def measure(signatures, contents, shape, rounds):
             start, cpu = time.perf_counter(), time.process_time()
             work()
             seconds[name].append((time.perf_counter() - start, time.process_time() - cpu))
-    # Of all but the first round, in which the graphs are prepared.
+    # Without the first round, which prepares the graphs.
     medians = {name: np.median(each[1:], axis=0) for name, each in seconds.items()}
     print(f"{f'batches of {len(contents)}, the median of {rounds}:':>27}  images/s  /s of the CPU")
     for name, median in medians.items():

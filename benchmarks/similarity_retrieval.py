@@ -2,10 +2,9 @@
 
     python benchmarks/similarity_retrieval.py
 
-Prints seconds, the memory that each of them adds, and the ratio of the exact ranking to the scores
-of all ordered pairs alone, timed on a part of them. The limits of the exact ranking, which has the
-size of the test half of CUB-200-2011, are 3 minutes, 1 GB and a ratio of 1, as it scores every pair
-once.
+Prints the seconds and added memory of each, and the ratio of the exact ranking to scoring all
+ordered pairs alone, extrapolated from a part of them. The limits of the exact ranking, of the size
+of the test half of CUB-200-2011, are 3 minutes, 1 GB and a ratio of 1, as it scores each pair once.
 """
 
 import argparse
@@ -23,7 +22,7 @@ PART = 2048  # rows of which all ordered pairs are scored
 
 
 def unit_rows(count, classes, rng):
-    """(count, DIM) float32 rows of unit length about the centres of their classes; (count,) ids."""
+    """(count, DIM) float32 rows of unit length around their class centres; (count,) ids."""
     labels = rng.integers(0, classes, count)
     rows = rng.normal(size=(classes, DIM))[labels] + 1.5 * rng.normal(size=(count, DIM))
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype("float32"), labels
@@ -64,7 +63,7 @@ def main():
     exact, reranked, ratios = [], [], []
     part = min(PART, arguments.rows)
     for _ in tqdm(range(arguments.rounds), desc="Rounds"):
-        exact.append(timed(rank))  # first, before others leave memory to use again
+        exact.append(timed(rank))  # first, before others leave memory to reuse
         seconds, _ = timed(lambda: np.asarray(matrix(x[:part], x[-part:])))
         ratios.append(exact[-1][0] / (seconds * (arguments.rows / part) ** 2))
         reranked.append(timed(rerank))

@@ -1,11 +1,11 @@
-"""How long a step of a recipe takes here, and all of its steps: what a training will cost.
+"""Time of a training step of a recipe on this machine, and of all its steps.
 
     python benchmarks/training_step.py recipes/hdc/cars196_hdc.yaml
     python benchmarks/training_step.py recipes/hdc/*.yaml --steps 20
 
-The network, the loss, the batch and the optimizer are those of the recipe; the images are noise and
-the weights random, which cost the same, so that it needs no data. Reading images is not in it. The
-seconds of all cores together (CPU) tell what a step takes of a machine that others use too.
+The network, loss, batch and optimizer are those of the recipe; the images are noise and the weights
+random, which cost the same, so no data is needed. Reading images is not included. The seconds of
+all cores together (CPU) are comparable on a machine that others use too.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def main():
 
 
 def seconds_per_step(recipe, steps):
-    """Of the clock and of all cores, the mean over `steps` steps after one that compiles.
+    """Wall and CPU seconds, the mean over `steps` steps after one that compiles.
 
     Args:
         recipe: `Recipe` with an `image_size`.

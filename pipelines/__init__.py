@@ -34,7 +34,7 @@ __all__ = ["Augmentation", "Preprocessing", "entry_of", "is_listed", "load", "na
 
 
 def __getattr__(name):
-    # Loaded on first use: listing the datasets must not wait for TensorFlow.
+    # Loaded on first use, so that listing the datasets does not load TensorFlow.
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

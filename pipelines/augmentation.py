@@ -6,23 +6,23 @@ import numbers
 
 @dataclasses.dataclass(frozen=True)
 class Augmentation:
-    """Random changes of training images, drawn anew for every step and row.
+    """Random augmentation of training images, drawn anew for every step and image.
 
     The defaults change nothing.
 
     Args:
         crop: Smallest share of the area that a random crop keeps, above 0; 1 keeps all.
-        aspect: Largest factor by which the shape of a crop differs from that of the image, either
-            way, at least 1 and finite; 1 for none. A crop of the whole area keeps its shape.
-        flip: Whether half of the images are mirrored, left to right. Not for characters.
-        rotation: Largest turn either way, in degrees; 0 for none.
-        zoom: Largest change of scale either way, as a share, 0 to below 1; 0 for none.
-        shift: Largest move along each axis, as a share of the side, 0 to below 1; 0 for none.
-        colour: Largest change of brightness and of contrast either way, as a share, and twice that
-            of saturation, 0 to 0.5; 0 for none.
+        aspect: Largest factor by which the aspect ratio of a crop differs from that of the image,
+            either way, >= 1 and finite; 1 for none. A crop of the whole area keeps its shape.
+        flip: Whether to mirror each image, left to right, with probability 1/2. Not for characters.
+        rotation: Largest rotation either way, in degrees, 0 to 180; 0 for none.
+        zoom: Largest relative change of scale either way, 0 to below 1; 0 for none.
+        shift: Largest shift along each axis, as a share of the side, 0 to below 1; 0 for none.
+        colour: Largest relative change of brightness and of contrast either way, 0 to 0.5; 0 for
+            none. Saturation changes by up to twice as much.
 
     Raises:
-        TypeError: If a value but `flip` is not a number.
+        TypeError: If a value other than `flip` is not a number.
         ValueError: If a value is out of its range.
     """
 

@@ -51,34 +51,34 @@ def balanced_batches(
     *,
     preprocessing=None,
 ):
-    """Batches of P classes × K images, without end, each a function of (seed, step) alone.
+    """Endless batches of P classes × K images, each a function of (seed, step) alone.
 
     With K = 2 it is the sampler of the N-pair loss (Sohn, NIPS 2016): an anchor and a positive of
-    each of N classes. They stand in a row here, all anchors before all positives elsewhere, which
-    is the same to a loss that tells classes by their labels.
+    each of N classes. They are adjacent here; other implementations put all anchors before all
+    positives. A loss that reads the labels gives the same value for both.
 
     Args:
         split: `Split` to draw from.
         classes_per_batch: P, distinct classes.
         images_per_class: K, distinct images of each (a smaller class repeats its images).
         seed: Of the choice of images and of their augmentation.
-        image_size: (height, width, channels), of paths 1 or 3 channels; that of the images if
-            None, which paths need.
+        image_size: (height, width, channels), for paths 1 or 3 channels; that of the images if
+            None; required for paths.
         augmentation: `Augmentation`, or None for none.
         start_step: Step of the first batch: the optimizer's, to resume.
         sampler: `"balanced"` for K images of each class, or `"mixed"` for K to 2 K of fewer.
-        preprocessing: `Preprocessing`, or None to resize alone. Its random crop gives way to that
-            of an augmentation whose `crop` is below 1.
+        preprocessing: `Preprocessing`, or None to only resize. An augmentation with `crop` below 1
+            replaces its random crop.
 
     Returns:
         `tf.data.Dataset` of `(images, labels)`: (P × K, height, width, channels) float32 in
         [0, 255] and (P × K,) int64, the rows of a class in a row.
 
     Raises:
-        TypeError: If P, K, the seed or the step is not an integer, `split` no `Split` or
-            `augmentation` no `Augmentation`.
-        ValueError: If one of them is out of range, `image_size` is not a size of these images, or
-            paths come without it.
+        TypeError: If P, K, the seed or the step is not an integer, `split` not a `Split` or
+            `augmentation` not an `Augmentation`.
+        ValueError: If one of them is out of range, or `image_size` does not suit these images or
+            is missing for paths.
     """
     making = _checked(split, image_size, augmentation, preprocessing)
     indices = balanced_indices(
@@ -102,25 +102,25 @@ def group_batches(
     evenly=False,
     preprocessing=None,
 ):
-    """Batches of classes that are kin, without end, each a function of (seed, step) alone.
+    """Endless batches of related classes, each a function of (seed, step) alone.
 
-    Each has all images of P classes of G super-classes, P / G of each, as far as they fit. So most
-    of its negative pairs are of one super-class, which are the hard ones, and its classes have as
-    many images as they have. `group_indices` in `pipelines/sampling.py` has the details.
+    Each has all images of P classes of G super-classes, P / G of each, as far as they fit. So many
+    of its negative pairs are of one super-class: hard negatives. `group_indices` in
+    `pipelines/sampling.py` has the details.
 
     Args:
         split: `Split` with `super_labels`.
         classes_per_batch: P, distinct classes; fewer where a super-class has fewer than P / G or
             a single image of a class is left.
-        batch_size: Most images of a batch, above P; images left out at random make it fit.
+        batch_size: Most images of a batch, above P; surplus images are dropped at random.
         seed: Of the choice of images and of their augmentation.
         image_size: As for `balanced_batches`.
         augmentation: `Augmentation`, or None for none.
         start_step: Step of the first batch: the optimizer's, to resume.
         super_classes: G, which must divide P.
         images_per_class: Most images of a class, >= 2; all if None.
-        evenly: Whether every super-class, and every class of one, is as likely as any other; if
-            not, in proportion to its images.
+        evenly: Whether all super-classes, and all classes of one, are equally likely; if not, in
+            proportion to their images.
         preprocessing: As for `balanced_batches`.
 
     Returns:
@@ -128,10 +128,10 @@ def group_batches(
         and (m,) int64, 2 <= m <= `batch_size`, the rows of a class in a row, two or more.
 
     Raises:
-        TypeError: If a number is not an integer, `evenly` no bool, `split` no `Split` or
-            `augmentation` no `Augmentation`.
+        TypeError: If a number is not an integer, `evenly` not a bool, `split` not a `Split` or
+            `augmentation` not an `Augmentation`.
         ValueError: If the split has no `super_labels` or too few super-classes, a number is out of
-            range, `image_size` is not a size of these images, or paths come without it.
+            range, or `image_size` does not suit these images or is missing for paths.
     """
     making = _checked(split, image_size, augmentation, preprocessing)
     indices = group_indices(
@@ -158,14 +158,15 @@ def whole_class_batches(
     *,
     preprocessing=None,
 ):
-    """Batches of all images of random classes, as many as fit, without end.
+    """Endless batches of all images of random classes, as many as fit.
 
-    Each is a function of (seed, step) alone. The class that does not fit is cut to the places left
-    if these are 2 or more. `whole_class_indices` in `pipelines/whole_classes.py` has the details.
+    Each is a function of (seed, step) alone. A class that does not fit is cut to the remaining
+    places if these are 2 or more. `whole_class_indices` in `pipelines/whole_classes.py` has the
+    details.
 
     Args:
         split: `Split` to draw from.
-        batch_size: Most images of a batch, m; 2 more than the largest class has, or above.
+        batch_size: Most images of a batch, m; at least the size of the largest class + 2.
         seed: Of the choice of images and of their augmentation.
         image_size: As for `balanced_batches`.
         augmentation: `Augmentation`, or None for none.
@@ -177,10 +178,10 @@ def whole_class_batches(
         [0, 255] and their int64 labels, the rows of a class in a row, two or more.
 
     Raises:
-        TypeError: If a number is not an integer, `split` no `Split` or `augmentation` no
+        TypeError: If a number is not an integer, `split` not a `Split` or `augmentation` not an
             `Augmentation`.
-        ValueError: If fewer than 2 classes have 2 images, a number is out of range, `image_size`
-            is not a size of these images, or paths come without it.
+        ValueError: If fewer than 2 classes have 2 images, a number is out of range, or `image_size`
+            does not suit these images or is missing for paths.
     """
     making = _checked(split, image_size, augmentation, preprocessing)
     indices = whole_class_indices(split.labels, batch_size, seed, start_step)
@@ -199,15 +200,15 @@ def pair_batches(
     reshuffle=False,
     preprocessing=None,
 ):
-    """Batches of pairs, about half of them of one class, without end, as of the lifted paper.
+    """Endless batches of pairs, about half of them positive, as in the lifted-structure paper.
 
-    An epoch has every pair of images of a class, every image paired with itself (which random
-    augmentation makes two), and as many random pairs of two classes. Each batch is a function of
-    (seed, step) alone. `pair_indices` in `pipelines/pairs.py` has the details.
+    An epoch has every positive pair, every image paired with itself (random augmentation makes the
+    two differ), and as many random negative pairs. Each batch is a function of (seed, step) alone.
+    `pair_indices` in `pipelines/pairs.py` has the details.
 
-    With `hard_neighbours` a batch is m / 4 random pairs of one class, and of each of their images
-    the nearest one of another class: a function of (seed, step) and the embeddings of the last
-    refresh. The batches up to the next refresh are made ahead, those after it are not.
+    With `hard_neighbours` a batch is m / 4 random positive pairs and, for each of their images, the
+    nearest image of another class: a function of (seed, step) and the embeddings of the last
+    refresh. Batches are prefetched up to the next refresh, never beyond it.
 
     Args:
         split: `Split` to draw from.
@@ -218,8 +219,8 @@ def pair_batches(
         start_step: Step of the first batch: the optimizer's, to resume. With hard neighbours a
             multiple of their `refresh_every`.
         hard_neighbours: `HardNeighbours` of the labels of the split and this batch size, or None.
-        reshuffle: Whether each epoch shuffles its pairs anew, as with hard neighbours it always
-            does; if not, the batches of the first epoch come again.
+        reshuffle: Whether each epoch shuffles its pairs anew; if not, every epoch repeats the
+            batches of the first. With hard neighbours it always does.
         preprocessing: As for `balanced_batches`.
 
     Returns:
@@ -228,11 +229,11 @@ def pair_batches(
         the left, the right, and the neighbours of both.
 
     Raises:
-        TypeError: If a number is not an integer, `reshuffle` no bool, `split` no `Split`,
-            `augmentation` no `Augmentation` or `hard_neighbours` no `HardNeighbours`.
+        TypeError: If a number is not an integer, `reshuffle` not a bool, `split` not a `Split`,
+            `augmentation` not an `Augmentation` or `hard_neighbours` not `HardNeighbours`.
         ValueError: If there is a single class or too few pairs, a number is out of range, the hard
-            neighbours are of others, `image_size` is not a size of these images, or paths come
-            without it.
+            neighbours are of other labels or batch size, `image_size` does not suit these images,
+            or it is missing for paths.
 
     Example:
         >>> import numpy as np
@@ -268,7 +269,7 @@ def pair_batches(
         tf.constant(start_step, tf.int64), tf.constant(refresh_every, tf.int64)
     )
     options = tf.data.Options()
-    options.experimental_optimization.inject_prefetch = False  # or it looks beyond a refresh
+    options.experimental_optimization.inject_prefetch = False  # not beyond a refresh
     return refreshes.flat_map(until_refresh).with_options(options)
 
 
@@ -280,18 +281,18 @@ def _check_hard_neighbours(neighbours, split, batch_size, start_step):
         )
     if neighbours.batch_size != batch_size or not np.array_equal(neighbours.labels, split.labels):
         raise ValueError(
-            "`hard_neighbours` must be of the labels of the split and of this batch size. Received:"
-            f" batch_size={batch_size}, hard_neighbours.batch_size={neighbours.batch_size}"
+            "`hard_neighbours` must have the labels of the split and this batch size. Received: "
+            f"batch_size={batch_size}, hard_neighbours.batch_size={neighbours.batch_size}"
         )
     if start_step % neighbours.refresh_every:
         raise ValueError(
-            "`start_step` must be one of a refresh. Received: "
+            "`start_step` must be a multiple of `refresh_every`. Received: "
             f"start_step={start_step}, refresh_every={neighbours.refresh_every}"
         )
 
 
 def _batches(split, indices, batch, seed, making, start_step):
-    """The images and labels of indices, `batch` at a time or, of unknown shape, at most so many."""
+    """Batches of images and labels from indices; of at most `batch` if their shape is unknown."""
     size = indices.element_spec.shape[0]
     steps = tf.data.Dataset.counter(tf.constant(start_step, tf.int64))
     load = _loader(split, batch, size, seed, making)
@@ -299,12 +300,12 @@ def _batches(split, indices, batch, seed, making, start_step):
 
 
 def _loader(split, batch, size, seed, making):
-    """A function from a dataset of (step, indices) to that of their images and labels.
+    """Returns a function from a dataset of (step, indices) to one of (images, labels).
 
     Args:
         split: `Split`.
         batch: Most indices of a batch.
-        size: Those of every batch; None if they differ.
+        size: Indices of every batch; None if their number varies.
         seed: Of the augmentation.
         making: `_Making`.
     """
@@ -316,7 +317,7 @@ def _loader(split, batch, size, seed, making):
     all_boxes = tf.constant(_boxes(split))
 
     def gather(step, indices):
-        # Rows beyond those of the batch are loaded too, and left out when all are there.
+        # Short batches are padded to `batch` rows; `finish` drops the padding.
         kept = tf.range(batch) < tf.size(indices)
         indices = tf.ensure_shape(tf.pad(indices, [[0, batch - tf.size(indices)]]), [batch])
         draws = tf.random.stateless_uniform(
@@ -360,7 +361,7 @@ def _loader(split, batch, size, seed, making):
 
 
 def _random_part(image, making, draws):
-    """One image to train on, not yet flipped, warped or coloured: uint8 where it can be."""
+    """One training image before flip, warp and colour: uint8 where possible."""
     image_size, augmentation, preprocessing = making
     size = preprocessing.size_of_warp(image_size)
     if augmentation.crops:
@@ -377,25 +378,25 @@ def _random_part(image, making, draws):
 def evaluation_batches(
     split, image_size=None, batch_size=256, *, preprocessing=None, with_labels=False
 ):
-    """All images of a split in order, unchanged but for their boxes and their size.
+    """All images of a split in order, cut to their boxes and resized, without augmentation.
 
     Args:
         split: `Split`.
-        image_size: (height, width, channels), of paths 1 or 3 channels; that of the images if
-            None, which paths need.
+        image_size: (height, width, channels), for paths 1 or 3 channels; that of the images if
+            None; required for paths.
         batch_size: Images in a batch; the last may have fewer.
-        preprocessing: `Preprocessing`, whose crop is the middle; None to resize alone.
-        with_labels: Whether the labels come along, as for `validation_data` of `fit`.
+        preprocessing: `Preprocessing`, with a centre crop; None to only resize.
+        with_labels: Whether to yield labels too, as for `validation_data` of `fit`.
 
     Returns:
-        `tf.data.Dataset` of (batch, height, width, channels) float32 in [0, 255], or with labels of
-        `(images, labels)`, these (batch,) int64.
+        `tf.data.Dataset` of (batch, height, width, channels) float32 in [0, 255]; with labels, of
+        `(images, labels)`, the labels (batch,) int64.
 
     Raises:
-        TypeError: If `split` is no `Split`, `batch_size` no integer or `preprocessing` no
+        TypeError: If `split` is not a `Split`, `batch_size` not an integer or `preprocessing` not a
             `Preprocessing`.
-        ValueError: If `image_size` is not a size of these images, paths come without it,
-            `batch_size` is below 1 or the preprocessing makes no images of this size.
+        ValueError: If `image_size` does not suit these images or is missing for paths,
+            `batch_size` is below 1 or the preprocessing cannot make images of this size.
     """
     check_integers(1, batch_size=batch_size)
     image_size, _, preprocessing = _checked(split, image_size, None, preprocessing)
@@ -417,7 +418,7 @@ def evaluation_batches(
 
 
 def _boxes(split):
-    """The boxes of a split; zeros, which nothing reads, if it has none."""
+    """The boxes of a split; unused zeros if it has none."""
     return np.zeros((len(split.images), 4), np.int64) if split.boxes is None else split.boxes
 
 
@@ -426,11 +427,11 @@ def _with_contents(paths, *rest):
 
 
 def part_of(split, image, box, channels):
-    """One image of a split, the part inside of its box if it has boxes.
+    """One image of a split, cut to its box if it has boxes.
 
     Args:
         split: `Split`.
-        image: A row of its images; of a cache the contents.
+        image: A row of its images; for a cache, the contents of the record.
         box: (4,) integers, in the pixels of the file whatever its EXIF orientation.
         channels: Of the image.
 
@@ -454,7 +455,7 @@ class _Making(NamedTuple):
 
 
 def _checked(split, image_size, augmentation, preprocessing):
-    """`_Making` of what is given."""
+    """Checks the arguments and returns them as `_Making`."""
     augmentation = Augmentation() if augmentation is None else augmentation
     if not isinstance(augmentation, Augmentation):
         raise TypeError(

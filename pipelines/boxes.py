@@ -1,4 +1,4 @@
-"""Bounding boxes: a file that names them, and whether they lie in their images."""
+"""Bounding boxes: reads them from a file and checks that they lie inside their images."""
 
 import csv
 import dataclasses
@@ -17,16 +17,16 @@ def read_boxes(path):
 
     Args:
         path: Of the file. The paths in it are relative to the folder of the dataset; the numbers
-            are whole pixels of the file, whatever EXIF orientation it has: left and upper edge
-            from 0, right and lower edge, which are outside.
+            are whole pixels of the file as stored, whatever its EXIF orientation: left and upper
+            edge, from 0, then right and lower edge, exclusive.
 
     Returns:
         {path of an image, as written: (x1, y1, x2, y2)}.
 
     Raises:
         OSError: If it cannot be read.
-        ValueError: If it is no such file, an image comes twice or a box is empty; the sentence
-            names the file and the line.
+        ValueError: If the format is wrong, an image occurs twice or a box is empty; names the file
+            and the line.
     """
     boxes = {}
     lines = csv.reader(_text(path).splitlines())
@@ -56,17 +56,17 @@ def read_boxes(path):
 
 
 def with_boxes(dataset, path, data_dir):
-    """The dataset with the boxes of a file, every image of it with one; more boxes are passed over.
+    """The dataset with the boxes of a file, one for every image; boxes of other images are ignored.
 
     Args:
         dataset: `Dataset` of paths.
-        path: Of the file, as of `read_boxes`.
+        path: Of the file, as for `read_boxes`.
         data_dir: Folder that its paths are relative to, or a file in it.
 
     Raises:
         OSError: If the file cannot be read.
-        ValueError: If it is not as `read_boxes` wants it, the images are no files, one has no box,
-            or a box is not inside of its image, which is named.
+        ValueError: If `read_boxes` rejects it, the images are not files, one has no box, or a box
+            is not inside its image; names the image.
     """
     boxes = read_boxes(path)
     splits = dataset.splits
@@ -75,8 +75,8 @@ def with_boxes(dataset, path, data_dir):
             raise ValueError(f"`boxes` are for images in files. Received: dataset={dataset.name}")
         if split.warped is not None:
             raise ValueError(
-                "`boxes` are of the images that a cache is made of: give them to "
-                f"python -m pipelines.cache. Received: boxes={path}"
+                "`boxes` cannot be applied to a cache: give them to "
+                f"python -m pipelines.cache when writing it. Received: boxes={path}"
             )
         folder = pathlib.Path(data_dir).expanduser()
         folder = folder.parent if folder.is_file() else folder
@@ -95,7 +95,7 @@ def with_boxes(dataset, path, data_dir):
 
 
 def refuse_outside(split):
-    """Raises a ValueError that names the first image whose box is not inside of it.
+    """Raises a ValueError that names the first image whose box is not inside it.
 
     Reads the headers of the files; shows a progress bar if that takes more than two seconds.
 
@@ -104,23 +104,23 @@ def refuse_outside(split):
     """
     for path, box, (width, height) in _with_sizes(split.images, split.boxes.tolist()):
         if box[2] > width or box[3] > height:
-            _refuse(path, box, width, height)
+            _raise_outside(path, box, width, height)
 
 
 def cut_to_images(paths, boxes):
-    """Boxes of annotations in whole pixels, what lies beyond their images cut off.
+    """Annotated boxes, rounded outward to whole pixels and clipped to their images.
 
     Reads the headers of the files; shows a progress bar if that takes more than two seconds.
 
     Args:
         paths: (n,) paths of the images.
-        boxes: (n, 4) numbers: left, upper, right and lower edge. A part of a pixel counts whole.
+        boxes: (n, 4) numbers: left, upper, right and lower edge.
 
     Returns:
-        (n, 4) integers, each box inside of its image.
+        (n, 4) integers, each box inside its image.
 
     Raises:
-        ValueError: If nothing of a box is inside of its image, which is named.
+        ValueError: If a box lies wholly outside its image; names the image.
     """
     cut = np.zeros((len(paths), 4), np.int64)
     boxes = np.asarray(boxes, np.float64)
@@ -128,7 +128,7 @@ def cut_to_images(paths, boxes):
     for row, (path, box, (width, height)) in enumerate(_with_sizes(paths, outward)):
         left, top, right, bottom = cut[row] = np.clip(box, 0, [width, height, width, height])
         if left >= right or top >= bottom:
-            _refuse(path, boxes[row].tolist(), width, height)
+            _raise_outside(path, boxes[row].tolist(), width, height)
     return cut
 
 
@@ -146,15 +146,15 @@ def _with_sizes(paths, boxes):
             yield path, box, image.size
 
 
-def _refuse(path, box, width, height):
+def _raise_outside(path, box, width, height):
     raise ValueError(
-        f"{path}: a box must be inside of its image. "
+        f"{path}: a box must be inside its image. "
         f"Received: box={box}, width={width}, height={height}"
     )
 
 
 def _text(path):
     try:
-        return pathlib.Path(path).read_text("utf-8-sig")  # as spreadsheets write it
+        return pathlib.Path(path).read_text("utf-8-sig")  # spreadsheets write a BOM
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no text") from error
+        raise ValueError(f"{path} is not a text file") from error

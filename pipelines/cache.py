@@ -4,9 +4,9 @@
     python train.py --dataset cache --data_dir cub_256 --warp_size 256
     python -m pipelines.cache --verify cub_256
 
-Stopped or killed, the same command goes on after the files that are finished, and makes damaged
-ones anew. By --lossless batches are bit-equal to those of the original files with the same
-`warp_size`, at 3 bytes a pixel; by JPEG, the default, to those of the resized JPEGs.
+If stopped or killed, run the same command again: it keeps the finished files and rewrites damaged
+ones. With --lossless, batches are bit-equal to those of the original files with the same
+`warp_size`, at 3 bytes a pixel; with JPEG, the default, to those of the resized JPEGs.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from tfdml.quiet import import_tensorflow
 
 PROGRAM = "pipelines.cache"
 LARGEST = 4096  # side in pixels
-SHARD_BYTES = 128e6  # about as many in a file
+SHARD_BYTES = 128e6  # approximate size of a file
 BYTES_PER_PIXEL = 0.45  # of a JPEG of quality 95; photographs have 0.3 to 0.6
 
 
@@ -36,7 +36,7 @@ def main(arguments=None):
         import_tensorflow()
         if given.verify:
             verify(given.verify)
-            print(f"{given.verify} is as it was written")
+            print(f"{given.verify} is intact")
             return
         dataset = pipelines.load(
             given.dataset, given.data_dir, given.skip_invalid, training=False, boxes=given.boxes
@@ -52,7 +52,7 @@ def main(arguments=None):
     except (ValueError, TypeError, OSError, ImportError) as error:
         fail(error)
     except KeyboardInterrupt:
-        print(f"\n{PROGRAM}: stopped. The same command goes on", file=sys.stderr)
+        print(f"\n{PROGRAM}: stopped. Run the same command to continue", file=sys.stderr)
         raise SystemExit(130) from None
     size = sum(shard["bytes"] for shard in manifest["shards"]) / 1e6
     images = sum(shard["images"] for shard in manifest["shards"])
@@ -64,42 +64,42 @@ def main(arguments=None):
 
 
 def parse(arguments):
-    """What the command line asks for. Imports neither TensorFlow nor NumPy."""
+    """Parses the command line, without importing TensorFlow or NumPy."""
     parser = argparse.ArgumentParser(
         prog=f"python -m {PROGRAM}",
         description=(__doc__ or "").partition("\n")[0],
         allow_abbrev=False,
     )
     parser.error = fail
-    parser.add_argument("--verify", metavar="FOLDER", help="check every byte of a cache, and stop")
+    parser.add_argument("--verify", metavar="FOLDER", help="check every byte of a cache and exit")
     parser.add_argument("--dataset", help=f"name of the images: {', '.join(pipelines.names())}")
     parser.add_argument("--data_dir", help="folder of the dataset")
     parser.add_argument("--out", help="folder of the cache")
     parser.add_argument("--size", type=int, default=256, help="side of the images in pixels (256)")
-    parser.add_argument("--keep_aspect", action="store_true", help="for the shorter side alone")
-    parser.add_argument("--trim_white", action="store_true", help="cut a white border off first")
-    parser.add_argument("--boxes", help="`annotated` or a CSV file, as of train.py: cut out first")
-    parser.add_argument("--skip_invalid", action="store_true", help="leave out what is not valid")
-    parser.add_argument("--quality", type=int, help="of JPEG, 1 to 100 (95)")
+    parser.add_argument("--keep_aspect", action="store_true", help="--size is the shorter side")
+    parser.add_argument("--trim_white", action="store_true", help="cut off a white border first")
+    parser.add_argument("--boxes", help="`annotated` or a CSV file, as for train.py: crop to these")
+    parser.add_argument("--skip_invalid", action="store_true", help="leave out invalid images")
+    parser.add_argument("--quality", type=int, help="JPEG quality, 1 to 100 (95)")
     parser.add_argument("--lossless", action="store_true", help="store pixels as they are")
     given = parser.parse_args(arguments)
     for name in ("dataset", "out"):
         if not (getattr(given, name) or given.verify):
             fail(f"--{name} must be given, or --verify")
     if given.lossless and given.quality is not None:
-        fail(f"--quality is of JPEG: leave it out with --lossless. Received: {given.quality}")
+        fail(f"--quality is for JPEG: leave it out with --lossless. Received: {given.quality}")
     given.quality = 95 if given.quality is None else given.quality
     return given
 
 
 def fail(message):
-    """Prints one sentence to the standard error and exits with code 2."""
+    """Prints an error message to standard error and exits with code 2."""
     print(f"{PROGRAM}: error: {message}", file=sys.stderr)
     raise SystemExit(2)
 
 
 def flags_of(settings):
-    """The flags of `train.py` that take the images of a cache as they are."""
+    """The flags of `train.py` that use the images of a cache without resizing."""
     switches = (name for name in ("keep_aspect", "trim_white") if settings[name])
     return "".join([f" --warp_size {settings['warp_size']}", *(f" --{name}" for name in switches)])
 
@@ -108,11 +108,11 @@ def verify(folder):
     """Checks every byte of a cache.
 
     Args:
-        folder: That it is in.
+        folder: Of the cache.
 
     Raises:
         FileNotFoundError: If it is unfinished, or files are missing.
-        ValueError: If the files are not as they were written.
+        ValueError: If a file has changed since it was written.
     """
     from pipelines.datasets import cache
 
@@ -132,27 +132,27 @@ def write_cache(
 ):
     """Writes the images of a dataset to TFRecord files, each image a `tf.train.Example`.
 
-    They are what `Preprocessing(warp_size=size, ...)` makes of them before the crop, in 8 bits,
-    the parts inside of their boxes if they have some. Files that are there already, whole and of
-    the same images and settings, are kept, so that a write that was stopped goes on.
+    Each is cut to its box, if it has one, and stored as `Preprocessing(warp_size=size, ...)` makes
+    it before the crop, in 8 bits. Complete files of the same images and settings are kept, so an
+    interrupted write can be resumed.
 
     Args:
         dataset: `Dataset` of image files.
         folder: Of the cache; made if it does not exist.
         size: Side of the images in pixels, at most 4,096.
-        keep_aspect: Whether it is that of the shorter side alone.
-        trim_white: Whether a white border is cut off first.
-        quality: Of JPEG, 1 to 100; None to store the pixels as they are, as BMP.
-        images_per_file: Images in a file; if None about 128 MB of them.
+        keep_aspect: Whether `size` applies to the shorter side only.
+        trim_white: Whether to cut off a white border first.
+        quality: JPEG quality, 1 to 100; None to store the pixels losslessly, as BMP.
+        images_per_file: Images in a file; about 128 MB of them if None.
 
     Returns:
-        The manifest, as of `pipelines.datasets.cache.read_manifest`.
+        The manifest, as returned by `pipelines.datasets.cache.read_manifest`.
 
     Raises:
-        TypeError: If a number is no integer or a switch no bool.
+        TypeError: If a number is not an integer or a switch not a bool.
         ValueError: If a number is out of range, the dataset is not one of image files, or the
             folder has a cache of other images or settings.
-        OSError: If an image cannot be read, or a file not be written; what is finished stays.
+        OSError: If an image cannot be read or a file cannot be written; finished files stay.
     """
     from pipelines.datasets.cache import WARP, check_files
 
@@ -177,7 +177,7 @@ def write_cache(
 
 
 def check(dataset, size, quality, images_per_file):
-    """Refuses what cannot be cached."""
+    """Raises a TypeError or ValueError if the dataset cannot be cached with these settings."""
     from pipelines.sampling import check_integers
 
     check_integers(1, size=size)
@@ -192,20 +192,20 @@ def check(dataset, size, quality, images_per_file):
     for split in dataset.splits.values():
         if not split.holds_paths or split.warped is not None:
             raise ValueError(
-                f"a cache is made of images in files of their own. Received: dataset={dataset.name}"
+                f"a cache needs a dataset of separate image files. Received: dataset={dataset.name}"
             )
 
 
 def usual_number(dataset, size, quality):
-    """How many images are about 128 MB."""
+    """The number of images that take about 128 MB."""
     of_pixel = BYTES_PER_PIXEL if quality else dataset.image_size[2]
     return max(1, round(SHARD_BYTES / (of_pixel * size**2)))
 
 
 def listed(dataset):
-    """All images as one `Split`, and {name: (n,) array} of what the index tells of each.
+    """All images as one `Split`, and {name: (n,) array} of their columns in the index.
 
-    "order" has the rows in the order in which they are written: those of a class side by side.
+    "order" has the rows in the order in which they are written: those of a class adjacent.
     """
     import numpy as np
 
@@ -224,7 +224,7 @@ def listed(dataset):
 
 
 def digest_of(images, rows):
-    """Tells these images from others: by their names, sizes, labels, parts and boxes."""
+    """Digest of the images' names, sizes, labels, parts and boxes, to detect other images."""
     import numpy as np
 
     digest = hashlib.sha256()
@@ -242,7 +242,7 @@ def refuse_others(folder, plan):
             before = json.loads(path.read_text())
             settings, images = before["settings"], before["images"]
         except (ValueError, LookupError, TypeError):
-            continue  # it is made anew
+            continue  # it is rewritten
         changed = {
             name: value for name, value in plan["settings"].items() if settings.get(name) != value
         }
@@ -255,7 +255,7 @@ def refuse_others(folder, plan):
 
 
 def write_shards(folder, plan, images, rows, warp, channels):
-    """Writes the files that are missing; returns what each tells of itself, in order.
+    """Writes the missing files; returns the metadata of all files, in order.
 
     Shows a progress bar if that takes more than two seconds.
     """
@@ -279,7 +279,7 @@ def write_shards(folder, plan, images, rows, warp, channels):
 
 
 def finished(path, plan):
-    """What a file of the cache tells of itself; None if it is not there, or not whole."""
+    """Metadata of a file of the cache; None if the file is missing or incomplete."""
     from pipelines.datasets.cache import sha256_of
 
     try:
@@ -295,7 +295,7 @@ def contents_of(images, chosen, warp, channels, quality):
     """The encoded images of the chosen rows, in order.
 
     Raises:
-        OSError: If one cannot be read; names it.
+        OSError: If an image cannot be read; names it.
     """
     from pipelines.images import named
 
@@ -305,7 +305,7 @@ def contents_of(images, chosen, warp, channels, quality):
 
 
 def warped_images(split, warp, channels, quality):
-    """The images of a split at their size, as pixels or, with a quality, as JPEG."""
+    """The resized images of a split, as pixels or, with a quality, as JPEG."""
     import numpy as np
     import tensorflow as tf
 
@@ -325,7 +325,7 @@ def warped_images(split, warp, channels, quality):
 
 
 def bmp_of(image):
-    """The bytes of an image as BMP, pixel by pixel as it is."""
+    """The bytes of an image as BMP, lossless."""
     from PIL import Image
 
     content = io.BytesIO()
@@ -334,13 +334,13 @@ def bmp_of(image):
 
 
 def write_shard(path, plan, rows, images):
-    """Writes one file and, beside it, what it tells of itself, which is returned.
+    """Writes one file and, beside it, its metadata; returns the metadata.
 
     Args:
         path: Of the file.
         plan: Settings and digest of the images.
         rows: (row, encoded image) of each of its images.
-        images: `Split` that the rows are of.
+        images: `Split` that the rows index.
     """
     import tensorflow as tf
 
@@ -360,7 +360,7 @@ def write_shard(path, plan, rows, images):
         except tf.errors.OpError as error:
             raise OSError(f"{path} cannot be written: {error.message}") from error
         if unfinished.stat().st_size != end:
-            raise OSError(f"{path} cannot be written: the disk took a part of it alone")
+            raise OSError(f"{path} cannot be written: the disk took only a part of it")
         shard = {
             **plan,
             "bytes": end,
@@ -373,7 +373,7 @@ def write_shard(path, plan, rows, images):
 
 
 def example_of(row, content, images):
-    """A `tf.train.Example` with the names of features that TensorFlow's own datasets have."""
+    """A `tf.train.Example` with the feature names of TensorFlow's own datasets."""
     import tensorflow as tf
 
     label = int(images.labels[row])
@@ -393,7 +393,7 @@ def example_of(row, content, images):
 
 
 def write_index(folder, plan, shards, rows, dataset):
-    """Writes where every image is and, last of all, the manifest, which is returned."""
+    """Writes the index and, last, the manifest; returns the manifest."""
     import numpy as np
 
     from pipelines.datasets.cache import FORMAT, INDEX, MANIFEST, sha256_of
@@ -435,14 +435,14 @@ def write_index(folder, plan, shards, rows, dataset):
 
 
 def write_whole(path, content):
-    """Writes a file that appears whole or not at all."""
+    """Writes a file atomically: whole or not at all."""
     with appearing_whole(path) as unfinished:
         unfinished.write_bytes(content)
 
 
 @contextlib.contextmanager
 def appearing_whole(path):
-    """A file of its own to fill, which becomes `path` when the block ends well."""
+    """Yields a temporary file, which is renamed to `path` if the block succeeds."""
     handle, unfinished = tempfile.mkstemp(prefix=".unfinished-", dir=path.parent)
     os.close(handle)
     unfinished = pathlib.Path(unfinished)

@@ -3,12 +3,12 @@
     python -m pipelines.check --dataset cub200 --data_dir CUB_200_2011
     python -m pipelines.check --dataset folder --data_dir photos --boxes boxes.csv
 
-Decodes every image on all cores and prints each one that is missing, cut off or no image, with its
-size and the reason; mend or replace these, or leave them out of a run by --skip_invalid true. Files
-that can be read are remembered by path, size and modification time in the folder tfdml of
-$XDG_CACHE_HOME, or of ~/.cache, so that a second check takes seconds.
+Decodes every image on all cores and prints each one that is missing, cut off or not an image, with
+its size and the reason. Repair or replace these, or leave them out of a run with
+--skip_invalid true. Readable files are remembered by path, size and modification time in the folder
+tfdml of $XDG_CACHE_HOME, or of ~/.cache, so a second check takes seconds.
 
-Exit status: 0 if all is well, 1 if something was found, 2 if the dataset cannot be listed.
+Exit status: 0 if all images can be read, 1 if not, 2 if the dataset cannot be listed.
 """
 
 import argparse
@@ -27,18 +27,18 @@ def main(arguments=None):
     except (ValueError, TypeError, OSError, ImportError) as error:
         fail(error)
     except KeyboardInterrupt:
-        print(f"\n{PROGRAM}: stopped. The same command goes on", file=sys.stderr)
+        print(f"\n{PROGRAM}: stopped. Run the same command to continue", file=sys.stderr)
         raise SystemExit(130) from None
     for sentence in found:
         print(sentence)
     if found:
-        print(f"{len(found):,} found. Mend them, or leave them out of a run by --skip_invalid true")
+        print(f"{len(found):,} found. Repair them, or skip them in a run with --skip_invalid true")
         raise SystemExit(1)
     print(f"All {images:,} images can be read")
 
 
 def parse(arguments):
-    """What the command line asks for. Imports neither TensorFlow nor NumPy."""
+    """Parses the command line, without importing TensorFlow or NumPy."""
     parser = argparse.ArgumentParser(
         prog=f"python -m {PROGRAM}",
         description=__doc__,
@@ -48,13 +48,13 @@ def parse(arguments):
     parser.error = fail
     names = ", ".join(pipelines.names())
     parser.add_argument("--dataset", required=True, help=f"name of the images: {names}")
-    parser.add_argument("--data_dir", help="folder of the dataset; of csv also the file")
-    parser.add_argument("--boxes", help="`annotated` or a CSV file, as of train.py: checked too")
+    parser.add_argument("--data_dir", help="folder of the dataset; for csv also the file")
+    parser.add_argument("--boxes", help="`annotated` or a CSV file, as for train.py")
     return parser.parse_args(arguments)
 
 
 def fail(message):
-    """Prints one sentence to the standard error and exits with code 2."""
+    """Prints an error message to standard error and exits with code 2."""
     print(f"{PROGRAM}: error: {message}", file=sys.stderr)
     raise SystemExit(2)
 
@@ -63,23 +63,23 @@ def check(name, data_dir=None, boxes=None):
     """Finds what `skip_invalid` would leave out of a dataset.
 
     Args:
-        name: As of `pipelines.load`, of images in files.
-        data_dir: As of `pipelines.load`.
-        boxes: As of `pipelines.load`; a box outside of its image is an error.
+        name: As for `pipelines.load`, of images in files.
+        data_dir: As for `pipelines.load`.
+        boxes: As for `pipelines.load`; a box outside its image is an error.
 
     Returns:
-        `(found, images)`: a sentence for each thing found, and the number of images without them.
+        `(found, images)`: a sentence for each problem, and the number of images without one.
 
     Raises:
-        ValueError: If the images are not in files of their own, or as of `pipelines.load`.
-        OSError: As of `pipelines.load`.
+        ValueError: If the images are not in separate files, or as for `pipelines.load`.
+        OSError: As for `pipelines.load`.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         dataset = pipelines.load(name, data_dir, skip_invalid=True, boxes=boxes)
     split = dataset.both()
     if split.holds_records:
-        raise ValueError(f"a cache is checked by python -m pipelines.cache --verify {data_dir}")
+        raise ValueError(f"check a cache with python -m pipelines.cache --verify {data_dir}")
     if not split.holds_paths:
         raise ValueError(f"`dataset` must be of image files. Received: dataset={name!r}")
 

@@ -1,4 +1,4 @@
-"""Pixels of encoded images, as `tfdml.decoding`, which serving shares, has them."""
+"""Decoding of images: `tfdml.decoding`, which serving shares."""
 
 from tfdml.decoding import decode
 

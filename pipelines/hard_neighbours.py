@@ -1,4 +1,4 @@
-"""Batches of positive pairs and of the images of other classes that are nearest to them."""
+"""Batches of positive pairs and their nearest images of other classes."""
 
 import numpy as np
 import tensorflow as tf
@@ -11,12 +11,12 @@ _BLOCK_BYTES = 2**25  # of float32 scores held at once
 
 
 class HardNeighbours:
-    """Of each image the nearest of other classes, by embeddings that training refreshes.
+    """Nearest images of other classes for each image, by embeddings that training refreshes.
 
-    Batches of the steps s to s + `refresh_every` - 1 are made of the embeddings of step s, and of
-    no others: call `refresh` at step s, before the first of them is taken, in `fit` by
-    `tfdml.callbacks.EmbeddingsOfEpoch(images, neighbours.refresh)`. Where one is taken earlier, by
-    a `prefetch` behind the batches perhaps, an error says so.
+    Batches of steps s to s + `refresh_every` - 1 use the embeddings of step s: call `refresh` at
+    step s, before the first of them is taken, in `fit` through
+    `tfdml.callbacks.EmbeddingsOfEpoch(images, neighbours.refresh)`. Taking a batch earlier, for
+    example by a `prefetch` after the batches, raises an error.
 
     Args:
         labels: (n,) integer class ids, those of the split.
@@ -25,17 +25,16 @@ class HardNeighbours:
 
     Raises:
         TypeError: If the labels or a number are not integers.
-        ValueError: If `refresh_every` is below 1, m is no multiple of 4, a class of 2 images leaves
-            fewer than m - 2 of other classes, or the batch wants more positive pairs than there
-            are.
+        ValueError: If `refresh_every` is below 1, m is not a multiple of 4, there are fewer than
+            m - 2 images outside some class, or fewer positive pairs than a batch needs.
 
     Source:
         Song, Xiang, Jegelka, Savarese. Deep metric learning via lifted structured feature
         embedding. CVPR 2016, section 4: positive pairs at random, to which their difficult
         neighbours are added.
-        Differs: the paper says neither how many, by which embeddings, nor how often these are
+        Differs: the paper does not state how many, by which embeddings, or how often these are
         computed, and the released code adds none. Here each image of m / 4 pairs adds one, by
-        embeddings of all images without augmentation at the start of every interval.
+        embeddings of all images without augmentation, computed every `refresh_every` steps.
     """
 
     def __init__(self, labels, batch_size, refresh_every):
@@ -44,11 +43,11 @@ class HardNeighbours:
         check_pairs(labels, batch_size, multiple_of=4)
         counts = np.unique(labels, return_counts=True)[1]
         check_enough(int(np.sum(counts * (counts - 1)) // 2), batch_size // 4)
-        # When the last is added, all but the pair's own two images may be taken.
+        # When the last one is added, the batch may have m - 3 of its candidates already.
         others = len(labels) - int(counts.max())
         if others < batch_size - 2:
             raise ValueError(
-                "every class must leave `batch_size` - 2 images of other classes or more. "
+                "there must be at least `batch_size` - 2 images outside every class. "
                 f"Received: batch_size={batch_size}, others={others}"
             )
         self.labels = labels
@@ -57,12 +56,12 @@ class HardNeighbours:
         self._step = self._nearest = None
 
     def refresh(self, step, embeddings):
-        """Takes the embeddings that the batches from a step on are made of.
+        """Sets the embeddings that batches from a step on are made with.
 
         Shows a progress bar if the search takes more than two seconds.
 
         Args:
-            step: That of the first of these batches: 0, or a multiple of `refresh_every`.
+            step: Of the first of these batches: 0, or a multiple of `refresh_every`.
             embeddings: (n, dim) floats, one row per image; compared by Euclidean distance.
 
         Raises:
@@ -80,7 +79,7 @@ class HardNeighbours:
         self._step = step
 
     def nearest(self, step):
-        """The (n, m - 2) int32 table of a step; a RuntimeError if it is not the one at hand."""
+        """The (n, m - 2) int32 table of a step; raises a RuntimeError without a refresh at it."""
         if step != self._step:
             raise RuntimeError(
                 f"`refresh` must be called at step {step}, before its batch is taken. The last "
@@ -90,18 +89,18 @@ class HardNeighbours:
 
 
 def hard_pairs(neighbours, seed):
-    """A function of the step and the table of nearest images that gives the indices of a batch.
+    """Returns a function from the step and the table of nearest images to the indices of a batch.
 
     Each epoch visits the positive pairs in a random order, m / 4 at a time. Then each of their
-    images in turn adds the nearest image of another class that the batch does not have yet.
+    images in turn adds the nearest image of another class that is not in the batch yet.
 
     Args:
         neighbours: `HardNeighbours`.
         seed: Of the order of the pairs.
 
     Returns:
-        Function of () int64 and (n, m - 2) int32 that returns (m,) int64 indices: the left ones of
-        the pairs, the right ones, and what each of these added, in the same order.
+        Function of () int64 and (n, m - 2) int32 that returns (m,) int64 indices: the left images
+        of the pairs, the right ones, and the neighbours that these added, in the same order.
     """
     batch_size = neighbours.batch_size
     pairs = positive_pairs(neighbours.labels)
@@ -125,19 +124,19 @@ def hard_pairs(neighbours, seed):
 
 
 def nearest_of_other_classes(embeddings, labels, count):
-    """Of each row the nearest of other classes, the nearest first, by comparing all of them.
+    """The `count` nearest rows of other classes for each row, nearest first, by exact search.
 
     Args:
         embeddings: (n, dim) floats.
-        labels: (n,) integers, n - `count` rows of a class at most.
-        count: Rows wanted of each.
+        labels: (n,) integers, at most n - `count` rows of each class.
+        count: Neighbours per row.
 
     Returns:
-        (n, count) int32. Distances are of float32: of rows as near as its rounding, and certainly
-        of equal rows, the one with the lower index may come first.
+        (n, count) int32. Distances are computed in float32: of rows that it does not distinguish,
+        the one with the lower index may come first.
     """
     classes = np.unique(labels, return_inverse=True)[1]
-    # About their middle: the distances of rows far from the origin would drown in rounding.
+    # Centred, or rounding would swamp the distances of rows far from the origin.
     rows = (embeddings - np.mean(embeddings, axis=0, dtype=np.float64)).astype(np.float32)
     nearest = np.empty((len(rows), count), np.int32)
     block = max(1, _BLOCK_BYTES // (4 * len(rows)))
@@ -148,7 +147,7 @@ def nearest_of_other_classes(embeddings, labels, count):
         disable=None,
         unit="block",
     )
-    with tf.device("CPU:0"):  # on a GPU the products of TensorFlow are of fewer bits
+    with tf.device("CPU:0"):  # on a GPU TensorFlow multiplies in lower precision
         rows, classes = tf.constant(rows), tf.constant(classes)
         half_norms = tf.reduce_sum(tf.square(rows), axis=1) / 2.0
         for first in blocks:

@@ -1,4 +1,4 @@
-"""Reading, resizing and changing images, in TensorFlow operations."""
+"""Reading, resizing and augmenting images, in TensorFlow operations."""
 
 import contextlib
 import math
@@ -10,35 +10,35 @@ from pipelines.preprocessing import Preprocessing
 from pipelines.verification import first_unreadable
 from tfdml.decoding import decode, resize, resized
 
-_LIGHTEST, _MARGIN, _WHITE = 250, 15, 255  # of a white border: its grey, and what stays of it
+_LIGHTEST, _MARGIN, _WHITE = 250, 15, 255  # white border: least grey, margin kept
 
 
 def crop(image, box):
-    """The part of an image inside of a box.
+    """The part of an image inside a box.
 
     Args:
         image: (height, width, channels).
-        box: (4,) integers: left, upper, right and lower edge, the last two outside of it.
+        box: (4,) integers: left, upper, right and lower edge, the last two exclusive.
 
     Returns:
-        (lower - upper, right - left, channels), a part of `image` as it stands.
+        (lower - upper, right - left, channels), a slice of `image`.
 
     Raises:
-        tf.errors.InvalidArgumentError: If the box is empty or not inside of the image.
+        tf.errors.InvalidArgumentError: If the box is empty or not inside the image.
     """
     left, top, right, bottom = tf.unstack(tf.cast(box, tf.int32))
     return tf.image.crop_to_bounding_box(image, top, left, bottom - top, right - left)
 
 
 def reader(image_size, preprocessing=None):
-    """The preprocessing of evaluation and serving: encoded bytes -> one float32 image.
+    """Returns the preprocessing of evaluation and serving: encoded bytes -> one float32 image.
 
     Args:
         image_size: (height, width, channels).
-        preprocessing: `Preprocessing`, or None to resize alone.
+        preprocessing: `Preprocessing`, or None to only resize.
 
     Raises:
-        ValueError: If the preprocessing makes no images of this size.
+        ValueError: If the preprocessing cannot make images of this size.
     """
     preprocessing = preprocessing or Preprocessing()
     preprocessing.check_sizes(image_size)
@@ -46,7 +46,7 @@ def reader(image_size, preprocessing=None):
 
 
 def prepare(image, image_size, preprocessing):
-    """One image as it is scored: resized, or the middle of what `preprocessing` makes of it.
+    """One image as evaluation sees it: resized, or the centre crop after `preprocessing`.
 
     Args:
         image: (height, width, channels) uint8.
@@ -54,7 +54,7 @@ def prepare(image, image_size, preprocessing):
         preprocessing: `Preprocessing`.
 
     Returns:
-        float32 of `image_size`, in [0, 255] but for a mean image.
+        float32 of `image_size`; in [0, 255] unless a mean image is subtracted.
     """
     if not preprocessing.takes_crops:
         return tf.ensure_shape(resize(image, image_size), image_size)
@@ -64,7 +64,7 @@ def prepare(image, image_size, preprocessing):
 
 
 def warp(image, size, preprocessing):
-    """One image at the size that crops are taken of, in 8 bits.
+    """One image at the size before the crop, in 8 bits.
 
     Args:
         image: (height, width, channels) uint8.
@@ -72,7 +72,7 @@ def warp(image, size, preprocessing):
         preprocessing: `Preprocessing`; its `keep_aspect` and `trim_white` are read.
 
     Returns:
-        uint8 of that size; with `keep_aspect` of that height or width, and the other at least so.
+        uint8 of that size; with `keep_aspect` one side is that of `size`, the other at least.
     """
     if not (preprocessing.trim_white or preprocessing.keep_aspect):
         return tf.ensure_shape(_in_eight_bits(image, size), (*size, image.shape[-1]))
@@ -88,20 +88,20 @@ def warp(image, size, preprocessing):
 
 
 def trim_white(image):
-    """One image without its white border, but for a margin.
+    """Trims the white border of one image down to a margin.
 
     Args:
         image: (height, width, channels) uint8.
 
     Returns:
-        The smallest part with all pixels whose grey is below 250, and 15 pixels more to the left
-        and above, 16 to the right and below, as far as there are; all of an image without any.
+        The bounding rectangle of all pixels with grey below 250, extended by 15 pixels to the left
+        and above and by 16 to the right and below, within the image; all of a white image.
 
     Source:
         `load_cropped_images.m` of the released code of Song, Xiang, Jegelka, Savarese. Deep metric
         learning via lifted structured feature embedding. CVPR 2016, whose `imcrop` cuts one pixel
         more than the margin of 15 to the right and below.
-        Differs: it cannot read an image that is white throughout.
+        Differs: that code fails on an image that is white throughout.
     """
     grey = tf.image.rgb_to_grayscale(image) if image.shape[-1] == 3 else image
     dark = grey[:, :, 0] < _LIGHTEST
@@ -113,7 +113,7 @@ def trim_white(image):
 
 
 def cut_out(image, place, image_size, preprocessing):
-    """The crop of an image at a place, without the mean image there.
+    """The crop of an image at a place, minus the mean image there.
 
     Args:
         image: (height, width, channels) uint8, as of `warp`.
@@ -134,12 +134,12 @@ def cut_out(image, place, image_size, preprocessing):
 
 
 def random_place(image, image_size, draws):
-    """Where a random crop begins, every place being as likely.
+    """Where a random crop begins; all places are equally likely.
 
     Args:
         image: (height, width, channels).
         image_size: (height, width, channels) of the crop.
-        draws: (4,) floats in [0, 1), of which the last two are read: top, left.
+        draws: (4,) floats in [0, 1); the last two are read: top, left.
 
     Returns:
         (2,) int32: first row and column.
@@ -155,15 +155,15 @@ def random_crop(image, augmentation, draws, shape=None):
         image: (height, width, channels).
         augmentation: `Augmentation`; its `crop` and `aspect` are read.
         draws: (4,) floats in [0, 1): area, aspect, top, left.
-        shape: Width of the part by its height where the aspect is 1; that of the image if None.
+        shape: Width / height of the crop at aspect 1; that of the image if None.
 
     Returns:
-        (crop height, crop width, channels), a part of `image` as it stands.
+        (crop height, crop width, channels), a slice of `image`.
     """
     height, width = (tf.cast(n, tf.float32) for n in tf.unstack(tf.shape(image)[:2]))
     area = augmentation.crop + (1.0 - augmentation.crop) * draws[0]
     aspect = tf.exp(math.log(augmentation.aspect) * (2.0 * draws[1] - 1.0))
-    # Or the crop would not fit in the image.
+    # Otherwise the crop would not fit in the image.
     if shape is None:
         aspect = tf.clip_by_value(aspect, area, 1.0 / area)
     else:
@@ -178,7 +178,7 @@ def random_crop(image, augmentation, draws, shape=None):
 
 
 def random_flip(image, augmentation, draw):
-    """One image as it is or mirrored, left to right; of many at once `random_warp` is slower.
+    """One image, mirrored left to right at random; faster than `random_warp` of a batch.
 
     Args:
         image: (height, width, channels).
@@ -191,7 +191,7 @@ def random_flip(image, augmentation, draw):
 
 
 def random_warp(images, augmentation, draws):
-    """A batch flipped, turned, zoomed and shifted, by five uniform draws per image.
+    """A batch flipped, rotated, zoomed and shifted, by five uniform draws per image.
 
     Args:
         images: (n, height, width, channels) float32.
@@ -199,7 +199,7 @@ def random_warp(images, augmentation, draws):
         draws: (n, 5) floats in [0, 1): flip, rotation, zoom, two shifts.
 
     Returns:
-        (n, height, width, channels) float32; what comes from outside repeats the border.
+        (n, height, width, channels) float32; pixels from outside repeat the border.
     """
     if augmentation.flip:
         mirrored = (draws[:, 0] < 0.5)[:, None, None, None]
@@ -210,7 +210,7 @@ def random_warp(images, augmentation, draws):
     signed = 2.0 * draws[:, 1:] - 1.0
     angle = math.radians(augmentation.rotation) * signed[:, 0]
     scale = 1.0 / (1.0 + augmentation.zoom * signed[:, 1])
-    # The operation asks, for every pixel of the result, where it comes from.
+    # The operation maps every pixel of the result to its place in the input.
     cosine, sine = scale * tf.cos(angle), scale * tf.sin(angle)
     middle_x, middle_y = (width - 1) / 2.0, (height - 1) / 2.0
     from_x = middle_x + augmentation.shift * width * signed[:, 2]
@@ -275,7 +275,7 @@ def _sides_within(image, size):
 
 
 def _ends(dark):
-    """From where to where the lines with a dark pixel reach, with the margins of `trim_white`."""
+    """First and end of the lines with a dark pixel, with the margins of `trim_white`."""
     lines, number = tf.where(dark)[:, 0], tf.size(dark, tf.int64)
     first = tf.maximum(tf.reduce_min(lines) - _MARGIN, 0)
     last = tf.minimum(tf.reduce_max(lines) + _MARGIN + 2, number)
@@ -286,7 +286,7 @@ def _ends(dark):
 
 @contextlib.contextmanager
 def named(*splits):
-    """Turns an error of TensorFlow over the images of splits into an OSError, as of `cause_of`."""
+    """Turns a TensorFlow error about images of the splits into an OSError with its cause."""
     try:
         yield
     except tf.errors.OpError as error:
@@ -294,23 +294,23 @@ def named(*splits):
 
 
 def cause_of(error, *splits):
-    """Why TensorFlow failed over the images of splits: the one to mend, or the error's own words.
+    """The cause of a TensorFlow error: the image that cannot be read, or the error's own message.
 
     Args:
         error: `tf.errors.OpError`.
         *splits: The `Split`s that may hold the image; their files are read until it is found.
 
     Returns:
-        A sentence without its end.
+        A sentence without its full stop.
     """
     for split in (split for split in splits if split.holds_paths):
         found = first_unreadable(split.images)
         if found:
             row, reason = found
             if split.holds_records:
-                return f"{split.images[row]} cannot be read ({reason}): make the cache anew"
+                return f"{split.images[row]} cannot be read ({reason}): write the cache again"
             return (
-                f"{split.images[row]} cannot be read ({reason}): mend it, or begin anew with "
+                f"{split.images[row]} cannot be read ({reason}): repair it, or start again with "
                 "--skip_invalid true, which leaves out all such images; "
                 "python -m pipelines.check lists them"
             )

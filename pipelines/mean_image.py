@@ -1,4 +1,4 @@
-"""Reads a mean image, of NumPy or of Caffe."""
+"""Reads a mean image in NumPy's or Caffe's format."""
 
 import functools
 import pathlib
@@ -20,7 +20,7 @@ def read_mean_image(path):
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it holds no such image.
+        ValueError: If it does not hold such an image.
     """
     path = pathlib.Path(path).expanduser()
     if path.suffix not in SUFFIXES:
@@ -43,7 +43,7 @@ def read_mean_image(path):
 
 
 def _of_numpy(path):
-    with path.open("rb") as file:  # `np.load` also takes archives, and of others speaks of pickle
+    with path.open("rb") as file:  # `np.load` also takes archives
         return np.lib.format.read_array(file, allow_pickle=False)
 
 
@@ -57,7 +57,7 @@ def _of_caffe(content):
 
 @functools.cache
 def _blob_class():
-    """The message `BlobProto` of Caffe's caffe.proto, with the fields that an image needs."""
+    """`BlobProto` of Caffe's caffe.proto, with only the fields that an image needs."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     kinds = descriptor_pb2.FieldDescriptorProto

@@ -1,4 +1,4 @@
-"""Batches of pairs: as many of one class as of two."""
+"""Batches of pairs, half positive and half negative."""
 
 import numpy as np
 import tensorflow as tf
@@ -7,20 +7,20 @@ from pipelines.sampling import check_bool, check_integers, checked_labels, step_
 
 
 def pair_indices(labels, batch_size, *, reshuffle=False, seed=0, start_step=0):
-    """Indices of batches of m / 2 pairs of a list of all positive and as many negative pairs.
+    """Indices of batches of m / 2 pairs from a list of all positive and as many negative pairs.
 
-    The list has every pair of two images of a class; every image paired with itself, as random
-    crops of it differ; and of each image q negative pairs, q the number of those positive ones per
-    image, rounded up. The others in the negative pairs of a class are drawn from all images of
-    other classes, none twice before each was drawn. So many negative pairs go at random that the
-    batches divide the list. It is shuffled once, and an epoch is the list from end to end. Every
-    batch is a function of (seed, step) alone.
+    The list has every pair of two images of a class; every image paired with itself, as its random
+    crops differ; and q negative pairs for each image, where q is the number of these positive pairs
+    per image, rounded up. The partners in the negative pairs of a class are drawn from all images
+    of other classes, none twice before each was drawn. Negative pairs are dropped at random until
+    m / 2 divides the list. It is shuffled once, and an epoch is one pass over it. Every batch is a
+    function of (seed, step) alone.
 
     Args:
         labels: (n,) integer class ids.
         batch_size: m, images of a batch; even.
-        reshuffle: Whether each epoch shuffles the list anew; if not, the batches of the first
-            epoch come again.
+        reshuffle: Whether each epoch shuffles the list anew; if not, every epoch repeats the
+            batches of the first.
         seed: Of the draw and the order of the pairs; >= 0 and below 2**63.
         start_step: Step of the first batch.
 
@@ -29,17 +29,17 @@ def pair_indices(labels, batch_size, *, reshuffle=False, seed=0, start_step=0):
         right ones in the same order. The list takes 8 bytes a pair.
 
     Raises:
-        TypeError: If `reshuffle` is no bool, or the labels or a number are not integers.
-        ValueError: If there is a single class, the batch size is odd, below 2 or above what all
-            pairs fill, or the seed or the step is below 0 or not below 2**63.
+        TypeError: If `reshuffle` is not a bool, or the labels or a number are not integers.
+        ValueError: If there is a single class, the batch size is odd, below 2 or above that of all
+            pairs, or the seed or the step is below 0 or not below 2**63.
 
     Source:
         Song, Xiang, Jegelka, Savarese. Deep metric learning via lifted structured feature
-        embedding. CVPR 2016, section 5, and its released code: batches of 64 pairs, of Stanford
-        Online Products 177,092 positive, 59,551 of an image with itself and 4 negative ones per
-        image, 7,419 batches.
-        Differs: the code stops at a class of a single image, which here has the pair with itself,
-        and where the negative pairs of a class want more images than the other classes have.
+        embedding. CVPR 2016, section 5, and its released code: batches of 64 pairs; for Stanford
+        Online Products 177,092 positive pairs, 59,551 of an image with itself and 4 negative ones
+        per image, 7,419 batches.
+        Differs: the code fails for a class of a single image, which here has the pair with itself,
+        and where the negative pairs of a class need more images than the other classes have.
     """
     labels = checked_labels(labels)
     check_integers(0, seed=seed, start_step=start_step)
@@ -52,7 +52,7 @@ def pair_indices(labels, batch_size, *, reshuffle=False, seed=0, start_step=0):
 
 
 def check_pairs(labels, batch_size, multiple_of):
-    """Raises a TypeError or ValueError unless batches of pairs can be of this size."""
+    """Raises a TypeError or ValueError if batches of pairs cannot have this size."""
     check_integers(multiple_of, batch_size=batch_size)
     if batch_size % multiple_of:
         raise ValueError(
@@ -64,7 +64,7 @@ def check_pairs(labels, batch_size, multiple_of):
 
 
 def check_enough(pairs, count):
-    """Raises a ValueError where there are fewer pairs than a batch takes."""
+    """Raises a ValueError if there are fewer pairs than a batch takes."""
     if pairs < count:
         raise ValueError(
             "a batch must not take more pairs than there are. "
@@ -73,7 +73,7 @@ def check_enough(pairs, count):
 
 
 def pairs_in_turn(pairs, count, seed, reshuffle):
-    """A function of the step that gives the next `count` of the (2, n) pairs: (2, count)."""
+    """Returns a function from the step to the next `count` of the (2, n) pairs: (2, count)."""
     total = pairs.shape[1]
     steps_per_epoch = total // count
     pairs = tf.constant(pairs)
@@ -91,7 +91,7 @@ def pairs_in_turn(pairs, count, seed, reshuffle):
 
 
 def all_pairs(labels, multiple, seed):
-    """The list of `pair_indices`, shuffled, so many pairs or a multiple: (2, pairs) int32."""
+    """The shuffled list of `pair_indices`, of a multiple of `multiple` pairs: (2, pairs) int32."""
     rng = np.random.default_rng(seed)
     itself = np.arange(len(labels), dtype=np.int32)
     positives = np.concatenate([positive_pairs(labels), [itself, itself]], axis=1)
@@ -110,7 +110,7 @@ def positive_pairs(labels):
 
 
 def _negative_pairs(labels, per_image, rng):
-    """Of each image so many pairs with images of other classes: (2, pairs) int32."""
+    """`per_image` pairs of each image with images of other classes: (2, pairs) int32."""
     classes = _classes(labels)
     by_class = np.concatenate(classes)
     pairs, begin = [], 0
@@ -119,7 +119,7 @@ def _negative_pairs(labels, per_image, rng):
         wanted = per_image * len(members)
         rounds = [rng.permutation(others) for _ in range(wanted // others)]
         drawn = np.concatenate([*rounds, rng.choice(others, wanted % others, replace=False)])
-        drawn[drawn >= begin] += end - begin  # those of the class itself are passed over
+        drawn[drawn >= begin] += end - begin  # skips those of the class itself
         pairs.append([np.repeat(members, per_image), by_class[drawn]])
         begin = end
     return np.concatenate(pairs, axis=1).astype(np.int32)

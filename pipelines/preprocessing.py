@@ -1,4 +1,4 @@
-"""How an image of any size becomes one of the network's, where resizing alone is not enough."""
+"""Preprocessing of images to the network's input size, beyond plain resizing."""
 
 import dataclasses
 import numbers
@@ -7,26 +7,26 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Preprocessing:
-    """What is done to an image before a crop of it is taken, alike in training and in scoring.
+    """Preprocessing of an image before its crop, the same in training and evaluation.
 
-    The image is brought to `warp_size`, in 8 bits as the papers stored it, and a crop of the size
-    that the network takes is cut out: a random one in training, the middle in scoring and in the
-    served model. The defaults change nothing: images are then resized to that size, without a crop.
+    The image is resized to `warp_size`, in 8 bits as the papers stored it, and cropped to the input
+    size of the network: at random in training, at the centre in evaluation and in the served model.
+    With the defaults images are resized to the input size, without a crop.
 
     Args:
-        warp_size: Side in pixels to which every image is brought before the crop, at least that of
-            the crop; the crop's own if None.
-        keep_aspect: Whether the shorter side becomes `warp_size` and the longer one follows; if
-            not, both become `warp_size`.
-        trim_white: Whether a white border is cut off first, in the image's box if that has one; the
-            longer side then becomes `warp_size`, and white margins make it square.
+        warp_size: Side in pixels of the resized image before the crop, at least that of the crop;
+            that of the crop if None.
+        keep_aspect: Whether to keep the aspect ratio, so that the shorter side is `warp_size`; if
+            not, both sides are `warp_size`.
+        trim_white: Whether to cut off a white border first, inside the image's box if it has one.
+            The longer side is then `warp_size`, and white margins make the image square.
         mean_image: (height, width, channels) floats to subtract at `warp_size`, before the crop.
             The means of its channels are added back, for a network that subtracts a mean pixel
             itself, so that pixels stay about [0, 255]; None for none.
 
     Raises:
-        TypeError: If `warp_size` is no integer, a switch no bool or `mean_image` no floats.
-        ValueError: If one is out of range, or two do not go together.
+        TypeError: If `warp_size` is not an integer, a switch not a bool or `mean_image` not floats.
+        ValueError: If one is out of range, or two exclude each other.
 
     Source:
         Warp and crop: Krizhevsky, Sutskever, Hinton. ImageNet classification with deep
@@ -35,9 +35,9 @@ class Preprocessing:
         embedding. CVPR 2016; 256 and 224 by that of Yuan, Yang, Zhang. Hard-aware deeply cascaded
         embedding. ICCV 2017.
         White border: `load_cropped_images.m` of the released code of Song et al.
-        Differs: resizes bilinearly, antialiased, where MATLAB and OpenCV have other filters; the
-        mean image's channel means are added back here and those of ImageNet subtracted in the
-        network, so that the two may differ by a constant below one level.
+        Differs: resizes bilinearly with antialiasing, where MATLAB and OpenCV use other filters;
+        the mean image's channel means are added back here and those of ImageNet subtracted in the
+        network, so pixels may differ by a constant below one grey level.
     """
 
     warp_size: int | None = None
@@ -76,29 +76,29 @@ class Preprocessing:
             )
         if self.keep_aspect:
             raise ValueError(
-                "`mean_image` is of images of one size: leave out `keep_aspect`. "
+                "`mean_image` requires images of one size: leave out `keep_aspect`. "
                 "Received: keep_aspect=True"
             )
         object.__setattr__(self, "mean_image", mean.astype(np.float32))
 
     @property
     def takes_crops(self):
-        """Whether it does anything: images are not simply resized."""
+        """Whether images are cropped or changed, not only resized."""
         switches = self.keep_aspect or self.trim_white
         return bool(self.warp_size or switches or self.mean_image is not None)
 
     def size_of_warp(self, image_size):
-        """(height, width) that images of `image_size` are cut out of."""
+        """(height, width) before a crop of `image_size` is taken."""
         return (self.warp_size,) * 2 if self.warp_size else tuple(image_size[:2])
 
     def size_of_views(self, image_size):
-        """The size of the whole image that several crops are taken of.
+        """The size of the image that several crops are taken from.
 
         Args:
             image_size: (height, width, channels) of a crop.
 
         Returns:
-            (height, width, channels): of `warp_size`, or else 8 / 7 of the sides of a crop.
+            (height, width, channels): `warp_size`, or without one 8 / 7 of the sides of a crop.
         """
         from pipelines.views import enlarged
 
@@ -107,13 +107,13 @@ class Preprocessing:
         return (*self.size_of_warp(image_size), image_size[2])
 
     def of_warped(self, warped):
-        """What is left to do to images that are warped already, as those of a cache are.
+        """The preprocessing left to do for images that were warped before, as in a cache.
 
         Args:
-            warped: `Preprocessing` that they went through, but for crops and the mean image.
+            warped: `Preprocessing` done already, without crops and mean image.
 
         Raises:
-            ValueError: If they do not come out as if this had been done to the original ones.
+            ValueError: If the result would differ from preprocessing the original images.
         """
         if not (self.takes_crops or warped.trim_white):
             return self
@@ -121,17 +121,17 @@ class Preprocessing:
             wanted, had = getattr(self, name), getattr(warped, name)
             if wanted != had:
                 raise ValueError(
-                    f"`{name}` must be that of the cache, {had}: train with it, or make a cache "
-                    f"with another. Received: {name}={wanted}"
+                    f"`{name}` must be that of the cache, {had}: train with it, or write another "
+                    f"cache. Received: {name}={wanted}"
                 )
         return dataclasses.replace(self, trim_white=False)
 
     def check_sizes(self, image_size, augmentation=None):
-        """Raises a ValueError unless it makes images of this size, changed in this way.
+        """Raises a ValueError if it cannot make images of this size with this augmentation.
 
         Args:
             image_size: (height, width, channels) of a crop.
-            augmentation: `Augmentation` of training; None in scoring.
+            augmentation: `Augmentation` of training; None in evaluation.
         """
         warp = self.size_of_warp(image_size)
         if min(warp) < max(image_size[:2]) and self.warp_size:
@@ -148,7 +148,7 @@ class Preprocessing:
             )
         if augmentation is not None and (augmentation.crops or augmentation.colour):
             raise ValueError(
-                "`mean_image` is subtracted of whole images, whose pixels then leave [0, 255]: set "
+                "`mean_image` is subtracted from whole images, so pixels leave [0, 255]: set "
                 "`crop` of the augmentation to 1 and `colour` to 0. "
                 f"Received: crop={augmentation.crop}, colour={augmentation.colour}"
             )

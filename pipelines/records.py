@@ -1,4 +1,4 @@
-"""Images within TFRecord files, each by a path of its own: FILE.tfrecord:OFFSET:LENGTH."""
+"""Images inside TFRecord files, addressed by paths: FILE.tfrecord:OFFSET:LENGTH."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ def record_path(file, offset, length):
 
 
 def is_record(path):
-    """Whether a path is that of bytes within a TFRecord file."""
+    """Whether a path addresses bytes inside a TFRecord file."""
     return _RECORD.fullmatch(os.fspath(path)) is not None
 
 
@@ -37,7 +37,7 @@ def read(path):
 def read_all(paths):
     """The bytes of records, each file opened once.
 
-    The system is told of all of them first, so that a disk fetches them side by side.
+    Announces all reads to the operating system first, so that the disk fetches in parallel.
 
     Args:
         paths: (n,) paths of records, strings or bytes.

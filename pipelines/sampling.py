@@ -1,4 +1,4 @@
-"""Which images form a batch: index arithmetic, before any image is read."""
+"""Samplers: indices of the images of each batch, before any image is read."""
 
 import numbers
 from typing import NamedTuple
@@ -12,12 +12,12 @@ SAMPLERS = ("balanced", "mixed")
 def balanced_indices(
     labels, classes_per_batch, images_per_class, seed=0, start_step=0, sampler="balanced"
 ):
-    """Indices of batches of P distinct classes with K distinct images each, without end.
+    """Endless index batches of P distinct classes with K distinct images each.
 
-    Each epoch visits the classes once in a random order, P at a time (where P does not divide
-    their number, the last few wait for another epoch); the K images of a class are drawn anew. A
-    class with fewer than K images repeats them. Every batch is a function of (seed, step)
-    alone, so that a run resumes at any step at once.
+    Each epoch visits the classes once in a random order, P at a time (if P does not divide their
+    number, the last few are left out); the K images of a class are drawn anew each time. A class
+    with fewer than K images repeats them. Every batch is a function of (seed, step) alone, so a
+    run can resume at any step without replaying earlier ones.
 
     Args:
         labels: (n,) integer class ids.
@@ -25,9 +25,9 @@ def balanced_indices(
         images_per_class: K.
         seed: Of the order of classes and the draw of images; >= 0 and below 2**63.
         start_step: Step of the first batch.
-        sampler: `"balanced"`, as above; or `"mixed"`, which gives the first of the P classes K to
-            2 K images each, evenly drawn, until P × K are full. The last one takes what is left;
-            less than K of it goes to the class before.
+        sampler: `"balanced"`, as above; or `"mixed"`, which draws K to 2 K images, uniformly, of
+            one of the P classes after the other until the batch has P × K. The last class takes
+            what is left; if that is less than K, it goes to the class before.
 
     Returns:
         `tf.data.Dataset` of (P × K,) int64 indices into `labels`, the rows of a class in a row.
@@ -35,7 +35,7 @@ def balanced_indices(
     Raises:
         TypeError: If the labels, P, K, the seed or the step are not integers.
         ValueError: If P or K is below 1, P exceeds the number of classes, the seed or the step is
-            below 0 or not below 2**63, or `sampler` is neither.
+            below 0 or not below 2**63, or `sampler` is unknown.
     """
     labels = checked_labels(labels)
     _, counts = np.unique(labels, return_counts=True)
@@ -65,7 +65,7 @@ def balanced_indices(
             [classes_per_batch, tf.reduce_max(sizes)], step_seed(seed, "images", step)
         )
         present = tf.range(tf.reduce_max(sizes))[None, :] < sizes[:, None]
-        drawn = tf.argsort(tf.where(present, keys, 2.0), axis=1)  # those absent come last
+        drawn = tf.argsort(tf.where(present, keys, 2.0), axis=1)  # padding comes last
         shares = tf.fill([classes_per_batch], tf.constant(images_per_class, tf.int64))
         if sampler == "mixed":
             shares = _mixed_shares(shares, step_seed(seed, "shares", step))
@@ -93,12 +93,12 @@ def group_indices(
     seed=0,
     start_step=0,
 ):
-    """Indices of batches of classes that are kin: all images of some classes of few super-classes.
+    """Index batches of related classes: all images of some classes of few super-classes.
 
-    Each batch draws G super-classes, of each of them P / G classes, or all if it has fewer, both
-    without replacement, and takes all their images. Where that is more than a batch holds, images
-    left out at random make it fit, and then classes of which a single image is left go. Classes
-    of a single image are never drawn. Every batch is a function of (seed, step) alone.
+    Each batch draws G super-classes and P / G classes of each (all if it has fewer), both without
+    replacement, and takes all their images. If these exceed the batch size, images are dropped at
+    random, and then classes with a single image left. Classes of a single image are never drawn.
+    Every batch is a function of (seed, step) alone.
 
     Args:
         labels: (n,) integer class ids.
@@ -107,8 +107,8 @@ def group_indices(
         batch_size: Most images of a batch; above P, so that no batch is empty.
         super_classes: G.
         images_per_class: Most images of a class, drawn at random, >= 2; all if None.
-        evenly: Whether every super-class, and every class of one, is as likely as any other; if
-            not, in proportion to its images, one after the other of those left.
+        evenly: Whether all super-classes, and all classes of one, are equally likely; if not, they
+            are drawn one by one from those left, in proportion to their images.
         seed: Of all draws; >= 0 and below 2**63.
         start_step: Step of the first batch.
 
@@ -117,7 +117,7 @@ def group_indices(
         different, the rows of a class in a row, two or more.
 
     Raises:
-        TypeError: If `evenly` is no bool, or the labels or a number are not integers.
+        TypeError: If `evenly` is not a bool, or the labels or a number are not integers.
         ValueError: If `super_labels` is None, there are fewer super-classes than G that have a
             class of 2 images, G does not divide P, or a number is out of its range.
 
@@ -125,8 +125,8 @@ def group_indices(
         Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, and its released code:
         10 classes each of 2 super-classes, 100 images; in proportion to the images for Stanford
         Online Products, evenly for In-shop Clothes and, with 5 images of a class, for VehicleID.
-        Differs: the code reads the groups as one list, 100 lines at a time, so that its batches
-        begin and end anywhere in a group.
+        Differs: the code reads the groups as one list, 100 lines at a time, so its batches begin
+        and end anywhere in a group.
     """
     check_integers(1, classes_per_batch=classes_per_batch, super_classes=super_classes)
     check_integers(classes_per_batch + 1, batch_size=batch_size)
@@ -144,14 +144,14 @@ def group_indices(
             "groups need `super_labels`, the super-class of each image, such as the alphabets of "
             "omniglot. Received: super_labels=None"
         )
-    kin = _kin(checked_labels(labels), np.asarray(super_labels))
-    if super_classes > len(kin.sizes):
+    groups = _grouped(checked_labels(labels), np.asarray(super_labels))
+    if super_classes > len(groups.sizes):
         raise ValueError(
             "`super_classes` must not exceed the number of super-classes that have a class of 2 "
-            f"images or more. Received: super_classes={super_classes}, found={len(kin.sizes)}"
+            f"images or more. Received: super_classes={super_classes}, found={len(groups.sizes)}"
         )
-    by_class, first, counts, starts, sizes, totals = map(tf.constant, kin)
-    most = int(kin.counts.max()) if images_per_class is None else images_per_class
+    by_class, first, counts, starts, sizes, totals = map(tf.constant, groups)
+    most = int(groups.counts.max()) if images_per_class is None else images_per_class
 
     def classes_of(step):
         weights = tf.ones_like(totals) if evenly else totals
@@ -175,7 +175,7 @@ def group_indices(
         keys = tf.random.stateless_uniform(
             [2, tf.size(owner)], step_seed(seed, "images", step), dtype=tf.float64
         )
-        # Classes stay in a row, each in an order of its own; then any images are left out.
+        # Classes stay adjacent, each shuffled within; then any surplus images are dropped.
         shuffled = tf.argsort(tf.cast(owner, tf.float64) + keys[0])
         candidates = tf.boolean_mask(shuffled, turn < most)
         kept = tf.argsort(tf.boolean_mask(keys[1], turn < most))[:batch_size]
@@ -188,18 +188,18 @@ def group_indices(
     return steps.map(indices_of, num_parallel_calls=tf.data.AUTOTUNE)
 
 
-class _Kin(NamedTuple):
+class _Groups(NamedTuple):
     """Classes of 2 images or more, in the order of their super-classes."""
 
     by_class: np.ndarray  # (n,) int64, rows in the order of the classes' ids
-    first: np.ndarray  # (classes,) int32, where those of a class begin
-    counts: np.ndarray  # (classes,) int32, and how many they are
-    starts: np.ndarray  # (super-classes,) int32, where the classes of a super-class begin
-    sizes: np.ndarray  # (super-classes,) int32, and how many they are
-    totals: np.ndarray  # (super-classes,) int32, their images
+    first: np.ndarray  # (classes,) int32, first row of each class
+    counts: np.ndarray  # (classes,) int32, rows of each class
+    starts: np.ndarray  # (super-classes,) int32, first class of each super-class
+    sizes: np.ndarray  # (super-classes,) int32, classes of each super-class
+    totals: np.ndarray  # (super-classes,) int32, images of each super-class
 
 
-def _kin(labels, super_labels):
+def _grouped(labels, super_labels):
     by_class, first, counts = paired_classes(labels)
     of_class = super_labels[by_class[first]]
     order = np.argsort(of_class, kind="stable")
@@ -208,13 +208,13 @@ def _kin(labels, super_labels):
         of_class[order], return_index=True, return_inverse=True, return_counts=True
     )
     totals = np.bincount(inverse, counts)
-    return _Kin(
+    return _Groups(
         by_class, *(part.astype(np.int32) for part in (first, counts, starts, sizes, totals))
     )
 
 
 def paired_classes(labels):
-    """Rows in the order of the classes, and of each class of 2 images or more first and count."""
+    """Rows sorted by class; first row and count of each class of 2 images or more."""
     by_class = np.argsort(labels, kind="stable")
     _, first, counts = np.unique(labels[by_class], return_index=True, return_counts=True)
     paired = counts > 1
@@ -222,7 +222,7 @@ def paired_classes(labels):
 
 
 def _draw(weights, count, seed):
-    """Of each row as many columns, one after the other in proportion to the weights.
+    """Draws columns of each row one by one, in proportion to the weights.
 
     Args:
         weights: (rows, columns) integers; those of weight 0 come last.
@@ -232,14 +232,14 @@ def _draw(weights, count, seed):
     Returns:
         (rows, count) int32.
     """
-    # Of exponential waiting times the shortest is each one in proportion to its rate.
+    # The shortest of exponential waiting times is each one with odds of its rate.
     waits = -tf.math.log1p(-tf.random.stateless_uniform(tf.shape(weights), seed))
     waits = tf.where(weights > 0, waits / tf.cast(weights, tf.float32), np.inf)
     return tf.math.top_k(-waits, tf.minimum(count, tf.shape(weights)[1])).indices
 
 
 def check_integers(least, **values):
-    """Raises a TypeError or ValueError unless each is an integer of 64 bits, `least` or above."""
+    """Raises a TypeError or ValueError unless each is an integer >= `least` and < 2**63."""
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, numbers.Integral):
             raise TypeError(f"`{name}` must be an integer. Received: {name}={value!r}")
@@ -250,7 +250,7 @@ def check_integers(least, **values):
 
 
 def checked_labels(labels):
-    """The labels as an array; raises a TypeError unless they are integers."""
+    """Returns the labels as an array; raises a TypeError unless they are integers."""
     labels = np.asarray(labels)
     if labels.dtype.kind not in "iu":
         raise TypeError(f"`labels` must be integers. Received: dtype={labels.dtype}")
@@ -265,7 +265,7 @@ def check_bool(**values):
 
 
 def _mixed_shares(least, seed):
-    """How many images each class gives, (P,) int64: `least` of each to twice as many, or none."""
+    """Images drawn of each class, (P,) int64: `least` to twice as many, or none."""
     wanted = tf.random.stateless_uniform(least.shape, seed, 0, least[0] + 1, tf.int64) + least
     left = tf.maximum(tf.reduce_sum(least) - tf.cumsum(wanted, exclusive=True), 0)
     shares = tf.where(left - wanted < least, left, wanted)

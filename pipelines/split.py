@@ -1,4 +1,4 @@
-"""Labelled images, and a dataset as two sets of them without a class in common."""
+"""Labelled images, and datasets whose training and test classes are disjoint."""
 
 import dataclasses
 import numbers
@@ -22,15 +22,15 @@ class Split:
         class_names: Class id -> name, where the classes have names.
         super_labels: (n,) integer ids of the super-classes, such as alphabets of characters, where
             the classes have some: the same for all images of a class.
-        boxes: (n, 4) integers, the part of each image that counts: left, upper, right and lower
-            edge in pixels, the last two outside of it; the whole image if None. The pixels are
-            those of the file, whatever EXIF orientation it has; what is cut out is turned by it.
-        warped: `Preprocessing` that the images went through already, as those of a cache; None
-            if they are as they came.
+        boxes: (n, 4) integers, the part of each image to use: left, upper, right and lower edge in
+            pixels, the last two exclusive; the whole image if None. The pixels are those of the
+            file as stored; the EXIF orientation is applied to the part cut out.
+        warped: `Preprocessing` already applied to the images, as in a cache; None for original
+            images.
 
     Raises:
         ValueError: If there are no images, not one label, super-label and box each, a class is in
-            two super-classes, or a box is empty or, of an array, not inside of its image.
+            two super-classes, or a box is empty or, for an array, not inside its image.
         TypeError: If the labels, super-labels or boxes are not integers, or the images neither
             uint8 nor paths.
     """
@@ -77,7 +77,7 @@ class Split:
 
     @property
     def holds_records(self):
-        """Whether the paths are those of images within TFRecord files."""
+        """Whether the paths address images inside TFRecord files."""
         return self.holds_paths and self.warped is not None
 
     @property
@@ -138,7 +138,7 @@ def _checked_boxes(boxes, images, size):
         row = int(np.argmin(good))
         limits = "" if size is None else f", width={width}, height={height}"
         raise ValueError(
-            "`boxes` must be left < right and upper < lower edge, inside of the image. "
+            "`boxes` must have left < right and upper < lower edge, inside the image. "
             f"Received: row={row}, box={boxes[row].tolist()}{limits}"
         )
     return boxes
@@ -158,21 +158,21 @@ def _check_nested(labels, super_labels):
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """Images to train on, and images of other classes to score.
+    """Images for training, and images of other classes for evaluation.
 
     Args:
         name: Name of the dataset.
         train: `Split` to train on.
-        test: `Split` of classes that `train` does not have: the images to find and to find by or,
-            with a gallery, the queries alone.
-        image_size: (height, width, channels) that suits it.
-        augmentation: The random changes that suit it.
-        preprocessing: How its images are brought to that size.
-        gallery: `Split` of the images that the queries are to find, also of classes that `train`
-            does not have; None where they find each other.
+        test: `Split` of classes not in `train`: queries and gallery at once or, with a separate
+            gallery, the queries only.
+        image_size: (height, width, channels), the default size of its images.
+        augmentation: Default `Augmentation`.
+        preprocessing: Default `Preprocessing`.
+        gallery: `Split` that the queries are searched in, also of classes not in `train`; None if
+            test images are searched among each other.
 
     Raises:
-        ValueError: If a class is to train and to test on.
+        ValueError: If a class is in both training and test images.
     """
 
     name: str
@@ -196,14 +196,14 @@ class Dataset:
 
     @property
     def splits(self):
-        """{name: `Split`} of those that there are: train, test and gallery."""
+        """{name: `Split`}: train, test and, if there is one, gallery."""
         splits = {"train": self.train, "test": self.test, "gallery": self.gallery}
         return {name: split for name, split in splits.items() if split is not None}
 
     def scored(self):
         """The images of test and gallery as one `Split`, and which are queries: (n,) booleans.
 
-        None instead of these where there is no gallery: all images are to find each other.
+        The latter is None without a gallery: all images are queries and gallery at once.
         """
         if self.gallery is None:
             return self.test, None
@@ -216,9 +216,9 @@ class Dataset:
 
 
 def join_splits(splits):
-    """The images of several splits of one numbering of the classes, as one `Split`.
+    """The images of several splits with the same class ids, as one `Split`.
 
-    What one of them lacks, super-labels or boxes, the whole does not have.
+    Super-labels and boxes are dropped unless all splits have them.
 
     Args:
         splits: `Split`s, whose images are all pixels of one size or all paths.
@@ -227,7 +227,7 @@ def join_splits(splits):
         A `Split` with the rows in the order given.
 
     Raises:
-        TypeError: If one is no `Split`.
+        TypeError: If one is not a `Split`.
         ValueError: If they went through different preprocessing.
     """
     splits = list(splits)
@@ -235,7 +235,7 @@ def join_splits(splits):
         check_split(split)
 
     if len({id(split.warped) for split in splits}) > 1:
-        raise ValueError("splits to join must be of one dataset: they were warped differently")
+        raise ValueError("splits to join must be of one dataset and have the same `warped`")
 
     def joined(name):
         parts = [getattr(split, name) for split in splits]
@@ -249,11 +249,11 @@ def join_splits(splits):
 
 
 def rows_to_find(split, queries=None):
-    """How many images a query can find, itself not counted.
+    """The number of images that each query is compared with, itself excluded.
 
     Args:
-        split: `Split` of the images, as of `Dataset.scored`.
-        queries: (n,) booleans, which of them are queries; None where all find each other.
+        split: `Split` of the images, as returned by `Dataset.scored`.
+        queries: (n,) booleans, which of them are queries; None if all are queries and gallery.
     """
     return len(split.labels) - 1 if queries is None else int((~queries).sum())
 
@@ -268,11 +268,11 @@ def check_split(split):
 
 
 def hold_out_classes(split, share):
-    """Sets the last classes apart, to choose settings by without touching the test classes.
+    """Holds out the last classes for validation, to choose settings without the test classes.
 
-    Neighbours in the order of the classes are often kin, as cars of one make are, and datasets
-    keep their last classes for the test. Classes held out at random would leave such kin on both
-    sides and promise more than the test classes give.
+    Adjacent class ids are often related, such as cars of one make, and datasets keep their last
+    classes for the test. Classes held out at random would leave related ones on both sides and
+    overestimate the test score.
 
     Args:
         split: `Split` of training images.
@@ -282,7 +282,7 @@ def hold_out_classes(split, share):
         `(rest, held_out)`, two splits.
 
     Raises:
-        TypeError: If `split` is no `Split` or `share` not a number.
+        TypeError: If `split` is not a `Split` or `share` not a number.
         ValueError: If `share` is out of range or there is a single class.
     """
     check_split(split)
@@ -299,10 +299,10 @@ def hold_out_classes(split, share):
 
 
 def draw_gallery(split, seed=0):
-    """Sets one image of every class apart at random, as the gallery that the others are to find.
+    """Draws one random image of every class as the gallery; the others are the queries.
 
-    The protocol of VehicleID: every query has a single image to find. Of a class with one image
-    there is no query. The draws of several seeds tell how far the scores depend on it.
+    The protocol of VehicleID: every query has a single relevant image. A class with one image has
+    no query. Scores over several seeds show how much they depend on the draw.
 
     Args:
         split: `Split` to test on.
@@ -312,7 +312,7 @@ def draw_gallery(split, seed=0):
         `(queries, gallery)`, two splits with the rows in the order of `split`.
 
     Raises:
-        TypeError: If `split` is no `Split` or the seed no integer.
+        TypeError: If `split` is not a `Split` or the seed not an integer.
         ValueError: If the seed is negative or no class has 2 images.
 
     Example:
@@ -327,7 +327,7 @@ def draw_gallery(split, seed=0):
         raise ValueError(f"`seed` must be >= 0. Received: seed={seed}")
     if split.num_classes == len(split.labels):
         raise ValueError(
-            "a gallery is drawn of classes with 2 or more images. Received: "
+            "drawing a gallery needs a class with 2 or more images. Received: "
             f"images={len(split.labels)}, classes={split.num_classes}"
         )
     order = np.random.default_rng(seed).permutation(len(split.labels))

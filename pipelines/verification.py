@@ -1,4 +1,4 @@
-"""Which image files can be read; those that can are remembered until they change."""
+"""Finds unreadable image files; readable ones are remembered until they change."""
 
 import contextlib
 import itertools
@@ -22,24 +22,24 @@ _BEGINNINGS = {
 
 
 def find_unreadable(paths):
-    """Finds the files that `decode` rejects: what is missing, empty, cut off or no image.
+    """Finds the files that `decode` rejects: missing, empty, cut off or not an image.
 
     Decodes every file on all cores, JPEG at an eighth of its size; in a terminal it shows a
-    progress bar if that takes more than two seconds. A file that was found readable is not decoded
-    again while its path, size and modification time stay the same: these are kept in
-    `images.sqlite` in the folder `tfdml` of `$XDG_CACHE_HOME` or of `~/.cache`.
+    progress bar if that takes more than two seconds. A readable file is not decoded again while
+    its path, size and modification time stay the same: these are kept in `images.sqlite` in the
+    folder `tfdml` of `$XDG_CACHE_HOME` or of `~/.cache`.
 
     Args:
         paths: Paths of files.
 
     Returns:
-        {index into `paths`: why it cannot be read, in words}, ascending.
+        {index into `paths`: reason why it cannot be read}, ascending.
     """
     return dict(_unreadable(paths))
 
 
 def first_unreadable(paths):
-    """The index of the first such file and why; None if all can be read."""
+    """(index, reason) of the first unreadable file; None if all can be read."""
     with contextlib.closing(_unreadable(paths)) as found:
         return next(found, None)
 
@@ -64,13 +64,13 @@ def _unreadable(paths):
                 yield row, reason
             elif stamps[row]:
                 good.append(stamps[row])
-    finally:  # also what was seen before Ctrl-C
+    finally:  # keeps what was checked before Ctrl-C
         pool.shutdown(cancel_futures=True)
         _remember(good)
 
 
 def _mapped(pool, function, items):
-    """As `pool.map`, a few thousand items at a time: stopping early does not wait for all."""
+    """`pool.map` in chunks of 2,048 items, so that stopping early does not wait for all."""
     items = iter(items)
     while some := list(itertools.islice(items, 2048)):
         yield from pool.map(function, some)
@@ -78,7 +78,7 @@ def _mapped(pool, function, items):
 
 def _problem(path):
     """Why a file cannot be read; an empty text if it can."""
-    # Waited for only where a file is to be decoded.
+    # Imported only when a file must be decoded: TensorFlow is slow to load.
     from tfdml.quiet import import_tensorflow
 
     import_tensorflow()
@@ -115,7 +115,7 @@ def _kind_of_damage(contents, message):
 
 
 def _stamp(path):
-    """Identity of a file until it changes: (path, size, modification time in ns)."""
+    """Identity of an unchanged file: (path, size, modification time in ns); None if missing."""
     if is_record(path):
         return None
     try:
@@ -126,7 +126,7 @@ def _stamp(path):
 
 
 def _memory():
-    """The file of what was found readable; sqlite writes each addition whole or not at all."""
+    """Opens the database of readable files; its writes are atomic."""
     root = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
     folder = root / "tfdml"
     folder.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ def _memory():
 
 
 def _remembered(stamps):
-    """The stamps that are in the memory: none where it cannot be read."""
+    """The stamps that are in the database; none if it cannot be read."""
     find = "select path, size, modified from readable where path = ?"
     try:
         with contextlib.closing(_memory()) as memory:
@@ -149,7 +149,7 @@ def _remembered(stamps):
 def _remember(stamps):
     if not stamps:
         return
-    # Without a place to write, the next check decodes them again.
+    # If nothing can be written, the next check decodes them again.
     with (
         contextlib.suppress(OSError, RuntimeError, sqlite3.Error),
         contextlib.closing(_memory()) as memory,

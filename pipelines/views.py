@@ -2,11 +2,11 @@
 
 import tensorflow as tf
 
-_SHARE = 224 / 256  # side of a crop, of that of the image
+_SHARE = 224 / 256  # side of a crop / side of the image
 
 
 def enlarged(image_size):
-    """The size of the images that crops of `image_size` are taken of: 8 / 7 of its sides.
+    """The size of the images that crops of `image_size` are taken from: 8 / 7 of its sides.
 
     Args:
         image_size: (height, width, channels).
@@ -26,18 +26,18 @@ def views(images, image_size, *, crops=1, mirror=False):
     """The views of a batch of images.
 
     Args:
-        images: (n, height, width, channels) of `image_size`, or for several crops of a larger one.
+        images: (n, height, width, channels), of `image_size` or, for several crops, larger.
         image_size: (height, width, channels) of a view.
         crops: 1 for the whole images; 5 for their corners, from left to right and from top to
             bottom, and their centre; 10 for these and their mirror images.
-        mirror: Whether the mirror images are views too, as of 10 crops they are.
+        mirror: Whether to add the mirror images; 10 crops always have them.
 
     Returns:
         List of (n, *image_size) tensors.
 
     Raises:
-        ValueError: If `crops` is another number, or the images are too small or, if it is 1, of
-            another size.
+        ValueError: If `crops` is another number, the images are too small or, for one crop, not
+            of `image_size`.
 
     Source:
         Krizhevsky, Sutskever, Hinton. ImageNet classification with deep convolutional neural

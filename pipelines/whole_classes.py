@@ -1,4 +1,4 @@
-"""Batches of whole classes, one after the other until the batch is full."""
+"""Batches of whole classes: classes are added until the batch is full."""
 
 import tensorflow as tf
 
@@ -6,25 +6,25 @@ from pipelines.sampling import check_integers, checked_labels, paired_classes, s
 
 
 def whole_class_indices(labels, batch_size, seed=0, start_step=0):
-    """Indices of batches of all images of random classes, as many as fit, without end.
+    """Endless index batches of all images of random classes, as many as fit.
 
-    Each epoch visits the classes in a random order, each once at most. A batch takes whole classes
-    while they fit and fills the places left with random images of the next class, whose others
-    are left out. A single place stays empty: one image of a class has no positive. The number of
-    batches of an epoch does not depend on its order, for every batch is a function of (seed, step)
-    alone: of n images and a largest class of k it has n / (m - 2 + k), and the classes that are
-    left wait for another epoch. Classes of a single image are never drawn.
+    Each epoch visits the classes in a random order, each at most once. A batch takes whole classes
+    while they fit and fills the remaining places with random images of the next class; its other
+    images are left out. A single remaining place stays empty, as one image of a class has no
+    positive. Every batch is a function of (seed, step) alone, so the number of batches per epoch
+    cannot depend on the order: with n images and a largest class of k it is n / (m - 2 + k),
+    rounded down, and the remaining classes are left out. Classes of a single image are never drawn.
 
     Args:
         labels: (n,) integer class ids.
-        batch_size: Most images of a batch, m; 2 more than the largest class has, or above, so that
+        batch_size: Most images of a batch, m; at least the size of the largest class + 2, so that
             every batch has negatives.
         seed: Of the order of classes and the images left out; >= 0 and below 2**63.
         start_step: Step of the first batch.
 
     Returns:
         `tf.data.Dataset` of (m,) or (m - 1,) int64 indices into `labels`, all different, the rows
-        of a class in a row, two or more. Of all images there are, if they do not fill one batch.
+        of a class in a row, two or more; of all images if they do not fill one batch.
 
     Raises:
         TypeError: If the labels, the batch size, the seed or the step are not integers.
@@ -43,16 +43,16 @@ def whole_class_indices(labels, batch_size, seed=0, start_step=0):
     by_class, first, counts = paired_classes(checked_labels(labels))
     if len(counts) < 2:
         raise ValueError(
-            "whole classes need 2 classes or more of 2 images or more. "
+            "batches of whole classes need 2 or more classes with 2 or more images. "
             f"Received: classes={len(counts)}"
         )
     largest = int(counts.max())
     if batch_size < largest + 2:
         raise ValueError(
-            "`batch_size` must be 2 more than the largest class has, or above, so that every batch "
+            "`batch_size` must be at least the size of the largest class + 2, so that every batch "
             f"has 2 classes. Received: batch_size={batch_size}, largest={largest}"
         )
-    # No batch uses up more images than m - 2 and a class that fills the 2 places left.
+    # A batch uses up at most m - 2 images and one class that fills the 2 remaining places.
     batches_per_epoch = max(1, int(counts.sum()) // (batch_size - 2 + largest))
     by_class, first, counts = map(tf.constant, (by_class, first, counts))
 
@@ -89,14 +89,14 @@ def whole_class_indices(labels, batch_size, seed=0, start_step=0):
 
 
 def _following(sizes, batch_size):
-    """Of each class the one that begins the next batch if that class begins one.
+    """For each class, the class that begins the next batch if this one begins a batch.
 
     Args:
         sizes: (classes,) int32, images of the classes in their order.
         batch_size: Most images of a batch.
 
     Returns:
-        (classes + 1,) int32; of the end, the end.
+        (classes + 1,) int32; the end maps to itself.
     """
     bounds = tf.concat([[0], tf.cumsum(sizes)], axis=0)
     fitting = tf.searchsorted(bounds, bounds + batch_size, side="right") - 1

@@ -299,7 +299,7 @@ def test_another_signature_is_rejected(name, shape, dtype, output, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     save_module("foreign", tf.TensorSpec(shape, tf.as_dtype(dtype), name=name), output)
     message = rejection("foreign", "--dataset", "digits")
-    assert "must take float32 `images` of a fixed size, grey or of three colours, and" in message
+    assert "must take float32 `images` of a fixed size, grey or RGB, and" in message
 
 
 def test_a_folder_that_cannot_be_written_is_rejected_before_images_are_read(version):

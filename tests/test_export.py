@@ -137,7 +137,7 @@ def test_an_export_again_may_change_what_the_run_said(here, capsys):
     ("arguments", "message"),
     [
         (["--precision", "int4"], "`precision` must be one of"),
-        (["--classes", "runs/small"], "is no JPEG, PNG, GIF, BMP or WebP"),
+        (["--classes", "runs/small"], "is not a JPEG, PNG, GIF, BMP or WebP"),
         (["--gallery", "missing"], "a folder must have sub-folders of images, one per class"),
         (["--top", "0"], "`top` must be > 0. Received: top=0"),
     ],

@@ -1,4 +1,4 @@
-"""Argument checks: what must hold, and what was received."""
+"""Argument checks, whose errors state what must hold and what was received."""
 
 import difflib
 import math
@@ -25,7 +25,7 @@ def check_type(holds, expectation, **received):
 
 
 def check_number(**values):
-    """Checks that each named value is a number, of Python or of NumPy, and no bool."""
+    """Checks that each named value is a number, of Python or NumPy, and not a bool."""
     for name, value in values.items():
         check_type(_is(numbers.Real, value), f"`{name}` must be a number", **{name: value})
 
@@ -38,7 +38,7 @@ def check_finite(**values):
 
 
 def check_integer(**values):
-    """Checks that each named value is an integer, of Python or of NumPy, and no bool."""
+    """Checks that each named value is an integer, of Python or NumPy, and not a bool."""
     for name, value in values.items():
         check_type(_is(numbers.Integral, value), f"`{name}` must be an integer", **{name: value})
 
@@ -68,13 +68,13 @@ def check_one_of(options, **values):
     """Checks that each named value is one of `options`."""
     for name, value in values.items():
         listed = ", ".join(repr(option) for option in options)
-        # True and 1.0 equal 1, and are not what is meant by it.
+        # True and 1.0 equal 1, but are not accepted for it.
         is_one = value in options and not isinstance(value, (bool, float))
         check(is_one, f"`{name}` must be one of {listed}", **{name: value})
 
 
 def check_fits(needed, what, **received):
-    """Checks that so many bytes are not more than the memory of this machine, or of its container.
+    """Checks that `needed` bytes fit in the memory of this machine, or of its container.
 
     >>> check_fits(10**18, "the embeddings", rows=9)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -90,7 +90,7 @@ def check_fits(needed, what, **received):
 
 
 def unknown_name(kind, name, available):
-    """The sentence for a name that nothing has, with the nearest spelling.
+    """The error message for an unknown name, with the nearest spelling.
 
     >>> unknown_name("loss", "liftd", ["lifted", "triplet"])
     "Unknown loss 'liftd'. Did you mean 'lifted'? Available: lifted, triplet."
@@ -99,7 +99,7 @@ def unknown_name(kind, name, available):
 
 
 def unknown_option(owner, option, available):
-    """The sentence for an option that its owner does not have.
+    """The error message for an option that its owner does not have.
 
     >>> unknown_option("loss 'triplet'", "magrin", ["margin"])
     "loss 'triplet' has no option 'magrin'. Did you mean 'margin'? Available: margin."
@@ -108,7 +108,7 @@ def unknown_option(owner, option, available):
 
 
 def _memory():
-    """Bytes of the memory; no bound where the system does not state it."""
+    """Bytes of memory; infinite if the system does not state them."""
     sizes = [math.inf]
     if hasattr(os, "sysconf"):  # not on Windows
         sizes.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

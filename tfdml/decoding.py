@@ -1,45 +1,41 @@
-"""Pixels of encoded images, and their size, in operations of TensorFlow alone.
-
-Training and serving share them.
-"""
+"""Decoding and resizing of images in TensorFlow operations, shared by training and serving."""
 
 import tensorflow as tf
 
 from tfdml.orientation import upright
 
-_HEADER = 64  # bytes in which all that is read of a header stands
+_HEADER = 64  # bytes of a header that are read
 
 
 def decode(contents, channels, as_stored=False):
-    """One encoded image (JPEG, PNG, GIF, BMP, WebP) as pixels.
+    """Decodes one image (JPEG, PNG, GIF, BMP, WebP).
 
-    JPEG by INTEGER_ACCURATE, whatever TensorFlow's default: the served model must see the numbers
-    of training. The pixels are those of `PIL.Image.open(file).convert("RGB")`, also of grey and of
-    palettes, turned by `PIL.ImageOps.exif_transpose` where a JPEG has an EXIF orientation, but for:
+    JPEG uses INTEGER_ACCURATE, whatever TensorFlow's default, so that the served model sees the
+    pixels of training. The result equals `PIL.Image.open(file).convert("RGB")`, also for grey and
+    palette images, after `PIL.ImageOps.exif_transpose` for a JPEG with EXIF orientation, except:
 
-    * a JPEG in CMYK or YCCK: by rounding they may differ by 1.
-    * a GIF with transparent pixels: those are black, in Pillow of the palette's colour.
-    * a PNG of 16 bits: the upper 8 of them, where Pillow clips those of grey images at 255.
+    * a JPEG in CMYK or YCCK: pixels may differ by 1 through rounding.
+    * a GIF with transparent pixels: these are black; Pillow gives them the palette's colour.
+    * a PNG of 16 bits: the upper 8 bits; Pillow clips those of grey images at 255.
 
-    As in Pillow, transparency is dropped, of other formats with the colours that lie below it, and
-    of a GIF with several frames the first is taken. TensorFlow decodes all of them, so their number
-    costs memory. Of lossy JPEG other versions of its library may round otherwise.
+    As in Pillow, transparency is dropped and the colours below it are kept (except in GIF), and
+    only the first frame of a GIF is returned; TensorFlow decodes all frames, which takes memory.
+    Other versions of the JPEG library may round lossy JPEG differently.
 
-    What is refused although Pillow reads it: an animated WebP, of which TensorFlow 2.21 writes past
-    the end of its memory; a BMP that is compressed, of 16 bits per pixel or of OS/2. What is taken
-    although it is damaged: a JPEG with wrong bytes before its end, which the library conceals, and
-    a GIF whose first frame is whole.
+    Rejected although Pillow reads them: animated WebP, for which TensorFlow 2.21 writes out of
+    bounds; compressed, 16-bit and OS/2 BMP. Accepted although damaged: a JPEG with wrong bytes
+    before its end, which the library conceals, and a GIF whose first frame is complete.
 
     Args:
         contents: Scalar string, the bytes of the file.
         channels: 3 for colour, 1 for grey; the image is converted.
-        as_stored: Whether the EXIF orientation is ignored, for boxes in the pixels of the file.
+        as_stored: Whether to ignore the EXIF orientation, for boxes in the pixels of the file.
 
     Returns:
         (height, width, channels) uint8.
 
     Raises:
-        tf.errors.InvalidArgumentError: If the bytes are not an image of these kinds, or cut off.
+        tf.errors.InvalidArgumentError: If the bytes are not a complete image of these formats.
     """
 
     def jpeg():
@@ -58,7 +54,7 @@ def _not_jpeg(contents):
         animated = _is_webp(header) & (header[20] // 2 % 2 == 1)
         refusal = tf.debugging.assert_equal(animated, False, "an animated WebP cannot be read")
         with tf.control_dependencies([refusal]):
-            # Not `channels=3`, which a WebP with transparency refuses.
+            # Not `channels=3`, which fails for a WebP with transparency.
             image = tf.io.decode_image(contents, channels=0, expand_animations=False)
         has_colour = tf.shape(image)[2] >= 3
         return tf.cond(
@@ -69,14 +65,14 @@ def _not_jpeg(contents):
 
 
 def resize(images, image_size):
-    """Images at another size, bilinear and antialiased; the aspect is not kept.
+    """Resizes images, bilinearly with antialiasing; the aspect ratio is not kept.
 
     Args:
         images: (height, width, channels) or (n, height, width, channels), numbers in [0, 255].
         image_size: (height, width, channels); the channels must be those of the images.
 
     Returns:
-        float32 of that size, in [0, 255]; the very numbers if the size is theirs.
+        float32 of that size, in [0, 255]; unchanged if they have that size.
     """
     images = tf.cast(images, tf.float32)
     size = tuple(image_size[:2])
@@ -89,14 +85,14 @@ def resize(images, image_size):
 
 
 def resized(images, size):
-    """As `resize`, to (height, width), also of images that have that size already."""
-    # The weights of a pixel sum to 1 only up to rounding, which could pass 255.
+    """Like `resize`, to (height, width), also for images that already have that size."""
+    # Clipped, as the weights of a pixel sum to 1 only up to rounding.
     images = tf.cast(images, tf.float32)
     return tf.clip_by_value(tf.image.resize(images, size, antialias=True), 0.0, 255.0)
 
 
 def _first_bytes(contents):
-    """(64,) int32, with zeros where the file is shorter."""
+    """The first bytes, (64,) int32, padded with zeros."""
     first = tf.io.decode_raw(tf.strings.substr(contents, 0, _HEADER), tf.uint8)
     padded = tf.pad(tf.cast(first, tf.int32), [[0, _HEADER - tf.shape(first)[0]]])
     return tf.ensure_shape(padded, [_HEADER])
@@ -119,9 +115,9 @@ def _has_bmp_palette(header):
 
 
 def _bmp_of_palette(contents, header):
-    """(height, width, 3) uint8 of a BMP whose pixels are 1, 2, 4 or 8 bits of an index.
+    """Decodes a BMP with 1, 2, 4 or 8 bits of palette index per pixel: (height, width, 3) uint8.
 
-    `tf.io.decode_bmp` gives 8 bits as they stand, whatever colour they mean, and refuses fewer.
+    `tf.io.decode_bmp` returns 8-bit indices as colours, and rejects fewer bits.
     """
     start, size, width, height = (_little_endian(header, at, 4) for at in (10, 14, 18, 22))
     bits, compression = _little_endian(header, 28, 2), _little_endian(header, 30, 4)
@@ -132,10 +128,10 @@ def _bmp_of_palette(contents, header):
         stride = (bits * width + 31) // 32 * 4  # rows end at a multiple of 4 bytes
     body = tf.strings.substr(contents, start, stride * tf.abs(height))
     rows = tf.reshape(tf.io.decode_raw(body, tf.uint8), [tf.abs(height), stride, 1])
-    of_byte = tf.range(8 - bits, -1, -bits)  # where the indices of a byte stand, the first highest
+    of_byte = tf.range(8 - bits, -1, -bits)  # shifts of the indices in a byte, the first highest
     indices = tf.bitwise.right_shift(tf.cast(rows, tf.int32), of_byte) % 2**bits
     indices = tf.reshape(indices, [tf.abs(height), -1])[:, :width]
-    indices = tf.cond(height > 0, lambda: indices[::-1], lambda: indices)  # from below, usually
+    indices = tf.cond(height > 0, lambda: indices[::-1], lambda: indices)  # bottom-up, usually
     colours = tf.strings.substr(contents, 14 + size, (start - 14 - size) // 4 * 4)
     blue_green_red = tf.reshape(tf.io.decode_raw(colours, tf.uint8), [-1, 4])[:, :3]
     return tf.gather(blue_green_red[:, ::-1], indices)

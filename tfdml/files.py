@@ -1,4 +1,4 @@
-"""Files that are replaced in one step."""
+"""Atomic replacement of files."""
 
 import contextlib
 import os
@@ -6,14 +6,15 @@ import os
 
 @contextlib.contextmanager
 def replacing(path, unfinished=None):
-    """A path to write to, which takes the place of another when the block ends well.
+    """Yields a path to write to, which replaces `path` if the block succeeds.
 
-    A crash leaves the file that was there or the new one, never a half. An error of the system that
-    names no file, such as that of a full disk, gets the name of this one.
+    A crash leaves the old file or the new one, never half of one. System errors that name no file,
+    such as that of a full disk, get the name of this one.
 
     Args:
-        path: `pathlib.Path` of the file, there or not.
-        unfinished: That to write to, in the same folder; `path` with `.unfinished` behind if None.
+        path: `pathlib.Path` of the file, which may exist.
+        unfinished: Path to write to, in the same folder; `path` with the suffix `.unfinished` if
+            None.
 
     Example:
         >>> import pathlib, tempfile
@@ -34,7 +35,7 @@ def replacing(path, unfinished=None):
 
 @contextlib.contextmanager
 def naming(path):
-    """Adds the path of a file or folder to an error of the system that names none."""
+    """Adds the path of a file or folder to system errors that name none."""
     try:
         yield
     except OSError as error:

@@ -1,39 +1,39 @@
-"""The EXIF orientation of JPEG, in TensorFlow operations that training and serving share.
+"""The EXIF orientation of JPEG, in TensorFlow operations shared by training and serving.
 
-They are few, and none is in a loop or a function of its own: even in a branch that is not taken
-each costs time, and functions that tf.data calls in parallel may wait for each other for ever.
+They are few, without loops or functions: each operation costs time even in a branch not taken, and
+functions that tf.data calls in parallel may deadlock.
 """
 
 import tensorflow as tf
 
-# Where the name of the EXIF segment stands: the segment is the first, as the standard has it, or
-# follows that of JFIF.
+# Byte of the name of the EXIF segment: the segment is the first, as in the standard, or follows
+# that of JFIF.
 _PLACES = (6, 24)
 _NAME = list(b"Exif\0\0")  # the rest of the segment is a TIFF file
 _MOST = 2**16  # bytes of a segment
-_ENTRIES, _ENTRY = 256, 12  # of a directory that are read, and the bytes of each
-# Tag 0x0112, type SHORT, one value; and the value of each byte of a number of two and of four.
+_ENTRIES, _ENTRY = 256, 12  # entries read of a directory, bytes of each
+# Tag 0x0112, type SHORT, one value; and place values of the bytes of 2- and 4-byte numbers.
 _LITTLE = list(b"\x12\1\3\0\1\0\0\0"), [1, 2**8], [1, 2**8, 2**16, 2**24]
 _BIG = list(b"\1\x12\0\3\0\0\0\1"), [2**8, 1], [2**24, 2**16, 2**8, 1]
-# What each orientation from 0 to 8 does: whether rows and columns are exchanged, and then which
-# are reversed.
+# For each orientation from 0 to 8: whether rows and columns are exchanged, and which are then
+# reversed.
 _EXCHANGED = [[0, 1, 2]] * 5 + [[1, 0, 2]] * 4
 _REVERSED = [[i in (3, 4, 7, 8), i in (2, 3, 6, 7), False] for i in range(9)]
 
 
 def upright(image, contents):
-    """An image turned as the EXIF orientation of its file says that it is to be looked at.
+    """Rotates or mirrors an image upright, by the EXIF orientation of its file.
 
     Equal to `PIL.ImageOps.exif_transpose` of a JPEG whose EXIF segment is the first or follows that
     of JFIF, as cameras, phones and editors write it, with the tag 0x0112 among the first 256 of its
-    first directory. An image of any other file stays as it is; nothing in the segment is an error.
+    first directory. Other images are returned unchanged, also if the segment is damaged.
 
     Args:
         image: (height, width, channels), as stored in the file.
         contents: Scalar string, the bytes of the file.
 
     Returns:
-        (height, width, channels), the sides exchanged by an orientation from 5 to 8.
+        (height, width, channels); height and width swap for orientations 5 to 8.
     """
     named = _named(contents)
 
@@ -49,7 +49,7 @@ def orientation(contents):
     """The EXIF orientation of a file as `upright` reads it: scalar int32, 1 to 8; 1 if it has none.
 
     Args:
-        contents: As of `upright`.
+        contents: As for `upright`.
     """
     named = _named(contents)
     at = tf.where(named[0], *_PLACES)
@@ -57,15 +57,15 @@ def orientation(contents):
 
 
 def _named(contents):
-    """(2,) booleans: whether the name of the EXIF segment stands at each of the places."""
+    """(2,) booleans: whether the name of the EXIF segment is at each of the places."""
     head = tf.io.decode_raw(tf.strings.substr(contents, 0, 30), tf.uint8, fixed_length=30)
     places = [[place + i for i in range(len(_NAME))] for place in _PLACES]
     return tf.reduce_all(tf.gather(head, places) == _NAME, axis=1)
 
 
 def _orientation(contents, at):
-    """The orientation in the segment whose name is at a byte."""
-    # With zeros where there are no more bytes, so that every directory can be read.
+    """The orientation in the segment whose name begins at byte `at`."""
+    # Padded with zeros, so that every directory can be read.
     size = _MOST + 2 + _ENTRIES * _ENTRY
     length = tf.io.decode_raw(tf.strings.substr(contents, at - 2, 2), tf.uint8)
     length = tf.reduce_sum(tf.cast(length, tf.int32) * _BIG[1]) - 2

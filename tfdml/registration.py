@@ -1,4 +1,4 @@
-"""Makes Keras know the classes of tfdml, whichever of the two is imported first."""
+"""Registers the classes of tfdml with Keras, whichever of the two is imported first."""
 
 import importlib
 import importlib.abc
@@ -23,7 +23,7 @@ CLASSES = {
 
 
 class Deferred:
-    """What Keras finds for the name of a class, which is imported when a model is built of it."""
+    """Stands in for a class in Keras's registry; imports it when a model is built with it."""
 
     def __init__(self, module, name):
         self.module, self.name = module, name
@@ -49,8 +49,8 @@ def register():
 class AfterKeras(importlib.abc.MetaPathFinder):
     """Calls `register` when Keras has been imported.
 
-    `import tfdml` does not import Keras, which takes seconds that `--help` and the client of a
-    server do not need; and Keras calls nothing of other packages.
+    `import tfdml` does not import Keras, which takes seconds that `--help` and the serving client
+    need not wait; and Keras has no hook for other packages.
     """
 
     def find_spec(self, name, path=None, target=None):
@@ -71,7 +71,7 @@ class AfterKeras(importlib.abc.MetaPathFinder):
 
 
 def register_with_keras():
-    """Calls `register` now if Keras is there, or when it is imported."""
+    """Calls `register` now if Keras is imported, otherwise when it is."""
     if "keras" in sys.modules:
         register()
     else:

@@ -1,10 +1,10 @@
-"""Writes the hierarchy of Cars196, read off the names of its classes, for evaluate.py --hierarchy.
+"""Writes the hierarchy of Cars196, from the names of its classes, for evaluate.py --hierarchy.
 
     python tools/cars196_hierarchy.py cars196 makes.csv
     python tools/cars196_hierarchy.py cars196 makes_and_types.csv --types
 
 Each class is below its make, such as Aston Martin, and with --types also below its body type, such
-as Coupe, where its name ends in one; makes and types are below the root.
+as Coupe, if its name ends in one; makes and types are below the root.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def main(arguments=None):
     )
     parser.add_argument("folder", type=pathlib.Path, help="one sub-folder per class")
     parser.add_argument("out", metavar="OUT.csv", type=pathlib.Path, help="must not exist")
-    parser.add_argument("--types", action="store_true", help="body types beside the makes")
+    parser.add_argument("--types", action="store_true", help="body types in addition to makes")
     arguments = parser.parse_args(arguments)
     with one_sentence(parser.prog, ValueError, OSError):
         if arguments.out.exists():
@@ -47,13 +47,13 @@ def main(arguments=None):
 
 
 def hierarchy_of(names, types=False):
-    """List of (class or node, parent), of the names of folders as `001.Make_Model_Type_Year`."""
+    """List of (class or node, parent), from folder names such as `001.Make_Model_Type_Year`."""
     lines = []
     for name in names:
         words = re.fullmatch(r"(?:\d+\.)?(\w+)_\d{4}", name)
         if not words:
             raise ValueError(
-                f"a class must be called as 012.Make_Model_Type_2008. Received: {name}"
+                f"a class must be named like 012.Make_Model_Type_2008. Received: {name}"
             )
         words = words[1].split("_")
         lines.append((name, make_of(words)))

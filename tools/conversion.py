@@ -1,4 +1,4 @@
-"""What the converters of published weights share: Caffe's files, and a command line."""
+"""Shared code of the converters of published weights: Caffe's files, and a command line."""
 
 import argparse
 import os
@@ -16,13 +16,13 @@ from tfdml.files import replacing  # noqa: E402
 
 
 def main(convert, description, arguments=None):
-    """The command line `SOURCE OUT.npz`: reads, converts and writes at once, or not at all.
+    """The command line `SOURCE OUT.npz`: converts a file, and writes the result atomically.
 
     Args:
         convert: From the path of the source to {name: array}; raises a ValueError or OSError with
-            a sentence for the user.
+            a message for the user.
         description: Of the script, with examples.
-        arguments: Those of the command line, if not `sys.argv`.
+        arguments: Of the command line; `sys.argv` if None.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -39,7 +39,7 @@ def main(convert, description, arguments=None):
 
 
 def check_paths(source, out):
-    """Raises an OSError or ValueError with a sentence if one cannot be read or written."""
+    """Raises an OSError or ValueError if the source cannot be read or the output written."""
     if not source.is_file():
         raise FileNotFoundError(f"there is no file {source}")
     if out.suffix != ".npz":
@@ -51,19 +51,19 @@ def check_paths(source, out):
 
 
 def write_npz(path, arrays):
-    """Writes a file that appears whole or not at all."""
+    """Writes a file atomically."""
     with replacing(path) as unfinished, unfinished.open("wb") as file:
         np.savez(file, **arrays)
 
 
 def read_caffemodel(path):
-    """{layer: (kernel, bias)} of a .caffemodel, of layers that learned something.
+    """{layer: (kernel, bias)} of a .caffemodel, for the layers with weights.
 
-    Kernels are (out, in, height, width), or (out, in) of fully connected layers, which old files
-    write (1, 1, out, in); biases likewise.
+    Kernels are (out, in, height, width), or (out, in) for fully connected layers, stored as
+    (1, 1, out, in) in old files; biases likewise.
 
     Raises:
-        ValueError: If the file is none.
+        ValueError: If the file is not a .caffemodel.
     """
     from google.protobuf.message import DecodeError
 
@@ -71,17 +71,17 @@ def read_caffemodel(path):
     try:
         network.ParseFromString(path.read_bytes())
     except DecodeError as error:
-        raise ValueError(f"{path} is no .caffemodel, or not all of one") from error
+        raise ValueError(f"{path} is not a complete .caffemodel") from error
     layers = {}
     for layer in (*network.layer, *network.layers):
         if not layer.blobs:
             continue
         arrays = [_array(blob, layer.name, path) for blob in layer.blobs]
         if len(arrays) != 2:
-            raise ValueError(f"{path}: layer {layer.name} must have a kernel and a bias alone")
+            raise ValueError(f"{path}: layer {layer.name} must have only a kernel and a bias")
         layers[layer.name] = arrays
     if not layers:
-        raise ValueError(f"{path} is no .caffemodel: it holds no layer with weights")
+        raise ValueError(f"{path} is not a .caffemodel: it has no layer with weights")
     return layers
 
 
@@ -95,10 +95,10 @@ def _array(blob, layer, path):
 
 
 def _net_parameter():
-    """An empty message of the parts of Caffe's caffe.proto that hold weights."""
+    """An empty message with the parts of Caffe's caffe.proto that hold weights."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-    # Packed floats are bytes on the wire; read as such they need no Python float each.
+    # Packed floats are read as bytes, which avoids a Python float for each.
     messages = {
         "BlobShape": [("dim", 1, "int64", "packed")],
         "BlobProto": [
@@ -150,14 +150,12 @@ def from_fully_connected(layer, kernel, maps_shape=None):
     Args:
         layer: Its name, for errors.
         kernel: (out, in) floats, or (1, 1, out, in).
-        maps_shape: (channels, height, width) of the maps that it is applied to, if any, whose
-            values Caffe counts channel by channel and Keras pixel by pixel.
+        maps_shape: (channels, height, width) of the feature maps that it is applied to, if any:
+            Caffe flattens them with channels first, Keras with channels last.
     """
     check(kernel.ndim >= 2, f"the kernel of {layer} must be (out, in)", shape=kernel.shape)
     outputs, inputs = kernel.shape[-2:]
     if maps_shape is None:
         return kernel.reshape(outputs, inputs).T
-    check(
-        inputs == np.prod(maps_shape), f"{layer} must have maps of {maps_shape} before", size=inputs
-    )
+    check(inputs == np.prod(maps_shape), f"{layer} must take maps of {maps_shape}", size=inputs)
     return kernel.reshape(outputs, *maps_shape).transpose(2, 3, 1, 0).reshape(-1, outputs)

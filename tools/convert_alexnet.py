@@ -1,8 +1,8 @@
-"""Turns the published ImageNet weights of CaffeNet into the .npz file that `alexnet` loads.
+"""Converts the published ImageNet weights of CaffeNet to the .npz file that `alexnet` loads.
 
     python tools/convert_alexnet.py bvlc_reference_caffenet.caffemodel caffenet.npz
 
-The source is http://dl.caffe.berkeleyvision.org/bvlc_reference_caffenet.caffemodel. Then train with
+The source is http://dl.caffe.berkeleyvision.org/bvlc_reference_caffenet.caffemodel. Train with
 --backbone alexnet --weights caffenet.npz, on images of 227 pixels.
 """
 
@@ -12,7 +12,7 @@ FC6_MAPS = (256, 6, 6)
 
 
 def convert(path):
-    """{name: array} of Caffe's file, without the classifier, checked against the network."""
+    """{name: array} of Caffe's file without the classifier, checked against the network."""
     import keras
 
     from tfdml.models.alexnet import alexnet, load_arrays

@@ -1,11 +1,11 @@
-"""Turns published ImageNet weights of GoogLeNet into the .npz file that `googlenet` loads.
+"""Converts published ImageNet weights of GoogLeNet to the .npz file that `googlenet` loads.
 
     python tools/convert_googlenet.py bvlc_googlenet.caffemodel googlenet.npz
     python tools/convert_googlenet.py googlenet-1378be20.pth googlenet.npz
 
 The first is Caffe's, http://dl.caffe.berkeleyvision.org/bvlc_googlenet.caffemodel, with the early
 exits; the second torchvision's, https://download.pytorch.org/models/googlenet-1378be20.pth, without
-them, which needs PyTorch to be read. Then train with --backbone googlenet --weights googlenet.npz.
+them; reading it requires PyTorch. Train with --backbone googlenet --weights googlenet.npz.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from conversion import from_convolution, from_fully_connected, main, read_caffem
 EXIT_MAPS = (128, 4, 4)
 EPSILON = 1e-3  # of torchvision's batch normalisation
 TORCH_SUFFIXES = (".pth", ".pt")
-# Of a module, the layer in Caffe and its place in torchvision.
+# Layer of an inception module in Caffe -> its place in torchvision.
 BRANCHES = {
     "1x1": "branch1",
     "3x3_reduce": "branch2.0",
@@ -59,9 +59,9 @@ def from_caffe(layers):
 
 
 def from_torchvision(state, path):
-    """{name: array} of torchvision's, without the classifiers and exits.
+    """{name: array} of torchvision's arrays, without the classifiers and exits.
 
-    Batch normalisation, the order of colours and their scale are put into the kernels.
+    Batch normalisation and the order and scale of colours are folded into the kernels.
     """
     from tfdml.models.googlenet import MODULES
 
@@ -73,16 +73,16 @@ def from_torchvision(state, path):
     for name, place in places.items():
         kernel, bias = _without_normalization(state, place, path)
         if name == "conv1__7x7_s2":
-            kernel = kernel[:, :, ::-1] / 127.5  # it saw red first, in [-1, 1]
+            kernel = kernel[:, :, ::-1] / 127.5  # trained on RGB in [-1, 1]
         if name.endswith("__5x5"):
-            kernel = np.pad(kernel, [(1, 1), (1, 1), (0, 0), (0, 0)])  # it is 3 × 3 there
+            kernel = np.pad(kernel, [(1, 1), (1, 1), (0, 0), (0, 0)])  # 3 × 3 in torchvision
         arrays[f"{name}/kernel"] = kernel.astype("float32")
         arrays[f"{name}/bias"] = bias.astype("float32")
     return arrays
 
 
 def _without_normalization(state, place, path):
-    """A convolution's kernel and bias that do what it does with its batch normalisation."""
+    """A convolution's kernel and bias with its batch normalisation folded in."""
     names = [f"{place}.conv.weight"]
     names += [f"{place}.bn.{part}" for part in ("weight", "bias", "running_mean", "running_var")]
     missing = [name for name in names if name not in state]
@@ -94,7 +94,7 @@ def _without_normalization(state, place, path):
 
 
 def read_state_dict(path):
-    """{name: array} of a file of PyTorch."""
+    """{name: array} of a PyTorch file."""
     try:
         import torch
     except ImportError as error:
@@ -102,8 +102,8 @@ def read_state_dict(path):
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
         return {name: tensor.numpy() for name, tensor in state.items()}
-    except Exception as error:  # what pickle, zipfile and PyTorch raise has no common class
-        raise ValueError(f"{path} is no file of weights that PyTorch can read") from error
+    except Exception as error:  # pickle, zipfile and PyTorch raise many types
+        raise ValueError(f"{path} is not a file of weights that PyTorch can read") from error
 
 
 if __name__ == "__main__":

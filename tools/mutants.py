@@ -1,14 +1,14 @@
-"""Measures which share of mutants of the code the tests catch.
+"""Mutation testing: measures the share of mutants of the code that the tests catch.
 
     pip install -e ".[test,mutation]"
     pytest --testmon -n 2
     python tools/mutants.py --out mutants.json --jobs 2
 
-cosmic-ray makes every mutant of the exact code; `--count` of them are drawn with `--seed`, at most
-one for each place in a file. Each runs in a clone of HEAD against the tests that execute the
-changed function, which pytest-testmon recorded, the fastest first. Tests of code that testmon does
-not see follow: what TensorFlow traces, and defaults, which run when a module is imported. Prints
-a table by file and the diffs of the mutants that survive; `--out` keeps the results, and a second
+cosmic-ray generates all mutants of the code in MUTATED; `--count` of them are drawn with `--seed`,
+at most one for each place in a file. Each is tested in a clone of HEAD by the tests that execute
+the changed function, as recorded by pytest-testmon, the fastest first, and then by the tests of
+code that testmon does not see: functions that TensorFlow traces, and defaults, which run at import.
+Prints a table by file and the diffs of surviving mutants; `--out` keeps the results, and another
 call continues them.
 """
 
@@ -63,7 +63,7 @@ def main():
     )
     parser.add_argument("--count", type=int, default=120, help="mutants to draw (120)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the draw (0)")
-    parser.add_argument("--jobs", type=int, default=1, help="mutants tested at once (1)")
+    parser.add_argument("--jobs", type=int, default=1, help="mutants tested concurrently (1)")
     parser.add_argument("--timeout", type=int, default=1800, help="seconds for one mutant (1800)")
     parser.add_argument("--out", type=pathlib.Path, default="mutants.json", help="results")
     options = parser.parse_args()
@@ -93,7 +93,7 @@ def main():
 
 
 def draw(count, seed):
-    """Mutants of `count` places, one of each place."""
+    """Draws `count` places and one mutant of each."""
     paths = sorted(path for pattern in MUTATED for path in ROOT.glob(pattern))
     places = {}
     with tempfile.TemporaryDirectory() as folder, use_db(pathlib.Path(folder) / "all") as database:

@@ -1,11 +1,11 @@
-"""Writes the tables of docs/reproduce.md, and the comments at the head of the papers' recipes.
+"""Writes the tables of docs/reproduce.md and the header comments of the papers' recipes.
 
     python tools/reproduce.py
     python tools/reproduce.py --check
 
-They are made of docs/reproduce.yaml (the rows), docs/reported.yaml (what the papers report), the
-recipes and docs/results (what was run here), so that no number stands in two places. --check writes
-nothing, and fails where a file would change.
+They are made from docs/reproduce.yaml (the rows), docs/reported.yaml (the papers' numbers), the
+recipes and docs/results (the results of tfdml), so that every number has a single source. --check
+writes nothing, and fails if a file would change.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def main(arguments=None):
 
 
 def files():
-    """{path below the repository: text} of all that is written."""
+    """{path in the repository: text} of all files to write."""
     content = yaml.safe_load((ROOT / "docs" / "reproduce.yaml").read_text())
     reported = yaml.safe_load((ROOT / "docs" / "reported.yaml").read_text())
     rows = [Row(row, table, reported) for table in content["tables"] for row in table["rows"]]
@@ -64,7 +64,7 @@ class Row:
 
     Args:
         row: Of docs/reproduce.yaml.
-        table: The table that it stands in, there.
+        table: Its table in docs/reproduce.yaml.
         reported: Content of docs/reported.yaml.
     """
 
@@ -75,7 +75,7 @@ class Row:
         self.scores = numbers(reported, row["reported"]) if "reported" in row else []
         if self.scores and len(self.scores) != len(self.names):
             raise ValueError(
-                f"{self.table}, {self.name}: the names of the scores must be as many as the "
+                f"{self.table}, {self.name}: there must be as many names of scores as "
                 f"numbers. Received: names={self.names}, numbers={self.scores}"
             )
         if self.recipe:
@@ -97,8 +97,8 @@ def settings_of(name):
 def numbers(reported, path):
     """The numbers at a place of docs/reported.yaml, such as `hdc_table5_sop.hdc_384`.
 
-    Of the tables whose columns are methods a method is named; of a row with a recall and
-    statistics of the distances all are taken, in their order.
+    For a table whose columns are methods, the place ends with a method; for a row with recall and
+    statistics of distances, all numbers are returned in order.
 
     Raises:
         KeyError: If there is no such place.
@@ -118,7 +118,7 @@ def numbers(reported, path):
 
 
 def with_head(name, rows):
-    """The text of a recipe, its comments before the first empty line made anew."""
+    """The text of a recipe, with new comments before its first empty line."""
     text = (ROOT / "recipes" / f"{name}.yaml").read_text()
     if text.startswith("# Rows of the papers:"):
         text = text.partition("\n\n")[2]
@@ -128,13 +128,13 @@ def with_head(name, rows):
         for row in rows:
             if (row.train, row.evaluate) == (train, evaluate):
                 note = f" ({row.note})" if row.note else ""
-                lines += wrapped(f"{row.table}, {row.name}{note}: {told(row)}")
+                lines += wrapped(f"{row.table}, {row.name}{note}: {scores_of(row)}")
         lines += [f"#     {train}", f"#     {evaluate}", "#"]
     return "\n".join(lines[:-1]) + "\n\n" + text
 
 
-def told(row):
-    """The numbers of the paper, each beside its name, in words that `wrapped` keeps together."""
+def scores_of(row):
+    """The numbers of the paper with their names, in words that `wrapped` keeps together."""
     if not row.scores:
         return "no number"
     pairs = zip(row.names, row.scores, strict=True)
@@ -174,7 +174,7 @@ def commands_of(row):
 
 
 def hours_of(row, content):
-    """What the training takes on one core, of the step measured on a like network."""
+    """Hours of the training on one core, from the measured step of a similar network."""
     settings = settings_of(row.recipe)
     if not settings.steps:
         return "0"
@@ -185,13 +185,13 @@ def hours_of(row, content):
 
 
 def cost_of(recipe):
-    """What the time of a step hangs on."""
+    """The settings that determine the time of a step."""
     batch = recipe.classes_per_batch * recipe.images_per_class
     return recipe.backbone, recipe.image_size, batch, recipe.loss == "hdc"
 
 
 def here(row, content):
-    """What was measured here, read from where it stands, and how."""
+    """Our own results, read from docs/results, with a link to their settings."""
     if not row.ours:
         return NOT_RUN
     source = content["measured"][row.ours["of"]]

@@ -1,10 +1,10 @@
-"""Datasets by name: one file each, one line each in the table."""
+"""Table of the datasets by name; each has a module of this package."""
 
 import difflib
 import importlib
 
-# What `--dataset` and `load` take: name -> module of this package with `load(data_dir, ...)`, and
-# the options that the name stands for.
+# Names for `--dataset` and `load`: name -> (module of this package with `load(data_dir, ...)`,
+# options of that `load`).
 DATASETS = {
     "cache": ("cache", {}),
     "cars196": ("cars196", {}),
@@ -23,8 +23,8 @@ DATASETS = {
     "vehicle_id_2400": ("vehicle_id", {"size": 2400}),
     "vehicle_id_models": ("vehicle_id", {"size": 800, "models": True}),
 }
-TFDS = "tfds:"  # begins the name of any set of TensorFlow Datasets
-READ = ("omniglot", f"{TFDS}NAME")  # by TensorFlow, all images at once
+TFDS = "tfds:"  # prefix of the sets of TensorFlow Datasets
+READ = ("omniglot", f"{TFDS}NAME")  # whose `load` reads all images, with TensorFlow
 ANNOTATED = "annotated"
 WITH_BOXES = ("cars196", "csv", "cub200", "in_shop", f"{TFDS}NAME")  # whose `load` takes `boxes`
 
@@ -35,12 +35,12 @@ def names():
 
 
 def entry_of(name):
-    """The one of `names()` that stands for a name, such as `tfds:NAME` for `tfds:mnist`."""
+    """The entry of `names()` for a name, such as `tfds:NAME` for `tfds:mnist`."""
     return f"{TFDS}NAME" if name.startswith(TFDS) else name
 
 
 def is_listed(name):
-    """Whether loading a dataset only lists its images, without TensorFlow, or makes small ones."""
+    """Whether a dataset loads fast: its images are listed or tiny, without TensorFlow."""
     return entry_of(name) not in READ
 
 
@@ -53,19 +53,18 @@ def load(
     *,
     download=False,
 ):
-    """Loads a dataset whose test classes are not among its training classes.
+    """Loads a dataset with disjoint training and test classes.
 
     Args:
         name: One of `names()`.
-        data_dir: Folder of the images, for those that are not built in; of `csv` also the file, of
-            `tfds:NAME` the `data_dir` of TFDS.
-        skip_invalid: Whether missing and unreadable images, sub-folders without images and training
-            classes with a single image are left out, and other counts of images than published
-            taken, with a warning; otherwise they are an error.
-        training: Whether the training classes are to be trained on; if not, they may have 1 image.
-        boxes: Of each image the part inside of its box is taken: `annotated` for the boxes of the
-            dataset, or a CSV file with the lines `path,x1,y1,x2,y2`, of which
-            `pipelines/boxes.py` has the details.
+        data_dir: Folder of the images, for those that are not built in; for `csv` also the file,
+            for `tfds:NAME` the `data_dir` of TFDS.
+        skip_invalid: Whether missing and unreadable images, sub-folders without images, training
+            classes with a single image and other counts of images than published are skipped or
+            accepted with a warning; otherwise they are an error.
+        training: Whether to train on the training classes; if not, they may have a single image.
+        boxes: Crops each image to its box: `annotated` for the boxes of the dataset, or a CSV file
+            with the lines `path,x1,y1,x2,y2`; `pipelines/boxes.py` has the details.
         download: Whether TFDS may download and prepare the set of `tfds:NAME`.
 
     Returns:

@@ -1,4 +1,4 @@
-"""A published data set as its authors pack it: where its files are, and the lists in them."""
+"""Finds and reads the files of a published data set as its authors pack it."""
 
 import dataclasses
 import pathlib
@@ -8,13 +8,13 @@ _KINDS = {"#": int, ".": float}
 
 @dataclasses.dataclass(frozen=True)
 class Archive:
-    """What an unpacked data set must hold, and where it comes from.
+    """A published data set: its name, its folder and where it comes from.
 
     Args:
-        name: Of the dataset, as of `pipelines.load`.
-        title: What its authors call it.
+        name: Of the dataset, as for `pipelines.load`.
+        title: Its published name.
         folder: Name of the folder that it unpacks to.
-        source: Its files as the authors name them, and who gives them out.
+        source: Names of its published files, and who distributes them.
     """
 
     name: str
@@ -23,14 +23,14 @@ class Archive:
     source: str
 
     def given(self, data_dir, what):
-        """The folder that the user gives, which must be there.
+        """The user's folder, checked to exist.
 
         Args:
-            data_dir: As of `pipelines.load`.
-            what: What it is to hold, in words.
+            data_dir: As for `pipelines.load`.
+            what: Description of its contents, for the error.
 
         Raises:
-            ValueError: If there is none.
+            ValueError: If `data_dir` is None.
             FileNotFoundError: If there is no such folder.
         """
         if data_dir is None:
@@ -46,15 +46,15 @@ class Archive:
         return folder
 
     def root(self, data_dir, files):
-        """The folder with the first of the files that is anywhere: `data_dir`, or `folder` in it.
+        """The folder that has one of the files: `data_dir`, or `folder` in it.
 
         Args:
-            data_dir: As of `pipelines.load`.
-            files: Paths below the folder, any of which tells it.
+            data_dir: As for `pipelines.load`.
+            files: Paths relative to the folder; any one of them identifies it.
 
         Raises:
-            ValueError: If there is no `data_dir`.
-            FileNotFoundError: If none of the files is there.
+            ValueError: If `data_dir` is None.
+            FileNotFoundError: If none of the files exists.
         """
         folder = self.given(data_dir, " or ".join(files))
         for root in (folder, folder / self.folder):
@@ -63,10 +63,10 @@ class Archive:
         raise self.missing(*(folder / file for file in files))
 
     def file(self, root, *files):
-        """The first of the files below `root` that is there.
+        """The first of the files below `root` that exists.
 
         Raises:
-            FileNotFoundError: If none is.
+            FileNotFoundError: If none does.
         """
         for file in files:
             if (root / file).exists():
@@ -74,17 +74,17 @@ class Archive:
         raise self.missing(*(root / file for file in files))
 
     def missing(self, *paths):
-        """The error that says what is missing, and where it comes from."""
+        """Returns the error that names the missing files and their source."""
         listed = " or ".join(map(str, paths))
-        return FileNotFoundError(f"{self.title} must have {listed}. It comes in {self.source}")
+        return FileNotFoundError(f"{self.title} must have {listed}. Source: {self.source}")
 
     def rows(self, path, columns, skip=0):
-        """The lines of a list, cut into their columns.
+        """The lines of a list, split into columns.
 
         Args:
             path: Of the file.
-            columns: Names of the columns, with a `#` before that of whole numbers and a `.` before
-                that of others. Spaces part them; the last column takes the rest of the line.
+            columns: Names of the columns; a leading `#` marks integers, `.` floats. Spaces separate
+                them; the last column takes the rest of the line.
             skip: Number of lines before the list.
 
         Returns:
@@ -92,8 +92,8 @@ class Archive:
 
         Raises:
             FileNotFoundError: If there is no such file.
-            ValueError: If a line has fewer columns or no number where there must be one, which a
-                file that was cut off has; the sentence names the file and the line.
+            ValueError: If a line has fewer columns or text in place of a number, as in a truncated
+                file; names the file and the line.
         """
         if not path.is_file():
             raise self.missing(path)
@@ -118,22 +118,20 @@ class Archive:
             except ValueError:
                 wanted = " ".join(column.lstrip("#.") for column in columns)
                 raise ValueError(
-                    f"{path}, line {number} must be `{wanted}`; the file comes in {self.source}. "
+                    f"{path}, line {number} must be `{wanted}`; source: {self.source}. "
                     f"Received: {line.strip()!r}"
                 ) from None
         if not rows:
-            raise ValueError(
-                f"{path} must hold a list; the file comes in {self.source}. Received: lines=0"
-            )
+            raise ValueError(f"{path} must hold a list; source: {self.source}. Received: lines=0")
         return rows
 
     def by_first(self, path, rows, keys):
-        """The rows of a list in the order of `keys`, their first column left out.
+        """The rows of a list in the order of `keys`, without their first column.
 
         Args:
             path: Of the file of the list, for the error.
             rows: As from `rows`.
-            keys: What the first columns must hold.
+            keys: Values of the first column, one per row to return.
 
         Raises:
             ValueError: If a key has no row.
@@ -142,7 +140,7 @@ class Archive:
         lost = [key for key in keys if key not in found]
         if lost:
             raise ValueError(
-                f"{path} must have a line for every image; the file comes in {self.source}. "
+                f"{path} must have a line for every image; source: {self.source}. "
                 f"Received: without={len(lost)}, first={lost[0]}"
             )
         return [found[key] for key in keys]

@@ -1,4 +1,4 @@
-"""The images that `python -m pipelines.cache` wrote, and what it wrote of them."""
+"""Reads the caches that `python -m pipelines.cache` writes."""
 
 import hashlib
 import json
@@ -13,25 +13,25 @@ from pipelines.split import Dataset, Split
 
 FORMAT = 1
 MANIFEST, INDEX = "manifest.json", "index.npz"
-PARTS = ("train", "test", "gallery")  # by the numbers that `index.npz` has for them
+PARTS = ("train", "test", "gallery")  # in the order of their numbers in `index.npz`
 WARP = ("warp_size", "keep_aspect", "trim_white")
 
 
 def load(data_dir=None, skip_invalid=False, training=True):
-    """A cache of another dataset: its images, at one size, in a few large files.
+    """A cache of another dataset: its images, resized, in a few large files.
 
-    The classes, names, super-classes and parts are those of the dataset that it was made of, the
-    rows in the same order, so that the batches of a seed have the same images. The sizes of the
-    files are checked here; `python -m pipelines.cache --verify` checks all of their bytes.
+    Classes, names, super-classes, splits and the order of rows are those of the original dataset,
+    so the batches of a seed have the same images. The sizes of the files are checked here;
+    `python -m pipelines.cache --verify` checks all of their bytes.
 
     Args:
         data_dir: Folder that `python -m pipelines.cache` wrote.
-        skip_invalid: Without effect: what could not be read was left out when the cache was made.
-        training: Without effect, for the same reason.
+        skip_invalid: No effect: unreadable images were left out when the cache was written.
+        training: No effect, for the same reason.
 
     Raises:
-        FileNotFoundError: If there is no cache, or files of it are missing.
-        ValueError: If the cache is unfinished or its files are not those that were written.
+        FileNotFoundError: If the cache is missing or unfinished, or lacks files.
+        ValueError: If its files are not those that were written.
     """
     if data_dir is None:
         raise ValueError(
@@ -66,44 +66,44 @@ def load(data_dir=None, skip_invalid=False, training=True):
 
 
 def read_manifest(folder):
-    """What a finished cache says of itself.
+    """The manifest of a finished cache.
 
     Raises:
         FileNotFoundError: If there is none.
-        ValueError: If it is of no such program, or of another version of it.
+        ValueError: If it cannot be read, or has another format version.
     """
     path = folder / MANIFEST
     if not path.is_file():
         raise FileNotFoundError(
-            f"there is no finished cache in {folder}, which has no {MANIFEST}: make it, or finish "
-            "it, by python -m pipelines.cache"
+            f"there is no finished cache in {folder}, which has no {MANIFEST}: write or finish it "
+            "with python -m pipelines.cache"
         )
     try:
         manifest = json.loads(path.read_text())
         version = manifest["format"]
     except (ValueError, LookupError, TypeError) as error:
-        raise ValueError(f"{path} cannot be read ({error}): make the cache anew") from error
+        raise ValueError(f"{path} cannot be read ({error}): write the cache again") from error
     if version != FORMAT:
         raise ValueError(
-            f"{path} must be of format {FORMAT}: make the cache anew. Received: format={version!r}"
+            f"{path} must have format {FORMAT}: write the cache again. Received: format={version!r}"
         )
     return manifest
 
 
 def check_files(folder, manifest, checksums=False):
-    """Raises an error unless the files are those that the manifest tells of.
+    """Raises an error unless the files are those of the manifest.
 
     Args:
         folder: Of the cache.
-        manifest: As of `read_manifest`.
-        checksums: Whether their bytes are read, all of them, not their sizes alone; shows a
-            progress bar if that takes more than two seconds.
+        manifest: As returned by `read_manifest`.
+        checksums: Whether to check all bytes, not only sizes; shows a progress bar if that takes
+            more than two seconds.
 
     Raises:
         FileNotFoundError: If one is missing.
         ValueError: If one has another size, or other bytes.
     """
-    again = "run python -m pipelines.cache as before, which makes it anew"
+    again = "run python -m pipelines.cache as before to write it again"
     for shard in manifest["shards"]:
         path = folder / shard["name"]
         if not path.is_file():
@@ -115,18 +115,18 @@ def check_files(folder, manifest, checksums=False):
     if not index.is_file():
         raise FileNotFoundError(f"{index} is missing: {again}")
     if sha256_of(index) != manifest["index_sha256"]:
-        raise ValueError(f"{index} is not the one that was written: {again}")
+        raise ValueError(f"{index} has changed since it was written: {again}")
     if checksums:
         from tqdm import tqdm
 
         for shard in tqdm(manifest["shards"], desc="Verifying", delay=2, disable=None, unit="file"):
             if sha256_of(folder / shard["name"]) != shard["sha256"]:
                 path = folder / shard["name"]
-                raise ValueError(f"{path} is not the one that was written: {again}")
+                raise ValueError(f"{path} has changed since it was written: {again}")
 
 
 def sha256_of(path):
-    """Of the bytes of a file, as hexadecimal digits."""
+    """SHA-256 of a file, as hexadecimal digits."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while piece := file.read(2**20):

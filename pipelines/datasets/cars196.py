@@ -19,26 +19,26 @@ EDGES = ("bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2")
 def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     """Cars196: photographs of 196 models of cars; the first 98 train, the others test.
 
-    The split is of the merged set: the images that its authors meant to train and to test a
-    classifier on, of the same classes, are put together before the classes are divided.
+    The authors' training and test images of a classifier, which share classes, are merged before
+    the classes are split.
 
     Args:
         data_dir: Folder with `cars_annos.mat` and `car_ims`, or with `cars_train`, `cars_test`,
             `devkit` and, in it or beside it, `cars_test_annos_withlabels.mat`.
-        skip_invalid: Whether missing and unreadable images are left out, and other counts than
-            published taken, with a warning; otherwise they are an error.
-        training: Whether the training classes are to be trained on; if not, they may have 1 image.
-        boxes: Whether the cars are cut out by their boxes, cut to the image.
+        skip_invalid: Whether missing and unreadable images are skipped, and other counts than
+            published accepted, with a warning; otherwise they are an error.
+        training: Whether to train on the training classes; if not, they may have a single image.
+        boxes: Whether to crop to the cars' boxes, clipped to the image.
 
     Raises:
         FileNotFoundError: If files of the archives are missing.
-        ValueError: If they are not as published.
+        ValueError: If they differ from the published ones.
 
     Source:
         Krause, Stark, Deng, Fei-Fei. 3D object representations for fine-grained categorization.
         3dRR 2013. Split: Song, Xiang, Jegelka, Savarese. CVPR 2016.
-        Boxes as in the released code of HDC (Yuan, Yang, Zhang. ICCV 2017): x1 and y1 are taken to
-        count from 0, though MATLAB's count from 1.
+        Boxes as in the released code of HDC (Yuan, Yang, Zhang. ICCV 2017): x1 and y1 are read as
+        counted from 0, although MATLAB counts from 1.
     """
     root = ARCHIVE.root(
         data_dir,
@@ -86,12 +86,10 @@ def _read(path, variable, fields=()):
         lost = [variable]
     except Exception as error:  # what a broken MATLAB file raises has no common class
         raise ValueError(
-            f"{path} cannot be read ({error}): it is cut off or no MATLAB file. It comes in "
+            f"{path} cannot be read ({error}): it is cut off or not a MATLAB file. Source: "
             f"{ARCHIVE.source}"
         ) from error
     if lost:
         where = "" if lost == [variable] else f" in `{variable}`"
-        raise ValueError(
-            f"{path} must have `{'`, `'.join(lost)}`{where}. It comes in {ARCHIVE.source}"
-        )
+        raise ValueError(f"{path} must have `{'`, `'.join(lost)}`{where}. Source: {ARCHIVE.source}")
     return array

@@ -15,25 +15,25 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
 
         path: Of the image, relative to the folder of the file.
         label: The class, a number or a name.
-        split: Optional: `train`, `test`, or `query` and `gallery` in place of it. Without it the
-            first half of the classes in sorted order trains (of an odd number, the smaller half).
+        split: Optional: `train`, `test`, or `query` and `gallery` instead of `test`. Without it the
+            first half of the classes in sorted order is for training (rounded down).
         super_label: Optional: the super-class, a number or a name.
-        x1, y1, x2, y2: Optional: the box, whole pixels: left and upper edge from 0, right and lower
-            edge, which are outside.
+        x1, y1, x2, y2: Optional: the box in whole pixels: left and upper edge, from 0, then right
+            and lower edge, exclusive.
 
     Numbers are sorted as numbers, names as text.
 
     Args:
-        data_dir: The file, or the folder with no other CSV file.
+        data_dir: The file, or its folder if that has no other CSV file.
         skip_invalid: Whether missing and unreadable images and training classes with fewer than 2
-            images are left out with a warning; otherwise they are an error.
-        training: Whether the training classes are to be trained on; if not, they may have 1 image.
-        boxes: Whether of each image the part inside of its box is taken.
+            images are skipped with a warning; otherwise they are an error.
+        training: Whether to train on the training classes; if not, they may have a single image.
+        boxes: Whether to crop each image to its box.
 
     Raises:
         FileNotFoundError: If there is no such file, or images are missing.
-        ValueError: If it is not as above, the sentence names the line, or a box is not inside of
-            its image.
+        ValueError: If its format is wrong, with the number of the line, or a box is not inside its
+            image.
     """
     path = _find(data_dir)
     names, rows = _read(path)
@@ -74,8 +74,8 @@ def _find(data_dir):
         found = ", ".join(file.name for file in files) or "none"
         error = ValueError if files else FileNotFoundError
         raise error(
-            f"{path} must have one CSV file, with the columns path and label; of several, give the "
-            f"file itself. Found: {found}"
+            f"{path} must have one CSV file, with the columns path and label; if it has several, "
+            f"give the file itself. Found: {found}"
         )
     if not path.exists():
         raise FileNotFoundError(f"`data_dir` must be a CSV file or its folder; there is no {path}")
@@ -83,7 +83,7 @@ def _find(data_dir):
 
 
 def _read(path):
-    """The names of the columns, and every line as {name: cell}."""
+    """Returns the names of the columns, and every line as {name: cell}."""
     with path.open(newline="", encoding="utf-8-sig") as file:
         lines = csv.reader(file, strict=True)
         try:

@@ -18,15 +18,15 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     """CUB-200-2011: photographs of 200 kinds of birds; the first 100 train, the others test.
 
     Args:
-        data_dir: Folder that the original archive unpacks to, or the one that it is in.
-        skip_invalid: Whether missing and unreadable images are left out, and other counts than
-            published taken, with a warning; otherwise they are an error.
-        training: Whether the training classes are to be trained on; if not, they may have 1 image.
-        boxes: Whether the birds are cut out by their boxes, cut to whole pixels of the image.
+        data_dir: Folder of the unpacked archive, or its parent.
+        skip_invalid: Whether missing and unreadable images are skipped, and other counts than
+            published accepted, with a warning; otherwise they are an error.
+        training: Whether to train on the training classes; if not, they may have a single image.
+        boxes: Whether to crop to the birds' boxes, rounded to whole pixels inside the image.
 
     Raises:
         FileNotFoundError: If files of the archive are missing.
-        ValueError: If they are not as published.
+        ValueError: If they differ from the published ones.
 
     Source:
         Wah, Branson, Welinder, Perona, Belongie. The Caltech-UCSD Birds-200-2011 dataset.

@@ -14,16 +14,15 @@ SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
 def load(data_dir=None, skip_invalid=False, training=True):
     """A folder of images with one sub-folder per class.
 
-    The first half of the classes in sorted order trains (of an odd number, the smaller half), the
-    rest tests. Hidden files are passed over; with a warning, files with other suffixes than
-    `SUFFIXES` and folders inside a class folder, whatever images they hold. Images are listed and
-    not read, unless `skip_invalid` asks for it.
+    The first half of the classes in sorted order (rounded down) is for training, the rest for
+    testing. Hidden files are ignored; files without a suffix of `SUFFIXES` and folders inside a
+    class folder are ignored with a warning. Images are listed and only read with `skip_invalid`.
 
     Args:
         data_dir: The folder.
         skip_invalid: Whether unreadable images, sub-folders without images and training classes
-            with fewer than 2 images are left out with a warning; otherwise they are an error.
-        training: Whether the training classes are to be trained on; if not, they may have 1 image.
+            with fewer than 2 images are skipped with a warning; otherwise they are an error.
+        training: Whether to train on the training classes; if not, they may have a single image.
 
     Raises:
         FileNotFoundError: If there is no such folder.
@@ -49,13 +48,13 @@ def load(data_dir=None, skip_invalid=False, training=True):
     }
     class_names = dict(enumerate(sorted(classes)))
     half = len(class_names) // 2
-    lonely = [i for i in range(half) if training and len(classes[class_names[i]]) < 2]
+    single = [i for i in range(half) if training and len(classes[class_names[i]]) < 2]
     refuse_or_warn(
         "training classes with fewer than 2 images, which have no positive pair",
-        [class_names[i] for i in lonely],
+        [class_names[i] for i in single],
         skip_invalid,
     )
-    train = [i for i in range(half) if i not in lonely]
+    train = [i for i in range(half) if i not in single]
     splits = [_split(classes, class_names, ids) for ids in (train, range(half, len(class_names)))]
     return Dataset(
         "folder",
@@ -87,21 +86,17 @@ def _find_classes(data_dir):
             paths = [path for path in sub_folder.iterdir() if not path.name.startswith(".")]
             images = sorted(path for path in paths if path.suffix.lower() in SUFFIXES)
             classes[sub_folder.name] = images
-            passed_over = sorted(set(paths).difference(images))
-            others.update(
-                path.suffix.lower() or "no suffix" for path in passed_over if path.is_file()
-            )
-            inner += [
-                f"{sub_folder.name}/{path.name}" for path in passed_over if _holds_files(path)
-            ]
+            ignored = sorted(set(paths).difference(images))
+            others.update(path.suffix.lower() or "no suffix" for path in ignored if path.is_file())
+            inner += [f"{sub_folder.name}/{path.name}" for path in ignored if _holds_files(path)]
     if others:
         listed = ", ".join(f"{count} {suffix}" for suffix, count in sorted(others.items()))
         warnings.warn(
-            f"passed over files that do not end in {', '.join(SUFFIXES)}: {listed}", stacklevel=4
+            f"ignored files that do not end in {', '.join(SUFFIXES)}: {listed}", stacklevel=4
         )
     if inner:
         warnings.warn(
-            f"passed over {len(inner)} folders inside those of the classes: {first_five(inner)}",
+            f"ignored {len(inner)} folders inside those of the classes: {first_five(inner)}",
             stacklevel=4,
         )
     with_images = sum(map(bool, classes.values()))
@@ -126,6 +121,6 @@ def _split(classes, class_names, ids):
     labels = [i for i in ids for _ in classes[class_names[i]]]
     if not labels:
         raise ValueError(
-            "at least one class with images must be left to train on, and one to test on"
+            "at least one class with images must remain for training, and one for testing"
         )
     return Split(np.array(paths), np.array(labels), class_names)

@@ -13,7 +13,7 @@ from pipelines.augmentation import Augmentation
 from pipelines.datasets import refuse_folder
 from pipelines.split import Dataset, Split
 
-# The faces that hold text. Computer Modern's files are not Unicode-encoded.
+# The text faces. Computer Modern is left out: its files are not Unicode-encoded.
 FACES = (
     *(f"DejaVuSans{style}" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
     *(f"DejaVuSansMono{style}" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
@@ -26,11 +26,11 @@ LEAST_FACES = 12  # faces that must have a character
 
 
 def load(data_dir=None, skip_invalid=False, training=True):
-    """About 2,080 character shapes in 12 to 16 faces each, 28 × 28 grey, white on black.
+    """About 2,080 character shapes in 12 to 16 fonts each, 28 × 28 grey, white on black.
 
     Every character is scaled to a longer side of 20 pixels and centred. Characters of one shape,
-    such as Latin A, Greek Alpha and Cyrillic A, are one class: no image is in two classes. In the
-    order of code points every second class trains, from the first on, and the others test.
+    such as Latin A, Greek Alpha and Cyrillic A, are one class: no image is in two classes. Classes
+    alternate between training and test in the order of code points, beginning with training.
     """
     refuse_folder("glyphs", data_dir)
     folder = pathlib.Path(matplotlib.get_data_path()) / "fonts" / "ttf"
@@ -57,7 +57,7 @@ def load(data_dir=None, skip_invalid=False, training=True):
 
 
 def _draw(files):
-    """{character: {face number: (SIDE, SIDE) uint8}} of what enough faces have."""
+    """{character: {face number: (SIDE, SIDE) uint8}} of characters that enough faces have."""
     encoded = [set(FT2Font(file).get_charmap()) for file in files]
     counts = collections.Counter(code for codes in encoded for code in codes)
     codes = sorted(code for code, count in counts.items() if count >= LEAST_FACES)
@@ -91,7 +91,7 @@ def _draw_one(font, character):
 
 
 def _equal_shapes(drawn):
-    """Characters grouped by having an image in common, in the order of code points."""
+    """Groups characters that share an image, in the order of code points."""
     parent = {character: character for character in drawn}
 
     def root(character):

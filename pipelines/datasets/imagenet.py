@@ -8,43 +8,43 @@ from pipelines.datasets.archive import Archive
 from pipelines.datasets.listing import Listing, dataset_of, refuse_or_warn
 
 SUFFIXES = (".jpeg", ".jpg", ".png")
-SYNSETS = {"imagenet2010": (1000, 800), "imagenet10k": (10184, 1000)}  # all, and those that train
+SYNSETS = {"imagenet2010": (1000, 800), "imagenet10k": (10184, 1000)}  # all, and the training ones
 TITLES = {"imagenet2010": "ImageNet 2010", "imagenet10k": "ImageNet-10K"}
 LIST = "train_synsets.txt"
-SEED = 0  # of the classes drawn where there is no list
+SEED = 0  # of the draw of classes if there is no list
 
 
 def load(data_dir=None, skip_invalid=False, training=True, *, name="imagenet2010"):
     """ImageNet 2010 or ImageNet-10K: a folder of photographs for each synset of WordNet.
 
-    Of the 1,000 synsets of ImageNet 2010, 800 train and 200 test, for zero-shot learning. Of the
-    10,184 of ImageNet-10K, 1,000 train, which in the papers are those of ImageNet 2010, and all
-    others test, for transfer.
+    ImageNet 2010 has 1,000 synsets: 800 to train and 200 to test, for zero-shot learning.
+    ImageNet-10K has 10,184: 1,000 to train, in the papers those of ImageNet 2010, and all others to
+    test, for transfer.
 
-    The file `train_synsets.txt` in the folder names those that train, one a line. Without it they
-    are drawn at random with the seed 0, and a warning says so: these are not the papers' classes.
+    The file `train_synsets.txt` in the folder names the training synsets, one a line. Without it
+    they are drawn at random with seed 0, with a warning: these are not the papers' classes.
 
-    The images are not decoded beforehand, there are too many. One that cannot be read stops the
-    run, which names it.
+    The images are too many to be decoded beforehand. A run stops at the first unreadable one and
+    names it.
 
     Args:
         data_dir: Folder with the folders of the synsets, such as `n01440764`, or whose folder
             `train` has them.
         skip_invalid: Whether folders without images and training classes with fewer than 2 are
-            left out, and another number of synsets than published taken, with a warning; otherwise
-            they are an error.
-        training: Whether the training classes are to be trained on; if not, they may have 1 image.
+            skipped, and another number of synsets than published accepted, with a warning;
+            otherwise they are an error.
+        training: Whether to train on the training classes; if not, they may have a single image.
         name: `imagenet2010` or `imagenet10k`.
 
     Raises:
         FileNotFoundError: If there is no folder of a synset.
-        ValueError: If their number is not as published, or the list is of other synsets.
+        ValueError: If their number is not as published, or the list names unknown synsets.
 
     Source:
         Deng, Dong, Socher, Li, Li, Fei-Fei. ImageNet: a large-scale hierarchical image database.
         CVPR 2009. Splits: Rohrbach, Stark, Schiele. CVPR 2011; Mensink, Verbeek, Perronnin, Csurka.
         PAMI 2013.
-        Differs: ImageNet-10K tests on the synsets that did not train; in the papers on all.
+        Differs: ImageNet-10K tests on the synsets not trained on; the papers test on all.
     """
     archive = Archive(
         name,
@@ -96,7 +96,7 @@ def _synsets(folder):
 
 
 def _listed(archive, root, synsets):
-    """The synsets that the list names; nothing if there is no list."""
+    """The synsets of the list; empty if there is no list."""
     path = root / LIST
     if not path.is_file():
         return set()
@@ -104,7 +104,7 @@ def _listed(archive, root, synsets):
     unknown = sorted(listed.difference(synsets))
     if unknown:
         raise ValueError(
-            f"{path} must name folders that are there. "
+            f"{path} must name existing folders. "
             f"Received: {len(unknown)} others, such as {unknown[0]!r}"
         )
     return listed
@@ -113,8 +113,8 @@ def _listed(archive, root, synsets):
 def _drawn(synsets, count):
     count = min(count, len(synsets))
     warnings.warn(
-        f"there is no {LIST}: {count:,} of {len(synsets):,} synsets are drawn to train, with the "
-        f"seed {SEED}, which are not those of the papers",
+        f"there is no {LIST}: {count:,} of {len(synsets):,} synsets are drawn to train, with seed "
+        f"{SEED}; they are not those of the papers",
         stacklevel=4,
     )
     return set(np.random.default_rng(SEED).choice(synsets, count, replace=False).tolist())

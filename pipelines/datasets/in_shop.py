@@ -17,21 +17,21 @@ PARTS = {"train": "train", "query": "test", "gallery": "gallery"}
 def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     """In-shop Clothes Retrieval: 52,712 photographs of 7,982 items of clothing.
 
-    3,997 items train; of the other 3,985 some photographs are the queries, `test`, that are to find
-    the others, `gallery`. The 23 kinds of clothes, such as WOMEN/Dresses, are the super-classes:
-    the folder of an item's first image tells.
+    3,997 items are for training; the photographs of the other 3,985 are queries (`test`) or gallery
+    (`gallery`). The super-classes are the 23 kinds of clothes, such as WOMEN/Dresses, by the folder
+    of an item's first image.
 
     Args:
-        data_dir: Folder of the benchmark, with the folders `Eval`, `Anno` and `Img`, or with what
-            is in them. `img.zip` of 256 x 256 pixels is to be unpacked, which the boxes are for.
-        skip_invalid: Whether missing and unreadable images are left out, and other counts than
-            published taken, with a warning; otherwise they are an error.
-        training: Whether the training classes are to be trained on; if not, they may have 1 image.
-        boxes: Whether the clothes are cut out by their boxes, cut to the image.
+        data_dir: Folder of the benchmark, with the folders `Eval`, `Anno` and `Img` or their
+            contents. Unpack the `img.zip` of 256 x 256 pixels, which the boxes refer to.
+        skip_invalid: Whether missing and unreadable images are skipped, and other counts than
+            published accepted, with a warning; otherwise they are an error.
+        training: Whether to train on the training classes; if not, they may have a single image.
+        boxes: Whether to crop to the boxes of the clothes, clipped to the image.
 
     Raises:
         FileNotFoundError: If files of the benchmark are missing.
-        ValueError: If they are not as published.
+        ValueError: If they differ from the published ones.
 
     Source:
         Liu, Luo, Qiu, Wang, Tang. DeepFashion: powering robust clothes recognition and retrieval
@@ -45,7 +45,7 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     unknown = sorted(set(words).difference(PARTS))
     if unknown:
         raise ValueError(
-            f"{partition} must say {', '.join(PARTS)} of every image. Received: {unknown[0]!r}"
+            f"{partition} must give {' or '.join(PARTS)} for every image. Received: {unknown[0]!r}"
         )
     folder = ARCHIVE.file(root, "img", "Img/img").parent
     labels, class_names = numbered(items)

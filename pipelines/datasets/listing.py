@@ -1,4 +1,4 @@
-"""From a list of labelled images to a dataset, with all that can be wrong with it told."""
+"""Makes a dataset of a list of labelled images, with checks of everything in it."""
 
 import dataclasses
 import os
@@ -19,12 +19,12 @@ AUGMENTATION = Augmentation(crop=(224 / 256) ** 2, flip=True)
 
 @dataclasses.dataclass(frozen=True)
 class Listing:
-    """Images in the order of a list, with what it tells of them.
+    """Images in the order of a list, with their labels and other annotations.
 
     Args:
         images: (n,) paths, strings, or (n, height, width, channels) uint8.
         labels: (n,) integer class ids.
-        parts: (n,) words of `PARTS`: what each image is for.
+        parts: (n,) words of `PARTS`: the split of each image.
         class_names: Class id -> name.
         super_labels: (n,) integer ids of super-classes.
         boxes: (n, 4) left, upper, right and lower edges, in pixels.
@@ -43,7 +43,7 @@ class Listing:
                 object.__setattr__(self, name, np.asarray(getattr(self, name)))
 
     def subset(self, chosen):
-        """The chosen rows, booleans."""
+        """The rows chosen by booleans."""
         if np.all(chosen):
             return self  # spares a copy of the pixels
         rows = {
@@ -72,40 +72,39 @@ def dataset_of(
     image_size=IMAGE_SIZE,
     augmentation=AUGMENTATION,
 ):
-    """The dataset of a list, after it is checked.
+    """Checks a list and returns its dataset.
 
     Args:
         name: Of the dataset.
         listing: `Listing`.
-        skip_invalid: As of `pipelines.load`; other counts than published are also a warning then.
-        training: As of `pipelines.load`.
+        skip_invalid: As for `pipelines.load`; also only warns of other counts than published.
+        training: As for `pipelines.load`.
         source: Where the images come from, for the error of missing ones; None if not known.
-        where: Further end of that sentence.
-        counts: {part: (images, classes)} as published; None for any, also for one of the two.
-        check_files: Whether every file must be there and, with `skip_invalid`, can be read.
-        exact_boxes: Whether a box beyond its image is an error. If not it is cut to the image.
-        image_size: (height, width, channels) that suits it.
-        augmentation: The random changes that suit it.
+        where: End of that error's message if `source` is None.
+        counts: {part: (images, classes)} as published; None, for all or one number, allows any.
+        check_files: Whether to check that every file exists and, with `skip_invalid`, can be read.
+        exact_boxes: Whether a box beyond its image is an error; if not, it is clipped.
+        image_size: Default (height, width, channels) of the dataset.
+        augmentation: Default `Augmentation` of the dataset.
 
     Raises:
         FileNotFoundError: If images are missing.
         ValueError: If the counts are not as published, a box is not in its image, a training class
-            has a single image, or no class is left to train or to test on.
+            has a single image, or no class is left for training or testing.
     """
     _check_counts(name, listing, counts, skip_invalid)
     if check_files and listing.images.dtype.kind == "U":
         listing = _without_missing(
-            listing, skip_invalid, f". They come in {source}" if source else where
+            listing, skip_invalid, f". Source: {source}" if source else where
         )
         if skip_invalid:
             listing = _without_unreadable(listing)
     if training:
-        listing = _without_lonely(listing, skip_invalid)
+        listing = _without_single(listing, skip_invalid)
     for part in ("train", "test"):
         if part not in listing.parts:
             raise ValueError(
-                f"dataset {name!r} must have images to train on and images to test on. "
-                f"Received: {part}=0"
+                f"dataset {name!r} must have training and test images. Received: {part}=0"
             )
     if listing.boxes is not None and not exact_boxes:
         boxes = cut_to_images(listing.images, listing.boxes)
@@ -133,8 +132,8 @@ def _check_counts(name, listing, counts, skip_invalid):
     sentence = f"dataset {name!r} differs from the published one ({'; '.join(different)})"
     if not skip_invalid:
         raise ValueError(
-            f"{sentence}. Its lists are cut off or of another release: get them anew, or take them "
-            "as they are by skip_invalid=True, on the command line --skip_invalid true"
+            f"{sentence}. Its lists are cut off or of another release: get them again, or accept "
+            "them with skip_invalid=True, on the command line --skip_invalid true"
         )
     warnings.warn(f"{sentence}: its scores are not comparable", stacklevel=5)
 
@@ -165,22 +164,22 @@ def _without_unreadable(listing):
     return listing.subset(~np.isin(np.arange(len(listing.images)), list(unreadable)))
 
 
-def _without_lonely(listing, skip_invalid):
-    """Without the training classes that have a single image."""
+def _without_single(listing, skip_invalid):
+    """The list without the training classes that have a single image."""
     _, inverse, counts = np.unique(listing.labels, return_inverse=True, return_counts=True)
-    lonely = (listing.parts == "train") & (counts < 2)[inverse]
+    single = (listing.parts == "train") & (counts < 2)[inverse]
     names = listing.class_names or {}
     refuse_or_warn(
         "training classes with fewer than 2 images, which have no positive pair",
-        [names.get(label, str(label)) for label in listing.labels[lonely].tolist()],
+        [names.get(label, str(label)) for label in listing.labels[single].tolist()],
         skip_invalid,
         stacklevel=6,
     )
-    return listing.subset(~lonely)
+    return listing.subset(~single)
 
 
 def numbered(words):
-    """Ids of words: the numbers that they all are, or else their places in sorted order.
+    """Ids of words: their values if all are integers, otherwise their places in sorted order.
 
     Args:
         words: (n,) strings.
@@ -202,23 +201,20 @@ def _is_id(word):
 
 
 def first_half(labels):
-    """(n,) parts: the first half of the classes in the order of their ids to train, the rest not.
-
-    Of an odd number of classes the smaller half trains.
-    """
+    """(n,) parts: `train` for the first half of the classes by id, rounded down, else `test`."""
     classes = np.unique(labels)
     return np.where(np.isin(labels, classes[: len(classes) // 2]), "train", "test")
 
 
 def refuse_or_warn(what, items, skip_invalid, *, error=ValueError, where="", stacklevel=4):
-    """Raises an error that tells the items, or warns that they are left out; nothing if none.
+    """Raises an error that lists the items, or warns that they are left out; does nothing if none.
 
     Args:
-        what: What they are, in words.
+        what: Description of the items.
         items: List of their names.
-        skip_invalid: Whether they are left out.
+        skip_invalid: Whether to warn instead of raising.
         error: Class of the error.
-        where: End of the sentence that says what is wrong.
+        where: Appended to the description in the error.
         stacklevel: Of the warning.
     """
     if not items:
@@ -226,14 +222,14 @@ def refuse_or_warn(what, items, skip_invalid, *, error=ValueError, where="", sta
     sentence = f"{len(items)} {what}: {first_five(items)}"
     if not skip_invalid:
         raise error(
-            f"{sentence}{where}. Mend them, or leave them out by skip_invalid=True, on "
+            f"{sentence}{where}. Repair them, or leave them out with skip_invalid=True, on "
             "the command line --skip_invalid true"
         )
     warnings.warn(LeftOut(f"left out {sentence}", what, items), stacklevel=stacklevel)
 
 
 class LeftOut(UserWarning):
-    """A warning of what is left out, with the names of all of it in `items`."""
+    """Warning that lists all items left out in `items`."""
 
     def __init__(self, sentence, what, items):
         super().__init__(sentence)
@@ -245,7 +241,7 @@ def first_five(items):
 
 
 def broken_images(paths, verify):
-    """{row: why it cannot be read} of files: those that are missing or, to `verify`, all such."""
+    """{row: reason} of missing files and, with `verify`, of all that cannot be read."""
     if verify:
         from pipelines.verification import find_unreadable
 

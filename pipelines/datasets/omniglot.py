@@ -7,15 +7,15 @@ from pipelines.augmentation import Augmentation
 from pipelines.images import resize
 from pipelines.split import Dataset, Split
 
-SIDE = 28  # pixels; drawn at 105
+SIDE = 28  # pixels; the originals have 105
 
 
 def load(data_dir=None, skip_invalid=False, training=True):
     """Omniglot: 1,623 handwritten characters of 50 alphabets, 20 drawings each, through TFDS.
 
-    964 characters of 30 alphabets train (labels 0 to 963), 659 of 20 other alphabets test (labels
-    964 to 1622); TFDS numbers the characters of both sets in one sequence. 28 × 28 grey, white
-    on black, shrunk with antialiasing. The alphabets are the super-classes.
+    Training: 964 characters of 30 alphabets (labels 0 to 963). Test: 659 of 20 other alphabets
+    (labels 964 to 1622); TFDS numbers both in one sequence. 28 × 28 grey, white on black, resized
+    with antialiasing. The alphabets are the super-classes.
 
     Args:
         data_dir: The `data_dir` of tensorflow-datasets; its own default if None.
@@ -23,7 +23,7 @@ def load(data_dir=None, skip_invalid=False, training=True):
         training: No effect.
 
     Raises:
-        FileNotFoundError: If TFDS has not prepared it there. Nothing is downloaded unasked.
+        FileNotFoundError: If TFDS has not prepared it there; it is never downloaded.
 
     Source:
         Lake, Salakhutdinov, Tenenbaum. Human-level concept learning through probabilistic

@@ -17,14 +17,14 @@ def load(data_dir=None, skip_invalid=False, training=True):
     The twelve kinds of products, such as bicycles, are the super-classes. 2 to 12 images each.
 
     Args:
-        data_dir: Folder that the original archive unpacks to, or the one that it is in.
-        skip_invalid: Whether missing and unreadable images are left out, and other counts than
-            published taken, with a warning; otherwise they are an error.
-        training: Whether the training classes are to be trained on; if not, they may have 1 image.
+        data_dir: Folder of the unpacked archive, or its parent.
+        skip_invalid: Whether missing and unreadable images are skipped, and other counts than
+            published accepted, with a warning; otherwise they are an error.
+        training: Whether to train on the training classes; if not, they may have a single image.
 
     Raises:
         FileNotFoundError: If files of the archive are missing.
-        ValueError: If they are not as published.
+        ValueError: If they differ from the published ones.
 
     Source:
         Song, Xiang, Jegelka, Savarese. Deep metric learning via lifted structured feature

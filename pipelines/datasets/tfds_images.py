@@ -24,29 +24,28 @@ COUNTS = {"caltech_birds2011": cub200.COUNTS, "cars196": cars196.COUNTS}
 
 
 def load(data_dir=None, skip_invalid=False, training=True, boxes=False, *, name, download=False):
-    """Any set of images and labels of TensorFlow Datasets, its classes divided into two halves.
+    """Any labelled image set of TensorFlow Datasets, its classes split into halves.
 
-    Its splits named train, validation and test are put together; a set without them must have a
-    single one. The first half of the classes trains (of an odd number, the smaller half): of
-    `caltech_birds2011` and `cars196` that is the split of the papers. Images without a label, which
-    are those of label -1, are left out.
+    Its splits named train, validation and test are merged; a set without them must have a single
+    split. The first half of the classes (rounded down) is for training: for `caltech_birds2011` and
+    `cars196` this is the split of the papers. Images without a label (-1) are left out.
 
-    All images are held in memory: those of one size up to 256 x 256 as they are, all others resized
+    All images are held in memory: unchanged if all have one size up to 256 x 256, otherwise resized
     to 256 x 256 pixels, 196,608 bytes each.
 
     Args:
         data_dir: The `data_dir` of tensorflow-datasets; its own default if None.
-        skip_invalid: Whether training classes with fewer than 2 images are left out, and other
-            counts than published taken, with a warning; otherwise they are an error. That the
-            images can be read, TFDS has checked.
-        training: Whether the training classes are to be trained on; if not, they may have 1 image.
-        boxes: Whether of each image the part inside of its bounding box is taken.
+        skip_invalid: Whether training classes with fewer than 2 images are skipped, and other
+            counts than published accepted, with a warning; otherwise they are an error. TFDS has
+            already checked that the images can be read.
+        training: Whether to train on the training classes; if not, they may have a single image.
+        boxes: Whether to crop each image to its bounding box.
         name: Of the set, such as `cars196`, or with a config or version, such as `mnist:3.*.*`.
-        download: Whether to let TFDS download and prepare the set where it is not there.
+        download: Whether TFDS may download and prepare the set if needed.
 
     Raises:
-        FileNotFoundError: If TFDS has not prepared it there. Nothing is downloaded unasked.
-        ValueError: If there is no such set, or it is not of images with one label each.
+        FileNotFoundError: If TFDS has not prepared the set and `download` is False.
+        ValueError: If there is no such set, or its examples are not images with one label each.
     """
     builder = _builder(name, data_dir)
     if not builder.data_path.exists():
@@ -54,7 +53,7 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False, *, name,
             chosen = f" --data_dir {data_dir}" if data_dir else ""
             raise FileNotFoundError(
                 f"{name} is not prepared in {builder.data_path}. Prepare it by: "
-                f"tfds build {name}{chosen}, or in Python let it be by download=True"
+                f"tfds build {name}{chosen}, or in Python with download=True"
             )
         builder.download_and_prepare()
     features = builder.info.features
@@ -83,13 +82,13 @@ def _builder(name, data_dir):
         nearest = difflib.get_close_matches(name, tfds.list_builders(), n=1)
         hint = f" Did you mean 'tfds:{nearest[0]}'?" if nearest else ""
         raise ValueError(f"TensorFlow Datasets has no set {name!r}.{hint}") from error
-    except ValueError as error:  # of a name, config or version that is none
+    except ValueError as error:  # invalid name, config or version
         cause = str(error).splitlines()[0]
         raise ValueError(f"TensorFlow Datasets cannot load {name!r} ({cause})") from error
 
 
 def _keys(name, info):
-    """Names of the feature that is the image and of that which is its label."""
+    """Names of the image and the label features."""
     keys = info.supervised_keys or ("image", "label")
     found = dict(info.features.items())
     features = [found.get(key) for key in keys]
@@ -102,7 +101,7 @@ def _keys(name, info):
         return keys
     listed = {key: type(feature).__name__ for key, feature in found.items()}
     raise ValueError(
-        f"'tfds:{name}' must be of images, grey or of three colours, with one label each. "
+        f"'tfds:{name}' must have grey or RGB images with one label each. "
         f"Received: keys={keys}, features={listed}"
     )
 
@@ -156,7 +155,7 @@ def _read(builder, image, label, box, size):
 
 
 def _pixels_of_box(box, shape):
-    """Left, upper, right and lower edge, at least a pixel apart, of shares of the image."""
+    """Edges of a relative box in pixels: left, upper, right and lower, at least 1 x 1."""
     sides = tf.cast(tf.stack([shape[0], shape[1], shape[0], shape[1]]), tf.float32)
     top, left, bottom, right = tf.unstack(tf.cast(tf.round(box * sides), tf.int32))
     left, top = tf.minimum(left, shape[1] - 1), tf.minimum(top, shape[0] - 1)

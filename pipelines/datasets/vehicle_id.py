@@ -13,8 +13,8 @@ ARCHIVE = Archive(
     source="VehicleID_V1.0 of Peking University's PKU-VehicleID (the folders image, "
     "train_test_split and attribute), which its authors give out on request",
 )
-# As the lists have them. The paper tells 110,178 images of 13,134 vehicles to train, and 7,332,
-# 12,995 and 20,038 images to test.
+# Counts of the lists. The paper has 110,178 images of 13,134 vehicles to train, and 7,332, 12,995
+# and 20,038 images to test.
 TRAINED = (113346, 13164)
 MODELS = "attribute/model_attr.txt"  # of part of the vehicles
 TESTED = {800: (6493, 800), 1600: (13377, 1600), 2400: (19777, 2400)}
@@ -23,22 +23,22 @@ TESTED = {800: (6493, 800), 1600: (13377, 1600), 2400: (19777, 2400)}
 def load(data_dir=None, skip_invalid=False, training=True, *, size=800, models=False):
     """VehicleID: photographs of vehicles by surveillance cameras; each vehicle is a class.
 
-    13,164 vehicles train, `size` others test. One image of each, drawn at random with the seed 0,
-    is the gallery; all others are the queries, `test`. `pipelines.draw_gallery` of
-    `dataset.test` and `dataset.gallery` together draws anew, for a mean over several draws.
+    13,164 vehicles are for training, `size` others for testing. The gallery has one image of each
+    test vehicle, drawn at random with seed 0; all others are the queries (`test`). For a mean over
+    several draws, call `pipelines.draw_gallery` on `dataset.test` and `dataset.gallery` joined.
 
     Args:
-        data_dir: Folder that the original archive unpacks to, or the one that it is in.
-        skip_invalid: Whether missing and unreadable images are left out, and other counts than
-            published taken, with a warning; otherwise they are an error.
-        training: Whether the training classes are to be trained on; if not, they may have 1 image.
+        data_dir: Folder of the unpacked archive, or its parent.
+        skip_invalid: Whether missing and unreadable images are skipped, and other counts than
+            published accepted, with a warning; otherwise they are an error.
+        training: Whether to train on the training classes; if not, they may have a single image.
         size: Of the test list: 800, 1600 or 2400 vehicles, the papers' small, medium and large.
-        models: Whether only the vehicles train whose model is known, which are then the training
-            super-classes, for the sampler `groups`.
+        models: Whether to train only on vehicles whose model is known; the models are then the
+            training super-classes, for the sampler `groups`.
 
     Raises:
         FileNotFoundError: If files of the archive are missing.
-        ValueError: If they are not as published.
+        ValueError: If they differ from the published ones.
 
     Source:
         Liu, Tian, Wang, Pang, Huang. Deep relative distance learning: tell the difference between
@@ -62,7 +62,7 @@ def load(data_dir=None, skip_invalid=False, training=True, *, size=800, models=F
         parts,
     )
     name = "vehicle_id" if size == 800 else f"vehicle_id_{size}"
-    trained = {} if models else {"train": TRAINED}  # how many have a model is not published
+    trained = {} if models else {"train": TRAINED}  # the number with a model is not published
     dataset = dataset_of(
         f"{name}_models" if models else name,
         listing,

@@ -288,7 +288,7 @@ def test_a_box_outside_of_its_file_is_refused_with_the_name(path_split):
     split = dataclasses.replace(path_split, boxes=boxes)
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
         list(evaluation_batches(split, (8, 6, 3)))
-    message = "7.png: a box must be inside of its image. Received: box=[3, 2, 13, 10], width=12, "
+    message = "7.png: a box must be inside its image. Received: box=[3, 2, 13, 10], width=12, "
     assert message in cause_of(error.value, split)
 
 

@@ -94,7 +94,7 @@ def test_boxes_of_annotations_are_cut_to_their_images(photos):
 @pytest.mark.parametrize("box", [[20, 0, 25, 5], [-4, 0, 0, 5], [3, 4, 2, 8], [0, 16, 5, 20]])
 def test_a_box_elsewhere_is_refused_with_the_name(photos, box):
     edges = r"(\.0)?, ".join(map(str, box))
-    message = rf"1\.png: a box must be inside of its image\. Received: box=\[{edges}"
+    message = rf"1\.png: a box must be inside its image\. Received: box=\[{edges}"
     with pytest.raises(ValueError, match=message):
         cut_to_images([photos / "cat" / "1.png"], [box])
 
@@ -104,5 +104,5 @@ def test_boxes_may_come_from_a_spreadsheet_but_must_be_text(tmp_path):
     path.write_bytes("path,x1,y1,x2,y2\na.png,0,1,2,3\n".encode("utf-8-sig"))
     assert read_boxes(path) == {"a.png": (0, 1, 2, 3)}
     path.write_bytes(b"\x89PNG")
-    with pytest.raises(ValueError, match=r"boxes\.csv is no text"):
+    with pytest.raises(ValueError, match=r"boxes\.csv is not a text file"):
         read_boxes(path)

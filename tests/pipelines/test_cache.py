@@ -189,7 +189,7 @@ def test_a_write_that_was_stopped_goes_on(written, dataset, tmp_path, monkeypatc
         write(dataset, tmp_path)
     (tmp_path / ".unfinished-x").write_bytes(b"of a write that was killed")
     (tmp_path / "images-00001.json").write_text("{")  # killed before it told of its file
-    with pytest.raises(FileNotFoundError, match=r"no finished cache .* by python -m pip"):
+    with pytest.raises(FileNotFoundError, match=r"no finished cache .* with python -m pip"):
         pipelines.load("cache", data_dir=tmp_path)
     calls.clear()
     monkeypatch.setattr(cache, "write_shard", lambda *a: calls.append(a[0].name) or write_shard(*a))
@@ -205,9 +205,7 @@ def test_a_damaged_file_is_found_and_made_anew(written, dataset, tmp_path):
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
     pipelines.load("cache", data_dir=tmp_path)  # of the same size
-    with pytest.raises(
-        ValueError, match=r"00002.tfrecord is not the one .* as before, which makes"
-    ):
+    with pytest.raises(ValueError, match=r"00002.tfrecord has changed .* as before to write"):
         cache.verify(tmp_path)
     write(dataset, tmp_path)
     assert contents_of(tmp_path) == good
@@ -232,7 +230,7 @@ def test_a_record_lost_in_training_is_named(written, tmp_path):
 
     message = cause_of(error.value, loaded.train)
     assert "images-00000.tfrecord:" in message
-    assert message.endswith(": make the cache anew")
+    assert message.endswith(": write the cache again")
 
 
 def test_a_full_disk_keeps_what_is_finished(written, dataset, tmp_path):
@@ -300,7 +298,7 @@ def test_what_was_trimmed_is_to_be_trimmed_when_served(dataset, tmp_path):
 def test_a_cache_is_of_image_files(written, dataset, tmp_path):
     loaded = pipelines.load("cache", data_dir=written)
     for other in (loaded, pipelines.load("digits")):
-        message = f"images in files of their own. Received: dataset={other.name}"
+        message = f"separate image files. Received: dataset={other.name}"
         with pytest.raises(ValueError, match=message):
             write(other, tmp_path / "none")
     assert not (tmp_path / "none").exists()
@@ -335,7 +333,7 @@ def test_the_command_writes_and_verifies(dataset, tmp_path, capsys):
     assert "16 images, " in printed
     assert f"--dataset cache --data_dir '{out}' --warp_size 256" in printed  # to be pasted
     cache.main(["--verify", str(out)])
-    assert "is as it was written" in capsys.readouterr().out
+    assert "is intact" in capsys.readouterr().out
     settings = json.loads((out / "manifest.json").read_text())["settings"]
     assert (settings["quality"], settings["warp_size"]) == (95, 256)
     with pytest.raises(SystemExit):
@@ -348,7 +346,10 @@ def test_the_command_writes_and_verifies(dataset, tmp_path, capsys):
     [
         ([], "--dataset must be given, or --verify"),
         (["--dataset", "cub200"], "--out must be given"),
-        (["--quality", "90", "--lossless", "--dataset", "x", "--out", "y"], "--quality is of JPEG"),
+        (
+            ["--quality", "90", "--lossless", "--dataset", "x", "--out", "y"],
+            "--quality is for JPEG",
+        ),
         (["--size", "big"], "argument --size: invalid int value: 'big'"),
         (["--dataset", "cub20", "--out", "y"], "Unknown dataset 'cub20'. Did you mean 'cub200'?"),
     ],

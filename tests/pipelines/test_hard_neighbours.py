@@ -161,7 +161,7 @@ def test_many_classes_start_at_once():
         (
             {"labels": [0, 0, 0, 0, 1, 1, 1, 2, 2]},
             ValueError,
-            "every class must leave `batch_size` - 2 images of other classes or more. Received: "
+            "there must be at least `batch_size` - 2 images outside every class. Received: "
             "batch_size=8, others=5",
         ),
     ],
@@ -191,8 +191,8 @@ def test_refuses_embeddings_that_cannot_be(embeddings, message):
     [
         ({"hard_neighbours": True}, TypeError, "must be a `HardNeighbours` or None. Received: ha"),
         ({"batch_size": 4}, ValueError, "Received: batch_size=4, hard_neighbours.batch_size=8"),
-        ({"split": numbered_split([2] * 8)}, ValueError, "must be of the labels of the split"),
-        ({"start_step": 3}, ValueError, "`start_step` must be one of a refresh. Received: start_"),
+        ({"split": numbered_split([2] * 8)}, ValueError, "must have the labels of the split"),
+        ({"start_step": 3}, ValueError, "`start_step` must be a multiple of `refresh_every`."),
         ({"start_step": -5}, ValueError, "`start_step` must be >= 0"),
         ({"reshuffle": "no"}, TypeError, "`reshuffle` must be true or false"),
     ],

@@ -75,7 +75,7 @@ def test_boxes_stay_with_their_rows():
         (
             [[0, 0, 3, 2], [0, 0, 4, 2]],
             ValueError,
-            r"inside of the image\. Received: row=1, box=\[0, 0, 4, 2\], width=3, height=2",
+            r"inside the image\. Received: row=1, box=\[0, 0, 4, 2\], width=3, height=2",
         ),
         ([[0, 0, 3, 2], [0, 0, 2, 3]], ValueError, r"row=1, box=\[0, 0, 2, 3\]"),
         ([[0, 0, 3, 2], [1, 0, 1, 2]], ValueError, r"row=1, box=\[1, 0, 1, 2\]"),

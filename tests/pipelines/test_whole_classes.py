@@ -144,13 +144,13 @@ def test_many_classes_start_at_once_at_any_step():
         (
             {"batch_size": 5},
             ValueError,
-            "`batch_size` must be 2 more than the largest class has, or above, so that every batch "
+            "`batch_size` must be at least the size of the largest class + 2, so that every batch "
             "has 2 classes. Received: batch_size=5, largest=4",
         ),
         (
             {"labels": [0, 0, 1, 2]},
             ValueError,
-            "whole classes need 2 classes or more of 2 images or more. Received: classes=1",
+            "whole classes need 2 or more classes with 2 or more images. Received: classes=1",
         ),
         ({"batch_size": 3}, ValueError, "`batch_size` must be >= 4. Received: batch_size=3"),
         ({"batch_size": 9.0}, TypeError, "`batch_size` must be an integer"),

@@ -34,7 +34,7 @@ def test_refuses_other_names_and_files_that_exist(tmp_path, capsys):
     out = tmp_path / "kin.csv"
     with pytest.raises(SystemExit, match="2"):
         cars196_hierarchy.main([str(tmp_path / "cars"), str(out)])
-    assert "called as 012.Make_Model_Type_2008. Received: poodle" in capsys.readouterr().err
+    assert "named like 012.Make_Model_Type_2008. Received: poodle" in capsys.readouterr().err
     assert not out.exists()
     out.touch()
     with pytest.raises(SystemExit, match="2"):

@@ -197,7 +197,7 @@ def test_reads_a_file_of_pytorch(zipped, rng, tmp_path, capsys):
     (tmp_path / "bad.pth").write_text("no weights")
     with pytest.raises(SystemExit, match="2"):
         run(convert_googlenet, tmp_path / "bad.pth", tmp_path / "bad.npz")
-    assert "bad.pth is no file of weights that PyTorch can read" in capsys.readouterr().err
+    assert "bad.pth is not a file of weights that PyTorch can read" in capsys.readouterr().err
 
 
 def test_says_that_pytorch_is_needed(tmp_path, monkeypatch, capsys):
@@ -227,18 +227,18 @@ def one_layer(name="conv1/7x7_s2", kernel=(64, 3, 7, 7), biases=1):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"no weights at all", "net.caffemodel is no .caffemodel"),
-        (b"", "net.caffemodel is no .caffemodel: it holds no layer with weights"),
+        (b"no weights at all", "net.caffemodel is not a"),
+        (b"", "net.caffemodel is not a .caffemodel: it has no layer with weights"),
         (one_layer(), "net.caffemodel', missing=['conv2__3x3_reduce/kernel"),
         (one_layer("conv9"), "unknown=['conv9/kernel', 'conv9/bias']"),
-        (one_layer(biases=2), "layer conv1/7x7_s2 must have a kernel and a bias alone"),
+        (one_layer(biases=2), "layer conv1/7x7_s2 must have only a kernel and a bias"),
         (
             one_layer(kernel=(64, 3)),
             "the kernel of conv1/7x7_s2 must be (out, in, height, width). Received: ",
         ),
         (
             one_layer("loss1/fc", (1024, 9)),
-            "loss1/fc must have maps of (128, 4, 4) before. Received: size=9",
+            "loss1/fc must take maps of (128, 4, 4). Received: size=9",
         ),
         (
             one_layer("loss1/fc", (9,)),
@@ -266,7 +266,7 @@ def test_refuses_half_a_file(tmp_path, capsys):
     (tmp_path / "net.caffemodel").write_bytes(whole[:-100])
     with pytest.raises(SystemExit, match="2"):
         run(convert_googlenet, tmp_path / "net.caffemodel", tmp_path / "net.npz")
-    assert "is no .caffemodel, or not all of one" in capsys.readouterr().err
+    assert "is not a complete .caffemodel" in capsys.readouterr().err
 
 
 def test_refuses_fewer_weights_than_the_shape_says(tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""SavedModels for TF Serving, and a client of it."""
+"""SavedModels for TF Serving, and a client for it."""
 
 import importlib
 
@@ -16,7 +16,7 @@ __all__ = sorted(_NAMES)
 
 
 def __getattr__(name):
-    # Loaded on first use: `python -m tfdml.serving.export --help` must not wait for TensorFlow.
+    # Loaded on first use, so `python -m tfdml.serving.export --help` does not load TensorFlow.
     if name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)

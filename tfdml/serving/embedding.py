@@ -5,13 +5,13 @@ import warnings
 import numpy as np
 import tensorflow as tf
 
-_BYTES = 2**30  # of the numbers that a batch may need at once
-_CHANNELS = 64  # of these numbers, for each pixel: what the first layers of large networks have
+_BYTES = 2**30  # memory for the activations of a batch
+_CHANNELS = 64  # activations per pixel, as in the first layers of large networks
 _MOST = 256
 
 
 def fitting_batch_size(image_size, outputs):
-    """A number of images whose embedding needs about 1 GiB, at most 256.
+    """A batch size whose embedding needs about 1 GiB, at most 256.
 
     Args:
         image_size: (height, width, channels).
@@ -27,18 +27,18 @@ def fitting_batch_size(image_size, outputs):
 
 
 class InPieces:
-    """Calls a function on pieces of a batch; where the memory is exhausted, on halves from then on.
+    """Calls a function on pieces of a batch; halves the pieces whenever memory runs out.
 
     Args:
         function: From (n, ...) to (n, ...) arrays, row by row.
-        batch_size: Most rows of a piece; `InPieces.batch_size` is what is left of it.
+        batch_size: Most rows of a piece; the attribute `batch_size` is the current value.
 
     Call:
         rows: (n, ...) of any n >= 1.
-        Returns an array of what the function gives for all rows.
+        Returns the function's results for all rows, as one array.
 
     Raises:
-        tf.errors.ResourceExhaustedError: If the memory does not suffice for a single row.
+        tf.errors.ResourceExhaustedError: If memory does not suffice for a single row.
     """
 
     def __init__(self, function, batch_size):
@@ -56,8 +56,8 @@ class InPieces:
                     raise
                 self.batch_size = len(piece) // 2
                 warnings.warn(
-                    f"the memory does not suffice for {len(piece)} images at once: "
-                    f"going on with {self.batch_size}",
+                    f"memory does not suffice for {len(piece)} images at once: "
+                    f"continuing with {self.batch_size}",
                     stacklevel=2,
                 )
             else:

@@ -1,12 +1,12 @@
-"""Exports a trained run again: its shallow levels alone, smaller files, or with classes to tell.
+"""Exports a trained run again: only shallow levels, smaller files, or with classification.
 
     python -m tfdml.serving.export runs/cars_hdc --levels 1
     python -m tfdml.serving.export runs/cars_lifted --precision int8
     python -m tfdml.serving.export runs/cars_lifted --classes photos --gallery photos
 
-Writes the next version, such as saved_models/cars_hdc_levels_1/1/, and says how large it is and how
-many images a second it embeds, beside the model that the run exported. `evaluate.py --export` does
-the same with the images of a dataset, and tells the recall that a smaller precision loses.
+Writes the next version, such as saved_models/cars_hdc_levels_1/1/, and prints its size and
+throughput next to those of the model that the run exported. `evaluate.py --export` does the same
+with the images of a dataset and also measures the recall that a smaller precision loses.
 """
 
 import dataclasses
@@ -24,35 +24,35 @@ from tfdml.serving.versions import megabytes, newest_version, versions_of
 
 PROGRAM = "tfdml.serving.export"
 BATCH = 32
-SECONDS = 3.0  # of each throughput that is measured
-OF_WRITER = ("tf_serving_warmup_requests", metadata.FILE)  # made anew
+SECONDS = 3.0  # duration of each throughput measurement
+OF_WRITER = ("tf_serving_warmup_requests", metadata.FILE)  # written for every version
 
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-    """What to export, how, and where to.
+    """Settings of an export.
 
     Args:
-        run: Folder of a run that is complete, such as runs/NAME; its model is in saved_models/NAME,
-            beside `runs`.
-        levels: Shallowest levels to keep, of a model with several; all if not given. Without all
-            of them a similarity that was learned is left out.
-        precision: Of the weights in the files: `float32`; or `float16` or `int8` for a half or a
-            quarter of the size. `evaluate.py` tells the recall that is lost.
-        on_bad_image: `error`, for a request with an image that cannot be read, or `nan`, for NaN
-            and `valid` false in its row; as the run exported it if not given.
-        max_pixels: Pixels of the largest image that is decoded; as the run exported it if not
+        run: Folder of a complete run, such as runs/NAME; its model is in saved_models/NAME, beside
+            `runs`.
+        levels: Number of shallowest levels to keep; all if not given. With fewer levels a learned
+            similarity is left out.
+        precision: Of the stored weights: `float32`; or `float16` or `int8` for a half or a quarter
+            of the size. `evaluate.py` measures the recall that is lost.
+        on_bad_image: For an unreadable image, `error` fails the request and `nan` gives NaN and
+            `valid` false in its row; that of the run's export if not given.
+        max_pixels: Pixels of the largest image that is decoded; that of the run's export if not
             given.
-        classes: Folder of images, with a sub-folder for each class, whose means a signature
-            `classify` finds the nearest of.
-        gallery: Folder of images, with a sub-folder for each class, at most 100,000, that a
-            signature `neighbours` finds the nearest of.
-        top: How many classes or images they tell.
-        licence: Of the model, in words or by its SPDX identifier; that of the run's export if not
+        classes: Folder of images, with a sub-folder for each class; adds the signature `classify`,
+            which returns the classes with the nearest means.
+        gallery: Folder of at most 100,000 images, with a sub-folder for each class; adds the
+            signature `neighbours`, which returns the nearest images.
+        top: Number of classes or images that they return.
+        licence: Of the model, in words or as an SPDX identifier; that of the run's export if not
             given.
         description: What the model is for; that of the run's export if not given.
-        out: Folder of the new model, in which it becomes the next version. If not given,
-            saved_models/NAME, with `_levels_N` and `_PRECISION` behind the name where they apply.
+        out: Folder of the new model, which becomes its next version. If not given,
+            saved_models/NAME, with the suffixes `_levels_N` and `_PRECISION` where they apply.
     """
 
     run: str
@@ -72,7 +72,7 @@ class Export:
         self.options_after({})
 
     def options_after(self, before):
-        """The `ExportOptions`, of which those not given are those of {name: value} before."""
+        """The `ExportOptions`; options not given are taken from {name: value} in `before`."""
         given = {
             field.name: getattr(self, field.name) for field in dataclasses.fields(ExportOptions)
         }
@@ -93,10 +93,10 @@ def main(arguments=None):
         out = pathlib.Path(settings.out) if settings.out else out
         check_writable(out)
         check_same_run(out, trained)
-        from tfdml.serving import folders  # which waits for TensorFlow
+        from tfdml.serving import folders  # imports TensorFlow
 
         for folder in filter(None, (settings.classes, settings.gallery)):
-            folders.images_of(pathlib.Path(folder))  # refused before the model is read
+            folders.images_of(pathlib.Path(folder))  # raises before the model is read
         served = serve_run(load_run(run), trained, settings.levels, options)
         if settings.classes:
             means = folders.means_of_folder(served, pathlib.Path(settings.classes))
@@ -112,14 +112,14 @@ def main(arguments=None):
 
 
 def suffix_of(levels, precision):
-    """What tells the name of a model from that of its run."""
+    """The suffix that is added to the name of a run to name its model."""
     words = [] if levels is None else [f"levels_{levels}"]
     words += [] if precision == "float32" else [precision]
     return "".join(f"_{word}" for word in words)
 
 
 def shown(path):
-    """The path from here, where that is shorter."""
+    """The path as given or relative to the working directory, whichever is shorter."""
     return min(path, pathlib.Path(os.path.relpath(path)), key=lambda shape: len(str(shape)))
 
 
@@ -143,7 +143,7 @@ def load_run(run):
     tfdml.register()
     try:
         return keras.models.load_model(checkpoint)
-    except Exception as error:  # what a broken archive raises has no common class
+    except Exception as error:  # broken archives raise many types
         raise ValueError(f"{checkpoint} cannot be read ({error})") from error
 
 
@@ -152,16 +152,15 @@ def serve_run(model, trained, levels=None, options=None):
 
     Args:
         model: The `EmbeddingModel` of the run.
-        trained: Path of the version that the run exported, whose images are read alike.
-        levels: Shallowest levels to keep; all if None.
-        options: `ExportOptions`; the usual ones if None.
+        trained: Path of the version that the run exported; images are read in the same way.
+        levels: Number of shallowest levels to keep; all if None.
+        options: `ExportOptions`; the defaults if None.
 
     Returns:
         A `ServedModel`.
 
     Raises:
-        ValueError: If the model has not so many levels, or `trained` has no function
-            `read_image`.
+        ValueError: If the model has fewer levels, or `trained` has no function `read_image`.
     """
     from tfdml.models import first_levels, number_of_levels
     from tfdml.serving import ServedModel
@@ -173,7 +172,7 @@ def serve_run(model, trained, levels=None, options=None):
 
 
 def reader_of(version):
-    """What reads one image as a version does.
+    """The function of a version that reads one image.
 
     Raises:
         ValueError: If it has no function `read_image`.
@@ -190,7 +189,7 @@ def reader_of(version):
 
 
 def check_same_run(out, trained):
-    """Raises a FileExistsError if a folder holds versions of another run than that of `trained`."""
+    """Raises a FileExistsError if a folder holds versions of another run than `trained`."""
     recipe = metadata.without_folders(exported.recipe_of(trained))
     for other in versions_of(out).values():
         if metadata.without_folders(exported.recipe_of(other)) != recipe:
@@ -198,13 +197,13 @@ def check_same_run(out, trained):
 
 
 def write_next(served, out, trained, **known):
-    """Writes the next version of a folder, with what is known of its training.
+    """Writes the next version of a folder, with the metadata of its training.
 
     Args:
         served: `ServedModel` of the run that exported `trained`.
         out: Folder of the versions.
-        trained: Path of the version that the run exported, whose assets it takes over.
-        **known: More that `metadata_of` takes.
+        trained: Path of the version that the run exported; its assets are copied.
+        **known: Further arguments of `metadata_of`.
 
     Returns:
         The path of the version.
@@ -219,7 +218,7 @@ def write_next(served, out, trained, **known):
         "trained_classes": exported.trained_classes(trained) or None,
         **known,
     }
-    if served.dim == before.get("dimension"):  # the scores are of all levels
+    if served.dim == before.get("dimension"):  # scores hold only for all levels
         known["scores"] = before.get("scores")
     assets = {
         file.name: file.read_bytes()
@@ -231,7 +230,7 @@ def write_next(served, out, trained, **known):
 
 
 def images_per_second(version):
-    """Images that `embed_images` of a SavedModel takes in a second, in batches of 32."""
+    """Throughput of `embed_images` of a SavedModel, in images/s, in batches of 32."""
     import numpy as np
     import tensorflow as tf
 

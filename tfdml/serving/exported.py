@@ -1,4 +1,4 @@
-"""What an exported version can do, and what it says of its training."""
+"""Signatures and training metadata of an exported version."""
 
 import os
 import pathlib
@@ -33,8 +33,8 @@ def config_of(version):
     """The settings of a version's training with their folders, of runs/NAME/config.yaml.
 
     Returns:
-        {name: value}; None if there is no such file beside the folder of the models, or it is of
-        another training.
+        {name: value}; None if there is no such file beside the folder of the models, or it belongs
+        to another training.
     """
     import yaml
 
@@ -48,17 +48,17 @@ def config_of(version):
 
 
 def trained_classes(version):
-    """Names of the classes that a version was trained on, where it tells them."""
+    """Names of the classes that a version was trained on; empty if it does not state them."""
     return read_metadata(version).get("trained_classes", [])
 
 
 def load_signatures(version, with_similarity=False):
-    """The functions of the SavedModel, checked, also those of a learned similarity if asked for."""
+    """The checked signatures of a SavedModel, with `with_similarity` also the learned one."""
     import tensorflow as tf
 
     try:
         signatures = tf.saved_model.load(str(version)).signatures
-    except Exception as error:  # what a broken SavedModel raises has no common class
+    except Exception as error:  # broken SavedModels raise many types
         raise ValueError(f"{version} cannot be read ({str(error).splitlines()[0]})") from error
     if "embed_images" not in signatures:
         raise ValueError(
@@ -74,8 +74,8 @@ def load_signatures(version, with_similarity=False):
         and image_size[2] in (1, 3)
         and inputs["images"].dtype == tf.float32
         and "embedding" in outputs,
-        f"embed_images of {version} must take float32 `images` of a fixed size, grey or of three "
-        "colours, and give `embedding`",
+        f"embed_images of {version} must take float32 `images` of a fixed size, grey or RGB, and "
+        "return `embedding`",
         takes={name: (spec.shape, spec.dtype.name) for name, spec in inputs.items()},
         gives=list(outputs),
     )
@@ -88,7 +88,7 @@ def load_signatures(version, with_similarity=False):
 
 
 def similarity_of(signature, bar):
-    """The learned similarity of rows of arrays, as a function; `bar` counts the pairs scored."""
+    """The learned similarity as a function of two arrays; `bar` counts the pairs scored."""
     import tensorflow as tf
 
     def similarity(a, b):

@@ -1,11 +1,11 @@
-"""Galleries of the images of a folder that has a sub-folder for each class."""
+"""Galleries from a folder of images with a sub-folder for each class."""
 
 from tfdml.checks import check
 from tfdml.serving.nearest import MOST_ROWS, Gallery, class_means
 
 
 def means_of_folder(served, folder):
-    """The mean of each class of a folder, by the embeddings of a model.
+    """The mean embedding of each class of a folder.
 
     Args:
         served: `ServedModel`.
@@ -24,7 +24,7 @@ def means_of_folder(served, folder):
 
 
 def gallery_of_folder(served, folder):
-    """The images of a folder, by the embeddings of a model; paths in the folder name them.
+    """The embedded images of a folder; their ids are their paths relative to it.
 
     Args:
         served: `ServedModel`.
@@ -37,10 +37,10 @@ def gallery_of_folder(served, folder):
         ValueError: If there are no images or too many, or one cannot be read.
     """
     paths, classes = images_of(folder)
-    # Said before they are embedded, which takes long.
+    # Checked before embedding, which takes long.
     check(
         len(paths) <= MOST_ROWS,
-        f"a gallery has at most {MOST_ROWS:,} images: for more, search an index",
+        f"a gallery has at most {MOST_ROWS:,} images; use an index for more",
         folder=str(folder),
         images=len(paths),
     )

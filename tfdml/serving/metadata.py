@@ -1,22 +1,22 @@
-"""What a version says of itself to those who serve it: `assets.extra/metadata.json`.
+"""Metadata of an exported version: `assets.extra/metadata.json`.
 
-    dimension            numbers of an embedding, of all levels
-    levels               embeddings side by side in it
-    image_size           height, width and channels of the images that the network takes
+    dimension            length of an embedding, over all levels
+    levels               number of embeddings concatenated in it
+    image_size           height, width and channels of the network's input
     signatures           names of the functions
     precision            of the stored weights: float32, float16 or int8
     on_bad_image         error or nan
     max_pixels           of the largest image that is decoded
-    top                  how many rows `classify` and `neighbours` tell, by their names
-    versions             of tfdml, TensorFlow and Keras that wrote it
-    licence, description in the words of those who exported it; null if they said nothing
+    top                  number of rows that `classify` and `neighbours` return, by signature
+    versions             of tfdml, TensorFlow and Keras at the export
+    licence, description as given to the export; null if not given
     trained_classes      names of the classes that it was trained on
     recipe               the settings of its training, as `train.py --config` takes them, with
                          files and folders by name only
-    scores               of the training, by name
-    precision_scores     of a rounded precision: Recall@1 and megabytes beside those of float32
+    scores               of the trained model, by name
+    precision_scores     of a rounded precision: Recall@1 and megabytes next to those of float32
 
-The last four are there where they are known.
+The last four are present only if known.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ _PATHS = ("boxes", "data_dir", "init_from", "mean_image", "weights")
 
 
 def metadata_of(served, *, trained_classes=None, recipe=None, scores=None, precision_scores=None):
-    """The metadata of a model that is to be written.
+    """The metadata of a model to be exported.
 
     Args:
         served: `ServedModel`.
@@ -39,7 +39,7 @@ def metadata_of(served, *, trained_classes=None, recipe=None, scores=None, preci
         precision_scores: {name: {precision: value}}.
 
     Returns:
-        A dictionary of what the head of this file lists.
+        A dictionary of the entries listed at the top of this file.
     """
     import keras
     import tensorflow as tf
@@ -90,7 +90,7 @@ def write_metadata(folder, metadata):
 
 
 def read_metadata(version):
-    """The metadata of a version; {} where it has none, or a file of another program."""
+    """The metadata of a version; {} if it has none, or a file of another program."""
     try:
         metadata = json.loads((version / "assets.extra" / FILE).read_text("utf-8"))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What lies nearest to an embedding: the means of classes, or the images of a small gallery."""
+"""Nearest neighbours of embeddings: class means, or images of a small gallery."""
 
 import dataclasses
 from collections import Counter
@@ -13,17 +13,17 @@ MOST_ROWS = 100_000
 
 @dataclasses.dataclass(frozen=True)
 class Gallery:
-    """Images, or means of classes, to be found by their embeddings.
+    """Embeddings of images or class means, to be searched by nearest neighbours.
 
     Args:
-        ids: (n,) texts that name the rows; of the means of classes the names of these.
-        embeddings: (n, dim) floats, of at most 100,000 rows: they are searched one by one, and the
-            distances of a batch to all of them are in the memory. More are for an index.
-        classes: (n,) texts, the classes of the images; None for means of classes.
+        ids: (n,) texts that name the rows; for class means the names of the classes.
+        embeddings: (n, dim) floats, at most 100,000 rows: the search is exhaustive and holds the
+            distances of a batch to all of them in memory. Use an index for more.
+        classes: (n,) texts, the classes of the images; None for class means.
 
     Raises:
-        ValueError: If there are no rows or too many, an id comes twice, or not each row has an id
-            and finite numbers.
+        ValueError: If there are no rows or too many, an id occurs twice, a row has no id, or an
+            embedding is not finite.
     """
 
     ids: list
@@ -36,7 +36,7 @@ class Gallery:
         check(rows.ndim == 2, "`embeddings` must be (n, dim)", shape=rows.shape)
         check(
             0 < len(rows) <= MOST_ROWS,
-            f"a gallery has from 1 to {MOST_ROWS:,} rows: for more, search an index",
+            f"a gallery has from 1 to {MOST_ROWS:,} rows; use an index for more",
             rows=len(rows),
         )
         for name in ("ids", "classes"):
@@ -48,15 +48,14 @@ class Gallery:
                 **{name: texts if texts is None else len(texts)},
             )
         twice = [text for text, count in Counter(self.ids).items() if count > 1]
-        check(not twice, "an id must be of one row", ids=twice[:3])
+        check(not twice, "`ids` must be unique", ids=twice[:3])
         check(np.isfinite(rows).all(), "`embeddings` must be finite", rows=_not_finite(rows))
 
 
 def class_means(embeddings, labels, names):
-    """The mean embedding of each class, to be found as the nearest.
+    """The mean embedding of each class, for nearest-class-mean classification.
 
-    Means are as the embeddings give them: not scaled to unit length, as `evaluate.py --task ncm`
-    takes them.
+    Means are not scaled to unit length, as in `evaluate.py --task ncm`.
 
     Args:
         embeddings: (n, dim) floats.
@@ -67,7 +66,7 @@ def class_means(embeddings, labels, names):
         A `Gallery` with the classes as its rows.
 
     Raises:
-        ValueError: As of `Gallery`.
+        ValueError: As for `Gallery`.
     """
     rows = np.unique(labels, return_inverse=True)[1]
     sums = np.zeros((len(names), np.shape(embeddings)[1]))
@@ -76,18 +75,17 @@ def class_means(embeddings, labels, names):
 
 
 class Nearest(tf.Module):
-    """The rows of a gallery that lie nearest to embeddings, in operations of TensorFlow.
+    """Exhaustive nearest-neighbour search in a gallery, in TensorFlow operations.
 
     Args:
         gallery: `Gallery`.
-        top: How many to find; all of a smaller gallery.
+        top: Number of rows to find; all of a smaller gallery.
 
     Call:
         embeddings: (n, dim) floats.
-        Returns `(distances, rows)`, (n, top) float32 and integers, the nearest first, of equal
-            distances the earlier row. The distances are Euclidean, of differences; which rows are
-            taken, among rows far from 0 that differ by less than the rounding of their squares,
-            is open.
+        Returns `(distances, rows)`, (n, top) float32 and integers, nearest first, ties by row. The
+            distances are Euclidean, computed from differences. Candidates are chosen by expanded
+            squares, so rows far from 0 that differ by less than their rounding may be confused.
     """
 
     def __init__(self, gallery, top):
@@ -97,7 +95,7 @@ class Nearest(tf.Module):
         self._squares = tf.Variable(np.square(gallery.embeddings).sum(axis=1), trainable=False)
 
     def __call__(self, embeddings):
-        # The square of the embedding itself is the same for all rows.
+        # The squared norm of the embedding is the same for all rows, and left out.
         products = tf.matmul(embeddings, self._rows, transpose_b=True)
         rows = tf.math.top_k(2.0 * products - self._squares, self.top).indices
         distances = tf.norm(embeddings[:, None] - tf.gather(self._rows, rows), axis=2)

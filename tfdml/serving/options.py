@@ -1,11 +1,11 @@
-"""How a model is exported, and what is said of it to those who serve it."""
+"""Options of an export: precision, unreadable images and metadata."""
 
 import dataclasses
 
 from tfdml.checks import check, check_integer, check_one_of, unknown_option
 
-MAX_PIXELS = 50_000_000  # of one image; as pixels and as numbers they take 0.8 GB
-TOP = 5  # classes or images that a model tells, where nothing is said
+MAX_PIXELS = 50_000_000  # of one image; as uint8 and float32 they take 0.8 GB
+TOP = 5  # default number of classes or images that a model returns
 PRECISIONS = ("float32", "float16", "int8")
 
 
@@ -14,14 +14,13 @@ class ExportOptions:
     """Options of an export.
 
     Args:
-        precision: Of the weights in the files: `float32`; or `float16` or `int8` for a half or a
-            quarter of the size, for which the numbers of an embedding are rounded. They compute
-            in float32 all the same: the model gets neither faster nor smaller in the memory.
-        on_bad_image: `error`, for a request with an image that cannot be read, which names it; or
-            `nan`: its numbers are NaN, and an output `valid` tells it, false, from the others of
-            the request.
-        max_pixels: Pixels of the largest image that is decoded, against memory that runs out.
-        licence: Of the model, in words or by its SPDX identifier.
+        precision: Of the stored weights: `float32`; or `float16` or `int8` for a half or a quarter
+            of the size, which changes embeddings slightly. Computation stays in float32: the model
+            becomes neither faster nor smaller in memory.
+        on_bad_image: For an unreadable image, `error` fails the request and names the image; `nan`
+            returns NaN in its row, and an output `valid` marks the row as false.
+        max_pixels: Pixels of the largest image that is decoded, to bound the memory.
+        licence: Of the model, in words or as an SPDX identifier.
         description: What the model is for, in words.
     """
 
@@ -52,10 +51,10 @@ def export_options(options):
 
 
 def options_kept(metadata):
-    """What an export again takes over from the metadata of a version: all but the precision.
+    """The options that a new export takes from the metadata of a version: all but the precision.
 
     Args:
-        metadata: {name: value}, as of `read_metadata`.
+        metadata: {name: value}, as returned by `read_metadata`.
 
     Returns:
         {name: value} for `export_options`.

@@ -1,33 +1,33 @@
-"""Batches of encoded images of which some may be unreadable, in operations of TensorFlow alone."""
+"""Reads batches of encoded images, some perhaps unreadable, in TensorFlow operations."""
 
 import tensorflow as tf
 
 from tfdml.serving.options import MAX_PIXELS
 
-_HEADER = 32  # bytes in which the sizes of all formats stand but that of JPEG
+_HEADER = 32  # bytes that contain the size in all formats except JPEG
 _PARALLEL = 16  # images decoded at once, by as many threads as the process has
 _SHOWN = 10  # images that an error names
 _DAMAGED = "is damaged, cut off, or of a kind that cannot be read"
 
 
 def read_batch(image_bytes, read_image, image_shape, max_pixels=MAX_PIXELS):
-    """Reads what can be read of a batch, and says why the rest cannot.
+    """Reads the readable images of a batch, and returns the reasons why the others cannot be read.
 
-    What a header tells is looked at before its image is decoded: that of a few bytes may claim
-    pixels that no memory has. TensorFlow has no operation that catches an error, but a dataset can
-    leave out elements with errors: each image is an element with its row, and the rows that are
-    missing afterwards could not be read.
+    The header is checked before an image is decoded: a file of a few bytes may claim more pixels
+    than fit in memory. TensorFlow has no operation that catches an error, but a dataset can skip
+    elements with errors: each image is an element with its row number, and missing rows could not
+    be read.
 
     Args:
         image_bytes: (n,) encoded images of any sizes, n >= 0.
         read_image: From a scalar string to one float32 image of `image_shape`.
         image_shape: (height, width, channels).
-        max_pixels: Pixels of the largest image that is decoded. Of a GIF those of its screen
-            count, which its frames should not exceed.
+        max_pixels: Pixels of the largest image that is decoded. A GIF counts by its screen, which
+            its frames should not exceed.
 
     Returns:
-        `(images, problems)`: (n, height, width, channels) float32, with zeros for what cannot be
-        read, and (n,) texts such as "is empty", "" for what is read.
+        `(images, problems)`: (n, height, width, channels) float32, zeros for unreadable images, and
+        (n,) texts such as "is empty", "" for images that were read.
     """
     rows = tf.size(image_bytes, tf.int64)
 
@@ -38,7 +38,7 @@ def read_batch(image_bytes, read_image, image_shape, max_pixels=MAX_PIXELS):
         )
         return row, tf.ensure_shape(image, image_shape), problem
 
-    # One element more than rows: a batch of none is an error.
+    # One extra element, as an empty batch would be an error.
     last = tf.data.Dataset.from_tensors((rows, tf.zeros(image_shape), ""))
     dataset = tf.data.Dataset.from_tensor_slices((tf.range(rows), image_bytes))
     dataset = dataset.map(attempt, num_parallel_calls=_PARALLEL, deterministic=False)
@@ -51,11 +51,11 @@ def read_batch(image_bytes, read_image, image_shape, max_pixels=MAX_PIXELS):
 
 
 def refuse_unreadable(problems, name):
-    """An operation that fails if there is a problem, and names the rows that have one.
+    """Returns an operation that fails if there are problems, and names their rows.
 
     Args:
-        problems: (n,) texts, "" where there is none.
-        name: Name of the input whose rows they are.
+        problems: (n,) texts, "" for no problem.
+        name: Name of the input that the rows belong to.
     """
     rows = tf.where(tf.not_equal(problems, ""))[:, 0]
     shown = rows[:_SHOWN]
@@ -65,7 +65,7 @@ def refuse_unreadable(problems, name):
 
 
 def _plain():
-    """Without what pays off over many batches alone: it would be done anew for each request."""
+    """Options without optimizations that only pay off over many batches: each request has one."""
     options = tf.data.Options()
     options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
@@ -73,21 +73,21 @@ def _plain():
 
 
 def _problem_of_header(contents, max_pixels):
-    """A text, "" if the header is well; may fail for a JPEG."""
+    """The problem of a header, "" if there is none; may fail for a JPEG."""
     header = _first_bytes(contents)
     is_jpeg = tf.io.is_jpeg(contents)
     known, size = _size_in_header(header)
     size = tf.cond(is_jpeg, lambda: tf.io.extract_jpeg_shape(contents, tf.int64)[:2], lambda: size)
     height, width = tf.unstack(tf.strings.as_string(size))
-    limit = f" pixels, more than the {max_pixels:,} that are taken"
+    limit = f" pixels, more than the limit of {max_pixels:,}"
     return tf.case(
         [
             (tf.equal(tf.strings.length(contents), 0), lambda: tf.constant("is empty")),
             (
                 tf.logical_not(is_jpeg | known),
-                lambda: tf.constant("is no JPEG, PNG, GIF, BMP or WebP"),
+                lambda: tf.constant("is not a JPEG, PNG, GIF, BMP or WebP"),
             ),
-            # Divided, for the product may exceed an integer.
+            # Divided, because the product may overflow.
             (
                 size[0] > max_pixels // tf.maximum(size[1], 1),
                 lambda: tf.strings.join(["has ", width, " x ", height, limit]),
@@ -98,7 +98,7 @@ def _problem_of_header(contents, max_pixels):
 
 
 def _size_in_header(header):
-    """Whether the header is of PNG, GIF, BMP or WebP, and the (2,) height and width it tells."""
+    """Whether the header is of PNG, GIF, BMP or WebP, and its (2,) height and width."""
 
     def number(at, count, big_endian=False):
         digits = header[at : at + count]
@@ -109,7 +109,7 @@ def _size_in_header(header):
         return tf.reduce_all(tf.equal(header[at : at + len(text)], list(text)))
 
     webp = starts(b"RIFF") & starts(b"WEBP", at=8)
-    rows = number(22, 4)  # of a BMP; negative if they come from above
+    rows = number(22, 4)  # of a BMP; negative if stored top-down
     packed = number(21, 4)  # of a lossless WebP: twice 14 bits, each 1 less than a side
     formats = [
         (
@@ -129,7 +129,7 @@ def _size_in_header(header):
 
 
 def _first_bytes(contents):
-    """(32,) int64, with zeros where the file is shorter."""
+    """The first bytes, (32,) int64, padded with zeros."""
     first = tf.io.decode_raw(tf.strings.substr(contents, 0, _HEADER), tf.uint8)
     padded = tf.pad(tf.cast(first, tf.int64), [[0, _HEADER - tf.shape(first)[0]]])
     return tf.ensure_shape(padded, [_HEADER])

@@ -1,10 +1,10 @@
-"""What the refusal of a batch says of its images, as `reading.refuse_unreadable` words it."""
+"""Extracts the reason for an image from a batch error of `reading.refuse_unreadable`."""
 
 import re
 
 
 def told_of_first(message, name):
-    """What an error says of the first image of an input; None where it says nothing of it.
+    """The reason that an error gives for the first image of an input; None if it gives none.
 
     Args:
         message: Text of the error.
@@ -15,5 +15,5 @@ def told_of_first(message, name):
         'it is empty'
         >>> told_of_first("Invalid PNG data, size 12", "image_bytes")
     """
-    told = re.search(rf"\b{name}\[0\] ([^\]]+)", message)
-    return f"it {told[1]}" if told else None
+    reason = re.search(rf"\b{name}\[0\] ([^\]]+)", message)
+    return f"it {reason[1]}" if reason else None

@@ -22,30 +22,30 @@ def export_model(
 ):
     """Writes a SavedModel that TF Serving loads unchanged.
 
-    Signatures, with rows of a against the same rows of b unless said otherwise:
+    Signatures; those of pairs compare row i of a with row i of b unless stated otherwise:
         serving_default: `image_bytes` (n,) encoded images -> `embedding` (n, dim) float32.
         embed_images: `images` (n, height, width, channels) float32 in [0, 255] -> `embedding`.
         read_images: `image_bytes` (n,) -> `images`, what `embed_images` takes.
         similarity: `image_bytes_a` (n,) and `image_bytes_b` (n,) -> `similarity` (n,) float32, the
-            score that the loss learned, or else the cosine.
+            score that the loss learned, otherwise the cosine.
         score_pairs: `embeddings_a` (n, dim) and `embeddings_b` (n, dim) -> `similarity` (n,), the
-            learned score. Only where there is one.
+            learned score. Only if there is one.
         score_matrix: `embeddings_a` (n, dim) and `embeddings_b` (m, dim) -> `similarity` (n, m),
-            the learned score of all rows of a against all of b. Only where there is one.
-        classify: `image_bytes` (n,) -> `classes` (n, top), the names of those whose means lie
-            nearest, nearest first, and `distances` (n, top) float32, Euclidean. Only with
+            the learned score of all rows of a against all of b. Only if there is one.
+        classify: `image_bytes` (n,) -> `classes` (n, top), the names of the classes with the
+            nearest means, nearest first, and `distances` (n, top) float32, Euclidean. Only with
             `classes`.
-        neighbours: `image_bytes` (n,) -> `ids`, `classes` and `distances` (n, top) of the images of
-            the gallery that lie nearest, nearest first. Only with `gallery`.
+        neighbours: `image_bytes` (n,) -> `ids`, `classes` and `distances` (n, top) of the nearest
+            images of the gallery, nearest first. Only with `gallery`.
 
-    The images of a batch may differ in format and size. One that cannot be read fails its request
-    by an error that names its row and says why; with `on_bad_image` of `nan` its numbers are NaN,
-    its texts empty, and every signature that takes `image_bytes` has an output `valid` (n,) of
-    booleans. `tfdml.decoding.decode` states what counts as damaged, where `read_image` is of it.
+    The images of a batch may differ in format and size. An unreadable image fails its request with
+    an error that gives its row and the reason. With `on_bad_image="nan"` its numbers are NaN, its
+    texts empty, and every signature that takes `image_bytes` has an output `valid`, (n,) booleans.
+    `tfdml.decoding.decode` documents which images the default `read_image` rejects.
 
     The folder appears whole or not at all, so a server that watches it never sees half a version.
-    Its `assets.extra` holds `metadata.json`, of which `tfdml.serving.metadata` says what it tells,
-    and a warm-up request for each signature, so that the first one of a user is as fast as others.
+    Its `assets.extra` holds `metadata.json`, described in `tfdml.serving.metadata`, and a warm-up
+    request for each signature, so that a user's first request is as fast as later ones.
 
     Args:
         model: A `tfdml.EmbeddingModel`, or its embedder: a functional or sequential `keras.Model`
@@ -53,15 +53,15 @@ def export_model(
         path: The version's folder, such as `saved_models/NAME/1`; must not exist.
         read_image: The preprocessing of training: from a scalar string tensor of encoded bytes to
             one (height, width, channels) float32 image in [0, 255], in TensorFlow operations. If
-            None, images are decoded as by `pipelines` and resized to the input of the model.
-        loss: The loss that the embedder was trained with; that of an `EmbeddingModel` if None. The
-            similarity that it learned, in its `layer`, is served without dropout.
+            None, images are decoded as in `pipelines` and resized to the input of the model.
+        loss: The loss that the embedder was trained with; that of an `EmbeddingModel` if None. Its
+            learned similarity, if any, is served without dropout.
         assets: File name -> text or bytes, written to the version's `assets.extra`.
-        options: `tfdml.serving.ExportOptions`; the usual ones if None.
-        classes: `tfdml.serving.Gallery` of the means of classes, as of `class_means`, by embeddings
-            of the same model.
+        options: `tfdml.serving.ExportOptions`; the defaults if None.
+        classes: `tfdml.serving.Gallery` of class means, such as those of `class_means`, by
+            embeddings of the same model.
         gallery: `tfdml.serving.Gallery` of at most 100,000 images.
-        top: How many classes or images to tell; all where there are fewer.
+        top: Number of classes or images to return; all if there are fewer.
         metadata: {name: value} of the training, such as `recipe` and `scores`; `metadata_of` lists
             the names.
 
@@ -70,9 +70,9 @@ def export_model(
 
     Raises:
         FileExistsError: If the version exists.
-        TypeError: If `model` is no `keras.Model`.
-        ValueError: If `model` has no fixed image size, its output is not (batch, dim), a gallery is
-            not of its embeddings, or `top` is not above 0.
+        TypeError: If `model` is not a `keras.Model`.
+        ValueError: If `model` has no fixed image size, its output is not (batch, dim), a gallery
+            has embeddings of another length, or `top` is not above 0.
 
     Example:
         >>> import pathlib, tempfile
@@ -126,5 +126,5 @@ def _check_embedder(embedder):
 
 
 def _reader(image_size):
-    """From a scalar string to one float32 image of this size."""
+    """Returns a function from a scalar string to one float32 image of this size."""
     return lambda contents: resize(decode(contents, image_size[2]), image_size)

@@ -1,4 +1,4 @@
-"""The functions of an exported model, which are its signatures."""
+"""The signatures of an exported model."""
 
 import pathlib
 
@@ -22,16 +22,16 @@ PAIRS_ENCODED = [tf.TensorSpec([None], tf.string, f"image_bytes_{side}") for sid
 
 
 class ServedModel:
-    """An embedder with all that is to be served with it, ready to be written.
+    """An embedder with its signatures, ready to be written.
 
-    `signatures` are compiled functions, by the names that `export_model` documents: they compute
-    what the version will, with its precision, and may be called to measure or to fill a gallery.
+    `signatures` are compiled functions, by the names that `export_model` documents. They compute
+    the same as the written version, with its precision, for example to fill a gallery.
 
     Args:
         embedder: A functional `keras.Model` from images to embeddings.
-        read_image: From a scalar string to one float32 image, as of `export_model`.
+        read_image: From a scalar string to one float32 image, as for `export_model`.
         loss: The loss that the embedder was trained with, or None.
-        options: `ExportOptions`; the usual ones if None.
+        options: `ExportOptions`; the defaults if None.
     """
 
     def __init__(self, embedder, read_image, loss=None, *, options=None):
@@ -40,20 +40,20 @@ class ServedModel:
         learned = getattr(loss, "learns_similarity", False)
         layers = [embedder, loss.similarity_layer] if learned else [embedder]
         weights = StoredWeights(layers, self.options.precision)
-        self._of_version = tf.Module()  # what is written; not the embedder, which has its own
+        self._of_version = tf.Module()  # what is written, instead of the embedder
         self._of_version.weights = weights.stored
-        # An export of this version again takes the images as they are read here.
+        # A later export of this version reads images with the same function.
         self._of_version.read_image = compiled(read_image, [tf.TensorSpec([], tf.string)])
         self.embedder, self._weights, self._loss = embedder, weights, loss if learned else None
-        self.top = {}  # signature -> rows that it tells
+        self.top = {}  # signature -> rows that it returns
         self.signatures = self._signatures()
 
     def add_classes(self, means, *, top):
         """Adds the signature `classify`.
 
         Args:
-            means: `Gallery` of the means of classes.
-            top: How many classes to tell.
+            means: `Gallery` of class means.
+            top: Number of classes to return.
         """
         self._add("classify", means, top, {"classes": means.ids})
 
@@ -62,7 +62,7 @@ class ServedModel:
 
         Args:
             gallery: `Gallery` of images.
-            top: How many images to tell.
+            top: Number of images to return.
         """
         texts = {"ids": gallery.ids, "classes": gallery.classes}
         self._add("neighbours", gallery, top, {k: v for k, v in texts.items() if v is not None})
@@ -97,7 +97,7 @@ class ServedModel:
         Args:
             path: The version's folder; must not exist.
             assets: File name -> text or bytes, for its `assets.extra`.
-            metadata: {name: value} of the training, as `metadata_of` takes it.
+            metadata: {name: value} of the training, as for `metadata_of`.
 
         Returns:
             The path of the version.
@@ -121,7 +121,7 @@ class ServedModel:
         return path
 
     def _signatures(self):
-        # Each is traced once, however many others call it.
+        # Each is traced once, even if several others call it.
         embed = compiled(self._embed, [tf.TensorSpec([None, *self.image_shape], name="images")])
         self._read = compiled(self._read_batch, ENCODED)
         signatures = {
@@ -146,7 +146,7 @@ class ServedModel:
         return read_batch(image_bytes, read_image, self.image_shape, most)
 
     def _from_bytes(self, function):
-        """A signature that reads images and gives what a function of them does."""
+        """A signature that reads images and applies a function to them."""
 
         def from_bytes(image_bytes):
             images, problems = self._read(image_bytes)
@@ -155,10 +155,10 @@ class ServedModel:
         return compiled(from_bytes, ENCODED)
 
     def _of_readable(self, function, **problems):
-        """The outputs of a function; of what cannot be read, by option, NaN or an error.
+        """The outputs of a function, with NaN or an error for unreadable images by `on_bad_image`.
 
         Args:
-            function: Without arguments, gives {name: (n, ...)}.
+            function: Takes no arguments, returns {name: (n, ...)}.
             **problems: (n,) texts for each input.
         """
         if self.options.on_bad_image == "error":
@@ -181,7 +181,7 @@ class ServedModel:
         return self._of_readable(scores, **of_inputs)
 
     def _score_pairs(self, embeddings_a, embeddings_b):
-        # Or another operation may fail over the rows first.
+        # Otherwise another operation may fail first.
         with tf.control_dependencies([refuse_without_partner(embeddings_a, embeddings_b)]):
             a, b = tf.identity(embeddings_a), tf.identity(embeddings_b)
         if self._loss is None:
@@ -201,7 +201,7 @@ class ServedModel:
         width = gallery.embeddings.shape[1]
         check(
             width == self.dim,
-            "a gallery must have embeddings of this model",
+            "a gallery must have embeddings of the length of this model's",
             dim=self.dim,
             embeddings=width,
         )
@@ -211,8 +211,8 @@ class ServedModel:
 
         def found(images):
             distances, rows = nearest(self._embed_images(images)["embedding"])
-            told = {key: tf.gather(tf.constant(values), rows) for key, values in texts.items()}
-            return {**told, "distances": distances}
+            names = {key: tf.gather(tf.constant(values), rows) for key, values in texts.items()}
+            return {**names, "distances": distances}
 
         self.signatures[name] = self._from_bytes(found)
 
@@ -228,6 +228,6 @@ def blank(values, valid):
 
 
 def refuse_without_partner(a, b):
-    """An operation that fails unless a and b have as many rows."""
-    message = "a and b must have as many rows"
+    """Returns an operation that fails unless a and b have the same number of rows."""
+    message = "a and b must have the same number of rows"
     return tf.debugging.assert_equal(tf.shape(a)[0], tf.shape(b)[0], message)

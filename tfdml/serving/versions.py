@@ -1,4 +1,4 @@
-"""The numbered versions of a served model: folders 1, 2, ... of one folder, each a SavedModel."""
+"""The numbered versions of a served model: sub-folders 1, 2, ..., each a SavedModel."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from tfdml.files import naming
 
 try:
     import fcntl
-except ImportError:  # Windows, where nothing is swept up
+except ImportError:  # Windows, where unfinished folders are not cleaned up
     fcntl = None
 
 
@@ -21,7 +21,7 @@ def versions_of(folder):
 
 
 def newest_version(folder):
-    """The version of the highest number.
+    """The version with the highest number.
 
     Raises:
         FileNotFoundError: If there is none.
@@ -47,17 +47,17 @@ def check_new(path):
 
 @contextlib.contextmanager
 def new_version(path):
-    """A hidden folder to fill, which becomes the version when the block ends well.
+    """Yields a hidden folder, which becomes the version if the block succeeds.
 
     The version appears whole or not at all, so a server that watches its folder never sees half of
-    one. What an export that was killed has left is swept up by the next one of this version; of
-    several at once the first to end becomes it.
+    one. The next export of this version deletes what a killed one left; of several at once, the
+    first to finish becomes the version.
 
     Args:
-        path: Path of the version's folder, whose name is a number; must not exist.
+        path: Path of the version's folder, named by its number; must not exist.
 
     Raises:
-        FileExistsError: If it exists, now or when the block ends.
+        FileExistsError: If it exists, at the start or the end of the block.
     """
     check_new(path)
     parent_is_new = not path.parent.exists()
@@ -84,13 +84,13 @@ def new_version(path):
 
 @contextlib.contextmanager
 def _alone(folder):
-    """Locks a folder as long as the process lives; gives whether it could."""
+    """Locks a folder within the block, at most while the process lives; yields whether it could."""
     if fcntl is None:
         yield False
         return
     try:
         opened = os.open(folder, os.O_RDONLY)
-    except FileNotFoundError:  # it has just become a version
+    except FileNotFoundError:  # renamed to its version meanwhile
         yield False
         return
     try:
@@ -102,6 +102,6 @@ def _alone(folder):
 def _locked(opened):
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # another process has it, or the file system knows no locks
+    except OSError:  # locked by another process, or no locks on this file system
         return False
     return True

@@ -1,7 +1,7 @@
-"""Requests that TensorFlow Serving runs through a model before it takes the first of a user.
+"""Warm-up requests that TensorFlow Serving runs before it answers users.
 
-The first request to a signature is slow: TensorFlow prepares the graph. A server that finds
-`assets.extra/tf_serving_warmup_requests` in a version sends what is in it beforehand.
+The first request to a signature is slow, as TensorFlow prepares the graph. A server that finds
+`assets.extra/tf_serving_warmup_requests` in a version runs these requests when it loads it.
 """
 
 import numpy as np
@@ -13,14 +13,13 @@ FILE = "tf_serving_warmup_requests"
 def write_warmup(folder, functions, *, model_name, image_shape):
     """Writes one request for each signature, which the server must answer without an error.
 
-    The file is a TFRecord of `PredictionLog`, a message of tensorflow-serving-api. It is written
-    here field by field, four messages of at most two fields each, so that an export needs no more
-    than TensorFlow; the test reads it with the package.
+    The file is a TFRecord of `PredictionLog`, a message of tensorflow-serving-api. The messages are
+    encoded here, so that an export needs only TensorFlow; the test reads them with that package.
 
     Args:
         folder: Path of the version's `assets.extra`.
-        functions: Signature name -> concrete function; texts that it takes are encoded images.
-        model_name: The name that the server gives to the model, which is that of its folder.
+        functions: Signature name -> concrete function; its string inputs are encoded images.
+        model_name: The model's name on the server, which is that of its folder.
         image_shape: (height, width, channels) of the images.
 
     Returns:
@@ -43,7 +42,7 @@ def _sample(spec, encoded):
 
 
 def _sample_images(image_shape):
-    """A grey image as JPEG and as PNG, which take different ways through the graph."""
+    """A grey image as JPEG and as PNG, which take different branches of the graph."""
     image = tf.fill(image_shape, tf.constant(128, tf.uint8))
     return [encode(image).numpy() for encode in (tf.io.encode_jpeg, tf.io.encode_png)]
 
@@ -66,7 +65,7 @@ def _message(*fields):
 
 
 def _varint(number):
-    """Seven bits to a byte, the lowest first; the eighth is set in all but the last."""
+    """Encodes seven bits a byte, lowest first; the eighth is set in all but the last byte."""
     groups = []
     while number > 127:
         groups.append(number & 127 | 128)

@@ -1,4 +1,4 @@
-"""Weights as the files of a version hold them: as they are, as float16, or as scaled integers."""
+"""Weights as stored in a version: float32, scaled float16 or scaled int8."""
 
 import keras
 import numpy as np
@@ -8,13 +8,12 @@ _LARGEST = 127  # of int8, on either side of 0
 
 
 class StoredWeights:
-    """The weights of layers, smaller where asked for, and restored in the graph.
+    """The weights of layers, stored at some precision and restored in the graph.
 
-    Each channel of a kernel is a scale times small numbers: with `int8` integers from -127 to 127,
-    with `float16` numbers from -1 to 1, the nearest of that type. Without a scale of their own,
-    the small kernels of some channels, which a normalisation enlarges, would be lost in float16.
-    What is not a kernel, such as biases and the statistics of normalisation, is little and stays
-    as it is.
+    Each channel of a kernel is stored as a scale and rounded numbers: integers from -127 to 127 for
+    `int8`, numbers from -1 to 1 for `float16`. Without a scale, float16 would lose channels of
+    small weights, which a normalisation enlarges. Other weights, such as biases and statistics of
+    normalisation, are few and stay float32.
 
     Args:
         layers: Keras layers or models.
@@ -23,7 +22,7 @@ class StoredWeights:
 
     def __init__(self, layers, precision):
         self.stored = []  # the `tf.Variable`s that are written
-        self._restored = []  # pairs of a variable of Keras and how its numbers come about
+        self._restored = []  # pairs of a Keras variable and a function that restores its value
         for variable in {id(v): v for layer in layers for v in layer.variables}.values():
             self._store(variable, precision)
 
@@ -38,11 +37,11 @@ class StoredWeights:
 
     @property
     def megabytes(self):
-        """Size of what is stored, in MB."""
+        """Size of the stored weights, in MB."""
         return sum(v.dtype.size * v.shape.num_elements() for v in self.stored) / 1e6
 
     def in_place(self):
-        """A context in which the layers compute with what is stored."""
+        """A context in which the layers use the stored weights."""
         return keras.StatelessScope([(variable, restore()) for variable, restore in self._restored])
 
 
@@ -50,15 +49,15 @@ def scaled(numbers, precision):
     """A kernel as small numbers and a scale for each channel.
 
     The channels are along the last axis with more than one entry: the outputs of dense layers and
-    convolutions, the inputs of a convolution that has one output for each.
+    convolutions, the inputs of depthwise convolutions.
 
     Args:
         numbers: Floats of any shape.
         precision: `float16` or `int8`.
 
     Returns:
-        `(small, scales)`: an array of that type and of the same shape, and float32 that it is
-        multiplied with.
+        `(small, scales)`: an array of that type and the same shape, and the float32 scales to
+        multiply it with.
 
     Example:
         >>> small, scales = scaled(np.array([[1.0, -20.0], [-2.0, 10.0]]), "int8")

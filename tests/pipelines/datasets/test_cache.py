@@ -37,14 +37,14 @@ def test_loads_what_the_cache_was_made_of(folder):
     [
         (lambda f: (f / "manifest.json").unlink(), FileNotFoundError, "no finished cache in .*cac"),
         (lambda f: (f / "manifest.json").write_text("{"), ValueError, "manifest.json cannot be re"),
-        (lambda f: (f / "manifest.json").write_text("[]"), ValueError, "make the cache anew"),
+        (lambda f: (f / "manifest.json").write_text("[]"), ValueError, "write the cache again"),
         (
             lambda f: (f / "manifest.json").write_text(json.dumps({"format": 9})),
             ValueError,
-            "must be of format 1: make the cache anew. Received: format=9",
+            "must have format 1: write the cache again. Received: format=9",
         ),
         (lambda f: (f / "index.npz").unlink(), FileNotFoundError, "index.npz is missing: run"),
-        (lambda f: (f / "index.npz").write_bytes(b"x"), ValueError, "is not the one that was wr"),
+        (lambda f: (f / "index.npz").write_bytes(b"x"), ValueError, "has changed since it was wr"),
     ],
 )
 def test_refuses_a_cache_that_is_not_whole(break_it, error, message, folder):
@@ -60,7 +60,7 @@ def test_needs_a_folder():
 
 def test_boxes_are_for_the_images_that_it_is_made_of(folder, tmp_path):
     (tmp_path / "boxes.csv").write_text("path,x1,y1,x2,y2\na.png,0,0,1,1\n")
-    with pytest.raises(ValueError, match="`boxes` are of the images that a cache is made of"):
+    with pytest.raises(ValueError, match="`boxes` cannot be applied to a cache"):
         pipelines.load("cache", data_dir=folder, boxes=str(tmp_path / "boxes.csv"))
     with pytest.raises(ValueError, match="dataset 'cache' has no boxes"):
         pipelines.load("cache", data_dir=folder, boxes="annotated")

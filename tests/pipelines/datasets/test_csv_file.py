@@ -114,7 +114,7 @@ def test_refuses_a_file_that_is_not_as_it_must_be(tmp_path, text, message):
 
 def test_refuses_to_test_on_nothing(table):
     path = table("path,label,split", "a.png,1,train", "b.png,1,train")
-    with pytest.raises(ValueError, match=r"'csv' must have images to train on .*: test=0"):
+    with pytest.raises(ValueError, match=r"'csv' must have training and test images.*: test=0"):
         load(path)
 
 

@@ -69,7 +69,7 @@ def test_names_the_image_whose_box_is_elsewhere(birds):
     text = (birds / "bounding_boxes.txt").read_text().replace("4 4.0 2.0", "4 20.0 2.0")
     (birds / "bounding_boxes.txt").write_text(text)
     load(birds)
-    message = r"Photo_0_2\.jpg: a box must be inside of its image\. .*\[20\.0, 2\.0, 27\.0, 6\.5\]"
+    message = r"Photo_0_2\.jpg: a box must be inside its image\. .*\[20\.0, 2\.0, 27\.0, 6\.5\]"
     with pytest.raises(ValueError, match=message):
         load(birds, boxes="annotated")
 

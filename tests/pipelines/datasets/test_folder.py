@@ -71,7 +71,7 @@ def test_counts_the_files_with_other_suffixes_by_suffix(folder, recwarn):
     (folder / "cat" / "more.tif").mkdir()
     load(folder)
     assert [str(warning.message) for warning in recwarn] == [
-        "passed over files that do not end in .bmp, .gif, .jpeg, .jpg, .png, .webp: "
+        "ignored files that do not end in .bmp, .gif, .jpeg, .jpg, .png, .webp: "
         "1 .heic, 2 .tif, 1 no suffix"
     ]
     assert pathlib.Path(recwarn[0].filename).name == "test_folder.py"
@@ -82,7 +82,7 @@ def test_names_the_folders_inside_a_class_folder(folder, recwarn):
         write(folder / path)
     load(folder)
     assert [str(warning.message) for warning in recwarn] == [
-        "passed over 2 folders inside those of the classes: cat/more, dog/deep"
+        "ignored 2 folders inside those of the classes: cat/more, dog/deep"
     ]
     assert pathlib.Path(recwarn[0].filename).name == "test_folder.py"
 
@@ -169,7 +169,7 @@ def test_refuses_to_train_on_nothing(tmp_path):
         write(tmp_path / name / "1.jpg")
     with (
         pytest.warns(UserWarning, match="cat"),
-        pytest.raises(ValueError, match="at least one class with images must be left"),
+        pytest.raises(ValueError, match="at least one class with images must remain"),
     ):
         load(tmp_path, skip_invalid=True)
 

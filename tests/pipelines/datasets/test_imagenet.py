@@ -58,7 +58,7 @@ def test_the_synsets_may_lie_in_a_folder_train(photos, write_image):
 def test_refuses_a_list_of_others_or_of_another_length(photos):
     path = photos / "train_synsets.txt"
     path.write_text("n00000001\nn99999999\n")
-    with pytest.raises(ValueError, match=r"folders that are there\. .*1 others, .*'n99999999'"):
+    with pytest.raises(ValueError, match=r"existing folders\. .*1 others, .*'n99999999'"):
         load(photos)
     path.write_text("n00000001\nn00000002\n")
     message = "train: 4 images of 2 classes where any images of 4 classes are published; test: 8"
@@ -82,7 +82,7 @@ def test_names_folders_without_images(photos):
 def test_says_what_is_wanted_where_nothing_is(tmp_path):
     with pytest.raises(ValueError, match=r"'imagenet10k' needs .*folders such as n01440764.*=None"):
         load(None, "imagenet10k")
-    with pytest.raises(FileNotFoundError, match=r"n01440764\. It comes in .*ImageNet 2010, such"):
+    with pytest.raises(FileNotFoundError, match=r"n01440764\. Source: .*ImageNet 2010, such"):
         load(tmp_path)
 
 

@@ -71,7 +71,7 @@ def test_the_folders_may_be_left_out(clothes):
 )
 def test_names_what_is_missing(clothes, file):
     (clothes / file).rename(clothes / "other")
-    message = rf"{file}.* It comes in the In-shop Clothes .*Img/img\.zip"
+    message = rf"{file}.* Source: the In-shop Clothes .*Img/img\.zip"
     with pytest.raises(FileNotFoundError, match=message):
         load(clothes, boxes="annotated")
 

@@ -35,7 +35,7 @@ def test_the_lists_are_the_split(products, parent):
 @pytest.mark.parametrize("part", ["train", "test"])
 def test_names_a_missing_list(products, part):
     (products / f"Ebay_{part}.txt").unlink()
-    message = rf"Ebay_{part}\.txt.* It comes in Stanford_Online_Products\.zip"
+    message = rf"Ebay_{part}\.txt.* Source: Stanford_Online_Products\.zip"
     with pytest.raises(FileNotFoundError, match=message):
         load(products)
 

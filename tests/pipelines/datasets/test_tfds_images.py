@@ -132,7 +132,9 @@ def test_two_sets_are_those_of_the_papers():
 
 
 def test_refuses_what_are_no_labelled_images(prepared):
-    with pytest.raises(ValueError, match=r"'tfds:tiny_texts' must be of images, .*'text': 'Text'"):
+    with pytest.raises(
+        ValueError, match=r"'tfds:tiny_texts' must have grey or RGB images .*'text': 'Text'"
+    ):
         load("tiny_texts", prepared)
 
 

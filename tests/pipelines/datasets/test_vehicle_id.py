@@ -53,7 +53,7 @@ def test_other_sizes_have_other_lists(vehicles):
 def test_names_a_missing_list(vehicles, file):
     path = vehicles / "train_test_split" / f"{file}.txt"
     path.unlink(missing_ok=True)
-    message = re.escape(f"VehicleID must have {path}. It comes in VehicleID_V1.0")
+    message = re.escape(f"VehicleID must have {path}. Source: VehicleID_V1.0")
     with pytest.raises(FileNotFoundError, match=message):
         load(vehicles, "vehicle_id_2400")
 
@@ -88,6 +88,6 @@ def test_vehicles_of_known_models_train_by_them(vehicles):
     assert dataset.test.super_labels is None
     assert sorted(dataset.gallery.labels.tolist()) == [5, 9]
     (vehicles / "attribute" / "model_attr.txt").unlink()
-    with pytest.raises(FileNotFoundError, match=r"must have .*model_attr\.txt\. It comes in V"):
+    with pytest.raises(FileNotFoundError, match=r"must have .*model_attr\.txt\. Source: V"):
         load(vehicles, "vehicle_id_models")
     assert load(vehicles).train.super_labels is None

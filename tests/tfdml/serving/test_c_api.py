@@ -126,7 +126,7 @@ def test_refusals_leave_the_session_as_it_was(served, contents):
     # In this process TensorFlow was imported first, so that both can be here.
     session = c_api.Session(served.folder / "2")
     for inputs, said in [
-        ({"image_bytes": [contents[0], b"junk"]}, "Unknown image file format|is no JPEG"),
+        ({"image_bytes": [contents[0], b"junk"]}, "Unknown image file format|is not a JPEG"),
         ({"image_bytes": np.zeros(2, "float32")}, "Expects arg.0. to be string but float"),
         ({}, "You must feed a value for placeholder"),
     ]:

@@ -36,7 +36,7 @@ def test_goes_on_with_halves_where_the_memory_is_exhausted(rng):
 def test_a_row_that_does_not_fit_is_an_error():
     in_pieces = InPieces(limited(0, []), 4)
     with (
-        pytest.warns(UserWarning, match="going on with 1"),
+        pytest.warns(UserWarning, match="continuing with 1"),
         pytest.raises(tf.errors.ResourceExhaustedError),
     ):
         in_pieces(np.zeros((4, 2)))

@@ -74,21 +74,17 @@ def test_reads_images_of_all_formats_and_sizes_as_they_are_read_alone():
 def test_says_of_every_bad_image_why_and_reads_the_others():
     bad = {
         b"": "is empty",
-        b"\0": "is no JPEG, PNG, GIF, BMP or WebP",
-        b"text": "is no JPEG, PNG, GIF, BMP or WebP",
-        encode("TIFF"): "is no JPEG, PNG, GIF, BMP or WebP",
-        b"RIFF....WAVEfmt ": "is no JPEG, PNG, GIF, BMP or WebP",
+        b"\0": "is not a JPEG, PNG, GIF, BMP or WebP",
+        b"text": "is not a JPEG, PNG, GIF, BMP or WebP",
+        encode("TIFF"): "is not a JPEG, PNG, GIF, BMP or WebP",
+        b"RIFF....WAVEfmt ": "is not a JPEG, PNG, GIF, BMP or WebP",
         **{contents[:-20]: DAMAGED for contents in GOOD.values()},
         **{contents[: len(contents) // 2]: DAMAGED for contents in GOOD.values()},
         GOOD["jpeg"][:20]: DAMAGED,
         b"\xff\xd8\xff": DAMAGED,
         encode("WEBP", save_all=True, append_images=[NOISE.rotate(180)]): DAMAGED,
-        encode(
-            "PNG", NOISE.resize((31, 40))
-        ): "has 31 x 40 pixels, more than the 1,200 that are taken",
-        encode(
-            "JPEG", NOISE.resize((30, 41))
-        ): "has 30 x 41 pixels, more than the 1,200 that are taken",
+        encode("PNG", NOISE.resize((31, 40))): "has 31 x 40 pixels, more than the limit of 1,200",
+        encode("JPEG", NOISE.resize((30, 41))): "has 30 x 41 pixels, more than the limit of 1,200",
     }
     good = GOOD["png"]
     batch = [content for each in bad for content in (good, each)] + [good]
@@ -141,7 +137,7 @@ def test_the_size_of_every_format_is_read_right():
     assert not any(read(tf.constant(list(GOOD.values())))[1].numpy())
     problems = read_strictly(tf.constant(list(GOOD.values())))[1]
     for problem in problems.numpy():
-        assert problem == b"has 30 x 40 pixels, more than the 1,199 that are taken"
+        assert problem == b"has 30 x 40 pixels, more than the limit of 1,199"
 
 
 def test_an_error_names_the_rows_and_what_is_wrong_with_them():

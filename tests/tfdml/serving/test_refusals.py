@@ -11,7 +11,7 @@ def refuse(problems):
         return tf.size(problems)
 
 
-@pytest.mark.parametrize("problem", ["is empty", "is no JPEG, PNG, GIF, BMP or WebP"])
+@pytest.mark.parametrize("problem", ["is empty", "is not a JPEG, PNG, GIF, BMP or WebP"])
 def test_what_a_refusal_says_of_the_first_image_is_found(problem):
     with pytest.raises(tf.errors.InvalidArgumentError) as refused:
         refuse(tf.constant([problem, ""]))

@@ -32,9 +32,9 @@ def test_rows_without_a_partner_are_refused(counts, learned_signatures, contents
     images = [tf.constant(contents[:count]) for count in counts]
     a, b = (tf.constant(rows) for rows in rows_of(rng, *counts))
     signatures = learned_signatures
-    with pytest.raises(tf.errors.InvalidArgumentError, match="as many rows"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="same number of rows"):
         signatures["similarity"](image_bytes_a=images[0], image_bytes_b=images[1])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="as many rows"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="same number of rows"):
         signatures["score_pairs"](embeddings_a=a, embeddings_b=b)
 
 

@@ -1,4 +1,4 @@
-"""A client of TF Serving that needs neither Keras nor to import TensorFlow."""
+"""A client for TF Serving that imports neither TensorFlow nor Keras."""
 
 import importlib
 
@@ -12,7 +12,7 @@ __all__ = sorted(_NAMES)
 
 
 def __getattr__(name):
-    # Loaded on first use: `python -m tfdml.serving.client --help` must not wait for NumPy.
+    # Loaded on first use, so `python -m tfdml.serving.client --help` does not load NumPy.
     if name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)

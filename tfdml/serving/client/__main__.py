@@ -1,13 +1,13 @@
-"""Asks a model that TF Serving serves.
+"""Queries a model on TF Serving.
 
     python -m tfdml.serving.client status --model embedder
     python -m tfdml.serving.client embed *.jpg --model embedder --out embeddings.npz
     python -m tfdml.serving.client embed photos --server http://host:8501 --label canary
     python -m tfdml.serving.client similarity query.jpg *.jpg --model embedder
 
-status      the versions of the model and their state; fails if none answers
-embed       embeddings of files, and of the images in folders, to a file
-similarity  the similarity of the first image to each of the others, the greatest first
+status      prints the versions of the model and their state; fails if none is available
+embed       writes the embeddings of image files and folders to a file
+similarity  prints the similarity of the first image to each of the others, highest first
 
 Each has --help.
 """
@@ -26,7 +26,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
 COMMANDS = {
     "embed": (Embed, "Writes the embeddings of images to a file."),
     "similarity": (Similarity, "Prints the similarity of the first image to each of the others."),
-    "status": (Connection, "Prints the versions of a model and what they take."),
+    "status": (Connection, "Prints the versions and signatures of a model."),
 }
 
 
@@ -39,13 +39,13 @@ def main(arguments=None):
     if command not in COMMANDS:
         fail(PROGRAM, unknown_name("command", command, COMMANDS))
     settings, paths = parse(command, arguments[1:])
-    # gRPC and requests fail with a RuntimeError of ours, images with a ValueError.
+    # Failed requests raise ServingError, a RuntimeError; images raise a ValueError.
     with one_sentence(PROGRAM, RuntimeError, ValueError, TypeError, OSError, ImportError):
         {"embed": embed, "similarity": compare, "status": status}[command](settings, paths)
 
 
 def parse(command, arguments):
-    """The settings, and the paths of images. Imports neither NumPy nor gRPC."""
+    """Returns the settings and the paths of images, without importing NumPy or gRPC."""
     settings, description = COMMANDS[command]
     parser = Parser(settings, prog=f"{PROGRAM} {command}", description=description)
     if command != "status":
@@ -78,7 +78,9 @@ def embed(settings, given):
 
 def compare(settings, given):
     query, *paths = image_files(given)
-    check(bool(paths), "give the images to compare with after the first", images=given)
+    check(
+        bool(paths), "give two or more images: the first is compared with the others", images=given
+    )
     with client_of(settings) as client:
         on_bad_image = "nan" if settings.skip_invalid else "error"
         scores = client.similarity([query] * len(paths), paths, on_bad_image=on_bad_image)
@@ -97,12 +99,12 @@ def status(settings, _):
         answering, signatures = client.metadata()
     print(f"signatures of version {answering}:")
     for name, signature in sorted(signatures.items()):
-        if not name.startswith("__"):  # those are of the SavedModel itself
+        if not name.startswith("__"):  # internal to the SavedModel
             print(f"  {name}: {described(signature.inputs)} -> {described(signature.outputs)}")
 
 
 def client_of(settings):
-    """The `Client` that the settings of a connection describe."""
+    """The `Client` of the settings of a connection."""
     from tfdml.serving.client import Client
 
     names = [field.name for field in dataclasses.fields(Connection) if field.name != "server"]
@@ -110,7 +112,7 @@ def client_of(settings):
 
 
 def image_files(given):
-    """Paths of files, and of the images in folders, sorted in each.
+    """Paths of files, and of the images in folders, sorted within each folder.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -133,7 +135,7 @@ def image_files(given):
 
 
 def without_bad(paths, rows, first):
-    """Paths and rows, but for those that are NaN; refuses to go on with none."""
+    """Paths and rows without those that are NaN; raises a ValueError if none is left."""
     import numpy as np
 
     good = ~np.isnan(first)

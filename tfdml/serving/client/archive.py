@@ -1,4 +1,4 @@
-"""Embeddings in a file."""
+"""Writes embeddings to a file."""
 
 import pathlib
 
@@ -8,14 +8,14 @@ from tfdml.files import replacing
 
 
 def save_embeddings(path, paths, embeddings, *, model, version):
-    """Writes embeddings to a NumPy archive, in one step: a crash leaves no half of a file.
+    """Writes embeddings to a NumPy archive, atomically.
 
-    `numpy.load(path)` gives `paths` (n,) texts, `embeddings` (n, dim) float32, `model` and
-    `version`: embeddings of another version do not compare with these.
+    `numpy.load(path)` returns `paths` (n,) texts, `embeddings` (n, dim) float32, `model` and
+    `version`: embeddings of another version are not comparable with these.
 
     Args:
         path: Path of the archive, such as `embeddings.npz`.
-        paths: List of n texts, which image a row is of.
+        paths: List of n texts, the image of each row.
         embeddings: (n, dim) float32.
         model: Name of the model.
         version: Number of its version.

@@ -1,21 +1,21 @@
-"""Batches to send, and their answers in order, several under way at once."""
+"""Batches of images for requests, and concurrent calls with results in order."""
 
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
-_MOST_BYTES = 2**26  # of a batch, far below the 2 GB that a message can hold
+_MOST_BYTES = 2**26  # of a batch, far below the 2 GB limit of a message
 
 
 def batches_of(images, batch_size):
-    """Lists of images of one kind.
+    """Groups images into lists of one kind.
 
     Args:
-        images: Iterable of `Image`, or of `ImageError`: what could not be read.
+        images: Iterable of `Image`, or of `ImageError` for images that could not be read.
         batch_size: Most images of a list.
 
     Yields:
-        A list of at most `batch_size` images and 64 MB (or of one that is larger), all encoded or
-        none; an error stands in a list of its own.
+        A list of at most `batch_size` images and 64 MB (or of one larger image), all encoded or
+        none; or a list with a single error.
     """
     batch, size, kind = [], 0, None
     for image in images:
@@ -33,15 +33,15 @@ def batches_of(images, batch_size):
 
 
 def in_order(function, items, in_flight):
-    """What a function gives for every item, in their order.
+    """Calls a function on every item concurrently; yields the results in order.
 
     Args:
         function: Called in threads.
-        items: Iterable; only `in_flight` items ahead of the results are taken from it.
+        items: Iterable; read at most `in_flight` items ahead of the results.
         in_flight: Most calls at once.
 
     Yields:
-        The results. The error of a call is raised in its place.
+        The results. The error of a call is raised at its position.
     """
     with ThreadPoolExecutor(in_flight) as pool:
         waiting = deque()

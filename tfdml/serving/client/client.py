@@ -1,4 +1,4 @@
-"""A client of TF Serving for the models that `export_model` writes."""
+"""A client for TF Serving and the models that `export_model` writes."""
 
 import contextlib
 import functools
@@ -18,45 +18,46 @@ from tfdml.serving.client.retries import Retries
 from tfdml.serving.client.served import Model
 from tfdml.serving.refusals import told_of_first
 
-_MARKED = "the server marks it as no image"
+_MARKED = "the server marks it as unreadable"
 
 
 class Client:
-    """Embeds and compares images by a model that TF Serving serves.
+    """Embeds and compares images with a model on TF Serving.
 
-    Imports neither TensorFlow nor Keras. By gRPC it needs the messages of tensorflow-serving-api
-    (`pip install "tfdml[serving]"`), by REST nothing of it.
+    Imports neither TensorFlow nor Keras. gRPC needs the messages of tensorflow-serving-api
+    (`pip install "tfdml[serving]"`), REST does not.
 
-    Images are paths, bytes of encoded files, or arrays. Files are sent as they are and arrays of
-    uint8 as PNG: the server reads and resizes them as in training. Arrays of floats in [0, 255]
-    must have the size that the model takes, and are embedded as they are.
+    Images are paths, bytes of encoded files, or arrays. Files are sent unchanged and uint8 arrays
+    as PNG: the server reads and resizes them as in training. Float arrays in [0, 255] must have the
+    input size of the model.
 
-    Without `version` and `label` the newest version answers. The batches of one call are all
-    answered by one version, that of its first moment: embeddings of two versions do not compare.
+    Without `version` and `label` the newest version answers. All batches of one call are answered
+    by the same version, the newest when the call begins, because embeddings of two versions are not
+    comparable.
 
-    Several threads may use a client at once. Close it, or use it in a `with` block.
+    A client is thread-safe. Close it, or use it in a `with` block.
 
     Args:
         address: `grpc://host:8500` or `http://host:8501`; `grpcs://` and `https://` are encrypted.
-        model: The name that the server gives the model.
-        version: Number of a version to ask.
-        label: Label of a version to ask, such as `stable` or `canary`.
+        model: Name of the model on the server.
+        version: Number of the version to use.
+        label: Label of the version to use, such as `stable` or `canary`.
         batch_size: Most images of a request; > 0.
-        in_flight: Requests under way at once; > 0.
+        in_flight: Most concurrent requests; > 0.
         timeout: Seconds that a request may take, with its answer; > 0.
-        retries: Times that a request is repeated after UNAVAILABLE (by REST: status 503, or a
-            connection that was refused or dropped), after pauses of 0.2 s, 0.4 s, ... up to 10 s.
-            Other failures are not repeated.
-        headers: {name: text} to send along, as metadata of gRPC or headers of HTTP.
-        authority: File of the certificates that vouch for the server, if the machine has none.
-        certificate: File of the client's own certificate, for a server that asks for one.
-        key: File of the key of `certificate`.
+        retries: Most repetitions of a request after UNAVAILABLE (for REST: status 503, or a
+            connection refused or dropped), after pauses of 0.2 s, 0.4 s, ... up to 10 s. Other
+            failures are not repeated.
+        headers: {name: text} to send, as gRPC metadata or HTTP headers.
+        authority: File of the server's certificate authorities, if the machine has none.
+        certificate: File of the client's own certificate, if the server requires one.
+        key: File of the private key of `certificate`.
 
     Raises:
-        FileNotFoundError: If a file of certificates is not there.
-        ImportError: If gRPC is asked for and tensorflow-serving-api not installed.
-        TypeError: If an option is of another type.
-        ValueError: If the address has another form, or an option is out of range.
+        FileNotFoundError: If a certificate file does not exist.
+        ImportError: If the address is of gRPC and tensorflow-serving-api is not installed.
+        TypeError: If an option has the wrong type.
+        ValueError: If the address is malformed, or an option is out of range.
     """
 
     def __init__(
@@ -112,14 +113,14 @@ class Client:
     def embed(self, images, *, on_bad_image="error"):
         """Embeddings of images, in their order. Shows a progress bar after two seconds.
 
-        A batch that the server refuses is asked again in halves, so that the images that it cannot
-        read are found and named: where a server puts requests of several clients into one batch,
-        the place that it names is not a place in ours, nor need the bad image be ours.
+        A batch that the server rejects is sent again in halves until the unreadable images are
+        found: a server that merges requests of several clients may report a row that is not a row
+        of this request, or an image of another client.
 
         Args:
             images: One image, an iterable of images, or an array (n, height, width, channels).
-            on_bad_image: `error`, or `nan`: an image that cannot be read gets a row of NaN and a
-                warning that names it.
+            on_bad_image: `error` raises for an unreadable image; `nan` gives it a row of NaN and
+                warns with its name.
 
         Returns:
             (n, dim) float32.
@@ -127,8 +128,8 @@ class Client:
         Raises:
             ImageError: For the first image that cannot be read.
             ServingError: If a request fails.
-            TypeError: If an image is none.
-            ValueError: If an array has not the shape or the range of an image.
+            TypeError: If an image has an unsupported type.
+            ValueError: If an array does not have the shape or range of an image.
         """
         images, count = given_images.listed(images)
         read = (_read((image,), (f"image {i}",)) for i, image in enumerate(images))
@@ -141,38 +142,38 @@ class Client:
         return np.stack([nan if row is None else row for row in rows])
 
     def similarity(self, a, b, *, on_bad_image="error"):
-        """The similarity of each image of `a` to the same of `b`: learned, or else the cosine.
+        """The similarity of `a[i]` to `b[i]`: learned, otherwise the cosine.
 
         Args:
-            a: Images as `embed` takes them, but no arrays of floats.
-            b: As many.
-            on_bad_image: As of `embed`; NaN for a pair of which one cannot be read.
+            a: Images as for `embed`, except float arrays.
+            b: The same number of images.
+            on_bad_image: As for `embed`; NaN for a pair with an unreadable image.
 
         Returns:
             (n,) float32.
 
         Raises:
-            ImageError: For the first pair of which one cannot be read.
+            ImageError: For the first pair with an unreadable image.
             ServingError: If a request fails.
-            TypeError: If an image is none, or of floats.
-            ValueError: If there are not as many of both.
+            TypeError: If an image has an unsupported type, or is a float array.
+            ValueError: If `a` and `b` differ in length.
         """
         a, b = (list(given_images.listed(images)[0]) for images in (a, b))
-        check(len(a) == len(b), "`a` and `b` must hold as many images", a=len(a), b=len(b))
+        check(len(a) == len(b), "`a` and `b` must have the same length", a=len(a), b=len(b))
         pairs = enumerate(zip(a, b, strict=True))
         read = (_read(pair, (f"a[{i}]", f"b[{i}]")) for i, pair in pairs)
         rows = self._rows(self._compare_batch, read, len(a), on_bad_image)
         return np.array([np.nan if row is None else row for row in rows], np.float32)
 
     def predict(self, signature, inputs):
-        """What any signature gives, such as `score_matrix`, in one request.
+        """Calls any signature, such as `score_matrix`, in one request.
 
         Args:
             signature: Its name.
             inputs: {name: list of bytes, or array of numbers}.
 
         Returns:
-            {name: array, of objects that are bytes where the output is a string}.
+            {name: array}; string outputs are object arrays of bytes.
 
         Raises:
             ServingError: If the request fails.
@@ -180,7 +181,7 @@ class Client:
         return self._retries(self._service.predict, self._model, signature, inputs)
 
     def status(self):
-        """The versions of the model that the server knows, the newest first.
+        """The versions of the model on the server, newest first.
 
         Returns:
             List of `VersionStatus`: `version`, `state` (AVAILABLE if it answers), `error`.
@@ -191,7 +192,7 @@ class Client:
         return self._retries(self._service.status, self._model)
 
     def metadata(self):
-        """What the version that answers takes and gives.
+        """The signatures of the version that answers.
 
         Returns:
             `Metadata`: `version`, and `signatures` by their name, each with `inputs` and `outputs`.
@@ -202,7 +203,7 @@ class Client:
         return self._retries(self._service.metadata, self._model)
 
     def _rows(self, ask, images, count, on_bad_image):
-        """A row for every image, by one version of the model; None for what cannot be read."""
+        """A row for every image, by one version of the model; None for unreadable images."""
         check_one_of(("error", "nan"), on_bad_image=on_bad_image)
         batches = batches_of(images, self._batch_size)
         first, second = next(batches, None), next(batches, None)
@@ -227,7 +228,7 @@ class Client:
         return rows
 
     def _pinned(self):
-        """The version that answers now, by its number."""
+        """The `Model` with the number of the version that answers now."""
         if self._model.version is not None:
             return self._model
         return Model(self._model.name, self.metadata().version)
@@ -243,13 +244,13 @@ class Client:
         return self._ask(model, "similarity", names, "similarity", batch, strict)
 
     def _check_sizes(self, model, batch):
-        """A server would take images of floats of any size, and embed them wrongly."""
+        """Checks float images: a server would accept any size, and embed them wrongly."""
         inputs = self._signature(model, "embed_images").inputs
         size = inputs["images"].shape[1:]
         for image in batch:
             check(
                 image.contents[0].shape == size,
-                f"{image.name} must be of the size that the model takes, if of floats: {size}",
+                f"{image.name} is a float array and must have the input size of the model: {size}",
                 shape=image.contents[0].shape,
             )
 
@@ -277,7 +278,7 @@ class Client:
             if error.code != "INVALID_ARGUMENT":
                 raise
             if len(batch) == 1:
-                self._signature(model, signature)  # or it is not the image that is wrong
+                self._signature(model, signature)  # raises if the signature is the problem
                 refusal = ImageError(*_blamed(batch[0], names, error.message))
                 if strict:
                     raise refusal from error
@@ -289,7 +290,7 @@ class Client:
 
 
 def _read(images, names):
-    """An `Image` of one or two, or why it cannot be read."""
+    """An `Image` of one or two images, or the `ImageError` of the first unreadable one."""
     try:
         read = map(given_images.read, images, names)
         names, contents = zip(*read, strict=True)
@@ -302,7 +303,7 @@ def _read(images, names):
 
 
 def _blamed(image, inputs, message):
-    """What a refusal is about, the image or one of a pair, and what is said of it.
+    """The unreadable image of a rejected request, or of one pair, and the server's reason.
 
     >>> pair = Image(("a.jpg", "b.jpg"), (b"x", b""))
     >>> inputs = ("image_bytes_a", "image_bytes_b")
@@ -312,14 +313,14 @@ def _blamed(image, inputs, message):
     ('a.jpg and b.jpg', 'the server says: Invalid PNG data, size 12')
     """
     for name, each in zip(inputs, image.names, strict=True):
-        told = told_of_first(message, name)
-        if told:
-            return each, f"the server says: {told}"
+        reason = told_of_first(message, name)
+        if reason:
+            return each, f"the server says: {reason}"
     return image.name, f"the server says: {message}"
 
 
 def _checked(outputs, output, batch):
-    """The rows of an answer; an `ImageError` for those that the model marks as bad."""
+    """The rows of an answer; an `ImageError` for those that the model marks as unreadable."""
     rows = outputs.get(output)
     if rows is None or rows.shape[:1] != (len(batch),):
         found = {name: array.shape for name, array in outputs.items()}

@@ -1,4 +1,4 @@
-"""The service behind an address."""
+"""Connects to the service at an address."""
 
 import pathlib
 import urllib.parse
@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 from tfdml.checks import check
 
-SCHEMES = {"grpc": 8500, "grpcs": 8500, "http": 8501, "https": 443}  # and the ports of each
+SCHEMES = {"grpc": 8500, "grpcs": 8500, "http": 8501, "https": 443}  # and their default ports
 
 
 class Tls(NamedTuple):
-    """Files of PEM, for an encrypted connection.
+    """PEM files for an encrypted connection.
 
     Args:
-        authority: Certificates that vouch for the server; None for those that the machine trusts.
-        certificate: The client's own, for a server that asks for one.
-        key: That of `certificate`.
+        authority: The server's certificate authorities; None for those that the machine trusts.
+        certificate: The client's own, if the server requires one.
+        key: Private key of `certificate`.
     """
 
     authority: pathlib.Path | None
@@ -24,19 +24,19 @@ class Tls(NamedTuple):
 
 
 def connect(address, *, timeout, headers, connections, authority, certificate, key):
-    """A `GrpcService` or a `RestService`. Nothing is sent yet.
+    """Returns a `GrpcService` or a `RestService`, without sending anything.
 
     Args:
         address: `grpc://host:8500` or `http://host:8501`; `grpcs://` and `https://` are encrypted.
         timeout: Seconds that a request may take.
-        headers: {name: text}, sent along.
-        connections: Most requests at once.
+        headers: {name: text}, sent with every request.
+        connections: Most concurrent requests.
         authority, certificate, key: Paths, or None: see `Tls`.
 
     Raises:
-        FileNotFoundError: If a file of `Tls` is not there.
-        ImportError: If gRPC is asked for and tensorflow-serving-api not installed.
-        ValueError: If the address has another form, or the files do not go with it.
+        FileNotFoundError: If a file of `Tls` does not exist.
+        ImportError: If the address is of gRPC and grpcio or tensorflow-serving-api not installed.
+        ValueError: If the address is malformed, or the files do not apply to it.
     """
     parts = urllib.parse.urlsplit(address)
     check(
@@ -48,12 +48,12 @@ def connect(address, *, timeout, headers, connections, authority, certificate, k
     encrypted = parts.scheme in ("grpcs", "https")
     check(
         encrypted or not any(given.values()),
-        "certificates go with grpcs:// or https://",
+        "certificates require grpcs:// or https://",
         address=address,
     )
     check(
         bool(certificate) == bool(key),
-        "`certificate` and `key` go together",
+        "`certificate` and `key` must be given together",
         certificate=certificate,
         key=key,
     )
@@ -68,7 +68,7 @@ def connect(address, *, timeout, headers, connections, authority, certificate, k
 
         address = f"{parts.scheme}://{target}{parts.path}"
         return RestService(address, connections=connections, **settings)
-    check(parts.path in ("", "/"), "an address of gRPC has no path", address=address)
+    check(parts.path in ("", "/"), "a gRPC address must not have a path", address=address)
     try:
         import grpc  # noqa: F401
     except ImportError as error:
@@ -79,7 +79,7 @@ def connect(address, *, timeout, headers, connections, authority, certificate, k
 
 
 def _host(parts):
-    """The host, IPv6 in brackets; None if there is none, or the port is no number."""
+    """The host, IPv6 in brackets; None if there is none, or the port is invalid."""
     try:
         parts.port  # noqa: B018
     except ValueError:

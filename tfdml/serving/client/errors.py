@@ -1,13 +1,13 @@
-"""What goes wrong between a client and a server."""
+"""Errors of the client."""
 
 
 class ServingError(RuntimeError):
-    """A request that failed.
+    """A request failed.
 
     Args:
-        code: The name of gRPC's code, such as `UNAVAILABLE`, `NOT_FOUND`, `DEADLINE_EXCEEDED` or
-            `INVALID_ARGUMENT`, by REST too.
-        message: What was said of it.
+        code: Name of the gRPC status code, such as `UNAVAILABLE`, `NOT_FOUND`, `DEADLINE_EXCEEDED`
+            or `INVALID_ARGUMENT`, for REST too.
+        message: Reason of the failure.
 
     Example:
         >>> print(ServingError("NOT_FOUND", "Could not find any versions of model cars"))
@@ -15,17 +15,17 @@ class ServingError(RuntimeError):
     """
 
     def __init__(self, code, message):
-        # TensorFlow adds the place in the graph in lines of their own.
+        # TensorFlow appends the place in the graph on separate lines.
         self.code, self.message = code, " ".join(message.partition("\n\t [[")[0].split())
         super().__init__(f"{code}: {self.message}")
 
 
 class ImageError(ValueError):
-    """An image that cannot be read, here or by the server.
+    """An image cannot be read, by the client or the server.
 
     Args:
-        image: What it is called: its path, or its place among those given.
-        reason: Why.
+        image: Its path, or its position in the input.
+        reason: Why it cannot be read.
     """
 
     def __init__(self, image, reason):

@@ -1,4 +1,4 @@
-"""Requests by gRPC."""
+"""Requests over gRPC."""
 
 import grpc
 import numpy as np
@@ -9,9 +9,12 @@ from tfdml.serving.client.served import Metadata, Signature, VersionStatus, tens
 
 _PREDICTION, _MODEL = "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService"
 _OPTIONS = [
-    ("grpc.max_receive_message_length", -1),  # no limit: 4 MB are the rows of 8,192 embeddings
+    (
+        "grpc.max_receive_message_length",
+        -1,
+    ),  # no limit; 4 MB hold 8,192 embeddings
     ("grpc.max_send_message_length", -1),
-    # Or the channel itself would wait longer than the client does between its attempts.
+    # Otherwise the channel waits longer than the client between its attempts.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 5000),
@@ -34,7 +37,7 @@ class GrpcService:
     Args:
         target: `host:port`.
         timeout: Seconds that a request may take.
-        headers: {name: text}, sent along as metadata.
+        headers: {name: text}, sent as metadata.
         tls: None, or `Tls`.
 
     Raises:
@@ -60,7 +63,7 @@ class GrpcService:
         self._channel.close()
 
     def predict(self, model, signature, inputs):
-        """What a signature gives.
+        """Calls a signature.
 
         Args:
             model: `Model`.
@@ -68,7 +71,7 @@ class GrpcService:
             inputs: {name: list of bytes, or array}.
 
         Returns:
-            {name: array, of objects that are bytes where the output is a string}.
+            {name: array}; string outputs are object arrays of bytes.
 
         Raises:
             ServingError: If the request fails.
@@ -80,7 +83,7 @@ class GrpcService:
         return {name: _array(tensor) for name, tensor in response.outputs.items()}
 
     def status(self, model):
-        """List of `VersionStatus`, of the newest version first."""
+        """List of `VersionStatus`, newest version first."""
         response = self._status(self._status.request(model_spec=self._spec(model)))
         states = response.DESCRIPTOR.fields_by_name["model_version_status"].message_type
         states = states.fields_by_name["state"].enum_type.values_by_number
@@ -122,14 +125,14 @@ class GrpcService:
 
 
 class _Method:
-    """A method of a service, whose failures are `ServingError`s.
+    """A method of a service; its failures are `ServingError`s.
 
     Args:
         channel: `grpc.Channel`.
         path: Of the method.
         file: Name of the file of its messages.
         timeout: Seconds that a call may take.
-        headers: [(name, text)], sent along.
+        headers: [(name, text)], sent as metadata.
 
     Attributes:
         request: The class of the message that it takes.
@@ -167,7 +170,7 @@ def _fill(tensor, value):
 
 
 def _array(tensor):
-    """The array of a `TensorProto`: bytes, or a list whose last number stands for all that miss."""
+    """The array of a `TensorProto`: bytes, or a list whose last number repeats as needed."""
     shape = [dimension.size for dimension in tensor.tensor_shape.dim]
     try:
         if tensor.dtype == _STRING:
@@ -178,7 +181,7 @@ def _array(tensor):
         missing = int(np.prod(shape)) - len(numbers)
         return np.pad(numbers, (0, missing), "edge").reshape(shape)
     except (ValueError, KeyError) as error:
-        raise ServingError("INTERNAL", f"the answer holds no tensor ({error})") from error
+        raise ServingError("INTERNAL", f"the answer is not a valid tensor ({error})") from error
 
 
 def _tensors(described):

@@ -1,4 +1,4 @@
-"""The images that a user gives, as a server takes them."""
+"""Converts the user's images to what a server accepts."""
 
 import io
 import os
@@ -18,8 +18,8 @@ class Image(NamedTuple):
     """One image, or a pair of them.
 
     Args:
-        names: What errors call it, or each of the two.
-        contents: One or two of: bytes of a file, or (height, width, channels) float32.
+        names: Name of each image in error messages.
+        contents: For each image, bytes of a file or (height, width, channels) float32.
     """
 
     names: tuple
@@ -40,7 +40,7 @@ class Image(NamedTuple):
 
 
 def listed(images):
-    """What was given, one image after the other, and how many if that can be told.
+    """An iterable of the given images, and their number if known.
 
     Args:
         images: A path, the bytes of a file or an array, or many: an iterable of these, or an array
@@ -50,7 +50,7 @@ def listed(images):
         (iterable, number or None).
 
     Raises:
-        TypeError: If it is none of these.
+        TypeError: If it is something else.
     """
     if isinstance(images, (str, os.PathLike, bytes)):
         return [images], 1
@@ -66,19 +66,19 @@ def listed(images):
 
 
 def read(given, name):
-    """One image, ready to be sent: its name and its content.
+    """Reads one image: returns its name and its content for a request.
 
     Args:
         given: A path, the bytes of a file, or an array.
-        name: What to call it, if it has no path.
+        name: Its name if it has no path.
 
     Returns:
         (name, bytes or float32 array).
 
     Raises:
         ImageError: If the file cannot be read.
-        TypeError: If it is no image.
-        ValueError: If an array has not the shape or the range of an image.
+        TypeError: If it is not an image.
+        ValueError: If an array does not have the shape or range of an image.
     """
     if isinstance(given, (str, os.PathLike)):
         try:
@@ -96,14 +96,14 @@ def read(given, name):
     channels = given.shape[2:] or (1,)
     check(
         given.ndim in (2, 3) and given.size > 0 and channels in ((1,), (3,)),
-        f"{name} must be (height, width), grey, or (height, width, channels), of 1 or 3 channels",
+        f"{name} must be (height, width), or (height, width, channels) with 1 or 3 channels",
         shape=given.shape,
     )
     if given.dtype == np.uint8:
         return name, _png(given)
     given = np.asarray(given, np.float32).reshape(*given.shape[:2], *channels)
     check(
-        bool(np.all((given >= 0) & (given <= 255))),  # which NaN is not
+        bool(np.all((given >= 0) & (given <= 255))),  # False for NaN
         f"{name} must have values in [0, 255]",
         least=float(given.min()),
         greatest=float(given.max()),

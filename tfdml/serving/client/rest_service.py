@@ -1,4 +1,4 @@
-"""Requests by REST."""
+"""Requests over REST."""
 
 import base64
 import json
@@ -33,7 +33,7 @@ class RestService:
     Args:
         address: Such as `http://host:8501`, with or without a path.
         timeout: Seconds that a request may take.
-        headers: {name: text}, sent along.
+        headers: {name: text}, sent with every request.
         tls: None, or `Tls`.
         connections: Most connections kept open.
     """
@@ -45,7 +45,7 @@ class RestService:
         adapter = requests.adapters.HTTPAdapter(pool_maxsize=connections)
         self._session.mount(self._address, adapter)
         self._session.headers.update(headers)
-        # Not set on the session, where a bundle that the environment names would replace them.
+        # Set per request: the environment's certificate bundle overrides the session's.
         self._certificates = {}
         if tls is not None:
             own = tls.certificate and (str(tls.certificate), str(tls.key))
@@ -56,7 +56,7 @@ class RestService:
         self._session.close()
 
     def predict(self, model, signature, inputs):
-        """As `GrpcService.predict`; floats come as float32 and integers as int64."""
+        """Like `GrpcService.predict`; floats are returned as float32 and integers as int64."""
         body = json.dumps(
             {
                 "signature_name": signature,
@@ -73,7 +73,7 @@ class RestService:
             raise _no_answer(error) from error
 
     def status(self, model):
-        """List of `VersionStatus`, of the newest version first."""
+        """List of `VersionStatus`, newest version first."""
         answer = self._ask("GET", model)
         try:
             found = [
@@ -110,7 +110,7 @@ class RestService:
         return self._only_outputs[signature]
 
     def _ask(self, method, model, end="", body=None):
-        """The JSON that the server answers."""
+        """The JSON of the server's answer."""
         address = f"{self._address}/v1/models/{model.name}"
         if model.version is not None:
             address += f"/versions/{model.version}"
@@ -124,13 +124,13 @@ class RestService:
                 raise _no_answer(error) from error
             answer = None
         if status != 200:
-            said = answer.get("error") if isinstance(answer, dict) else None
+            reason = answer.get("error") if isinstance(answer, dict) else None
             code = _CODES.get(status, "UNKNOWN")
-            raise ServingError(code, said or f"{address + end} answered with status {status}")
+            raise ServingError(code, reason or f"{address + end} answered with status {status}")
         return answer
 
     def _send(self, method, address, body):
-        """(status, bytes) of an answer that is there in time, however slowly it comes."""
+        """(status, bytes) of an answer; the timeout applies to all of it, not only the start."""
         until = time.monotonic() + self._timeout
         try:
             with self._session.request(
@@ -163,7 +163,7 @@ class RestService:
 
 
 def _no_answer(error):
-    return ServingError("INTERNAL", f"the answer is not what TF Serving says ({error!r})")
+    return ServingError("INTERNAL", f"the answer is not one of TF Serving ({error!r})")
 
 
 def _as_json(value):
@@ -176,7 +176,7 @@ def _array(values):
     array = np.array(values)
     if array.dtype.kind == "f":
         return array.astype(np.float32)
-    if array.dtype.kind in "UO":  # texts, or {"b64": text} where the name ends in _bytes
+    if array.dtype.kind in "UO":  # texts, or {"b64": text} if the name ends in _bytes
         flat = [_bytes(each) for each in np.array(values, object).ravel()]
         return np.array([*flat, None], object)[:-1].reshape(array.shape)
     return array

@@ -1,4 +1,4 @@
-"""Asking again a server that is not there at the moment."""
+"""Retries of requests while a server is unavailable."""
 
 import random
 import time
@@ -13,15 +13,15 @@ class Retries:
     """Repeats a call that failed with UNAVAILABLE, after pauses that double.
 
     Each pause is 0.2 s × 2^i, at most 10 s, times a random number in [0.5, 1), so that many clients
-    of one server do not come back at the same moment. No other failure is repeated: what was
-    refused will be refused again, and a request that ran out of time may still be computed.
+    of one server do not return at the same moment. No other failure is repeated: a rejected request
+    would be rejected again, and one that timed out may still be running.
 
     Args:
         most: Repetitions after the first attempt; 0 for none.
         pause: Called with the seconds to wait.
 
     Raises:
-        ServingError: That of the last attempt.
+        ServingError: The error of the last attempt.
     """
 
     def __init__(self, most, pause=time.sleep):

@@ -1,15 +1,15 @@
-"""What a request asks for, and what a server says of a model, by either protocol."""
+"""Model, status and metadata types shared by gRPC and REST."""
 
 from typing import NamedTuple
 
 
 class Model(NamedTuple):
-    """A model, and which version of it: the newest without `version` and `label`.
+    """A model and its version: the newest without `version` and `label`.
 
     Args:
-        name: The name that the server gives it.
+        name: Name of the model on the server.
         version: Number of a version.
-        label: Name that the server's configuration gives a version, such as `canary`.
+        label: Label of a version in the server's configuration, such as `canary`.
     """
 
     name: str
@@ -35,8 +35,8 @@ class Tensor(NamedTuple):
     """The type and shape of an input or an output.
 
     Args:
-        dtype: A name of NumPy's, or `string`.
-        shape: Sides, None where any number will do; None as a whole if the model does not say.
+        dtype: Name of a NumPy dtype, or `string`.
+        shape: Sides, None for any length; None as a whole if unknown.
     """
 
     dtype: str
@@ -44,7 +44,7 @@ class Tensor(NamedTuple):
 
 
 class Signature(NamedTuple):
-    """What a function of the model takes and gives.
+    """Inputs and outputs of a function of the model.
 
     Args:
         inputs: {name: `Tensor`}.
@@ -56,7 +56,7 @@ class Signature(NamedTuple):
 
 
 class Metadata(NamedTuple):
-    """What a server tells of the version that answers.
+    """Number and signatures of the version that answers.
 
     Args:
         version: Its number.
@@ -68,7 +68,7 @@ class Metadata(NamedTuple):
 
 
 def tensor_of(dtype, sides):
-    """A `Tensor` of TensorFlow's words for it.
+    """A `Tensor` from TensorFlow's dtype name and shape.
 
     Args:
         dtype: Such as `DT_FLOAT`.

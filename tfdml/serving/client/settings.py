@@ -5,21 +5,21 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Connection:
-    """Which model of which server to ask.
+    """Server and model to use.
 
     Args:
         server: Address: grpc://host:8500 or http://host:8501; grpcs:// and https:// are encrypted.
-        model: Name that the server gives the model.
-        version: Number of the version to ask; the newest if not given.
-        label: Label of the version to ask, such as stable or canary.
+        model: Name of the model on the server.
+        version: Number of the version to use; the newest if not given.
+        label: Label of the version to use, such as stable or canary.
         batch_size: Most images of a request.
-        in_flight: Requests under way at once.
+        in_flight: Most concurrent requests.
         timeout: Seconds that a request may take.
-        retries: Times that a request is repeated while the server is unavailable.
-        headers: What to send along, as `--headers.authorization "Bearer ..."`.
-        authority: File of the certificates that vouch for the server, if the machine has none.
-        certificate: File of the client's own certificate, for a server that asks for one.
-        key: File of the key of the certificate.
+        retries: Most repetitions of a request while the server is unavailable.
+        headers: Headers to send, such as `--headers.authorization "Bearer ..."`.
+        authority: File of the server's certificate authorities, if the machine has none.
+        certificate: File of the client's own certificate, if the server requires one.
+        key: File of the private key of the certificate.
     """
 
     server: str = "grpc://localhost:8500"
@@ -38,12 +38,12 @@ class Connection:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Embed(Connection):
-    """Which model of which server to ask, and where to write.
+    """Server and model to use, and the output file.
 
     Args:
-        out: File to write, of NumPy: `paths`, `embeddings`, `model` and `version`.
-        overwrite: Whether to replace a file that is there.
-        skip_invalid: Leave images that cannot be read out, and name them, instead of failing.
+        out: NumPy archive to write, with `paths`, `embeddings`, `model` and `version`.
+        overwrite: Whether to replace an existing file.
+        skip_invalid: Leave out and name unreadable images, instead of failing.
     """
 
     out: str = "embeddings.npz"
@@ -53,10 +53,10 @@ class Embed(Connection):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Similarity(Connection):
-    """Which model of which server to ask.
+    """Server and model to use.
 
     Args:
-        skip_invalid: Leave images that cannot be read out, and name them, instead of failing.
+        skip_invalid: Leave out and name unreadable images, instead of failing.
     """
 
     skip_invalid: bool = False

@@ -1,4 +1,4 @@
-"""Search by image in a folder: an index, a page to look at and a JSON interface.
+"""Search by image in a folder: an index, a web page and a JSON interface.
 
-`python -m tfdml.serving.search --help` tells how to start it.
+Start it with `python -m tfdml.serving.search`; see its `--help`.
 """

@@ -1,9 +1,9 @@
-"""Serves a page and a JSON interface that find the images of a folder by an image.
+"""Serves a web page and a JSON interface for search by image in a folder.
 
     python -m tfdml.serving.search --model saved_models/NAME/1 --images FOLDER
 
-Embeds the images of the folder, keeps them in an index, and prints the address of the page. The
-next start, and the button of the page, embed only what is new.
+Embeds the images of the folder, saves their index, and prints the address of the page. The next
+start and the page's refresh button embed only new images.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from tfdml.serving.search.settings import Search
 PROGRAM = "tfdml.serving.search"
 NEEDED = {"faiss": "faiss-cpu", "flask": "flask", "waitress": "waitress"}
 LOCAL_NAMES = ["localhost", "127.0.0.1", "::1"]
-LISTED = 5  # files left out that are named
+LISTED = 5  # ignored files named in the warning
 
 
 def main(arguments=None):
@@ -36,35 +36,35 @@ def main(arguments=None):
         import_tensorflow()
         search = open_search(settings, version, index)
         added, gone = search.refresh(show=True)
-        tell_left_out(search)
+        warn_of_left_out(search)
         print(
-            f"{len(search):,} images of {settings.images} ({added:,} added, {gone:,} left out), "
+            f"{len(search):,} images of {settings.images} ({added:,} added, {gone:,} removed), "
             f"ranked by {search.ranked_by}\nIndex: {index}"
         )
         run_server(settings, search)
 
 
 def parse(arguments):
-    """The settings. Imports neither TensorFlow nor NumPy."""
+    """Parses the command line, without importing TensorFlow or NumPy."""
     parser = Parser(
         Search,
         as_positional=False,
         prog=PROGRAM,
         description=(__doc__ or "").partition("\n")[0],
-        epilog="docs/search.md tells of the JSON interface and its limits.",
+        epilog="docs/search.md documents the JSON interface and its limits.",
     )
     return parser.settings_of(parser.parse_args(arguments))
 
 
 def check_installed():
-    """Raises an ImportError that says what to install."""
+    """Raises an ImportError that names the packages to install."""
     missing = [name for module, name in NEEDED.items() if importlib.util.find_spec(module) is None]
     if missing:
         raise ImportError(f"the search needs {', '.join(missing)}: pip install -e '.[search]'")
 
 
 def default_index(version, images):
-    """A file in `indexes/` that is named after the model and the folder of images."""
+    """A file in `indexes/`, named after the model and the folder of images."""
     version, images = version.resolve(), pathlib.Path(images).resolve()
     words = [version.parent.name, version.name] if version.name.isdigit() else [version.name]
     place = hashlib.sha256(os.fsencode(images)).hexdigest()[:8]
@@ -72,25 +72,25 @@ def default_index(version, images):
 
 
 def open_search(settings, version, index):
-    """The search that the settings ask for, with what its index already has."""
+    """The search of the settings, with its index loaded if it exists."""
     from PIL import Image
 
     from tfdml.serving.search.engine import ImageSearch
     from tfdml.serving.search.model import SearchModel
 
-    # Of pictures with too many pixels, which are refused by a sentence of their own.
+    # Images with too many pixels are rejected with a message of our own.
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)
     options = {"rerank": settings.rerank, "approximate": settings.approximate}
     return ImageSearch(SearchModel(version), settings.images, index, **options)
 
 
-def tell_left_out(search):
-    """Warns of the files that cannot be searched, naming the first."""
+def warn_of_left_out(search):
+    """Warns of files that cannot be read, naming the first."""
     if search.left_out:
         named = [f"{name} ({cause})" for name, cause in list(search.left_out.items())[:LISTED]]
         more = ["..."] if len(search.left_out) > LISTED else []
         warnings.warn(
-            f"passed over {len(search.left_out):,} files: {'; '.join(named + more)}", stacklevel=2
+            f"ignored {len(search.left_out):,} files: {'; '.join(named + more)}", stacklevel=2
         )
 
 
@@ -126,7 +126,7 @@ def run_server(settings, search):
 
 
 def is_local(host):
-    """Whether an address is reached from this computer alone."""
+    """Whether an address can be reached from this computer only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -134,7 +134,7 @@ def is_local(host):
 
 
 def address(host, port):
-    """Where a browser finds the page."""
+    """The URL of the page."""
     reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{reached}]:{port}/" if ":" in reached else f"http://{reached}:{port}/"
 

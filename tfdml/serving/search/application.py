@@ -1,4 +1,4 @@
-"""The search over HTTP: a page, and the same as JSON. Images are named by ids, never by paths."""
+"""The search over HTTP: a page and a JSON interface. Images have ids, paths are never accepted."""
 
 import functools
 import importlib.resources
@@ -15,7 +15,7 @@ from tfdml.serving.search.refusals import RefusedError
 from tfdml.serving.search.settings import MOST_NEIGHBOURS
 
 FIELD = "image"  # of a form with a picture
-FORM_BYTES = 100_000  # that a form may have besides its picture
+FORM_BYTES = 100_000  # allowed in a form besides its picture
 _THUMBNAILS = 2000  # kept in memory, of some 10 kB each
 _PAGE = {"search.html": "text/html", "search.css": "text/css", "search.js": "text/javascript"}
 _FOR_THE_PAGE = (
@@ -33,7 +33,7 @@ _HEADERS = {
 
 
 class _InMemory(flask.Request):
-    """A request whose uploads are never written to a file, not even to a temporary one."""
+    """A request whose uploads stay in memory, without temporary files."""
 
     def _get_file_stream(self, *_, **__):
         return io.BytesIO()
@@ -44,9 +44,9 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
 
     Args:
         search: An `ImageSearch`.
-        neighbours: Images of an answer that does not ask for a number.
-        upload_bytes: Size of a picture that may be sent.
-        trusted_hosts: Names that a request may have for the host; any if None.
+        neighbours: Default number of images in an answer.
+        upload_bytes: Largest size of an uploaded picture.
+        trusted_hosts: Allowed names in the Host header; any if None.
     """
     app = flask.Flask(__name__, static_folder=None, template_folder=None)
     app.request_class = _InMemory
@@ -89,7 +89,7 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
 
     @app.get("/api/images/<int:key>/thumbnail")
     def small_picture(key):
-        search.entry(key)  # one that is gone may still be kept
+        search.entry(key)  # raises if the image is gone, as its thumbnail may be cached
         return _file(small(key), MIME_TYPES["WEBP"])
 
     @app.post("/api/refresh")
@@ -101,12 +101,12 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
     def refuse_other_sites():
         if trusted_hosts is not None and _host_name() not in trusted_hosts:
             raise RefusedError(
-                "The search is not reached by this name; --trusted_hosts can add it. "
+                "This host name is not trusted; add it with --trusted_hosts. "
                 f"Received: host={flask.request.headers.get('Host')}"
             )
         other = flask.request.headers.get("Sec-Fetch-Site") == "cross-site"
         if other and flask.request.method == "POST":
-            raise RefusedError("Only the page of the search itself may ask for this", status=403)
+            raise RefusedError("Requests from other sites are not allowed", status=403)
 
     @app.after_request
     def protect(response):
@@ -132,18 +132,18 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
     @app.errorhandler(Exception)
     def broken(error):
         app.logger.error("a request failed", exc_info=error)
-        return {"error": "The search failed: its terminal tells more"}, 500
+        return {"error": "The search failed; its terminal shows the error"}, 500
 
     return app
 
 
 def too_large_sentence(upload_bytes):
-    """What a sender of too much is told."""
+    """The error message for an upload that is too large."""
     return f"The picture must be a file of at most {upload_bytes / 1e6:g} MB"
 
 
 def _host_name():
-    """The host that the request asks for, in small letters and without its port."""
+    """The host name of the request, in lower case and without its port."""
     try:
         return urlsplit(f"//{flask.request.headers.get('Host', '')}").hostname
     except ValueError:
@@ -213,7 +213,7 @@ def _image(key, entry):
 
 
 def _shown(name):
-    """The name as text, also where its bytes on the disk are none."""
+    """The name as valid text, even if its bytes on disk are not UTF-8."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -244,7 +244,7 @@ def _name_of(version):
 
 
 def _file(content, mime_type):
-    """What an id stands for, which never becomes another."""
+    """A response to cache for ever, as an id always stands for the same content."""
     response = flask.Response(content, mimetype=mime_type)
     response.headers["Cache-Control"] = "private, max-age=31536000, immutable"
     return response

@@ -1,4 +1,4 @@
-"""What an index knows of its images besides their embeddings, and of files that it left out."""
+"""Metadata of the indexed images, and of files left out of the index."""
 
 import dataclasses
 import json
@@ -18,7 +18,7 @@ class Entry(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """A file that is no image that the model can read."""
+    """A file that the model cannot read as an image."""
 
     stamp: Stamp
     cause: str  # a sentence
@@ -26,11 +26,11 @@ class LeftOut(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Catalogue:
-    """The images of an index by their ids, of which none is ever given twice.
+    """The images of an index by id; ids are never reused.
 
     Args:
         entries: {id: `Entry`}.
-        next_id: The id that the next image gets.
+        next_id: Id of the next image.
         left_out: {name: `LeftOut`}.
     """
 
@@ -39,7 +39,7 @@ class Catalogue:
     left_out: dict = dataclasses.field(default_factory=dict)
 
     def without(self, ids, names=()):
-        """The catalogue without some images, nor some of the files that were left out."""
+        """The catalogue without the given images and left-out files."""
         gone, cleared = set(ids), set(names)
         return dataclasses.replace(
             self,
@@ -48,7 +48,7 @@ class Catalogue:
         )
 
     def with_more(self, entries, left_out):
-        """The catalogue with more images and files left out, and the ids of the images.
+        """Adds images and left-out files; returns the catalogue and the ids of the images.
 
         Args:
             entries: List of `Entry`.
@@ -69,21 +69,21 @@ class Catalogue:
 
     @classmethod
     def from_json(cls, text):
-        """The catalogue that `to_json` gave.
+        """The catalogue of a text from `to_json`.
 
         Raises:
             ValueError: If the text is not that of a catalogue.
         """
         try:
-            told = json.loads(text)
+            parsed = json.loads(text)
             entries = {
                 int(key): Entry(name, Stamp(*stamp), *rest)
-                for key, (name, stamp, *rest) in told["entries"].items()
+                for key, (name, stamp, *rest) in parsed["entries"].items()
             }
             left_out = {
                 name: LeftOut(Stamp(*stamp), cause)
-                for name, (stamp, cause) in told["left_out"].items()
+                for name, (stamp, cause) in parsed["left_out"].items()
             }
-            return cls(entries, int(told["next_id"]), left_out)
+            return cls(entries, int(parsed["next_id"]), left_out)
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             raise ValueError("the catalogue of the index cannot be read") from error

@@ -1,4 +1,4 @@
-"""The search itself: images of a folder by an image, and the index that follows the folder."""
+"""The search engine: finds images of a folder by an image, and keeps its index up to date."""
 
 import pathlib
 import threading
@@ -17,13 +17,13 @@ from tfdml.serving.search.pictures import read_header
 from tfdml.serving.search.refreshing import changes, embedded
 from tfdml.serving.search.refusals import RefusedError
 
-RERANKED = 100  # images that a learned similarity puts in order if not told otherwise
+RERANKED = 100  # default number of images that a learned similarity reranks
 _SAVE_EVERY = 60.0  # seconds of embedding that a crash may lose
-_SAVE_SHARE = 20  # times as long as the saving itself takes, at least
+_SAVE_SHARE = 20  # least ratio of that time to the time of saving
 
 
 class Found(NamedTuple):
-    """An image that a search found; a score is None where there is none of the kind."""
+    """An image that a search found; scores that do not apply are None."""
 
     id: int
     entry: Entry
@@ -33,35 +33,35 @@ class Found(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a search found, the best first."""
+    """Results of a search, best first."""
 
-    ranked_by: str  # a score of `Found`
+    ranked_by: str  # name of a score of `Found`
     found: list
     seconds: dict  # {"embedding": of the model, "search": of the index, "reranking": ...}
 
 
 class _Snapshot(NamedTuple):
-    """An index and its catalogue, which hold the same ids. Neither ever changes."""
+    """An index and its catalogue with the same ids; both are immutable."""
 
     index: Index
     catalogue: Catalogue
 
 
 class ImageSearch:
-    """Images of a folder by an image. Searches may run at once, and while it is refreshed.
+    """Search by image in a folder. Searches may run concurrently, also during a refresh.
 
     Args:
         model: A `SearchModel`.
         folder: Path of the images.
-        path: File of the index; where it exists, the search goes on with it.
-        rerank: Nearest images that a learned similarity puts in order, 0 for none; 100 if None and
-            the model has one.
+        path: File of the index; loaded if it exists.
+        rerank: Number of nearest images that a learned similarity reranks, 0 for none. If None, 100
+            for a model with a learned similarity.
         approximate: As for `Index`.
 
     Raises:
         FileNotFoundError: If there is no such folder.
-        ValueError: If the index is of another model or broken, lies in the folder, or `rerank` asks
-            for a similarity that the model has not.
+        ValueError: If the index belongs to another model, is broken or lies in the folder, or
+            `rerank` is above 0 and the model has no learned similarity.
     """
 
     def __init__(self, model, folder, path, *, rerank=None, approximate=False):
@@ -94,29 +94,29 @@ class ImageSearch:
 
     @property
     def ranked_by(self):
-        """The score that orders what is found."""
+        """The score that results are ordered by."""
         return (
             "similarity" if self.rerank else "distance" if self.model.radius is None else "cosine"
         )
 
     @property
     def refreshing(self):
-        """None, or how many new images are embedded, and of how many."""
+        """(images embedded, new images) of the refresh under way; None without one."""
         return (self._done, self._total) if self._refreshing.locked() else None
 
     @property
     def failure(self):
-        """Why the last refresh failed; None if it did not."""
+        """Error message of the last refresh; None if it succeeded."""
         return self._failure
 
     @property
     def left_out(self):
-        """{name: cause} of the files that are no images that the model can read."""
+        """{name: cause} of the files that the model cannot read."""
         return {name: why.cause for name, why in self._snapshot.catalogue.left_out.items()}
 
     @property
     def cells(self):
-        """Cells of the index, of which a search looks into some; 0 for an exact one."""
+        """Number of cells of an approximate index; 0 if it is exact."""
         return self._snapshot.index.cells
 
     def by_picture(self, content, count):
@@ -130,7 +130,7 @@ class ImageSearch:
             An `Answer`.
 
         Raises:
-            RefusedError: If it is no picture, too large a one, or the model cannot read it.
+            RefusedError: If it is not a picture, too large, or the model cannot read it.
         """
         read_header(content)
         began = time.perf_counter()
@@ -140,14 +140,14 @@ class ImageSearch:
         return self._nearest(row, count, {"embedding": time.perf_counter() - began})
 
     def by_id(self, key, count):
-        """The images nearest to one of the index, itself left out.
+        """The images nearest to one of the index, without itself.
 
         Args:
             key: Its id.
             count: Images to find.
 
         Raises:
-            RefusedError: If there is none of this id, with 404.
+            RefusedError: With 404, if no image has this id.
         """
         self.entry(key)
         try:
@@ -157,10 +157,10 @@ class ImageSearch:
         return self._nearest(row, count, {}, left_out=key)
 
     def entry(self, key):
-        """What is known of an image.
+        """The catalogue entry of an image.
 
         Raises:
-            RefusedError: If there is none of this id, with 404.
+            RefusedError: With 404, if no image has this id.
         """
         entry = self._snapshot.catalogue.entries.get(key)
         if entry is None:
@@ -168,11 +168,11 @@ class ImageSearch:
         return entry
 
     def content(self, key):
-        """The bytes of an image's file, as it was when it was indexed.
+        """The bytes of an image's file, unchanged since it was indexed.
 
         Raises:
-            RefusedError: If there is none of this id or the file is gone, with 404, or is another
-                by now, with 410.
+            RefusedError: With 404, if no image has this id or its file is gone; with 410, if the
+                file has changed.
         """
         entry = self.entry(key)
         try:
@@ -188,20 +188,20 @@ class ImageSearch:
         return {key: entries[key] for key in drawn}
 
     def refresh(self, *, show=False):
-        """Follows the folder: embeds what is new, leaves out what is gone, and saves the index.
+        """Updates the index to the folder: embeds new images, removes missing ones, and saves it.
 
-        A search meanwhile finds what was there before. What is embedded is saved every minute, and
-        also where this is interrupted.
+        Searches meanwhile use the previous index. Progress is saved about every minute, and on
+        interruption.
 
         Args:
             show: Whether to show a progress bar.
 
         Returns:
-            The numbers of images added and left out.
+            The numbers of images added and removed.
 
         Raises:
-            RefusedError: If it is under way, with 409.
-            ValueError: If none of the images of the index is in the folder any more.
+            RefusedError: With 409, if a refresh is under way.
+            ValueError: If the folder has none of the images of the index any more.
             OSError: If the index cannot be saved.
         """
         self._begin_refresh()
@@ -214,14 +214,14 @@ class ImageSearch:
         """Refreshes in the background.
 
         Raises:
-            RefusedError: If it is under way, with 409.
+            RefusedError: With 409, if a refresh is under way.
         """
         self._begin_refresh()
 
         def refresh():
             try:
                 self._refresh(show=False)
-            except Exception as error:  # whatever it is, the page tells it and the search goes on
+            except Exception as error:  # the page shows it and the search goes on
                 self._failure = str(error)
             finally:
                 self._refreshing.release()
@@ -238,8 +238,8 @@ class ImageSearch:
         entries = self._snapshot.catalogue.entries
         check(
             not entries or any(entry.name in files for entry in entries.values()),
-            f"some image of {self.path} must be in {self.folder}: is it the right folder? "
-            "Else remove that file, or give another --index",
+            f"{self.folder} has none of the images of {self.path}: is it the right folder? "
+            "If so, remove that file or give another --index",
             indexed=len(entries),
         )
         changed = changes(self._snapshot.catalogue, files)
@@ -270,13 +270,13 @@ class ImageSearch:
         return len(self) - before, len(changed.gone)
 
     def _publish(self, batch):
-        """Puts files that were read into the index, and saves it."""
+        """Adds a batch of files to the index, and saves it."""
         index, catalogue = self._snapshot
-        left_out = {name: told for name, told in batch.items() if isinstance(told, LeftOut)}
-        told = [told for name, told in batch.items() if name not in left_out]
-        catalogue, ids = catalogue.with_more([entry for entry, _ in told], left_out)
+        left_out = {name: read for name, read in batch.items() if isinstance(read, LeftOut)}
+        pairs = [read for name, read in batch.items() if name not in left_out]
+        catalogue, ids = catalogue.with_more([entry for entry, _ in pairs], left_out)
         if ids:
-            index = index.changed(add=(ids, np.stack([row for _, row in told])))
+            index = index.changed(add=(ids, np.stack([row for _, row in pairs])))
         self._snapshot = _Snapshot(index, catalogue)
         storage.save(self.path, index, catalogue, self.model.fingerprint)
 
@@ -315,4 +315,4 @@ class ImageSearch:
 
 
 def _unknown(key):
-    return RefusedError(f"There is no image of this id. Received: id={key}", status=404)
+    return RefusedError(f"There is no image with this id. Received: id={key}", status=404)

@@ -1,4 +1,4 @@
-"""The image files of a folder, and whether a path stays inside of it."""
+"""Lists the image files of a folder, and rejects paths that lead out of it."""
 
 import os
 import pathlib
@@ -11,7 +11,7 @@ SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
 
 
 class Stamp(NamedTuple):
-    """What tells a changed file from the one that it was."""
+    """Size and modification time of a file, to detect changes."""
 
     size: int  # bytes
     modified: int  # nanoseconds
@@ -20,8 +20,8 @@ class Stamp(NamedTuple):
 def image_files(folder):
     """The image files below a folder, by their names.
 
-    Hidden files and folders are passed over, and links to folders; with a warning, links that lead
-    out of the folder and folders that cannot be listed.
+    Hidden files and folders and links to folders are ignored; links out of the folder and folders
+    that cannot be listed are ignored with a warning.
 
     Args:
         folder: Its path, resolved.
@@ -42,30 +42,30 @@ def image_files(folder):
             except RefusedError:
                 outside.append(path)
                 continue
-            except OSError:  # deleted meanwhile, or a link to nothing
+            except OSError:  # deleted meanwhile, or a broken link
                 continue
             if path.is_file():
                 stamp = Stamp(status.st_size, status.st_mtime_ns)
                 found[path.relative_to(folder).as_posix()] = stamp
     if outside:
         warnings.warn(
-            f"passed over {len(outside)} links that lead out of {folder}, such as {outside[0]}",
+            f"ignored {len(outside)} links that lead out of {folder}, such as {outside[0]}",
             stacklevel=2,
         )
     for error in closed:
-        warnings.warn(f"passed over {error.filename} ({error.strerror})", stacklevel=2)
+        warnings.warn(f"ignored {error.filename} ({error.strerror})", stacklevel=2)
     return dict(sorted(found.items()))
 
 
 def inside(folder, path):
-    """The path with its links followed, which must stay in the folder.
+    """Resolves a path and checks that it is inside the folder.
 
     Args:
         folder: Its path, resolved.
         path: A path, absolute or relative to the folder.
 
     Raises:
-        RefusedError: If it leads elsewhere, with 404.
+        RefusedError: With 404, if it leads elsewhere.
         OSError: If there is no such file.
     """
     real = pathlib.Path(folder, path).resolve(strict=True)
@@ -75,7 +75,7 @@ def inside(folder, path):
 
 
 def read(folder, name, stamp):
-    """The bytes of a file, where it is the one that was stamped.
+    """The bytes of a file, if it has not changed since it was stamped.
 
     Args:
         folder: Its path, resolved.
@@ -83,7 +83,7 @@ def read(folder, name, stamp):
         stamp: Its `Stamp`.
 
     Raises:
-        RefusedError: If it left the folder, with 404, or is another by now, with 410.
+        RefusedError: With 404, if it left the folder; with 410, if it has changed.
         OSError: If it cannot be read.
     """
     with open(inside(folder, name), "rb") as file:

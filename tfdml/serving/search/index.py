@@ -1,26 +1,26 @@
-"""An index of embeddings by the ids of their images, which is never changed: others follow it."""
+"""An immutable index of embeddings by the ids of their images."""
 
 import faiss
 import numpy as np
 
 from tfdml.checks import check
 
-APPROXIMATE_FROM = 100_000  # rows; below it the exact search of a query takes some milliseconds
-_PROBED_SHARE = 16  # one cell in so many is looked at
-_GROWTH = 4  # of the fitting number of cells, at which they are made anew
+APPROXIMATE_FROM = 100_000  # rows; below, an exact query takes a few milliseconds
+_PROBED_SHARE = 16  # one cell in 16 is searched
+_GROWTH = 4  # factor between wanted and present cells at which they are rebuilt
 _TRAINING_ROWS = 40  # per cell
 
 
 class Index:
-    """Rows with ids, and a search for the nearest of them.
+    """Rows with ids, and nearest-neighbour search among them.
 
-    The rows are compared by Euclidean distance, as `evaluate.py` ranks: of embeddings of one length
-    the order is that of their cosine. A search in an index that is made from this one by `changed`
-    does not disturb a search in this one.
+    Rows are compared by Euclidean distance, as in `evaluate.py`; for embeddings of equal length the
+    order is that of the cosine. The index is immutable: `changed` returns a new one, so concurrent
+    searches are safe.
 
     Args:
-        dim: Numbers of a row.
-        approximate: Whether to look only into some cells of the space, from 100,000 rows on.
+        dim: Length of a row.
+        approximate: Whether to search only some cells of the space, from 100,000 rows on.
 
     Example:
         >>> index = Index(2).changed(add=([7, 9], np.eye(2, dtype=np.float32)))
@@ -39,18 +39,18 @@ class Index:
 
     @property
     def cells(self):
-        """Cells of the space, some of which a query looks into; 0 where it looks at every row."""
+        """Number of cells, of which a query searches some; 0 for exact search."""
         return getattr(self._faiss, "nlist", 0)
 
     def changed(self, *, remove=(), add=None):
-        """The index that follows this one.
+        """A new index with some rows removed and added.
 
         Args:
-            remove: Ids of rows to leave out.
-            add: (ids, rows) to put in: integers and (n, dim) float32.
+            remove: Ids of rows to remove.
+            add: (ids, rows) to add: integers and (n, dim) float32.
 
         Raises:
-            ValueError: If an id to be removed is not here, or the rows have another width.
+            ValueError: If an id to remove is unknown, or the rows do not have `dim` columns.
         """
         ids, rows = (np.empty(0), np.empty((0, self.dim))) if add is None else add
         ids, rows = np.asarray(ids, np.int64), np.ascontiguousarray(rows, np.float32)
@@ -78,8 +78,8 @@ class Index:
             count: Rows to find.
 
         Returns:
-            Their ids, the nearest first, and their Euclidean distances: (n,) arrays, of n = count
-            where there are so many.
+            Their ids, nearest first, and their Euclidean distances: (n,) arrays; n is at most
+            `count`.
         """
         options = {}
         if self.cells:
@@ -96,7 +96,7 @@ class Index:
         """(n, dim) float32, the rows of ids.
 
         Raises:
-            RuntimeError: If an id is not here.
+            RuntimeError: If an id is unknown.
         """
         return self._faiss.reconstruct_batch(np.asarray(ids, np.int64))
 
@@ -106,7 +106,7 @@ class Index:
 
     @classmethod
     def from_bytes(cls, data, *, approximate=False):
-        """The index that `to_bytes` gave, with cells or without as asked for now.
+        """The index of bytes from `to_bytes`, rebuilt with or without cells by `approximate`.
 
         Raises:
             ValueError: If the bytes are not those of an index.
@@ -118,7 +118,7 @@ class Index:
         return cls(read.d, approximate=approximate)._with(read)
 
     def _with(self, index):
-        """This one's options, with the rows of a faiss index; in other cells where it has grown."""
+        """An index with these options and the rows of a faiss index, with new cells if it grew."""
         other = Index(self.dim, approximate=self.approximate)
         wanted, present = _cells(index.ntotal, self.approximate), getattr(index, "nlist", 0)
         other._faiss = index if _fits(present, wanted) else _in_cells(index, wanted)
@@ -130,19 +130,19 @@ def _exact(dim):
 
 
 def _cells(rows, approximate):
-    """The number of cells for so many rows: about twice their root."""
+    """The number of cells for a number of rows: about twice its square root."""
     return 2 ** round(np.log2(2 * rows**0.5)) if approximate and rows >= APPROXIMATE_FROM else 0
 
 
 def _fits(present, wanted):
-    """Whether an index with some cells need not be made anew for others."""
+    """Whether an index keeps its cells although another number is wanted."""
     return present == wanted or (
         0 not in (present, wanted) and 1 / _GROWTH < wanted / present < _GROWTH
     )
 
 
 def _in_cells(index, cells):
-    """The rows of an index in so many cells, or without any."""
+    """An index of the same rows with the given number of cells, or exact for 0."""
     ids = _ids(index)
     rows = index.reconstruct_batch(ids)
     if not cells:

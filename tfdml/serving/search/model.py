@@ -1,4 +1,4 @@
-"""A served model as a search uses it: embeddings of encoded images, and a score that it learned."""
+"""An exported model for search: embeddings of encoded images, and its learned similarity."""
 
 import hashlib
 import threading
@@ -12,27 +12,27 @@ from tfdml.serving.exported import load_signatures
 from tfdml.serving.refusals import told_of_first
 from tfdml.serving.search.refusals import RefusedError
 
-_AT_ONCE = 2  # embeddings that may be under way: each holds its images in memory, decoded
-_PROBES = 8  # images of noise that tell whether all embeddings are of one length
-_PAIRS_AT_ONCE = 8192  # handed to the learned similarity
+_AT_ONCE = 2  # concurrent embeddings; each holds its decoded images in memory
+_PROBES = 8  # noise images to test whether all embeddings have the same length
+_PAIRS_AT_ONCE = 8192  # batch of the learned similarity
 
 
 class SearchModel:
-    """The functions of one version of a served model.
+    """The signatures of one exported version, for search.
 
     Args:
         version: Path of the version's folder.
 
     Attributes:
         version: The path.
-        fingerprint: Text that is another for any other network.
-        dim: Numbers of an embedding.
-        radius: The length of every embedding where all are of one, as of a normalised model; else
-            None.
+        fingerprint: Text that identifies the network.
+        dim: Length of an embedding vector.
+        radius: The Euclidean norm of all embeddings if they share one, as in a normalised model;
+            otherwise None.
         learned: Whether it has a learned similarity.
 
     Raises:
-        ValueError: If it cannot be read or lacks a signature that is needed.
+        ValueError: If it cannot be read or lacks a required signature.
     """
 
     def __init__(self, version):
@@ -41,7 +41,7 @@ class SearchModel:
             "serving_default" in signatures
             and set(signatures["serving_default"].structured_input_signature[1]) == {"image_bytes"}
             and "embedding" in signatures["serving_default"].structured_outputs,
-            f"serving_default of {version} must take `image_bytes` and give `embedding`",
+            f"serving_default of {version} must take `image_bytes` and return `embedding`",
             signatures=list(signatures),
         )
         embed = signatures["embed_images"]
@@ -61,18 +61,18 @@ class SearchModel:
         """The embeddings of images.
 
         Args:
-            contents: List of bytes, each a whole file of a picture.
+            contents: List of bytes, each of a complete image file.
 
         Returns:
-            List, of each image its (dim,) float32 embedding, or a `RefusedError` that says why
-            there is none.
+            List with the (dim,) float32 embedding of each image, or a `RefusedError` with the
+            reason why it has none.
         """
         with self._under_way:
             try:
                 rows = InPieces(self._embed, self.batch_size)(contents)
             except tf.errors.ResourceExhaustedError:
                 raise
-            except tf.errors.OpError as error:  # one image is enough
+            except tf.errors.OpError as error:  # a single bad image fails the batch
                 if len(contents) == 1:
                     return [_unreadable(_cause(error.message))]
                 rows = None
@@ -81,7 +81,7 @@ class SearchModel:
         return [row if np.isfinite(row).all() else self._without_row() for row in rows]
 
     def score(self, query, rows):
-        """The learned similarity of an embedding with others.
+        """The learned similarity of an embedding to others.
 
         Args:
             query: (dim,) float32.
@@ -104,14 +104,14 @@ class SearchModel:
         return scores
 
     def _warm_up(self, image_size):
-        """Runs what the first question would otherwise wait for."""
+        """Runs the signatures once, so that the first query need not wait for it."""
         picture = tf.io.encode_png(tf.zeros(image_size, tf.uint8)).numpy()
         row = self._embed([picture]).numpy()
         if self.learned:
             self.score(row[0], row)
 
     def _without_row(self):
-        """Why a picture has no embedding."""
+        """The error for a picture without a finite embedding."""
         if self._marks_bad:
             return _unreadable("it is damaged, too large, or of a kind that cannot be read")
         return RefusedError("The model gives no finite embedding")
@@ -121,7 +121,7 @@ class SearchModel:
 
 
 def fingerprint(version):
-    """The SHA-256 of the graph and the variables of a SavedModel, wherever it lies."""
+    """The SHA-256 of the graph and variables of a SavedModel, independent of its path."""
     digest = hashlib.sha256()
     for path in [version / "saved_model.pb", *sorted((version / "variables").glob("*"))]:
         digest.update(path.name.encode())
@@ -136,7 +136,7 @@ def _unreadable(cause):
 
 
 def _cause(message):
-    """What an error of TensorFlow says of the only image of a batch.
+    """The reason in a TensorFlow error about the only image of a batch.
 
     >>> _cause("assertion failed: [image_bytes[0] is empty]\\n\\t [[node]]")
     'it is empty'
@@ -148,7 +148,7 @@ def _cause(message):
 
 
 def _common_length(embed, image_size):
-    """The length of the embeddings of images of noise where it is one, else None."""
+    """The common norm of the embeddings of noise images; None if they differ."""
     rng = np.random.default_rng(0)
     contrast = np.linspace(0.2, 1, _PROBES)[:, None, None, None]
     images = (255 * contrast * rng.uniform(size=(_PROBES, *image_size))).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Pictures as encoded bytes: what they are, told by their first bytes, and small copies of them."""
+"""Encoded pictures: format and size from their headers, and thumbnails."""
 
 import io
 from typing import NamedTuple
@@ -16,11 +16,11 @@ MIME_TYPES = {
     "PNG": "image/png",
     "WEBP": "image/webp",
 }
-_ALSO_JPEG = "MPO"  # several in one file, as some phones write them; the first is read
+_ALSO_JPEG = "MPO"  # several images in one file, as some phones write; the first is read
 
 
 class Header(NamedTuple):
-    """What a picture says of itself before it is decoded."""
+    """Format and size of a picture, from its header."""
 
     format: str  # a key of `MIME_TYPES`
     width: int  # pixels
@@ -28,7 +28,7 @@ class Header(NamedTuple):
 
 
 def read_header(content):
-    """What a picture is, whatever its name; none of its pixels is decoded.
+    """Format and size of a picture by its content, without decoding pixels.
 
     Args:
         content: The bytes of the file.
@@ -37,8 +37,8 @@ def read_header(content):
         A `Header`.
 
     Raises:
-        RefusedError: If it is no picture of a format that a model reads, with 415; or if it has too
-            many pixels, with 413.
+        RefusedError: With 415, if it is not a picture of a supported format; with 413, if it has
+            too many pixels.
 
     Example:
         >>> import io
@@ -51,9 +51,9 @@ def read_header(content):
         picture = _opened(content)
     except Image.DecompressionBombError:
         raise _too_many("more than 178,000,000") from None
-    except Exception:  # what broken headers raise has no common class
+    except Exception:  # broken headers raise many types
         raise RefusedError(
-            "The picture must be a whole file of the type JPEG, PNG, WebP, GIF or BMP. "
+            "The picture must be a complete JPEG, PNG, WebP, GIF or BMP file. "
             f"Received: {len(content):,} bytes of another type",
             status=415,
         ) from None
@@ -65,27 +65,27 @@ def read_header(content):
 
 
 def thumbnail(content, side=320):
-    """A small copy of a picture as WebP; of a JPEG upright, as a model reads it.
+    """A small copy of a picture as WebP; a JPEG is turned upright, as in the model.
 
     Args:
         content: Bytes that `read_header` accepts.
-        side: The longer side, in pixels; a smaller picture stays as it is.
+        side: The longer side, in pixels; smaller pictures keep their size.
 
     Raises:
         RefusedError: If the picture is cut off or otherwise broken.
     """
     try:
         picture = _opened(content)
-        picture.draft("RGB", (side, side))  # of a JPEG only as many pixels are decoded as needed
+        picture.draft("RGB", (side, side))  # decodes only as many pixels of a JPEG as needed
         if picture.format in ("JPEG", _ALSO_JPEG):
             picture = ImageOps.exif_transpose(picture)
-        if picture.mode.startswith("I;16"):  # which `convert` would cut off at 255
+        if picture.mode.startswith("I;16"):  # `convert` would clip it at 255
             picture = Image.fromarray((np.asarray(picture) // 256).astype(np.uint8))
         picture = picture.convert("RGBA" if picture.has_transparency_data else "RGB")
         picture.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=2)
         file = io.BytesIO()
         picture.save(file, "WEBP", quality=80)
-    except Exception as error:  # what broken files raise has no common class
+    except Exception as error:  # broken files raise many types
         raise RefusedError(f"The picture cannot be drawn ({error})") from error
     return file.getvalue()
 

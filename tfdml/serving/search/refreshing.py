@@ -1,4 +1,4 @@
-"""What has changed in a folder since it was indexed, and the embeddings of what is new in it."""
+"""Finds changes of a folder since it was indexed, and embeds its new images."""
 
 from typing import NamedTuple
 
@@ -7,24 +7,24 @@ from tfdml.serving.search.files import Stamp, read
 from tfdml.serving.search.pictures import read_header
 from tfdml.serving.search.refusals import RefusedError
 
-_BATCH_BYTES = 64_000_000  # of files that are read before they are embedded
-_NEVER = Stamp(-1, -1)  # of no file, so that one which may be opened later is tried again
+_BATCH_BYTES = 64_000_000  # of files read at once
+_NEVER = Stamp(-1, -1)  # matches no file, so that an unreadable one is tried again
 
 
 class Changes(NamedTuple):
-    """How a folder differs from a catalogue; a file that was changed is gone and new."""
+    """Differences of a folder from a catalogue; a changed file is both gone and new."""
 
     gone: list  # ids of images
-    cleared: list  # names of files that were left out, and are gone or changed
+    cleared: list  # names of left-out files that are gone or changed
     new: dict  # {name: `Stamp`}
 
 
 def changes(catalogue, files):
-    """What has changed since a catalogue was made.
+    """The changes since a catalogue was made.
 
     Args:
         catalogue: A `Catalogue`.
-        files: {name: `Stamp`} of the image files that there are now.
+        files: {name: `Stamp`} of the present image files.
     """
     gone = [key for key, entry in catalogue.entries.items() if files.get(entry.name) != entry.stamp]
     cleared = [name for name, why in catalogue.left_out.items() if files.get(name) != why.stamp]
@@ -42,8 +42,7 @@ def embedded(model, folder, files):
         files: {name: `Stamp`}.
 
     Yields:
-        Of each batch, {name: `LeftOut`, or an `Entry` and its row}. A file that vanished meanwhile
-        is not among them.
+        For each batch, {name: `LeftOut`, or (`Entry`, row)}, without files that vanished meanwhile.
     """
     done, pending = {}, []
     for name, stamp in files.items():

@@ -1,12 +1,12 @@
-"""What a search refuses, as a sentence for the person who asked."""
+"""The error for requests that a search rejects, with a message for the user."""
 
 
 class RefusedError(ValueError):
-    """A request that cannot be answered.
+    """A request was rejected.
 
     Args:
-        sentence: What must hold, and what was received.
-        status: Of HTTP, such as 404.
+        sentence: Message that states what must hold and what was received.
+        status: HTTP status, such as 404.
     """
 
     def __init__(self, sentence, status=400):

@@ -1,4 +1,4 @@
-"""The server of a search: its threads, and its limits before a request is read."""
+"""The HTTP server of a search: its threads, and its limits on requests."""
 
 import json
 import logging
@@ -14,13 +14,13 @@ _THREADS = 8  # requests at once
 
 
 def serve(application, *, host, port, upload_bytes):
-    """A server that listens, and answers once its `run` is called.
+    """Returns a listening server, which answers once its `run` is called.
 
     Args:
-        application: That of `create_application`.
+        application: As returned by `create_application`.
         host: Address to listen at.
-        port: Port; 0 for any that is free.
-        upload_bytes: As for the application. More is refused before it is received.
+        port: Port; 0 for any free one.
+        upload_bytes: As for the application. Larger uploads are rejected before they are received.
 
     Returns:
         The server of waitress, with `effective_port`, `run` and `close`.
@@ -28,7 +28,7 @@ def serve(application, *, host, port, upload_bytes):
     Raises:
         OSError: If it cannot listen there.
     """
-    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # else it tells of every wait
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # otherwise it logs every wait
     most = upload_bytes + FORM_BYTES
     family, *_, place = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -39,7 +39,7 @@ def serve(application, *, host, port, upload_bytes):
         threads=_THREADS,
         ident=None,
         max_request_body_size=most,
-        inbuf_overflow=most + 1,  # nothing that is sent is written to a file
+        inbuf_overflow=most + 1,  # uploads are never written to a file
         clear_untrusted_proxy_headers=True,
     )
     errors = type("Errors", (_JsonError,), {"too_large": too_large_sentence(upload_bytes)})
@@ -48,7 +48,7 @@ def serve(application, *, host, port, upload_bytes):
 
 
 class _JsonError(ErrorTask):
-    """Answers what is no request, or too large a one, as the application answers errors."""
+    """Answers malformed or too large requests in the format of the application's errors."""
 
     too_large = ""
 

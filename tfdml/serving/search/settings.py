@@ -1,34 +1,34 @@
-"""The settings of a search, checked: which model, which images, and where they are served."""
+"""The checked settings of a search: model, images, index and address."""
 
 import dataclasses
 
 from tfdml.checks import check, check_positive
 
-MOST_NEIGHBOURS = 200  # that one answer may have
+MOST_NEIGHBOURS = 200  # in one answer
 
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """What to search by, and in what.
+    """Model, images and server of a search.
 
     Args:
-        model: A run's folder in `saved_models/`, whose newest version is taken, or one version.
+        model: A run's folder in `saved_models/`, for its newest version, or one version.
         images: Folder of the images, searched with its sub-folders: .bmp, .gif, .jpeg, .jpg, .png
-            and .webp. Hidden files and links that lead out of it are passed over. Nothing is ever
+            and .webp. Hidden files and links that lead out of it are ignored. Nothing is ever
             written to it.
-        index: File of the index, from which the next start goes on with what has changed since. If
-            not given, one in `indexes/` of the current folder, named after the model and `images`.
-        host: Address to listen at. The default is reached from this computer alone; 0.0.0.0 from
-            every network that it is in, by anyone: there is no password.
-        port: Port to listen at, from 0 to 65535; 0 for any that is free.
-        trusted_hosts: Names by which browsers reach it, such as `'[search.example.org]'`; others
-            are refused. If not given those of this computer for a `host` of it, else any.
-        upload_megabytes: Size of an image that may be sent, at most 1024.
-        neighbours: Images of an answer that does not ask for a number `k`, from 1 to 200.
-        rerank: Nearest images that a learned similarity puts in order, from 0, which ranks by
-            distance. If not given 100 for a model with such a similarity (`--loss pddm` and kin).
-        approximate: Look only at a part of the index, from 100,000 images on, which finds nearly
-            the same images sooner. Below that there is nothing to gain.
+        index: File of the index, which the next start updates. If not given, a file in `indexes/`
+            of the current folder, named after the model and `images`.
+        host: Address to listen at. The default can be reached from this computer only, 0.0.0.0 from
+            every network of this computer, by anyone: there is no password.
+        port: Port to listen at, from 0 to 65535; 0 for any free one.
+        trusted_hosts: Host names that browsers may use, such as `'[search.example.org]'`; others
+            are rejected. If not given, those of this computer for a local `host`, otherwise any.
+        upload_megabytes: Largest size of an uploaded image, at most 1024.
+        neighbours: Default number of images in an answer (`k` of a request), from 1 to 200.
+        rerank: Number of nearest images that a learned similarity reranks; 0 ranks by distance. If
+            not given, 100 for a model with such a similarity (`--loss pddm` and related losses).
+        approximate: From 100,000 images on, search only a part of the index, which finds nearly the
+            same images faster.
     """
 
     model: str

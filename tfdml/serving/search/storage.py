@@ -1,4 +1,4 @@
-"""The file of an index: its rows, its catalogue and the model that made it, in one archive."""
+"""Saves and loads an index: rows, catalogue and fingerprint of the model, in one archive."""
 
 import json
 import os
@@ -16,13 +16,13 @@ _FORMAT = 1
 
 
 def save(path, index, catalogue, fingerprint):
-    """Writes an index in one step: a crash leaves the one before or the new one, never a half.
+    """Writes an index atomically: a crash leaves the old file or the new one.
 
     Args:
         path: The file; its folder is made if it does not exist.
         index: An `Index`.
         catalogue: Its `Catalogue`.
-        fingerprint: That of the model that made the rows.
+        fingerprint: Of the model that made the rows.
     """
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ def load(path, fingerprint, *, approximate=False):
 
     Args:
         path: The file.
-        fingerprint: That of the model.
+        fingerprint: Of the model.
         approximate: As for `Index`.
 
     Returns:
@@ -69,7 +69,7 @@ def load(path, fingerprint, *, approximate=False):
 
 
 def _read(path):
-    """What the archive tells about itself, its rows and its catalogue."""
+    """The description, rows and catalogue of an archive."""
     try:
         with np.load(path) as archive:
             about = json.loads(archive["about"].tobytes())
@@ -78,8 +78,8 @@ def _read(path):
             return about, archive["rows"], archive["catalogue"].tobytes()
     except FileNotFoundError:
         raise
-    except (  # an array instead of an archive is an AttributeError on Python 3.10
+    except (  # an array instead of an archive raises an AttributeError on Python 3.10
         *(OSError, ValueError, TypeError, AttributeError, LookupError, EOFError),
         zipfile.BadZipFile,
     ) as error:
-        raise ValueError(f"{path} is no index of a search: give another --index") from error
+        raise ValueError(f"{path} is not the index of a search: give another --index") from error

@@ -179,7 +179,7 @@ def test_a_missing_file_is_named_before_its_batch_is_sent(client, files, tmp_pat
 
 
 def test_the_similarity_takes_as_many_encoded_images(client, contents):
-    with pytest.raises(ValueError, match="must hold as many images"):
+    with pytest.raises(ValueError, match="must have the same length"):
         client.similarity(contents[:1], contents[:2])
     with pytest.raises(TypeError, match=r"a\[0\] and b\[0\] must be"):
         client.similarity(np.zeros((1, 16, 12, 3)), contents[:1])
@@ -383,7 +383,7 @@ def test_the_protocol_test_server_does_not_start_on_a_record_that_fails(served, 
     write_warm_up(folder, [[b"no image"]])
     flags = (f"--model_name={NAME}", f"--model_base_path={folder.parent}")
     with (
-        pytest.raises(AssertionError, match=r"Unknown image file format|is no JPEG"),
+        pytest.raises(AssertionError, match=r"Unknown image file format|is not a JPEG"),
         running.serving(running.STAND_IN, tmp_path, *flags, model=NAME),
     ):
         pass

@@ -52,10 +52,14 @@ def test_addresses_of_rest_are_completed(address, where):
         ({"address": "ftp://host"}, ValueError, "Received: address='ftp://host'"),
         ({"address": "grpc://"}, ValueError, "must be grpc://host:8500"),
         ({"address": "grpc://host:x"}, ValueError, "must be grpc://host:8500"),
-        ({"address": "grpc://host/path"}, ValueError, "an address of gRPC has no path"),
-        ({"address": "http://host", "authority": "x"}, ValueError, "go with grpcs:// or https://"),
+        ({"address": "grpc://host/path"}, ValueError, "a gRPC address must not have a path"),
+        ({"address": "http://host", "authority": "x"}, ValueError, "require grpcs:// or https://"),
         ({"address": "grpcs://host", "authority": "x.pem"}, FileNotFoundError, "no file x.pem"),
-        ({"address": "https://host", "key": "x.pem"}, ValueError, "and `key` go together"),
+        (
+            {"address": "https://host", "key": "x.pem"},
+            ValueError,
+            "must be given together",
+        ),
     ],
 )
 def test_addresses_and_files_that_cannot_be(options, error, said):

@@ -40,5 +40,5 @@ def test_an_answer_that_is_no_tensor_is_an_error():
     short = TENSOR(dtype=1, tensor_content=b"\0" * 8)
     short.tensor_shape.dim.add(size=3)
     for tensor in (short, TENSOR(dtype=99)):
-        with pytest.raises(ServingError, match="INTERNAL: the answer holds no tensor"):
+        with pytest.raises(ServingError, match="INTERNAL: the answer is not a valid tensor"):
             grpc_service._array(tensor)

@@ -43,7 +43,7 @@ def test_floats_keep_their_numbers(rng):
     [
         (3, TypeError, "image 0 must be one of paths, bytes"),
         (np.zeros((16, 12, 3), "int64"), TypeError, "of uint8, or of floats.*dtype='int64'"),
-        (np.zeros((16, 12, 4), "uint8"), ValueError, r"of 1 or 3 channels.*\(16, 12, 4\)"),
+        (np.zeros((16, 12, 4), "uint8"), ValueError, r"with 1 or 3 channels.*\(16, 12, 4\)"),
         (np.zeros((1, 2, 3, 3), "uint8"), ValueError, r"image 0 must be .*\(1, 2, 3, 3\)"),
         (np.zeros((0, 12, 3), "uint8"), ValueError, r"image 0 must be .*\(0, 12, 3\)"),
         (np.full((16, 12, 3), 256.0), ValueError, r"in \[0, 255\]. Received: least=256"),

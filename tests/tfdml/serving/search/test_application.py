@@ -82,8 +82,8 @@ def test_refuses_what_is_no_picture(client, encoded):
         return client.post("/api/search", data=content, content_type=PNG)
 
     assert "at least" not in error_of(asked(b""), 400)
-    assert "must be a whole file" in error_of(asked(b"<html>"), 415)
-    assert "must be a whole file" in error_of(asked(encoded((1, 2, 3), "TIFF")), 415)
+    assert "must be a complete" in error_of(asked(b"<html>"), 415)
+    assert "must be a complete" in error_of(asked(encoded((1, 2, 3), "TIFF")), 415)
     error_of(asked(encoded((1, 2, 3))[:60]), 400)
     assert "named 'image'" in error_of(
         client.post("/api/search", data={"other": "text"}, content_type="multipart/form-data"), 400
@@ -126,7 +126,7 @@ def test_serves_images_and_small_copies_by_id(client, folder, encoded):
 
 @pytest.mark.parametrize("path", ["similar/77", "images/77", "images/77/thumbnail"])
 def test_refuses_ids_that_are_not_there(path, client):
-    assert "no image of this id. Received: id=77" in error_of(client.get(f"/api/{path}"), 404)
+    assert "no image with this id. Received: id=77" in error_of(client.get(f"/api/{path}"), 404)
 
 
 def test_an_image_that_is_gone_is_not_served_from_memory(client, search, folder):
@@ -167,7 +167,7 @@ def test_links_that_lead_out_are_neither_found_nor_served(search, folder, client
     secret = folder.parent / "secret.png"
     secret.write_bytes(encoded((250, 250, 250)))
     (folder / "link.png").symlink_to(secret)
-    with pytest.warns(UserWarning, match="passed over 1 links"):
+    with pytest.warns(UserWarning, match="ignored 1 links"):
         search.refresh()
     assert "link.png" not in images_of(client)
     key = images_of(client)["blue.png"]
@@ -183,7 +183,7 @@ def test_tells_its_status(client, search, folder):
     status = client.get("/api/status").json
     left_out = status.pop("left_out")
     assert [file["name"] for file in left_out] == ["text.png"]
-    assert "must be a whole file" in left_out[0]["cause"]
+    assert "must be a complete" in left_out[0]["cause"]
     assert status == {
         "images": 5,
         "folder": "images",

@@ -40,7 +40,7 @@ def test_finds_the_nearest_images_of_an_image_without_itself(search, folder, enc
     answer = search.by_id(key_of(search, "red/bright.png"), 3)
     assert len(answer.found) == 3
     assert all(name.startswith("copy") for name in names(answer))
-    with pytest.raises(RefusedError, match=r"no image of this id\. Received: id=99") as caught:
+    with pytest.raises(RefusedError, match=r"no image with this id\. Received: id=99") as caught:
         search.by_id(99, 3)
     assert caught.value.status == 404
 

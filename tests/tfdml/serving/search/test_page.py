@@ -194,20 +194,20 @@ def test_errors_are_told_in_words(page, encoded):
         return page.texts("#error")[0]
 
     page.give("drop", b"text", name="a.txt", mime_type="text/plain")
-    assert error() == "There is no image file in what was given."
+    assert error() == "No image file was given."
     page.give("drop", bytes(150_000))
     page.wait_for("#error", "at most 0.1 MB. This one has 0.1 MB.")
     page.give("drop", b"<svg/>", mime_type="image/svg+xml")
-    page.wait_for("#error", "must be a whole file of the type JPEG")
+    page.wait_for("#error", "must be a complete JPEG")
     assert page.texts("h2") == ["No answer"]
     assert page.names() == []
     page.give("drop", encoded((240, 30, 30)))
     page.wait_for("h2", "The 3 nearest images")
     assert not page.one("#error").is_displayed()
     page.give("paste", b"", name="")
-    assert error() == "There is no image file in what was given."
+    assert error() == "No image file was given."
     page.driver.get(page.driver.current_url.partition("#")[0] + "#image-99")
-    page.wait_for("#error", "There is no image of this id.")
+    page.wait_for("#error", "There is no image with this id.")
 
 
 def test_says_so_where_the_search_has_stopped(page):
@@ -228,9 +228,9 @@ def test_refreshes_the_index(model, folder, page, encoded):
     page.wait_for("#refreshed", "5 images before, 6 now.")
     page.wait(lambda: len(page.names()) == 6)
     assert page.one("#refresh").is_enabled()
-    assert page.texts("summary") == ["1 file was passed over"]
+    assert page.texts("summary") == ["1 file was ignored"]
     page.click("summary")
-    assert page.texts("#left-out li")[0].startswith("text.png: The picture must be a whole file")
+    assert page.texts("#left-out li")[0].startswith("text.png: The picture must be a complete")
 
 
 def test_an_empty_folder_says_what_to_do(model, tmp_path, index_file, serving, browser, encoded):

@@ -38,7 +38,7 @@ def test_tells_the_type_by_the_content(kind, encoded):
     [b"", b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"GIF", bytes(1000), b"%PDF-1.7 " * 50],
 )
 def test_refuses_what_is_no_picture(content):
-    with pytest.raises(RefusedError, match="must be a whole file of the type JPEG") as caught:
+    with pytest.raises(RefusedError, match="must be a complete JPEG") as caught:
         read_header(content)
     assert caught.value.status == 415
 

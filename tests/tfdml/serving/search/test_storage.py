@@ -34,18 +34,18 @@ def test_refuses_the_index_of_another_model(saved):
 def test_refuses_half_a_file(size, saved):
     path, whole = saved[0], saved[0].read_bytes()
     path.write_bytes(whole[: int(size * len(whole)) if isinstance(size, float) else size])
-    with pytest.raises(ValueError, match=r"no index of a search: .*--index"):
+    with pytest.raises(ValueError, match=r"not the index of a search: .*--index"):
         storage.load(path, "made by this")
 
 
 def test_refuses_another_archive(saved):
     path = saved[0]
     np.savez(path, other=np.arange(3))
-    with pytest.raises(ValueError, match="is no index of a search"):
+    with pytest.raises(ValueError, match="is not the index of a search"):
         storage.load(path, "made by this")
     with open(path, "wb") as file:
         np.save(file, np.arange(3))
-    with pytest.raises(ValueError, match="is no index of a search"):
+    with pytest.raises(ValueError, match="is not the index of a search"):
         storage.load(path, "made by this")
     path.unlink()
     with pytest.raises(FileNotFoundError):

@@ -5,9 +5,9 @@ const POLL = 1000; // milliseconds between looks at a refresh
 
 const byId = (id) => document.getElementById(id);
 const number = (value) => value.toLocaleString("en");
-const uploads = []; // the pictures that were sent, for the way back to them
+const uploads = []; // pictures sent, to go back to
 let status = null;
-let shown = 0; // the number of the latest question: answers to others are late
+let shown = 0; // number of the latest query: answers to earlier ones are dropped
 let count = 24;
 
 function element(name, properties = {}, ...children) {
@@ -27,7 +27,7 @@ async function ask(path, options = {}) {
   try {
     told = await response.json();
   } catch {
-    // Not from the search itself, as from a proxy before it.
+    // Not from the search itself, but for example from a proxy.
   }
   if (!response.ok) throw new Error(told.error || `The search answered ${response.status}.`);
   return told;
@@ -58,7 +58,7 @@ function tellStatus() {
   const list = byId("left-out");
   list.hidden = !files.length;
   list.querySelector("summary").textContent =
-    `${number(files.length)} ${files.length === 1 ? "file was" : "files were"} passed over`;
+    `${number(files.length)} ${files.length === 1 ? "file was" : "files were"} ignored`;
   list
     .querySelector("ul")
     .replaceChildren(...files.map(({ name, cause }) => element("li", {}, `${name}: ${cause}`)));
@@ -94,7 +94,7 @@ async function refresh() {
 function choose(files) {
   const file = [...files].find(({ type }) => !type || type.startsWith("image/"));
   if (!file) {
-    tellError(new Error("There is no image file in what was given."));
+    tellError(new Error("No image file was given."));
   } else if (status && file.size > status.upload_bytes) {
     tellError(
       new Error(`The picture must be a file of at most ${status.upload_bytes / 1e6} MB. This one has ${(file.size / 1e6).toFixed(1)} MB.`),
@@ -212,7 +212,7 @@ function scoreOf(image, kind, share, place) {
   return { text, bar, words: `Number ${place + 1}, ${kind} ${main}` };
 }
 
-/* The cosine itself; of scores on a scale of their own, where it lies among those shown. */
+/* The cosine itself; for other scores, the position in the range shown. */
 function shareOf(results, kind) {
   if (kind === "cosine") return (image) => Math.max(0, Math.min(1, image.cosine));
   const scores = results.map((image) => image[kind]);
@@ -223,7 +223,7 @@ function shareOf(results, kind) {
 
 const formatted = (score) => (Math.abs(score) < 1 ? score.toFixed(3) : score.toPrecision(4));
 const milliseconds = (seconds) => `${(1000 * seconds).toPrecision(seconds < 0.01 ? 2 : 3)} ms`;
-/* The text with places where a line may end, as names of files have no spaces. */
+/* The text with places for line breaks, as file names have no spaces. */
 const breakable = (text) => text.split(/(?<=[_.-])/).flatMap((part) => [part, element("wbr")]);
 const fileName = (name) => name.slice(name.lastIndexOf("/") + 1);
 
