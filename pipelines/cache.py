@@ -334,7 +334,7 @@ def bmp_of(image):
 
 
 def write_shard(path, plan, rows, images):
-    """Writes one file and, beside it, its metadata; returns the metadata.
+    """Writes one file and, next to it, its metadata; returns the metadata.
 
     Args:
         path: Of the file.

@@ -30,7 +30,7 @@ WITH_BOXES = ("cars196", "csv", "cub200", "in_shop", f"{TFDS}NAME")  # whose `lo
 
 
 def names():
-    """Names of the datasets; `tfds:NAME` stands for any set of images of TensorFlow Datasets."""
+    """Names of the datasets; `tfds:NAME` is any image set of TensorFlow Datasets."""
     return [*sorted(DATASETS), f"{TFDS}NAME"]
 
 

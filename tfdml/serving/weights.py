@@ -13,7 +13,7 @@ class StoredWeights:
     Each channel of a kernel is stored as a scale and rounded numbers: integers from -127 to 127 for
     `int8`, numbers from -1 to 1 for `float16`. Without a scale, float16 would lose channels of
     small weights, which a normalisation enlarges. Other weights, such as biases and statistics of
-    normalisation, are few and stay float32.
+    normalisation, are few and stored unchanged.
 
     Args:
         layers: Keras layers or models.

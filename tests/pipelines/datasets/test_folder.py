@@ -90,7 +90,7 @@ def test_names_the_folders_inside_a_class_folder(folder, recwarn):
 def test_names_five_folders_inside_class_folders_and_how_many(folder):
     for index in range(6):
         write(folder / "cat" / f"more{index}" / "1.jpg")
-    with pytest.warns(UserWarning, match=r"over 6 folders .*: cat/more0, .*more4, \.\.\.$"):
+    with pytest.warns(UserWarning, match=r"ignored 6 folders .*: cat/more0, .*more4, \.\.\.$"):
         load(folder)
 
 

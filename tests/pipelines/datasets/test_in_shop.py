@@ -88,7 +88,7 @@ def test_names_an_image_without_a_box(clothes):
 def test_refuses_another_word_for_a_part(clothes):
     path = clothes / "Eval" / "list_eval_partition.txt"
     path.write_text(path.read_text().replace("gallery", "galery"))
-    with pytest.raises(ValueError, match=r"say train, query, gallery .*Received: 'galery'"):
+    with pytest.raises(ValueError, match=r"give train or query or gallery .*Received: 'galery'"):
         load(clothes)
 
 

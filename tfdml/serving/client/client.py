@@ -49,7 +49,7 @@ class Client:
             connection refused or dropped), after pauses of 0.2 s, 0.4 s, ... up to 10 s. Other
             failures are not repeated.
         headers: {name: text} to send, as gRPC metadata or HTTP headers.
-        authority: File of the server's certificate authorities, if the machine has none.
+        authority: File of CA certificates to verify the server with; the machine's own if None.
         certificate: File of the client's own certificate, if the server requires one.
         key: File of the private key of `certificate`.
 

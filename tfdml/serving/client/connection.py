@@ -13,7 +13,7 @@ class Tls(NamedTuple):
     """PEM files for an encrypted connection.
 
     Args:
-        authority: The server's certificate authorities; None for those that the machine trusts.
+        authority: CA certificates to verify the server with; the machine's own if None.
         certificate: The client's own, if the server requires one.
         key: Private key of `certificate`.
     """

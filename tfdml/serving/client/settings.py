@@ -17,7 +17,7 @@ class Connection:
         timeout: Seconds that a request may take.
         retries: Most repetitions of a request while the server is unavailable.
         headers: Headers to send, such as `--headers.authorization "Bearer ..."`.
-        authority: File of the server's certificate authorities, if the machine has none.
+        authority: File of CA certificates to verify the server with; default: the machine's own.
         certificate: File of the client's own certificate, if the server requires one.
         key: File of the private key of the certificate.
     """

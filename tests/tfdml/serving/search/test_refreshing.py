@@ -39,7 +39,7 @@ def test_embeds_files_and_says_why_some_are_left_out(model, folder, colours, enc
         entry, row = told[name]
         assert entry == Entry(name, files[name], "PNG", 40, 30)
         np.testing.assert_allclose(row, colour)
-    assert "must be a whole file" in told["text.png"].cause
+    assert "must be a complete" in told["text.png"].cause
     assert told["text.png"].stamp == files["text.png"]
     assert told["half.png"].stamp == files["half.png"]
 

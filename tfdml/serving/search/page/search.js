@@ -23,24 +23,24 @@ async function ask(path, options = {}) {
   } catch {
     throw new Error("The search does not answer. Is it still running?");
   }
-  let told = {};
+  let body = {};
   try {
-    told = await response.json();
+    body = await response.json();
   } catch {
     // Not from the search itself, but for example from a proxy.
   }
-  if (!response.ok) throw new Error(told.error || `The search answered ${response.status}.`);
-  return told;
+  if (!response.ok) throw new Error(body.error || `The search answered ${response.status}.`);
+  return body;
 }
 
-function tellError(error) {
+function showError(error) {
   byId("error").textContent = error ? error.message : "";
   byId("error").hidden = !error;
 }
 
 /* Status and refresh */
 
-function tellStatus() {
+function showStatus() {
   const { images, folder, model, reranked, exact, refreshing, failure, left_out: files } = status;
   const ranking = { similarity: `the learned similarity of the ${reranked} nearest`, cosine: "cosine similarity", distance: "Euclidean distance" };
   byId("about").textContent =
@@ -66,15 +66,15 @@ function tellStatus() {
 
 async function look() {
   status = await ask("api/status");
-  tellStatus();
+  showStatus();
 }
 
 async function refresh() {
   try {
-    tellError(null);
+    showError(null);
     const before = status.images;
     status = await ask("api/refresh", { method: "POST" });
-    tellStatus();
+    showStatus();
     while (status.refreshing) {
       await new Promise((resolve) => setTimeout(resolve, POLL));
       await look();
@@ -85,7 +85,7 @@ async function refresh() {
     }
     if (!location.hash) await route();
   } catch (error) {
-    tellError(error);
+    showError(error);
   }
 }
 
@@ -94,9 +94,9 @@ async function refresh() {
 function choose(files) {
   const file = [...files].find(({ type }) => !type || type.startsWith("image/"));
   if (!file) {
-    tellError(new Error("No image file was given."));
+    showError(new Error("No image file was given."));
   } else if (status && file.size > status.upload_bytes) {
-    tellError(
+    showError(
       new Error(`The picture must be a file of at most ${status.upload_bytes / 1e6} MB. This one has ${(file.size / 1e6).toFixed(1)} MB.`),
     );
   } else {
@@ -128,7 +128,7 @@ async function route() {
     const answered = await answerTo(location.hash);
     const sample = answered ? null : (await ask("api/sample?k=24")).images;
     if (question !== shown) return;
-    tellError(null);
+    showError(null);
     if (answered) {
       showQuery(answered.query);
       showResults(answered.answer);
@@ -138,7 +138,7 @@ async function route() {
     }
   } catch (error) {
     if (question !== shown) return;
-    tellError(error);
+    showError(error);
     showQuery(null);
     byId("results").replaceChildren();
     byId("results-title").textContent = "No answer";
@@ -268,7 +268,7 @@ async function start() {
     count = status.neighbours;
     await route();
   } catch (error) {
-    tellError(error);
+    showError(error);
   }
 }
 
