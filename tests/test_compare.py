@@ -67,7 +67,7 @@ def test_puts_runs_side_by_side(second, folder, capsys):
 def test_compares_rankings_of_one_run(capsys):
     scores = ["runs/a/evaluation.json", "runs/a/evaluation_similarity.json"]
     evaluate.main([scores[0], "--compare", scores[1], "--rounds", "200", "--confidence", "0.9"])
-    assert "90% intervals" in capsys.readouterr().out
+    assert "90% bootstrap intervals" in capsys.readouterr().out
 
 
 def test_needs_no_tensorflow(folder):
