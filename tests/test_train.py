@@ -151,7 +151,7 @@ def test_resume_rejects_other_classes_than_those_of_the_run(tmp_path, monkeypatc
 
 
 def test_a_run_that_diverges_is_rejected_and_saves_no_weights(tmp_path):
-    options = ["--learning_rate", "1e38", "--run", "x", *SMALL]
+    options = [*SMALL, "--learning_rate", "1e38", "--run", "x"]
     options += ["--steps", "1", "--checkpoint_every", "1", "--optimizer", "sgd"]
     message = rejection(*options, cwd=tmp_path)
     assert "not finite at step 1; the loss diverged: lower the learning rate" in message
@@ -568,7 +568,7 @@ def test_classes_to_score_without_pairs_are_rejected(tmp_path):
     photos = write_images(tmp_path / "photos", {"a": 2, "b": 2, "c": 1, "d": 1})
     data = ["--dataset", "folder", "--data_dir", photos, "--classes_per_batch", "2"]
     message = rejection(*data, cwd=tmp_path)
-    assert "a class to score must have 2 images or more" in message
+    assert "one class to score must have 2 images or more" in message
     assert "Received: images=2, classes=2" in message
     assert not (tmp_path / "runs").exists()
 
