@@ -120,7 +120,9 @@ def test_a_header_that_claims_too_many_pixels_is_not_decoded():
     problems = read_large(tf.constant(list(HUGE.values())))[1]
     for name, problem in zip(HUGE, problems.numpy(), strict=True):
         sides = (
-            problem.decode().removeprefix("has ").partition(" pixels, more than the 50,000,000")[0]
+            problem.decode()
+            .removeprefix("has ")
+            .partition(" pixels, more than the limit of 50,000,000")[0]
         )
         width, height = map(int, sides.split(" x "))
         assert height * width > MAX_PIXELS, name

@@ -238,7 +238,7 @@ class ImageSearch:
         entries = self._snapshot.catalogue.entries
         check(
             not entries or any(entry.name in files for entry in entries.values()),
-            f"{self.folder} has none of the images of {self.path}: is it the right folder? "
+            f"{self.folder} must have some image of {self.path}: is it the right folder? "
             "If so, remove that file or give another --index",
             indexed=len(entries),
         )
@@ -272,8 +272,8 @@ class ImageSearch:
     def _publish(self, batch):
         """Adds a batch of files to the index, and saves it."""
         index, catalogue = self._snapshot
-        left_out = {name: read for name, read in batch.items() if isinstance(read, LeftOut)}
-        pairs = [read for name, read in batch.items() if name not in left_out]
+        left_out = {name: each for name, each in batch.items() if isinstance(each, LeftOut)}
+        pairs = [each for name, each in batch.items() if name not in left_out]
         catalogue, ids = catalogue.with_more([entry for entry, _ in pairs], left_out)
         if ids:
             index = index.changed(add=(ids, np.stack([row for _, row in pairs])))
