@@ -24,18 +24,17 @@ PROGRAM = "first_run.py"
 OPTIONS = {"regularized": ["--loss_options.base", "npair", "--loss_options.regularizer", "gor"]}
 PHOTOGRAPHS = {"cub200": "cub200", "cars196": "folder"}  # --dataset of each
 SMALL = ("digits", "glyphs")
+STARTS = ("random", "pretrained")
 
 
 def main():
     given = parse()
     folders = {"cub200": given.cub200, "cars196": given.cars196}
-    starts = {name: ["random"] for name in given.sets}
-    if given.weights:
-        starts |= {name: ["random", "pretrained"] for name in given.sets if name in PHOTOGRAPHS}
     columns = [
         (name, start, steps)
         for name in given.sets
-        for start in starts[name]
+        for start in given.starts
+        if start == "random" or name in PHOTOGRAPHS
         for steps in given.steps
     ]
     work = {
@@ -59,8 +58,13 @@ def parse():
     )
     parser.add_argument("--cub200", help="folder of CUB-200-2011")
     parser.add_argument("--cars196", help="folder with a sub-folder for each class of Cars196")
+    parser.add_argument("--weights", default="imagenet", help="of MobileNetV2; default: imagenet")
     parser.add_argument(
-        "--weights", help="of MobileNetV2: a file, or imagenet; random alone if not"
+        "--starts",
+        nargs="+",
+        choices=STARTS,
+        default=STARTS,
+        help="of the networks of photographs; default: random pretrained",
     )
     parser.add_argument(
         "--losses",
