@@ -171,7 +171,7 @@ def fit(recipe, folder, model, images, batches, callbacks):
             initial_epoch=first,
             epochs=first + -(-(recipe.steps - start) // recipe.checkpoint_every),
             callbacks=[*callbacks_of(recipe, folder, images, start), *callbacks],
-            verbose=1 if verbosity() == 1 else 0,
+            verbose=verbosity(),
         )
         seconds = time.perf_counter() - began
         scores["trained"] = score("Scoring the trained embedder", model, images)
@@ -206,7 +206,7 @@ def callbacks_of(recipe, folder, images, start):
     yield keras.callbacks.CSVLogger(str(folder / "logs" / "epochs.csv"), append=start > 0)
     yield callbacks.Checkpoint(folder / "checkpoint.keras")
     yield callbacks.StopAt(recipe.steps)
-    if verbosity() != 1:
+    if not verbosity():
         yield callbacks.ProgressLines(recipe.steps)
 
 

@@ -121,8 +121,8 @@ def fail(program, message):
 
 
 def verbosity():
-    """`verbose` of Keras: 1, a progress bar, in a terminal; 2, a line per epoch, in a log."""
-    return 1 if sys.stdout.isatty() else 2
+    """`verbose` of Keras: 1, a progress bar, in a terminal; 0 in a log."""
+    return 1 if sys.stdout.isatty() else 0
 
 
 def check_writable(*folders):

@@ -6,6 +6,7 @@ from typing import Any
 from tfdml.checks import check, check_not_negative, check_one_of, check_positive
 
 MOST_DIMENSIONS = 65_536  # of an embedding; beyond it TensorFlow may crash for lack of memory
+USUAL_CLASSES = 32  # of a batch
 FEW_CLASSES = 10  # of fewer, a rate of 1e-3 fits the training classes alone
 
 
@@ -246,8 +247,8 @@ class Recipe:
         if self.weights:
             start = "on top of pretrained weights"
         elif self.init_from:
-            start = f"for a network that {self.init_from} trained"
-        classes = min(32, num_classes)
+            start = f"for a network that starts from {self.init_from}"
+        classes = min(USUAL_CLASSES, num_classes)
         rate = (1e-4 if self.weights or self.init_from else 1e-3, start)
         if num_classes < FEW_CLASSES:
             rate = (1e-4, f"as a network overfits {num_classes} classes")
@@ -257,7 +258,7 @@ class Recipe:
             "head_steps": (min(100, self.steps // 10) if self.weights else 0, start),
             "classes_per_batch": (
                 classes,
-                "all training classes" if num_classes < 32 else "the usual batch",
+                "all training classes" if num_classes < USUAL_CLASSES else "the default",
             ),
         }
         filled = {name: entry for name, entry in defaults.items() if getattr(self, name) is None}
