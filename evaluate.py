@@ -133,13 +133,21 @@ def check_outputs(settings):
 
 
 def score(settings, model):
-    """Scores another task than retrieval."""
+    """Scores the images, writes the scores and prints them.
+
+    Returns:
+        The settings with numbers of neighbours, the loaded model, the images and the results.
+    """
     model = model.loaded(settings)
     images = settings.prepare(model, load_images(settings, model))
     settings = settings.with_neighbours(images.split, images.queries)
     results = settings.score(model, images)
+    arrays = {name: results.pop(name, None) for name in ("embeddings", "per_query")}
     output.write(settings, model, results)
+    if arrays["per_query"]:
+        output.write_queries(settings, images, arrays["per_query"])
     show(settings, model, images, results)
+    return settings, model, images, {**results, **arrays}
 
 
 def score_retrieval(settings, model):
@@ -149,18 +157,10 @@ def score_retrieval(settings, model):
         from tfdml.evaluation.approximate import load_faiss
 
         load_faiss()  # says what to install before the images are read
-    model = model.loaded(settings)
-    images = load_images(settings, model)
-    settings = settings.with_neighbours(images.split, images.queries)
-    results = settings.score(model, images)
-    drawn = {name: results.pop(name, None) for name in ("embeddings", "per_query")}
-    output.write(settings, model, results)
-    if drawn["per_query"]:
-        output.write_queries(settings, images, drawn["per_query"])
-    show(settings, model, images, results)
+    settings, model, images, results = score(settings, model)
     if settings.report:
         with naming(settings.report):
-            page = draw(settings, model, images, {**results, **drawn})
+            page = draw(settings, model, images, results)
         print(f"Report: {page}")
     if settings.export:
         print(f"Exported: {export_scored(settings, model, images, served, results)}")
