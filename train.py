@@ -201,7 +201,7 @@ def callbacks_of(recipe, folder, images, start):
     if recipe.validation_share:
         batches = images_to_score(images.test, images.dataset)
         yield callbacks.RetrievalScores(batches, images.test.labels)
-    yield callbacks.WatchDensityTargets(folder / "logs" / "train")
+    yield callbacks.LossLogs(folder / "logs" / "train")
     yield keras.callbacks.TensorBoard(str(folder / "logs"))
     yield keras.callbacks.CSVLogger(str(folder / "logs" / "epochs.csv"), append=start > 0)
     yield callbacks.Checkpoint(folder / "checkpoint.keras")

@@ -697,7 +697,7 @@ def test_density_alone_measures_the_classes_and_learns_a_target_for_each(tmp_pat
     options = ["--loss", "density", "--loss_options.alpha_multiplier", "30"]
     options += ["--head_multiplier", "7", "--steps", "4", "--checkpoint_every", "2", "--run", "d"]
     printed = run(*SMALL, *options, cwd=tmp_path)
-    assert "Measuring the density of the training classes" in printed
+    assert "Embedding the training images" in printed
     model = read_model(tmp_path / "runs" / "d" / "checkpoint.keras")
     densities = model.loss.regularizer.initial_density
     assert len(densities) == 5

@@ -1,7 +1,8 @@
-"""Keras callbacks: crash-safe checkpoints, a stop on divergence, logs of scores and targets."""
+"""Keras callbacks: crash-safe checkpoints, a stop on divergence, logs of scores and losses."""
 
 import pathlib
 import time
+import warnings
 
 import keras
 import numpy as np
@@ -10,7 +11,6 @@ from tqdm import tqdm
 from tfdml.checks import check
 from tfdml.evaluation import recall_at_k
 from tfdml.files import replacing
-from tfdml.layers import DensityTargets
 
 
 class Checkpoint(keras.callbacks.Callback):
@@ -140,43 +140,53 @@ class RetrievalScores(keras.callbacks.Callback):
         logs.update({f"val_recall@{k}": score for k, score in scores.items()})
 
 
-class WatchDensityTargets(keras.callbacks.Callback):
-    """Logs the mean, lowest and highest of the density targets after every epoch.
+class LossLogs(keras.callbacks.Callback):
+    """Logs what the loss learned, `MetricLoss.logs`, after every epoch.
 
-    For models trained with `DensityAdaptiveLoss` or `DensityRegularizer`; it has no effect on
-    others. Put it before callbacks that write the logs.
+    An array, such as the targets of density, is logged by its mean, lowest and highest value. Put
+    it before callbacks that write the logs.
 
     Args:
-        log_dir: TensorBoard folder for histograms of the targets; None for no histograms.
+        log_dir: TensorBoard folder for histograms of the arrays; None for no histograms.
     """
 
     def __init__(self, log_dir=None):
         super().__init__()
         self.log_dir = log_dir
-
-    def on_train_begin(self, logs=None):
-        layers = getattr(self.model, "loss_layers", ())
-        self._layers = [layer for layer in layers if isinstance(layer, DensityTargets)]
         self._writer = None
-        if self._layers and self.log_dir is not None:
-            import tensorflow as tf
-
-            self._writer = tf.summary.create_file_writer(str(self.log_dir))
 
     def on_epoch_end(self, epoch, logs=None):
-        for layer in self._layers:
-            targets = keras.ops.convert_to_numpy(layer.targets)
-            kinds = {"mean": targets.mean(), "lowest": targets.min(), "highest": targets.max()}
-            logs.update({f"target_{kind}": float(value) for kind, value in kinds.items()})
-            if self._writer is not None:
-                import tensorflow as tf
+        learned = self.model.loss.logs() if hasattr(self.model.loss, "logs") else {}
+        for name, value in learned.items():
+            if np.ndim(value) == 0:
+                logs[name] = float(value)
+                continue
+            kinds = {"mean": np.mean(value), "lowest": np.min(value), "highest": np.max(value)}
+            logs.update({f"{name}_{kind}": float(number) for kind, number in kinds.items()})
+            self._write_histogram(name, value, epoch)
 
-                with self._writer.as_default():
-                    tf.summary.histogram("density_targets", targets, step=epoch)
+    def _write_histogram(self, name, values, epoch):
+        if self.log_dir is None:
+            return
+        import tensorflow as tf
+
+        if self._writer is None:
+            self._writer = tf.summary.create_file_writer(str(self.log_dir))
+        with self._writer.as_default():
+            tf.summary.histogram(name, values, step=epoch)
 
     def on_train_end(self, logs=None):
         if self._writer is not None:
             self._writer.close()
+            self._writer = None
+
+
+class WatchDensityTargets(LossLogs):
+    """Deprecated name of `LossLogs`."""
+
+    def __init__(self, log_dir=None):
+        warnings.warn("use LossLogs", DeprecationWarning, stacklevel=2)
+        super().__init__(log_dir)
 
 
 class EmbeddingsOfEpoch(keras.callbacks.Callback):

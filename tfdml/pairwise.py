@@ -30,40 +30,41 @@ def normalize(rows):
     return scaled * ops.rsqrt(ops.where(short, 1.0, squared_norm))
 
 
-def squared_distances(rows):
-    """Squared Euclidean distances between all rows, `D[i, j] = |rows[i] - rows[j]|²`.
+def squared_distances(rows, references=None):
+    """Squared Euclidean distances, `D[i, j] = |rows[i] - references[j]|²`.
 
-    One matrix product. The batch is centred first: this does not change distances but reduces
-    rounding errors. Values within rounding error of 0 become 0, with zero gradient.
+    One matrix product. Both are centred first, on the mean of the references: this does not change
+    distances but reduces rounding errors. Values within rounding error of 0 become 0, with zero
+    gradient.
 
     Args:
         rows: (..., n, dim) floats.
+        references: (..., m, dim) floats; `rows` itself, or None, for all pairs of the rows.
 
     Returns:
-        (..., n, n) floats >= 0 with a zero diagonal.
+        (..., n, m) floats >= 0, with a zero diagonal among the rows themselves.
     """
-    rows = rows - ops.stop_gradient(ops.mean(rows, axis=-2, keepdims=True))
-    squared_norms = ops.sum(ops.square(rows), axis=-1)
-    sums = squared_norms[..., :, None] + squared_norms[..., None, :]
+    among_themselves = references is None or references is rows
+    references = rows if among_themselves else references
+    center = ops.stop_gradient(ops.mean(references, axis=-2, keepdims=True))
+    references = references - center
+    rows = references if among_themselves else rows - center
+    norms, reference_norms = (ops.sum(ops.square(each), axis=-1) for each in (rows, references))
+    sums = norms[..., :, None] + reference_norms[..., None, :]
     # Not `ops.matmul`, which on PyTorch turns float64 into float32.
-    squared = sums - 2.0 * (rows @ ops.swapaxes(rows, -1, -2))
+    squared = sums - 2.0 * (rows @ ops.swapaxes(references, -1, -2))
     eps = float(np.finfo(keras.backend.standardize_dtype(rows.dtype)).eps)
     # The bound of dim roundings; dim may be unknown when the graph is built.
     resolution = eps * (4.0 + ops.sqrt(ops.cast(ops.shape(rows)[-1], rows.dtype)))
-    coincident = (squared <= resolution * sums) | ~_off_diagonal(ops.shape(rows)[-2])
+    coincident = squared <= resolution * sums
+    if among_themselves:
+        coincident = coincident | ~_off_diagonal(ops.shape(rows)[-2])
     return ops.where(coincident, 0.0, squared)
 
 
-def distances(rows):
-    """Euclidean distances between all rows, with zero gradient where they are 0.
-
-    Args:
-        rows: (..., n, dim) floats.
-
-    Returns:
-        (..., n, n) floats >= 0 with a zero diagonal.
-    """
-    return root(squared_distances(rows))
+def distances(rows, references=None):
+    """Euclidean distances, as `squared_distances`, with zero gradient where they are 0."""
+    return root(squared_distances(rows, references))
 
 
 def root(squared):
@@ -101,6 +102,23 @@ def positive_mask(labels):
 def negative_mask(labels):
     """(n, n) booleans: different classes. `labels` is (n,) integers."""
     return labels[:, None] != labels[None, :]
+
+
+def masks_against(labels, reference_labels, self_positions):
+    """The positive and the negative mask of anchors against references.
+
+    Args:
+        labels: (n,) integers, of the anchors.
+        reference_labels: (m,) integers.
+        self_positions: (n,) integers, the reference that is the anchor itself, which is no
+            positive; -1 if none is.
+
+    Returns:
+        Two (n, m) boolean arrays.
+    """
+    same = labels[:, None] == reference_labels[None, :]
+    index = ops.arange(ops.shape(reference_labels)[0], dtype=self_positions.dtype)
+    return same & (index[None, :] != self_positions[:, None]), ~same
 
 
 def class_means(labels, rows):

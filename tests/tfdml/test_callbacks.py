@@ -87,10 +87,10 @@ def test_scores_of_held_out_images_come_with_every_epoch(rows):
     assert history["val_recall@3"][-1] == expected[3]
 
 
-def test_targets_of_density_are_watched(rows, tmp_path):
+def test_targets_of_density_are_logged(rows, tmp_path):
     model = build()
     model.compile("adam", losses.get("density", num_classes=6, correlation=False))
-    watch = callbacks.WatchDensityTargets(tmp_path)
+    watch = callbacks.LossLogs(tmp_path)
     logs = model.fit(rows, LABELS, epochs=2, verbose=0, callbacks=[watch]).history
     targets = np.asarray(model.loss.layer.targets)
     assert logs["target_mean"][-1] == pytest.approx(targets.mean())
@@ -108,10 +108,22 @@ def test_targets_of_density_are_watched(rows, tmp_path):
 
 
 def test_a_model_without_targets_logs_as_before(rows, tmp_path):
-    watch = callbacks.WatchDensityTargets(tmp_path)
+    watch = callbacks.LossLogs(tmp_path)
     logs = build().fit(rows, LABELS, verbose=0, callbacks=[watch]).history
     assert list(logs) == ["loss"]
     assert not list(tmp_path.iterdir())
+
+
+def test_a_loss_logs_what_it_learned_by_name(rows):
+    model = build()
+    model.loss.logs = lambda: {"scale": np.float32(3.5)}
+    logs = model.fit(rows, LABELS, verbose=0, callbacks=[callbacks.LossLogs()]).history
+    assert logs["scale"] == [3.5]
+
+
+def test_the_former_name_of_the_logs_warns():
+    with pytest.warns(DeprecationWarning, match="LossLogs"):
+        assert isinstance(callbacks.WatchDensityTargets(), callbacks.LossLogs)
 
 
 def test_the_embeddings_at_the_start_of_every_epoch_are_given(rows):

@@ -33,6 +33,8 @@ class DensityTargets(keras.layers.Layer):
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 6.
     """
 
+    decays = False  # its weights, under the weight decay of an optimizer
+
     def __init__(
         self, num_classes, start=0.5, learning_rate_multiplier=1.0, name="density_targets", **kwargs
     ):

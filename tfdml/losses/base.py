@@ -1,5 +1,7 @@
 """Base class of all losses: integer labels and one embedding per row in, a scalar out."""
 
+import inspect
+
 import keras
 import numpy as np
 from keras import ops
@@ -15,11 +17,11 @@ class MetricLoss(keras.losses.Loss):
 
     A subclass implements `call(labels, embeddings)`, which returns a scalar. It gets labels as
     (batch,) integers and embeddings as (batch, dim) float32 (float64 stays), of unit length if
-    `normalize`. It stores its options as attributes of the same names and lists these in `options`,
-    for `get_config`. A loss with trainable weights holds them in a Keras layer, `layer`, and
-    implements `call(labels, embeddings, training)`; if that layer scores pairs, the loss also has
-    `similarity(a, b)` and `similarity_layer`. A loss for several exits of a network sets `levels`
-    to the number of parts of an embedding. A loss with values per class sets `num_classes`.
+    `normalize`. Its options are attributes of the same names, for
+    `get_config`, or `option(name)` returns them. A loss for
+    several exits of a network sets `levels` to the number of parts of an embedding. A loss with
+    values per class sets `num_classes`. See `PairLoss` for objectives over pairs of rows, and
+    `LearnedLoss` for those with trainable weights.
 
     Differs: Keras casts labels to float, which merges class ids from 2**24 on; here they stay
     integers. Keras weights samples; the terms here are pairs, so `sample_weight` is rejected.
@@ -29,9 +31,8 @@ class MetricLoss(keras.losses.Loss):
         name: Name of the loss in logs.
     """
 
-    options = ("normalize",)
-    layer = None
-    similarity_layer = None
+    layers = ()  # trainable, see `LearnedLoss`
+    learns_similarity = False
     levels = 1  # equal parts of an embedding, each with a loss of its own
     num_classes = None  # labels are any ids; or 0 to num_classes - 1
 
@@ -92,16 +93,6 @@ class MetricLoss(keras.losses.Loss):
             broken = ops.where(ops.isnan(ops.sum(embeddings)), float("nan"), 0.0)
             return _share_of_replica(value + ops.cast(broken, value.dtype))
 
-    @property
-    def layers(self):
-        """All trainable layers of the loss, including those of losses inside it."""
-        return [] if self.layer is None else [self.layer]
-
-    @property
-    def learns_similarity(self):
-        """Whether it learns a similarity of rows, which `similarity(a, b)` returns."""
-        return self.similarity_layer is not None
-
     def unit_rows(self, embeddings):
         """The embeddings scaled to unit length, as with `normalize`."""
         return pairwise.normalize(embeddings)
@@ -109,13 +100,103 @@ class MetricLoss(keras.losses.Loss):
     def call(self, labels, embeddings):
         raise NotImplementedError
 
+    def prepare(self, labels, embeddings, features):
+        """Sees the training images once, before the first step. Most losses ignore them.
+
+        Args:
+            labels: (n,) integers from 0 to the number of classes - 1, of the training images.
+            embeddings: Function that returns the (n, dim) embeddings of the untrained embedder.
+            features: The same for the (n, features) outputs of its backbone.
+        """
+
+    def logs(self):
+        """What it learned, for the logs: {name: number or array}."""
+        return {}
+
     def _value(self, labels, embeddings, training):
-        """The result of `call`, which gets `training` if the loss has layers."""
-        learned = {"training": training} if self.layers else {}
-        return self.call(labels, embeddings, **learned)
+        return self.call(labels, embeddings)
 
     def get_config(self):
-        return {"name": self.name, **{option: getattr(self, option) for option in self.options}}
+        options = inspect.signature(type(self)).parameters
+        return {name: _serialized(self.option(name)) for name in options}
+
+    def option(self, name):
+        """The option that the loss was built with."""
+        return getattr(self, name)
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**{name: _deserialized(value) for name, value in config.items()})
+
+
+class PairLoss(MetricLoss):
+    """Base class of objectives over pairs of rows, which may also pair a batch with other rows.
+
+    A subclass implements `call_against`; the loss of a batch is that against itself.
+    """
+
+    def call(self, labels, embeddings):
+        own = ops.arange(ops.shape(labels)[0])
+        return self.call_against(labels, embeddings, labels, embeddings, own)
+
+    def call_against(
+        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
+    ):
+        """The loss of anchors whose positives and negatives are among references.
+
+        Args:
+            labels: (n,) integers, of the anchors.
+            embeddings: (n, dim) floats, of unit length if `normalize`.
+            reference_labels: (m,) integers.
+            reference_embeddings: (m, dim) floats, as `embeddings`.
+            self_positions: (n,) integers, the reference that is the anchor itself, which it is not
+                paired with; -1 if none is.
+
+        Returns:
+            A scalar.
+        """
+        raise NotImplementedError
+
+
+class LearnedLoss(MetricLoss):
+    """Base class of losses with trainable weights, held in a Keras layer.
+
+    A subclass holds its weights in `layer` and implements `call(labels, embeddings, training)`.
+    One whose layer scores pairs of rows returns that layer as `similarity_layer` and implements
+    `similarity(a, b)`. `tfdml.EmbeddingModel` trains, saves and restores the layers.
+
+    Attributes:
+        layer: The Keras layer; None if there is nothing to learn.
+        layers: All trainable layers, including those of losses inside it.
+    """
+
+    layer = None
+    similarity_layer = None
+
+    @property
+    def layers(self):
+        return [] if self.layer is None else [self.layer]
+
+    @property
+    def learns_similarity(self):
+        return self.similarity_layer is not None
+
+    def similarity(self, a, b):
+        """The learned score of each row of `a` (n, dim) and the same row of `b` (n, dim): (n,)."""
+        raise NotImplementedError
+
+    def _value(self, labels, embeddings, training):
+        return self.call(labels, embeddings, training=training)
+
+
+def _serialized(value):
+    is_part = isinstance(value, (keras.losses.Loss, keras.layers.Layer))
+    return keras.saving.serialize_keras_object(value) if is_part else value
+
+
+def _deserialized(value):
+    is_part = isinstance(value, dict) and "class_name" in value
+    return keras.saving.deserialize_keras_object(value) if is_part else value
 
 
 def _as_labels(labels, embeddings, num_classes):

@@ -3,11 +3,11 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_finite, check_positive
-from tfdml.losses.base import MetricLoss
+from tfdml.losses.base import PairLoss
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class BinomialDevianceLoss(MetricLoss):
+class BinomialDevianceLoss(PairLoss):
     """Binomial deviance: logistic loss of pairs by similarity, with a cost for false matches.
 
     A smooth hinge on both sides of a similarity `beta`. With similarities S (cosines for unit
@@ -44,8 +44,6 @@ class BinomialDevianceLoss(MetricLoss):
         0.3133
     """
 
-    options = ("alpha", "beta", "negative_cost", "normalize")
-
     def __init__(self, *, alpha=2.0, beta=0.5, negative_cost=25.0, normalize=True, name="binomial"):
         super().__init__(normalize=normalize, name=name)
         check_positive(alpha=alpha, negative_cost=negative_cost)
@@ -54,10 +52,12 @@ class BinomialDevianceLoss(MetricLoss):
         self.beta = float(beta)
         self.negative_cost = float(negative_cost)
 
-    def call(self, labels, embeddings):
-        positives = pairwise.positive_mask(labels)
-        similarities = embeddings @ ops.transpose(embeddings)
+    def call_against(
+        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
+    ):
+        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
+        similarities = embeddings @ ops.transpose(reference_embeddings)
         steepness = ops.where(positives, -self.alpha, self.alpha * self.negative_cost)
         losses = ops.softplus(ops.cast(steepness, embeddings.dtype) * (similarities - self.beta))
-        push = pairwise.masked_mean(losses, pairwise.negative_mask(labels))
+        push = pairwise.masked_mean(losses, negatives)
         return pairwise.masked_mean(losses, positives) + push

@@ -58,8 +58,6 @@ class ClusteringLoss(MetricLoss):
         9.0
     """
 
-    options = ("gamma", "squared", "swaps", "normalize")
-
     def __init__(self, *, gamma=1.0, squared=False, swaps=5, normalize=True, name="clustering"):
         super().__init__(normalize=normalize, name=name)
         check_positive(gamma=gamma)

@@ -3,11 +3,11 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check, check_one_of, check_positive, check_type
-from tfdml.losses.base import MetricLoss
+from tfdml.losses.base import PairLoss
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class ContrastiveLoss(MetricLoss):
+class ContrastiveLoss(PairLoss):
     """Contrastive loss: pulls positive pairs together, pushes negative pairs beyond a margin.
 
     With squared distances D, over the unordered pairs {i, j} of the batch selected by `pairs`:
@@ -54,8 +54,6 @@ class ContrastiveLoss(MetricLoss):
         1.0
     """
 
-    options = ("margin", "squared", "pairs", "squared_hinge", "average_over", "normalize")
-
     def __init__(
         self,
         *,
@@ -89,20 +87,30 @@ class ContrastiveLoss(MetricLoss):
         self.squared_hinge = squared_hinge
         self.average_over = average_over
 
-    def call(self, labels, embeddings):
+    def call_against(
+        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
+    ):
         distance = pairwise.squared_distances if self.squared else pairwise.distances
-        distances = distance(embeddings)
+        distances = distance(embeddings, reference_embeddings)
+        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
         if self.squared_hinge:
             pushes = ops.square(ops.relu(self.margin - pairwise.root(distances)))
         else:
             pushes = ops.relu(self.margin - distances)
-        losses = ops.where(pairwise.positive_mask(labels), distances, pushes)
-        pairs = pairwise.off_diagonal(labels) if self.pairs == "all" else _halves(labels)
+        losses = ops.where(positives, distances, pushes)
+        pairs = positives | negatives
+        if self.pairs == "halves":
+            check(
+                labels is reference_labels,
+                "`pairs` must be 'all' against other rows: 'halves' are those of a batch",
+                pairs=self.pairs,
+            )
+            pairs = pairs & _halves(labels)
         if self.average_over == "pairs":
             return pairwise.masked_mean(losses, pairs)
         if self.average_over == "active":
             return pairwise.masked_mean(losses, pairs & ~(losses <= 0))
-        total = pairwise.masked_sum(losses, pairs) / 2.0  # each pair occurs twice
+        total = pairwise.masked_sum(losses, pairs) / 2.0  # each pair of a batch occurs twice
         if self.average_over == "batch":
             return total / ops.cast(ops.shape(labels)[0], total.dtype)
         return total

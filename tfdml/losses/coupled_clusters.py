@@ -45,8 +45,6 @@ class CoupledClustersLoss(MetricLoss):
         1.0
     """
 
-    options = ("margin", "normalize")
-
     def __init__(self, *, margin=1.0, normalize=False, name="coupled_clusters"):
         super().__init__(normalize=normalize, name=name)
         check_positive(margin=margin)

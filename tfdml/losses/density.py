@@ -11,14 +11,15 @@ from tfdml.checks import (
     check_positive,
     check_type,
 )
+from tfdml.evaluation import class_density
 from tfdml.layers import DensityTargets
-from tfdml.losses.base import MetricLoss
+from tfdml.losses.base import LearnedLoss
 from tfdml.losses.contrastive import ContrastiveLoss
 from tfdml.losses.regularized import RegularizedLoss
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class DensityRegularizer(MetricLoss):
+class DensityRegularizer(LearnedLoss):
     """Density regularizer: lets each class spread out to a learned density.
 
     The density of a class is the mean squared distance of its unit rows to their mean μ: the
@@ -82,16 +83,6 @@ class DensityRegularizer(MetricLoss):
         -0.375
     """
 
-    options = (
-        "num_classes",
-        "initial_density",
-        "eta",
-        "correlation",
-        "alpha_init",
-        "alpha_multiplier",
-        "normalize",
-    )
-
     def __init__(
         self,
         *,
@@ -112,25 +103,46 @@ class DensityRegularizer(MetricLoss):
         check(eta <= 1, "`eta` must be <= 1", eta=eta)
         check_finite(alpha_init=alpha_init)
         check_not_negative(alpha_multiplier=alpha_multiplier)
+        self.eta = float(eta)
+        self.correlation = correlation
+        self.alpha_init = float(alpha_init)
+        self.alpha_multiplier = float(alpha_multiplier)
+        self._set_classes(num_classes, initial_density)
+
+    def _set_classes(self, num_classes, initial_density):
         if initial_density is not None:
             initial_density = _checked_density(initial_density, num_classes)
             num_classes = len(initial_density)
         if num_classes is not None:
             check_integer(num_classes=num_classes)
             check_positive(num_classes=num_classes)
-            self.layer = DensityTargets(int(num_classes), alpha_init, alpha_multiplier)
-        self.num_classes = None if num_classes is None else int(num_classes)
-        self.initial_density = initial_density
-        self.eta = float(eta)
-        self.correlation = correlation
-        self.alpha_init = float(alpha_init)
-        self.alpha_multiplier = float(alpha_multiplier)
+            num_classes = int(num_classes)
+            self.layer = DensityTargets(num_classes, self.alpha_init, self.alpha_multiplier)
+        self.num_classes, self.initial_density = num_classes, initial_density
+
+    def prepare(self, labels, embeddings, features):
+        """Measures the initial densities, if it needs them, or counts the classes."""
+        num_classes = int(np.max(labels)) + 1
+        check(
+            self.num_classes in (None, num_classes),
+            "the loss must know as many classes as there are to train",
+            num_classes=self.num_classes,
+            classes=num_classes,
+        )
+        if self.correlation and self.initial_density is None:
+            self._set_classes(num_classes, class_density(features(), labels))
+        elif self.num_classes is None:
+            self._set_classes(num_classes, None)
+
+    def logs(self):
+        """The targets."""
+        return {"target": ops.convert_to_numpy(self.layer.targets)}
 
     def call(self, labels, embeddings, training=False):
         check(
             self.num_classes is not None,
-            "density requires the classes: `num_classes`, or `initial_density`, which `train.py "
-            "--loss density` measures by tfdml.evaluation.class_density",
+            "density requires the classes: `num_classes`, or `initial_density`, which `prepare` "
+            "and so `train.py --loss density` measures",
             num_classes=self.num_classes,
             initial_density=self.initial_density,
         )
@@ -208,16 +220,6 @@ class DensityAdaptiveLoss(RegularizedLoss):
         -2.5
     """
 
-    options = (
-        "num_classes",
-        "initial_density",
-        "weight",
-        "eta",
-        "correlation",
-        "alpha_init",
-        "alpha_multiplier",
-    )
-
     def __init__(
         self,
         *,
@@ -243,19 +245,9 @@ class DensityAdaptiveLoss(RegularizedLoss):
             base = ContrastiveLoss(average_over="batch")
         super().__init__(base=base, regularizer=regularizer, weight=weight, name=name)
 
-    def get_config(self):
-        base = keras.saving.serialize_keras_object(self.base)
-        options = {
-            option: getattr(self.regularizer, option)
-            for option in self.options
-            if option != "weight"
-        }
-        return {"name": self.name, "base": base, "weight": self.weight, **options}
-
-    @classmethod
-    def from_config(cls, config):
-        base = keras.saving.deserialize_keras_object(config["base"])
-        return cls(**{**config, "base": base})
+    def option(self, name):
+        owner = self if name in ("name", "base", "weight") else self.regularizer
+        return getattr(owner, name)
 
 
 def _checked_density(initial_density, num_classes):

@@ -13,15 +13,15 @@ from tfdml.checks import (
     unknown_option,
 )
 from tfdml.layers import PDDM
-from tfdml.losses.base import MetricLoss
-from tfdml.quadruplets import mine, mine_hardest
+from tfdml.losses._quadruplets import mine, mine_hardest
+from tfdml.losses.base import LearnedLoss
 
 _SIMILARITY = types.MappingProxyType({"dropout": 0.0})  # default options of the PDDM
 _SIMILARITY_OPTIONS = ("dropout", "dtype", "name", "seed", "trainable", "units", "use_position")
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class DoubleHeaderHingeLoss(MetricLoss):
+class DoubleHeaderHingeLoss(LearnedLoss):
     """Learns a similarity and the embedding together, from hard quadruplets of the batch.
 
     The similarity S scores all pairs. `num_quadruplets` selects positive pairs (i, j): the least
@@ -89,19 +89,6 @@ class DoubleHeaderHingeLoss(MetricLoss):
         >>> print(round(float(loss(np.array([0, 0, 1, 1]), rows)), 4))
         1.8
     """
-
-    options = (
-        "alpha",
-        "beta",
-        "embedding_weight",
-        "headers",
-        "metric_headers",
-        "num_quadruplets",
-        "score_scale",
-        "mine_with_dropout",
-        "squared",
-        "normalize",
-    )
 
     def __init__(
         self,
@@ -175,7 +162,6 @@ class DoubleHeaderHingeLoss(MetricLoss):
         return self.layer
 
     def similarity(self, a, b):
-        """The learned score of each row of `a` (n, dim) and the same row of `b` (n, dim): (n,)."""
         if self.normalize:
             a, b = pairwise.normalize(a), pairwise.normalize(b)
         return self.layer(a, b)
@@ -227,11 +213,5 @@ class DoubleHeaderHingeLoss(MetricLoss):
         squared = ops.sum(ops.square(difference), axis=1)
         return squared if self.squared else pairwise.root(squared)
 
-    def get_config(self):
-        similarity = keras.saving.serialize_keras_object(self.layer)
-        return {**super().get_config(), "similarity": similarity}
-
-    @classmethod
-    def from_config(cls, config):
-        similarity = keras.saving.deserialize_keras_object(config["similarity"])
-        return cls(**{**config, "similarity": similarity})
+    def option(self, name):
+        return self.layer if name == "similarity" else super().option(name)

@@ -49,8 +49,6 @@ class EntropyRegularizer(MetricLoss):
         -0.6931
     """
 
-    options = ("of", "threshold", "bandwidth", "normalize")
-
     def __init__(self, *, of="pairs", threshold=1.0, bandwidth=0.5, normalize=True, name="entropy"):
         super().__init__(normalize=normalize, name=name)
         check_one_of(("pairs", "parzen"), of=of)

@@ -76,19 +76,6 @@ class HardAwareCascadeLoss(MetricLoss):
         1.5
     """
 
-    options = (
-        "levels",
-        "hard_ratios",
-        "margin",
-        "squared",
-        "selection",
-        "average_over",
-        "level_weights",
-        "negative_factor",
-        "mine_positives",
-        "normalize",
-    )
-
     def __init__(
         self,
         *,

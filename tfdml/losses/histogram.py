@@ -3,11 +3,11 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check, check_integer
-from tfdml.losses.base import MetricLoss
+from tfdml.losses.base import PairLoss
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class HistogramLoss(MetricLoss):
+class HistogramLoss(PairLoss):
     """Histogram loss: the probability that a negative pair is more similar than a positive one.
 
     The similarities of the positive pairs form a histogram p, those of the negative pairs of the
@@ -45,26 +45,26 @@ class HistogramLoss(MetricLoss):
         0.75
     """
 
-    options = ("num_bins", "normalize")
-
     def __init__(self, *, num_bins=201, normalize=True, name="histogram"):
         super().__init__(normalize=normalize, name=name)
         check_integer(num_bins=num_bins)
         check(num_bins >= 2, "`num_bins` must be >= 2", num_bins=num_bins)
         self.num_bins = int(num_bins)
 
-    def call(self, labels, embeddings):
+    def call_against(
+        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
+    ):
         dtype = embeddings.dtype
-        similarities = ops.clip(embeddings @ ops.transpose(embeddings), -1.0, 1.0)
-        positives = pairwise.positive_mask(labels)
-        kinds = ops.stack([positives, pairwise.negative_mask(labels)])
+        similarities = ops.clip(embeddings @ ops.transpose(reference_embeddings), -1.0, 1.0)
+        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
+        kinds = ops.stack([positives, negatives])
         counts = ops.sum(ops.cast(kinds, dtype), axis=(1, 2))
         place = (similarities + 1.0) * ((self.num_bins - 1) / 2.0)
         lower = ops.clip(ops.floor(ops.stop_gradient(place)), 0.0, self.num_bins - 2.0)
         above = place - lower
         # The histogram of the negatives follows that of the positives; the diagonal is ignored.
         node = ops.cast(lower, "int32") + ops.where(positives, 0, self.num_bins)
-        pairs = pairwise.off_diagonal(labels)
+        pairs = positives | negatives
         above, below = ops.where(pairs, above, 0.0), ops.where(pairs, 1.0 - above, 0.0)
         bins = 2 * self.num_bins
         totals = _sums_of_bins(below, node, bins) + _sums_of_bins(above, node + 1, bins)

@@ -3,11 +3,11 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_one_of, check_positive
-from tfdml.losses.base import MetricLoss
+from tfdml.losses.base import PairLoss
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class LiftedStructuredLoss(MetricLoss):
+class LiftedStructuredLoss(PairLoss):
     """Lifted structured loss: each positive pair against all negatives of both its rows.
 
     With distances D (not squared), over the unordered positive pairs P of the batch:
@@ -47,8 +47,6 @@ class LiftedStructuredLoss(MetricLoss):
         0.5
     """
 
-    options = ("margin", "variant", "normalize")
-
     def __init__(self, *, margin=1.0, variant="smooth", normalize=False, name="lifted"):
         super().__init__(normalize=normalize, name=name)
         check_positive(margin=margin)
@@ -56,20 +54,24 @@ class LiftedStructuredLoss(MetricLoss):
         self.margin = float(margin)
         self.variant = variant
 
-    def call(self, labels, embeddings):
-        distances = pairwise.distances(embeddings)
-        negatives = pairwise.negative_mask(labels)
+    def call_against(
+        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
+    ):
+        distances = pairwise.distances(embeddings, reference_embeddings)
+        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
         nearness = self.margin - distances
-        if self.variant == "smooth":
-            push = pairwise.masked_logsumexp(nearness, negatives, axis=1)
-            # log(exp(a) + exp(b)); `ops.logaddexp` drops to float32 on JAX.
-            pushes = push[:, None] + ops.softplus(push[None, :] - push[:, None])
+        reduce = pairwise.masked_logsumexp if self.variant == "smooth" else pairwise.masked_max
+        push = reduce(nearness, negatives, axis=1)[:, None]
+        if labels is reference_labels:  # the distances are symmetric
+            other = ops.transpose(push)
         else:
-            push = pairwise.masked_max(nearness, negatives, axis=1)
-            merge = ops.maximum if self.variant == "max" else ops.add
-            pushes = merge(push[:, None], push[None, :])
-        positives = pairwise.positive_mask(labels)
-        # Both rows of a positive pair have the same negatives, so checking one suffices.
+            other = reduce(nearness, negatives, axis=0)[None, :]
+        if self.variant == "smooth":
+            # log(exp(a) + exp(b)); `ops.logaddexp` drops to float32 on JAX.
+            pushes = push + ops.softplus(other - push)
+        else:
+            pushes = (ops.maximum if self.variant == "max" else ops.add)(push, other)
         contested = positives & ops.any(negatives, axis=1, keepdims=True)
+        contested = contested & ops.any(negatives, axis=0, keepdims=True)
         lifted = ops.where(contested, pushes + distances, 0.0)
         return pairwise.masked_mean(ops.square(ops.relu(lifted)), positives) / 2.0

@@ -3,11 +3,11 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check, check_not_negative, check_one_of, check_positive
-from tfdml.losses.base import MetricLoss
+from tfdml.losses.base import PairLoss
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class NPairLoss(MetricLoss):
+class NPairLoss(PairLoss):
     """N-pair loss: each anchor must be more similar to its positive than to rows of other classes.
 
     With inner products s times `scale`, over the pairs (anchor i, positive j) selected by `pairs`:
@@ -50,8 +50,6 @@ class NPairLoss(MetricLoss):
         0.3133
     """
 
-    options = ("pairs", "scale", "l2", "normalize")
-
     def __init__(self, *, pairs="all", scale=16.0, l2=0.0, normalize=True, name="npair"):
         super().__init__(normalize=normalize, name=name)
         check_one_of(("first", "disjoint", "all"), pairs=pairs)
@@ -62,21 +60,29 @@ class NPairLoss(MetricLoss):
         self.scale = float(scale)
         self.l2 = float(l2)
 
-    def call(self, labels, embeddings):
-        positives = pairwise.positive_mask(labels)
-        negatives = pairwise.negative_mask(labels)
+    def call_against(
+        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
+    ):
+        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
         if self.pairs != "all":
+            check(
+                labels is reference_labels,
+                "`pairs` must be 'all' against other rows: the others pair the rows of a batch",
+                pairs=self.pairs,
+            )
             grouped = self._grouped(positives)
             positives, negatives = positives & grouped, negatives & grouped
-        similarities = self.scale * (embeddings @ ops.transpose(embeddings))
+        similarities = self.scale * (embeddings @ ops.transpose(reference_embeddings))
         push = pairwise.masked_logsumexp(similarities, negatives, axis=1)
         contested = positives & ops.any(negatives, axis=1, keepdims=True)
         gaps = ops.where(contested, push[:, None] - similarities, 0.0)
         losses = ops.where(contested, ops.softplus(gaps), 0.0)
         loss = pairwise.masked_mean(losses, positives)
         if self.l2:
-            squared_norms = ops.sum(ops.square(embeddings), axis=1)
-            lengths = squared_norms[:, None] + squared_norms[None, :]
+            norms, reference_norms = (
+                ops.sum(ops.square(rows), axis=1) for rows in (embeddings, reference_embeddings)
+            )
+            lengths = norms[:, None] + reference_norms[None, :]
             loss = loss + self.l2 / 2.0 * pairwise.masked_mean(lengths, positives)
         return loss
 

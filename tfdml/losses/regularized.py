@@ -2,11 +2,11 @@ import keras
 
 from tfdml import losses
 from tfdml.checks import check, check_positive, check_type
-from tfdml.losses.base import MetricLoss
+from tfdml.losses.base import LearnedLoss, MetricLoss
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class RegularizedLoss(MetricLoss):
+class RegularizedLoss(LearnedLoss):
     """A loss and a regularizer on the same embeddings.
 
         loss = base + weight * regularizer
@@ -45,8 +45,6 @@ class RegularizedLoss(MetricLoss):
         2.125
     """
 
-    options = ("weight",)
-
     def __init__(self, *, base, regularizer, weight=1.0, name="regularized"):
         self.base = _built(losses.get, base=base)
         self.regularizer = _built(losses.get_regularizer, regularizer=regularizer)
@@ -66,7 +64,7 @@ class RegularizedLoss(MetricLoss):
 
     @property
     def layer(self):
-        return self.base.layer if self.regularizer.layer is None else self.regularizer.layer
+        return next(reversed(self.layers), None)
 
     @property
     def layers(self):
@@ -79,11 +77,18 @@ class RegularizedLoss(MetricLoss):
 
     @property
     def similarity_layer(self):
-        return self.base.similarity_layer
+        return getattr(self.base, "similarity_layer", None)
 
     def similarity(self, a, b):
         """The similarity of `base`."""
         return self.base.similarity(a, b)
+
+    def prepare(self, labels, embeddings, features):
+        for part in (self.base, self.regularizer):
+            part.prepare(labels, embeddings, features)
+
+    def logs(self):
+        return {**self.base.logs(), **self.regularizer.logs()}
 
     def unit_rows(self, embeddings):
         return self.base.unit_rows(embeddings)
@@ -93,21 +98,6 @@ class RegularizedLoss(MetricLoss):
         if self.regularizer.normalize:
             embeddings = self.regularizer.unit_rows(embeddings)
         return value + self.weight * self.regularizer._value(labels, embeddings, training)
-
-    def get_config(self):
-        parts = {"base": self.base, "regularizer": self.regularizer}
-        return {
-            **super().get_config(),
-            **{name: keras.saving.serialize_keras_object(part) for name, part in parts.items()},
-        }
-
-    @classmethod
-    def from_config(cls, config):
-        parts = {
-            name: keras.saving.deserialize_keras_object(config[name])
-            for name in ("base", "regularizer")
-        }
-        return cls(**{**config, **parts})
 
 
 def _built(get, **received):

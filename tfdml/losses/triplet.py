@@ -3,11 +3,11 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_one_of, check_positive, check_type
-from tfdml.losses.base import MetricLoss
+from tfdml.losses.base import PairLoss
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class TripletLoss(MetricLoss):
+class TripletLoss(PairLoss):
     """Triplet loss: pulls positives nearer to their anchor than negatives, by a margin.
 
     With squared distances D, over the triplets (a, p, n) of the batch selected by `mining`:
@@ -49,8 +49,6 @@ class TripletLoss(MetricLoss):
         1.2
     """
 
-    options = ("margin", "mining", "squared", "average_over", "normalize")
-
     def __init__(
         self,
         *,
@@ -71,11 +69,12 @@ class TripletLoss(MetricLoss):
         self.squared = squared
         self.average_over = average_over
 
-    def call(self, labels, embeddings):
+    def call_against(
+        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
+    ):
         distance = pairwise.squared_distances if self.squared else pairwise.distances
-        distances = distance(embeddings)
-        positives = pairwise.positive_mask(labels)
-        negatives = pairwise.negative_mask(labels)
+        distances = distance(embeddings, reference_embeddings)
+        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
         if self.mining == "hard":
             total, active, mined = self._hardest(distances, positives, negatives)
         else:

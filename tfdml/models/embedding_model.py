@@ -8,7 +8,6 @@ import tensorflow as tf
 from tfdml import pairwise
 from tfdml.checks import check, check_type
 from tfdml.evaluation import weigh_levels
-from tfdml.layers import DensityTargets
 from tfdml.losses import MetricLoss
 from tfdml.models.embedder import number_of_levels
 
@@ -69,7 +68,7 @@ class EmbeddingModel(keras.Model):
     def compile(self, optimizer="rmsprop", loss=None, **kwargs):
         """As `keras.Model.compile`; adds the trainable `layers` of the loss to the model.
 
-        Density targets are excluded from the weight decay of the optimizer.
+        Those with `decays = False` are excluded from the weight decay of the optimizer.
 
         Raises:
             ValueError: If a layer of the loss has a `learning_rate_multiplier` that the optimizer
@@ -85,8 +84,8 @@ class EmbeddingModel(keras.Model):
         optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
         for layer in self.loss_layers:
             _check_multiplied(optimizer, layer)
-        targets = [layer.targets for layer in self.loss_layers if isinstance(layer, DensityTargets)]
-        _spare_from_decay(optimizer, targets)
+            if not getattr(layer, "decays", True):
+                _spare_from_decay(optimizer, layer.trainable_variables)
 
     def compile_from_config(self, config):
         # Keras does not use its saved configuration with an overridden `compile`.
@@ -165,10 +164,11 @@ class EmbeddingModel(keras.Model):
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         """As `keras.Model.compute_loss`, but passes `training` to the loss."""
-        if not self.loss_layers or sample_weight is not None:
+        if not isinstance(self.loss, MetricLoss):
             return super().compute_loss(x, y, y_pred, sample_weight, training)
+        weighted = {} if sample_weight is None else {"sample_weight": sample_weight}
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
-        return self.loss(y, y_pred, training=training) + sum(self.losses) / replicas
+        return self.loss(y, y_pred, training=training, **weighted) + sum(self.losses) / replicas
 
     @property
     def metrics(self):

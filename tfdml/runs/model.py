@@ -2,7 +2,7 @@
 
 import re
 
-from tfdml.checks import check, check_fits
+from tfdml.checks import check_fits
 from tfdml.command_line import verbosity
 from tfdml.runs.checkpoints import copy_weights
 from tfdml.runs.images import images_to_score
@@ -29,8 +29,11 @@ def build_model(recipe, split, dataset):
     )
     if recipe.init_from:
         copy_weights(recipe, embedder)
-    if isinstance(loss, tfdml.losses.DensityAdaptiveLoss):
-        loss = of_classes(recipe, loss, embedder, split, dataset)
+    loss.prepare(
+        split.labels,
+        embeddings=lambda: embedded(embedder, split, dataset),
+        features=lambda: embedded(tfdml.models.backbone_of(embedder), split, dataset),
+    )
     multipliers = multipliers_of(recipe, embedder)
     for layer in loss.layers:
         if layer.trainable:
@@ -70,25 +73,13 @@ def multipliers_of(recipe, embedder):
     }
 
 
-def of_classes(recipe, loss, embedder, split, dataset):
-    """The density-adaptive loss of these classes, their densities measured before training."""
-    import tfdml
+def embedded(network, split, dataset):
+    """The outputs of a network for all training images, which its loss needs to start."""
     from pipelines.images import named
 
-    known = {"num_classes": split.num_classes}
-    check(
-        loss.num_classes in (None, split.num_classes),
-        "the loss must know as many classes as there are to train",
-        num_classes=loss.num_classes,
-        classes=split.num_classes,
-    )
-    if loss.regularizer.correlation and loss.regularizer.initial_density is None:
-        print("Measuring the density of the training classes", flush=True)
-        images = images_to_score(split, dataset)
-        with named(split):
-            features = tfdml.models.backbone_of(embedder).predict(images, verbose=verbosity())
-        known["initial_density"] = tfdml.evaluation.class_density(features, split.labels)
-    return tfdml.losses.get(recipe.loss, **{**known, **recipe.loss_options})
+    print("Embedding the training images for the loss", flush=True)
+    with named(split):
+        return network.predict(images_to_score(split, dataset), verbose=verbosity())
 
 
 def levels_of(recipe, loss):

@@ -10,7 +10,7 @@ from keras import ops
 
 from tfdml import losses
 from tfdml.layers import PDDM
-from tfdml.quadruplets import mine
+from tfdml.losses._quadruplets import mine
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "golden.json").read_text())
 CASES = [

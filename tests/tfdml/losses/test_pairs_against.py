@@ -1,0 +1,154 @@
+"""Pair objectives whose positives and negatives are among other rows."""
+
+import numpy as np
+import pytest
+from backend import value_and_gradient
+from keras import ops
+
+from tfdml import losses
+from tfdml.losses.base import PairLoss
+
+LABELS = np.array([0, 0, 1, 1, 2, 2, 2, 3])
+CASES = [
+    ("binomial", {}),
+    ("contrastive", {"average_over": "active"}),
+    ("contrastive", {"average_over": "batch", "squared": False}),
+    ("histogram", {}),
+    ("lifted", {}),
+    ("lifted", {"variant": "max"}),
+    ("lifted", {"variant": "sum"}),
+    ("npair", {}),
+    ("npair", {"l2": 0.1, "normalize": False, "scale": 1.0}),
+    ("triplet", {"margin": 0.3}),
+    ("triplet", {"mining": "semihard"}),
+    ("triplet", {"mining": "hard"}),
+]
+every_case = pytest.mark.parametrize(("name", "options"), CASES)
+
+
+def against(loss, anchors, labels, references, reference_labels, positions):
+    anchors, references = (
+        loss.unit_rows(x) if loss.normalize else x for x in (anchors, references)
+    )
+    return loss.call_against(
+        ops.convert_to_tensor(labels),
+        ops.convert_to_tensor(anchors),
+        ops.convert_to_tensor(reference_labels),
+        ops.convert_to_tensor(references),
+        ops.convert_to_tensor(positions),
+    )
+
+
+def test_every_objective_over_pairs_is_tried():
+    of_pairs = {name for name in losses.LOSSES if isinstance(built(name), PairLoss)}
+    assert of_pairs == {name for name, _ in CASES}
+
+
+def built(name):
+    parts = {"base": "triplet", "regularizer": "gor"} if name == "regularized" else {}
+    return losses.get(name, **parts)
+
+
+@every_case
+def test_a_batch_against_its_rows_in_another_order_is_the_loss_of_the_batch(name, options, rng):
+    loss, x, order = losses.get(name, **options), rng.normal(size=(8, 5)), rng.permutation(8)
+    expected, gradient = value_and_gradient(loss, LABELS, x)
+
+    def of_reordered(labels, rows):
+        positions = np.argsort(order)
+        return against(loss, rows, labels, ops.take(rows, order, axis=0), labels[order], positions)
+
+    assert expected != 0
+    value, reordered_gradient = value_and_gradient(of_reordered, LABELS, x)
+    np.testing.assert_allclose(value, expected, rtol=1e-12)
+    np.testing.assert_allclose(reordered_gradient, gradient, atol=1e-12)
+
+
+@every_case
+def test_the_loss_against_one_reference_pair_equals_that_of_a_loop(name, options, rng):
+    """Two anchors of two classes, and one reference of each."""
+    loss = losses.get(name, **options)
+    x, y = rng.normal(size=(2, 5)), rng.normal(size=(2, 5))
+    unit = (
+        (lambda rows: rows / np.linalg.norm(rows, axis=1, keepdims=True))
+        if loss.normalize
+        else np.array
+    )
+    a, b = unit(x), unit(y)
+    squared = ((a[:, None] - b[None]) ** 2).sum(axis=2)
+    root, dot = np.sqrt(squared), a @ b.T
+    value = float(against(loss, x, np.array([4, 7]), y, np.array([4, 7]), np.array([-1, -1])))
+    np.testing.assert_allclose(value, EXPECTED[name](loss, squared, root, dot, a, b), rtol=1e-9)
+
+
+def of_contrastive(loss, squared, root, dot, a, b):
+    distances = squared if loss.squared else root
+    terms = [distances[i, i] for i in (0, 1)]
+    terms += [max(0, loss.margin - distances[i, 1 - i]) for i in (0, 1)]
+    if loss.average_over == "active":
+        return sum(terms) / sum(term > 0 for term in terms)
+    return sum(terms) / 2 / 2
+
+
+def of_lifted(loss, squared, root, dot, a, b):
+    total = 0
+    for i in (0, 1):
+        pushes = loss.margin - root[i, 1 - i], loss.margin - root[1 - i, i]
+        push = {"smooth": np.logaddexp(*pushes), "max": max(pushes), "sum": sum(pushes)}
+        total += max(0, push[loss.variant] + root[i, i]) ** 2
+    return total / 2 / 2
+
+
+def of_npair(loss, squared, root, dot, a, b):
+    gaps = [np.log1p(np.exp(loss.scale * (dot[i, 1 - i] - dot[i, i]))) for i in (0, 1)]
+    lengths = [(a[i] ** 2).sum() + (b[i] ** 2).sum() for i in (0, 1)]
+    return np.mean(gaps) + loss.l2 / 2 * np.mean(lengths)
+
+
+def of_binomial(loss, squared, root, dot, a, b):
+    own = np.mean([np.log1p(np.exp(-loss.alpha * (dot[i, i] - loss.beta))) for i in (0, 1)])
+    steep = loss.alpha * loss.negative_cost
+    other = np.mean([np.log1p(np.exp(steep * (dot[i, 1 - i] - loss.beta))) for i in (0, 1)])
+    return own + other
+
+
+def of_histogram(loss, squared, root, dot, a, b):
+    nodes = np.linspace(-1, 1, loss.num_bins)
+    step = nodes[1] - nodes[0]
+
+    def histogram(values):
+        return sum(np.clip(1 - np.abs(nodes - value) / step, 0, 1) for value in values) / len(
+            values
+        )
+
+    positive, negative = histogram(np.diag(dot)), histogram([dot[0, 1], dot[1, 0]])
+    return (negative * np.cumsum(positive)).sum()
+
+
+def of_triplet(loss, squared, root, dot, a, b):
+    return np.mean([max(0, squared[i, i] - squared[i, 1 - i] + loss.margin) for i in (0, 1)])
+
+
+EXPECTED = {
+    "binomial": of_binomial,
+    "contrastive": of_contrastive,
+    "histogram": of_histogram,
+    "lifted": of_lifted,
+    "npair": of_npair,
+    "triplet": of_triplet,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("contrastive", {"pairs": "halves"}),
+        ("npair", {"pairs": "first"}),
+        ("npair", {"pairs": "disjoint"}),
+    ],
+)
+def test_pairs_that_only_a_batch_has_are_rejected(name, options, rng):
+    x = rng.normal(size=(4, 3))
+    labels = np.array([0, 0, 1, 1])
+    with pytest.raises(ValueError, match=r"`pairs` must be 'all'.*Received: pairs="):
+        against(losses.get(name, **options), x, labels, x + 1, labels, np.full(4, -1))
