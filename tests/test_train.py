@@ -720,10 +720,9 @@ def test_density_alone_measures_the_classes_and_learns_a_target_for_each(tmp_pat
 @pytest.mark.parametrize(
     ("loss", "options", "message"),
     [
-        ("density", {"base": "density"}, "density requires the classes: `num_classes`"),
+        ("density", {"base": "density"}, "must not have layers of the same name"),
         ("density", {"num_classes": 4, "correlation": False}, "Received: num_classes=4, classes=5"),
         ("density", {"initial_density": [0.1]}, "Received: num_classes=1, classes=5"),
-        ("regularized", {"base": "npair", "regularizer": "density"}, "`train.py --loss density`"),
     ],
 )
 def test_density_of_other_classes_is_rejected_before_the_run_begins(loss, options, message):
@@ -734,19 +733,20 @@ def test_density_of_other_classes_is_rejected_before_the_run_begins(loss, option
 
 
 @pytest.mark.parametrize(
-    ("options", "measured"),
+    ("loss", "options", "measured"),
     [
-        ({"correlation": False}, False),
-        ({"num_classes": 5}, True),
-        ({"initial_density": [0.1, 0.2, 0.3, 0.4, 0.5]}, False),
-        ({"base": "npair", "eta": 1.0}, True),
+        ("density", {"correlation": False}, False),
+        ("density", {"num_classes": 5}, True),
+        ("density", {"initial_density": [0.1, 0.2, 0.3, 0.4, 0.5]}, False),
+        ("density", {"base": "npair", "eta": 1.0}, True),
+        ("regularized", {"base": "npair", "regularizer": "density"}, True),
     ],
 )
-def test_density_is_measured_where_it_is_needed(options, measured, capsys):
-    recipe = completed(loss="density", loss_options=options, dataset="digits", embedding_dim=4)
+def test_density_is_measured_where_it_is_needed(loss, options, measured, capsys):
+    recipe = completed(loss=loss, loss_options=options, dataset="digits", embedding_dim=4)
     dataset = pipelines.load("digits")
     loss = train.build_model(recipe, dataset.train, dataset).loss
-    assert ("Measuring" in capsys.readouterr().out) == measured
+    assert ("Embedding" in capsys.readouterr().out) == measured
     assert loss.num_classes == 5
     if "initial_density" in options:
         assert loss.regularizer.initial_density == options["initial_density"]

@@ -50,13 +50,16 @@ class RegularizedLoss(LearnedLoss):
         self.regularizer = _built(losses.get_regularizer, regularizer=regularizer)
         super().__init__(normalize=self.base.normalize, name=name)
         check_positive(weight=weight)
+        self._check_layers()
+        self.weight = float(weight)
+
+    def _check_layers(self):
         names = [layer.name for layer in self.layers]
         check(
             len(set(names)) == len(names),
             "`base` and `regularizer` must not have layers of the same name, as two densities do",
             layers=names,
         )
-        self.weight = float(weight)
 
     @property
     def levels(self):
@@ -86,6 +89,7 @@ class RegularizedLoss(LearnedLoss):
     def prepare(self, labels, embeddings, features):
         for part in (self.base, self.regularizer):
             part.prepare(labels, embeddings, features)
+        self._check_layers()
 
     def logs(self):
         return {**self.base.logs(), **self.regularizer.logs()}
