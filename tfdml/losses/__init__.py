@@ -15,6 +15,7 @@ from tfdml.checks import check, unknown_name, unknown_option
 # first use, so that the names can be listed without Keras.
 LOSSES = {
     "binomial": ("binomial", "BinomialDevianceLoss", {}),
+    "circle": ("circle", "CircleLoss", {}),
     "clustering": ("clustering", "ClusteringLoss", {}),
     "contrastive": ("contrastive", "ContrastiveLoss", {}),
     "coupled_clusters": ("coupled_clusters", "CoupledClustersLoss", {}),
@@ -28,7 +29,9 @@ LOSSES = {
     "histogram": ("histogram", "HistogramLoss", {}),
     "lifted": ("lifted", "LiftedStructuredLoss", {}),
     "lmdm": ("double_header", "DoubleHeaderHingeLoss", {"similarity": {"use_position": False}}),
+    "multi_similarity": ("multi_similarity", "MultiSimilarityLoss", {}),
     "npair": ("npair", "NPairLoss", {}),
+    "ntxent": ("ntxent", "NTXentLoss", {}),
     "pddm": ("double_header", "DoubleHeaderHingeLoss", {}),
     "pddm_triplet": ("double_header", "DoubleHeaderHingeLoss", {"headers": 1}),
     "quadruplet": (
@@ -36,7 +39,12 @@ LOSSES = {
         "DoubleHeaderHingeLoss",
         {"similarity": None, "squared": False},
     ),
+    "recall_at_k": ("recall_at_k", "RecallAtKLoss", {}),
     "regularized": ("regularized", "RegularizedLoss", {}),
+    "roadmap": ("roadmap", "ROADMAPLoss", {}),
+    "sincere": ("sincere", "SINCERELoss", {}),
+    "smooth_ap": ("smooth_ap", "SmoothAPLoss", {}),
+    "supcon": ("supcon", "SupConLoss", {}),
     "triplet": ("triplet", "TripletLoss", {}),
 }
 # The same for regularizers, for `RegularizedLoss`.

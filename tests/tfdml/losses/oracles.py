@@ -468,3 +468,160 @@ def pddm_triplet(labels, x, similarity, **options):
 
 def quadruplet(labels, x, squared=False, **options):
     return double_header(labels, x, None, squared=squared, **options)
+
+
+def cosines_and_pairs(labels, x, normalize):
+    """Products of all rows, and the positives and the negatives of each."""
+    x, rows = unit(x) if normalize else x, range(len(labels))
+    positives = [[j for j in rows if j != i and labels[j] == labels[i]] for i in rows]
+    negatives = [[j for j in rows if labels[j] != labels[i]] for i in rows]
+    return x @ x.T, positives, negatives
+
+
+def multi_similarity(labels, x, alpha=2.0, beta=50.0, threshold=0.5, epsilon=0.1, normalize=True):
+    s, positives, negatives = cosines_and_pairs(labels, x, normalize)
+    total = 0.0
+    for i, (pulled, pushed) in enumerate(zip(positives, negatives, strict=True)):
+        if epsilon is not None:
+            least = min((s[i, p] for p in pulled), default=math.inf)
+            most = max((s[i, n] for n in pushed), default=-math.inf)
+            pulled = [p for p in pulled if s[i, p] - epsilon < most]
+            pushed = [n for n in pushed if s[i, n] + epsilon > least]
+        total += math.log1p(sum(math.exp(-alpha * (s[i, p] - threshold)) for p in pulled)) / alpha
+        total += math.log1p(sum(math.exp(beta * (s[i, n] - threshold)) for n in pushed)) / beta
+    return total / len(labels)
+
+
+def softmax_of_pairs(labels, x, temperature, margin, normalize, repel):
+    """For each row the cross-entropies of its positives."""
+    s, positives, negatives = cosines_and_pairs(labels, x, normalize)
+    z = s / temperature
+    return [
+        [
+            math.log(
+                sum(math.exp(z[i, j] - margin) for j in (pulled if repel else [p]))
+                + sum(math.exp(z[i, n]) for n in pushed)
+            )
+            - z[i, p]
+            + margin
+            for p in pulled
+        ]
+        for i, (pulled, pushed) in enumerate(zip(positives, negatives, strict=True))
+    ]
+
+
+def supcon(labels, x, temperature=0.1, margin=0.0, normalize=True):
+    of_rows = softmax_of_pairs(labels, x, temperature, margin, normalize, repel=True)
+    return float(np.mean([np.mean(of_row) for of_row in of_rows if of_row]))
+
+
+def sincere(labels, x, temperature=0.07, margin=0.0, normalize=True):
+    of_rows = softmax_of_pairs(labels, x, temperature, margin, normalize, repel=False)
+    return float(np.mean([np.mean(of_row) for of_row in of_rows if of_row]))
+
+
+def ntxent(labels, x, temperature=0.07, margin=0.0, normalize=True):
+    of_rows = softmax_of_pairs(labels, x, temperature, margin, normalize, repel=False)
+    return float(np.mean([loss for of_row in of_rows for loss in of_row]))
+
+
+def circle(labels, x, margin=0.4, scale=80.0, at=None):
+    s, positives, negatives = cosines_and_pairs(labels, x, True)
+    fixed = s if at is None else cosines_and_pairs(labels, at, True)[0]
+    terms = []
+    for i, (pulled, pushed) in enumerate(zip(positives, negatives, strict=True)):
+        if not pulled or not pushed:
+            continue
+        pull = [scale * max(0, 1 + margin - fixed[i, p]) * (1 - margin - s[i, p]) for p in pulled]
+        push = [scale * max(0, fixed[i, n] + margin) * (s[i, n] - margin) for n in pushed]
+        total = np.logaddexp.reduce(pull) + np.logaddexp.reduce(push)
+        terms.append(np.logaddexp(0, total))
+    return float(np.mean(terms))
+
+
+def logistic(value):
+    return 1 / (1 + math.exp(-value))
+
+
+def with_self(positives, rank_self):
+    return [[i, *of_row] if rank_self else of_row for i, of_row in enumerate(positives)]
+
+
+def smooth_ap(labels, x, temperature=0.01, rank_self=False, normalize=True):
+    s, positives, negatives = cosines_and_pairs(labels, x, normalize)
+    precisions = []
+    for q, (pulled, pushed) in enumerate(
+        zip(with_self(positives, rank_self), negatives, strict=True)
+    ):
+        of_query = []
+        for p in pulled:
+            before = 1 + sum(logistic((s[q, j] - s[q, p]) / temperature) for j in pulled if j != p)
+            others = sum(logistic((s[q, n] - s[q, p]) / temperature) for n in pushed)
+            of_query.append(before / (before + others))
+        if of_query:
+            precisions.append(np.mean(of_query))
+    return 1 - float(np.mean(precisions))
+
+
+def roadmap(
+    labels,
+    x,
+    temperature=0.01,
+    slope=100.0,
+    margin=0.05,
+    offset=1.44,
+    calibration=1.0,
+    positive_target=0.9,
+    negative_target=0.6,
+    rank_self=False,
+    normalize=True,
+):
+    s, positives, negatives = cosines_and_pairs(labels, x, normalize)
+
+    def step(d):
+        if d > margin:
+            return slope * (d - margin) + offset
+        return logistic(d / temperature) + (0.5 if d >= 0 else 0)
+
+    precisions = []
+    for q, (pulled, pushed) in enumerate(
+        zip(with_self(positives, rank_self), negatives, strict=True)
+    ):
+        of_query = []
+        for p in pulled:
+            before = 1 + sum(s[q, j] > s[q, p] for j in pulled)
+            of_query.append(before / (before + sum(step(s[q, n] - s[q, p]) for n in pushed)))
+        if of_query:
+            precisions.append(np.mean(of_query))
+    far = [positive_target - s[i, p] for i, of_row in enumerate(positives) for p in of_row]
+    near = [s[i, n] - negative_target for i, of_row in enumerate(negatives) for n in of_row]
+    parts = [[part for part in some if part > 0] for some in (far, near)]
+    costs = sum(sum(part) / max(1, len(part)) for part in parts)
+    return 1 - float(np.mean(precisions)) + calibration * costs
+
+
+def recall_at_k(
+    labels,
+    x,
+    k=(1, 2, 4, 8, 16),
+    rank_temperature=0.01,
+    count_temperature=1.0,
+    rank_self=False,
+    normalize=True,
+):
+    s, positives, _ = cosines_and_pairs(labels, x, normalize)
+    losses = []
+    for q, pulled in enumerate(positives):
+        ranks = [
+            1
+            + sum(
+                logistic((s[q, j] - s[q, p]) / rank_temperature)
+                for j in range(len(labels))
+                if j != p and (j != q or rank_self)
+            )
+            for p in pulled
+        ]
+        for count in k if pulled else ():
+            found = min(count, sum(logistic((count - rank) / count_temperature) for rank in ranks))
+            losses.append(1 - found / min(count, len(pulled)))
+    return float(np.mean(losses))

@@ -38,6 +38,8 @@ DENSITIES = [0.1 + 0.05 * label for label in range(12)]
 CASES = [
     ("binomial", {}),
     ("binomial", {"alpha": 1.5, "beta": 0.1, "negative_cost": 3.0, "normalize": False}),
+    ("circle", {}),
+    ("circle", {"margin": 0.25, "scale": 3.0}),
     ("clustering", {}),
     ("clustering", {"gamma": 4.0, "squared": True}),
     # With a margin in the scale of raw rows: a small one is kept long before neighbours are right.
@@ -99,6 +101,34 @@ CASES = [
     ("lifted", {"margin": 2.0, "normalize": True}),
     ("lifted", {"variant": "max"}),
     ("lifted", {"variant": "sum", "margin": 2.0}),
+    ("multi_similarity", {}),
+    ("multi_similarity", {"epsilon": None, "threshold": 0.2, "alpha": 1.0, "beta": 5.0}),
+    ("multi_similarity", {"beta": 3.0, "epsilon": 0.5, "normalize": False}),
+    ("ntxent", {}),
+    ("ntxent", {"temperature": 0.5, "margin": 0.3, "normalize": False}),
+    ("recall_at_k", {"rank_temperature": 0.1}),
+    ("recall_at_k", {"k": (1, 3), "rank_temperature": 0.2, "count_temperature": 0.5}),
+    ("recall_at_k", {"rank_temperature": 0.3, "rank_self": True, "normalize": False}),
+    ("roadmap", {"temperature": 0.1}),
+    (
+        "roadmap",
+        {
+            "temperature": 0.2,
+            "slope": 3.0,
+            "margin": 0.3,
+            "offset": 1.2,
+            "calibration": 0.5,
+            "positive_target": 0.7,
+            "negative_target": 0.1,
+        },
+    ),
+    ("roadmap", {"temperature": 0.3, "rank_self": True, "calibration": 0.0, "normalize": False}),
+    ("sincere", {}),
+    ("sincere", {"temperature": 0.5, "margin": 0.3, "normalize": False}),
+    ("smooth_ap", {"temperature": 0.1}),
+    ("smooth_ap", {"temperature": 0.3, "rank_self": True, "normalize": False}),
+    ("supcon", {}),
+    ("supcon", {"temperature": 0.5, "margin": 0.3, "normalize": False}),
     ("npair", {}),
     ("npair", FIRST),
     ("npair", DISJOINT),
@@ -147,6 +177,7 @@ DOUBLE = 1e-7 if keras.backend.backend() == "torch" else 1e-9
 # One case for each code path, and what only that path has.
 PATHS = {
     "binomial": "softplus of products",
+    "circle": "weights without gradient",
     "clustering": "the search for medoids",
     "contrastive": "squared distances, mean over pairs",
     "contrastive-margin=0.5-squared=False-average_over=active": "roots, mean over active pairs",
@@ -164,6 +195,13 @@ PATHS = {
     "triplet-mining=hard-margin=0.2-squared=False-average_over=batch": "hardest of each anchor",
     "lifted": "log-sum-exp over negatives",
     "lifted-variant=max": "maximum over negatives",
+    "multi_similarity": "mining by the hardest of each row",
+    "ntxent": "softmax of each pair among negatives, mean over pairs",
+    "recall_at_k-rank_temperature=0.1": "ranks among all",
+    "roadmap-temperature=0.1": "ranks by a step of three parts, calibration",
+    "sincere": "softmax among negatives, mean over anchors",
+    "smooth_ap-temperature=0.1": "ranks among positives and negatives",
+    "supcon": "softmax of each pair among all, mean over anchors",
     "npair-pairs=first-scale=1.0": "position of a row in its class",
     "npair-scale=1.0-normalize=False-l2=0.01": "all pairs, products and lengths of raw rows",
     "hdc-selection=cascade-hard_ratios=(0.8, 0.6, 0.3)-margin=5.0": "candidates of the last level",
@@ -216,6 +254,8 @@ def oracle_of(name, options, loss, x):
     oracle = functools.partial(getattr(oracles, name), **options)
     if isinstance(loss, losses.DoubleHeaderHingeLoss):
         oracle = functools.partial(oracle, ranges_at=x)
+    if isinstance(loss, losses.CircleLoss):
+        oracle = functools.partial(oracle, at=x)
     return oracle
 
 
@@ -323,6 +363,7 @@ if BACKEND != "jax":  # there every shape is compiled, and this one goes the way
 # Losses without valid tuples in a batch of one class or of single rows.
 OF_TUPLES = {"clustering", "coupled_clusters", "triplet", "lifted", "npair", "histogram"}
 OF_TUPLES |= {"pddm", "lmdm", "pddm_triplet", "quadruplet"}
+OF_TUPLES |= {"circle", "multi_similarity", "ntxent"}
 
 
 @every_path
@@ -343,7 +384,8 @@ def test_stays_finite_on_degenerate_batches(name, options, layout, rng):
         assert np.isfinite(value), kind
         assert value >= 0 or name in ("density", "regularized"), kind
         assert np.isfinite(gradient).all(), kind
-        no_tuples = name in OF_TUPLES and layout != "two classes" and not options.get("l2")
+        beyond_tuples = options.get("l2") or options.get("epsilon", 0) is None
+        no_tuples = name in OF_TUPLES and layout != "two classes" and not beyond_tuples
         if no_tuples and kind == "spread":
             assert value == 0
             assert not gradient.any()

@@ -19,6 +19,15 @@ CASES = [
     ("lifted", {"variant": "sum"}),
     ("npair", {}),
     ("npair", {"l2": 0.1, "normalize": False, "scale": 1.0}),
+    ("circle", {}),
+    ("multi_similarity", {}),
+    ("multi_similarity", {"epsilon": None}),
+    ("ntxent", {}),
+    ("recall_at_k", {"rank_temperature": 0.1}),
+    ("roadmap", {"temperature": 0.1}),
+    ("sincere", {}),
+    ("smooth_ap", {"temperature": 0.1}),
+    ("supcon", {}),
     ("triplet", {"margin": 0.3}),
     ("triplet", {"mining": "semihard"}),
     ("triplet", {"mining": "hard"}),
@@ -129,7 +138,67 @@ def of_triplet(loss, squared, root, dot, a, b):
     return np.mean([max(0, squared[i, i] - squared[i, 1 - i] + loss.margin) for i in (0, 1)])
 
 
+def of_similarities(term):
+    """The mean of a term of the similarity to the positive and that to the negative."""
+
+    def expected(loss, squared, root, dot, a, b):
+        return np.mean([term(loss, dot[i, i], dot[i, 1 - i]) for i in (0, 1)])
+
+    return expected
+
+
+def logistic(value):
+    return 1 / (1 + np.exp(-value))
+
+
+def of_softmax(loss, positive, negative):
+    return np.log1p(np.exp((negative - positive) / loss.temperature))
+
+
+def of_circle(loss, positive, negative):
+    pull = max(0, 1 + loss.margin - positive) * (1 - loss.margin - positive)
+    push = max(0, negative + loss.margin) * (negative - loss.margin)
+    return np.logaddexp(0, loss.scale * (pull + push))
+
+
+def of_multi_similarity(loss, positive, negative):
+    if loss.epsilon is not None and negative + loss.epsilon <= positive:
+        return 0
+    pull = np.log1p(np.exp(-loss.alpha * (positive - loss.threshold))) / loss.alpha
+    return pull + np.log1p(np.exp(loss.beta * (negative - loss.threshold))) / loss.beta
+
+
+def of_recall(loss, positive, negative):
+    rank = 1 + logistic((negative - positive) / loss.rank_temperature)
+    return np.mean([1 - logistic(k - rank) for k in loss.k])
+
+
+def of_smooth_ap(loss, positive, negative):
+    return 1 - 1 / (1 + logistic((negative - positive) / loss.temperature))
+
+
+def of_roadmap(loss, squared, root, dot, a, b):
+    terms = []
+    for i in (0, 1):
+        gap = dot[i, 1 - i] - dot[i, i]
+        step = logistic(gap / loss.temperature) + (0.5 if gap >= 0 else 0)
+        if gap > loss.margin:
+            step = loss.slope * (gap - loss.margin) + loss.offset
+        terms.append(1 - 1 / (1 + step))
+    far = [0.9 - dot[i, i] for i in (0, 1) if dot[i, i] < 0.9]
+    near = [dot[i, 1 - i] - 0.6 for i in (0, 1) if dot[i, 1 - i] > 0.6]
+    return np.mean(terms) + sum(np.mean(part) for part in (far, near) if part)
+
+
 EXPECTED = {
+    "circle": of_similarities(of_circle),
+    "multi_similarity": of_similarities(of_multi_similarity),
+    "ntxent": of_similarities(of_softmax),
+    "recall_at_k": of_similarities(of_recall),
+    "roadmap": of_roadmap,
+    "sincere": of_similarities(of_softmax),
+    "smooth_ap": of_similarities(of_smooth_ap),
+    "supcon": of_similarities(of_softmax),
     "binomial": of_binomial,
     "contrastive": of_contrastive,
     "histogram": of_histogram,

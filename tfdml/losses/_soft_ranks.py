@@ -1,0 +1,81 @@
+"""Differentiable ranks of the positives of each anchor, in memory of one number per pair."""
+
+from keras import ops
+
+from tfdml import pairwise
+
+
+def soft_ranks(similarities, positives, others, step):
+    """How many others rank before each positive, by a smooth step function.
+
+        ranks[i, p] = Σ_{j in others(i), j != p} step(s[i, j] - s[i, p])
+
+    One pass per positive of an anchor, forward and backward, so that the memory stays (n, m).
+
+    Args:
+        similarities: (n, m) floats.
+        positives: (n, m) booleans, the pairs (i, p).
+        others: (n, m) booleans, the pairs (i, j).
+        step: Function of differences to the step and its derivative, both of the same shape.
+
+    Returns:
+        (n, m) floats, 0 where `positives` are false.
+    """
+    place = ops.cumsum(ops.cast(positives, "int32"), axis=1) * ops.cast(positives, "int32")
+    last = ops.max(place, initial=0)
+
+    def each_positive(similarities, add, start):
+        """Loops over the first, the second, ... positive of all anchors at once."""
+
+        def body(count, total):
+            chosen = place == count
+            score = pairwise.masked_sum(similarities, chosen, axis=1)[:, None]
+            valid = others & ~chosen & ops.any(chosen, axis=1, keepdims=True)
+            # Elsewhere a difference of 0: any step is finite there.
+            value, slope = step(ops.where(valid, similarities - score, 0.0))
+            steps = ops.where(valid, value, 0.0), ops.where(valid, slope, 0.0)
+            return count + 1, total + add(chosen, *steps)
+
+        first = ops.ones((), dtype="int32")
+        return ops.while_loop(lambda count, _: count <= last, body, (first, start))[1]
+
+    def ranks_of(chosen, value, slope):
+        return ops.where(chosen, ops.sum(value, axis=1, keepdims=True), 0.0)
+
+    @ops.custom_gradient
+    def ranks(similarities):
+        def gradient(*args, upstream=None):
+            (upstream,) = args if upstream is None else (upstream,)
+
+            def slopes_of(chosen, value, slope):
+                weight = pairwise.masked_sum(upstream, chosen, axis=1)[:, None]
+                own = ops.sum(slope, axis=1, keepdims=True)
+                return weight * (slope - ops.where(chosen, own, 0.0))
+
+            return each_positive(similarities, slopes_of, ops.zeros_like(similarities))
+
+        return each_positive(similarities, ranks_of, ops.zeros_like(similarities)), gradient
+
+    return ranks(similarities)
+
+
+def sigmoid_step(temperature):
+    """The logistic function of differences / temperature, and its derivative."""
+
+    def step(differences):
+        value = ops.sigmoid(differences / temperature)
+        return value, value * (1.0 - value) / temperature
+
+    return step
+
+
+def true_step(differences):
+    """1 for a difference above 0, and 0.5 for a tie; without gradient."""
+    return (ops.sign(differences) + 1.0) / 2.0, ops.zeros_like(differences)
+
+
+def masks_of_ranks(labels, reference_labels, self_positions, rank_self):
+    """The positive and negative mask; with `rank_self` an anchor is its own positive."""
+    if rank_self:
+        self_positions = ops.full_like(self_positions, -1)
+    return pairwise.masks_against(labels, reference_labels, self_positions)

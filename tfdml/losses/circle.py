@@ -1,0 +1,67 @@
+import keras
+from keras import ops
+
+from tfdml import pairwise
+from tfdml.checks import check_finite, check_positive
+from tfdml.losses.base import PairLoss
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class CircleLoss(PairLoss):
+    """Pulls and pushes each pair by its distance from an optimum of its own.
+
+    With s the cosine similarities, and the weights a[i, p] = max(0, 1 + margin - s[i, p]) and
+    a[i, n] = max(0, s[i, n] + margin), through which no gradient flows:
+
+        loss = mean over anchors i of log(1 + Σ_n exp(scale a[i, n] (s[i, n] - margin))
+                                              * Σ_p exp(-scale a[i, p] (s[i, p] - 1 + margin)))
+
+    Anchors without a positive or without a negative do not count.
+
+    Args:
+        margin: Relaxation m of the optima 1 and 0, in cosine. Published: 0.25 for faces and
+            re-identification, 0.4 for fine-grained images.
+        scale: Inverse temperature γ; > 0. Published: 256, 128 and 80, in the same order.
+        name: Name of the loss in logs.
+
+    Call:
+        labels: (batch,) integers, one class id per row.
+        embeddings: (batch, dim) floats; made unit length.
+        Returns a scalar float32, >= 0; 0 when no row has both a positive and a negative.
+
+    Raises:
+        TypeError: If `labels` are not integers, `embeddings` not floats or an option not a number.
+        ValueError: If the shapes disagree or an option is out of range.
+
+    Source:
+        Sun et al. Circle loss: a unified perspective of pair similarity optimization. CVPR 2020,
+        eqs. 5 to 8.
+        Differs from `keras.losses.Circle`: labels stay integers of any size, and rows without a
+        positive or a negative do not count.
+
+    Example:
+        >>> loss = CircleLoss(margin=0.25, scale=1.0)
+        >>> rows = np.array([[1., 0.], [0.8, 0.6], [0., 1.]])
+        >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
+        0.7458
+    """
+
+    def __init__(self, *, margin=0.4, scale=80.0, name="circle"):
+        super().__init__(normalize=True, name=name)
+        check_finite(margin=margin)
+        check_positive(scale=scale)
+        self.margin = float(margin)
+        self.scale = float(scale)
+
+    def call_against(
+        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
+    ):
+        similarities = embeddings @ ops.transpose(reference_embeddings)
+        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
+        fixed = ops.stop_gradient(similarities)
+        pulls = ops.relu(1.0 + self.margin - fixed) * (1.0 - self.margin - similarities)
+        pushes = ops.relu(fixed + self.margin) * (similarities - self.margin)
+        pull = pairwise.masked_logsumexp(self.scale * pulls, positives, axis=1)
+        push = pairwise.masked_logsumexp(self.scale * pushes, negatives, axis=1)
+        valid = ops.any(positives, axis=1) & ops.any(negatives, axis=1)
+        return pairwise.masked_mean(ops.softplus(ops.where(valid, pull + push, 0.0)), valid)

@@ -1,0 +1,87 @@
+import keras
+from keras import ops
+
+from tfdml import pairwise
+from tfdml.checks import check_finite, check_not_negative, check_positive
+from tfdml.losses.base import PairLoss
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class MultiSimilarityLoss(PairLoss):
+    """Pulls and pushes the informative pairs of each row, weighted by how hard they are.
+
+    With s the cosine similarities, and P and N the positives and negatives of row i that the miner
+    keeps:
+
+        loss = mean of log(1 + Σ_{p in P} exp(-alpha (s[i, p] - threshold))) / alpha
+                     + log(1 + Σ_{n in N} exp(beta (s[i, n] - threshold))) / beta
+
+    The miner keeps a negative that is more similar than the least similar positive, and a positive
+    that is less similar than the most similar negative, both up to `epsilon`.
+
+    Args:
+        alpha: Inverse temperature of the positives; > 0. Published: 2.
+        beta: Inverse temperature of the negatives; > 0. Published: 50; the authors' code: 40.
+        threshold: Cosine at which pairs begin to cost, λ; -1 to 1.
+        epsilon: Slack of the miner in cosine, >= 0; None to keep all pairs.
+        normalize: Whether rows are scaled to unit length first.
+        name: Name of the loss in logs.
+
+    Call:
+        labels: (batch,) integers, one class id per row.
+        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
+        Returns a scalar float32, >= 0; 0 when the batch holds no pair that the miner keeps.
+
+    Raises:
+        TypeError: If `labels` are not integers, `embeddings` not floats or an option not a number.
+        ValueError: If the shapes disagree or an option is out of range.
+
+    Source:
+        Wang, Han, Huang, Dong, Scott. Multi-similarity loss with general pair weighting for deep
+        metric learning. CVPR 2019, eqs. 11, 13 and 15.
+        Differs: the threshold is that of the authors' code, 0.5, where the paper prints 1, with
+        which negatives hardly count. A row without positives, or without negatives, keeps nothing
+        under the miner, where that code fails.
+
+    Example:
+        >>> loss = MultiSimilarityLoss(epsilon=None)
+        >>> rows = np.array([[1., 0.], [0., 1.], [1., 0.]])
+        >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
+        0.7711
+    """
+
+    def __init__(
+        self,
+        *,
+        alpha=2.0,
+        beta=50.0,
+        threshold=0.5,
+        epsilon=0.1,
+        normalize=True,
+        name="multi_similarity",
+    ):
+        super().__init__(normalize=normalize, name=name)
+        check_positive(alpha=alpha, beta=beta)
+        check_finite(threshold=threshold)
+        if epsilon is not None:
+            check_not_negative(epsilon=epsilon)
+        self.alpha = float(alpha)
+        self.beta = float(beta)
+        self.threshold = float(threshold)
+        self.epsilon = None if epsilon is None else float(epsilon)
+
+    def call_against(
+        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
+    ):
+        similarities = embeddings @ ops.transpose(reference_embeddings)
+        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
+        if self.epsilon is not None:
+            fixed = ops.stop_gradient(similarities)
+            hardest_positive = pairwise.masked_min(fixed, positives, axis=1)[:, None]
+            hardest_negative = pairwise.masked_max(fixed, negatives, axis=1)[:, None]
+            negatives = negatives & (fixed + self.epsilon > hardest_positive)
+            positives = positives & (fixed - self.epsilon < hardest_negative)
+        above = similarities - self.threshold
+        pull = pairwise.masked_logsumexp(-self.alpha * above, positives, axis=1)
+        push = pairwise.masked_logsumexp(self.beta * above, negatives, axis=1)
+        return ops.mean(ops.softplus(pull) / self.alpha + ops.softplus(push) / self.beta)

@@ -1,0 +1,62 @@
+import keras
+from keras import ops
+
+from tfdml import pairwise
+from tfdml.checks import check_not_negative, check_positive
+from tfdml.losses._softmax import pair_losses
+from tfdml.losses.base import PairLoss
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class NTXentLoss(PairLoss):
+    """Normalized temperature-scaled cross-entropy of each positive pair among negatives.
+
+    With z = s / temperature the scaled cosines and N(i) the rows of other classes:
+
+        loss = mean over positive pairs (i, p) of
+               log(exp(z[i, p]) + Σ_{n in N(i)} exp(z[i, n])) - z[i, p]
+
+    As `SINCERELoss`, but every pair has the same weight, so that large classes weigh more.
+
+    Args:
+        temperature: Divisor of the cosines, T; > 0. Published: 0.5 and 0.1.
+        margin: Advantage that a positive must have over negatives, in logits; >= 0. 0 for the
+            published loss.
+        normalize: Whether rows are scaled to unit length first.
+        name: Name of the loss in logs.
+
+    Call:
+        labels: (batch,) integers, one class id per row.
+        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
+        Returns a scalar float32; 0 when the batch holds no positive pair.
+
+    Raises:
+        TypeError: If `labels` are not integers, `embeddings` not floats or an option not a number.
+        ValueError: If the shapes disagree or an option is out of range.
+
+    Source:
+        Chen, Kornblith, Norouzi, Hinton. A simple framework for contrastive learning of visual
+        representations. ICML 2020, eq. 1, for two views of each image.
+        Differs: takes all positive pairs of a class; with two rows per class it is the paper's.
+
+    Example:
+        >>> loss = NTXentLoss(temperature=1.0)
+        >>> rows = np.array([[1., 0.], [0., 1.], [1., 0.]])
+        >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
+        1.0032
+    """
+
+    def __init__(self, *, temperature=0.07, margin=0.0, normalize=True, name="ntxent"):
+        super().__init__(normalize=normalize, name=name)
+        check_positive(temperature=temperature)
+        check_not_negative(margin=margin)
+        self.temperature = float(temperature)
+        self.margin = float(margin)
+
+    def call_against(
+        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
+    ):
+        logits = embeddings @ ops.transpose(reference_embeddings) / self.temperature
+        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
+        losses = pair_losses(logits, positives, negatives, self.margin, positives_repel=False)
+        return pairwise.masked_mean(losses, positives)

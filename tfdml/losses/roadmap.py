@@ -1,0 +1,124 @@
+import keras
+from keras import ops
+
+from tfdml import pairwise
+from tfdml.checks import check, check_not_negative, check_positive, check_type
+from tfdml.losses._soft_ranks import masks_of_ranks, soft_ranks, true_step
+from tfdml.losses.base import PairLoss
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class ROADMAPLoss(PairLoss):
+    """Robust and decomposable average precision: SupAP with a calibration of the similarities.
+
+    SupAP is one minus the average precision, as in `SmoothAPLoss`, with the true ranks among the
+    positives, and with ranks among the negatives that are never too small: the step of a difference
+    d = s[q, n] - s[q, p] is
+
+        σ(d)                                for d < 0
+        0.5 + σ(d)                          for 0 <= d <= margin
+        slope * (d - margin) + offset       for d > margin
+
+    with σ(x) = 1 / (1 + exp(-x / temperature)). The calibration averages max(0, positive_target -
+    s) over the positives below their target and max(0, s - negative_target) over the negatives
+    above theirs:
+
+        loss = SupAP + calibration * (positive part + negative part)
+
+    Args:
+        temperature: Of σ, in cosine; > 0.
+        slope: Slope of the step beyond the margin, ρ; > 0.
+        margin: Difference beyond which the step is a line, δ; >= 0, in cosine.
+        offset: Value of the step at the margin.
+        calibration: Weight of the calibration; >= 0.
+        positive_target: Cosine from which positives cost nothing.
+        negative_target: Cosine up to which negatives cost nothing.
+        rank_self: Whether a query is a positive of itself, as in the authors' code.
+        normalize: Whether rows are scaled to unit length first.
+        name: Name of the loss in logs.
+
+    Call:
+        labels: (batch,) integers, one class id per row; classes of any size.
+        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
+        Returns a scalar float32, >= 0; 0 when the batch holds no positive pair and no negative
+        above its target.
+
+    Raises:
+        TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
+            type.
+        ValueError: If the shapes disagree or an option is out of range.
+
+    Source:
+        Ramzi, Thome, Rambour, Audebert, Bitot. Robust and decomposable average precision for image
+        retrieval. NeurIPS 2021, eqs. 4 to 7.
+        Differs: the offset is that of the authors' code, 1.44, which is not where the step meets
+        the line, 0.5 + σ(margin); both terms have the weight 1, as in their settings, where the
+        paper writes 0.5 and 0.5. A query is not a positive of itself; with `rank_self` it is.
+
+    Example:
+        >>> rows = np.array([[1., 0.], [0.8, 0.6], [0., 1.]])
+        >>> print(round(float(ROADMAPLoss(calibration=0.0)(np.array([0, 1, 0]), rows)), 4))
+        0.9848
+    """
+
+    def __init__(
+        self,
+        *,
+        temperature=0.01,
+        slope=100.0,
+        margin=0.05,
+        offset=1.44,
+        calibration=1.0,
+        positive_target=0.9,
+        negative_target=0.6,
+        rank_self=False,
+        normalize=True,
+        name="roadmap",
+    ):
+        super().__init__(normalize=normalize, name=name)
+        check_positive(temperature=temperature, slope=slope, offset=offset)
+        check_not_negative(margin=margin, calibration=calibration)
+        check_type(isinstance(rank_self, bool), "`rank_self` must be a bool", rank_self=rank_self)
+        for target, value in {
+            "positive_target": positive_target,
+            "negative_target": negative_target,
+        }.items():
+            check(-1 <= value <= 1, f"`{target}` must be from -1 to 1", **{target: value})
+        self.temperature = float(temperature)
+        self.slope = float(slope)
+        self.margin = float(margin)
+        self.offset = float(offset)
+        self.calibration = float(calibration)
+        self.positive_target = float(positive_target)
+        self.negative_target = float(negative_target)
+        self.rank_self = rank_self
+
+    def call_against(
+        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
+    ):
+        similarities = embeddings @ ops.transpose(reference_embeddings)
+        positives, negatives = masks_of_ranks(
+            labels, reference_labels, self_positions, self.rank_self
+        )
+        before = 1.0 + soft_ranks(similarities, positives, positives, true_step)
+        ranks = before + soft_ranks(similarities, positives, negatives, self._step)
+        counts = ops.sum(ops.cast(positives, ranks.dtype), axis=1)
+        average = pairwise.masked_sum(before / ranks, positives, axis=1) / ops.maximum(counts, 1.0)
+        loss = pairwise.masked_mean(1.0 - average, counts > 0)
+        if not self.calibration:
+            return loss
+        pairs, _ = pairwise.masks_against(labels, reference_labels, self_positions)
+        far = pairs & (similarities < self.positive_target)
+        near = negatives & (similarities > self.negative_target)
+        calibration = pairwise.masked_mean(
+            self.positive_target - similarities, far
+        ) + pairwise.masked_mean(similarities - self.negative_target, near)
+        return loss + self.calibration * calibration
+
+    def _step(self, differences):
+        sigmoid = ops.sigmoid(differences / self.temperature)
+        slope = sigmoid * (1.0 - sigmoid) / self.temperature
+        value = ops.where(differences >= 0, 0.5 + sigmoid, sigmoid)
+        beyond = differences > self.margin
+        line = self.slope * (differences - self.margin) + self.offset
+        return ops.where(beyond, line, value), ops.where(beyond, self.slope, slope)

@@ -1,0 +1,64 @@
+import keras
+from keras import ops
+
+from tfdml import pairwise
+from tfdml.checks import check_not_negative, check_positive
+from tfdml.losses._softmax import mean_over_anchors, pair_losses
+from tfdml.losses.base import PairLoss
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class SINCERELoss(PairLoss):
+    """Supervised InfoNCE: softmax of each positive pair among the negatives of its anchor.
+
+    With z = s / temperature the scaled cosines and N(i) the rows of other classes:
+
+        loss = mean over anchors i of the mean over positives p of
+               log(exp(z[i, p]) + Σ_{n in N(i)} exp(z[i, n])) - z[i, p]
+
+    Unlike `SupConLoss`, positives do not repel each other. Anchors without a positive do not
+    count.
+
+    Args:
+        temperature: Divisor of the cosines, T; > 0. Published: 0.07.
+        margin: Advantage that a positive must have over negatives, in logits; >= 0. 0 for the
+            published loss.
+        normalize: Whether rows are scaled to unit length first.
+        name: Name of the loss in logs.
+
+    Call:
+        labels: (batch,) integers, one class id per row.
+        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
+        Returns a scalar float32; 0 when the batch holds no positive pair.
+
+    Raises:
+        TypeError: If `labels` are not integers, `embeddings` not floats or an option not a number.
+        ValueError: If the shapes disagree or an option is out of range.
+
+    Source:
+        Feeney, Hughes. SINCERE: supervised information noise-contrastive estimation revisited.
+        2023, eq. 6.
+        Barbano et al. Unbiased supervised contrastive learning. ICLR 2023: the margin
+        (ε-SupInfoNCE).
+
+    Example:
+        >>> loss = SINCERELoss(temperature=1.0)
+        >>> rows = np.array([[1., 0.], [0., 1.], [1., 0.]])
+        >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
+        1.0032
+    """
+
+    def __init__(self, *, temperature=0.07, margin=0.0, normalize=True, name="sincere"):
+        super().__init__(normalize=normalize, name=name)
+        check_positive(temperature=temperature)
+        check_not_negative(margin=margin)
+        self.temperature = float(temperature)
+        self.margin = float(margin)
+
+    def call_against(
+        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
+    ):
+        logits = embeddings @ ops.transpose(reference_embeddings) / self.temperature
+        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
+        losses = pair_losses(logits, positives, negatives, self.margin, positives_repel=False)
+        return mean_over_anchors(losses, positives)

@@ -1,0 +1,73 @@
+import keras
+from keras import ops
+
+from tfdml import pairwise
+from tfdml.checks import check_positive, check_type
+from tfdml.losses._soft_ranks import masks_of_ranks, sigmoid_step, soft_ranks
+from tfdml.losses.base import PairLoss
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class SmoothAPLoss(PairLoss):
+    """One minus the average precision of each row as a query, with smooth ranks.
+
+    With s the cosine similarities and σ(x) = 1 / (1 + exp(-x / temperature)), the ranks of a
+    positive p of query q, among the positives P and among the positives and the negatives N, are
+
+        r+[q, p] = 1 + Σ_{j in P, j != p} σ(s[q, j] - s[q, p])
+        r[q, p]  = r+[q, p] + Σ_{n in N} σ(s[q, n] - s[q, p])
+        loss     = 1 - mean over queries q of the mean over positives p of r+[q, p] / r[q, p]
+
+    Queries without a positive do not count.
+
+    Args:
+        temperature: Of the smooth step, in cosine; > 0.
+        rank_self: Whether a query is a positive of itself, as in the authors' code.
+        normalize: Whether rows are scaled to unit length first.
+        name: Name of the loss in logs.
+
+    Call:
+        labels: (batch,) integers, one class id per row; classes of any size.
+        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
+        Returns a scalar float32, from 0 to below 1; 0 when the batch holds no positive pair.
+
+    Raises:
+        TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
+            type.
+        ValueError: If the shapes disagree or an option is out of range.
+
+    Source:
+        Brown, Xie, Kalogeiton, Zisserman. Smooth-AP: smoothing the path towards large-scale image
+        retrieval. ECCV 2020, eqs. 4 to 6.
+        Differs: a query is not a positive of itself, as in retrieval; with `rank_self` it is.
+
+    Example:
+        >>> rows = np.array([[1., 0.], [0.8, 0.6], [0., 1.]])
+        >>> print(round(float(SmoothAPLoss()(np.array([0, 0, 1]), rows)), 4))
+        0.0
+        >>> print(round(float(SmoothAPLoss()(np.array([0, 1, 0]), rows)), 4))
+        0.5
+    """
+
+    def __init__(self, *, temperature=0.01, rank_self=False, normalize=True, name="smooth_ap"):
+        super().__init__(normalize=normalize, name=name)
+        check_positive(temperature=temperature)
+        check_type(isinstance(rank_self, bool), "`rank_self` must be a bool", rank_self=rank_self)
+        self.temperature = float(temperature)
+        self.rank_self = rank_self
+
+    def call_against(
+        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
+    ):
+        similarities = embeddings @ ops.transpose(reference_embeddings)
+        positives, negatives = masks_of_ranks(
+            labels, reference_labels, self_positions, self.rank_self
+        )
+        step = sigmoid_step(self.temperature)
+        before = soft_ranks(similarities, positives, positives, step)
+        precisions = (1.0 + before) / (
+            1.0 + before + soft_ranks(similarities, positives, negatives, step)
+        )
+        counts = ops.sum(ops.cast(positives, precisions.dtype), axis=1)
+        average = pairwise.masked_sum(precisions, positives, axis=1) / ops.maximum(counts, 1.0)
+        return pairwise.masked_mean(1.0 - average, counts > 0)

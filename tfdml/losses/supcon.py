@@ -1,0 +1,63 @@
+import keras
+from keras import ops
+
+from tfdml import pairwise
+from tfdml.checks import check_not_negative, check_positive
+from tfdml.losses._softmax import mean_over_anchors, pair_losses
+from tfdml.losses.base import PairLoss
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class SupConLoss(PairLoss):
+    """Supervised contrastive loss: softmax of each positive pair among all pairs of its anchor.
+
+    With z = s / temperature the scaled cosines and A(i) all rows but i:
+
+        loss = mean over anchors i of the mean over positives p of
+               log Σ_{a in A(i)} exp(z[i, a]) - z[i, p]
+
+    The other positives are in the denominator, so that positives also repel each other. Anchors
+    without a positive do not count.
+
+    Args:
+        temperature: Divisor of the cosines, T; > 0. Published: 0.1.
+        margin: Advantage that a positive must have over all other pairs, in logits; >= 0. 0 for the
+            published loss.
+        normalize: Whether rows are scaled to unit length first.
+        name: Name of the loss in logs.
+
+    Call:
+        labels: (batch,) integers, one class id per row.
+        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
+        Returns a scalar float32; 0 when the batch holds no positive pair.
+
+    Raises:
+        TypeError: If `labels` are not integers, `embeddings` not floats or an option not a number.
+        ValueError: If the shapes disagree or an option is out of range.
+
+    Source:
+        Khosla et al. Supervised contrastive learning. NeurIPS 2020, eq. 2 (L_out).
+        Barbano et al. Unbiased supervised contrastive learning. ICLR 2023: the margin (ε-SupCon).
+        Differs: the authors' code multiplies by temperature / 0.07; here the loss is as printed.
+
+    Example:
+        >>> loss = SupConLoss(temperature=1.0)
+        >>> rows = np.array([[1., 0.], [0., 1.], [1., 0.]])
+        >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
+        1.0032
+    """
+
+    def __init__(self, *, temperature=0.1, margin=0.0, normalize=True, name="supcon"):
+        super().__init__(normalize=normalize, name=name)
+        check_positive(temperature=temperature)
+        check_not_negative(margin=margin)
+        self.temperature = float(temperature)
+        self.margin = float(margin)
+
+    def call_against(
+        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
+    ):
+        logits = embeddings @ ops.transpose(reference_embeddings) / self.temperature
+        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
+        losses = pair_losses(logits, positives, negatives, self.margin, positives_repel=True)
+        return mean_over_anchors(losses, positives)
