@@ -9,6 +9,7 @@ from tfdml.losses import LOSSES, REGULARIZERS
 # Module of tfdml -> its classes that a saved model may hold.
 CLASSES = {
     "layers": (
+        "ClassProxies",
         "DensityTargets",
         "GroupedConv2D",
         "LocalResponseNormalization",

@@ -1,5 +1,6 @@
 """Keras layers for metric learning."""
 
+from tfdml.layers.class_proxies import ClassProxies
 from tfdml.layers.density_targets import DensityTargets
 from tfdml.layers.grouped_conv2d import GroupedConv2D
 from tfdml.layers.local_response_normalization import LocalResponseNormalization
@@ -9,6 +10,7 @@ from tfdml.layers.unit_length import UnitLength
 
 __all__ = [
     "PDDM",
+    "ClassProxies",
     "DensityTargets",
     "GroupedConv2D",
     "LocalResponseNormalization",

@@ -14,10 +14,12 @@ from tfdml.checks import check, unknown_name, unknown_option
 # Names of `--loss` and `get`: name -> (module, class, options that the name implies). Loaded on
 # first use, so that the names can be listed without Keras.
 LOSSES = {
+    "arcface": ("arcface", "ArcFaceLoss", {}),
     "binomial": ("binomial", "BinomialDevianceLoss", {}),
     "circle": ("circle", "CircleLoss", {}),
     "clustering": ("clustering", "ClusteringLoss", {}),
     "contrastive": ("contrastive", "ContrastiveLoss", {}),
+    "cosface": ("cosface", "CosFaceLoss", {}),
     "coupled_clusters": ("coupled_clusters", "CoupledClustersLoss", {}),
     "density": ("density", "DensityAdaptiveLoss", {}),
     "hard_contrastive": (
@@ -30,10 +32,13 @@ LOSSES = {
     "lifted": ("lifted", "LiftedStructuredLoss", {}),
     "lmdm": ("double_header", "DoubleHeaderHingeLoss", {"similarity": {"use_position": False}}),
     "multi_similarity": ("multi_similarity", "MultiSimilarityLoss", {}),
+    "norm_softmax": ("norm_softmax", "NormalizedSoftmaxLoss", {}),
     "npair": ("npair", "NPairLoss", {}),
     "ntxent": ("ntxent", "NTXentLoss", {}),
     "pddm": ("double_header", "DoubleHeaderHingeLoss", {}),
     "pddm_triplet": ("double_header", "DoubleHeaderHingeLoss", {"headers": 1}),
+    "proxy_anchor": ("proxy_anchor", "ProxyAnchorLoss", {}),
+    "proxy_nca": ("proxy_nca", "ProxyNCALoss", {}),
     "quadruplet": (
         "double_header",
         "DoubleHeaderHingeLoss",
@@ -44,6 +49,8 @@ LOSSES = {
     "roadmap": ("roadmap", "ROADMAPLoss", {}),
     "sincere": ("sincere", "SINCERELoss", {}),
     "smooth_ap": ("smooth_ap", "SmoothAPLoss", {}),
+    "soft_triple": ("soft_triple", "SoftTripleLoss", {}),
+    "sub_center_arcface": ("arcface", "ArcFaceLoss", {"centers": 3}),
     "supcon": ("supcon", "SupConLoss", {}),
     "triplet": ("triplet", "TripletLoss", {}),
 }

@@ -190,8 +190,7 @@ class LearnedLoss(MetricLoss):
 
 
 def _serialized(value):
-    is_part = isinstance(value, (keras.losses.Loss, keras.layers.Layer))
-    return keras.saving.serialize_keras_object(value) if is_part else value
+    return keras.saving.serialize_keras_object(value) if hasattr(value, "get_config") else value
 
 
 def _deserialized(value):

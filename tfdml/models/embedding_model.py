@@ -261,8 +261,8 @@ def _of_all_replicas(*tensors):
 
 def _check_multiplied(optimizer, layer):
     """Raises a ValueError if the optimizer ignores the learning-rate multiplier of a layer."""
-    wanted = getattr(layer, "learning_rate_multiplier", 1.0)
-    if wanted == 1.0:
+    wanted = getattr(layer, "learning_rate_multiplier", None)
+    if wanted in (None, 1.0):
         return
     multiplier_at = getattr(optimizer, "multiplier_at", lambda path: 1.0)
     for variable in layer.trainable_variables:

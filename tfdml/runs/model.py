@@ -37,7 +37,9 @@ def build_model(recipe, split, dataset):
     multipliers = multipliers_of(recipe, embedder)
     for layer in loss.layers:
         if layer.trainable:
-            own = getattr(layer, "learning_rate_multiplier", recipe.head_multiplier)
+            own = getattr(layer, "learning_rate_multiplier", None)
+            if own is None:
+                own = getattr(layer, "suggested_multiplier", None) or recipe.head_multiplier
             multipliers[f"^{layer.name}/"] = own
     options = {
         "learning_rate": learning_rate(recipe),

@@ -625,3 +625,92 @@ def recall_at_k(
             found = min(count, sum(logistic((count - rank) / count_temperature) for rank in ranks))
             losses.append(1 - found / min(count, len(pulled)))
     return float(np.mean(losses))
+
+
+def cosines_to(x, proxies):
+    """(n, C, K) cosines of rows and of the centers of classes."""
+    proxies = proxies if proxies.ndim == 3 else proxies[:, None]
+    units = np.array([unit(centers) for centers in proxies.astype(float)])
+    return np.array([[[float(row @ center) for center in of] for of in units] for row in unit(x)])
+
+
+def softmax_loss(labels, logits):
+    losses = [
+        np.logaddexp.reduce(of_row) - of_row[y] for y, of_row in zip(labels, logits, strict=True)
+    ]
+    return float(np.mean(losses))
+
+
+def norm_softmax(labels, x, proxies, scale=20.0):
+    return softmax_loss(labels, scale * cosines_to(x, proxies)[:, :, 0])
+
+
+def proxy_nca(labels, x, proxies, scale=18.0, variant="plusplus"):
+    logits = scale * cosines_to(x, proxies)[:, :, 0]
+    if variant == "plusplus":
+        return softmax_loss(labels, logits)
+    losses = [
+        np.logaddexp.reduce(np.delete(of_row, y)) - of_row[y]
+        for y, of_row in zip(labels, logits, strict=True)
+    ]
+    return float(np.mean(losses))
+
+
+def penalized(labels, x, proxies, scale, penalty):
+    logits = cosines_to(x, proxies).max(axis=2)
+    for of_row, y in zip(logits, labels, strict=True):
+        of_row[y] = penalty(of_row[y])
+    return softmax_loss(labels, scale * logits)
+
+
+def cosface(labels, x, proxies, scale=64.0, margin=0.35, centers=1):
+    return penalized(labels, x, proxies, scale, lambda cosine: cosine - margin)
+
+
+def arcface(labels, x, proxies, scale=64.0, margin=0.5, centers=1, straight_through=False, at=None):
+    def turned(cosine):
+        angle = math.acos(cosine)
+        if angle > math.pi - margin and not straight_through:
+            return cosine - margin * math.sin(margin)
+        return math.cos(angle + margin)
+
+    if not straight_through or at is None:
+        return penalized(labels, x, proxies, scale, turned)
+    fixed = cosines_to(at, proxies).max(axis=2)  # the value at `at`, and the slope of the cosine
+    logits = cosines_to(x, proxies).max(axis=2)
+    for i, y in enumerate(labels):
+        logits[i, y] += turned(fixed[i, y]) - fixed[i, y]
+    return softmax_loss(labels, scale * logits)
+
+
+def sub_center_arcface(labels, x, proxies, **options):
+    return arcface(labels, x, proxies, **options)
+
+
+def soft_triple(labels, x, proxies, centers=10, scale=20.0, gamma=0.1, margin=0.01, weight=0.2):
+    cosines, classes = cosines_to(x, proxies), range(len(proxies))
+    logits = np.empty(cosines.shape[:2])
+    for i, y in enumerate(labels):
+        for c in classes:
+            shares = np.exp(cosines[i, c] / gamma - np.logaddexp.reduce(cosines[i, c] / gamma))
+            logits[i, c] = scale * (float(shares @ cosines[i, c]) - (margin if c == y else 0.0))
+    spread = 0.0
+    if centers > 1:
+        for of in proxies.astype(float):
+            w = unit(of)
+            pairs = [(k, j) for k in range(centers) for j in range(k + 1, centers)]
+            spread += sum(math.sqrt(2 + 1e-5 - 2 * float(w[k] @ w[j])) for k, j in pairs)
+        spread /= len(proxies) * centers * (centers - 1)
+    return softmax_loss(labels, logits) + weight * spread
+
+
+def proxy_anchor(labels, x, proxies, scale=32.0, margin=0.1):
+    cosines, labels = cosines_to(x, proxies)[:, :, 0], list(labels)
+    pulls, pushes = [], []
+    for c in range(len(proxies)):
+        own = [cosines[i, c] for i, y in enumerate(labels) if y == c]
+        others = [cosines[i, c] for i, y in enumerate(labels) if y != c]
+        if own:
+            pulls.append(np.logaddexp.reduce([0, *(-scale * (s - margin) for s in own)]))
+        pushes.append(np.logaddexp.reduce([0, *(scale * (s + margin) for s in others)]))
+    return float(np.mean(pulls) + np.mean(pushes))

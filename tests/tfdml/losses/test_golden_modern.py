@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from backend import value_and_gradient
 from keras import ops
 
 from tfdml import losses
+from tfdml.layers import ClassProxies
 
 ROWS = np.array([[np.sin(1 + 1.7 * i + 2.3 * j + 0.9 * i * j) for j in range(4)] for i in range(8)])
 UNEVEN = np.array([0, 0, 0, 1, 1, 2, 2, 3])  # a class of one row, and of five classes one absent
@@ -37,6 +39,98 @@ def test_equals_the_golden_value(name, options, labels, expected):
     np.testing.assert_allclose(float(loss(labels, single)), expected, rtol=2e-4)
 
 
+ANGLES = np.array([[0.4 + 1.1 * c + 1.9 * j + 0.5 * c * j for j in range(4)] for c in range(5)])
+PROXIES = np.cos(ANGLES)
+CENTERS = np.stack([np.cos(ANGLES), np.cos(ANGLES + 0.8)], axis=1)
+OF_PROXIES = [
+    ("norm_softmax", {}, 9.556711421940442),
+    ("proxy_nca", {}, 8.649996977437219),
+    ("proxy_nca", {"variant": "classic"}, 6.304334374287514),
+    ("cosface", {}, 49.35286702615652),
+    ("arcface", {}, 54.63277964115476),
+    ("sub_center_arcface", {"centers": 2}, 58.80720332741919),
+    ("soft_triple", {"centers": 2}, 11.033759575215207),
+    ("soft_triple", {"centers": 2, "weight": 0.0}, 10.953010876899917),
+    ("proxy_anchor", {}, 37.566396744547596),
+]
+
+
+def with_proxies(name, proxies, dtype="float64", **options):
+    loss = losses.get(name, num_classes=len(proxies), **options)
+    loss.layer = ClassProxies(len(proxies), loss.centers, dtype=dtype)
+    loss.layer.build((None, proxies.shape[-1]))
+    loss.layer.proxies.assign(proxies)
+    return loss
+
+
+@pytest.mark.parametrize(("name", "options", "expected"), OF_PROXIES)
+def test_equals_the_golden_value_of_proxies(name, options, expected):
+    proxies = CENTERS if "centers" in options else PROXIES
+    loss = with_proxies(name, proxies, **options)
+    np.testing.assert_allclose(float(loss(UNEVEN, ROWS)), expected, rtol=1e-7)
+    loss = with_proxies(name, proxies, "float32", **options)
+    single = ops.convert_to_tensor(ROWS.astype("float32"))
+    np.testing.assert_allclose(float(loss(UNEVEN, single)), expected, rtol=2e-4)
+
+
+def test_without_margins_the_softmax_losses_are_one():
+    values = [
+        float(with_proxies(name, PROXIES, scale=7.0, **options)(UNEVEN, ROWS))
+        for name, options in (
+            ("norm_softmax", {}),
+            ("proxy_nca", {}),
+            ("cosface", {"margin": 0.0}),
+            ("arcface", {"margin": 0.0}),
+            ("soft_triple", {"margin": 0.0, "centers": 1}),
+        )
+    ]
+    np.testing.assert_allclose(values, values[0], rtol=1e-12)
+    equal = {"scale": 7.0, "margin": 0.2}
+    np.testing.assert_allclose(
+        float(with_proxies("soft_triple", PROXIES, centers=1, **equal)(UNEVEN, ROWS)),
+        float(with_proxies("cosface", PROXIES, **equal)(UNEVEN, ROWS)),
+        rtol=1e-12,
+    )
+
+
+def test_a_row_on_its_proxy_or_opposite_keeps_gradients_finite():
+    for name, options, _ in OF_PROXIES:
+        proxies = CENTERS if "centers" in options else PROXIES
+        loss = with_proxies(name, proxies, **options)
+        first = proxies.reshape(5, -1, 4)[:, 0]
+        _, gradient = value_and_gradient(loss, np.array([0, 1, 2, 3]), first[[0, 1, 2, 3]])
+        assert np.isfinite(gradient).all(), name
+        _, gradient = value_and_gradient(loss, np.array([0, 1, 2, 3]), -first[[0, 1, 2, 3]])
+        assert np.isfinite(gradient).all(), name
+
+
+def test_ids_beyond_the_classes_are_rejected_in_arrays_and_nan_in_tensors():
+    loss = with_proxies("arcface", PROXIES)
+    with pytest.raises(ValueError, match="from 0 to 4"):
+        loss(UNEVEN + 5, ROWS)
+    assert np.isnan(float(loss(ops.convert_to_tensor(UNEVEN + 5), ops.convert_to_tensor(ROWS))))
+
+
+def test_the_number_of_classes_is_needed_and_prepare_counts_it():
+    loss = losses.get("proxy_anchor")
+    with pytest.raises(ValueError, match="`num_classes`"):
+        loss(UNEVEN, ROWS)
+    loss.prepare(UNEVEN, embeddings=None, features=None)
+    assert loss.num_classes == 4
+    assert np.isfinite(float(loss(UNEVEN, ROWS)))
+    with pytest.raises(ValueError, match="Received: num_classes=4, classes=9"):
+        loss.prepare(UNEVEN + 5, embeddings=None, features=None)
+
+
+def test_logs_tell_how_far_the_proxies_turned():
+    loss = with_proxies("cosface", np.eye(4))
+    assert loss.logs() == {"proxy_degrees": 0.0}
+    turned = np.eye(4)
+    turned[0] = [1, 1, 0, 0]
+    loss.layer.proxies.assign(turned)
+    np.testing.assert_allclose(loss.logs()["proxy_degrees"], 45 / 4, rtol=1e-4)
+
+
 def test_two_rows_per_class_make_supcon_sincere_and_ntxent_one():
     values = [
         float(losses.get(name, temperature=0.3)(PAIRS, ROWS))
@@ -46,8 +140,6 @@ def test_two_rows_per_class_make_supcon_sincere_and_ntxent_one():
 
 
 def test_a_tiny_temperature_keeps_the_gradient_of_softmax_losses(rng):
-    from backend import value_and_gradient
-
     x = rng.normal(size=(8, 4)).astype("float32")
     for name in ("supcon", "sincere", "ntxent"):
         value, gradient = value_and_gradient(losses.get(name, temperature=1e-3), PAIRS, x)

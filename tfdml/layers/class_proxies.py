@@ -1,0 +1,87 @@
+import keras
+from keras import ops
+
+from tfdml import pairwise
+from tfdml.checks import check_integer, check_not_negative, check_positive
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class ClassProxies(keras.layers.Layer):
+    """Trainable rows that stand for classes: one proxy per class, or several centers.
+
+    Proxies have any length; cosines are of their directions.
+
+    Args:
+        num_classes: Number of classes, C, with ids 0 to `num_classes - 1`.
+        centers: Centers of each class, K; >= 1.
+        initializer: Keras initializer of the proxies. An Adam step of size η turns a proxy w by
+            about η √dim / |w|, so the initial length is also a learning rate.
+        learning_rate_multiplier: Factor of the learning rate for the proxies, >= 0; `train.py`
+            applies it, otherwise pass it to the optimizer's `multipliers`. None for that of other
+            new layers.
+        name: Name of the layer.
+        dtype: As for every Keras layer, but float32 by default under any policy.
+
+    Weight decay would only change the angle of a step: `EmbeddingModel.compile` excludes proxies.
+
+    Call:
+        rows: (n, dim) floats, of unit length for cosines.
+        Returns (n, C) floats, or (n, C, K) for several centers.
+
+    Raises:
+        TypeError: If `num_classes` or `centers` is not an integer, or the multiplier no number.
+        ValueError: If an argument is out of range.
+    """
+
+    decays = False  # its weights, under the weight decay of an optimizer
+    suggested_multiplier = None  # where `learning_rate_multiplier` is None
+
+    def __init__(
+        self,
+        num_classes,
+        centers=1,
+        initializer="random_normal",
+        learning_rate_multiplier=None,
+        name="class_proxies",
+        **kwargs,
+    ):
+        kwargs.setdefault("dtype", "float32")  # float16 merges the cosines of close rows
+        super().__init__(name=name, autocast=False, **kwargs)
+        for argument, value in {"num_classes": num_classes, "centers": centers}.items():
+            check_integer(**{argument: value})
+            check_positive(**{argument: value})
+        if learning_rate_multiplier is not None:
+            check_not_negative(learning_rate_multiplier=learning_rate_multiplier)
+        self.num_classes = int(num_classes)
+        self.centers = int(centers)
+        self.initializer = keras.initializers.get(initializer)
+        self.learning_rate_multiplier = learning_rate_multiplier
+
+    def build(self, input_shape):
+        centers = () if self.centers == 1 else (self.centers,)
+        self.proxies = self.add_weight(
+            shape=(self.num_classes, *centers, input_shape[-1]),
+            initializer=self.initializer,
+            name="proxies",
+        )
+        self.built = True
+
+    def call(self, rows):
+        directions = self.directions(rows.dtype)
+        cosines = rows @ ops.transpose(ops.reshape(directions, (-1, directions.shape[-1])))
+        return ops.reshape(cosines, (-1, *directions.shape[:-1]))
+
+    def directions(self, dtype):
+        """The proxies scaled to unit length, of the shape of `proxies`."""
+        proxies = ops.cast(self.proxies, dtype)
+        rows = pairwise.normalize(ops.reshape(proxies, (-1, proxies.shape[-1])))
+        return ops.reshape(rows, proxies.shape)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_classes": self.num_classes,
+            "centers": self.centers,
+            "initializer": keras.initializers.serialize(self.initializer),
+            "learning_rate_multiplier": self.learning_rate_multiplier,
+        }

@@ -1,0 +1,106 @@
+"""What the objectives over proxies of classes share."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from tfdml import pairwise
+from tfdml.checks import check, check_integer, check_not_negative, check_positive
+from tfdml.layers import ClassProxies
+from tfdml.losses.base import LearnedLoss
+
+
+class ProxyLoss(LearnedLoss):
+    """Base class of objectives that compare rows with proxies of classes.
+
+    A subclass implements `of_cosines(labels, cosines)`.
+
+    Args:
+        num_classes: Number of classes, with ids 0 to `num_classes - 1`; None to count those of the
+            training images in `prepare`, as `train.py` does.
+        centers: Centers of each class.
+        initializer: Keras initializer of the proxies.
+        proxy_multiplier: Factor of the learning rate of the proxies.
+        name: Name of the loss in logs.
+    """
+
+    suggested_multiplier = None  # of the learning rate, by `train.py`; None for that of new layers
+
+    def __init__(self, *, num_classes, centers, initializer, proxy_multiplier, name):
+        super().__init__(normalize=True, name=name)
+        if proxy_multiplier is not None:
+            check_not_negative(proxy_multiplier=proxy_multiplier)
+        check_integer(centers=centers)
+        check_positive(centers=centers)
+        self.centers = int(centers)
+        self.initializer = None if initializer is None else keras.initializers.get(initializer)
+        self.proxy_multiplier = None if proxy_multiplier is None else float(proxy_multiplier)
+        self.num_classes, self._logged = None, None
+        if num_classes is not None:
+            self._set_classes(num_classes)
+
+    def _set_classes(self, num_classes):
+        check_integer(num_classes=num_classes)
+        check_positive(num_classes=num_classes)
+        self.num_classes = int(num_classes)
+        self.layer = ClassProxies(
+            self.num_classes,
+            self.centers,
+            self.initializer or self.published_initializer(self.num_classes),
+            self.proxy_multiplier,
+        )
+        self.layer.suggested_multiplier = self.suggested_multiplier
+
+    def published_initializer(self, num_classes):
+        """The Keras initializer of the authors."""
+        raise NotImplementedError
+
+    def prepare(self, labels, embeddings, features):
+        """Counts the classes, if they are not known."""
+        num_classes = int(np.max(labels)) + 1
+        if self.num_classes is None:
+            self._set_classes(num_classes)
+        check(
+            self.num_classes == num_classes,
+            "the loss must know as many classes as there are to train",
+            num_classes=self.num_classes,
+            classes=num_classes,
+        )
+
+    def logs(self):
+        """Mean angle in degrees by which the proxies turned since the last call."""
+        now = ops.convert_to_numpy(self.layer.directions("float32"))
+        before, self._logged = now if self._logged is None else self._logged, now
+        cosines = np.clip((now * before).sum(axis=-1), -1, 1)
+        return {"proxy_degrees": float(np.degrees(np.arccos(cosines)).mean())}
+
+    def call(self, labels, embeddings, training=False):
+        check(
+            self.num_classes is not None,
+            "the number of classes must be known: give `num_classes`, or call `prepare`, as "
+            "`train.py` does",
+            num_classes=None,
+        )
+        known = (labels >= 0) & (labels < self.num_classes)
+        value = self.of_cosines(ops.where(known, labels, 0), self.layer(embeddings))
+        return ops.where(ops.all(known), value, float("nan"))
+
+    def of_cosines(self, labels, cosines):
+        """The loss.
+
+        Args:
+            labels: (n,) integers from 0 to `num_classes - 1`.
+            cosines: (n, num_classes) floats, or (n, num_classes, centers).
+        """
+        raise NotImplementedError
+
+
+def target_mask(labels, cosines):
+    """(n, num_classes) booleans: the class of each row."""
+    return labels[:, None] == ops.arange(ops.shape(cosines)[1], dtype=labels.dtype)[None, :]
+
+
+def cross_entropy(logits, targets):
+    """Mean over rows of the cross-entropy of the class where `targets` are true."""
+    target = pairwise.masked_sum(logits, targets, axis=1)
+    return ops.mean(ops.logsumexp(logits, axis=1) - target)

@@ -1,0 +1,86 @@
+import keras
+from keras import ops
+
+from tfdml import pairwise
+from tfdml.checks import check_not_negative, check_positive
+from tfdml.losses._proxies import ProxyLoss, target_mask
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class ProxyAnchorLoss(ProxyLoss):
+    """Pulls and pushes all rows of the batch to and from each proxy, the hardest most.
+
+    With c the cosines of the rows and the proxies, C+ the classes in the batch and C all classes:
+
+        loss = 1 / |C+| Σ_{y in C+} log(1 + Σ_{i of class y} exp(-scale (c[i, y] - margin)))
+             + 1 / C Σ_y log(1 + Σ_{i not of class y} exp(scale (c[i, y] + margin)))
+
+    Args:
+        num_classes: Number of classes, C, with ids 0 to `num_classes - 1`; None to count those of
+            the training images in `prepare`, as `train.py` does.
+        scale: Inverse temperature of the cosines; > 0. Published: 32.
+        margin: Of the cosine; >= 0. Published: 0.1.
+        initializer: Keras initializer of the proxies; if None, normal with deviation √(2 / C).
+        proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
+            None, 100, as published.
+        name: Name of the loss in logs.
+
+    Attributes:
+        layer: `ClassProxies`, the proxies; None until the number of classes is known.
+
+    Call:
+        labels: (batch,) integers, one class id per row, from 0 to `num_classes - 1`.
+        embeddings: (batch, dim) floats; made unit length.
+        Returns a scalar float32, >= 0. NaN if labels are a tensor with an id that is not one of
+        the classes.
+
+    Raises:
+        TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
+            type.
+        ValueError: If the shapes disagree, an option is out of range, the number of classes is not
+            known, labels are an array with an id that is not one of the classes; or in a plain
+            `keras.Model`, which would leave the proxies untrained.
+
+    Source:
+        Kim, Kim, Cho, Kwak. Proxy anchor loss for deep metric learning. CVPR 2020, eq. 4.
+
+    Example:
+        >>> loss = ProxyAnchorLoss(num_classes=2, scale=1.0, initializer="identity")
+        >>> rows = np.array([[1., 0.], [0., 1.], [0.6, 0.8]])
+        >>> print(round(float(loss(np.array([0, 1, 0]), rows)), 4))
+        1.6518
+    """
+
+    def __init__(
+        self,
+        *,
+        num_classes=None,
+        scale=32.0,
+        margin=0.1,
+        initializer=None,
+        proxy_multiplier=None,
+        name="proxy_anchor",
+    ):
+        super().__init__(
+            num_classes=num_classes,
+            centers=1,
+            initializer=initializer,
+            proxy_multiplier=proxy_multiplier,
+            name=name,
+        )
+        check_not_negative(margin=margin)
+        check_positive(scale=scale)
+        self.scale = float(scale)
+        self.margin = float(margin)
+
+    suggested_multiplier = 100.0
+
+    def published_initializer(self, num_classes):
+        return keras.initializers.RandomNormal(stddev=(2 / num_classes) ** 0.5)
+
+    def of_cosines(self, labels, cosines):
+        own = target_mask(labels, cosines)
+        pulls = pairwise.masked_logsumexp(-self.scale * (cosines - self.margin), own, axis=0)
+        pushes = pairwise.masked_logsumexp(self.scale * (cosines + self.margin), ~own, axis=0)
+        pull = pairwise.masked_mean(ops.softplus(pulls), ops.any(own, axis=0))
+        return pull + ops.mean(ops.softplus(pushes))

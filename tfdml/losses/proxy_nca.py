@@ -1,0 +1,94 @@
+import keras
+from keras import ops
+
+from tfdml import pairwise
+from tfdml.checks import check_one_of, check_positive
+from tfdml.losses._proxies import ProxyLoss, cross_entropy, target_mask
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class ProxyNCALoss(ProxyLoss):
+    """Neighbourhood component analysis of rows among proxies of classes.
+
+    With c the cosines of row i and the proxies, and y the class of row i, `"plusplus"` is
+
+        loss = mean over rows i of log Σ_c exp(scale c[i, c]) - scale c[i, y]
+
+    and `"classic"` the same with the sum over c != y alone, so that it may be negative. As
+    |x - p|² = 2 - 2 c for unit rows, a scale of 18 is a factor of 9 on squared distances.
+
+    Args:
+        num_classes: Number of classes, C, with ids 0 to `num_classes - 1`; None to count those of
+            the training images in `prepare`, as `train.py` does.
+        scale: Inverse temperature of the cosines; > 0.
+            Published: 18 for `"plusplus"`, 2 for `"classic"`.
+        variant: `"plusplus"` or `"classic"`.
+        initializer: Keras initializer of the proxies; if None, normal with deviation 1 / 8.
+        proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
+            None, 100; the published ratios of 10⁴ and more belong to their optimizer.
+        name: Name of the loss in logs.
+
+    Attributes:
+        layer: `ClassProxies`, the proxies; None until the number of classes is known.
+
+    Call:
+        labels: (batch,) integers, one class id per row, from 0 to `num_classes - 1`.
+        embeddings: (batch, dim) floats; made unit length.
+        Returns a scalar float32, >= 0 for `"plusplus"`. NaN if labels are a tensor with an id
+        that is not one of the classes.
+
+    Raises:
+        TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
+            type.
+        ValueError: If the shapes disagree, an option is out of range, the number of classes is not
+            known, labels are an array with an id that is not one of the classes; or in a plain
+            `keras.Model`, which would leave the proxies untrained.
+
+    Source:
+        Movshovitz-Attias, Toshev, Leung, Ioffe, Singh. No fuss distance metric learning using
+        proxies. ICCV 2017, eq. 4 (`"classic"`).
+        Teh, DeVries, Taylor. ProxyNCA++. ECCV 2020, eq. 6 (`"plusplus"`).
+        Differs: batches, pooling and rates of ProxyNCA++ are settings of a run, not of the loss.
+
+    Example:
+        >>> loss = ProxyNCALoss(num_classes=2, scale=1.0, initializer="identity")
+        >>> rows = np.array([[1., 0.], [0., 1.], [0.6, 0.8]])
+        >>> print(round(float(loss(np.array([0, 1, 0]), rows)), 4))
+        0.4749
+    """
+
+    def __init__(
+        self,
+        *,
+        num_classes=None,
+        scale=18.0,
+        variant="plusplus",
+        initializer=None,
+        proxy_multiplier=None,
+        name="proxy_nca",
+    ):
+        super().__init__(
+            num_classes=num_classes,
+            centers=1,
+            initializer=initializer,
+            proxy_multiplier=proxy_multiplier,
+            name=name,
+        )
+        check_one_of(("plusplus", "classic"), variant=variant)
+        check_positive(scale=scale)
+        self.scale = float(scale)
+        self.variant = variant
+
+    suggested_multiplier = 100.0
+
+    def published_initializer(self, num_classes):
+        return keras.initializers.RandomNormal(stddev=1 / 8)
+
+    def of_cosines(self, labels, cosines):
+        logits, targets = self.scale * cosines, target_mask(labels, cosines)
+        if self.variant == "plusplus":
+            return cross_entropy(logits, targets)
+        others = pairwise.masked_logsumexp(logits, ~targets, axis=1)
+        alone = ops.shape(cosines)[1] < 2  # one class has no others
+        target = pairwise.masked_sum(logits, targets, axis=1)
+        return ops.where(alone, 0.0, ops.mean(others - target))
