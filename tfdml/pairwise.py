@@ -10,6 +10,7 @@ import numpy as np
 from keras import ops
 
 _SHORTEST = 1e-30  # rows below this have no direction: 1 / norm would overflow float32
+NOBODY = -(2**31)  # label of a reference that pairs with no row
 _MASKED = 1e30  # used for infinity, whose gradient would be NaN
 
 
@@ -109,7 +110,7 @@ def masks_against(labels, reference_labels, self_positions):
 
     Args:
         labels: (n,) integers, of the anchors.
-        reference_labels: (m,) integers.
+        reference_labels: (m,) integers; `NOBODY` where a reference is neither.
         self_positions: (n,) integers, the reference that is the anchor itself, which is no
             positive; -1 if none is.
 
@@ -118,7 +119,10 @@ def masks_against(labels, reference_labels, self_positions):
     """
     same = labels[:, None] == reference_labels[None, :]
     index = ops.arange(ops.shape(reference_labels)[0], dtype=self_positions.dtype)
-    return same & (index[None, :] != self_positions[:, None]), ~same
+    negative = (
+        ~same if labels is reference_labels else ~same & (reference_labels != NOBODY)[None, :]
+    )
+    return same & (index[None, :] != self_positions[:, None]), negative
 
 
 def class_means(labels, rows):

@@ -11,6 +11,7 @@ CLASSES = {
     "layers": (
         "ClassProxies",
         "DensityTargets",
+        "EmbeddingMemory",
         "GroupedConv2D",
         "LocalResponseNormalization",
         "MirrorAverage",

@@ -2,6 +2,7 @@
 
 from tfdml.layers.class_proxies import ClassProxies
 from tfdml.layers.density_targets import DensityTargets
+from tfdml.layers.embedding_memory import EmbeddingMemory
 from tfdml.layers.grouped_conv2d import GroupedConv2D
 from tfdml.layers.local_response_normalization import LocalResponseNormalization
 from tfdml.layers.mirror_average import MirrorAverage
@@ -12,6 +13,7 @@ __all__ = [
     "PDDM",
     "ClassProxies",
     "DensityTargets",
+    "EmbeddingMemory",
     "GroupedConv2D",
     "LocalResponseNormalization",
     "MirrorAverage",

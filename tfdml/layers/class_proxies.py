@@ -25,7 +25,8 @@ class ClassProxies(keras.layers.Layer):
     Weight decay would only change the angle of a step: `EmbeddingModel.compile` excludes proxies.
 
     Call:
-        rows: (n, dim) floats, of unit length for cosines.
+        rows: (n, dim) floats, of unit length for cosines. Narrower rows are compared with the
+            first numbers of each proxy.
         Returns (n, C) floats, or (n, C, K) for several centers.
 
     Raises:
@@ -67,13 +68,13 @@ class ClassProxies(keras.layers.Layer):
         self.built = True
 
     def call(self, rows):
-        directions = self.directions(rows.dtype)
+        directions = self.directions(rows.dtype, rows.shape[-1])
         cosines = rows @ ops.transpose(ops.reshape(directions, (-1, directions.shape[-1])))
         return ops.reshape(cosines, (-1, *directions.shape[:-1]))
 
-    def directions(self, dtype):
-        """The proxies scaled to unit length, of the shape of `proxies`."""
-        proxies = ops.cast(self.proxies, dtype)
+    def directions(self, dtype, dim=None):
+        """The first `dim` numbers of the proxies, or all, scaled to unit length."""
+        proxies = ops.cast(self.proxies, dtype)[..., :dim]
         rows = pairwise.normalize(ops.reshape(proxies, (-1, proxies.shape[-1])))
         return ops.reshape(rows, proxies.shape)
 

@@ -31,6 +31,8 @@ LOSSES = {
     "histogram": ("histogram", "HistogramLoss", {}),
     "lifted": ("lifted", "LiftedStructuredLoss", {}),
     "lmdm": ("double_header", "DoubleHeaderHingeLoss", {"similarity": {"use_position": False}}),
+    "matryoshka": ("matryoshka", "MatryoshkaLoss", {}),
+    "memory": ("memory", "CrossBatchMemoryLoss", {}),
     "multi_similarity": ("multi_similarity", "MultiSimilarityLoss", {}),
     "norm_softmax": ("norm_softmax", "NormalizedSoftmaxLoss", {}),
     "npair": ("npair", "NPairLoss", {}),

@@ -9,6 +9,7 @@ from keras import ops
 from tfdml import pairwise
 from tfdml.checks import check, check_type
 
+_WIDEST_ID = "int32" if keras.backend.backend() == "jax" else "int64"
 _NOT_GIVEN = object()
 
 
@@ -34,6 +35,7 @@ class MetricLoss(keras.losses.Loss):
     layers = ()  # trainable, see `LearnedLoss`
     learns_similarity = False
     levels = 1  # equal parts of an embedding, each with a loss of its own
+    compares_batches = False  # labels of a batch with those of other batches
     num_classes = None  # labels are any ids; or 0 to num_classes - 1
 
     def __init__(self, *, normalize, name=None):
@@ -72,7 +74,7 @@ class MetricLoss(keras.losses.Loss):
                 f"{type(self).__name__} has a trainable layer, {self.layers[0].name!r}, which a "
                 "plain keras.Model does not train. Compile it with tfdml.EmbeddingModel instead."
             )
-        labels = _as_labels(y_true, y_pred, self.num_classes)
+        labels = _as_labels(y_true, y_pred, self.num_classes, self.compares_batches)
         embeddings = _as_embeddings(y_pred)
         check(
             labels.shape[0] == embeddings.shape[0]
@@ -198,20 +200,20 @@ def _deserialized(value):
     return keras.saving.deserialize_keras_object(value) if is_part else value
 
 
-def _as_labels(labels, embeddings, num_classes):
+def _as_labels(labels, embeddings, num_classes, keep_ids):
     if not ops.is_tensor(labels):
         labels = np.asarray(labels)
         _check_integers(labels, embeddings)
-        if num_classes is None:
-            # Renumbered, as JAX truncates integers to 32 bits.
-            labels = np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
-        else:
+        if num_classes is not None:
             check(
                 labels.size == 0 or (labels.min() >= 0 and labels.max() < num_classes),
                 f"`labels` must be from 0 to {num_classes - 1}, the classes of the loss",
                 labels=_Bare(f"{labels.min()} to {labels.max()}" if labels.size else "none"),
             )
-        labels = ops.convert_to_tensor(labels.astype("int32"))
+        elif not keep_ids:
+            # Renumbered, as JAX truncates integers to 32 bits.
+            labels = np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
+        labels = ops.convert_to_tensor(labels.astype(_WIDEST_ID if keep_ids else "int32"))
     if _builds_for_replicas():
         labels = ops.cast(labels, "int64")
     _check_integers(labels, embeddings)

@@ -1,8 +1,9 @@
 import keras
 
 from tfdml import losses
-from tfdml.checks import check, check_positive, check_type
-from tfdml.losses.base import LearnedLoss, MetricLoss
+from tfdml.checks import check, check_positive
+from tfdml.losses._parts import built
+from tfdml.losses.base import LearnedLoss
 
 
 @keras.saving.register_keras_serializable("tfdml")
@@ -46,8 +47,8 @@ class RegularizedLoss(LearnedLoss):
     """
 
     def __init__(self, *, base, regularizer, weight=1.0, name="regularized"):
-        self.base = _built(losses.get, base=base)
-        self.regularizer = _built(losses.get_regularizer, regularizer=regularizer)
+        self.base = built(losses.get, base=base)
+        self.regularizer = built(losses.get_regularizer, regularizer=regularizer)
         super().__init__(normalize=self.base.normalize, name=name)
         check_positive(weight=weight)
         self._check_layers()
@@ -102,23 +103,3 @@ class RegularizedLoss(LearnedLoss):
         if self.regularizer.normalize:
             embeddings = self.regularizer.unit_rows(embeddings)
         return value + self.weight * self.regularizer._value(labels, embeddings, training)
-
-
-def _built(get, **received):
-    """Returns the loss given as a `MetricLoss`, a name, or a dict of a name and options."""
-    ((argument, part),) = received.items()
-    if isinstance(part, MetricLoss):
-        return part
-    check_type(
-        isinstance(part, (str, dict)),
-        f"`{argument}` must be a MetricLoss, a name, or a dict of a name and options",
-        **received,
-    )
-    options = {"name": part} if isinstance(part, str) else dict(part)
-    check(
-        isinstance(options.get("name"), str) and all(isinstance(key, str) for key in options),
-        f"`{argument}` must have a name among its options",
-        **received,
-    )
-    name = options.pop("name")
-    return get(name, **options)

@@ -714,3 +714,14 @@ def proxy_anchor(labels, x, proxies, scale=32.0, margin=0.1):
             pulls.append(np.logaddexp.reduce([0, *(-scale * (s - margin) for s in own)]))
         pushes.append(np.logaddexp.reduce([0, *(scale * (s + margin) for s in others)]))
     return float(np.mean(pulls) + np.mean(pushes))
+
+
+def memory(labels, x, base, size, start_step=1000, weight=1.0):
+    """Of a memory in which nothing was written: the loss of the batch."""
+    return globals()[base](labels, x)
+
+
+def matryoshka(labels, x, base, dims, weights=None):
+    weights = weights or [1.0] * len(dims)
+    pairs = zip(dims, weights, strict=True)
+    return sum(weight * globals()[base](labels, x[:, :dim]) for dim, weight in pairs)

@@ -1,0 +1,137 @@
+"""Cross-batch memory: what it holds, when it is used, and that runs resume with it."""
+
+import keras
+import numpy as np
+import pytest
+from backend import value_and_gradient
+from keras import ops
+
+from tfdml import losses
+from tfdml.pairwise import NOBODY
+
+LABELS = np.array([0, 0, 1, 1])
+on_tensorflow = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="assigns weights outside a model"
+)
+pytestmark = on_tensorflow
+
+
+def memory(size=10, base="contrastive", **options):
+    return losses.get("memory", base=base, size=size, **{"start_step": 0, **options})
+
+
+def held(loss):
+    layer = loss.layer
+    return tuple(ops.convert_to_numpy(part) for part in (layer.rows, layer.labels, layer.next))
+
+
+def unit(rows):
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def test_it_holds_the_last_rows_in_a_ring(rng):
+    loss, batches = memory(), rng.normal(size=(4, 4, 3))
+    for batch in batches:
+        loss(LABELS, batch, training=True)
+    rows, labels, position = held(loss)
+    written = unit(batches.reshape(-1, 3)).astype("float32")
+    assert position == 16 % 10
+    np.testing.assert_array_equal(rows[position:], written[6:10])
+    np.testing.assert_array_equal(rows[:position], written[10:])
+    np.testing.assert_array_equal(labels, np.tile(LABELS, 4)[[10, 11, 12, 13, 14, 15, 6, 7, 8, 9]])
+
+
+def test_it_is_written_in_training_only(rng):
+    loss = memory()
+    loss(LABELS, rng.normal(size=(4, 3)), training=True)
+    before = held(loss)
+    loss(LABELS, rng.normal(size=(4, 3)))
+    for one, other in zip(before, held(loss), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("base", ["contrastive", "lifted", "triplet", "npair", "multi_similarity"])
+def test_a_memory_of_one_batch_adds_the_loss_of_the_batch(base, rng):
+    """Its references are the batch itself, and no row is paired with itself."""
+    loss, x = memory(size=4, base=base), rng.normal(size=(4, 3)).astype("float32")
+    alone = losses.get(base)
+    expected = float(alone(LABELS, x))
+    assert expected > 0
+    value = float(loss(LABELS, x, training=True))
+    np.testing.assert_allclose(value, 2 * expected, rtol=1e-5)
+
+
+def test_rows_that_were_never_written_pair_with_none(rng):
+    x = rng.normal(size=(4, 3)).astype("float32")
+    values = [float(memory(size=size)(LABELS, x, training=True)) for size in (4, 500)]
+    np.testing.assert_allclose(values[0], values[1], rtol=1e-6)
+    assert (held(memory_after(x))[1][4:] == NOBODY).all()
+
+
+def memory_after(x):
+    loss = memory()
+    loss(LABELS, x, training=True)
+    return loss
+
+
+def test_it_waits_for_the_start(rng):
+    x = rng.normal(size=(4, 3)).astype("float32")
+    loss = memory(start_step=2, weight=3.0)
+    alone = float(losses.get("contrastive")(LABELS, x))
+    values = [float(loss(LABELS, x, training=True)) for _ in range(3)]
+    np.testing.assert_allclose(values[:2], alone, rtol=1e-6)
+    assert values[2] > 2 * alone
+
+
+def test_no_gradient_flows_into_the_memory(rng):
+    x, before = rng.normal(size=(2, 4, 3)), rng.normal(size=(4, 3))
+    loss = memory(base="contrastive", weight=1.0)
+    loss(LABELS, before, training=True)
+    value, gradient = value_and_gradient(loss, LABELS, x[0])  # not in training: nothing written
+    step = 1e-5 * x[1]
+    difference = float(loss(LABELS, x[0] + step)) - float(loss(LABELS, x[0] - step))
+    np.testing.assert_allclose((gradient * x[1]).sum(), difference / 2e-5, rtol=1e-4)
+    assert value > float(losses.get("contrastive")(LABELS, x[0]))
+
+
+def test_labels_of_batches_are_compared_as_they_are(rng):
+    x = rng.normal(size=(4, 3))
+    loss = memory()
+    loss(LABELS + 7, x, training=True)
+    assert held(loss)[1][:4].tolist() == [7, 7, 8, 8]
+    loss(LABELS + 2**40, x, training=True)
+    assert held(loss)[1][4:8].tolist() == [2**40, 2**40, 2**40 + 1, 2**40 + 1]
+
+
+def test_a_batch_beyond_the_memory_is_rejected(rng):
+    with pytest.raises(ValueError, match=r"`size` of the memory.*Received: size=3, batch=4"):
+        memory(size=3)(LABELS, rng.normal(size=(4, 3)), training=True)
+
+
+def test_what_learns_or_has_no_pairs_is_rejected():
+    with pytest.raises(TypeError, match=r"`base` must be an objective over pairs"):
+        memory(base="clustering")
+
+
+def test_a_saved_model_goes_on_with_its_memory(rng, tmp_path):
+    import tfdml
+
+    def model():
+        keras.utils.set_random_seed(0)
+        embedder = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3)])
+        built = tfdml.EmbeddingModel(embedder)
+        built.compile("adam", memory(size=24, start_step=1))
+        return built
+
+    x, labels = rng.normal(size=(3, 8, 5)).astype("float32"), np.repeat(np.arange(4), 2)
+    whole, halves = model(), model()
+    for batch in x:
+        expected = whole.train_on_batch(batch, labels)
+    for batch in x[:2]:
+        halves.train_on_batch(batch, labels)
+    halves.save(tmp_path / "model.keras")
+    restored = keras.models.load_model(tmp_path / "model.keras")
+    found = restored.train_on_batch(x[2], labels)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    for one, other in zip(held(whole.loss), held(restored.loss), strict=True):
+        np.testing.assert_array_equal(one, other)

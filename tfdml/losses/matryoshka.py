@@ -1,0 +1,97 @@
+import keras
+import numpy as np
+
+from tfdml import losses
+from tfdml.checks import check, check_not_negative
+from tfdml.losses._parts import built
+from tfdml.losses.base import LearnedLoss
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class MatryoshkaLoss(LearnedLoss):
+    """The sum of a loss over the first numbers of the embeddings, so that they can be cut short.
+
+        loss = Σ_d weights[d] * base(first d numbers of each row)
+
+    With a `base` of unit rows, the first numbers of each row are scaled to unit length again.
+
+    Args:
+        base: A `MetricLoss` of one level, a name, or a dict of a name and options, as for
+            `RegularizedLoss`. Proxies are cut like the rows.
+        dims: Numbers of dimensions, such as (128, 64, 32, 16).
+        weights: Factor of each, >= 0; ones if None.
+        name: Name of the loss in logs.
+
+    Attributes:
+        layers: Those of `base`.
+
+    Call:
+        labels: (batch,) integers, one class id per row.
+        embeddings: (batch, dim) floats, dim at least the largest of `dims`.
+        training: As for `base`.
+        Returns a scalar float32.
+
+    Raises:
+        TypeError: If `labels` are not integers, `embeddings` not floats or `base` is not a loss.
+        ValueError: If the shapes disagree, an option is out of range or `dims` exceed the width.
+
+    Source:
+        Kusupati et al. Matryoshka representation learning. NeurIPS 2022, eq. 1.
+
+    Example:
+        >>> loss = MatryoshkaLoss(base="triplet", dims=(2, 1))
+        >>> rows = np.array([[1., 0.], [0.6, 0.8], [0., 1.]])
+        >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
+        0.7
+    """
+
+    def __init__(self, *, base, dims, weights=None, name="matryoshka"):
+        self.base = built(losses.get, base=base)
+        super().__init__(normalize=False, name=name)
+        check(self.base.levels == 1, "`base` must be of one level", levels=self.base.levels)
+        check(
+            isinstance(dims, (list, tuple))
+            and len(dims) > 0
+            and all(isinstance(dim, (int, np.integer)) and dim > 0 for dim in dims),
+            "`dims` must be positive integers",
+            dims=dims,
+        )
+        weights = [1.0] * len(dims) if weights is None else weights
+        check(
+            isinstance(weights, (list, tuple)) and len(weights) == len(dims),
+            "`weights` must have one number per dim",
+            weights=weights,
+            dims=dims,
+        )
+        check_not_negative(**{f"weights[{place}]": weight for place, weight in enumerate(weights)})
+        self.dims = tuple(map(int, dims))
+        self.weights = tuple(map(float, weights))
+
+    @property
+    def layers(self):
+        return self.base.layers
+
+    @property
+    def num_classes(self):
+        return self.base.num_classes
+
+    def prepare(self, labels, embeddings, features):
+        self.base.prepare(labels, embeddings, features)
+
+    def logs(self):
+        return self.base.logs()
+
+    def call(self, labels, embeddings, training=False):
+        width = embeddings.shape[1]
+        check(
+            max(self.dims) <= width,
+            "`dims` must not exceed the width of the embeddings",
+            dims=self.dims,
+            width=width,
+        )
+        total = 0.0
+        for dim, weight in zip(self.dims, self.weights, strict=True):
+            rows = embeddings[:, :dim]
+            rows = self.base.unit_rows(rows) if self.base.normalize else rows
+            total = total + weight * self.base._value(labels, rows, training)
+        return total

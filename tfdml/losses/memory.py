@@ -1,0 +1,94 @@
+import keras
+from keras import ops
+
+from tfdml import losses
+from tfdml.checks import check_integer, check_not_negative, check_positive, check_type
+from tfdml.layers import EmbeddingMemory
+from tfdml.losses._parts import built
+from tfdml.losses.base import LearnedLoss, PairLoss
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class CrossBatchMemoryLoss(LearnedLoss):
+    """A pair objective on the batch, and on the batch against the embeddings of earlier batches.
+
+        loss = base(batch, batch) + weight * base(batch, memory)
+
+    The memory holds the last `size` embeddings, without gradient, those of the batch among them; a
+    row is never paired with itself. The second part begins at `start_step`, when embeddings move
+    slowly. The memory is written in training only, and saved with the model.
+
+    Args:
+        base: A `PairLoss`, a name, or a dict of a name and options, as for `RegularizedLoss`.
+        size: Embeddings in the memory; at least a batch. Published: up to the training set.
+        start_step: Number of training steps before the memory is used; >= 0.
+        weight: Factor of the second part; > 0.
+        name: Name of the loss in logs.
+
+    Attributes:
+        layer: `EmbeddingMemory`; built by `EmbeddingModel` or the first call.
+
+    Call:
+        labels: (batch,) integers, one class id per row; on JAX of 32 bits.
+        embeddings: (batch, dim) floats, scaled to unit length if `base` does so.
+        training: Whether to write the batch into the memory; False by default.
+        Returns a scalar float32.
+
+    Raises:
+        TypeError: If `labels` are not integers, `embeddings` not floats or `base` is no objective
+            over pairs.
+        ValueError: If the shapes disagree, an option is out of range or a batch exceeds the memory;
+            or in a plain `keras.Model`, which would not keep the memory.
+
+    Source:
+        Wang, Zhang, Huang, Scott. Cross-batch memory for embedding learning. CVPR 2020, Algorithm
+        1. Their contrastive loss sums over pairs and divides by the batch, so that the second part
+        grows with the memory; here both parts are averaged as `base` is.
+
+    Example:
+        >>> loss = CrossBatchMemoryLoss(base="contrastive", size=4, start_step=0)
+        >>> rows = np.array([[1., 0.], [0., 1.]])
+        >>> _ = loss(np.array([0, 1]), rows, training=True)
+        >>> print(loss.layer.labels.numpy()[:2].tolist())
+        [0, 1]
+    """
+
+    compares_batches = True
+
+    def __init__(self, *, base, size, start_step=1000, weight=1.0, name="memory"):
+        self.base = built(losses.get, base=base)
+        check_type(
+            isinstance(self.base, PairLoss), "`base` must be an objective over pairs", base=base
+        )
+        super().__init__(normalize=self.base.normalize, name=name)
+        check_integer(start_step=start_step)
+        check_not_negative(start_step=start_step)
+        check_positive(weight=weight)
+        self.layer = EmbeddingMemory(size)
+        self.size = self.layer.size
+        self.start_step = int(start_step)
+        self.weight = float(weight)
+
+    @property
+    def levels(self):
+        return self.base.levels
+
+    def unit_rows(self, embeddings):
+        return self.base.unit_rows(embeddings)
+
+    def call(self, labels, embeddings, training=False):
+        memory = self.layer
+        own = self.base.call(labels, embeddings)
+        if not memory.built:
+            memory.build(embeddings.shape)
+        labels = ops.cast(labels, memory.labels.dtype)
+        places = memory(embeddings, labels) if training else ops.full_like(labels, -1)
+        against = self.base.call_against(
+            labels,
+            embeddings,
+            ops.convert_to_tensor(memory.labels),
+            ops.cast(memory.rows, embeddings.dtype),
+            places,
+        )
+        begun = ops.cast(memory.steps > self.start_step, own.dtype)
+        return own + self.weight * begun * against
