@@ -24,6 +24,12 @@ def check_type(holds, expectation, **received):
         raise TypeError(f"{expectation}. {_received(received)}")
 
 
+def check_bool(**values):
+    """Checks that each named value is a bool."""
+    for name, value in values.items():
+        check_type(isinstance(value, bool), f"`{name}` must be a bool", **{name: value})
+
+
 def check_number(**values):
     """Checks that each named value is a number, of Python or NumPy, and not a bool."""
     for name, value in values.items():

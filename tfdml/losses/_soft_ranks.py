@@ -74,6 +74,13 @@ def true_step(differences):
     return (ops.sign(differences) + 1.0) / 2.0, ops.zeros_like(differences)
 
 
+def average_precision_loss(before, ranks, positives):
+    """One minus the mean over queries of the mean over positives of before / ranks."""
+    counts = ops.sum(ops.cast(positives, ranks.dtype), axis=1)
+    average = pairwise.masked_sum(before / ranks, positives, axis=1) / ops.maximum(counts, 1.0)
+    return pairwise.masked_mean(1.0 - average, counts > 0)
+
+
 def masks_of_ranks(labels, reference_labels, self_positions, rank_self):
     """The positive and negative mask; with `rank_self` an anchor is its own positive."""
     if rank_self:

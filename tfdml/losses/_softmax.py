@@ -3,6 +3,8 @@
 from keras import ops
 
 from tfdml import pairwise
+from tfdml.checks import check_not_negative, check_positive
+from tfdml.losses.base import PairLoss
 
 
 def pair_losses(logits, positives, negatives, margin, positives_repel):
@@ -30,6 +32,30 @@ def pair_losses(logits, positives, negatives, margin, positives_repel):
         return pairwise.masked_logsumexp(shifted, positives | negatives, axis=1)[:, None] - shifted
     push = pairwise.masked_logsumexp(logits, negatives, axis=1)[:, None]
     return ops.softplus(ops.where(positives, push - logits + margin, 0.0))
+
+
+class SoftmaxLoss(PairLoss):
+    """Base class of `SupConLoss`, `SINCERELoss` and `NTXentLoss`.
+
+    A subclass implements `mean(losses, positives)`.
+    """
+
+    positives_repel = False
+
+    def __init__(self, *, temperature, margin, normalize, name):
+        super().__init__(normalize=normalize, name=name)
+        check_positive(temperature=temperature)
+        check_not_negative(margin=margin)
+        self.temperature = float(temperature)
+        self.margin = float(margin)
+
+    def call_against(
+        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
+    ):
+        logits = embeddings @ ops.transpose(reference_embeddings) / self.temperature
+        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
+        losses = pair_losses(logits, positives, negatives, self.margin, self.positives_repel)
+        return self.mean(losses, positives)
 
 
 def mean_over_anchors(losses, positives):

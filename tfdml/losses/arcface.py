@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check, check_not_negative, check_positive, check_type
+from tfdml.checks import check, check_bool, check_not_negative, check_positive
 from tfdml.losses._proxies import ProxyLoss, cross_entropy, target_mask
 
 
@@ -85,11 +85,7 @@ class ArcFaceLoss(ProxyLoss):
         )
         check_not_negative(margin=margin)
         check(margin < math.pi, "`margin` must be < π", margin=margin)
-        check_type(
-            isinstance(straight_through, bool),
-            "`straight_through` must be a bool",
-            straight_through=straight_through,
-        )
+        check_bool(straight_through=straight_through)
         check_positive(scale=scale)
         self.scale = float(scale)
         self.margin = float(margin)

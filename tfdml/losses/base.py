@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check, check_type
+from tfdml.checks import check, check_bool, check_type
 
 _WIDEST_ID = "int32" if keras.backend.backend() == "jax" else "int64"
 _NOT_GIVEN = object()
@@ -40,7 +40,7 @@ class MetricLoss(keras.losses.Loss):
 
     def __init__(self, *, normalize, name=None):
         super().__init__(name=name, reduction="sum_over_batch_size")
-        check_type(isinstance(normalize, bool), "`normalize` must be a bool", normalize=normalize)
+        check_bool(normalize=normalize)
         self.normalize = normalize
 
     def __call__(self, y_true, y_pred, sample_weight=_NOT_GIVEN, training=False):

@@ -3,7 +3,7 @@ import numpy as np
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check, check_integer, check_positive, check_type
+from tfdml.checks import check, check_bool, check_integer, check_positive
 from tfdml.losses.base import MetricLoss
 
 
@@ -61,7 +61,7 @@ class ClusteringLoss(MetricLoss):
     def __init__(self, *, gamma=1.0, squared=False, swaps=5, normalize=True, name="clustering"):
         super().__init__(normalize=normalize, name=name)
         check_positive(gamma=gamma)
-        check_type(isinstance(squared, bool), "`squared` must be a bool", squared=squared)
+        check_bool(squared=squared)
         check_integer(swaps=swaps)
         check(swaps >= 0, "`swaps` must be >= 0", swaps=swaps)
         self.gamma = float(gamma)

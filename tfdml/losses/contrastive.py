@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check, check_one_of, check_positive, check_type
+from tfdml.checks import check, check_bool, check_one_of, check_positive
 from tfdml.losses.base import PairLoss
 
 
@@ -67,13 +67,9 @@ class ContrastiveLoss(PairLoss):
     ):
         super().__init__(normalize=normalize, name=name)
         check_positive(margin=margin)
-        check_type(isinstance(squared, bool), "`squared` must be a bool", squared=squared)
+        check_bool(squared=squared)
         check_one_of(("all", "halves"), pairs=pairs)
-        check_type(
-            isinstance(squared_hinge, bool),
-            "`squared_hinge` must be a bool",
-            squared_hinge=squared_hinge,
-        )
+        check_bool(squared_hinge=squared_hinge)
         check(
             squared or not squared_hinge,
             "`squared_hinge` requires squared=True",

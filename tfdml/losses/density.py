@@ -5,11 +5,11 @@ from keras import ops
 from tfdml import pairwise
 from tfdml.checks import (
     check,
+    check_bool,
     check_finite,
     check_integer,
     check_not_negative,
     check_positive,
-    check_type,
 )
 from tfdml.evaluation import class_density
 from tfdml.layers import DensityTargets
@@ -96,9 +96,7 @@ class DensityRegularizer(LearnedLoss):
         name="density_regularizer",
     ):
         super().__init__(normalize=normalize, name=name)
-        check_type(
-            isinstance(correlation, bool), "`correlation` must be a bool", correlation=correlation
-        )
+        check_bool(correlation=correlation)
         check_not_negative(eta=eta)
         check(eta <= 1, "`eta` must be <= 1", eta=eta)
         check_finite(alpha_init=alpha_init)

@@ -6,6 +6,7 @@ from keras import ops
 from tfdml import pairwise
 from tfdml.checks import (
     check,
+    check_bool,
     check_not_negative,
     check_one_of,
     check_positive,
@@ -121,8 +122,7 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         check_one_of((1, 2), metric_headers=metric_headers)
         check_one_of((1, "per_class", "per_positive_pair"), num_quadruplets=num_quadruplets)
         check_one_of(("minmax", "local", "sigmoid", None), score_scale=score_scale)
-        for flag, value in {"mine_with_dropout": mine_with_dropout, "squared": squared}.items():
-            check_type(isinstance(value, bool), f"`{flag}` must be a bool", **{flag: value})
+        check_bool(mine_with_dropout=mine_with_dropout, squared=squared)
         check(
             similarity is not None or embedding_weight > 0,
             "`embedding_weight` must be > 0 without a similarity",

@@ -4,6 +4,7 @@ from keras import ops
 from tfdml import pairwise
 from tfdml.checks import (
     check,
+    check_bool,
     check_integer,
     check_not_negative,
     check_one_of,
@@ -102,7 +103,7 @@ class HardAwareCascadeLoss(MetricLoss):
             hard_ratios=hard_ratios,
         )
         check_positive(margin=margin, negative_factor=negative_factor)
-        check_type(isinstance(squared, bool), "`squared` must be a bool", squared=squared)
+        check_bool(squared=squared)
         check_one_of(("own_all", "cascade", "previous"), selection=selection)
         check_one_of(("active", "ordered", "pairs", "sum"), average_over=average_over)
         check(
@@ -112,11 +113,7 @@ class HardAwareCascadeLoss(MetricLoss):
         )
         if level_weights is not None:
             level_weights = self._per_level("level_weights", level_weights)
-        check_type(
-            isinstance(mine_positives, bool),
-            "`mine_positives` must be a bool",
-            mine_positives=mine_positives,
-        )
+        check_bool(mine_positives=mine_positives)
         self.margin = float(margin)
         self.squared = squared
         self.selection = selection

@@ -3,7 +3,7 @@ import numpy as np
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check, check_positive, check_type
+from tfdml.checks import check, check_bool, check_positive
 from tfdml.losses._soft_ranks import masks_of_ranks, sigmoid_step, soft_ranks
 from tfdml.losses.base import PairLoss
 
@@ -64,7 +64,7 @@ class RecallAtKLoss(PairLoss):
     ):
         super().__init__(normalize=normalize, name=name)
         check_positive(rank_temperature=rank_temperature, count_temperature=count_temperature)
-        check_type(isinstance(rank_self, bool), "`rank_self` must be a bool", rank_self=rank_self)
+        check_bool(rank_self=rank_self)
         check(
             isinstance(k, (list, tuple))
             and len(k) > 0

@@ -2,8 +2,8 @@ import keras
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check, check_not_negative, check_positive, check_type
-from tfdml.losses._soft_ranks import masks_of_ranks, soft_ranks, true_step
+from tfdml.checks import check, check_bool, check_not_negative, check_positive
+from tfdml.losses._soft_ranks import average_precision_loss, masks_of_ranks, soft_ranks, true_step
 from tfdml.losses.base import PairLoss
 
 
@@ -78,7 +78,7 @@ class ROADMAPLoss(PairLoss):
         super().__init__(normalize=normalize, name=name)
         check_positive(temperature=temperature, slope=slope, offset=offset)
         check_not_negative(margin=margin, calibration=calibration)
-        check_type(isinstance(rank_self, bool), "`rank_self` must be a bool", rank_self=rank_self)
+        check_bool(rank_self=rank_self)
         for target, value in {
             "positive_target": positive_target,
             "negative_target": negative_target,
@@ -102,9 +102,7 @@ class ROADMAPLoss(PairLoss):
         )
         before = 1.0 + soft_ranks(similarities, positives, positives, true_step)
         ranks = before + soft_ranks(similarities, positives, negatives, self._step)
-        counts = ops.sum(ops.cast(positives, ranks.dtype), axis=1)
-        average = pairwise.masked_sum(before / ranks, positives, axis=1) / ops.maximum(counts, 1.0)
-        loss = pairwise.masked_mean(1.0 - average, counts > 0)
+        loss = average_precision_loss(before, ranks, positives)
         if not self.calibration:
             return loss
         pairs, _ = pairwise.masks_against(labels, reference_labels, self_positions)

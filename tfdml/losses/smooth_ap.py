@@ -1,9 +1,13 @@
 import keras
 from keras import ops
 
-from tfdml import pairwise
-from tfdml.checks import check_positive, check_type
-from tfdml.losses._soft_ranks import masks_of_ranks, sigmoid_step, soft_ranks
+from tfdml.checks import check_bool, check_positive
+from tfdml.losses._soft_ranks import (
+    average_precision_loss,
+    masks_of_ranks,
+    sigmoid_step,
+    soft_ranks,
+)
 from tfdml.losses.base import PairLoss
 
 
@@ -52,7 +56,7 @@ class SmoothAPLoss(PairLoss):
     def __init__(self, *, temperature=0.01, rank_self=False, normalize=True, name="smooth_ap"):
         super().__init__(normalize=normalize, name=name)
         check_positive(temperature=temperature)
-        check_type(isinstance(rank_self, bool), "`rank_self` must be a bool", rank_self=rank_self)
+        check_bool(rank_self=rank_self)
         self.temperature = float(temperature)
         self.rank_self = rank_self
 
@@ -64,10 +68,6 @@ class SmoothAPLoss(PairLoss):
             labels, reference_labels, self_positions, self.rank_self
         )
         step = sigmoid_step(self.temperature)
-        before = soft_ranks(similarities, positives, positives, step)
-        precisions = (1.0 + before) / (
-            1.0 + before + soft_ranks(similarities, positives, negatives, step)
-        )
-        counts = ops.sum(ops.cast(positives, precisions.dtype), axis=1)
-        average = pairwise.masked_sum(precisions, positives, axis=1) / ops.maximum(counts, 1.0)
-        return pairwise.masked_mean(1.0 - average, counts > 0)
+        before = 1.0 + soft_ranks(similarities, positives, positives, step)
+        ranks = before + soft_ranks(similarities, positives, negatives, step)
+        return average_precision_loss(before, ranks, positives)

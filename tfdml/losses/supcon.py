@@ -1,14 +1,10 @@
 import keras
-from keras import ops
 
-from tfdml import pairwise
-from tfdml.checks import check_not_negative, check_positive
-from tfdml.losses._softmax import mean_over_anchors, pair_losses
-from tfdml.losses.base import PairLoss
+from tfdml.losses._softmax import SoftmaxLoss, mean_over_anchors
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class SupConLoss(PairLoss):
+class SupConLoss(SoftmaxLoss):
     """Supervised contrastive loss: softmax of each positive pair among all pairs of its anchor.
 
     With z = s / temperature the scaled cosines and A(i) all rows but i:
@@ -47,17 +43,10 @@ class SupConLoss(PairLoss):
         1.0032
     """
 
-    def __init__(self, *, temperature=0.1, margin=0.0, normalize=True, name="supcon"):
-        super().__init__(normalize=normalize, name=name)
-        check_positive(temperature=temperature)
-        check_not_negative(margin=margin)
-        self.temperature = float(temperature)
-        self.margin = float(margin)
+    positives_repel = True
 
-    def call_against(
-        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
-    ):
-        logits = embeddings @ ops.transpose(reference_embeddings) / self.temperature
-        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
-        losses = pair_losses(logits, positives, negatives, self.margin, positives_repel=True)
+    def __init__(self, *, temperature=0.1, margin=0.0, normalize=True, name="supcon"):
+        super().__init__(temperature=temperature, margin=margin, normalize=normalize, name=name)
+
+    def mean(self, losses, positives):
         return mean_over_anchors(losses, positives)

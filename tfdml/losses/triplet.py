@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check_one_of, check_positive, check_type
+from tfdml.checks import check_bool, check_one_of, check_positive
 from tfdml.losses.base import PairLoss
 
 
@@ -62,7 +62,7 @@ class TripletLoss(PairLoss):
         super().__init__(normalize=normalize, name=name)
         check_positive(margin=margin)
         check_one_of(("all", "semihard", "hard"), mining=mining)
-        check_type(isinstance(squared, bool), "`squared` must be a bool", squared=squared)
+        check_bool(squared=squared)
         check_one_of(("triplets", "active", "batch", "sum"), average_over=average_over)
         self.margin = float(margin)
         self.mining = mining

@@ -7,11 +7,11 @@ import numpy as np
 
 from tfdml.checks import (
     check,
+    check_bool,
     check_fits,
     check_integer,
     check_positive,
     check_share,
-    check_type,
     unknown_name,
 )
 from tfdml.layers import MirrorAverage, UnitLength
@@ -82,7 +82,7 @@ def build_embedder(
         levels=levels,
     )
     shares = dropout_of_levels(dropout, levels)
-    check_type(isinstance(mirror, bool), "`mirror` must be a bool", mirror=mirror)
+    check_bool(mirror=mirror)
     if weights not in (None, "imagenet") and not os.path.isfile(weights):
         raise FileNotFoundError(
             f"`weights` must be an existing file. Received: weights={weights!r}"

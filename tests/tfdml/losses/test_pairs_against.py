@@ -49,13 +49,9 @@ def against(loss, anchors, labels, references, reference_labels, positions):
 
 
 def test_every_objective_over_pairs_is_tried():
-    of_pairs = {name for name in losses.LOSSES if isinstance(built(name), PairLoss)}
-    assert of_pairs == {name for name, _ in CASES}
-
-
-def built(name):
-    parts = {"base": "triplet", "regularizer": "gor"} if name == "regularized" else {}
-    return losses.get(name, **parts)
+    classes = {getattr(losses, class_name) for _, class_name, _ in losses.LOSSES.values()}
+    of_pairs = {kind for kind in classes if issubclass(kind, PairLoss)}
+    assert of_pairs == {type(losses.get(name)) for name, _ in CASES}
 
 
 @every_case
