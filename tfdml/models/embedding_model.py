@@ -6,10 +6,11 @@ import numpy as np
 import tensorflow as tf
 
 from tfdml import pairwise
-from tfdml.checks import check, check_type
+from tfdml.checks import check, check_integer, check_positive, check_type
 from tfdml.evaluation import weigh_levels
 from tfdml.losses import MetricLoss
 from tfdml.models.embedder import number_of_levels
+from tfdml.models.micro_batches import embed_in_pieces, gradients_in_pieces
 
 
 @keras.saving.register_keras_serializable("tfdml")
@@ -23,6 +24,10 @@ class EmbeddingModel(keras.Model):
     Args:
         embedder: A built `keras.Model` from images to (batch, dim) embeddings, such as
             `build_embedder` returns.
+        micro_batch: Images at a time in a training step, for large batches: the batch is embedded
+            in pieces, the loss is that of the whole batch, and its gradients flow back in pieces,
+            in the memory of one piece. Equal to a step at once up to rounding, except that batch
+            normalisation that is trained uses the statistics of a piece. None for all at once.
         **kwargs: Arguments of `keras.Model`.
 
     Raises:
@@ -40,7 +45,7 @@ class EmbeddingModel(keras.Model):
         (8, 8)
     """
 
-    def __init__(self, embedder, **kwargs):
+    def __init__(self, embedder, micro_batch=None, **kwargs):
         check_type(
             isinstance(embedder, keras.Model),
             "`embedder` must be a keras.Model, such as tfdml.models.build_embedder returns",
@@ -51,8 +56,12 @@ class EmbeddingModel(keras.Model):
             "`embedder` must be a Functional or Sequential model of a known input shape",
             embedder=embedder,
         )
+        if micro_batch is not None:
+            check_integer(micro_batch=micro_batch)
+            check_positive(micro_batch=micro_batch)
         super().__init__(**kwargs)
         self.embedder = embedder
+        self.micro_batch = micro_batch
         self.mean_loss = keras.metrics.Mean(name="loss")
         self.loss_layers = []  # never reassigned: Keras would keep tracking the old list
         self.built = True  # without `build`, after which `compile` could not add a layer
@@ -133,30 +142,43 @@ class EmbeddingModel(keras.Model):
 
     def train_step(self, data):
         images, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        with tf.GradientTape() as tape:
-            loss, *embedded = self._loss_of_batch(images, labels, sample_weight, training=True)
+        if self.micro_batch is not None:
+            own = embed_in_pieces(self.embedder, images, self.micro_batch)
+        with tf.GradientTape(persistent=self.micro_batch is not None) as tape:
+            if self.micro_batch is None:
+                own = self(images, training=True)
+            else:
+                tape.watch(own)
+            loss, *embedded = self._loss_of(own, images, labels, sample_weight, training=True)
             scaled = self.optimizer.scale_loss(loss)
         if isinstance(self.loss, MetricLoss):
             ordered = tf.sort(tf.cast(tf.reshape(embedded[0], [-1]), tf.int64))
             has_pair = tf.reduce_any(ordered[1:] == ordered[:-1])
             self._met.no_pair.assign(self._met.no_pair | ~has_pair)
         variables = self.trainable_variables
-        self.optimizer.apply(tape.gradient(scaled, variables), variables)
+        gradients = tape.gradient(scaled, variables)
+        if self.micro_batch is not None:
+            of_embedder = gradients_in_pieces(
+                self.embedder, images, tape.gradient(scaled, own), self.micro_batch
+            )
+            gradients = _added(gradients, of_embedder)
+        self.optimizer.apply(gradients, variables)
         return self.compute_metrics(images, *embedded)
 
     def test_step(self, data):
         images, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        _, *embedded = self._loss_of_batch(images, labels, sample_weight, training=False)
+        own = self(images, training=False)
+        _, *embedded = self._loss_of(own, images, labels, sample_weight, training=False)
         return self.compute_metrics(images, *embedded)
 
-    def _loss_of_batch(self, images, labels, sample_weight, training):
+    def _loss_of(self, embeddings, images, labels, sample_weight, training):
         """The loss, and the labels and embeddings of all replicas."""
         check(
             labels is not None,
             "`EmbeddingModel` requires labels: two arrays, or a dataset of (images, labels)",
             labels=labels,
         )
-        embeddings, labels = _of_all_replicas(self(images, training=training), labels)
+        embeddings, labels = _of_all_replicas(embeddings, labels)
         loss = self.compute_loss(images, labels, embeddings, sample_weight, training=training)
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
         self.mean_loss.update_state(loss * replicas, sample_weight=tf.shape(embeddings)[0])
@@ -223,7 +245,7 @@ class EmbeddingModel(keras.Model):
 
     def get_config(self):
         embedder = keras.saving.serialize_keras_object(self.embedder)
-        return {**super().get_config(), "embedder": embedder}
+        return {**super().get_config(), "embedder": embedder, "micro_batch": self.micro_batch}
 
     @classmethod
     def from_config(cls, config):
@@ -250,6 +272,15 @@ class _WarnWithoutPairs(keras.callbacks.Callback):
                 "class-balanced batches, such as those of pipelines.balanced_batches",
                 stacklevel=2,
             )
+
+
+def _added(gradients, of_embedder):
+    """The gradients of all variables and, of the first ones, those that came in pieces."""
+    rest = [None] * (len(gradients) - len(of_embedder))
+    return [
+        piece if gradient is None else gradient if piece is None else gradient + piece
+        for gradient, piece in zip(gradients, [*of_embedder, *rest], strict=True)
+    ]
 
 
 def _of_all_replicas(*tensors):

@@ -52,7 +52,7 @@ def build_model(recipe, split, dataset):
         optimizer = tfdml.optimizers.Adam(**options)
     else:
         optimizer = tfdml.optimizers.SGD(momentum=0.9, **options)
-    model = tfdml.EmbeddingModel(embedder)
+    model = tfdml.EmbeddingModel(embedder, micro_batch=recipe.micro_batch)
     model.compile(optimizer=optimizer, loss=loss)
     images = max(len(each.labels) for each in (split, *dataset.splits.values()))
     width = embedder.output_shape[-1]

@@ -59,6 +59,8 @@ class Recipe:
             classes where there are fewer.
         images_per_class: Images of each of these classes (K); a batch has P × K images. The sampler
             of the N-pair paper is `balanced` with K = 2.
+        micro_batch: Images at a time in a step, for batches beyond the memory: the loss is still
+            that of the whole batch. Takes about a third longer. If not given, all at once.
         sampler: `balanced`: K images of each of P classes; `mixed`: K to 2 K images of each of
             fewer classes; `groups`: all images of P / 2 classes of each of 2 super-classes, such as
             alphabets, at most P × K; `whole_classes`: all images of random classes, P × K, which
@@ -122,6 +124,7 @@ class Recipe:
     mirror: bool = False
     classes_per_batch: int | None = None
     images_per_class: int = 4
+    micro_batch: int | None = None
     sampler: str = "balanced"
     sampler_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     optimizer: str = "adam"
@@ -144,7 +147,13 @@ class Recipe:
 
     def __post_init__(self):
         check_positive(bias_multiplier=self.bias_multiplier, checkpoint_every=self.checkpoint_every)
-        for name in ("embedding_dim", "learning_rate", "head_multiplier", "exit_multiplier"):
+        for name in (
+            "embedding_dim",
+            "learning_rate",
+            "head_multiplier",
+            "exit_multiplier",
+            "micro_batch",
+        ):
             if getattr(self, name) is not None:
                 check_positive(**{name: getattr(self, name)})
         check(

@@ -1,0 +1,90 @@
+"""Steps on large batches in pieces equal steps at once."""
+
+import keras
+import numpy as np
+import pytest
+
+import tfdml
+from tfdml import losses
+
+LABELS = np.repeat(np.arange(5), 4)
+INITIALIZER = {"class_name": "RandomNormal", "config": {"seed": 3}}
+
+
+class Recorded(keras.layers.Layer):
+    """Dropout that keeps what it returned."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.dropout = keras.layers.Dropout(0.5, seed=3)
+        self.returned = []
+
+    def call(self, rows, training=None):
+        rows = self.dropout(rows, training=training)
+        if training and hasattr(rows, "numpy"):
+            self.returned.append(rows.numpy())
+        return rows
+
+
+def build(micro_batch, loss, *layers, **options):
+    keras.utils.set_random_seed(0)
+    hidden = keras.layers.Dense(7, activation="relu", kernel_regularizer="l2")
+    embedder = keras.Sequential([keras.Input((6,)), hidden, *layers, keras.layers.Dense(4)])
+    model = tfdml.EmbeddingModel(embedder, micro_batch=micro_batch)
+    model.compile(keras.optimizers.SGD(0.1), loss, **options)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("npair", {}),
+        ("proxy_anchor", {"num_classes": 5, "initializer": INITIALIZER}),
+        ("memory", {"base": "contrastive", "size": 64, "start_step": 0}),
+    ],
+)
+def test_updates_equal_those_of_a_step_at_once(name, options, rng):
+    rows, weights, values = rng.normal(size=(20, 6)).astype("float32"), [], []
+    for micro_batch in (None, 8, 5, 64):
+        model = build(micro_batch, losses.get(name, **options))
+        values.append([model.train_on_batch(rows, LABELS) for _ in range(3)])
+        weights.append(np.concatenate([np.ravel(v) for v in model.trainable_variables]))
+    for of_pieces, value in zip(weights[1:], values[1:], strict=True):
+        np.testing.assert_allclose(of_pieces, weights[0], atol=1e-6)
+        np.testing.assert_allclose(value, values[0], rtol=1e-5)
+    untrained = build(None, losses.get(name, **options))
+    start = np.concatenate([np.ravel(v) for v in untrained.trainable_variables])
+    assert np.abs(weights[0][: len(start)] - start).max() > 1e-3
+
+
+def test_dropout_is_the_same_in_both_passes_and_another_in_the_next_step(rng):
+    layer = Recorded()
+    model = build(8, losses.get("npair"), layer, run_eagerly=True)
+    rows = rng.normal(size=(20, 6)).astype("float32")
+    for _ in range(2):
+        model.train_on_batch(rows, LABELS)
+    first, again, second, _ = (
+        np.concatenate(layer.returned[at : at + 3]) for at in range(0, 12, 3)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert (first == 0).mean() > 0.3
+    assert ((first == 0) != (second == 0)).any()
+
+
+def test_mixed_precision_scales_the_loss_once(rng):
+    rows, weights = rng.normal(size=(20, 6)).astype("float32"), []
+    for micro_batch in (None, 8):
+        model = build(micro_batch, losses.get("npair"))
+        scaled = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1))
+        model.compile(scaled, losses.get("npair"))
+        model.train_on_batch(rows, LABELS)
+        weights.append(np.concatenate([np.ravel(v) for v in model.trainable_variables]))
+    np.testing.assert_allclose(weights[1], weights[0], atol=1e-6)
+
+
+def test_the_size_of_pieces_is_saved_and_checked():
+    model = build(8, losses.get("npair"))
+    assert tfdml.EmbeddingModel.from_config(model.get_config()).micro_batch == 8
+    for wrong, error in ((0, ValueError), (2.5, TypeError)):
+        with pytest.raises(error, match=r"`micro_batch` must be.*Received: micro_batch="):
+            build(wrong, losses.get("npair"))
