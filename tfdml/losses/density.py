@@ -11,7 +11,6 @@ from tfdml.checks import (
     check_not_negative,
     check_positive,
 )
-from tfdml.evaluation import class_density
 from tfdml.layers import DensityTargets
 from tfdml.losses.base import LearnedLoss
 from tfdml.losses.contrastive import ContrastiveLoss
@@ -120,6 +119,8 @@ class DensityRegularizer(LearnedLoss):
 
     def prepare(self, labels, embeddings, features):
         """Measures the initial densities, if it needs them, or counts the classes."""
+        from tfdml.evaluation import class_density  # with scikit-learn, which losses do without
+
         num_classes = int(np.max(labels)) + 1
         check(
             self.num_classes in (None, num_classes),
