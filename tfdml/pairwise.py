@@ -145,6 +145,11 @@ def masked_sum(values, mask, axis=None):
     return ops.sum(ops.where(mask, values, 0.0), axis=axis)
 
 
+def mean(values):
+    """Mean of `values`. `ops.mean` drops to float32 on JAX."""
+    return ops.sum(values) / ops.cast(ops.size(values), values.dtype)
+
+
 def masked_mean(values, mask):
     """Mean of `values` where `mask`, 0 if there are none; other values get no gradient."""
     count = ops.sum(ops.cast(mask, values.dtype))

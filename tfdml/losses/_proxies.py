@@ -103,4 +103,4 @@ def target_mask(labels, cosines):
 def cross_entropy(logits, targets):
     """Mean over rows of the cross-entropy of the class where `targets` are true."""
     target = pairwise.masked_sum(logits, targets, axis=1)
-    return ops.mean(ops.logsumexp(logits, axis=1) - target)
+    return pairwise.mean(ops.logsumexp(logits, axis=1) - target)

@@ -84,4 +84,4 @@ class MultiSimilarityLoss(PairLoss):
         above = similarities - self.threshold
         pull = pairwise.masked_logsumexp(-self.alpha * above, positives, axis=1)
         push = pairwise.masked_logsumexp(self.beta * above, negatives, axis=1)
-        return ops.mean(ops.softplus(pull) / self.alpha + ops.softplus(push) / self.beta)
+        return pairwise.mean(ops.softplus(pull) / self.alpha + ops.softplus(push) / self.beta)

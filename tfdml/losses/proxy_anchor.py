@@ -83,4 +83,4 @@ class ProxyAnchorLoss(ProxyLoss):
         pulls = pairwise.masked_logsumexp(-self.scale * (cosines - self.margin), own, axis=0)
         pushes = pairwise.masked_logsumexp(self.scale * (cosines + self.margin), ~own, axis=0)
         pull = pairwise.masked_mean(ops.softplus(pulls), ops.any(own, axis=0))
-        return pull + ops.mean(ops.softplus(pushes))
+        return pull + pairwise.mean(ops.softplus(pushes))
