@@ -85,7 +85,7 @@ def class_ids(labels, name="labels", shapes=None):
 
 
 def queries_and_gallery(embeddings, labels, gallery_embeddings, gallery_labels):
-    """Returns all four as checked arrays; the last two are None if not given.
+    """Returns all four as checked arrays; without a gallery, the queries are also the last two.
 
     Args:
         embeddings: As for `embeddings_and_labels`.
@@ -106,7 +106,7 @@ def queries_and_gallery(embeddings, labels, gallery_embeddings, gallery_labels):
         gallery_labels=_given(gallery_labels),
     )
     if gallery_embeddings is None:
-        return embeddings, labels, None, None
+        return embeddings, labels, embeddings, labels
     gallery_embeddings, gallery_labels = embeddings_and_labels(
         gallery_embeddings, gallery_labels, prefix="gallery_"
     )
@@ -118,10 +118,16 @@ def queries_and_gallery(embeddings, labels, gallery_embeddings, gallery_labels):
             "gallery_embeddings.shape": gallery_embeddings.shape,
         },
     )
-    if np.result_type(labels, gallery_labels).kind == "f":
-        # NumPy compares int64 with uint64 as floats, which merges ids above 2**53.
-        labels, gallery_labels = labels.astype(object), gallery_labels.astype(object)
     return embeddings, labels, gallery_embeddings, gallery_labels
+
+
+def dense_ids(ids, gallery_ids):
+    """Both renumbered as integers from 0 on; equal ids stay equal."""
+    if np.result_type(ids, gallery_ids).kind == "f":
+        # NumPy compares int64 with uint64 as floats, which merges ids above 2**53.
+        ids, gallery_ids = ids.astype(object), gallery_ids.astype(object)
+    _, dense = np.unique(np.concatenate([ids, gallery_ids]), return_inverse=True)
+    return dense[: len(ids)], dense[len(ids) :]
 
 
 def neighbour_counts(k, gallery_size):

@@ -12,8 +12,7 @@ import numpy as np
 
 from tfdml.checks import check, check_number, check_share
 from tfdml.evaluation import inputs
-from tfdml.evaluation.all_pairs import AllPairs
-from tfdml.evaluation.pairs import errors_meet
+from tfdml.evaluation.pairs import AllPairs, errors_meet
 
 # The bits of non-negative floats have the order of the floats. A key is those bits, rounded: 11 of
 # the exponent and 32 of the fraction; its upper half distinguishes 1024 numbers per power of 2.

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tfdml.evaluation import approximate, approximate_recall, recall_at_k
+from tfdml.evaluation.ranking import points
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +78,7 @@ INDEXES = [
 @pytest.mark.parametrize("block", [7, 2**20])
 def test_equals_loops(index, parameters, block, rng, monkeypatch):
     monkeypatch.setattr(approximate, "_FOUND_AT_ONCE", block)
-    monkeypatch.setattr(approximate, "_PAIRS_AT_ONCE", block)
+    monkeypatch.setattr(points, "_CHUNK_ROWS", block)
     (x, labels), k = classes(rng, 120), (1, 3, 12)
     options = {"index": index, "parameters": parameters, "seed": 5}
     found = approximate_recall(x, labels, k, **options)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfdml.evaluation import distance_ranking, recall_at_k
+from tfdml.evaluation import recall_at_k
+from tfdml.evaluation.ranking import by_distance
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "golden.json").read_text())
 
@@ -102,7 +103,7 @@ def test_ignores_the_order_of_the_rows(rng):
 def test_ignores_the_size_of_the_blocks(block_bytes, rng, monkeypatch):
     x, labels = rng.normal(size=(80, 4)), rng.integers(0, 9, 80)
     expected = brute_force(x, labels, (1, 2, 4, 8))
-    monkeypatch.setattr(distance_ranking, "_BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(by_distance, "_BLOCK_BYTES", block_bytes)
     assert recall_at_k(x, labels) == expected
 
 

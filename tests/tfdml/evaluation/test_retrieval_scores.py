@@ -13,7 +13,6 @@ from sklearn import metrics as sklearn_metrics
 
 from tfdml import evaluation
 from tfdml.evaluation import (
-    distance_ranking,
     map_at_r,
     mean_average_precision,
     mean_reciprocal_rank,
@@ -23,9 +22,9 @@ from tfdml.evaluation import (
     recall_at_k,
     retrieval_scores,
     retrieval_scores_per_query,
-    similarity_ranking,
 )
-from tfdml.evaluation.rank_metrics import METRICS
+from tfdml.evaluation.ranking import by_distance, by_similarity, points
+from tfdml.evaluation.ranking.metrics import METRICS
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "golden.json").read_text())
 
@@ -118,8 +117,9 @@ def sizes(request, monkeypatch):
             "_FEW": 2,
             "_DENSE": 3,
         }.items():
-            monkeypatch.setattr(distance_ranking, name, size)
-        monkeypatch.setattr(similarity_ranking, "_TILE_ROWS", 7)
+            monkeypatch.setattr(by_distance, name, size)
+        monkeypatch.setattr(points, "_CHUNK_ROWS", 5)
+        monkeypatch.setattr(by_similarity, "_TILE_ROWS", 7)
 
 
 def test_line_by_hand():
@@ -382,7 +382,7 @@ def test_many_mates_and_few_give_what_both_ways_of_counting_say(rng, monkeypatch
     x = (rng.normal(size=(3, 4))[labels] + rng.normal(size=(134, 4))).astype("float32")
     expected = brute_force(similarities(x, x), labels, (1, 8, 100))
     for few in (0, 8, 1000):
-        monkeypatch.setattr(distance_ranking, "_FEW", few)
+        monkeypatch.setattr(by_distance, "_FEW", few)
         for metrics in (None, ("precision", "recall"), "map@r"):
             scores = retrieval_scores_per_query(x, labels, k=(1, 8, 100), metrics=metrics)
             assert_equal(scores, expected)
@@ -431,8 +431,8 @@ def test_reports_queries_without_a_mate(rng):
 
 
 def test_memory_stays_that_of_a_block(rng, monkeypatch):
-    monkeypatch.setattr(distance_ranking, "_BLOCK_BYTES", 2**19)
-    monkeypatch.setattr(distance_ranking, "_BLOCK_PAIRS", 2**14)
+    monkeypatch.setattr(by_distance, "_BLOCK_BYTES", 2**19)
+    monkeypatch.setattr(by_distance, "_BLOCK_PAIRS", 2**14)
     x = rng.normal(size=(2000, 16)).astype("float32")
     for classes in (400, 4):
         tracemalloc.start()

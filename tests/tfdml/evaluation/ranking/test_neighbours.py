@@ -4,8 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tfdml.evaluation import nearest_neighbours, neighbours
-from tfdml.evaluation.neighbours import distances_to
+from tfdml.evaluation import nearest_neighbours
+from tfdml.evaluation.ranking import neighbours, points
+from tfdml.evaluation.ranking.neighbours import distances_to
 
 
 def by_sorting(x, k):
@@ -63,7 +64,7 @@ def test_chunks_of_candidates_change_nothing(monkeypatch, rng):
 
 
 def test_tells_the_distances(rng, monkeypatch):
-    monkeypatch.setattr(neighbours, "_CHUNK_ROWS", 7)
+    monkeypatch.setattr(points, "_CHUNK_ROWS", 7)
     x = rng.normal(size=(20, 3)).astype(np.float32)
     found = nearest_neighbours(x, 3)
     expected = [

@@ -6,7 +6,7 @@ import numpy as np
 
 from tfdml.checks import check
 from tfdml.evaluation import inputs
-from tfdml.evaluation.mates import ranks_of
+from tfdml.evaluation.ranking.search import ranks_of
 
 _TILE_ROWS = 256  # 128 to 512 took the same time with PDDM; scores of a tile fill half a megabyte
 _ASYMMETRY = 1e-2  # relative to the largest score: above the rounding of bfloat16
@@ -39,65 +39,44 @@ def ranks_by_similarity(search, similarity, only_nearest):
         the rows "LMDM score" and "PDDM score" of Table 1.
     """
     table = _Table(search, only_nearest)
-    if search.among_themselves:
-        _score_pairs(search, similarity, table)
-    else:
-        _score_gallery(search, similarity, table)
+    _score_tiles(search, similarity, table)
     inputs.warn_if_equal(np.concatenate([table.best_relevant(), table.best_others]), stacklevel=4)
-    for rows in _slices(0, len(search.queries)):
+    for rows in _slices(len(search.queries)):
         yield table.ranks(rows.start, rows.stop)
 
 
 def scores_to_rank(count):
     """Number of scores that a similarity computes to rank `count` rows among themselves."""
-    slices = _slices(0, count)
-    return sum(
-        (rows.stop - rows.start) * (columns.stop - columns.start)
-        for i, columns in enumerate(slices)
-        for rows in slices[: i + 1]
-    )
+    return sum((tile.stop - tile.start) * tile.stop for tile in _slices(count))
 
 
-def _score_pairs(search, similarity, table):
-    slices = _slices(0, len(search.queries))
+def _score_tiles(search, similarity, table):
+    """Adds all scores to the table; of queries among themselves, each score for both its rows."""
+
+    def scores_of(rows, columns):
+        shape = rows.stop - rows.start, columns.stop - columns.start
+        return inputs.scores_of(similarity, search.queries[rows], search.gallery[columns], shape)
+
+    own, slices = search.among_themselves, _slices(len(search.gallery))
     ahead = {}  # tiles with relevant rows, scored before their turn
-    for j, columns in enumerate(slices):
-        for i, later in enumerate(slices[j:], start=j):
-            if not table.has_relevant(columns, later):
-                break
-            scores = _scores(similarity, search.queries[columns], search.gallery[later])
-            if i == j:
-                scores = _one_score_per_pair(scores)
-            else:
-                table.add_relevant(later, columns, scores.T)
-            table.add_relevant(columns, later, scores)
-            ahead[j, i] = scores
-        table.sort(columns)
-        for i, rows in enumerate(slices[: j + 1]):
-            if (i, j) in ahead:
-                scores = ahead.pop((i, j))
-            else:
-                scores = _scores(similarity, search.queries[rows], search.gallery[columns])
+    for i, asked in enumerate(_slices(len(search.queries))):
+        for columns in slices[i if own else 0 :]:
+            if table.has_relevant(asked, columns):
+                scores = scores_of(asked, columns)
+                if own and asked == columns:
+                    scores = _one_score_per_pair(scores)
+                elif own:
+                    table.add_relevant(columns, asked, scores.T)
+                table.add_relevant(asked, columns, scores)
+                ahead[asked.start, columns.start] = scores
+        table.sort(asked)
+        for other in slices[: i + 1] if own else slices:
+            rows, columns = (other, asked) if own else (asked, other)
+            scores = ahead.pop((rows.start, columns.start), None)
+            scores = scores_of(rows, columns) if scores is None else scores
             table.add_others(rows, columns, scores)
-            if i < j:
+            if own and rows != columns:
                 table.add_others(columns, rows, scores.T)
-
-
-def _score_gallery(search, similarity, table):
-    slices = _slices(0, len(search.gallery))
-    for rows in _slices(0, len(search.queries)):
-        ahead = {}
-        for j, columns in enumerate(slices):
-            if table.has_relevant(rows, columns):
-                ahead[j] = _scores(similarity, search.queries[rows], search.gallery[columns])
-                table.add_relevant(rows, columns, ahead[j])
-        table.sort(rows)
-        for j, columns in enumerate(slices):
-            if j in ahead:
-                scores = ahead.pop(j)
-            else:
-                scores = _scores(similarity, search.queries[rows], search.gallery[columns])
-            table.add_others(rows, columns, scores)
 
 
 class _Table:
@@ -173,12 +152,8 @@ class _Table:
         return (row >= self.search.start[rows, None]) & (row < self.search.stop[rows, None])
 
 
-def _slices(start, count):
-    return [slice(i, min(i + _TILE_ROWS, count)) for i in range(start, count, _TILE_ROWS)]
-
-
-def _scores(similarity, a, b):
-    return inputs.scores_of(similarity, a, b, (len(a), len(b)))
+def _slices(count):
+    return [slice(i, min(i + _TILE_ROWS, count)) for i in range(0, count, _TILE_ROWS)]
 
 
 def _one_score_per_pair(scores):

@@ -8,8 +8,8 @@ from tfdml.evaluation import (
     recall_at_k,
     retrieval_scores,
     scores_to_rank,
-    similarity_ranking,
 )
+from tfdml.evaluation.ranking import by_similarity
 
 
 def brute_force(scores, labels, k, gallery_labels=None):
@@ -51,7 +51,7 @@ def _lonely_queries_may_warn():
 
 @pytest.fixture(params=[1, 7, 20, 59, 60, 61, 256])
 def tile_rows(request, monkeypatch):
-    monkeypatch.setattr(similarity_ranking, "_TILE_ROWS", request.param)
+    monkeypatch.setattr(by_similarity, "_TILE_ROWS", request.param)
     return request.param
 
 
