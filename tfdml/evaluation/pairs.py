@@ -7,7 +7,7 @@ from tfdml.evaluation import inputs
 from tfdml.evaluation.ranking.points import Frame, squared_distances
 
 _BLOCK_ROWS = 1024
-_BLOCK_COLUMNS = 4096
+_BLOCK_COLUMNS = 2048  # two blocks at once: of the caller, and the next one
 _NEAR = 1e-8  # share of the largest squared norm below which a product loses too many digits
 
 
@@ -51,14 +51,15 @@ def distance_statistics(embeddings, labels):
         [2.0, 1.0, 5.0, 2.5, 2.571]
     """
     pairs = AllPairs(embeddings, labels)
-    kinds = {"positive": _Moments(), "negative": _Moments()}
-    pairs.visit(*(kind.add for kind in kinds.values()))
+    kinds = {True: _Moments(), False: _Moments()}
+    for positive, distances in pairs.blocks():
+        kinds[positive].add(distances)
     statistics = {}
-    for name, kind in kinds.items():
+    for name, kind in zip(("positive", "negative"), kinds.values(), strict=True):
         statistics[f"{name}_mean"] = float(np.ldexp(kind.mean, pairs.exponent))
         statistics[f"{name}_variance"] = float(np.ldexp(kind.variance, 2 * pairs.exponent))
-    gap = kinds["negative"].mean - kinds["positive"].mean
-    spread = sum(kind.variance for kind in kinds.values())
+    gap = kinds[False].mean - kinds[True].mean
+    spread = kinds[False].variance + kinds[True].variance
     statistics["lda"] = float(gap**2 / spread) if spread else (np.inf if gap else 0.0)
     return statistics
 
@@ -192,27 +193,22 @@ class AllPairs:
         self.right = np.concatenate([centred, norms, ones], axis=1).T
         self.largest_norm = float(norms.max()) ** 0.5  # no distance exceeds its double
 
-    def visit(self, positive, negative):
-        """Calls `positive` or `negative` with the distances of each block of pairs of its kind.
+    def blocks(self):
+        """Yields (whether pairs are positive, their distances) in blocks, which may be overwritten.
 
-        Distances come as a contiguous array of any shape, which the callable may overwrite.
+        Distances come as a contiguous array of any shape.
         """
         for first, last, stop in _blocks(self.counts):
-            distances, same = self._pairs_among(first, last)
-            positive(distances[same])
-            negative(distances[~same])
-            del distances, same  # frees the memory of a block
-            for kind, begin, end in ((positive, last, stop), (negative, stop, len(self.ids))):
+            ids, distances = self.ids[first:last], self._distances(first, last, first, last)
+            upper = np.triu(np.ones((len(ids), len(ids)), bool), 1)
+            same = ids[:, None] == ids[None, :]
+            yield True, distances[upper & same]
+            yield False, distances[upper & ~same]
+            del distances, upper, same  # frees the memory of a block
+            for positive, begin, end in ((True, last, stop), (False, stop, len(self.ids))):
                 for left in range(begin, end, _BLOCK_COLUMNS):
                     right = min(left + _BLOCK_COLUMNS, end)
-                    kind(self._distances(first, last, left, right))
-
-    def _pairs_among(self, first, last):
-        """Distances of the pairs of rows first to last, and which of them are positive."""
-        ids = self.ids[first:last]
-        upper = np.triu(np.ones((len(ids), len(ids)), bool), 1)
-        distances = self._distances(first, last, first, last)[upper]
-        return distances, (ids[:, None] == ids[None, :])[upper]
+                    yield positive, self._distances(first, last, left, right)
 
     def _distances(self, first, last, left, right):
         """(last - first, right - left) distances of rows first to last to rows left to right."""

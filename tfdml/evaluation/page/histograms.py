@@ -50,7 +50,8 @@ def distance_histograms(embeddings, labels):
         positive.add(drawn[:sample])
         negative.add(drawn[sample:])
     else:
-        pairs.visit(positive.add, negative.add)
+        for is_positive, distances in pairs.blocks():
+            (positive if is_positive else negative).add(distances)
     used = np.flatnonzero(positive.counts + negative.counts)
     width = -(-(used[-1] + 1 - used[0]) // _BINS)  # fine bins per bin
     starts = np.arange(used[0], used[-1] + 1, width)

@@ -102,21 +102,18 @@ def search_of(
     embeddings, labels, gallery_embeddings, gallery_labels = inputs.queries_and_gallery(
         embeddings, labels, gallery_embeddings, gallery_labels
     )
-    given = {"groups": groups, "gallery_groups": gallery_groups}
-    shapes = {name: None if of is None else np.shape(of) for name, of in given.items()}
     if among_themselves:
-        check(gallery_groups is None, "`gallery_groups` requires a gallery", **shapes)
+        received = np.shape(gallery_groups)
+        check(gallery_groups is None, "`gallery_groups` requires a gallery", shape=received)
         groups = gallery_groups = _groups_of(groups, labels, np.arange(len(labels)))
     else:
-        check(
-            (groups is None) == (gallery_groups is None),
-            "`groups` and `gallery_groups` must be given together if there is a gallery",
-            **shapes,
+        inputs.check_together(
+            " if there is a gallery", groups=groups, gallery_groups=gallery_groups
         )
+        # Without groups, no gallery row has the group of a query.
         groups = _groups_of(groups, labels, np.zeros(len(labels), int))
-        gallery_groups = _groups_of(
-            gallery_groups, gallery_labels, np.ones(len(gallery_labels), int), "gallery_"
-        )
+        others = np.ones(len(gallery_labels), int)
+        gallery_groups = _groups_of(gallery_groups, gallery_labels, others, "gallery_")
     kept = _kept(labels, ignored_labels, "query")
     gallery_kept = _kept(gallery_labels, ignored_labels, "gallery row")
     classes, gallery_classes = inputs.dense_ids(labels[kept], gallery_labels[gallery_kept])
