@@ -86,14 +86,19 @@ def approximate_recall(
     among_themselves = gallery_embeddings is None
     query_ids, ids = inputs.dense_ids(labels, ids)
     counts = inputs.neighbour_counts(k, len(gallery) - among_themselves)
-    rng = np.random.default_rng(inputs.whole_number(seed, "seed", at_least=0))
-    order = rng.permutation(len(gallery))
+    seed = inputs.whole_number(seed, "seed", at_least=0)
+    order = np.random.default_rng(seed).permutation(len(gallery))
     frame = Frame.around(gallery, queries)
     rows, query_rows = (frame.points(of).exact.astype(np.float32) for of in (gallery, queries))
+    received = {"index": index, "parameters": parameters, "rows": len(rows), "dim": rows.shape[1]}
     started = time.perf_counter()
-    built = _build(faiss, index, parameters, rows[order])
+    with _as_value_error(received):
+        built = faiss.index_factory(rows.shape[1], index)
+        built.train(rows[order])
+        built.add(rows[order])
+        if parameters is not None:
+            faiss.ParameterSpace().set_index_parameters(built, parameters)
     build_seconds = time.perf_counter() - started
-    received = {"index": index, "parameters": parameters}
 
     def search(some, width):
         with _as_value_error(received):
@@ -110,13 +115,11 @@ def approximate_recall(
         nearest = exact.nearest(query_rows[block], counts[-1], own)
         returned = approximate.nearest(query_rows[block], counts[-1], own)
         relevant = (ids[returned] == query_ids[block, None]) & (returned >= 0)
-        hits += [np.count_nonzero(relevant[:, :count].any(axis=1)) for count in counts]
         borders = np.sort(_distances(query_rows[block], rows, nearest), axis=1)
         distances = _distances(query_rows[block], rows, returned)
-        found += [
-            np.count_nonzero(distances[:, :count] <= borders[:, count - 1, None])
-            for count in counts
-        ]
+        for i, count in enumerate(counts):
+            hits[i] += np.count_nonzero(relevant[:, :count].any(axis=1))
+            found[i] += np.count_nonzero(distances[:, :count] <= borders[:, count - 1, None])
     exact_recall = recall_at_k(embeddings, labels, counts, **given)
     recall = dict(zip(counts, (hits / len(queries)).tolist(), strict=True))
     overlap = found / (len(queries) * np.array(counts))
@@ -146,17 +149,6 @@ def load_faiss():
             "approximate search requires faiss: pip install -e '.[search]', or only faiss-cpu"
         ) from error
     return faiss
-
-
-def _build(faiss, index, parameters, rows):
-    received = {"index": index, "parameters": parameters, "rows": len(rows), "dim": rows.shape[1]}
-    with _as_value_error(received):
-        built = faiss.index_factory(rows.shape[1], index)
-        built.train(rows)
-        built.add(rows)
-        if parameters is not None:
-            faiss.ParameterSpace().set_index_parameters(built, parameters)
-    return built
 
 
 @contextlib.contextmanager

@@ -129,25 +129,22 @@ def equal_error_rate(positive, negative):
         >>> equal_error_rate([0.9, 0.8, 0.4, 0.7], [0.1, 0.2, 0.3, 0.6])
         0.25
     """
-    positive, negative = (np.asarray(scores, np.float64) for scores in (positive, negative))
-    for name, scores in (("positive", positive), ("negative", negative)):
-        check(
-            scores.ndim == 1 and scores.size,
-            f"`{name}` must be scores of shape (n,), n >= 1",
-            shape=scores.shape,
-        )
-        finite = np.isfinite(scores)
-        check(
-            finite.all(),
-            f"`{name}` must be finite",
-            scores_not_finite=int(np.count_nonzero(~finite)),
-            first=int(np.argmin(finite)),
-        )
-    positive, negative = np.sort(positive), np.sort(negative)
+    positive, negative = _scores(positive, "positive"), _scores(negative, "negative")
     thresholds = np.append(np.union1d(positive, negative), np.inf)
     missed = np.searchsorted(positive, thresholds) / len(positive)
     accepted = 1 - np.searchsorted(negative, thresholds) / len(negative)
     return errors_meet(missed, accepted)[0]
+
+
+def _scores(scores, name):
+    """Scores, checked, in ascending order."""
+    scores = np.asarray(scores, np.float64)
+    has_shape = scores.ndim == 1 and scores.size
+    check(has_shape, f"`{name}` must be scores of shape (n,), n >= 1", shape=scores.shape)
+    finite = np.isfinite(scores)
+    received = {"scores_not_finite": int(np.sum(~finite)), "first": int(np.argmin(finite))}
+    check(finite.all(), f"`{name}` must be finite", **received)
+    return np.sort(scores)
 
 
 def errors_meet(missed, accepted):
@@ -198,17 +195,23 @@ class AllPairs:
 
         Distances come as a contiguous array of any shape.
         """
-        for first, last, stop in _blocks(self.counts):
-            ids, distances = self.ids[first:last], self._distances(first, last, first, last)
-            upper = np.triu(np.ones((len(ids), len(ids)), bool), 1)
-            same = ids[:, None] == ids[None, :]
-            yield True, distances[upper & same]
-            yield False, distances[upper & ~same]
-            del distances, upper, same  # frees the memory of a block
-            for positive, begin, end in ((True, last, stop), (False, stop, len(self.ids))):
-                for left in range(begin, end, _BLOCK_COLUMNS):
-                    right = min(left + _BLOCK_COLUMNS, end)
-                    yield positive, self._distances(first, last, left, right)
+        rows, ends = np.arange(len(self.ids)), np.cumsum(self.counts)
+        for first in range(0, len(rows), _BLOCK_ROWS):
+            last = min(first + _BLOCK_ROWS, len(rows))
+            stop = ends[self.ids[last - 1]]  # of the last class of these rows
+            for left, right in [*_pieces(first, stop), *_pieces(stop, len(rows))]:
+                distances = self._distances(first, last, left, right)
+                if left >= stop:
+                    yield False, distances
+                elif left >= last and self.ids[first] == self.ids[left]:
+                    yield True, distances
+                else:
+                    upper = rows[first:last, None] < rows[left:right]
+                    same = self.ids[first:last, None] == self.ids[left:right]
+                    yield True, distances[upper & same]
+                    yield False, distances[upper & ~same]
+                    del upper, same
+                del distances  # frees the memory of a block
 
     def _distances(self, first, last, left, right):
         """(last - first, right - left) distances of rows first to last to rows left to right."""
@@ -262,19 +265,6 @@ def _rows_by_class(labels):
     return by_class, sizes
 
 
-def _blocks(counts):
-    """Yields (first, last, stop) of blocks of rows in class order, given the class sizes.
-
-    Rows first to last are either whole classes, with stop = last, or part of a class that ends at
-    stop.
-    """
-    edges = np.concatenate([[0], np.cumsum(counts)])
-    first = 0
-    while first < edges[-1]:
-        last = int(edges[np.searchsorted(edges, first + _BLOCK_ROWS, side="right") - 1])
-        stop = last
-        if last <= first:
-            last = first + _BLOCK_ROWS
-            stop = int(edges[np.searchsorted(edges, last)])
-        yield first, last, stop
-        first = last
+def _pieces(start, stop):
+    lefts = range(start, stop, _BLOCK_COLUMNS)
+    return [(left, min(left + _BLOCK_COLUMNS, stop)) for left in lefts]

@@ -10,13 +10,7 @@ import numpy as np
 from tfdml.evaluation import inputs
 from tfdml.evaluation.ranking.by_distance import ranks_by_distance
 from tfdml.evaluation.ranking.by_similarity import ranks_by_similarity
-from tfdml.evaluation.ranking.metrics import (
-    AT_K,
-    depth_needed,
-    metric_names,
-    metric_values,
-    need_only_nearest,
-)
+from tfdml.evaluation.ranking.metrics import Metrics
 from tfdml.evaluation.ranking.search import search_of
 
 if TYPE_CHECKING:
@@ -41,14 +35,11 @@ class Keywords(TypedDict, total=False):
 
 def _with_keywords(function: _Function) -> _Function:
     """Spells out the keywords in the signature of a function, which `help` shows."""
+    keywords = [*inspect.signature(search_of).parameters.values()][2:]
+    keywords.append(inspect.Parameter("similarity", inspect.Parameter.KEYWORD_ONLY, default=None))
     signature = inspect.signature(function)
     *given, _ = signature.parameters.values()
-    spelt = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
-        for name in Keywords.__annotations__
-    ]
-    spelt = [of.replace(default=()) if of.name == "ignored_labels" else of for of in spelt]
-    function.__signature__ = signature.replace(parameters=[*given, *spelt])
+    function.__signature__ = signature.replace(parameters=[*given, *keywords])
     return function
 
 
@@ -351,19 +342,18 @@ def _values(embeddings, labels, k, metrics, *, similarity=None, **search):
 
     Warnings refer to the caller of the public function that calls this one.
     """
-    metrics = metric_names(metrics)
     inputs.check_similarity(similarity)
     search = search_of(embeddings, labels, **search)
-    counts = inputs.neighbour_counts(k, search.most) if set(AT_K).intersection(metrics) else []
-    relevant, only_nearest = search.relevant, need_only_nearest(metrics)
+    metrics = Metrics.of(metrics, k, search.most)
+    relevant = search.relevant
     if similarity is None:
-        ranked = ranks_by_distance(search, depth_needed(metrics, counts, relevant), only_nearest)
+        ranked = ranks_by_distance(search, metrics.depth(relevant), metrics.only_nearest)
     else:
-        ranked = ranks_by_similarity(search, similarity, only_nearest)
+        ranked = ranks_by_similarity(search, similarity, metrics.only_nearest)
     values = {}
     for ranks in ranked:
         block = slice(ranks.first, ranks.last)
-        for name, of in metric_values(metrics, counts, ranks, relevant[block]).items():
+        for name, of in metrics.values(ranks, relevant[block]).items():
             values.setdefault(name, np.empty(len(relevant)))[search.order[block]] = of
     inputs.warn_of_misses(int(np.count_nonzero(relevant == 0)), len(relevant), stacklevel=3)
     return values

@@ -6,13 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfdml.evaluation.ranking.points import (
-    Frame,
-    Points,
-    score_bounds,
-    score_error,
-    squared_distances,
-)
+from tfdml.evaluation.ranking import points
 from tfdml.evaluation.ranking.search import Search, ranks_of
 
 _BLOCK_BYTES = 2**25  # of float32 scores held at once
@@ -43,7 +37,7 @@ def ranks_by_distance(search, depth, only_nearest):
     Yields:
         `RelevantRanks` of consecutive queries.
     """
-    frame = Frame.around(search.gallery, search.queries)
+    frame = points.Frame.around(search.gallery, search.queries)
     gallery = frame.points(search.gallery)
     queries = gallery if search.among_themselves else frame.points(search.queries)
     columns, rows = gallery.score_columns(), queries.score_rows()
@@ -77,8 +71,8 @@ class _Ranker(NamedTuple):
     """Ranks the queries of a block: float32 scores where they are certain, float64 where not."""
 
     search: Search
-    queries: Points
-    gallery: Points
+    queries: points.Points
+    gallery: points.Points
     depth: np.ndarray
     wanted: np.ndarray  # (n,) number of nearest relevant rows to rank
 
@@ -104,44 +98,40 @@ class _Ranker(NamedTuple):
             query, relevant = self.search.pairs(first, last)
         else:
             query, relevant = self._nearest_relevant(first, last, scores)
-        distance = self._distances(first + query, relevant)
+        distance = points.squared_distances(
+            self.queries.exact, first + query, self.gallery.exact, relevant
+        )
         squared_norms = self.queries.squared_norms[first + query]
-        low, high = score_bounds(squared_norms, distance, self.gallery.exact.shape[1])
+        low, high = points.score_bounds(squared_norms, distance, self.gallery.exact.shape[1])
         order = np.lexsort((-high, query))
         return _Bounds(query, distance[order], low[order], high[order])
 
     def _nearest_relevant(self, first, last, scores):
         """As `Search.pairs`, but only relevant rows that may be among the nearest `wanted` ones."""
         queries = np.arange(first, last)[self.wanted[first:last] > 0]
-        spans = [
-            getattr(self.search, name)[queries].tolist()
-            for name in ("start", "stop", "left_out", "left_out_stop")
-        ]
-        of_class, best = [], []
-        for query, wanted, start, stop, *left_out in zip(
-            (queries - first).tolist(), self.wanted[queries].tolist(), *spans, strict=True
+        search, of_class, best = self.search, [], []
+        spans = (search.start, search.stop, search.left_out, search.left_out_stop)
+        spans = zip(*(of[queries].tolist() for of in spans), strict=True)
+        for query, wanted, (start, stop, left, right) in zip(
+            queries - first, self.wanted[queries], spans, strict=True
         ):
             of = scores[query, start:stop]
-            of[left_out[0] - start : left_out[1] - start] = -np.inf
+            of[left - start : right - start] = -np.inf
             of_class.append(of)
-            best.append(start + _largest(of, wanted))
+            best.append(start + np.argpartition(of, -wanted)[-wanted:])
         sizes = np.array([len(of) for of in best], int)
         query, relevant = np.repeat(queries, sizes), np.concatenate([np.arange(0), *best])
         dim, squared_norms = self.gallery.exact.shape[1], self.queries.squared_norms
         norms = np.sqrt(squared_norms[query]), np.sqrt(self.gallery.squared_norms[relevant])
         # All of these, that is `wanted` relevant rows, have at least this score before rounding.
-        certain = scores[query - first, relevant] - score_error(*norms, dim)
+        certain = scores[query - first, relevant] - points.score_error(*norms, dim)
         certain = np.minimum.reduceat(certain, np.cumsum(sizes) - sizes) if len(sizes) else certain
         farthest = np.maximum(squared_norms[queries] - 2 * certain, 0)
-        lowest, _ = score_bounds(squared_norms[queries], farthest, dim)
+        lowest, _ = points.score_bounds(squared_norms[queries], farthest, dim)
         near = [np.flatnonzero(of >= low) for of, low in zip(of_class, lowest, strict=True)]
         sizes = [len(of) for of in near]
         rows = np.concatenate([np.arange(0), *near]) + np.repeat(self.search.start[queries], sizes)
         return np.repeat(queries - first, sizes), rows
-
-    def _distances(self, queries, rows):
-        """(t,) float64 squared distances of (t,) queries, or of one, to (t,) gallery rows."""
-        return squared_distances(self.queries.exact, queries, self.gallery.exact, rows)
 
     def _before_one(self, query, scores, relevant):
         """`_before_several` for one relevant row; faster, without arrays of one number."""
@@ -201,21 +191,16 @@ class _Ranker(NamedTuple):
         before = at_least.copy()
         for first in range(0, len(rows), _CHUNK_ROWS):
             some = slice(first, first + _CHUNK_ROWS)
-            nearest = np.sort(self._distances(query, rows[some]))
-            before += np.searchsorted(nearest, relevant.distance, side="right")
+            distances = points.squared_distances(
+                self.queries.exact, query, self.gallery.exact, rows[some]
+            )
+            before += np.searchsorted(np.sort(distances), relevant.distance, side="right")
             # Rows above the high bound are nearer than the relevant row and already counted.
             ordered = np.sort(scores[some])
             before -= len(ordered) - np.searchsorted(ordered, relevant.high, side="right")
             if (before >= self.depth[query]).all():
                 break
         return before
-
-
-def _largest(scores, count):
-    """Indices of the `count` largest scores."""
-    if count == 1:
-        return np.array([scores.argmax()])
-    return np.argpartition(scores, -count)[-count:]
 
 
 def _count_each(scores, relevant, depth):

@@ -85,6 +85,7 @@ def ranks_of(first, last, query, before):
 def search_of(
     embeddings,
     labels,
+    *,
     gallery_embeddings=None,
     gallery_labels=None,
     groups=None,
@@ -104,16 +105,15 @@ def search_of(
     )
     if among_themselves:
         received = np.shape(gallery_groups)
-        check(gallery_groups is None, "`gallery_groups` requires a gallery", shape=received)
-        groups = gallery_groups = _groups_of(groups, labels, np.arange(len(labels)))
-    else:
-        inputs.check_together(
-            " if there is a gallery", groups=groups, gallery_groups=gallery_groups
+        check(
+            gallery_groups is None, "`gallery_groups` requires a gallery", gallery_groups=received
         )
-        # Without groups, no gallery row has the group of a query.
-        groups = _groups_of(groups, labels, np.zeros(len(labels), int))
-        others = np.ones(len(gallery_labels), int)
-        gallery_groups = _groups_of(gallery_groups, gallery_labels, others, "gallery_")
+        groups = gallery_groups = _groups_of(groups, labels)
+    else:
+        both = {"groups": groups, "gallery_groups": gallery_groups}
+        inputs.check_together(" if there is a gallery", **both)
+        groups = _groups_of(groups, labels)
+        gallery_groups = _groups_of(gallery_groups, gallery_labels, "gallery_")
     kept = _kept(labels, ignored_labels, "query")
     gallery_kept = _kept(gallery_labels, ignored_labels, "gallery row")
     classes, gallery_classes = inputs.dense_ids(labels[kept], gallery_labels[gallery_kept])
@@ -163,10 +163,9 @@ def apart(embeddings, labels, queries=None):
     if queries is None:
         return (embeddings, labels), {}
     queries = np.asarray(queries)
+    booleans = queries.shape == labels.shape and queries.dtype == bool
     check(
-        queries.shape == labels.shape
-        and queries.dtype == bool
-        and 0 < queries.sum() < len(queries),
+        booleans and 0 < queries.sum() < len(queries),
         "`queries` must be (n,) booleans, some of them true and some false",
         **{"queries.shape": queries.shape, "queries.dtype": queries.dtype, "n": len(labels)},
     )
@@ -174,10 +173,10 @@ def apart(embeddings, labels, queries=None):
     return (embeddings[queries], labels[queries]), gallery
 
 
-def _groups_of(groups, labels, default, prefix=""):
-    """(n,) integers: the groups, checked, or the default."""
+def _groups_of(groups, labels, prefix=""):
+    """(n,) integers: the groups, checked; by default each row has its own, also in a gallery."""
     if groups is None:
-        return default
+        return np.arange(len(labels)) if not prefix else -1 - np.arange(len(labels))
     groups = inputs.class_ids(groups, f"{prefix}groups")
     check(
         len(groups) == len(labels),
