@@ -64,8 +64,7 @@ def recall_after_reranking(
     """
     gallery = {"gallery_embeddings": gallery_embeddings, "gallery_labels": gallery_labels}
     search, counts = _search_and_counts(embeddings, labels, k, similarity, candidates, gallery)
-    nearest = _nearest(search, candidates)
-    return _recalls(_ranks(search, similarity, nearest, candidates), counts)
+    return _recalls(search, similarity, candidates, counts)
 
 
 def exact_and_reranked_recall(
@@ -119,9 +118,8 @@ def exact_and_reranked_recall(
     if queries < len(search.order):
         drawn = rng.choice(len(search.order), queries, replace=False)
         search = search.of(np.isin(search.order, drawn))
-    exact = _ranks(search, similarity, _all, search.most)
-    reranked = _ranks(search, similarity, _nearest(search, candidates), candidates)
-    return _recalls(exact, counts), _recalls(reranked, counts)
+    exact = _recalls(search, similarity, search.most, counts)
+    return exact, _recalls(search, similarity, candidates, counts)
 
 
 def reranked_neighbours(embeddings, k, *, similarity, candidates=100):
@@ -184,62 +182,45 @@ def _search_and_counts(embeddings, labels, k, similarity, candidates, gallery):
     return search, counts
 
 
-def _ranks(search, similarity, find, width):
-    """Numbers of found rows of other classes that score at least as high as the best relevant.
+def _recalls(search, similarity, candidates, counts):
+    """{K: recall} of the candidates; warns of queries without relevant rows and of equal scores."""
+    frame = Frame.around(search.gallery, search.queries)
+    gallery = frame.points(search.gallery)
+    step, found = max(1, _CANDIDATES_AT_ONCE // candidates), []
+    for first in range(0, len(search.queries), step):
+        block = search.of(slice(first, first + step))
+        own = block.left_out if search.among_themselves else None
+        if candidates < search.most:
+            queries = frame.points(block.queries)
+            rows, distances = nearest_rows(queries, gallery, candidates + 1, own)
+            rows, certain = rows[:, :-1], distances[:, :-1] < distances[:, -1:]
+        else:
+            rows, certain = np.tile(np.arange(candidates), (len(block.queries), 1)), True
+            rows += 0 if own is None else rows >= own[:, None]
+        scores = _scores_of_pairs(similarity, block.queries, search.gallery, rows)
+        found.append(_ranks(block, rows, scores, certain))
+    ranks, best, other = (np.concatenate(part) for part in zip(*found, strict=True))
+    inputs.warn_if_equal(np.concatenate([best, other]), stacklevel=3)
+    inputs.warn_of_misses(int(np.count_nonzero(ranks == np.inf)), len(ranks), stacklevel=3)
+    return {count: float(np.mean(ranks < count)) for count in counts}
+
+
+def _ranks(search, rows, scores, certain):
+    """Numbers of candidates of other classes that score at least as high as the best relevant one.
 
     Args:
         search: `Search`.
-        similarity: Callable of rows (i, dim) and (i, dim).
-        find: Function of a `Search` that returns (n, width) gallery rows, and which of them are
-            certain to be found.
-        width: Rows found per query.
+        rows: (n, candidates) gallery rows.
+        scores: (n, candidates) floats.
+        certain: Which of them are candidates however ties are broken.
 
     Returns:
-        (n,) floats: the count; `width` if no relevant row was found, infinity if there is none.
-        Warns if the best scores are all equal.
+        (n,) floats: the count, `candidates` if no relevant row is among them, infinity if there is
+        none; the best scores of relevant rows and those of others.
     """
-    step, found = max(1, _CANDIDATES_AT_ONCE // width), []
-    for first in range(0, len(search.queries), step):
-        block = search.of(slice(first, first + step))
-        found.append(_ranks_of_block(block, similarity, *find(block)))
-    ranks, best, other = (np.concatenate(part) for part in zip(*found, strict=True))
-    inputs.warn_if_equal(np.concatenate([best, other]), stacklevel=3)
-    return ranks
-
-
-def _ranks_of_block(search, similarity, rows, certain):
-    scores = _scores_of_pairs(similarity, search.queries, search.gallery, rows)
     relevant = (rows >= search.start[:, None]) & (rows < search.stop[:, None])
     best = np.where(relevant & certain, scores, -np.inf).max(axis=1)
     other = np.where(relevant, -np.inf, scores)
     before = np.count_nonzero(other >= best[:, None], axis=1)
     before = np.where(best == -np.inf, rows.shape[1], before)
     return np.where(search.relevant > 0, before, np.inf), best, other.max(axis=1)
-
-
-def _recalls(ranks, counts):
-    """{K: share of ranks below K}; queries without relevant rows have infinite ranks."""
-    inputs.warn_of_misses(int(np.count_nonzero(ranks == np.inf)), len(ranks), stacklevel=3)
-    return {count: float(np.mean(ranks < count)) for count in counts}
-
-
-def _all(search):
-    """All gallery rows except the query's own."""
-    own = search.left_out if search.among_themselves else np.full(len(search.queries), search.most)
-    rows = np.arange(search.most)
-    return rows + (rows >= own[:, None]), True
-
-
-def _nearest(search, candidates):
-    """Returns a function that finds the nearest gallery rows, except the query's own."""
-    frame = Frame.around(search.gallery, search.queries)
-    gallery = frame.points(search.gallery)
-
-    def find(search):
-        own = search.left_out if search.among_themselves else None
-        asked = min(candidates + 1, search.most)
-        rows, distances = nearest_rows(frame.points(search.queries), gallery, asked, own)
-        border = distances[:, candidates:] if asked > candidates else np.inf
-        return rows[:, :candidates], distances[:, :candidates] < border
-
-    return find

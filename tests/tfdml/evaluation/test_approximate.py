@@ -200,12 +200,12 @@ def test_names_the_extra_where_faiss_is_missing(rng, monkeypatch):
         ({"gallery_labels": np.zeros(3, int)}, ValueError, "must be given together"),
     ],
 )
-def test_refuses_bad_options(options, error, message, rng):
+def test_rejects_bad_options(options, error, message, rng):
     with pytest.raises(error, match=message):
         approximate_recall(*classes(rng, 64), **options)
 
 
-def test_parameters_that_a_search_refuses_are_named(rng):
+def test_parameters_that_a_search_rejects_are_named(rng):
     x, labels = rng.normal(size=(200, 4)).astype(np.float32), np.arange(200) % 20
     with pytest.raises(ValueError, match="faiss rejects the index"):
         approximate_recall(x, labels, index="IVF4,Flat", parameters="nprobe=0")

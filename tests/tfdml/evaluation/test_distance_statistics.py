@@ -135,6 +135,6 @@ X, Y = np.zeros((8, 5)), np.arange(8) // 2
         ((X[:0], Y[:0]), ValueError, "`embeddings` must not be empty"),
     ],
 )
-def test_refuses_wrong_input(arguments, error, message):
+def test_rejects_wrong_input(arguments, error, message):
     with pytest.raises(error, match=message):
         distance_statistics(*arguments)

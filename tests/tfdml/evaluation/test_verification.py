@@ -277,7 +277,7 @@ CALLS = [
         (LINE + np.nan, IDS, ValueError, "`embeddings` must be finite. Received: rows_not_fin"),
     ],
 )
-def test_refuses_wrong_input(call, x, y, error, message):
+def test_rejects_wrong_input(call, x, y, error, message):
     with pytest.raises(error, match=message):
         call(x, y)
 
@@ -322,6 +322,6 @@ def test_refuses_wrong_input(call, x, y, error, message):
         ),
     ],
 )
-def test_refuses_wrong_options(call, error, message):
+def test_rejects_wrong_options(call, error, message):
     with pytest.raises(error, match=re.escape(message)):
         call()

@@ -78,7 +78,7 @@ def test_tells_the_distances(rng, monkeypatch):
     assert distances_to(x, np.empty((20, 0), int)).shape == (20, 0)
 
 
-def test_refuses_bad_input():
+def test_rejects_bad_input():
     with pytest.raises(ValueError, match=r"`k` must not exceed the number of other rows. Rec"):
         nearest_neighbours(np.ones((3, 2)), 3)
     for k in (0, 1.5, True):
