@@ -16,6 +16,7 @@ from tfdml.evaluation.ranking.search import search_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import ArrayLike
     from typing_extensions import Unpack
 
 _COUNTS = (1, 2, 4, 8)
@@ -25,11 +26,11 @@ _Function = TypeVar("_Function", bound="Callable")
 class Keywords(TypedDict, total=False):
     """Keywords that all functions take; `retrieval_scores` says what they are."""
 
-    gallery_embeddings: np.ndarray | None
-    gallery_labels: np.ndarray | None
-    groups: np.ndarray | None
-    gallery_groups: np.ndarray | None
-    ignored_labels: int | list[int] | tuple[int, ...]
+    gallery_embeddings: ArrayLike | None
+    gallery_labels: ArrayLike | None
+    groups: ArrayLike | None
+    gallery_groups: ArrayLike | None
+    ignored_labels: ArrayLike
     similarity: Callable | None
 
 

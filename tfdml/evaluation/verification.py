@@ -91,20 +91,17 @@ def verification_scores(embeddings, labels, *, false_match_rates=(1e-1, 1e-2, 1e
     # Distances within one bin may have either order, except those of 0.
     shared = np.where(curve.first[1:] > 0, positive / pairs.positive, 0)
     unsure = np.sum(shared * (negative / pairs.negative)) / 2
-    missed = 1 - curve.positive / pairs.positive
-    accepted = curve.negative / pairs.negative
-    equal, place = errors_meet(missed[::-1], accepted[::-1])
+    found, accepted = curve.positive / pairs.positive, curve.negative / pairs.negative
+    equal, place = errors_meet(1 - found[::-1], accepted[::-1])
     best = {rate: _last_within(curve.negative, rate) for rate in rates}
     return {
         "auc": float(max(1 - lost, 0.0)),
         "auc_error": 0.0 if curve.exact else float(unsure),
         "equal_error_rate": equal,
         "equal_error_threshold": _distance(curve.last[::-1][place], pairs),
-        "true_match_rates": {
-            rate: float(curve.positive[place] / pairs.positive) for rate, place in best.items()
-        },
+        "true_match_rates": {rate: float(found[at]) for rate, at in best.items()},
         "thresholds": {
-            rate: _distance(curve.first[place + 1] - 1, pairs) for rate, place in best.items()
+            rate: _distance(curve.first[at + 1] - 1, pairs) for rate, at in best.items()
         },
     }
 

@@ -25,6 +25,7 @@ from tfdml.evaluation import (
 )
 from tfdml.evaluation.ranking import by_distance, by_similarity, points
 from tfdml.evaluation.ranking.metrics import METRICS
+from tfdml.evaluation.retrieval import Keywords
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "golden.json").read_text())
 
@@ -337,6 +338,9 @@ def test_functions_of_one_metric_take_the_arguments_of_all(function, rng):
     if "k" not in inspect.signature(function).parameters:
         parameters = [of for of in parameters if of.name != "k"]
     assert list(inspect.signature(function).parameters.values()) == parameters
+    assert list(Keywords.__annotations__) == [
+        of.name for of in parameters if of.kind is of.KEYWORD_ONLY
+    ]
     x, labels = rng.normal(size=(30, 3)), np.arange(30) % 4
     options = {
         "gallery_embeddings": x[10:],
