@@ -110,12 +110,10 @@ class _Ranker(NamedTuple):
         """As `Search.pairs`, but only relevant rows that may be among the nearest `wanted` ones."""
         queries = np.arange(first, last)[self.wanted[first:last] > 0]
         search, of_class, best = self.search, [], []
-        spans = (search.start, search.stop, search.left_out, search.left_out_stop)
+        spans = (self.wanted, search.start, search.stop, search.left_out, search.left_out_stop)
         spans = zip(*(of[queries].tolist() for of in spans), strict=True)
-        for query, wanted, (start, stop, left, right) in zip(
-            queries - first, self.wanted[queries], spans, strict=True
-        ):
-            of = scores[query, start:stop]
+        for query, (wanted, start, stop, left, right) in zip(queries.tolist(), spans, strict=True):
+            of = scores[query - first, start:stop]
             of[left - start : right - start] = -np.inf
             of_class.append(of)
             best.append(start + np.argpartition(of, -wanted)[-wanted:])

@@ -64,21 +64,17 @@ class Metrics(NamedTuple):
             ideal = np.cumsum(1 / np.log2(np.arange(2, count + 2)))
             return total((rank <= count) / np.log2(rank + 1)) / ideal[np.minimum(most, count) - 1]
 
-        at_k = {
+        of_queries = {
             "recall": lambda count: total((place == 1) & (rank <= count)),
             "precision": lambda count: total(rank <= count) / count,
             "ndcg": ndcg,
-        }
-        of_all = {
-            "map": lambda: total(place / rank) / most,
-            "map@r": lambda: total(among_r * place / rank) / most,
-            "r_precision": lambda: total(among_r) / most,
-            "mrr": lambda: total((place == 1) / rank),
+            "map": lambda _: total(place / rank) / most,
+            "map@r": lambda _: total(among_r * place / rank) / most,
+            "r_precision": lambda _: total(among_r) / most,
+            "mrr": lambda _: total((place == 1) / rank),
         }
         values = {}
         for name in self.names:
-            if name in at_k:
-                values.update({f"{name}@{count}": at_k[name](count) for count in self.counts})
-            else:
-                values[name] = of_all[name]()
+            for count in self.counts if name in _AT_K else [None]:
+                values[f"{name}@{count}" if count else name] = of_queries[name](count)
         return values

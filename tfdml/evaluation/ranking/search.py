@@ -22,7 +22,7 @@ class Search(NamedTuple):
     stop: np.ndarray
     left_out: np.ndarray
     left_out_stop: np.ndarray
-    among_themselves: bool  # query i is gallery row i
+    among_themselves: bool  # query i is gallery row i, of all queries
 
     @property
     def relevant(self):
