@@ -102,13 +102,10 @@ def queries_and_gallery(embeddings, labels, gallery_embeddings, gallery_labels):
     gallery_embeddings, gallery_labels = embeddings_and_labels(
         gallery_embeddings, gallery_labels, prefix="gallery_"
     )
-    shapes = {"embeddings.shape": embeddings.shape}
-    shapes["gallery_embeddings.shape"] = gallery_embeddings.shape
-    check(
-        embeddings.shape[1] == gallery_embeddings.shape[1],
-        "`embeddings` and `gallery_embeddings` must have the same dim",
-        **shapes,
-    )
+    both = {"embeddings": embeddings, "gallery_embeddings": gallery_embeddings}
+    shapes = {f"{name}.shape": of.shape for name, of in both.items()}
+    same = embeddings.shape[1] == gallery_embeddings.shape[1]
+    check(same, "`embeddings` and `gallery_embeddings` must have the same dim", **shapes)
     return embeddings, labels, gallery_embeddings, gallery_labels
 
 

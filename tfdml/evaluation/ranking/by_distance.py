@@ -145,36 +145,30 @@ class _Ranker(NamedTuple):
 
     def _before_several(self, query, scores, relevant):
         """(s,) numbers of rows at or nearer than the first s relevant rows, within depth."""
-        lowest = relevant.low.min()
+        depth, lowest = self.depth[query], relevant.low.min()
         at_most = np.count_nonzero(scores >= lowest)
         if at_most == 0:
             return np.zeros(len(relevant.query), int)
-        if at_most * _DENSE > len(scores) and self.depth[query] < len(scores):
-            relevant = self._within_depth(query, scores, relevant)
-            if len(relevant.query) == 0:
-                return np.zeros(0, int)
-            lowest = relevant.low.min()
+        if at_most * _DENSE > len(scores) and depth < len(scores):
+            # Without relevant rows that certainly have `depth` rows before them.
+            beyond = bisect.bisect_left(
+                relevant.high, True, key=lambda high: np.count_nonzero(scores > high) >= depth
+            )
+            relevant = relevant.of(slice(0, beyond))
+            lowest = relevant.low.min(initial=np.inf)
             at_most = np.count_nonzero(scores >= lowest)
         rows = None
         if at_most * _DENSE <= len(scores):
             rows = np.flatnonzero(scores >= lowest)
             scores = scores[rows]
         count = _count_each if len(relevant.query) <= _FEW else _count_sorted
-        at_least, doubtful, places = count(scores, relevant, self.depth[query])
+        at_least, doubtful, places = count(scores, relevant, depth)
         if doubtful.any():
             found = places if rows is None else rows[places]
             at_least[doubtful] = self._settled(
                 query, relevant.of(doubtful), at_least[doubtful], found, scores[places]
             )
         return at_least
-
-    def _within_depth(self, query, scores, relevant):
-        """The first relevant rows, without those that certainly have `depth` rows before them."""
-        depth = self.depth[query]
-        kept = bisect.bisect_left(
-            relevant.high, True, key=lambda high: np.count_nonzero(scores > high) >= depth
-        )
-        return relevant.of(slice(0, kept))
 
     def _settled(self, query, relevant, at_least, rows, scores):
         """(s,) numbers of rows at or nearer than relevant rows, in float64; inexact if >= depth.
@@ -209,8 +203,8 @@ def _count_each(scores, relevant, depth):
         other scores lie between their bounds; and the indices of those scores.
     """
     bounds = list(zip(relevant.low, relevant.high, strict=True))
-    at_most = np.array([np.count_nonzero(scores >= low) for low, _ in bounds])
-    at_least = np.array([np.count_nonzero(scores > high) for _, high in bounds])
+    at_most = np.array([np.count_nonzero(scores >= low) for low, _ in bounds], int)
+    at_least = np.array([np.count_nonzero(scores > high) for _, high in bounds], int)
     doubtful = (at_least < at_most) & (at_least < depth)
     between = np.zeros(len(scores), bool)
     for i in np.flatnonzero(doubtful):
