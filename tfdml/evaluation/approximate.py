@@ -91,11 +91,11 @@ def approximate_recall(
     frame = Frame.around(gallery, queries)
     rows, query_rows = (frame.points(of).exact.astype(np.float32) for of in (gallery, queries))
     received = {"index": index, "parameters": parameters, "rows": len(rows), "dim": rows.shape[1]}
-    started = time.perf_counter()
+    added, started = rows[order], time.perf_counter()
     with _as_value_error(received):
         built = faiss.index_factory(rows.shape[1], index)
-        built.train(rows[order])
-        built.add(rows[order])
+        built.train(added)
+        built.add(added)
         if parameters is not None:
             faiss.ParameterSpace().set_index_parameters(built, parameters)
     build_seconds = time.perf_counter() - started
