@@ -13,33 +13,31 @@ from tfdml.evaluation.comparison import (
     save_queries,
 )
 from tfdml.evaluation.density import class_density
-from tfdml.evaluation.distances import distance_statistics
 from tfdml.evaluation.few_shot import few_shot_accuracies
-from tfdml.evaluation.gallery import apart
 from tfdml.evaluation.hierarchy import every_nth_child, read_hierarchy
 from tfdml.evaluation.levels import split_levels, weigh_levels
-from tfdml.evaluation.neighbours import nearest_neighbours
 from tfdml.evaluation.one_per_class import one_per_class_scores
+from tfdml.evaluation.pairs import distance_statistics
 from tfdml.evaluation.projector import write_projector
+from tfdml.evaluation.ranking.by_similarity import scores_to_rank
+from tfdml.evaluation.ranking.neighbours import nearest_neighbours
+from tfdml.evaluation.ranking.search import apart
 from tfdml.evaluation.reranking import (
     exact_and_reranked_recall,
     recall_after_reranking,
     reranked_neighbours,
 )
 from tfdml.evaluation.retrieval import (
-    recall_at_k,
-    retrieval_scores,
-    retrieval_scores_per_query,
-)
-from tfdml.evaluation.retrieval_metrics import (
     map_at_r,
     mean_average_precision,
     mean_reciprocal_rank,
     ndcg_at_k,
     precision_at_k,
     r_precision,
+    recall_at_k,
+    retrieval_scores,
+    retrieval_scores_per_query,
 )
-from tfdml.evaluation.similarity_ranking import scores_to_rank
 from tfdml.evaluation.transfer import (
     class_means,
     nearest_class_mean,

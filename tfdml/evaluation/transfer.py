@@ -6,7 +6,7 @@ import numpy as np
 
 from tfdml.checks import check
 from tfdml.evaluation import inputs
-from tfdml.evaluation.mean_ranks import hits, rank_means
+from tfdml.evaluation.ranking.means import hits, rank_means
 
 
 def class_means(embeddings, labels, *, normalize=False):

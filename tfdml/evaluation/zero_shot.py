@@ -5,7 +5,7 @@ import numpy as np
 from tfdml.checks import check, check_one_of, check_type
 from tfdml.evaluation import inputs
 from tfdml.evaluation.hierarchy import ancestors_of, parents_of_nodes
-from tfdml.evaluation.mean_ranks import EQUAL_MEANS, hits, rank_means
+from tfdml.evaluation.ranking.means import EQUAL_MEANS, hits, rank_means
 from tfdml.evaluation.transfer import (
     check_same_width,
     checked_counts,

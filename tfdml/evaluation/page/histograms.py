@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfdml.evaluation.all_pairs import AllPairs
+from tfdml.evaluation.pairs import AllPairs
 
 _MOST_PAIRS = 10**8  # up to this many are all counted; above, a sample, which takes seconds
 _SAMPLE = 10**6
@@ -42,7 +42,7 @@ def distance_histograms(embeddings, labels):
         ValueError: If there are no pairs of one kind.
     """
     pairs = AllPairs(embeddings, labels)
-    farthest = 2 * float(np.linalg.norm(pairs.points.rows, axis=1).max()) or 1.0
+    farthest = 2 * pairs.largest_norm or 1.0
     positive, negative = (_Counts(_FINE_BINS / farthest) for _ in range(2))
     sample = _SAMPLE if pairs.positive + pairs.negative > _MOST_PAIRS else None
     if sample:
@@ -50,7 +50,8 @@ def distance_histograms(embeddings, labels):
         positive.add(drawn[:sample])
         negative.add(drawn[sample:])
     else:
-        pairs.visit(positive.add, negative.add)
+        for is_positive, distances in pairs.blocks():
+            (positive if is_positive else negative).add(distances)
     used = np.flatnonzero(positive.counts + negative.counts)
     width = -(-(used[-1] + 1 - used[0]) // _BINS)  # fine bins per bin
     starts = np.arange(used[0], used[-1] + 1, width)

@@ -14,12 +14,12 @@ import numpy as np
 
 from tfdml.checks import check, check_number, check_positive, check_type
 from tfdml.evaluation import inputs
-from tfdml.evaluation.neighbours import distances_to, nearest_neighbours
 from tfdml.evaluation.page import charts
 from tfdml.evaluation.page.classes import class_means, confusions
 from tfdml.evaluation.page.histograms import distance_histograms
 from tfdml.evaluation.page.planar_map import planar_map
 from tfdml.evaluation.page.thumbnails import thumbnails
+from tfdml.evaluation.ranking.neighbours import distances_to, nearest_neighbours
 from tfdml.evaluation.retrieval import recall_at_k
 from tfdml.files import replacing
 

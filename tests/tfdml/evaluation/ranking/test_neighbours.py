@@ -4,8 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tfdml.evaluation import nearest_neighbours, neighbours
-from tfdml.evaluation.neighbours import distances_to
+from tfdml.evaluation import nearest_neighbours
+from tfdml.evaluation.ranking import neighbours, points
+from tfdml.evaluation.ranking.neighbours import distances_to
 
 
 def by_sorting(x, k):
@@ -63,7 +64,7 @@ def test_chunks_of_candidates_change_nothing(monkeypatch, rng):
 
 
 def test_tells_the_distances(rng, monkeypatch):
-    monkeypatch.setattr(neighbours, "_CHUNK_ROWS", 7)
+    monkeypatch.setattr(points, "_CHUNK_ROWS", 7)
     x = rng.normal(size=(20, 3)).astype(np.float32)
     found = nearest_neighbours(x, 3)
     expected = [
@@ -77,7 +78,7 @@ def test_tells_the_distances(rng, monkeypatch):
     assert distances_to(x, np.empty((20, 0), int)).shape == (20, 0)
 
 
-def test_refuses_bad_input():
+def test_rejects_bad_input():
     with pytest.raises(ValueError, match=r"`k` must not exceed the number of other rows. Rec"):
         nearest_neighbours(np.ones((3, 2)), 3)
     for k in (0, 1.5, True):

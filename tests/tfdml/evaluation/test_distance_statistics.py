@@ -5,7 +5,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from tfdml.evaluation import all_pairs, distance_statistics
+from tfdml.evaluation import distance_statistics, pairs
+from tfdml.evaluation.ranking import points
 
 
 def brute_force(embeddings, labels):
@@ -43,9 +44,9 @@ def test_two_classes_on_a_line_by_hand():
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("kind", ["spread", "duplicates", "far", "tiny", "huge", "tight"])
 def test_equals_brute_force(kind, dtype, rng, monkeypatch):
-    monkeypatch.setattr(all_pairs, "_BLOCK_ROWS", 7)
-    monkeypatch.setattr(all_pairs, "_BLOCK_COLUMNS", 11)
-    monkeypatch.setattr(all_pairs, "_NEAR_PAIRS", 3)
+    monkeypatch.setattr(pairs, "_BLOCK_ROWS", 7)
+    monkeypatch.setattr(pairs, "_BLOCK_COLUMNS", 11)
+    monkeypatch.setattr(points, "_CHUNK_ROWS", 3)
     x = {
         "spread": rng.normal(size=(80, 6)),
         "duplicates": np.repeat(rng.normal(size=(20, 6)), 4, axis=0),
@@ -66,8 +67,8 @@ def test_equals_brute_force(kind, dtype, rng, monkeypatch):
 def test_ignores_the_size_of_the_blocks(rows, columns, rng, monkeypatch):
     x, labels = rng.normal(size=(80, 4)), rng.integers(0, 5, 80)
     expected = brute_force(x, labels)
-    monkeypatch.setattr(all_pairs, "_BLOCK_ROWS", rows)
-    monkeypatch.setattr(all_pairs, "_BLOCK_COLUMNS", columns)
+    monkeypatch.setattr(pairs, "_BLOCK_ROWS", rows)
+    monkeypatch.setattr(pairs, "_BLOCK_COLUMNS", columns)
     assert distance_statistics(x, labels) == close(expected)
 
 
@@ -134,6 +135,6 @@ X, Y = np.zeros((8, 5)), np.arange(8) // 2
         ((X[:0], Y[:0]), ValueError, "`embeddings` must not be empty"),
     ],
 )
-def test_refuses_wrong_input(arguments, error, message):
+def test_rejects_wrong_input(arguments, error, message):
     with pytest.raises(error, match=message):
         distance_statistics(*arguments)

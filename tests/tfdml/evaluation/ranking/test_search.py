@@ -24,6 +24,6 @@ def test_all_rows_find_each_other_without_queries(rng):
 @pytest.mark.parametrize(
     "queries", [[True] * 3, [False] * 3, [True, False], [1, 0, 0], [[True], [False], [True]]]
 )
-def test_refuses_queries_that_leave_no_search(queries):
+def test_rejects_queries_that_leave_no_search(queries):
     with pytest.raises(ValueError, match="`queries` must be"):
         apart(np.eye(3), np.arange(3), queries)

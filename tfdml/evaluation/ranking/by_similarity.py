@@ -1,12 +1,10 @@
 """Exact ranks of relevant rows by a learned similarity, in tiles; each pair is scored once."""
 
-import itertools
-
 import numpy as np
 
 from tfdml.checks import check
 from tfdml.evaluation import inputs
-from tfdml.evaluation.mates import ranks_of
+from tfdml.evaluation.ranking.search import ranks_of
 
 _TILE_ROWS = 256  # 128 to 512 took the same time with PDDM; scores of a tile fill half a megabyte
 _ASYMMETRY = 1e-2  # relative to the largest score: above the rounding of bfloat16
@@ -39,65 +37,44 @@ def ranks_by_similarity(search, similarity, only_nearest):
         the rows "LMDM score" and "PDDM score" of Table 1.
     """
     table = _Table(search, only_nearest)
-    if search.among_themselves:
-        _score_pairs(search, similarity, table)
-    else:
-        _score_gallery(search, similarity, table)
+    _score_tiles(search, similarity, table)
     inputs.warn_if_equal(np.concatenate([table.best_relevant(), table.best_others]), stacklevel=4)
-    for rows in _slices(0, len(search.queries)):
-        yield table.ranks(rows.start, rows.stop)
+    for rows in _slices(len(search.queries)):
+        yield table.ranks(rows)
 
 
 def scores_to_rank(count):
     """Number of scores that a similarity computes to rank `count` rows among themselves."""
-    slices = _slices(0, count)
-    return sum(
-        (rows.stop - rows.start) * (columns.stop - columns.start)
-        for i, columns in enumerate(slices)
-        for rows in slices[: i + 1]
-    )
+    return sum((tile.stop - tile.start) * tile.stop for tile in _slices(count))
 
 
-def _score_pairs(search, similarity, table):
-    slices = _slices(0, len(search.queries))
+def _score_tiles(search, similarity, table):
+    """Adds all scores to the table; of queries among themselves, each score for both its rows."""
+
+    def scores_of(rows, columns):
+        shape = rows.stop - rows.start, columns.stop - columns.start
+        return inputs.scores_of(similarity, search.queries[rows], search.gallery[columns], shape)
+
+    own, slices = search.among_themselves, _slices(len(search.gallery))
     ahead = {}  # tiles with relevant rows, scored before their turn
-    for j, columns in enumerate(slices):
-        for i, later in enumerate(slices[j:], start=j):
-            if not table.has_relevant(columns, later):
-                break
-            scores = _scores(similarity, search.queries[columns], search.gallery[later])
-            if i == j:
-                scores = _one_score_per_pair(scores)
-            else:
-                table.add_relevant(later, columns, scores.T)
-            table.add_relevant(columns, later, scores)
-            ahead[j, i] = scores
-        table.sort(columns)
-        for i, rows in enumerate(slices[: j + 1]):
-            if (i, j) in ahead:
-                scores = ahead.pop((i, j))
-            else:
-                scores = _scores(similarity, search.queries[rows], search.gallery[columns])
+    for i, asked in enumerate(_slices(len(search.queries))):
+        for columns in slices[i if own else 0 :]:
+            if table.has_relevant(asked, columns):
+                scores = scores_of(asked, columns)
+                if own and asked == columns:
+                    scores = _one_score_per_pair(scores)
+                elif own:
+                    table.add_relevant(columns, asked, scores.T)
+                table.add_relevant(asked, columns, scores)
+                ahead[asked.start, columns.start] = scores
+        table.sort(asked)
+        for other in slices[: i + 1] if own else slices:
+            rows, columns = (other, asked) if own else (asked, other)
+            scores = ahead.pop((rows.start, columns.start), None)
+            scores = scores_of(rows, columns) if scores is None else scores
             table.add_others(rows, columns, scores)
-            if i < j:
+            if own and rows != columns:
                 table.add_others(columns, rows, scores.T)
-
-
-def _score_gallery(search, similarity, table):
-    slices = _slices(0, len(search.gallery))
-    for rows in _slices(0, len(search.queries)):
-        ahead = {}
-        for j, columns in enumerate(slices):
-            if table.has_relevant(rows, columns):
-                ahead[j] = _scores(similarity, search.queries[rows], search.gallery[columns])
-                table.add_relevant(rows, columns, ahead[j])
-        table.sort(rows)
-        for j, columns in enumerate(slices):
-            if j in ahead:
-                scores = ahead.pop(j)
-            else:
-                scores = _scores(similarity, search.queries[rows], search.gallery[columns])
-            table.add_others(rows, columns, scores)
 
 
 class _Table:
@@ -107,10 +84,12 @@ class _Table:
         self.search = search
         self.only_nearest = only_nearest
         sizes = np.ones(len(search.start), int) if only_nearest else search.stop - search.start
-        self.edges = np.concatenate([[0], np.cumsum(sizes)])
-        self.relevant = np.full(self.edges[-1], -np.inf)  # rows left out stay so
-        # For each query and i >= 0, how many others reach exactly its i worst relevant rows.
-        self.reached = np.zeros(self.edges[-1] + len(sizes), int)
+        edges = np.cumsum(sizes)
+        self.begin = edges - sizes
+        self.scores = np.full(edges[-1], -np.inf)  # of relevant rows; rows left out stay so
+        self.relevant = np.split(self.scores, edges[:-1])  # of each query
+        # Of each query, for i >= 0, how many others reach exactly its i worst relevant rows.
+        self.reached = [np.zeros(size + 1, int) for size in sizes]
         self.best_others = np.full(len(sizes), -np.inf)
 
     def has_relevant(self, rows, columns):
@@ -125,15 +104,15 @@ class _Table:
         relevant &= (row < search.left_out[rows, None]) | (row >= search.left_out_stop[rows, None])
         if self.only_nearest:
             best = np.where(relevant, scores, -np.inf).max(axis=1)
-            self.relevant[rows] = np.maximum(self.relevant[rows], best)
+            self.scores[rows] = np.maximum(self.scores[rows], best)
         else:
-            place = (self.edges[:-1] - search.start)[rows, None] + row
-            self.relevant[place[relevant]] = scores[relevant]
+            place = (self.begin - search.start)[rows, None] + row
+            self.scores[place[relevant]] = scores[relevant]
 
     def sort(self, rows):
         """Sorts the scores of relevant rows of these queries, once all are added."""
-        for begin, end in self._ends(rows):
-            self.relevant[begin:end].sort()
+        for known in self.relevant[rows]:
+            known.sort()
 
     def add_others(self, rows, columns, scores):
         """Counts rows of other classes against the sorted relevant rows of queries."""
@@ -141,44 +120,32 @@ class _Table:
         if self.has_relevant(rows, columns):
             others = np.where(self._of_class(rows, columns), -np.inf, scores)
         self.best_others[rows] = np.maximum(self.best_others[rows], others.max(axis=1))
-        for query, (begin, end) in enumerate(self._ends(rows), start=rows.start):
-            if begin < end:
-                places = np.searchsorted(
-                    self.relevant[begin:end], others[query - rows.start], side="right"
-                )
-                counts = np.bincount(places, minlength=end - begin + 1)
-                self.reached[begin + query : end + query + 1] += counts
+        for i, of_query in enumerate(others, start=rows.start):
+            known, reached = self.relevant[i], self.reached[i]
+            if known.size:
+                places = np.searchsorted(known, of_query, side="right")
+                reached += np.bincount(places, minlength=len(reached))
 
     def best_relevant(self):
         """(n,) floats: the score of each query's best relevant row; -inf if it has none."""
-        filled = np.diff(self.edges) > 0
-        return np.where(filled, np.append(self.relevant, -np.inf)[self.edges[1:] - filled], -np.inf)
+        return np.array([known[-1] if known.size else -np.inf for known in self.relevant])
 
-    def ranks(self, first, last):
-        """The `RelevantRanks` of queries first to last."""
-        query, before = [], []
-        for i, (begin, end) in enumerate(self._ends(slice(first, last))):
-            reached = self.reached[begin + first + i : end + first + i + 1]
-            known = self.relevant[begin:end] > -np.inf
-            before.append(np.cumsum(reached[::-1])[-2::-1][known])
-            query.append(np.full(len(before[-1]), i))
-        return ranks_of(first, last, np.concatenate(query), np.concatenate(before))
-
-    def _ends(self, rows):
-        edges = self.edges[rows.start : rows.stop + 1].tolist()
-        return itertools.pairwise(edges)
+    def ranks(self, rows):
+        """The `RelevantRanks` of consecutive queries."""
+        before = [
+            np.cumsum(reached[::-1])[-2::-1][known > -np.inf]
+            for known, reached in zip(self.relevant[rows], self.reached[rows], strict=True)
+        ]
+        query = np.repeat(np.arange(len(before)), [len(of) for of in before])
+        return ranks_of(rows.start, rows.stop, query, np.concatenate(before))
 
     def _of_class(self, rows, columns):
         row = np.arange(columns.start, columns.stop)
         return (row >= self.search.start[rows, None]) & (row < self.search.stop[rows, None])
 
 
-def _slices(start, count):
-    return [slice(i, min(i + _TILE_ROWS, count)) for i in range(start, count, _TILE_ROWS)]
-
-
-def _scores(similarity, a, b):
-    return inputs.scores_of(similarity, a, b, (len(a), len(b)))
+def _slices(count):
+    return [slice(i, min(i + _TILE_ROWS, count)) for i in range(0, count, _TILE_ROWS)]
 
 
 def _one_score_per_pair(scores):

@@ -22,7 +22,7 @@ class Search(NamedTuple):
     stop: np.ndarray
     left_out: np.ndarray
     left_out_stop: np.ndarray
-    among_themselves: bool  # query i is gallery row i
+    among_themselves: bool  # query i is gallery row i, of all queries
 
     @property
     def relevant(self):
@@ -33,6 +33,11 @@ class Search(NamedTuple):
     def most(self):
         """Number of rows that a query can find, excluding itself."""
         return len(self.gallery) - self.among_themselves
+
+    def of(self, queries):
+        """The search of some queries, given as a slice or as integers, in the whole gallery."""
+        names = ("queries", "order", "start", "stop", "left_out", "left_out_stop")
+        return self._replace(**{name: getattr(self, name)[queries] for name in names})
 
     def pairs(self, first, last):
         """Pairs of queries first to last with their relevant rows: two (t,) arrays of integers.
@@ -80,8 +85,9 @@ def ranks_of(first, last, query, before):
 def search_of(
     embeddings,
     labels,
-    gallery_embeddings,
-    gallery_labels,
+    *,
+    gallery_embeddings=None,
+    gallery_labels=None,
     groups=None,
     gallery_groups=None,
     ignored_labels=(),
@@ -93,33 +99,32 @@ def search_of(
         ValueError: If shapes disagree, an input is empty or not finite, embeddings or labels of the
             gallery are missing, groups are given for a part only, or all classes are ignored.
     """
+    among_themselves = gallery_embeddings is None
     embeddings, labels, gallery_embeddings, gallery_labels = inputs.queries_and_gallery(
         embeddings, labels, gallery_embeddings, gallery_labels
     )
-    among_themselves = gallery_labels is None
-    groups, gallery_groups = _checked_groups(groups, gallery_groups, labels, gallery_labels)
-    kept = ~_is_ignored(labels, ignored_labels)
-    check(kept.any(), "`ignored_labels` must leave a query", ignored_labels=ignored_labels)
     if among_themselves:
-        gallery_embeddings, gallery_labels, gallery_kept = embeddings, labels, kept
-        if groups is None:
-            groups = np.arange(len(labels))  # each row a group of its own
-        gallery_groups = groups
+        received = np.shape(gallery_groups)
+        check(
+            gallery_groups is None, "`gallery_groups` requires a gallery", gallery_groups=received
+        )
+        groups = gallery_groups = _groups_of(groups, labels)
     else:
-        gallery_kept = ~_is_ignored(gallery_labels, ignored_labels)
-        expectation = "`ignored_labels` must leave a gallery row"
-        check(gallery_kept.any(), expectation, ignored_labels=ignored_labels)
-        if groups is None:
-            groups, gallery_groups = np.zeros(len(labels), int), np.ones(len(gallery_labels), int)
-    classes, gallery_classes = _dense(labels[kept], gallery_labels[gallery_kept])
-    groups, gallery_groups = _dense(groups[kept], gallery_groups[gallery_kept])
+        both = {"groups": groups, "gallery_groups": gallery_groups}
+        inputs.check_together(" if there is a gallery", **both)
+        groups = _groups_of(groups, labels)
+        gallery_groups = _groups_of(gallery_groups, gallery_labels, "gallery_")
+    kept = _kept(labels, ignored_labels, "query")
+    gallery_kept = _kept(gallery_labels, ignored_labels, "gallery row")
+    classes, gallery_classes = inputs.dense_ids(labels[kept], gallery_labels[gallery_kept])
+    groups, gallery_groups = inputs.dense_ids(groups[kept], gallery_groups[gallery_kept])
     width = 1 + max(groups.max(), gallery_groups.max())
     keys, gallery_keys = classes * width + groups, gallery_classes * width + gallery_groups
     order, gallery_order = (np.argsort(of, kind="stable") for of in (keys, gallery_keys))
     keys, gallery_keys, classes = keys[order], gallery_keys[gallery_order], classes[order]
     return Search(
-        queries=embeddings[np.flatnonzero(kept)[order]],
-        gallery=gallery_embeddings[np.flatnonzero(gallery_kept)[gallery_order]],
+        queries=embeddings[kept[order]],
+        gallery=gallery_embeddings[gallery_kept[gallery_order]],
         order=order,
         start=np.searchsorted(gallery_keys, classes * width),
         stop=np.searchsorted(gallery_keys, (classes + 1) * width),
@@ -129,50 +134,65 @@ def search_of(
     )
 
 
-def _checked_groups(groups, gallery_groups, labels, gallery_labels):
-    given = {"groups": groups, "gallery_groups": gallery_groups}
-    shapes = {name: None if of is None else np.shape(of) for name, of in given.items()}
-    if gallery_labels is None:
-        check(gallery_groups is None, "`gallery_groups` requires a gallery", **shapes)
-    else:
-        check(
-            (groups is None) == (gallery_groups is None),
-            "`groups` and `gallery_groups` must be given together if there is a gallery",
-            **shapes,
-        )
-    return (
-        _groups_of(groups, labels, "groups", "labels"),
-        _groups_of(gallery_groups, gallery_labels, "gallery_groups", "gallery_labels"),
+def apart(embeddings, labels, queries=None):
+    """Splits rows into the arguments of a search, such as those of `retrieval_scores`.
+
+    Args:
+        embeddings: (n, dim) floats.
+        labels: (n,) or (n, 1) integers.
+        queries: (n,) booleans: true for queries, false for gallery rows. None to use all rows as
+            both.
+
+    Returns:
+        `(data, gallery)`: the embeddings and labels of the queries, and a dict of the keywords
+        `gallery_embeddings` and `gallery_labels`, empty if `queries` is None.
+
+    Raises:
+        TypeError: If `labels` are not integers or `embeddings` not floats.
+        ValueError: If shapes disagree, an input is empty or not finite, or `queries` are not (n,)
+            booleans, some of them true and some false.
+
+    Example:
+        >>> from tfdml.evaluation import recall_at_k
+        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
+        >>> data, gallery = apart(line, labels, np.array([True, True, False, False]))
+        >>> recall_at_k(*data, k=1, **gallery)
+        {1: 0.5}
+    """
+    embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
+    if queries is None:
+        return (embeddings, labels), {}
+    queries = np.asarray(queries)
+    booleans = queries.shape == labels.shape and queries.dtype == bool
+    check(
+        booleans and 0 < queries.sum() < len(queries),
+        "`queries` must be (n,) booleans, some of them true and some false",
+        **{"queries.shape": queries.shape, "queries.dtype": queries.dtype, "n": len(labels)},
     )
+    gallery = {"gallery_embeddings": embeddings[~queries], "gallery_labels": labels[~queries]}
+    return (embeddings[queries], labels[queries]), gallery
 
 
-def _groups_of(groups, labels, name, labels_name):
+def _groups_of(groups, labels, prefix=""):
+    """(n,) integers: the groups, checked; by default each row has its own, also in a gallery."""
     if groups is None:
-        return None
-    groups = inputs.class_ids(groups, name)
+        return np.arange(len(labels)) if not prefix else -1 - np.arange(len(labels))
+    groups = inputs.class_ids(groups, f"{prefix}groups")
     check(
         len(groups) == len(labels),
-        f"`{name}` and `{labels_name}` must have the same batch size",
-        **{f"{name}.shape": groups.shape, f"{labels_name}.shape": labels.shape},
+        f"`{prefix}groups` and `{prefix}labels` must have the same batch size",
+        **{f"{prefix}groups.shape": groups.shape, f"{prefix}labels.shape": labels.shape},
     )
     return groups
 
 
-def _is_ignored(labels, ignored_labels):
+def _kept(labels, ignored_labels, what):
+    """Numbers of the rows that are not of ignored classes."""
     ignored = list(ignored_labels) if np.iterable(ignored_labels) else [ignored_labels]
     whole = all(isinstance(label, (int, np.integer)) for label in ignored)
     check_type(whole, "`ignored_labels` must be integers", ignored_labels=ignored_labels)
     ignored = {int(label) for label in ignored}
-    if not ignored:
-        return np.zeros(len(labels), bool)
     classes, ids = np.unique(labels, return_inverse=True)
-    return np.array([int(label) in ignored for label in classes])[ids]
-
-
-def _dense(ids, gallery_ids):
-    """Both renumbered as integers from 0 on; equal ids stay equal."""
-    if np.result_type(ids, gallery_ids).kind == "f":
-        # NumPy compares int64 with uint64 as floats, which merges ids above 2**53.
-        ids, gallery_ids = ids.astype(object), gallery_ids.astype(object)
-    _, dense = np.unique(np.concatenate([ids, gallery_ids]), return_inverse=True)
-    return dense[: len(ids)], dense[len(ids) :]
+    kept = np.flatnonzero(np.array([int(label) not in ignored for label in classes])[ids])
+    check(kept.size, f"`ignored_labels` must leave a {what}", ignored_labels=ignored_labels)
+    return kept

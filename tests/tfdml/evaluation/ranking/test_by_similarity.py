@@ -8,8 +8,8 @@ from tfdml.evaluation import (
     recall_at_k,
     retrieval_scores,
     scores_to_rank,
-    similarity_ranking,
 )
+from tfdml.evaluation.ranking import by_similarity
 
 
 def brute_force(scores, labels, k, gallery_labels=None):
@@ -24,7 +24,7 @@ def brute_force(scores, labels, k, gallery_labels=None):
             if not (own and j == q)
         )
         for count in k:
-            hits[count] += any(mate for _, mate in ranked[:count])
+            hits[count] += any(relevant for _, relevant in ranked[:count])
     return {count: hits[count] / len(labels) for count in k}
 
 
@@ -51,7 +51,7 @@ def _lonely_queries_may_warn():
 
 @pytest.fixture(params=[1, 7, 20, 59, 60, 61, 256])
 def tile_rows(request, monkeypatch):
-    monkeypatch.setattr(similarity_ranking, "_TILE_ROWS", request.param)
+    monkeypatch.setattr(by_similarity, "_TILE_ROWS", request.param)
     return request.param
 
 
@@ -148,7 +148,7 @@ def test_class_ids_that_a_float_would_merge_stay_apart():
     assert scores == {1: 0.5}
 
 
-def test_reports_queries_without_a_mate():
+def test_reports_queries_without_a_relevant_row():
     warnings.simplefilter("default")
     rows = np.array([[0.0], [0.1], [9.0]])
     with pytest.warns(UserWarning, match="1 of 3 queries have no other row") as reported:
@@ -204,7 +204,7 @@ def spoilt(a, b):
         (lambda a, b: np.tri(8), ValueError, "must be symmetric. Received: largest_difference=1.0"),
     ],
 )
-def test_refuses_wrong_similarities(similarity, error, message):
+def test_rejects_wrong_similarities(similarity, error, message):
     with pytest.raises(error, match=message):
         recall_at_k(X, Y, k=1, similarity=similarity)
 
