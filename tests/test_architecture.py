@@ -32,6 +32,8 @@ BELOW = {
         "evaluation",
         "models",
     },
+    "client": {"checks", "command_line", "files", "serving"},
+    "search": {"checks", "command_line", "files", "quiet", "serving"},
     "registration": {"losses"},
     "runs": {
         "checks",
@@ -45,6 +47,8 @@ BELOW = {
     },
     "__init__": {"registration"},
 }
+# Deprecated names of rooms that were moved up.
+ALIASES = {"serving/client.py"}
 
 
 def imported(path):
@@ -63,6 +67,8 @@ def modules(package):
 def test_imports_point_down():
     upward = []
     for path in modules("tfdml"):
+        if path.relative_to(ROOT / "tfdml").as_posix() in ALIASES:
+            continue
         part = path.relative_to(ROOT / "tfdml").parts[0].removesuffix(".py")
         for name in imported(path):
             package, _, inner = name.partition(".")

@@ -1,10 +1,10 @@
-"""SavedModels for TF Serving, and a client for it."""
+"""What goes into a SavedModel for TF Serving."""
 
 import importlib
 
-# Public name -> its module.
+# Public name -> its module; loaded on first use, as they import TensorFlow.
 _NAMES = {
-    "Client": "client",
+    "Client": "client",  # deprecated: warns
     "ExportOptions": "options",
     "Gallery": "nearest",
     "ServedModel": "signatures",
@@ -12,11 +12,10 @@ _NAMES = {
     "export_model": "saved_model",
 }
 
-__all__ = sorted(_NAMES)
+__all__ = sorted(set(_NAMES) - {"Client"})
 
 
 def __getattr__(name):
-    # Loaded on first use, so `python -m tfdml.serving.export --help` does not load TensorFlow.
     if name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)

@@ -1,0 +1,196 @@
+"""Requests over gRPC."""
+
+import grpc
+import numpy as np
+
+from tfdml.client.errors import ServingError
+from tfdml.client.protos import message
+from tfdml.client.served import Metadata, Signature, VersionStatus, tensor_of
+
+_PREDICTION, _MODEL = "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService"
+_OPTIONS = [
+    (
+        "grpc.max_receive_message_length",
+        -1,
+    ),  # no limit; 4 MB hold 8,192 embeddings
+    ("grpc.max_send_message_length", -1),
+    # Otherwise the channel waits longer than the client between its attempts.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 5000),
+]
+_STRING = 7  # numbers of `tensorflow.DataType`
+_DTYPES = {1: np.float32, 2: np.float64, 3: np.int32, 4: np.uint8, 9: np.int64, 10: np.bool_}
+_FIELDS = {
+    1: "float_val",
+    2: "double_val",
+    3: "int_val",
+    4: "int_val",
+    9: "int64_val",
+    10: "bool_val",
+}
+
+
+class GrpcService:
+    """The PredictionService and the ModelService of a server.
+
+    Args:
+        target: `host:port`.
+        timeout: Seconds that a request may take.
+        headers: {name: text}, sent as metadata.
+        tls: None, or `Tls`.
+
+    Raises:
+        ImportError: If tensorflow-serving-api is not installed.
+    """
+
+    def __init__(self, target, *, timeout, headers, tls):
+        self._timeout = timeout
+        self._headers = [(name.lower(), text) for name, text in headers.items()]
+        if tls is None:
+            self._channel = grpc.insecure_channel(target, _OPTIONS)
+        else:
+            contents = (
+                file and file.read_bytes() for file in (tls.authority, tls.key, tls.certificate)
+            )
+            credentials = grpc.ssl_channel_credentials(*contents)
+            self._channel = grpc.secure_channel(target, credentials, _OPTIONS)
+        self._predict = self._method(_PREDICTION, "Predict", "predict")
+        self._metadata = self._method(_PREDICTION, "GetModelMetadata", "get_model_metadata")
+        self._status = self._method(_MODEL, "GetModelStatus", "get_model_status")
+
+    def close(self):
+        self._channel.close()
+
+    def predict(self, model, signature, inputs):
+        """Calls a signature.
+
+        Args:
+            model: `Model`.
+            signature: Its name.
+            inputs: {name: list of bytes, or array}.
+
+        Returns:
+            {name: array}; string outputs are object arrays of bytes.
+
+        Raises:
+            ServingError: If the request fails.
+        """
+        request = self._predict.request(model_spec=self._spec(model, signature))
+        for name, value in inputs.items():
+            _fill(request.inputs[name], value)
+        response = self._predict(request)
+        return {name: _array(tensor) for name, tensor in response.outputs.items()}
+
+    def status(self, model):
+        """List of `VersionStatus`, newest version first."""
+        response = self._status(self._status.request(model_spec=self._spec(model)))
+        states = response.DESCRIPTOR.fields_by_name["model_version_status"].message_type
+        states = states.fields_by_name["state"].enum_type.values_by_number
+        return [
+            VersionStatus(each.version, states[each.state].name, each.status.error_message)
+            for each in sorted(response.model_version_status, key=lambda each: -each.version)
+        ]
+
+    def metadata(self, model):
+        """The `Metadata` of the version that answers."""
+        request = self._metadata.request(
+            model_spec=self._spec(model), metadata_field=["signature_def"]
+        )
+        response = self._metadata(request)
+        signatures = message(
+            "tensorflow_serving/apis/get_model_metadata.proto", "tensorflow.serving.SignatureDefMap"
+        )()
+        response.metadata["signature_def"].Unpack(signatures)
+        return Metadata(
+            response.model_spec.version.value,
+            {
+                name: Signature(_tensors(each.inputs), _tensors(each.outputs))
+                for name, each in signatures.signature_def.items()
+            },
+        )
+
+    def _spec(self, model, signature=""):
+        spec = message("tensorflow_serving/apis/model.proto", "tensorflow.serving.ModelSpec")(
+            name=model.name, signature_name=signature
+        )
+        if model.version is not None:
+            spec.version.value = model.version
+        elif model.label is not None:
+            spec.version_label = model.label
+        return spec
+
+    def _method(self, service, name, file):
+        return _Method(self._channel, f"/{service}/{name}", file, self._timeout, self._headers)
+
+
+class _Method:
+    """A method of a service; its failures are `ServingError`s.
+
+    Args:
+        channel: `grpc.Channel`.
+        path: Of the method.
+        file: Name of the file of its messages.
+        timeout: Seconds that a call may take.
+        headers: [(name, text)], sent as metadata.
+
+    Attributes:
+        request: The class of the message that it takes.
+    """
+
+    def __init__(self, channel, path, file, timeout, headers):
+        name = f"tensorflow.serving.{path.rpartition('/')[2]}"
+        file = f"tensorflow_serving/apis/{file}.proto"
+        self.request = message(file, f"{name}Request")
+        self._sent_along = {"timeout": timeout, "metadata": headers}
+        self._call = channel.unary_unary(
+            path,
+            request_serializer=self.request.SerializeToString,
+            response_deserializer=message(file, f"{name}Response").FromString,
+        )
+
+    def __call__(self, request):
+        try:
+            return self._call(request, **self._sent_along)
+        except grpc.RpcError as error:
+            raise ServingError(error.code().name, error.details() or "no reason given") from error
+
+
+def _fill(tensor, value):
+    """Sets a `TensorProto` to a list of bytes or an array."""
+    if isinstance(value, list):
+        tensor.dtype, shape = _STRING, (len(value),)
+        tensor.string_val.extend(value)
+    else:
+        value = np.asarray(value)
+        tensor.dtype = next(number for number, dtype in _DTYPES.items() if value.dtype == dtype)
+        tensor.tensor_content, shape = value.tobytes(), value.shape
+    for side in shape:
+        tensor.tensor_shape.dim.add(size=side)
+
+
+def _array(tensor):
+    """The array of a `TensorProto`: bytes, or a list whose last number repeats as needed."""
+    shape = [dimension.size for dimension in tensor.tensor_shape.dim]
+    try:
+        if tensor.dtype == _STRING:
+            return np.array([*tensor.string_val, None], object)[:-1].reshape(shape)
+        if tensor.tensor_content:
+            return np.frombuffer(tensor.tensor_content, _DTYPES[tensor.dtype]).reshape(shape)
+        numbers = np.array(getattr(tensor, _FIELDS[tensor.dtype]), _DTYPES[tensor.dtype])
+        missing = int(np.prod(shape)) - len(numbers)
+        return np.pad(numbers, (0, missing), "edge").reshape(shape)
+    except (ValueError, KeyError) as error:
+        raise ServingError("INTERNAL", f"the answer is not a valid tensor ({error})") from error
+
+
+def _tensors(described):
+    """{name: `Tensor`} of {name: `TensorInfo`}."""
+    return {name: _tensor(info) for name, info in described.items()}
+
+
+def _tensor(info):
+    shape = info.tensor_shape
+    sides = None if shape.unknown_rank else [dimension.size for dimension in shape.dim]
+    numbers = info.DESCRIPTOR.fields_by_name["dtype"].enum_type.values_by_number
+    return tensor_of(numbers[info.dtype].name, sides)

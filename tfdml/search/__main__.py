@@ -1,0 +1,143 @@
+"""Serves a web page and a JSON interface for search by image in a folder.
+
+    python -m tfdml.search --model saved_models/NAME/1 --images FOLDER
+
+Embeds the images of the folder, saves their index, and prints the address of the page. The next
+start and the page's refresh button embed only new images.
+"""
+
+import hashlib
+import importlib.util
+import ipaddress
+import os
+import pathlib
+import sys
+import warnings
+
+from tfdml.command_line import Parser, as_file_name, check_writable, one_sentence
+from tfdml.quiet import import_tensorflow
+from tfdml.search.settings import Search
+from tfdml.serving.exported import find_version
+
+PROGRAM = "tfdml.search"
+NEEDED = {"faiss": "faiss-cpu", "flask": "flask", "waitress": "waitress"}
+LOCAL_NAMES = ["localhost", "127.0.0.1", "::1"]
+LISTED = 5  # ignored files named in the warning
+
+
+def main(arguments=None):
+    arguments = sys.argv[1:] if arguments is None else arguments
+    settings = parse(arguments)
+    with one_sentence(PROGRAM, ValueError, TypeError, OSError, ImportError):
+        check_installed()
+        version = find_version(pathlib.Path(settings.model))
+        index = pathlib.Path(settings.index or default_index(version, settings.images))
+        check_writable(index.parent)
+        import_tensorflow()
+        search = open_search(settings, version, index)
+        added, gone = search.refresh(show=True)
+        warn_of_left_out(search)
+        print(
+            f"{len(search):,} images of {settings.images} ({added:,} added, {gone:,} removed), "
+            f"ranked by {search.ranked_by}\nIndex: {index}"
+        )
+        run_server(settings, search)
+
+
+def parse(arguments):
+    """Parses the command line, without importing TensorFlow or NumPy."""
+    parser = Parser(
+        Search,
+        as_positional=False,
+        prog=PROGRAM,
+        description=(__doc__ or "").partition("\n")[0],
+        epilog="docs/search.md documents the JSON interface and its limits.",
+    )
+    return parser.settings_of(parser.parse_args(arguments))
+
+
+def check_installed():
+    """Raises an ImportError that names the packages to install."""
+    missing = [name for module, name in NEEDED.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise ImportError(f"the search needs {', '.join(missing)}: pip install -e '.[search]'")
+
+
+def default_index(version, images):
+    """A file in `indexes/`, named after the model and the folder of images."""
+    version, images = version.resolve(), pathlib.Path(images).resolve()
+    words = [version.parent.name, version.name] if version.name.isdigit() else [version.name]
+    place = hashlib.sha256(os.fsencode(images)).hexdigest()[:8]
+    return f"indexes/{as_file_name('_'.join([*words, images.name, place]))}.npz"
+
+
+def open_search(settings, version, index):
+    """The search of the settings, with its index loaded if it exists."""
+    from PIL import Image
+
+    from tfdml.search.engine import ImageSearch
+    from tfdml.search.model import SearchModel
+
+    # Images with too many pixels are rejected with a message of our own.
+    warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+    options = {"rerank": settings.rerank, "approximate": settings.approximate}
+    return ImageSearch(SearchModel(version), settings.images, index, **options)
+
+
+def warn_of_left_out(search):
+    """Warns of files that cannot be read, naming the first."""
+    if search.left_out:
+        named = [f"{name} ({cause})" for name, cause in list(search.left_out.items())[:LISTED]]
+        more = ["..."] if len(search.left_out) > LISTED else []
+        warnings.warn(
+            f"ignored {len(search.left_out):,} files: {'; '.join(named + more)}", stacklevel=2
+        )
+
+
+def run_server(settings, search):
+    """Answers requests until Ctrl-C."""
+    from tfdml.search.application import create_application
+    from tfdml.search.server import serve
+
+    upload_bytes = int(settings.upload_megabytes * 1e6)
+    trusted = settings.trusted_hosts or (LOCAL_NAMES if is_local(settings.host) else None)
+    application = create_application(
+        search,
+        neighbours=settings.neighbours,
+        upload_bytes=upload_bytes,
+        trusted_hosts=trusted,
+    )
+    try:
+        server = serve(
+            application, host=settings.host, port=settings.port, upload_bytes=upload_bytes
+        )
+    except OSError as error:
+        raise OSError(
+            f"cannot listen at {settings.host}:{settings.port} ({error.strerror or error}): "
+            "give another --host or --port"
+        ) from error
+    if not is_local(settings.host):
+        warnings.warn(
+            f"anyone who reaches {settings.host} can see these images: there is no password",
+            stacklevel=2,
+        )
+    print(f"Search: {address(settings.host, server.effective_port)} (Ctrl-C stops it)", flush=True)
+    server.run()
+
+
+def is_local(host):
+    """Whether an address can be reached from this computer only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def address(host, port):
+    """The URL of the page."""
+    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{reached}]:{port}/" if ":" in reached else f"http://{reached}:{port}/"
+
+
+if __name__ == "__main__":
+    main()
