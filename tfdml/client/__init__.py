@@ -4,8 +4,8 @@ import importlib
 
 _NAMES = {
     "Client": "client",
-    "ImageError": "errors",
-    "ServingError": "errors",
+    "ImageError": "images",
+    "ServingError": "service",
 }
 
 __all__ = sorted(_NAMES)

@@ -18,11 +18,72 @@ import pathlib
 import sys
 
 from tfdml.checks import check, unknown_name
-from tfdml.client.settings import Connection, Embed, Similarity
 from tfdml.command_line import Parser, check_writable, fail, one_sentence
+from tfdml.files import replacing
+from tfdml.image_files import SUFFIXES, is_image
 
 PROGRAM = "tfdml.client"
-SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Connection:
+    """Server and model to use.
+
+    Args:
+        server: Address: grpc://host:8500 or http://host:8501; grpcs:// and https:// are encrypted.
+        model: Name of the model on the server.
+        version: Number of the version to use; the newest if not given.
+        label: Label of the version to use, such as stable or canary.
+        batch_size: Most images of a request.
+        in_flight: Most concurrent requests.
+        timeout: Seconds that a request may take.
+        retries: Most repetitions of a request while the server is unavailable.
+        headers: Headers to send, such as `--headers.authorization "Bearer ..."`.
+        authority: File of CA certificates to verify the server with; default: the machine's own.
+        certificate: File of the client's own certificate, if the server requires one.
+        key: File of the private key of the certificate.
+    """
+
+    server: str = "grpc://localhost:8500"
+    model: str = "default"
+    version: int | None = None
+    label: str | None = None
+    batch_size: int = 32
+    in_flight: int = 2
+    timeout: float = 30.0
+    retries: int = 4
+    headers: dict[str, str] | None = None
+    authority: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Embed(Connection):
+    """Server and model to use, and the output file.
+
+    Args:
+        out: NumPy archive to write, with `paths`, `embeddings`, `model` and `version`.
+        overwrite: Whether to replace an existing file.
+        skip_invalid: Leave out and name unreadable images, instead of failing.
+    """
+
+    out: str = "embeddings.npz"
+    overwrite: bool = False
+    skip_invalid: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Similarity(Connection):
+    """Server and model to use.
+
+    Args:
+        skip_invalid: Leave out and name unreadable images, instead of failing.
+    """
+
+    skip_invalid: bool = False
+
+
 COMMANDS = {
     "embed": (Embed, "Writes the embeddings of images to a file."),
     "similarity": (Similarity, "Prints the similarity of the first image to each of the others."),
@@ -55,8 +116,6 @@ def parse(command, arguments):
 
 
 def embed(settings, given):
-    from tfdml.client.archive import save_embeddings
-
     paths, out = image_files(given), pathlib.Path(settings.out)
     if out.is_dir():
         raise IsADirectoryError(f"{out} is a folder: `out` must be a file")
@@ -74,6 +133,26 @@ def embed(settings, given):
         f"{len(paths):,} embeddings of {embeddings.shape[1]} numbers, "
         f"by version {version} of {settings.model}: {out}"
     )
+
+
+def save_embeddings(path, paths, embeddings, *, model, version):
+    """Writes embeddings to a NumPy archive, atomically.
+
+    `numpy.load(path)` returns `paths` (n,) texts, `embeddings` (n, dim) float32, `model` and
+    `version`: embeddings of another version are not comparable with these.
+
+    Args:
+        path: Path of the archive, such as `embeddings.npz`.
+        paths: List of n texts, the image of each row.
+        embeddings: (n, dim) float32.
+        model: Name of the model.
+        version: Number of its version.
+    """
+    import numpy as np
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as unfinished, unfinished.open("wb") as file:
+        np.savez(file, paths=paths, embeddings=embeddings, model=model, version=version)
 
 
 def compare(settings, given):
@@ -124,11 +203,7 @@ def image_files(given):
             raise FileNotFoundError(f"there is no {path}")
         found = [path]
         if path.is_dir():
-            found = sorted(
-                file
-                for file in path.rglob("*")
-                if file.suffix.lower() in SUFFIXES and file.is_file()
-            )
+            found = sorted(file for file in path.rglob("*") if is_image(file) and file.is_file())
             check(bool(found), f"{path} must hold images ({', '.join(SUFFIXES)})", images=0)
         files += map(str, found)
     return files

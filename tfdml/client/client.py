@@ -9,14 +9,10 @@ import numpy as np
 from tqdm import tqdm
 
 from tfdml.checks import check, check_integer, check_one_of, check_positive
-from tfdml.client import images as given_images
-from tfdml.client.batches import batches_of, in_order
 from tfdml.client.connection import connect
-from tfdml.client.errors import ImageError, ServingError
-from tfdml.client.images import Image
-from tfdml.client.retries import Retries
-from tfdml.client.served import Model
-from tfdml.serving.refusals import told_of_first
+from tfdml.client.images import Image, ImageError, batches_of, listed, read
+from tfdml.client.service import Model, Retries, ServingError, in_order
+from tfdml.serving.bad_images import reason_for_first
 
 _MARKED = "the server marks it as unreadable"
 
@@ -92,12 +88,10 @@ class Client:
         self._retries = Retries(retries)
         self._service = connect(
             address,
+            {"authority": authority, "certificate": certificate, "key": key},
+            connections=in_flight,
             timeout=timeout,
             headers=headers or {},
-            connections=in_flight,
-            authority=authority,
-            certificate=certificate,
-            key=key,
         )
 
     def __enter__(self):
@@ -131,9 +125,9 @@ class Client:
             TypeError: If an image has an unsupported type.
             ValueError: If an array does not have the shape or range of an image.
         """
-        images, count = given_images.listed(images)
-        read = (_read((image,), (f"image {i}",)) for i, image in enumerate(images))
-        rows = self._rows(self._embed_batch, read, count, on_bad_image)
+        images, count = listed(images)
+        found = (_read((image,), (f"image {i}",)) for i, image in enumerate(images))
+        rows = self._rows(self._embed_batch, found, count, on_bad_image)
         bad = [row is None for row in rows]
         if all(bad):
             (dim,) = self.metadata().signatures["serving_default"].outputs["embedding"].shape[1:]
@@ -158,11 +152,11 @@ class Client:
             TypeError: If an image has an unsupported type, or is a float array.
             ValueError: If `a` and `b` differ in length.
         """
-        a, b = (list(given_images.listed(images)[0]) for images in (a, b))
+        a, b = (list(listed(images)[0]) for images in (a, b))
         check(len(a) == len(b), "`a` and `b` must have the same length", a=len(a), b=len(b))
         pairs = enumerate(zip(a, b, strict=True))
-        read = (_read(pair, (f"a[{i}]", f"b[{i}]")) for i, pair in pairs)
-        rows = self._rows(self._compare_batch, read, len(a), on_bad_image)
+        found = (_read(pair, (f"a[{i}]", f"b[{i}]")) for i, pair in pairs)
+        rows = self._rows(self._compare_batch, found, len(a), on_bad_image)
         return np.array([np.nan if row is None else row for row in rows], np.float32)
 
     def predict(self, signature, inputs):
@@ -292,8 +286,7 @@ class Client:
 def _read(images, names):
     """An `Image` of one or two images, or the `ImageError` of the first unreadable one."""
     try:
-        read = map(given_images.read, images, names)
-        names, contents = zip(*read, strict=True)
+        names, contents = zip(*map(read, images, names), strict=True)
     except ImageError as error:
         return error
     image = Image(names, contents)
@@ -313,7 +306,7 @@ def _blamed(image, inputs, message):
     ('a.jpg and b.jpg', 'the server says: Invalid PNG data, size 12')
     """
     for name, each in zip(inputs, image.names, strict=True):
-        reason = told_of_first(message, name)
+        reason = reason_for_first(message, name)
         if reason:
             return each, f"the server says: {reason}"
     return image.name, f"the server says: {message}"

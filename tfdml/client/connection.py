@@ -10,28 +10,22 @@ SCHEMES = {"grpc": 8500, "grpcs": 8500, "http": 8501, "https": 443}  # and their
 
 
 class Tls(NamedTuple):
-    """PEM files for an encrypted connection.
+    """PEM files for an encrypted connection, as `pathlib.Path`s."""
 
-    Args:
-        authority: CA certificates to verify the server with; the machine's own if None.
-        certificate: The client's own, if the server requires one.
-        key: Private key of `certificate`.
-    """
-
-    authority: pathlib.Path | None
-    certificate: pathlib.Path | None
-    key: pathlib.Path | None
+    authority: pathlib.Path | None  # CA certificates to verify the server; if None, the machine's
+    certificate: pathlib.Path | None  # the client's own, if the server requires one
+    key: pathlib.Path | None  # private key of `certificate`
 
 
-def connect(address, *, timeout, headers, connections, authority, certificate, key):
+def connect(address, files, *, connections, **settings):
     """Returns a `GrpcService` or a `RestService`, without sending anything.
 
     Args:
         address: `grpc://host:8500` or `http://host:8501`; `grpcs://` and `https://` are encrypted.
-        timeout: Seconds that a request may take.
-        headers: {name: text}, sent with every request.
+        files: {name: path, or None} of `Tls`.
         connections: Most concurrent requests.
-        authority, certificate, key: Paths, or None: see `Tls`.
+        **settings: `timeout`, the seconds that a request may take, and `headers`, {name: text},
+            sent with every request.
 
     Raises:
         FileNotFoundError: If a file of `Tls` does not exist.
@@ -39,30 +33,14 @@ def connect(address, *, timeout, headers, connections, authority, certificate, k
         ValueError: If the address is malformed, or the files do not apply to it.
     """
     parts = urllib.parse.urlsplit(address)
+    host = _host(parts)
     check(
-        parts.scheme in SCHEMES and _host(parts),
+        parts.scheme in SCHEMES and host,
         "`address` must be grpc://host:8500 or http://host:8501, or grpcs:// or https:// over TLS",
         address=address,
     )
-    given = {"authority": authority, "certificate": certificate, "key": key}
-    encrypted = parts.scheme in ("grpcs", "https")
-    check(
-        encrypted or not any(given.values()),
-        "certificates require grpcs:// or https://",
-        address=address,
-    )
-    check(
-        bool(certificate) == bool(key),
-        "`certificate` and `key` must be given together",
-        certificate=certificate,
-        key=key,
-    )
-    files = {name: file and pathlib.Path(file) for name, file in given.items()}
-    for file in filter(None, files.values()):
-        if not file.is_file():
-            raise FileNotFoundError(f"there is no file {file}")
-    settings = {"timeout": timeout, "headers": headers, "tls": Tls(**files) if encrypted else None}
-    target = f"{_host(parts)}:{parts.port or SCHEMES[parts.scheme]}"
+    settings["tls"] = _tls(address, files, parts.scheme in ("grpcs", "https"))
+    target = f"{host}:{parts.port or SCHEMES[parts.scheme]}"
     if parts.scheme.startswith("http"):
         from tfdml.client.rest_service import RestService
 
@@ -76,6 +54,27 @@ def connect(address, *, timeout, headers, connections, authority, certificate, k
     from tfdml.client.grpc_service import GrpcService
 
     return GrpcService(target, **settings)
+
+
+def _tls(address, files, encrypted):
+    """The checked `Tls`; None for an address without encryption."""
+    check(
+        encrypted or not any(files.values()),
+        "certificates require grpcs:// or https://",
+        address=address,
+    )
+    certificate, key = files["certificate"], files["key"]
+    check(
+        bool(certificate) == bool(key),
+        "`certificate` and `key` must be given together",
+        certificate=certificate,
+        key=key,
+    )
+    paths = {name: file and pathlib.Path(file) for name, file in files.items()}
+    for file in filter(None, paths.values()):
+        if not file.is_file():
+            raise FileNotFoundError(f"there is no file {file}")
+    return Tls(**paths) if encrypted else None
 
 
 def _host(parts):

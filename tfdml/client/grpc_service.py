@@ -3,35 +3,32 @@
 import grpc
 import numpy as np
 
-from tfdml.client.errors import ServingError
-from tfdml.client.protos import message
-from tfdml.client.served import Metadata, Signature, VersionStatus, tensor_of
+from tfdml.client.protos import as_json, message
+from tfdml.client.service import Service, ServingError
 
 _PREDICTION, _MODEL = "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService"
 _OPTIONS = [
-    (
-        "grpc.max_receive_message_length",
-        -1,
-    ),  # no limit; 4 MB hold 8,192 embeddings
+    # No limit: the default of 4 MB holds 8,192 embeddings.
+    ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     # Otherwise the channel waits longer than the client between its attempts.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 5000),
 ]
-_STRING = 7  # numbers of `tensorflow.DataType`
-_DTYPES = {1: np.float32, 2: np.float64, 3: np.int32, 4: np.uint8, 9: np.int64, 10: np.bool_}
-_FIELDS = {
-    1: "float_val",
-    2: "double_val",
-    3: "int_val",
-    4: "int_val",
-    9: "int64_val",
-    10: "bool_val",
+_STRING = 7  # of `tensorflow.DataType`, as the numbers below
+# Number of a type -> it, and the field of a `TensorProto` with a list of its numbers.
+_TYPES = {
+    1: (np.float32, "float_val"),
+    2: (np.float64, "double_val"),
+    3: (np.int32, "int_val"),
+    4: (np.uint8, "int_val"),
+    9: (np.int64, "int64_val"),
+    10: (np.bool_, "bool_val"),
 }
 
 
-class GrpcService:
+class GrpcService(Service):
     """The PredictionService and the ModelService of a server.
 
     Args:
@@ -56,8 +53,8 @@ class GrpcService:
             credentials = grpc.ssl_channel_credentials(*contents)
             self._channel = grpc.secure_channel(target, credentials, _OPTIONS)
         self._predict = self._method(_PREDICTION, "Predict", "predict")
-        self._metadata = self._method(_PREDICTION, "GetModelMetadata", "get_model_metadata")
-        self._status = self._method(_MODEL, "GetModelStatus", "get_model_status")
+        self._get_metadata = self._method(_PREDICTION, "GetModelMetadata", "get_model_metadata")
+        self._get_status = self._method(_MODEL, "GetModelStatus", "get_model_status")
 
     def close(self):
         self._channel.close()
@@ -82,32 +79,13 @@ class GrpcService:
         response = self._predict(request)
         return {name: _array(tensor) for name, tensor in response.outputs.items()}
 
-    def status(self, model):
-        """List of `VersionStatus`, newest version first."""
-        response = self._status(self._status.request(model_spec=self._spec(model)))
-        states = response.DESCRIPTOR.fields_by_name["model_version_status"].message_type
-        states = states.fields_by_name["state"].enum_type.values_by_number
-        return [
-            VersionStatus(each.version, states[each.state].name, each.status.error_message)
-            for each in sorted(response.model_version_status, key=lambda each: -each.version)
-        ]
+    def _status(self, model):
+        return as_json(self._get_status(self._get_status.request(model_spec=self._spec(model))))
 
-    def metadata(self, model):
-        """The `Metadata` of the version that answers."""
-        request = self._metadata.request(
-            model_spec=self._spec(model), metadata_field=["signature_def"]
-        )
-        response = self._metadata(request)
-        signatures = message(
-            "tensorflow_serving/apis/get_model_metadata.proto", "tensorflow.serving.SignatureDefMap"
-        )()
-        response.metadata["signature_def"].Unpack(signatures)
-        return Metadata(
-            response.model_spec.version.value,
-            {
-                name: Signature(_tensors(each.inputs), _tensors(each.outputs))
-                for name, each in signatures.signature_def.items()
-            },
+    def _metadata(self, model):
+        spec, fields = self._spec(model), ["signature_def"]
+        return as_json(
+            self._get_metadata(self._get_metadata.request(model_spec=spec, metadata_field=fields))
         )
 
     def _spec(self, model, signature=""):
@@ -163,7 +141,7 @@ def _fill(tensor, value):
         tensor.string_val.extend(value)
     else:
         value = np.asarray(value)
-        tensor.dtype = next(number for number, dtype in _DTYPES.items() if value.dtype == dtype)
+        tensor.dtype = next(number for number, (dtype, _) in _TYPES.items() if value.dtype == dtype)
         tensor.tensor_content, shape = value.tobytes(), value.shape
     for side in shape:
         tensor.tensor_shape.dim.add(size=side)
@@ -175,22 +153,11 @@ def _array(tensor):
     try:
         if tensor.dtype == _STRING:
             return np.array([*tensor.string_val, None], object)[:-1].reshape(shape)
+        dtype, field = _TYPES[tensor.dtype]
         if tensor.tensor_content:
-            return np.frombuffer(tensor.tensor_content, _DTYPES[tensor.dtype]).reshape(shape)
-        numbers = np.array(getattr(tensor, _FIELDS[tensor.dtype]), _DTYPES[tensor.dtype])
+            return np.frombuffer(tensor.tensor_content, dtype).reshape(shape)
+        numbers = np.array(getattr(tensor, field), dtype)
         missing = int(np.prod(shape)) - len(numbers)
         return np.pad(numbers, (0, missing), "edge").reshape(shape)
     except (ValueError, KeyError) as error:
         raise ServingError("INTERNAL", f"the answer is not a valid tensor ({error})") from error
-
-
-def _tensors(described):
-    """{name: `Tensor`} of {name: `TensorInfo`}."""
-    return {name: _tensor(info) for name, info in described.items()}
-
-
-def _tensor(info):
-    shape = info.tensor_shape
-    sides = None if shape.unknown_rank else [dimension.size for dimension in shape.dim]
-    numbers = info.DESCRIPTOR.fields_by_name["dtype"].enum_type.values_by_number
-    return tensor_of(numbers[info.dtype].name, sides)

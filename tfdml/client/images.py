@@ -1,4 +1,4 @@
-"""Converts the user's images to what a server accepts."""
+"""The user's images, as a server accepts them, in batches."""
 
 import io
 import os
@@ -9,9 +9,22 @@ from typing import NamedTuple
 import numpy as np
 
 from tfdml.checks import check, check_type
-from tfdml.client.errors import ImageError
 
+_MOST_BYTES = 2**26  # of a batch, far below the 2 GB limit of a message
 _KINDS = "paths, bytes of encoded images, or arrays of uint8 or floats"
+
+
+class ImageError(ValueError):
+    """An image cannot be read, by the client or the server.
+
+    Args:
+        image: Its path, or its position in the input.
+        reason: Why it cannot be read.
+    """
+
+    def __init__(self, image, reason):
+        self.image, self.reason = image, reason
+        super().__init__(f"{image} cannot be read: {reason}")
 
 
 class Image(NamedTuple):
@@ -119,3 +132,29 @@ def _png(pixels):
         pixels = pixels[:, :, 0]
     PIL.Image.fromarray(pixels).save(buffer, "PNG")
     return buffer.getvalue()
+
+
+def batches_of(images, batch_size):
+    """Groups images into lists of one kind.
+
+    Args:
+        images: Iterable of `Image`, or of `ImageError` for images that could not be read.
+        batch_size: Most images of a list.
+
+    Yields:
+        A list of at most `batch_size` images and 64 MB (or of one larger image), all encoded or
+        none; or a list with a single error.
+    """
+    batch, size, kind = [], 0, None
+    for image in images:
+        failed = isinstance(image, Exception)
+        kind_here = None if failed else image.is_encoded
+        size_here = 0 if failed else image.size
+        full = len(batch) == batch_size or size + size_here > _MOST_BYTES
+        if batch and (full or failed or kind_here != kind):
+            yield batch
+            batch, size = [], 0
+        batch.append(image)
+        size, kind = size + size_here, kind_here
+    if batch:
+        yield batch

@@ -10,7 +10,7 @@ import functools
 import importlib.util
 import pathlib
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
 # Package of a .proto file -> where its generated files are installed.
 _MOVED = {"xla/": "tensorflow/compiler/xla/"}
@@ -37,6 +37,13 @@ def message(file, name):
     """
     _add(file)
     return message_factory.GetMessageClass(_pool.FindMessageTypeByName(name))
+
+
+def as_json(answer):
+    """A message as the dictionaries, lists and texts of TF Serving's REST interface."""
+    return json_format.MessageToDict(
+        answer, preserving_proto_field_name=True, descriptor_pool=_pool
+    )
 
 
 @functools.cache

@@ -8,8 +8,7 @@ import numpy as np
 import requests
 import urllib3
 
-from tfdml.client.errors import ServingError
-from tfdml.client.served import Metadata, Signature, VersionStatus, tensor_of
+from tfdml.client.service import Service, ServingError, well_formed
 
 _CODES = {
     400: "INVALID_ARGUMENT",
@@ -27,7 +26,7 @@ _CODES = {
 _PIECE = 2**16  # bytes read at once
 
 
-class RestService:
+class RestService(Service):
     """The REST interface of a server.
 
     Args:
@@ -64,44 +63,17 @@ class RestService:
             }
         )
         answer = self._ask("POST", model, ":predict", body)
-        try:
+        with well_formed():
             outputs = answer["outputs"]
             if not isinstance(outputs, dict):  # a single output comes without its name
                 outputs = {self._only_output(model, signature): outputs}
             return {name: _array(values) for name, values in outputs.items()}
-        except (LookupError, TypeError, ValueError) as error:
-            raise _no_answer(error) from error
 
-    def status(self, model):
-        """List of `VersionStatus`, newest version first."""
-        answer = self._ask("GET", model)
-        try:
-            found = [
-                VersionStatus(
-                    int(each["version"]),
-                    each["state"],
-                    each.get("status", {}).get("error_message", ""),
-                )
-                for each in answer["model_version_status"]
-            ]
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise _no_answer(error) from error
-        return sorted(found, reverse=True)
+    def _status(self, model):
+        return self._ask("GET", model)
 
-    def metadata(self, model):
-        """The `Metadata` of the version that answers."""
-        answer = self._ask("GET", model, "/metadata")
-        try:
-            signatures = answer["metadata"]["signature_def"]["signature_def"]
-            return Metadata(
-                int(answer["model_spec"]["version"]),
-                {
-                    name: Signature(_tensors(each, "inputs"), _tensors(each, "outputs"))
-                    for name, each in signatures.items()
-                },
-            )
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise _no_answer(error) from error
+    def _metadata(self, model):
+        return self._ask("GET", model, "/metadata")
 
     def _only_output(self, model, signature):
         if signature not in self._only_outputs:
@@ -117,17 +89,15 @@ class RestService:
         elif model.label is not None:
             address += f"/labels/{model.label}"
         status, content = self._send(method, address + end, body)
+        if status == 200:
+            with well_formed():
+                return json.loads(content)
         try:
-            answer = json.loads(content)
-        except ValueError as error:
-            if status == 200:
-                raise _no_answer(error) from error
-            answer = None
-        if status != 200:
-            reason = answer.get("error") if isinstance(answer, dict) else None
-            code = _CODES.get(status, "UNKNOWN")
-            raise ServingError(code, reason or f"{address + end} answered with status {status}")
-        return answer
+            reason = json.loads(content)["error"]
+        except (ValueError, LookupError, TypeError):
+            reason = None
+        code = _CODES.get(status, "UNKNOWN")
+        raise ServingError(code, reason or f"{address + end} answered with status {status}")
 
     def _send(self, method, address, body):
         """(status, bytes) of an answer; the timeout applies to all of it, not only the start."""
@@ -162,10 +132,6 @@ class RestService:
             raise ServingError("UNKNOWN", f"{address}: {error}") from error
 
 
-def _no_answer(error):
-    return ServingError("INTERNAL", f"the answer is not one of TF Serving ({error!r})")
-
-
 def _as_json(value):
     if isinstance(value, list):
         return [{"b64": base64.b64encode(content).decode()} for content in value]
@@ -184,16 +150,3 @@ def _array(values):
 
 def _bytes(text):
     return base64.b64decode(text["b64"]) if isinstance(text, dict) else text.encode()
-
-
-def _tensors(signature, kind):
-    """{name: `Tensor`} of the inputs or outputs of a signature."""
-    return {
-        name: tensor_of(
-            info.get("dtype", "DT_INVALID"),
-            None
-            if info["tensor_shape"].get("unknown_rank")
-            else [int(side["size"]) for side in info["tensor_shape"].get("dim", ())],
-        )
-        for name, info in signature.get(kind, {}).items()
-    }

@@ -8,9 +8,9 @@ import tensorflow as tf
 
 from tfdml.checks import check
 from tfdml.search.refusals import RefusedError
+from tfdml.serving.bad_images import reason_for_first
 from tfdml.serving.embedding import InPieces, fitting_batch_size
 from tfdml.serving.exported import load_signatures
-from tfdml.serving.refusals import told_of_first
 
 _AT_ONCE = 2  # concurrent embeddings; each holds its decoded images in memory
 _PROBES = 8  # noise images to test whether all embeddings have the same length
@@ -144,7 +144,7 @@ def _cause(message):
     'Invalid PNG data, size 12'
     """
     sentence = message.partition("\n\t [[")[0].splitlines()[-1]
-    return told_of_first(sentence, "image_bytes") or sentence
+    return reason_for_first(sentence, "image_bytes") or sentence
 
 
 def _common_length(embed, image_size):

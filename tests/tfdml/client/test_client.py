@@ -11,7 +11,7 @@ import pytest
 import running
 from relay import Relay
 
-from tfdml.client import Client, ImageError, ServingError, retries
+from tfdml.client import Client, ImageError, ServingError, service
 
 pytestmark = pytest.mark.xdist_group("served")
 NAME = "embedder"
@@ -36,7 +36,7 @@ def stand_in(request, protocol_test_server):
 def pauses(monkeypatch):
     """The seconds that clients would have waited between attempts."""
     found = []
-    monkeypatch.setattr(retries.Retries.__init__, "__defaults__", (found.append,))
+    monkeypatch.setattr(service.Retries.__init__, "__defaults__", (found.append,))
     return found
 
 

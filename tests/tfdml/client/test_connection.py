@@ -4,14 +4,8 @@ from tfdml.client import connection
 from tfdml.client.grpc_service import GrpcService
 from tfdml.client.rest_service import RestService
 
-OPTIONS = {
-    "timeout": 1.0,
-    "headers": {},
-    "connections": 1,
-    "authority": None,
-    "certificate": None,
-    "key": None,
-}
+OPTIONS = {"timeout": 1.0, "headers": {}, "connections": 1}
+FILES = {"authority": None, "certificate": None, "key": None}
 
 
 @pytest.mark.parametrize(
@@ -26,7 +20,7 @@ OPTIONS = {
     ],
 )
 def test_the_scheme_names_the_protocol(address, kind):
-    service = connection.connect(address, **OPTIONS)
+    service = connection.connect(address, FILES, **OPTIONS)
     assert type(service) is kind
     service.close()
 
@@ -40,7 +34,7 @@ def test_the_scheme_names_the_protocol(address, kind):
     ],
 )
 def test_addresses_of_rest_are_completed(address, where):
-    service = connection.connect(address, **OPTIONS)
+    service = connection.connect(address, FILES, **OPTIONS)
     assert service._address == where
     service.close()
 
@@ -64,4 +58,4 @@ def test_addresses_of_rest_are_completed(address, where):
 )
 def test_addresses_and_files_that_cannot_be(options, error, said):
     with pytest.raises(error, match=said):
-        connection.connect(**{**OPTIONS, **options})
+        connection.connect(options.pop("address"), {**FILES, **options}, **OPTIONS)

@@ -3,8 +3,8 @@ import pytest
 import tensorflow as tf
 
 from tfdml.client import grpc_service
-from tfdml.client.errors import ServingError
 from tfdml.client.protos import message
+from tfdml.client.service import ServingError
 
 TENSOR = message("tensorflow/core/framework/tensor.proto", "tensorflow.TensorProto")
 

@@ -5,7 +5,7 @@ import PIL.Image
 import pytest
 
 from tfdml.client import images
-from tfdml.client.errors import ImageError
+from tfdml.client.images import ImageError
 
 
 def test_arrays_of_uint8_are_sent_without_loss(rng):

@@ -5,9 +5,8 @@ import threading
 import numpy as np
 import pytest
 
-from tfdml.client.errors import ServingError
 from tfdml.client.rest_service import RestService
-from tfdml.client.served import Model
+from tfdml.client.service import Model, ServingError
 
 MODEL = Model("embedder")
 

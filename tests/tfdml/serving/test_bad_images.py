@@ -1,8 +1,8 @@
 import pytest
 import tensorflow as tf
 
+from tfdml.serving.bad_images import reason_for_first
 from tfdml.serving.reading import refuse_unreadable
-from tfdml.serving.refusals import told_of_first
 
 
 @tf.function
@@ -15,9 +15,9 @@ def refuse(problems):
 def test_what_a_refusal_says_of_the_first_image_is_found(problem):
     with pytest.raises(tf.errors.InvalidArgumentError) as refused:
         refuse(tf.constant([problem, ""]))
-    assert told_of_first(str(refused.value), "image_bytes_b") == f"it {problem}"
-    assert told_of_first(str(refused.value), "image_bytes_a") is None
-    assert told_of_first(str(refused.value), "bytes_b") is None
+    assert reason_for_first(str(refused.value), "image_bytes_b") == f"it {problem}"
+    assert reason_for_first(str(refused.value), "image_bytes_a") is None
+    assert reason_for_first(str(refused.value), "bytes_b") is None
     with pytest.raises(tf.errors.InvalidArgumentError) as refused:
         refuse(tf.constant(["", problem]))
-    assert told_of_first(str(refused.value), "image_bytes_b") is None
+    assert reason_for_first(str(refused.value), "image_bytes_b") is None

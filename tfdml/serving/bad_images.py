@@ -3,7 +3,7 @@
 import re
 
 
-def told_of_first(message, name):
+def reason_for_first(message, name):
     """The reason that an error gives for the first image of an input; None if it gives none.
 
     Args:
@@ -11,9 +11,9 @@ def told_of_first(message, name):
         name: Name of the input, such as `image_bytes`.
 
     Example:
-        >>> told_of_first("assertion failed: [image_bytes[0] is empty]", "image_bytes")
+        >>> reason_for_first("assertion failed: [image_bytes[0] is empty]", "image_bytes")
         'it is empty'
-        >>> told_of_first("Invalid PNG data, size 12", "image_bytes")
+        >>> reason_for_first("Invalid PNG data, size 12", "image_bytes")
     """
     reason = re.search(rf"\b{name}\[0\] ([^\]]+)", message)
     return f"it {reason[1]}" if reason else None

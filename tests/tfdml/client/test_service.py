@@ -1,7 +1,9 @@
+import threading
+import time
+
 import pytest
 
-from tfdml.client.errors import ServingError
-from tfdml.client.retries import Retries
+from tfdml.client.service import Retries, ServingError, in_order
 
 
 def failing(times, code="UNAVAILABLE"):
@@ -40,3 +42,40 @@ def test_no_other_failure_is_repeated(code):
     with pytest.raises(ServingError, match=code):
         Retries(5, lambda seconds: None)(function, 1)
     assert len(calls) == 1
+
+
+def test_answers_come_in_order_and_only_so_many_are_under_way():
+    lock, under_way, most = threading.Lock(), [0], [0]
+
+    def slow(i):
+        with lock:
+            under_way[0] += 1
+            most[0] = max(most[0], under_way[0])
+        time.sleep(0.02 * (3 - i % 4))
+        with lock:
+            under_way[0] -= 1
+        return i
+
+    taken = []
+
+    def items():
+        for i in range(12):
+            taken.append(i)
+            yield i
+
+    found = []
+    for answer in in_order(slow, items(), 3):
+        found.append(answer)
+        assert len(taken) <= len(found) + 2  # not all of them are read at once
+    assert found == list(range(12))
+    assert most[0] == 3
+
+
+def test_the_error_of_a_call_is_raised_in_its_place():
+    def function(i):
+        return 1 // (2 - i)
+
+    answers = in_order(function, range(5), 2)
+    assert [next(answers), next(answers)] == [0, 1]
+    with pytest.raises(ZeroDivisionError):
+        next(answers)
