@@ -6,7 +6,12 @@ import numpy as np
 from tfdml.client.protos import as_json, message
 from tfdml.client.service import Service, ServingError
 
-_PREDICTION, _MODEL = "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService"
+# Method -> its service, and the file of its messages.
+_METHODS = {
+    "Predict": ("PredictionService", "predict"),
+    "GetModelMetadata": ("PredictionService", "get_model_metadata"),
+    "GetModelStatus": ("ModelService", "get_model_status"),
+}
 _OPTIONS = [
     # No limit: the default of 4 MB holds 8,192 embeddings.
     ("grpc.max_receive_message_length", -1),
@@ -42,19 +47,17 @@ class GrpcService(Service):
     """
 
     def __init__(self, target, *, timeout, headers, tls):
-        self._timeout = timeout
-        self._headers = [(name.lower(), text) for name, text in headers.items()]
+        _message("Predict", "Request")  # raises if the package is not installed
+        headers = [(name.lower(), text) for name, text in headers.items()]
+        self._sent_along = {"timeout": timeout, "metadata": headers}
         if tls is None:
             self._channel = grpc.insecure_channel(target, _OPTIONS)
         else:
-            contents = (
-                file and file.read_bytes() for file in (tls.authority, tls.key, tls.certificate)
+            files = (tls.authority, tls.key, tls.certificate)
+            credentials = grpc.ssl_channel_credentials(
+                *(file and file.read_bytes() for file in files)
             )
-            credentials = grpc.ssl_channel_credentials(*contents)
             self._channel = grpc.secure_channel(target, credentials, _OPTIONS)
-        self._predict = self._method(_PREDICTION, "Predict", "predict")
-        self._get_metadata = self._method(_PREDICTION, "GetModelMetadata", "get_model_metadata")
-        self._get_status = self._method(_MODEL, "GetModelStatus", "get_model_status")
 
     def close(self):
         self._channel.close()
@@ -73,65 +76,44 @@ class GrpcService(Service):
         Raises:
             ServingError: If the request fails.
         """
-        request = self._predict.request(model_spec=self._spec(model, signature))
+        request = _request("Predict", model, signature)
         for name, value in inputs.items():
             _fill(request.inputs[name], value)
-        response = self._predict(request)
+        response = self._send("Predict", request)
         return {name: _array(tensor) for name, tensor in response.outputs.items()}
 
     def _status(self, model):
-        return as_json(self._get_status(self._get_status.request(model_spec=self._spec(model))))
+        return as_json(self._send("GetModelStatus", _request("GetModelStatus", model)))
 
     def _metadata(self, model):
-        spec, fields = self._spec(model), ["signature_def"]
-        return as_json(
-            self._get_metadata(self._get_metadata.request(model_spec=spec, metadata_field=fields))
+        request = _request("GetModelMetadata", model, metadata_field=["signature_def"])
+        return as_json(self._send("GetModelMetadata", request))
+
+    def _send(self, method, request):
+        call = self._channel.unary_unary(
+            f"/tensorflow.serving.{_METHODS[method][0]}/{method}",
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=_message(method, "Response").FromString,
         )
-
-    def _spec(self, model, signature=""):
-        spec = message("tensorflow_serving/apis/model.proto", "tensorflow.serving.ModelSpec")(
-            name=model.name, signature_name=signature
-        )
-        if model.version is not None:
-            spec.version.value = model.version
-        elif model.label is not None:
-            spec.version_label = model.label
-        return spec
-
-    def _method(self, service, name, file):
-        return _Method(self._channel, f"/{service}/{name}", file, self._timeout, self._headers)
-
-
-class _Method:
-    """A method of a service; its failures are `ServingError`s.
-
-    Args:
-        channel: `grpc.Channel`.
-        path: Of the method.
-        file: Name of the file of its messages.
-        timeout: Seconds that a call may take.
-        headers: [(name, text)], sent as metadata.
-
-    Attributes:
-        request: The class of the message that it takes.
-    """
-
-    def __init__(self, channel, path, file, timeout, headers):
-        name = f"tensorflow.serving.{path.rpartition('/')[2]}"
-        file = f"tensorflow_serving/apis/{file}.proto"
-        self.request = message(file, f"{name}Request")
-        self._sent_along = {"timeout": timeout, "metadata": headers}
-        self._call = channel.unary_unary(
-            path,
-            request_serializer=self.request.SerializeToString,
-            response_deserializer=message(file, f"{name}Response").FromString,
-        )
-
-    def __call__(self, request):
         try:
-            return self._call(request, **self._sent_along)
+            return call(request, **self._sent_along)
         except grpc.RpcError as error:
             raise ServingError(error.code().name, error.details() or "no reason given") from error
+
+
+def _message(method, end):
+    """The class of the messages that a method takes or returns."""
+    file = f"tensorflow_serving/apis/{_METHODS[method][1]}.proto"
+    return message(file, f"tensorflow.serving.{method}{end}")
+
+
+def _request(method, model, signature="", **fields):
+    spec = {"name": model.name, "signature_name": signature}
+    if model.version is not None:
+        spec["version"] = {"value": model.version}
+    elif model.label is not None:
+        spec["version_label"] = model.label
+    return _message(method, "Request")(model_spec=spec, **fields)
 
 
 def _fill(tensor, value):
