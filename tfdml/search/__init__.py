@@ -2,3 +2,5 @@
 
 Start it with `python -m tfdml.search`; see its `--help`.
 """
+
+MOST_NEIGHBOURS = 200  # in one answer

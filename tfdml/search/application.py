@@ -10,9 +10,8 @@ from urllib.parse import urlsplit
 import flask
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from tfdml.search.pictures import MIME_TYPES, thumbnail
-from tfdml.search.refusals import RefusedError
-from tfdml.search.settings import MOST_NEIGHBOURS
+from tfdml.search import MOST_NEIGHBOURS
+from tfdml.search.images import MIME_TYPES, RejectedError, thumbnail
 
 FIELD = "image"  # of a form with a picture
 FORM_BYTES = 100_000  # allowed in a form besides its picture
@@ -100,13 +99,13 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
     @app.before_request
     def refuse_other_sites():
         if trusted_hosts is not None and _host_name() not in trusted_hosts:
-            raise RefusedError(
+            raise RejectedError(
                 "This host name is not trusted; add it with --trusted_hosts. "
                 f"Received: host={flask.request.headers.get('Host')}"
             )
         other = flask.request.headers.get("Sec-Fetch-Site") == "cross-site"
         if other and flask.request.method == "POST":
-            raise RefusedError("Requests from other sites are not allowed", status=403)
+            raise RejectedError("Requests from other sites are not allowed", status=403)
 
     @app.after_request
     def protect(response):
@@ -116,7 +115,7 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
         response.headers.setdefault("Cache-Control", "no-cache" if of_page else "no-store")
         return response
 
-    @app.errorhandler(RefusedError)
+    @app.errorhandler(RejectedError)
     def refused(refusal):
         return {"error": str(refusal)}, refusal.status
 
@@ -155,7 +154,7 @@ def _sent_picture(upload_bytes):
     if flask.request.mimetype == "multipart/form-data":
         file = flask.request.files.get(FIELD)
         if file is None:
-            raise RefusedError(
+            raise RejectedError(
                 f"The form must have a file named {FIELD!r}. "
                 f"Received: files={sorted(flask.request.files)}"
             )
@@ -163,9 +162,9 @@ def _sent_picture(upload_bytes):
     else:
         content = flask.request.get_data(cache=False, parse_form_data=False)
     if not content:
-        raise RefusedError("The request must hold a picture. Received: 0 bytes")
+        raise RejectedError("The request must hold a picture. Received: 0 bytes")
     if len(content) > upload_bytes:
-        raise RefusedError(too_large_sentence(upload_bytes), status=413)
+        raise RejectedError(too_large_sentence(upload_bytes), status=413)
     return content
 
 
@@ -174,7 +173,7 @@ def _count(neighbours):
     text = flask.request.args.get("k", str(neighbours))
     whole = text.isascii() and text.isdigit() and len(text) < 10
     if not whole or not 1 <= int(text) <= MOST_NEIGHBOURS:
-        raise RefusedError(
+        raise RejectedError(
             f"`k` must be a whole number from 1 to {MOST_NEIGHBOURS}. Received: k={text}"
         )
     return int(text)

@@ -9,13 +9,10 @@ import numpy as np
 from tqdm import tqdm
 
 from tfdml.checks import check
-from tfdml.search import storage
-from tfdml.search.catalogue import Catalogue, Entry, LeftOut
-from tfdml.search.files import image_files, read
+from tfdml.search.catalogue import Catalogue, Entry, LeftOut, load, save
+from tfdml.search.images import RejectedError, image_files, read, read_header
 from tfdml.search.index import Index
-from tfdml.search.pictures import read_header
 from tfdml.search.refreshing import changes, embedded
-from tfdml.search.refusals import RefusedError
 
 RERANKED = 100  # default number of images that a learned similarity reranks
 _SAVE_EVERY = 60.0  # seconds of embedding that a crash may lose
@@ -83,7 +80,7 @@ class ImageSearch:
         self.rerank = (RERANKED if model.learned else 0) if rerank is None else rerank
         self._snapshot = _Snapshot(Index(model.dim, approximate=approximate), Catalogue())
         if self.path.exists():
-            loaded = storage.load(self.path, model.fingerprint, approximate=approximate)
+            loaded = load(self.path, model.fingerprint, approximate=approximate)
             self._snapshot = _Snapshot(*loaded)
         self._refreshing = threading.Lock()
         self._done = self._total = 0
@@ -130,12 +127,12 @@ class ImageSearch:
             An `Answer`.
 
         Raises:
-            RefusedError: If it is not a picture, too large, or the model cannot read it.
+            RejectedError: If it is not a picture, too large, or the model cannot read it.
         """
         read_header(content)
         began = time.perf_counter()
         [row] = self.model.embed([content])
-        if isinstance(row, RefusedError):
+        if isinstance(row, RejectedError):
             raise row
         return self._nearest(row, count, {"embedding": time.perf_counter() - began})
 
@@ -147,7 +144,7 @@ class ImageSearch:
             count: Images to find.
 
         Raises:
-            RefusedError: With 404, if no image has this id.
+            RejectedError: With 404, if no image has this id.
         """
         self.entry(key)
         try:
@@ -160,7 +157,7 @@ class ImageSearch:
         """The catalogue entry of an image.
 
         Raises:
-            RefusedError: With 404, if no image has this id.
+            RejectedError: With 404, if no image has this id.
         """
         entry = self._snapshot.catalogue.entries.get(key)
         if entry is None:
@@ -171,14 +168,14 @@ class ImageSearch:
         """The bytes of an image's file, unchanged since it was indexed.
 
         Raises:
-            RefusedError: With 404, if no image has this id or its file is gone; with 410, if the
+            RejectedError: With 404, if no image has this id or its file is gone; with 410, if the
                 file has changed.
         """
         entry = self.entry(key)
         try:
             return read(self.folder, entry.name, entry.stamp)
         except OSError as error:
-            raise RefusedError("The file of the image cannot be read", status=404) from error
+            raise RejectedError("The file of the image cannot be read", status=404) from error
 
     def sample(self, count, seed):
         """Some images of the index, drawn at random, as {id: `Entry`}."""
@@ -200,7 +197,7 @@ class ImageSearch:
             The numbers of images added and removed.
 
         Raises:
-            RefusedError: With 409, if a refresh is under way.
+            RejectedError: With 409, if a refresh is under way.
             ValueError: If the folder has none of the images of the index any more.
             OSError: If the index cannot be saved.
         """
@@ -214,7 +211,7 @@ class ImageSearch:
         """Refreshes in the background.
 
         Raises:
-            RefusedError: With 409, if a refresh is under way.
+            RejectedError: With 409, if a refresh is under way.
         """
         self._begin_refresh()
 
@@ -230,7 +227,7 @@ class ImageSearch:
 
     def _begin_refresh(self):
         if not self._refreshing.acquire(blocking=False):
-            raise RefusedError("A refresh is under way", status=409)
+            raise RejectedError("A refresh is under way", status=409)
         self._done, self._total, self._failure = 0, 0, None
 
     def _refresh(self, show):
@@ -278,7 +275,7 @@ class ImageSearch:
         if ids:
             index = index.changed(add=(ids, np.stack([row for _, row in pairs])))
         self._snapshot = _Snapshot(index, catalogue)
-        storage.save(self.path, index, catalogue, self.model.fingerprint)
+        save(self.path, index, catalogue, self.model.fingerprint)
 
     def _nearest(self, row, count, seconds, left_out=None):
         index, catalogue = self._snapshot
@@ -315,4 +312,4 @@ class ImageSearch:
 
 
 def _unknown(key):
-    return RefusedError(f"There is no image with this id. Received: id={key}", status=404)
+    return RejectedError(f"There is no image with this id. Received: id={key}", status=404)

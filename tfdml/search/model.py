@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdml.checks import check
-from tfdml.search.refusals import RefusedError
+from tfdml.search.images import RejectedError
 from tfdml.serving.bad_images import reason_for_first
 from tfdml.serving.embedding import InPieces, fitting_batch_size
 from tfdml.serving.exported import load_signatures
@@ -64,7 +64,7 @@ class SearchModel:
             contents: List of bytes, each of a complete image file.
 
         Returns:
-            List with the (dim,) float32 embedding of each image, or a `RefusedError` with the
+            List with the (dim,) float32 embedding of each image, or a `RejectedError` with the
             reason why it has none.
         """
         with self._under_way:
@@ -114,7 +114,7 @@ class SearchModel:
         """The error for a picture without a finite embedding."""
         if self._marks_bad:
             return _unreadable("it is damaged, too large, or of a kind that cannot be read")
-        return RefusedError("The model gives no finite embedding")
+        return RejectedError("The model gives no finite embedding")
 
     def _embed(self, contents):
         return self._signatures["serving_default"](image_bytes=tf.constant(contents))["embedding"]
@@ -132,7 +132,7 @@ def fingerprint(version):
 
 
 def _unreadable(cause):
-    return RefusedError(f"The model cannot read the picture ({cause})")
+    return RejectedError(f"The model cannot read the picture ({cause})")
 
 
 def _cause(message):

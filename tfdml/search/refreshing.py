@@ -3,9 +3,7 @@
 from typing import NamedTuple
 
 from tfdml.search.catalogue import Entry, LeftOut
-from tfdml.search.files import Stamp, read
-from tfdml.search.pictures import read_header
-from tfdml.search.refusals import RefusedError
+from tfdml.search.images import RejectedError, Stamp, read, read_header
 
 _BATCH_BYTES = 64_000_000  # of files read at once
 _NEVER = Stamp(-1, -1)  # matches no file, so that an unreadable one is tried again
@@ -51,7 +49,7 @@ def embedded(model, folder, files):
             pending.append((Entry(name, stamp, *read_header(content)), content))
         except FileNotFoundError:
             continue
-        except RefusedError as refusal:
+        except RejectedError as refusal:
             done[name] = LeftOut(stamp, str(refusal))
         except OSError as error:
             done[name] = LeftOut(_NEVER, error.strerror or str(error))
@@ -69,6 +67,6 @@ def _embedded_at_once(model, pending):
     entries, contents = zip(*pending, strict=True)
     done = {}
     for entry, row in zip(entries, model.embed(list(contents)), strict=True):
-        refused = isinstance(row, RefusedError)
+        refused = isinstance(row, RejectedError)
         done[entry.name] = LeftOut(entry.stamp, str(row)) if refused else (entry, row)
     return done

@@ -13,7 +13,7 @@ from waitress import wasyncore
 
 from tfdml.search.application import create_application
 from tfdml.search.engine import ImageSearch
-from tfdml.search.refusals import RefusedError
+from tfdml.search.images import RejectedError
 from tfdml.search.server import serve
 
 COLOURS = {  # of the images of `folder`, by their names
@@ -49,7 +49,7 @@ class ByColour:
         try:
             pixels = Image.open(io.BytesIO(content)).convert("RGB")
         except OSError as error:
-            return RefusedError(str(error))
+            return RejectedError(str(error))
         return np.asarray(pixels, np.float32).mean(axis=(0, 1))
 
 

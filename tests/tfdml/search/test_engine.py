@@ -4,9 +4,9 @@ import threading
 import numpy as np
 import pytest
 
-from tfdml.search import engine, storage
+from tfdml.search import engine
 from tfdml.search.engine import ImageSearch
-from tfdml.search.refusals import RefusedError
+from tfdml.search.images import RejectedError
 
 
 def names(answer):
@@ -40,7 +40,7 @@ def test_finds_the_nearest_images_of_an_image_without_itself(search, folder, enc
     answer = search.by_id(key_of(search, "red/bright.png"), 3)
     assert len(answer.found) == 3
     assert all(name.startswith("copy") for name in names(answer))
-    with pytest.raises(RefusedError, match=r"no image with this id\. Received: id=99") as caught:
+    with pytest.raises(RejectedError, match=r"no image with this id\. Received: id=99") as caught:
         search.by_id(99, 3)
     assert caught.value.status == 404
 
@@ -98,7 +98,7 @@ def test_embeds_only_what_is_new(model, search, folder, index_file, encoded):
     assert (model.embedded, len(again)) == (7, 5)
     assert key_of(again, "red/dark.png") != changed
     assert key_of(again, "red/bright.png") == kept
-    with pytest.raises(RefusedError):
+    with pytest.raises(RejectedError):
         again.entry(changed)
     third = ImageSearch(model, folder, index_file)
     assert third.sample(99, 0).keys() == again.sample(99, 0).keys()
@@ -137,13 +137,13 @@ def test_keeps_what_was_embedded_before_it_was_stopped(model, folder, index_file
 def test_saves_while_it_embeds(model, folder, index_file, monkeypatch):
     monkeypatch.setattr(engine, "_SAVE_EVERY", -1)
     monkeypatch.setattr(engine, "_SAVE_SHARE", 0)
-    sizes, save = [], storage.save
+    sizes, save = [], engine.save
 
     def noted(path, index, *rest):
         sizes.append(len(index))
         save(path, index, *rest)
 
-    monkeypatch.setattr(storage, "save", noted)
+    monkeypatch.setattr(engine, "save", noted)
     ImageSearch(model, folder, index_file).refresh()
     assert sizes == [2, 4, 5]
 
@@ -178,7 +178,7 @@ def test_refuses_folders_and_indexes_that_cannot_be(model, folder, index_file, t
 
 def test_refuses_pictures_that_cannot_be_read(search, encoded):
     for content, status in ((b"text", 415), (encoded((1, 2, 3))[:60], 400)):
-        with pytest.raises(RefusedError) as caught:
+        with pytest.raises(RejectedError) as caught:
             search.by_picture(content, 3)
         assert caught.value.status == status
 
@@ -187,11 +187,11 @@ def test_gives_the_content_of_an_image_as_it_was_indexed(search, folder, encoded
     key = key_of(search, "blue.png")
     assert search.content(key) == encoded((10, 10, 250))
     os.utime(folder / "blue.png", ns=(0, 0))
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(RejectedError) as caught:
         search.content(key)
     assert caught.value.status == 410
     (folder / "blue.png").unlink()
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(RejectedError) as caught:
         search.content(key)
     assert caught.value.status == 404
 
@@ -212,7 +212,7 @@ def test_searches_while_it_is_refreshed(model, search, folder, encoded):
     assert search.refreshing == (0, 6)
     assert len(search.by_id(key_of(search, "blue.png"), 99).found) == 4
     for again in (search.start_refresh, search.refresh):
-        with pytest.raises(RefusedError, match="A refresh is under way") as caught:
+        with pytest.raises(RejectedError, match="A refresh is under way") as caught:
             again()
         assert caught.value.status == 409
     go_on.set()

@@ -7,8 +7,8 @@ import tensorflow as tf
 from PIL import Image
 
 from pipelines import images as preprocessing
+from tfdml.search.images import RejectedError
 from tfdml.search.model import SearchModel, fingerprint
-from tfdml.search.refusals import RefusedError
 
 SIZE = (16, 12, 3)  # of the images of `versions`
 pytestmark = pytest.mark.xdist_group("versions")
@@ -49,7 +49,7 @@ def test_one_that_cannot_be_read_does_not_keep_the_others(opened, pictures):
     broken = pictures[0][:100]
     rows = opened["plain"].embed([pictures[0], broken, pictures[1]])
     np.testing.assert_allclose(rows[::2], opened["plain"].embed(pictures[:2]), atol=1e-6)
-    assert isinstance(rows[1], RefusedError)
+    assert isinstance(rows[1], RejectedError)
     assert "cannot read the picture (it is damaged" in str(rows[1])
 
 

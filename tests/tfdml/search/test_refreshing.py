@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tfdml.search.catalogue import Catalogue, Entry, LeftOut
-from tfdml.search.files import Stamp, image_files
+from tfdml.search.images import Stamp, image_files
 from tfdml.search.refreshing import changes, embedded
 
 OLD, NEW = Stamp(1, 1), Stamp(1, 2)
