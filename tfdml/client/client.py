@@ -4,17 +4,31 @@ import contextlib
 import functools
 import itertools
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
-from tfdml.checks import check, check_integer, check_one_of, check_positive
+from tfdml.checks import check, check_integer, check_not_negative, check_one_of, check_positive
 from tfdml.client.connection import connect
 from tfdml.client.images import Image, ImageError, batches_of, listed, read
 from tfdml.client.service import Model, Retries, ServingError, in_order
 from tfdml.serving.bad_images import reason_for_first
 
 _MARKED = "the server marks it as unreadable"
+
+
+class _Task(NamedTuple):
+    """What is asked of a model."""
+
+    signature: str
+    inputs: tuple  # their names
+    output: str
+
+
+_EMBED = _Task("serving_default", ("image_bytes",), "embedding")
+_EMBED_FLOATS = _Task("embed_images", ("images",), "embedding")
+_COMPARE = _Task("similarity", ("image_bytes_a", "image_bytes_b"), "similarity")
 
 
 class Client:
@@ -74,7 +88,7 @@ class Client:
     ):
         check_integer(batch_size=batch_size, in_flight=in_flight, retries=retries)
         check_positive(batch_size=batch_size, in_flight=in_flight, timeout=timeout)
-        check(retries >= 0, "`retries` must be >= 0", retries=retries)
+        check_not_negative(retries=retries)
         check(
             version is None or label is None,
             "give a `version` or a `label`, not both",
@@ -127,7 +141,7 @@ class Client:
         """
         images, count = listed(images)
         found = (_read((image,), (f"image {i}",)) for i, image in enumerate(images))
-        rows = self._rows(self._embed_batch, found, count, on_bad_image)
+        rows = self._rows(_EMBED, found, count, on_bad_image)
         bad = [row is None for row in rows]
         if all(bad):
             (dim,) = self.metadata().signatures["serving_default"].outputs["embedding"].shape[1:]
@@ -156,7 +170,7 @@ class Client:
         check(len(a) == len(b), "`a` and `b` must have the same length", a=len(a), b=len(b))
         pairs = enumerate(zip(a, b, strict=True))
         found = (_read(pair, (f"a[{i}]", f"b[{i}]")) for i, pair in pairs)
-        rows = self._rows(self._compare_batch, found, len(a), on_bad_image)
+        rows = self._rows(_COMPARE, found, len(a), on_bad_image)
         return np.array([np.nan if row is None else row for row in rows], np.float32)
 
     def predict(self, signature, inputs):
@@ -196,20 +210,21 @@ class Client:
         """
         return self._retries(self._service.metadata, self._model)
 
-    def _rows(self, ask, images, count, on_bad_image):
+    def _rows(self, task, images, count, on_bad_image):
         """A row for every image, by one version of the model; None for unreadable images."""
         check_one_of(("error", "nan"), on_bad_image=on_bad_image)
         batches = batches_of(images, self._batch_size)
-        first, second = next(batches, None), next(batches, None)
-        if first is None:
-            return []
-        batches = itertools.chain(filter(None, (first, second)), batches)
-        model = self._model if second is None else self._pinned()
-        ask = functools.partial(ask, model, strict=on_bad_image == "error")
+        first = list(itertools.islice(batches, 2))
+        model = self._model
+        if len(first) == 2 and model.version is None:  # the next may be of a newer version
+            model = Model(model.name, self.metadata().version)
+        ask = functools.partial(self._ask, model, task, on_bad_image == "error")
         rows = []
         with (
             tqdm(desc="Asking the server", total=count, delay=2, disable=None, unit="image") as bar,
-            contextlib.closing(in_order(ask, batches, self._in_flight)) as answers,
+            contextlib.closing(
+                in_order(ask, itertools.chain(first, batches), self._in_flight)
+            ) as answers,
         ):
             for answer in answers:
                 for row in answer:
@@ -220,22 +235,6 @@ class Client:
                     rows.append(None if isinstance(row, ImageError) else row)
                 bar.update(len(answer))
         return rows
-
-    def _pinned(self):
-        """The `Model` with the number of the version that answers now."""
-        if self._model.version is not None:
-            return self._model
-        return Model(self._model.name, self.metadata().version)
-
-    def _embed_batch(self, model, batch, *, strict):
-        if not isinstance(batch[0], Exception) and not batch[0].is_encoded:
-            self._check_sizes(model, batch)
-            return self._ask(model, "embed_images", ("images",), "embedding", batch, strict)
-        return self._ask(model, "serving_default", ("image_bytes",), "embedding", batch, strict)
-
-    def _compare_batch(self, model, batch, *, strict):
-        names = ("image_bytes_a", "image_bytes_b")
-        return self._ask(model, "similarity", names, "similarity", batch, strict)
 
     def _check_sizes(self, model, batch):
         """Checks float images: a server would accept any size, and embed them wrongly."""
@@ -257,30 +256,33 @@ class Client:
             )
         return signatures[name]
 
-    def _ask(self, model, signature, names, output, batch, strict):
-        """A row, or an `ImageError`, for every image of a batch."""
+    def _ask(self, model, task, strict, batch):
+        """A row, or an `ImageError`, for every image of a batch; raises the error if `strict`."""
         if isinstance(batch[0], ImageError):
             return batch
+        if not batch[0].is_encoded:
+            task = _EMBED_FLOATS
+            self._check_sizes(model, batch)
         columns = zip(*(image.contents for image in batch), strict=True)
         inputs = {
             name: list(column) if batch[0].is_encoded else np.stack(column)
-            for name, column in zip(names, columns, strict=True)
+            for name, column in zip(task.inputs, columns, strict=True)
         }
         try:
-            outputs = self._retries(self._service.predict, model, signature, inputs)
+            outputs = self._retries(self._service.predict, model, task.signature, inputs)
         except ServingError as error:
             if error.code != "INVALID_ARGUMENT":
                 raise
             if len(batch) == 1:
-                self._signature(model, signature)  # raises if the signature is the problem
-                refusal = ImageError(*_blamed(batch[0], names, error.message))
+                self._signature(model, task.signature)  # raises if the signature is the problem
+                rejected = ImageError(*_blamed(batch[0], task.inputs, error.message))
                 if strict:
-                    raise refusal from error
-                return [refusal]
-            ask = functools.partial(self._ask, model, signature, names, output)
+                    raise rejected from error
+                return [rejected]
             middle = len(batch) // 2
-            return [*ask(batch[:middle], strict), *ask(batch[middle:], strict)]
-        return _checked(outputs, output, batch)
+            halves = (batch[:middle], batch[middle:])
+            return [row for half in halves for row in self._ask(model, task, strict, half)]
+        return _checked(outputs, task.output, batch)
 
 
 def _read(images, names):

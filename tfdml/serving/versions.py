@@ -8,11 +8,6 @@ import tempfile
 
 from tfdml.files import naming
 
-try:
-    import fcntl
-except ImportError:  # Windows, where unfinished folders are not cleaned up
-    fcntl = None
-
 
 def versions_of(folder):
     """The versions in a folder, by their number: {number: path}."""
@@ -85,23 +80,14 @@ def new_version(path):
 @contextlib.contextmanager
 def _alone(folder):
     """Locks a folder within the block, at most while the process lives; yields whether it could."""
-    if fcntl is None:
-        yield False
-        return
-    try:
-        opened = os.open(folder, os.O_RDONLY)
-    except FileNotFoundError:  # renamed to its version meanwhile
-        yield False
-        return
-    try:
-        yield _locked(opened)
-    finally:
-        os.close(opened)
+    with contextlib.ExitStack() as closed:
+        try:
+            import fcntl
 
-
-def _locked(opened):
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # locked by another process, or no locks on this file system
-        return False
-    return True
+            opened = os.open(folder, os.O_RDONLY)
+            closed.callback(os.close, opened)
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            alone = True
+        except (ImportError, OSError):  # Windows; locked, renamed meanwhile, or no locks there
+            alone = False
+        yield alone

@@ -12,6 +12,7 @@ import running
 from relay import Relay
 
 from tfdml.client import Client, ImageError, ServingError, service
+from tfdml.client import client as module
 
 pytestmark = pytest.mark.xdist_group("served")
 NAME = "embedder"
@@ -199,19 +200,12 @@ def test_models_and_versions_that_are_not_there(options, code, address, contents
                 call()
 
 
-def test_a_signature_that_is_not_there_is_not_the_fault_of_an_image(client, contents):
+def test_a_signature_that_is_not_there_is_not_the_fault_of_an_image(client, contents, monkeypatch):
     with pytest.raises(ServingError, match="INVALID_ARGUMENT"):
         client.predict("nothing", {"image_bytes": contents})
-    ask = client._embed_batch
-
-    def other_signature(model, batch, *, strict):
-        names = ("image_bytes",)
-        return client._ask(model, "classify", names, "embedding", batch, strict)
-
-    client._embed_batch = other_signature
+    monkeypatch.setattr(module, "_EMBED", module._EMBED._replace(signature="classify"))
     with pytest.raises(ServingError, match=r"no signature classify.*embed_images"):
         client.embed(contents, on_bad_image="nan")
-    client._embed_batch = ask
 
 
 def fault(text):
