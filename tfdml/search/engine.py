@@ -1,5 +1,6 @@
 """The search engine: finds images of a folder by an image, and keeps its index up to date."""
 
+import itertools
 import pathlib
 import threading
 import time
@@ -84,7 +85,7 @@ class ImageSearch:
             self._snapshot = _Snapshot(*loaded)
         self._refreshing = threading.Lock()
         self._done = self._total = 0
-        self._failure = None
+        self.failure = None  # error message of the last refresh
 
     def __len__(self):
         return len(self._snapshot.index)
@@ -100,11 +101,6 @@ class ImageSearch:
     def refreshing(self):
         """(images embedded, new images) of the refresh under way; None without one."""
         return (self._done, self._total) if self._refreshing.locked() else None
-
-    @property
-    def failure(self):
-        """Error message of the last refresh; None if it succeeded."""
-        return self._failure
 
     @property
     def left_out(self):
@@ -219,7 +215,7 @@ class ImageSearch:
             try:
                 self._refresh(show=False)
             except Exception as error:  # the page shows it and the search goes on
-                self._failure = str(error)
+                self.failure = str(error)
             finally:
                 self._refreshing.release()
 
@@ -228,7 +224,7 @@ class ImageSearch:
     def _begin_refresh(self):
         if not self._refreshing.acquire(blocking=False):
             raise RejectedError("A refresh is under way", status=409)
-        self._done, self._total, self._failure = 0, 0, None
+        self._done, self._total, self.failure = 0, 0, None
 
     def _refresh(self, show):
         files = image_files(self.folder)
@@ -285,24 +281,17 @@ class ImageSearch:
             others = ids != left_out
             ids, distances = ids[others], distances[others]
         seconds["search"] = time.perf_counter() - began
-        scores = None
+        scores = [None] * len(ids)
         if self.rerank and len(ids):
             began = time.perf_counter()
-            scores = self.model.score(row, index.rows(ids))
-            order = np.argsort(-scores, kind="stable")
-            ids, distances, scores = ids[order], distances[order], scores[order]
+            learned = self.model.score(row, index.rows(ids))
+            order = np.argsort(-learned, kind="stable")
+            ids, distances, scores = ids[order], distances[order], learned[order].tolist()
             seconds["reranking"] = time.perf_counter() - began
+        ranked = zip(ids.tolist(), distances.tolist(), scores, strict=True)
         found = [
-            Found(
-                key,
-                catalogue.entries[key],
-                distance,
-                self._cosine(distance),
-                None if scores is None else float(scores[place]),
-            )
-            for place, (key, distance) in enumerate(
-                zip(ids[:count].tolist(), distances.tolist(), strict=False)
-            )
+            Found(key, catalogue.entries[key], distance, self._cosine(distance), score)
+            for key, distance, score in itertools.islice(ranked, count)
         ]
         return Answer(self.ranked_by, found, seconds)
 
