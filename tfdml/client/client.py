@@ -31,7 +31,7 @@ _EMBED_FLOATS = _Task("embed_images", ("images",), "embedding")
 _COMPARE = _Task("similarity", ("image_bytes_a", "image_bytes_b"), "similarity")
 
 
-class Client:
+class Client(contextlib.AbstractContextManager):
     """Embeds and compares images with a model on TF Serving.
 
     Imports neither TensorFlow nor Keras. gRPC needs the messages of tensorflow-serving-api
@@ -107,9 +107,6 @@ class Client:
             timeout=timeout,
             headers=headers or {},
         )
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         self.close()

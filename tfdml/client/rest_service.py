@@ -56,12 +56,8 @@ class RestService(Service):
 
     def predict(self, model, signature, inputs):
         """Like `GrpcService.predict`; floats are returned as float32 and integers as int64."""
-        body = json.dumps(
-            {
-                "signature_name": signature,
-                "inputs": {name: _as_json(value) for name, value in inputs.items()},
-            }
-        )
+        inputs = {name: _as_json(value) for name, value in inputs.items()}
+        body = json.dumps({"signature_name": signature, "inputs": inputs})
         answer = self._ask("POST", model, ":predict", body)
         with well_formed():
             outputs = answer["outputs"]

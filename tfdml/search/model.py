@@ -15,6 +15,7 @@ from tfdml.serving.exported import load_signatures
 _AT_ONCE = 2  # concurrent embeddings; each holds its decoded images in memory
 _PROBES = 8  # noise images to test whether all embeddings have the same length
 _PAIRS_AT_ONCE = 8192  # batch of the learned similarity
+_UNREADABLE = "The model cannot read the picture ({})"
 
 
 class SearchModel:
@@ -52,7 +53,11 @@ class SearchModel:
         self.batch_size = fitting_batch_size(image_size, self.dim)
         self.radius = _common_length(embed, image_size)
         self.learned = "score_pairs" in signatures
-        self._marks_bad = "valid" in signatures["serving_default"].structured_outputs
+        self._without_row = "The model gives no finite embedding"
+        if "valid" in signatures["serving_default"].structured_outputs:
+            self._without_row = _UNREADABLE.format(
+                "it is damaged, too large, or of a kind that cannot be read"
+            )
         self._signatures = signatures
         self._under_way = threading.Semaphore(_AT_ONCE)
         self._warm_up(image_size)
@@ -74,11 +79,11 @@ class SearchModel:
                 raise
             except tf.errors.OpError as error:  # a single bad image fails the batch
                 if len(contents) == 1:
-                    return [_unreadable(_cause(error.message))]
+                    return [RejectedError(_UNREADABLE.format(_cause(error.message)))]
                 rows = None
         if rows is None:
             return [self.embed([content])[0] for content in contents]
-        return [row if np.isfinite(row).all() else self._without_row() for row in rows]
+        return [row if np.isfinite(row).all() else RejectedError(self._without_row) for row in rows]
 
     def score(self, query, rows):
         """The learned similarity of an embedding to others.
@@ -110,12 +115,6 @@ class SearchModel:
         if self.learned:
             self.score(row[0], row)
 
-    def _without_row(self):
-        """The error for a picture without a finite embedding."""
-        if self._marks_bad:
-            return _unreadable("it is damaged, too large, or of a kind that cannot be read")
-        return RejectedError("The model gives no finite embedding")
-
     def _embed(self, contents):
         return self._signatures["serving_default"](image_bytes=tf.constant(contents))["embedding"]
 
@@ -129,10 +128,6 @@ def fingerprint(version):
             while block := file.read(2**20):
                 digest.update(block)
     return digest.hexdigest()
-
-
-def _unreadable(cause):
-    return RejectedError(f"The model cannot read the picture ({cause})")
 
 
 def _cause(message):
