@@ -80,21 +80,10 @@ def _problem_of_header(contents, max_pixels):
     size = tf.cond(is_jpeg, lambda: tf.io.extract_jpeg_shape(contents, tf.int64)[:2], lambda: size)
     height, width = tf.unstack(tf.strings.as_string(size))
     limit = f" pixels, more than the limit of {max_pixels:,}"
-    return tf.case(
-        [
-            (tf.equal(tf.strings.length(contents), 0), lambda: tf.constant("is empty")),
-            (
-                tf.logical_not(is_jpeg | known),
-                lambda: tf.constant("is not a JPEG, PNG, GIF, BMP or WebP"),
-            ),
-            # Divided, because the product may overflow.
-            (
-                size[0] > max_pixels // tf.maximum(size[1], 1),
-                lambda: tf.strings.join(["has ", width, " x ", height, limit]),
-            ),
-        ],
-        default=lambda: tf.constant(""),
-    )
+    too_large = size[0] > max_pixels // tf.maximum(size[1], 1)  # the product may overflow
+    problem = tf.where(too_large, tf.strings.join(["has ", width, " x ", height, limit]), "")
+    problem = tf.where(is_jpeg | known, problem, "is not a JPEG, PNG, GIF, BMP or WebP")
+    return tf.where(tf.equal(tf.strings.length(contents), 0), "is empty", problem)
 
 
 def _size_in_header(header):
