@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 import pathlib
-import zipfile
 from typing import NamedTuple
 
 import numpy as np
@@ -79,24 +78,17 @@ class Catalogue:
 
     @classmethod
     def from_json(cls, text):
-        """The catalogue of a text from `to_json`.
-
-        Raises:
-            ValueError: If the text is not that of a catalogue.
-        """
-        try:
-            parsed = json.loads(text)
-            entries = {
-                int(key): Entry(name, Stamp(*stamp), *rest)
-                for key, (name, stamp, *rest) in parsed["entries"].items()
-            }
-            left_out = {
-                name: LeftOut(Stamp(*stamp), cause)
-                for name, (stamp, cause) in parsed["left_out"].items()
-            }
-            return cls(entries, int(parsed["next_id"]), left_out)
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
-            raise ValueError("the catalogue of the index cannot be read") from error
+        """The catalogue of a text from `to_json`; any error, if it is not one."""
+        parsed = json.loads(text)
+        entries = {
+            int(key): Entry(name, Stamp(*stamp), *rest)
+            for key, (name, stamp, *rest) in parsed["entries"].items()
+        }
+        left_out = {
+            name: LeftOut(Stamp(*stamp), cause)
+            for name, (stamp, cause) in parsed["left_out"].items()
+        }
+        return cls(entries, int(parsed["next_id"]), left_out)
 
 
 def save(path, index, catalogue, fingerprint):
@@ -135,14 +127,23 @@ def load(path, fingerprint, *, approximate=False):
         FileNotFoundError: If there is none.
         ValueError: If another model made it, or it cannot be read.
     """
-    about, rows, text = _read(path)
+    try:
+        with np.load(path) as archive:
+            about = json.loads(archive["about"].tobytes())
+            if about["format"] != _FORMAT or not isinstance(about["fingerprint"], str):
+                raise ValueError("another format")
+            index = Index.from_bytes(archive["rows"], approximate=approximate)
+            catalogue = Catalogue.from_json(archive["catalogue"].tobytes())
+    except (FileNotFoundError, MemoryError):
+        raise
+    except Exception as error:  # broken archives raise many types
+        raise ValueError(f"{path} is not the index of a search: give another --index") from error
     check(
         about["fingerprint"] == fingerprint,
         f"{path} must have been made by this model: give another --index, or remove it",
         model=fingerprint[:12],
         made_by=about["fingerprint"][:12],
     )
-    index, catalogue = Index.from_bytes(rows, approximate=approximate), Catalogue.from_json(text)
     check(
         len(index) == len(catalogue.entries),
         f"{path} must have as many rows as images: remove it",
@@ -150,20 +151,3 @@ def load(path, fingerprint, *, approximate=False):
         images=len(catalogue.entries),
     )
     return index, catalogue
-
-
-def _read(path):
-    """The description, rows and catalogue of an archive."""
-    try:
-        with np.load(path) as archive:
-            about = json.loads(archive["about"].tobytes())
-            if about["format"] != _FORMAT or not isinstance(about["fingerprint"], str):
-                raise ValueError("another format")
-            return about, archive["rows"], archive["catalogue"].tobytes()
-    except FileNotFoundError:
-        raise
-    except (  # an array instead of an archive raises an AttributeError on Python 3.10
-        *(OSError, ValueError, TypeError, AttributeError, LookupError, EOFError),
-        zipfile.BadZipFile,
-    ) as error:
-        raise ValueError(f"{path} is not the index of a search: give another --index") from error

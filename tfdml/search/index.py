@@ -109,12 +109,9 @@ class Index:
         """The index of bytes from `to_bytes`, rebuilt with or without cells by `approximate`.
 
         Raises:
-            ValueError: If the bytes are not those of an index.
+            RuntimeError: If the bytes are not those of an index.
         """
-        try:
-            read = faiss.deserialize_index(data)
-        except RuntimeError as error:
-            raise ValueError("the rows of the index cannot be read") from error
+        read = faiss.deserialize_index(data)
         return cls(read.d, approximate=approximate)._with(read)
 
     def _with(self, index):

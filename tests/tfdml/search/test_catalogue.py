@@ -34,15 +34,6 @@ def test_comes_back_from_its_text():
     assert again.left_out["c.png"].cause == "broken"
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "[]", "{}", '{"entries": {"x": []}, "left_out": {}, "next_id": 0}', '{"entries": 3}'],
-)
-def test_refuses_another_text(text):
-    with pytest.raises(ValueError, match=r"catalogue .*cannot be read"):
-        Catalogue.from_json(text)
-
-
 @pytest.fixture
 def saved(tmp_path):
     entries = [Entry(f"{i}.png", Stamp(i, i), "PNG", 1, 1) for i in range(3)]
@@ -108,3 +99,23 @@ def test_a_save_that_fails_leaves_the_one_before(saved, monkeypatch):
         save(path, index.changed(remove=[0]), catalogue.without([0]), "made by this")
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == ["index.npz"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"entries": {"x": []}, "left_out": {}, "next_id": 0}', '{"entries": 3}'],
+)
+def test_refuses_another_catalogue(text, saved, monkeypatch):
+    path, index, catalogue = saved
+    monkeypatch.setattr(Catalogue, "to_json", lambda self: text)
+    save(path, index, catalogue, "made by this")
+    with pytest.raises(ValueError, match="is not the index of a search"):
+        load(path, "made by this")
+
+
+def test_refuses_rows_of_another_program(saved, monkeypatch):
+    path, index, catalogue = saved
+    monkeypatch.setattr(Index, "to_bytes", lambda self: np.zeros(100, np.uint8))
+    save(path, index, catalogue, "made by this")
+    with pytest.raises(ValueError, match="is not the index of a search"):
+        load(path, "made by this")

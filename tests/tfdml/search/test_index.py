@@ -65,7 +65,7 @@ def test_comes_back_from_its_bytes(rows, ids):
     again = Index.from_bytes(index.to_bytes())
     np.testing.assert_array_equal(again.nearest(rows[0], 9)[0], index.nearest(rows[0], 9)[0])
     assert len(again.changed(remove=ids[:1], add=([77_777], rows[:1]))) == 300
-    with pytest.raises(ValueError, match=r"rows .*cannot be read"):
+    with pytest.raises(RuntimeError):
         Index.from_bytes(np.zeros(100, np.uint8))
 
 
