@@ -112,8 +112,8 @@ def export_again(settings, options, run, trained, out):
     for folder in folders.values():
         nearest.images_of(folder)  # raises before the model is read
     served = exporting.serve_run(exporting.load_run(run), trained, settings.levels, options)
-    known = {}
-    if settings.score and options.precision != "float32":
+    known, before = {}, read_metadata(trained).get("precision", "float32")
+    if settings.score and options.precision not in ("float32", before):
         known = rounding_scores(served, trained, settings.levels)
     if "classes" in folders:
         means = nearest.means_of_folder(served, folders["classes"])

@@ -52,7 +52,7 @@ def compare_precisions(settings, model, images, served, exact):
         copy = served.write(pathlib.Path(folder) / "1")
         signature = exported.load_signatures(copy)["embed_images"]
         embeddings, size = model.embed(settings, images.split, signature), megabytes(copy)
-    before = read_metadata(model.version)["precision"]
+    before = read_metadata(model.version).get("precision", "float32")
     scores = {
         before: {"recall@1": exact, "megabytes": megabytes(model.version)},
         served.options.precision: {"recall@1": recall_of(embeddings, images), "megabytes": size},
