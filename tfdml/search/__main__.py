@@ -20,6 +20,7 @@ from tfdml.command_line import Parser, as_file_name, check_writable, one_sentenc
 from tfdml.quiet import import_tensorflow
 from tfdml.search import MOST_NEIGHBOURS
 from tfdml.serving.exported import find_version
+from tfdml.serving.versions import name_of
 
 PROGRAM = "tfdml.search"
 NEEDED = {"faiss": "faiss-cpu", "flask": "flask", "waitress": "waitress"}
@@ -118,10 +119,10 @@ def check_installed():
 
 def default_index(version, images):
     """A file in `indexes/`, named after the model and the folder of images."""
-    version, images = version.resolve(), pathlib.Path(images).resolve()
-    words = [version.parent.name, version.name] if version.name.isdigit() else [version.name]
+    images = pathlib.Path(images).resolve()
     place = hashlib.sha256(os.fsencode(images)).hexdigest()[:8]
-    return f"indexes/{as_file_name('_'.join([*words, images.name, place]))}.npz"
+    name = f"{name_of(version)}_{images.name}_{place}".replace("/", "_")
+    return f"indexes/{as_file_name(name)}.npz"
 
 
 def open_search(settings, version, index):

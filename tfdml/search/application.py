@@ -12,6 +12,7 @@ from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from tfdml.search import MOST_NEIGHBOURS
 from tfdml.search.images import MIME_TYPES, RejectedError, thumbnail
+from tfdml.serving.versions import name_of
 
 FIELD = "image"  # of a form with a picture
 FORM_BYTES = 100_000  # allowed in a form besides its picture
@@ -222,7 +223,7 @@ def _status(search, neighbours, upload_bytes):
     return {
         "images": len(search),
         "folder": search.folder.name,
-        "model": _name_of(search.model.version),
+        "model": name_of(search.model.version),
         "ranked_by": search.ranked_by,
         "reranked": search.rerank,
         "exact": not search.cells,
@@ -235,11 +236,6 @@ def _status(search, neighbours, upload_bytes):
         "refreshing": refreshing and dict(zip(("done", "total"), refreshing, strict=True)),
         "failure": search.failure,
     }
-
-
-def _name_of(version):
-    version = version.resolve()
-    return f"{version.parent.name}/{version.name}" if version.name.isdigit() else version.name
 
 
 def _file(content, mime_type):

@@ -29,6 +29,12 @@ def newest_version(folder):
     return versions[max(versions)]
 
 
+def name_of(version):
+    """The name of a version: `NAME/1` if it is a number in the folder of a model."""
+    version = version.resolve()
+    return f"{version.parent.name}/{version.name}" if version.name.isdigit() else version.name
+
+
 def megabytes(version):
     """Size of all files of a version, in MB."""
     return sum(file.stat().st_size for file in version.rglob("*") if file.is_file()) / 1e6
