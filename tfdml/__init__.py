@@ -11,7 +11,16 @@ from tfdml.registration import register, register_with_keras
 
 __version__ = "0.1.0"
 
-_MODULES = ("callbacks", "evaluation", "layers", "losses", "models", "optimizers", "serving")
+_MODULES = (
+    "callbacks",
+    "client",
+    "evaluation",
+    "layers",
+    "losses",
+    "models",
+    "optimizers",
+    "serving",
+)
 
 __all__ = ["EmbeddingModel", "__version__", "register", *_MODULES]
 

@@ -7,8 +7,7 @@ import numpy as np
 from pipelines.augmentation import Augmentation
 from pipelines.datasets.listing import broken_images, first_five, refuse_or_warn
 from pipelines.split import Dataset, Split
-
-SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
+from tfdml.image_files import SUFFIXES, class_folders, is_image
 
 
 def load(data_dir=None, skip_invalid=False, training=True):
@@ -81,14 +80,11 @@ def _find_classes(data_dir):
             f"`data_dir` must be a folder with one sub-folder per class; {folder} is a file"
         )
     classes, others, inner = {}, collections.Counter(), []
-    for sub_folder in sorted(folder.iterdir()):
-        if sub_folder.is_dir() and not sub_folder.name.startswith("."):
-            paths = [path for path in sub_folder.iterdir() if not path.name.startswith(".")]
-            images = sorted(path for path in paths if path.suffix.lower() in SUFFIXES)
-            classes[sub_folder.name] = images
-            ignored = sorted(set(paths).difference(images))
-            others.update(path.suffix.lower() or "no suffix" for path in ignored if path.is_file())
-            inner += [f"{sub_folder.name}/{path.name}" for path in ignored if _holds_files(path)]
+    for name, paths in class_folders(folder).items():
+        classes[name] = list(filter(is_image, paths))
+        ignored = [path for path in paths if not is_image(path)]
+        others.update(path.suffix.lower() or "no suffix" for path in ignored if path.is_file())
+        inner += [f"{name}/{path.name}" for path in ignored if _holds_files(path)]
     if others:
         listed = ", ".join(f"{count} {suffix}" for suffix, count in sorted(others.items()))
         warnings.warn(

@@ -1,10 +1,10 @@
-"""SavedModels for TF Serving, and a client for it."""
+"""What goes into a SavedModel for TF Serving."""
 
 import importlib
+import warnings
 
-# Public name -> its module.
+# Public name -> its module; loaded on first use, as they import TensorFlow.
 _NAMES = {
-    "Client": "client",
     "ExportOptions": "options",
     "Gallery": "nearest",
     "ServedModel": "signatures",
@@ -16,7 +16,9 @@ __all__ = sorted(_NAMES)
 
 
 def __getattr__(name):
-    # Loaded on first use, so `python -m tfdml.serving.export --help` does not load TensorFlow.
+    if name == "Client":
+        warnings.warn("use tfdml.client.Client", DeprecationWarning, stacklevel=2)
+        return importlib.import_module("tfdml.client").Client
     if name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
