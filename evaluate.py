@@ -168,7 +168,7 @@ def score_retrieval(settings, model):
 
 def show(settings, model, images, results):
     """Prints the scores, and what they are of."""
-    from tfdml.evaluation.results_text import results_text  # which waits for NumPy
+    from tfdml.evaluation.report.tables import results_text  # which waits for NumPy
 
     split = images.split
     print(

@@ -8,7 +8,6 @@ from tfdml.evaluation.clusters import cluster
 from tfdml.evaluation.comparison import (
     ScoredQueries,
     compare,
-    comparison_table,
     load_queries,
     save_queries,
 )
@@ -20,7 +19,8 @@ from tfdml.evaluation.hierarchy import every_nth_child, read_hierarchy
 from tfdml.evaluation.levels import split_levels, weigh_levels
 from tfdml.evaluation.neighbours import nearest_neighbours
 from tfdml.evaluation.one_per_class import one_per_class_scores
-from tfdml.evaluation.projector import write_projector
+from tfdml.evaluation.report.projector import write_projector
+from tfdml.evaluation.report.tables import comparison_table
 from tfdml.evaluation.reranking import (
     exact_and_reranked_recall,
     recall_after_reranking,

@@ -3,7 +3,6 @@
 import numpy as np
 
 from tfdml.evaluation.few_shot import few_shot_accuracies
-from tfdml.evaluation.report import scores_table
 from tfdml.evaluation.zero_shot import have_relatives, zero_shot_per_query
 
 _EQUAL_MEANS = {  # descriptions of the options of `zero_shot_accuracy`
@@ -70,19 +69,3 @@ def zero_shot_scores(embeddings, labels, hierarchy, unseen_embeddings, unseen_la
             }
     counts = {"known": len(known), "unseen": len(ids), "unseen_with_kin": int(related.sum())}
     return {"scores": unseen[_EQUAL_MEANS["expected"]], "unseen": unseen, "classes": counts}
-
-
-def transfer_lines(results):
-    """Lines to print on the deviations and classes of a few-shot or zero-shot result."""
-    lines = []
-    if results.get("deviations"):
-        lines.append("\nStandard deviations over the draws:")
-        lines += [f"{name:>12}  {value:.4f}" for name, value in results["deviations"].items()]
-    if "unseen" in results:
-        counts = results["classes"]
-        lines.append(
-            f"\nOf {counts['unseen']:,} unseen classes {counts['unseen_with_kin']:,} have related "
-            f"ones among {counts['known']:,} known classes. Scores if classes with equal means rank"
-        )
-        lines.append(scores_table(results["unseen"]))
-    return lines

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from tfdml.evaluation import few_shot_accuracies, zero_shot_accuracy, zero_shot_per_query
-from tfdml.evaluation.transfer_scores import few_shot_scores, transfer_lines, zero_shot_scores
+from tfdml.evaluation.report.tables import results_text
+from tfdml.evaluation.transfer_scores import few_shot_scores, zero_shot_scores
 
 
 def test_tells_the_mean_and_the_deviation_of_the_draws(rng):
@@ -13,10 +14,10 @@ def test_tells_the_mean_and_the_deviation_of_the_draws(rng):
         assert results["scores"][f"top{k}"] == pytest.approx(mean, abs=1e-12)
         variance = sum((value - mean) ** 2 for value in values) / 4
         assert results["deviations"][f"top{k}"] == pytest.approx(variance**0.5, abs=1e-12)
-    assert transfer_lines(results)[0] == "\nStandard deviations over the draws:"
+    assert "\n\nStandard deviations over the draws:\n" in results_text(results)
     of_one = few_shot_scores(rows, labels, draws=1)
     assert of_one["deviations"] == {}
-    assert transfer_lines(of_one) == []
+    assert "deviations" not in results_text(of_one)
 
 
 HIERARCHY = {1: "a", 2: "b", 7: "a", 8: "b", 9: "c"} | dict.fromkeys("abc", "root")
@@ -39,7 +40,7 @@ def test_rows_of_classes_with_kin_are_scored_among_all(unseen, rng):
                 assert alone == pytest.approx(hits[with_kin].mean(), abs=1e-12)
     assert len(results["unseen"]) == (6 if 9 in unseen else 3)
     assert results["classes"] == {"known": 2, "unseen": len(unseen), "unseen_with_kin": 2}
-    lines = transfer_lines(results)
-    assert lines[0].startswith(f"\nOf {len(unseen)} unseen classes 2 have related ones")
-    columns = {len(line) for line in lines[1].splitlines()}
+    words, table = results_text(results).split("\nOf ")[1].split("\n", 1)
+    assert words.startswith(f"{len(unseen)} unseen classes 2 have related ones among 2 known")
+    columns = {len(line) for line in table.splitlines()}
     assert len(columns) == 1  # of one width

@@ -14,9 +14,9 @@ CANDIDATES = 100  # nearest by distance that a learned similarity ranks for the 
 def draw(settings, model, images, results):
     """Writes the report to `settings.report`; returns the path of the page."""
     from tfdml import evaluation
-    from tfdml.evaluation import report
-    from tfdml.evaluation.page import write_report
-    from tfdml.evaluation.results_text import without_twins
+    from tfdml.evaluation.report import plots
+    from tfdml.evaluation.report.page import write_report
+    from tfdml.evaluation.report.tables import without_twins
 
     print("Drawing the report", flush=True)
     split, seed, folder = images.split, settings.seed, pathlib.Path(settings.report)
@@ -50,12 +50,12 @@ def draw(settings, model, images, results):
     )
     if has_pairs_of_both_kinds(split.labels):
         path = folder / "score_distributions.png"
-        report.plot_score_distributions(*data, path, similarity=pairs, seed=seed)
+        plots.plot_score_distributions(*data, path, similarity=pairs, seed=seed)
     matrix = None
     if settings.rank_by == "similarity":
         matrix = similarity_of(model.signatures["score_matrix"])
     path = folder / "retrievals.png"
-    report.plot_retrievals(picture_of, *data, path, similarity=matrix, names=ids, seed=seed)
+    plots.plot_retrievals(picture_of, *data, path, similarity=matrix, names=ids, seed=seed)
     evaluation.write_projector(
         folder / "projector",
         *data,

@@ -200,7 +200,7 @@ class Retrieval(Scoring):
         With `rerank` recalls alone and "reranking", what it loses.
         """
         from tfdml import evaluation
-        from tfdml.evaluation.results_text import named_recalls
+        from tfdml.evaluation.report.tables import named_recalls
 
         data, gallery = evaluation.apart(embeddings, images.split.labels, images.queries)
         if self.rerank:
@@ -249,7 +249,7 @@ class Retrieval(Scoring):
     def _lost_by_reranking(self, signature, embeddings, labels, gallery):
         """Recalls of a sample of queries by the learned similarity to all images, and reranked."""
         from tfdml import evaluation
-        from tfdml.evaluation.results_text import named_recalls
+        from tfdml.evaluation.report.tables import named_recalls
 
         queries = min(COMPARED_QUERIES, len(labels))
         findable = len(gallery["gallery_labels"]) if gallery else len(labels) - 1

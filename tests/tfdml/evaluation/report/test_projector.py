@@ -13,7 +13,8 @@ import pytest
 from PIL import Image
 from werkzeug.test import Client
 
-from tfdml.evaluation import projector, write_projector
+from tfdml.evaluation import write_projector
+from tfdml.evaluation.report import projector
 
 ROOT = pathlib.Path(__file__).parents[3]
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tfdml.evaluation.page import thumbnails as module
-from tfdml.evaluation.page.thumbnails import thumbnails
+from tfdml.evaluation.report import thumbnails as module
+from tfdml.evaluation.report.thumbnails import thumbnails
 
 
 def cell(sheets, row):

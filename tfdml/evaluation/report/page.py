@@ -14,16 +14,17 @@ import numpy as np
 
 from tfdml.checks import check, check_number, check_positive, check_type
 from tfdml.evaluation import inputs
+from tfdml.evaluation.averages import class_averages
 from tfdml.evaluation.neighbours import distances_to, nearest_neighbours
-from tfdml.evaluation.page import charts
-from tfdml.evaluation.page.classes import class_means, confusions
-from tfdml.evaluation.page.histograms import distance_histograms
-from tfdml.evaluation.page.planar_map import planar_map
-from tfdml.evaluation.page.thumbnails import thumbnails
+from tfdml.evaluation.report import charts
+from tfdml.evaluation.report.histograms import distance_histograms
+from tfdml.evaluation.report.planar_map import planar_map
+from tfdml.evaluation.report.thumbnails import thumbnails
 from tfdml.evaluation.retrieval import recall_at_k
 from tfdml.files import replacing
 
 _NEIGHBOURS = 10
+_MOST_CONFUSIONS = 30
 _CURVE = 100  # largest K of the recall curve
 _FINEST = ("map@r", "map", "r_precision", "mrr")  # orders queries better than a recall of 0 or 1
 
@@ -210,7 +211,8 @@ def _content(embeddings, ids, names, per_query, neighbours, seed):
         "order": order[0],
         "sizes": _packed(np.bincount(ids), "<u4"),
         "means": {
-            name: _packed(class_means(ids, values), "<f4") for name, values in per_query.items()
+            name: _packed(class_averages(values, ids)[1], "<f4")
+            for name, values in per_query.items()
         },
         "confusions": confusions(ids, ids[neighbours[:, 0]]) if neighbours.size else [],
         "map": layout
@@ -219,6 +221,23 @@ def _content(embeddings, ids, names, per_query, neighbours, seed):
             "places": _packed(np.round(layout.places * (2**16 - 1)), "<u2"),
         },
     }
+
+
+def confusions(ids, nearest):
+    """Pairs of classes where queries of one have a nearest neighbour of the other.
+
+    Args:
+        ids: (n,) integers from 0, the classes of the queries.
+        nearest: (n,) integers, the classes of their nearest neighbours.
+
+    Returns:
+        At most 30 lists [class, other class, queries], by descending number of queries, then by
+        class.
+    """
+    wrong = ids != nearest
+    pairs, counts = np.unique(np.stack([ids, nearest], axis=1)[wrong], axis=0, return_counts=True)
+    order = np.argsort(-counts, kind="stable")[:_MOST_CONFUSIONS]
+    return np.column_stack([pairs, counts])[order].tolist()
 
 
 def _packed(array, dtype):

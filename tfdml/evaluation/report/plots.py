@@ -1,4 +1,4 @@
-"""Tables and plots of scores."""
+"""Plots of scores, written to images."""
 
 import csv
 import pathlib
@@ -15,37 +15,13 @@ _SHOWN = 20  # characters shown of the name of an image, from its end
 _EPOCH = "epoch (checkpoint interval)"
 
 
-def scores_table(scores):
-    """Text table of scores, one line per set of scores and one column per score.
-
-    Args:
-        scores: `{"untrained": {name: score}, "trained": {name: score}}`, or other sets with the
-            same names; values that are not dicts are ignored.
-
-    Example:
-        >>> print(scores_table({"untrained": {"recall@1": 0.25}, "trained": {"recall@1": 0.75}}))
-                   recall@1
-        untrained    0.2500
-        trained      0.7500
-    """
-    sets = {title: values for title, values in scores.items() if isinstance(values, dict)}
-    names = list(next(iter(sets.values())))
-    width = max(9, *map(len, sets))
-    columns = {name: max(10, len(name) + 2) for name in names}
-    rows = [" " * width + "".join(f"{name:>{columns[name]}}" for name in names)]
-    for title, values in sets.items():
-        cells = (f"{values[name]:{columns[name]}.4f}" for name in names)
-        rows.append(f"{title:{width}}" + "".join(cells))
-    return "\n".join(rows)
-
-
 def plot_training(log, scores, path):
     """Plots the loss during training and the scores before and after it.
 
     Args:
         log: Path of the CSV that `keras.callbacks.CSVLogger` wrote, with a column `loss`; columns
             of `WatchDensityTargets`, if any, get their own plot.
-        scores: As for `scores_table`.
+        scores: `{"untrained": {name: score}, "trained": {name: score}}`; recalls are plotted.
         path: Path of the image, such as `training.png`.
     """
     from matplotlib.figure import Figure
