@@ -46,7 +46,7 @@ def affinity_propagation(embeddings, num_clusters, seed):
         warnings.warn(
             f"affinity propagation found {count} instead of {num_clusters} clusters, the nearest "
             "number for any preference tried",
-            stacklevel=4,
+            stacklevel=3,
         )
     return found
 

@@ -1,12 +1,85 @@
-"""Clustering scores: agreement of clusters of the embeddings with the classes."""
+"""Clusters of embeddings, and how they agree with the classes."""
 
 import numpy as np
+from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_mutual_info_score
 
-from tfdml.evaluation import clusters, inputs
+from tfdml.checks import check, check_one_of
+from tfdml.evaluation import inputs
+from tfdml.evaluation.affinity_propagation import affinity_propagation
+
+KMEANS, AFFINITY_PROPAGATION = METHODS = ("kmeans", "affinity_propagation")
 
 
-def clustering_scores(embeddings, labels, *, method=clusters.KMEANS, seed=0, restarts=1):
+def cluster(embeddings, num_clusters, *, method=KMEANS, seed=0, restarts=1):
+    """Clusters embeddings by Euclidean distance, without labels.
+
+    "kmeans" is scikit-learn's KMeans (k-means++ starts, Lloyd's iterations, at most 300). One
+    iteration costs n * num_clusters * dim multiplications: seconds for CUB-200-2011, much longer
+    for 11,316 clusters.
+
+    "affinity_propagation" passes messages between all pairs, of similarity -D**2, until rows agree
+    on exemplars. Its parameter is not the number of clusters but a `preference`, the similarity of
+    a row to itself; a higher one gives more clusters. The search bisects the logarithm of
+    -preference, at most 20 times, until there are `num_clusters`; otherwise it warns and returns
+    the nearest number found. It takes about 48 * n**2 bytes (1.7 GB for the 5,924 rows of
+    CUB-200-2011) and up to 20 * 1000 iterations over all pairs.
+
+    Args:
+        embeddings: (n, dim) floats, finite; taken as given: not normalised.
+        num_clusters: Integer from 1 to n.
+        method: "kmeans", or "affinity_propagation" for at most 10,000 rows.
+        seed: Integer >= 0 and below 2**32; the same seed gives the same clusters. For affinity
+            propagation it seeds the noise, of relative size 1e-16, that breaks ties.
+        restarts: Number of k-means restarts, >= 1; the best is kept. Must be 1 for affinity
+            propagation, which has no random start.
+
+    Returns:
+        (n,) int64, the cluster of every row, numbered from 0. k-means returns at most as many
+        clusters as there are different rows: a single one for collapsed embeddings.
+
+    Raises:
+        TypeError: If `embeddings` are not floats.
+        ValueError: If they have another shape, are empty, not finite or too many, or an option is
+            out of range.
+
+    Source:
+        Arthur, Vassilvitskii. k-means++: the advantages of careful seeding. SODA 2007.
+        Frey, Dueck. Clustering by passing messages between data points. Science 2007.
+        Song et al. Deep metric learning via lifted structured feature embedding. CVPR 2016, sec. 5,
+        names affinity propagation with bisection; the code released with it runs k-means.
+        Differs: the authors' bisection stops within 10 % of the number instead of at the nearest.
+
+    Example:
+        >>> import numpy as np
+        >>> line = np.array([[0.0], [0.1], [5.0], [5.1]])
+        >>> first, second, third, fourth = cluster(line, 2, method="affinity_propagation")
+        >>> bool(first == second != third == fourth)
+        True
+    """
+    embeddings = inputs.finite_rows(embeddings)
+    check_one_of(METHODS, method=method)
+    seed = inputs.whole_number(seed, "seed", at_least=0, below=2**32)
+    restarts = inputs.whole_number(restarts, "restarts", at_least=1)
+    check(
+        method == KMEANS or restarts == 1,
+        "`restarts` must be 1 for affinity propagation, which has no random start",
+        restarts=restarts,
+    )
+    num_clusters = inputs.whole_number(num_clusters, "num_clusters", at_least=1)
+    check(
+        num_clusters <= len(embeddings),
+        "`num_clusters` must not exceed the number of embeddings",
+        num_clusters=num_clusters,
+        embeddings=len(embeddings),
+    )
+    if method == AFFINITY_PROPAGATION:
+        return affinity_propagation(embeddings, num_clusters, seed)
+    kmeans = KMeans(num_clusters, init="k-means++", n_init=restarts, random_state=seed)
+    return kmeans.fit_predict(embeddings).astype(np.int64)
+
+
+def clustering_scores(embeddings, labels, *, method=KMEANS, seed=0, restarts=1):
     """NMI, AMI and pair F1 of a clustering of the embeddings into as many clusters as classes.
 
     With Omega the clusters, C the classes, I their mutual information, H the entropy, and E the
@@ -101,11 +174,11 @@ def nmi(embeddings, labels, *, seed=0, restarts=1):
         >>> nmi(line, np.array([7, 7, 9, 9]))
         1.0
     """
-    partitions = _clusters_and_classes(embeddings, labels, clusters.KMEANS, seed, restarts)
+    partitions = _clusters_and_classes(embeddings, labels, KMEANS, seed, restarts)
     return _normalized_mutual_information(*partitions)
 
 
-def clustering_f1(embeddings, labels, *, method=clusters.KMEANS, seed=0, restarts=1):
+def clustering_f1(embeddings, labels, *, method=KMEANS, seed=0, restarts=1):
     """Pair F1: agreement of pairs within clusters with pairs within classes.
 
     This is only the "f1" of `clustering_scores`: the harmonic mean of TP / (TP + FP), the share of
@@ -145,8 +218,8 @@ def clustering_f1(embeddings, labels, *, method=clusters.KMEANS, seed=0, restart
 
 def _clusters_and_classes(embeddings, labels, method, seed, restarts):
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
-    options = clusters.options(method, seed, restarts)
-    return clusters.clusters_of(embeddings, len(np.unique(labels)), *options), labels
+    classes = len(np.unique(labels))
+    return cluster(embeddings, classes, method=method, seed=seed, restarts=restarts), labels
 
 
 def _normalized_mutual_information(groups, labels):

@@ -10,7 +10,7 @@ import numpy as np
 
 from tfdml.checks import check, check_type
 from tfdml.evaluation import inputs
-from tfdml.evaluation.bootstrap import bootstrap_intervals, paired_bootstrap, values_table
+from tfdml.evaluation.statistics import bootstrap_intervals, paired_bootstrap, values_table
 from tfdml.files import replacing
 
 _OWN_KEYS = ("labels", "images")

@@ -69,7 +69,7 @@ def test_holding_out_refuses_shares_and_classes_that_cannot_be():
 
 
 def test_reads_a_file(tmp_path):
-    path = tmp_path / "kin.csv"
+    path = tmp_path / "tree.csv"
     path.write_text('class,parent\npony, horse\n"cat, black",cat\n\npony,pet\nhorse,animal\n')
     assert read_hierarchy(path) == {
         "pony": ("horse", "pet"),
@@ -81,16 +81,19 @@ def test_reads_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("pony,horse\n", r"kin.csv must begin with the line class,parent. Received: line=\['pony"),
-        ("", "kin.csv must list classes and their parents. Received: lines=0"),
-        ("class,parent\n", "kin.csv must list classes and their parents"),
-        ("class,parent\na,b,c\n", "kin.csv, line 2 must be a class and its parent"),
-        ("class,parent\na,b\nb,\n", r"kin.csv, line 3 must be .* Received: line=\['b', ''\]"),
-        ("class,parent\na,b\nb,a\n", "kin.csv: `hierarchy` must have no cycles"),
+        (
+            "pony,horse\n",
+            r"tree.csv must begin with the line class,parent. Received: line=\['pony",
+        ),
+        ("", "tree.csv must list classes and their parents. Received: lines=0"),
+        ("class,parent\n", "tree.csv must list classes and their parents"),
+        ("class,parent\na,b,c\n", "tree.csv, line 2 must be a class and its parent"),
+        ("class,parent\na,b\nb,\n", r"tree.csv, line 3 must be .* Received: line=\['b', ''\]"),
+        ("class,parent\na,b\nb,a\n", "tree.csv: `hierarchy` must have no cycles"),
     ],
 )
 def test_refuses_files_with_their_name_and_line(text, message, tmp_path):
-    path = tmp_path / "kin.csv"
+    path = tmp_path / "tree.csv"
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         read_hierarchy(path)
@@ -113,9 +116,9 @@ def test_super_classes_are_under_one_root():
 
 
 def test_a_hierarchy_may_come_from_a_spreadsheet_but_must_be_text(tmp_path):
-    path = tmp_path / "kin.csv"
+    path = tmp_path / "tree.csv"
     path.write_bytes("class,parent\na,b\n".encode("utf-8-sig"))
     assert read_hierarchy(path) == {"a": ("b",)}
     path.write_bytes(b"\x89PNG")
-    with pytest.raises(ValueError, match=r"kin\.csv is not a text file"):
+    with pytest.raises(ValueError, match=r"tree\.csv is not a text file"):
         read_hierarchy(path)

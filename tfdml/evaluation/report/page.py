@@ -14,13 +14,13 @@ import numpy as np
 
 from tfdml.checks import check, check_number, check_positive, check_type
 from tfdml.evaluation import inputs
-from tfdml.evaluation.averages import class_averages
 from tfdml.evaluation.neighbours import distances_to, nearest_neighbours
 from tfdml.evaluation.report import charts
 from tfdml.evaluation.report.histograms import distance_histograms
 from tfdml.evaluation.report.planar_map import planar_map
 from tfdml.evaluation.report.thumbnails import thumbnails
 from tfdml.evaluation.retrieval import recall_at_k
+from tfdml.evaluation.statistics import class_averages
 from tfdml.files import replacing
 
 _NEIGHBOURS = 10

@@ -45,7 +45,7 @@ class NearestClassMean(Scoring):
 
     def score(self, model, images):
         """{"scores": {name: value}, "deviations": {name: value}} over the draws."""
-        from tfdml.evaluation.transfer_scores import few_shot_scores
+        from tfdml.evaluation.transfer import few_shot_scores
 
         return few_shot_scores(
             model.joined(self, model.embed(self, images.split)),

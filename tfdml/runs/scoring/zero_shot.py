@@ -119,7 +119,7 @@ class ZeroShot(Scoring):
 
     def score(self, model, images):
         """{"scores": {name: value}}, and the same for the other ways to count classes."""
-        from tfdml.evaluation.transfer_scores import zero_shot_scores
+        from tfdml.evaluation.zero_shot import zero_shot_scores
 
         of_known, of_unseen = (
             model.joined(self, model.embed(self, split)) for split in (images.known, images.split)
