@@ -5,8 +5,7 @@ import json
 import pathlib
 
 from tfdml.checks import check
-from tfdml.command_line import write_text
-from tfdml.runs.scoring.output import check_file, queries_path
+from tfdml.runs.scoring.output import check_file, queries_path, write_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,8 +54,7 @@ def compare(settings, runs):
     )
     if settings.out:
         out = pathlib.Path(settings.out)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write_text(out, json.dumps(comparison, indent=2) + "\n")
+        write_json(out, comparison)
         print(f"Comparison: {out}")
 
 

@@ -3,7 +3,7 @@
 import pathlib
 import tempfile
 
-from tfdml.runs.scoring.images import ids_of
+from tfdml.runs.scoring.images import ids_of, names_of
 from tfdml.serving import exported
 
 
@@ -62,11 +62,9 @@ def export_scored(settings, model, images, served, results):
     if settings.export_classes:
         served.add_classes(class_means(rows, found.labels, found.names), top=TOP)
     if settings.export_gallery:
-        names = dict(zip(np.unique(found.labels).tolist(), found.names, strict=True))
+        names, ids = names_of(found), np.asarray(ids_of(settings, split))[shown].tolist()
         classes = [names[label] for label in found.labels.tolist()]
-        ids = ids_of(settings, split)
-        gallery = Gallery([ids[row] for row in np.flatnonzero(shown)], rows, classes)
-        served.add_gallery(gallery, top=TOP)
+        served.add_gallery(Gallery(ids, rows, classes), top=TOP)
     known = {"precision_scores": scores} if precision != before else {}
     path = export.write_next(served, pathlib.Path(settings.export), version, **known)
     for name, of_precision in scores.items():

@@ -30,11 +30,11 @@ class ScoredModel:
 
     def was_trained_on(self, settings):
         """Whether the images to score are of the dataset and folder of the training."""
-        folders = [
+        folders = {
             folder and os.path.realpath(os.path.expanduser(folder))
             for folder in (self.recipe.get("data_dir"), settings.data_dir)
-        ]
-        return self.recipe.get("dataset") == settings.dataset and folders[0] == folders[1]
+        }
+        return self.recipe.get("dataset") == settings.dataset and len(folders) == 1
 
     def loaded(self, settings):
         """The model with its signatures and the levels that are scored."""
@@ -45,24 +45,19 @@ class ScoredModel:
 
     def _levels_of(self, settings, width):
         weights = settings.level_weights
-        levels = len(weights or [1])
+        most = len(weights or [1])
         if "embedding_dim" in self.recipe:
-            levels = width // (self.recipe["embedding_dim"] or width)
-        dim, most = width // levels, levels
-        levels = settings.levels or levels
-        check(
-            levels <= most,
-            "`levels` must not exceed those of the model",
-            levels=levels,
-            of_model=most,
-        )
+            most = width // (self.recipe["embedding_dim"] or width)
+        levels = settings.levels or most
+        expectation = "`levels` must not exceed those of the model"
+        check(levels <= most, expectation, levels=levels, of_model=most)
         check(
             weights is None or (len(weights) == levels > 1 and width % levels == 0),
             "`level_weights` must have one number for each level of a model with several",
             level_weights=weights,
             levels=levels,
         )
-        return levels, dim
+        return levels, width // most
 
     @property
     def preprocessing(self):
@@ -126,6 +121,21 @@ class ScoredModel:
         weights = settings.level_weights
         return embeddings if weights is None else weigh_levels(embeddings, weights)
 
+    def embed_joined(self, settings, split):
+        """Embeddings of the images as they are ranked: all levels, joined."""
+        return self.joined(settings, self.embed(settings, split))
+
+    def similarity(self, settings, pairs=None):
+        """The learned similarity of all rows to all rows, if `rank_by` asks for it; else None.
+
+        Args:
+            settings: `Scoring`.
+            pairs: As for `similarity_of`.
+        """
+        if settings.rank_by == "distance":
+            return None
+        return similarity_of(self.signatures["score_matrix"], pairs)
+
 
 def untrained_scores(settings, model):
     """{name: value} of the network before its training, where the same is scored now; {} if not."""
@@ -166,26 +176,23 @@ def find_model(settings):
 
 def completed(settings, model):
     """The settings, with those of the training where they were not given."""
-    recipe, dataset, data_dir = model.recipe, settings.dataset, settings.data_dir
-    if dataset is None:
-        if not recipe:
+    if settings.dataset is None:
+        if not model.recipe:
             raise ValueError(f"{model.version} does not say what it was trained on: give --dataset")
-        dataset, data_dir = recipe["dataset"], data_dir or recipe["data_dir"]
-    settings = dataclasses.replace(settings, dataset=dataset, data_dir=data_dir)
-    of_training = recipe if model.was_trained_on(settings) else {}
+        data_dir = settings.data_dir or model.recipe["data_dir"]
+        settings = dataclasses.replace(settings, dataset=model.recipe["dataset"], data_dir=data_dir)
+    of_training = model.recipe if model.was_trained_on(settings) else {}
     shared = bool(of_training.get("validation_share"))
     split = settings.split or ("validation" if shared else "test")
-    received = f"model={model.version}, dataset={dataset}, data_dir={data_dir}"
-    if split == "validation" and not shared:
-        raise ValueError(
-            "`split` can be validation for the images of a training with --validation_share. "
-            f"Received: split=validation, {received}"
-        )
-    if split == "train" and not of_training:
-        raise ValueError(
-            "`split` can be train for the images of the training. "
-            f"Received: split=train, {received}"
-        )
+    for name, holds, images in (
+        ("validation", shared, "the images of a training with --validation_share"),
+        ("train", of_training, "the images of the training"),
+    ):
+        if split == name and not holds:
+            raise ValueError(
+                f"`split` can be {name} for {images}. Received: split={name}, "
+                f"model={model.version}, dataset={settings.dataset}, data_dir={settings.data_dir}"
+            )
     skip_invalid = settings.skip_invalid
     if skip_invalid is None:
         skip_invalid = bool(of_training.get("skip_invalid"))

@@ -29,9 +29,7 @@ class NearestClassMean(Scoring):
 
     def __post_init__(self):
         super().__post_init__()
-        check_positive(draws=self.draws)
-        if self.shots is not None:
-            check_positive(shots=self.shots)
+        check_positive(draws=self.draws, **({} if self.shots is None else {"shots": self.shots}))
 
     @property
     def words(self):
@@ -48,7 +46,7 @@ class NearestClassMean(Scoring):
         from tfdml.evaluation.transfer import few_shot_scores
 
         return few_shot_scores(
-            model.joined(self, model.embed(self, images.split)),
+            model.embed_joined(self, images.split),
             images.split.labels,
             shots=self.shots,
             k=self.k,

@@ -50,21 +50,22 @@ def check_file(out):
 
 def write(settings, model, results):
     """Writes the scores and the settings as JSON; numbers that are not finite as null."""
-    of_settings = {
+    content = {
+        "version": str(model.version),
         **dataclasses.asdict(settings),
         "task": settings.task,
         "rank_by": settings.rank_by,
-    }
-    del of_settings["levels"]  # the name of the scores of each level alone
-    content = {
-        "version": str(model.version),
-        **of_settings,
         "scored_levels": model.levels,
-        **results,
     }
+    del content["levels"]  # the name of the scores of each level alone
     out = pathlib.Path(settings.out)
-    out.parent.mkdir(parents=True, exist_ok=True)
     queries_path(out).unlink(missing_ok=True)
+    write_json(out, {**content, **results})
+
+
+def write_json(out, content):
+    """Writes a file of scores; numbers that are not finite as null."""
+    out.parent.mkdir(parents=True, exist_ok=True)
     write_text(out, json.dumps(finite(content), indent=2, allow_nan=False) + "\n")
 
 
