@@ -10,7 +10,12 @@ import numpy as np
 
 from tfdml.checks import check, check_type
 from tfdml.evaluation import inputs
-from tfdml.evaluation.statistics import bootstrap_intervals, paired_bootstrap, values_table
+from tfdml.evaluation.statistics import (
+    bootstrap_intervals,
+    check_same_queries,
+    paired_bootstrap,
+    values_table,
+)
 from tfdml.files import replacing
 
 _OWN_KEYS = ("labels", "images")
@@ -53,18 +58,9 @@ def save_queries(path, values, labels, *, images, ids=None):
         ValueError: If the shapes disagree, a value is not finite, or a name is reserved.
     """
     table, labels = values_table(values), inputs.class_ids(labels)
-    check(
-        len(labels) == len(table),
-        "`labels` and `values` must have the same number of queries",
-        labels=len(labels),
-        values=len(table),
-    )
-    check(
-        ids is None or len(ids) == len(labels),
-        "`ids` must have one text per query",
-        ids=None if ids is None else len(ids),
-        labels=len(labels),
-    )
+    check_same_queries(labels=labels, values=table)
+    texts = len(labels) if ids is None else len(ids)
+    check(texts == len(labels), "`ids` must have one text per query", ids=texts, labels=len(labels))
     taken = sorted(set(values) & set(_TAKEN))
     check(not taken, f"`values` must not be named {', '.join(_TAKEN)}", values=taken)
     columns = dict(zip(values, table.T, strict=True))
@@ -134,11 +130,8 @@ def compare(runs, *, confidence=0.95, rounds=1000, seed=0):
         _check_same_images(first, baseline, name, run)
     shared = [name for name in baseline.values if all(name in run.values for run in runs.values())]
     everywhere = {name for run in runs.values() for name in run.values}
-    check(
-        shared,
-        "`runs` must have a score in common",
-        runs={name: list(run.values) for name, run in runs.items()},
-    )
+    scores = {name: list(run.values) for name, run in runs.items()}
+    check(shared, "`runs` must have a score in common", runs=scores)
     options = {"confidence": confidence, "rounds": rounds, "seed": seed}
     compared = {}
     for name, run in runs.items():
@@ -173,8 +166,6 @@ def _check_same_images(first, baseline, name, run):
             received = {fact: {first: mine, name: other}}
         expectation = f"`runs` must be scored on the same images: {fact} differs"
         check(mine == other, expectation, **received)
-    check(
-        baseline.labels.tolist() == run.labels.tolist(),
-        "`runs` must be scored on the same images: labels differ",
-        runs=[first, name],
-    )
+    same_labels = baseline.labels.tolist() == run.labels.tolist()
+    expectation = "`runs` must be scored on the same images: labels differ"
+    check(same_labels, expectation, runs=[first, name])

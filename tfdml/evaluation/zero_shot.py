@@ -78,11 +78,8 @@ def zero_shot_means(
     """
     check_one_of(("all", "parent"), ancestors=ancestors)
     check_one_of(("equal", "depth"), weights=weights)
-    check_type(
-        isinstance(include_roots, (bool, np.bool_)),
-        "`include_roots` must be a bool",
-        include_roots=include_roots,
-    )
+    is_bool = isinstance(include_roots, (bool, np.bool_))
+    check_type(is_bool, "`include_roots` must be a bool", include_roots=include_roots)
     shapes = {"ids.shape": np.shape(ids), "means.shape": np.shape(means)}
     means = inputs.finite_rows(means, "means", shapes)
     ids = inputs.class_ids(ids, "ids", shapes)

@@ -17,6 +17,7 @@ from tfdml.evaluation import inputs
 from tfdml.evaluation.neighbours import distances_to, nearest_neighbours
 from tfdml.evaluation.report import charts
 from tfdml.evaluation.report.histograms import distance_histograms
+from tfdml.evaluation.report.pictures import check_image_names
 from tfdml.evaluation.report.planar_map import planar_map
 from tfdml.evaluation.report.thumbnails import thumbnails
 from tfdml.evaluation.retrieval import recall_at_k
@@ -112,12 +113,7 @@ def write_report(
     neighbours = _checked_neighbours(neighbours, rows)
     values, ids = np.unique(labels, return_inverse=True)
     names = [str((class_names or {}).get(label, label)) for label in values.tolist()]
-    check(
-        image_names is None or len(image_names) == rows,
-        "`image_names` must have one name per row",
-        image_names=None if image_names is None else len(image_names),
-        rows=rows,
-    )
+    check_image_names(image_names, rows)
     content = _content(embeddings, ids, names, per_query, neighbours, seed)
     content["images"] = image_names and [str(name) for name in image_names]
     texts = {
@@ -140,60 +136,36 @@ def write_report(
 
 
 def _check_scores(scores, intervals):
-    for name, score in scores.items():
-        check_number(**{f"scores[{name!r}]": score})
+    check_number(**{f"scores[{name!r}]": score for name, score in scores.items()})
     for name, interval in intervals.items():
         check(name in scores, "`intervals` must be of scores", name=name, scores=list(scores))
-        check(
-            len(interval) == 2 and interval[0] <= interval[1],
-            f"`intervals[{name!r}]` must be (low, high)",
-            interval=interval,
-        )
+        ordered = len(interval) == 2 and interval[0] <= interval[1]
+        check(ordered, f"`intervals[{name!r}]` must be (low, high)", interval=interval)
 
 
 def _checked_values(per_query, rows):
     per_query = {name: np.asarray(values, np.float64) for name, values in per_query.items()}
     check(per_query, "`per_query` must hold the values of one score or more", per_query=per_query)
     for name, values in per_query.items():
-        check(
-            values.shape == (rows,),
-            f"`per_query[{name!r}]` must have one value per row",
-            shape=values.shape,
-            rows=rows,
-        )
-        outside = ~((values >= 0) & (values <= 1))
-        check(
-            not outside.any(),
-            f"`per_query[{name!r}]` must be in [0, 1]",
-            first_outside=float(values[np.argmax(outside)]),
-        )
+        expectation = f"`per_query[{name!r}]` must have one value per row"
+        check(values.shape == (rows,), expectation, shape=values.shape, rows=rows)
+        outside = values[~((values >= 0) & (values <= 1))].tolist()
+        expectation = f"`per_query[{name!r}]` must be in [0, 1]"
+        check(not outside, expectation, first_outside=outside and outside[0])
     return per_query
 
 
 def _checked_neighbours(neighbours, rows):
     neighbours = np.asarray(neighbours)
-    check_type(
-        neighbours.dtype.kind in "iu", "`neighbours` must be integers", dtype=str(neighbours.dtype)
-    )
-    check(
-        neighbours.ndim == 2 and len(neighbours) == rows,
-        "`neighbours` must have shape (n, K)",
-        shape=neighbours.shape,
-        rows=rows,
-    )
-    check(
-        ((neighbours >= 0) & (neighbours < rows)).all(),
-        "`neighbours` must be row numbers",
-        least=int(neighbours.min(initial=0)),
-        largest=int(neighbours.max(initial=0)),
-        rows=rows,
-    )
-    own = (neighbours == np.arange(rows)[:, None]).any(axis=1)
-    check(
-        not own.any(),
-        "`neighbours` must not hold the row itself",
-        first_row=int(np.argmax(own)),
-    )
+    dtype, shape = str(neighbours.dtype), neighbours.shape
+    check_type(neighbours.dtype.kind in "iu", "`neighbours` must be integers", dtype=dtype)
+    complete = neighbours.ndim == 2 and len(neighbours) == rows
+    check(complete, "`neighbours` must have shape (n, K)", shape=shape, rows=rows)
+    ends = {"least": int(neighbours.min(initial=0)), "largest": int(neighbours.max(initial=0))}
+    exist = ends["least"] >= 0 and ends["largest"] < rows
+    check(exist, "`neighbours` must be row numbers", **ends, rows=rows)
+    own = np.flatnonzero((neighbours == np.arange(rows)[:, None]).any(axis=1)).tolist()
+    check(not own, "`neighbours` must not hold the row itself", first_row=own and own[0])
     return neighbours.astype(np.int64)
 
 
@@ -201,6 +173,7 @@ def _content(embeddings, ids, names, per_query, neighbours, seed):
     """The data for the script of the page; arrays as base64 of little-endian numbers."""
     layout = planar_map(embeddings, seed=seed)
     order = [name for name in _FINEST if name in per_query] or list(per_query)
+    means = {name: class_averages(values, ids)[1] for name, values in per_query.items()}
     return {
         "seed": seed,
         "classes": names,
@@ -210,17 +183,15 @@ def _content(embeddings, ids, names, per_query, neighbours, seed):
         "values": {name: _packed(values, "<f4") for name, values in per_query.items()},
         "order": order[0],
         "sizes": _packed(np.bincount(ids), "<u4"),
-        "means": {
-            name: _packed(class_averages(values, ids)[1], "<f4")
-            for name, values in per_query.items()
-        },
+        "means": {name: _packed(of_classes, "<f4") for name, of_classes in means.items()},
         "confusions": confusions(ids, ids[neighbours[:, 0]]) if neighbours.size else [],
-        "map": layout
-        and {
-            "rows": _packed(layout.rows, "<u4"),
-            "places": _packed(np.round(layout.places * (2**16 - 1)), "<u2"),
-        },
+        "map": layout and _packed_map(layout),
     }
+
+
+def _packed_map(layout):
+    places = np.round(layout.places * (2**16 - 1))
+    return {"rows": _packed(layout.rows, "<u4"), "places": _packed(places, "<u2")}
 
 
 def confusions(ids, nearest):
@@ -270,10 +241,10 @@ def _hash(text):
 
 
 def _summary(ids, names):
-    alone = int(np.count_nonzero(np.bincount(ids) == 1))
+    single = int(np.count_nonzero(np.bincount(ids) == 1))
     summary = f"{_counted(len(ids), 'image')} of {_counted(len(names), 'class', 'classes')}"
-    if alone:
-        summary += f"; {alone:,} without another image of the same class, counted as misses"
+    if single:
+        summary += f"; {single:,} without another image of the same class, counted as misses"
     return f"{summary}."
 
 
