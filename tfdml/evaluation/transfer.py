@@ -171,17 +171,12 @@ def few_shot_accuracies(
             "fewer: their means use all rows but one",
             stacklevel=2,
         )
-    draws_of = {}
+    scores = []
     for _ in range(draws):
         train = _drawn(classes, counts, taken, rng)
-        of_draw = nearest_class_mean(
-            *(embeddings[train], labels[train], embeddings[~train], labels[~train]),
-            k=k,
-            renormalize_means=renormalize_means,
-        )
-        for count, accuracy in of_draw.items():
-            draws_of.setdefault(count, []).append(accuracy)
-    return draws_of
+        data = (embeddings[train], labels[train], embeddings[~train], labels[~train])
+        scores.append(nearest_class_mean(*data, k=k, renormalize_means=renormalize_means))
+    return {count: [of_draw[count] for of_draw in scores] for count in scores[0]}
 
 
 def few_shot_scores(embeddings, labels, **options):
@@ -241,24 +236,18 @@ def one_per_class_scores(
     rng = np.random.default_rng(inputs.whole_number(seed, "seed", at_least=0))
     by_class = np.argsort(labels, kind="stable")
     _, starts, counts = np.unique(labels[by_class], return_index=True, return_counts=True)
-    check(
-        len(counts) < len(labels),
-        "`labels` must hold two rows or more of one class",
-        rows=len(labels),
-        classes=len(counts),
-    )
-    draws_of = {}
+    classes, expectation = len(counts), "`labels` must hold two rows or more of one class"
+    check(classes < len(labels), expectation, rows=len(labels), classes=classes)
+    scores = []
     for _ in range(draws):
-        gallery = np.zeros(len(labels), bool)
-        gallery[by_class[starts + rng.integers(0, counts)]] = True
-        data, gallery = apart(embeddings, labels, ~gallery)
-        of_draw = retrieval_scores(*data, k, metrics=metrics, similarity=similarity, **gallery)
-        for name, score in of_draw.items():
-            draws_of.setdefault(name, []).append(score)
-    found = _over_draws(draws_of)
-    return {
-        name: (mean, found["deviations"].get(name, 0.0)) for name, mean in found["scores"].items()
-    }
+        queries = np.ones(len(labels), bool)
+        queries[by_class[starts + rng.integers(0, counts)]] = False
+        data, gallery = apart(embeddings, labels, queries)
+        options = {"metrics": metrics, "similarity": similarity, **gallery}
+        scores.append(retrieval_scores(*data, k, **options))
+    draws_of = {name: [of_draw[name] for of_draw in scores] for name in scores[0]}
+    means, deviations = _over_draws(draws_of).values()
+    return {name: (mean, deviations.get(name, 0.0)) for name, mean in means.items()}
 
 
 def rows_by_class(labels):
@@ -313,11 +302,8 @@ def shares_of_hits(per_query):
 def check_same_width(**rows):
     """Raises a ValueError unless the two named arrays of rows have the same width."""
     (first, a), (second, b) = rows.items()
-    check(
-        a.shape[1] == b.shape[1],
-        f"`{first}` and `{second}` must have the same dim",
-        **{f"{first}.shape": a.shape, f"{second}.shape": b.shape},
-    )
+    shapes = {f"{first}.shape": a.shape, f"{second}.shape": b.shape}
+    check(a.shape[1] == b.shape[1], f"`{first}` and `{second}` must have the same dim", **shapes)
 
 
 def _hits(train, test, k, renormalize_means):
@@ -348,13 +334,10 @@ def _drawn(classes, counts, taken, rng):
     return drawn
 
 
-def _over_draws(draws_of):
-    """{name: scores of the draws} -> means and deviations, as of `few_shot_scores`."""
+def _over_draws(draws):
+    """Means and deviations, as of `few_shot_scores`, of {name: scores of the draws}."""
+    several = {name: scores for name, scores in draws.items() if len(scores) > 1}
     return {
-        "scores": {name: float(np.mean(scores)) for name, scores in draws_of.items()},
-        "deviations": {
-            name: float(np.std(scores, ddof=1))
-            for name, scores in draws_of.items()
-            if len(scores) > 1
-        },
+        "scores": {name: float(np.mean(scores)) for name, scores in draws.items()},
+        "deviations": {name: float(np.std(scores, ddof=1)) for name, scores in several.items()},
     }

@@ -3,6 +3,7 @@
 import pathlib
 import tempfile
 
+import tfdml
 from tfdml.runs.scoring.images import ids_of, names_of
 from tfdml.serving import exported
 
@@ -38,7 +39,6 @@ def export_scored(settings, model, images, served, results):
     """
     import numpy as np
 
-    from tfdml import evaluation
     from tfdml.serving import Gallery, class_means, export
     from tfdml.serving.metadata import read_metadata
     from tfdml.serving.options import TOP
@@ -51,8 +51,8 @@ def export_scored(settings, model, images, served, results):
         signature = exported.load_signatures(copy)["embed_images"]
         embeddings = model.embed(settings, split, signature)
         size = megabytes(copy)
-    data, gallery = evaluation.apart(embeddings, split.labels, queries)
-    recall = evaluation.recall_at_k(*data, k=1, **gallery)[1]
+    data, gallery = tfdml.evaluation.apart(embeddings, split.labels, queries)
+    recall = tfdml.evaluation.recall_at_k(*data, k=1, **gallery)[1]
     scores = {
         before: {"recall@1": results["scores"].get("recall@1"), "megabytes": megabytes(version)},
         precision: {"recall@1": recall, "megabytes": size},

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
+import tfdml
 from tfdml.checks import check_positive
 from tfdml.runs.scoring.settings import Scoring
 
@@ -39,9 +40,8 @@ class OnePerClass(Scoring):
 
     def score(self, model, images):
         """{"scores": {name: mean}, "deviations": {name: deviation}} over the draws."""
-        from tfdml import evaluation
 
-        found = evaluation.one_per_class_scores(
+        found = tfdml.evaluation.one_per_class_scores(
             model.embed_joined(self, images.split),
             images.split.labels,
             self.k,

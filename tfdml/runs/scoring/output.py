@@ -6,6 +6,7 @@ import json
 import math
 import pathlib
 
+import tfdml
 from tfdml.command_line import as_file_name, check_writable, write_text
 from tfdml.runs.scoring.images import ids_of
 
@@ -87,8 +88,6 @@ def write_queries(settings, images, per_query):
     """Writes the values of each query beside the scores, for comparisons."""
     import numpy as np
 
-    from tfdml import evaluation
-
     split, queries = images.split, images.queries
     labels, ids = split.labels, ids_of(settings, split)
     content = "\0".join(ids).encode() if split.holds_paths else np.ascontiguousarray(split.images)
@@ -101,4 +100,4 @@ def write_queries(settings, images, per_query):
         "content": hashlib.sha256(content).hexdigest(),
     }
     path = queries_path(pathlib.Path(settings.out))
-    evaluation.save_queries(path, per_query, labels, images=of_images, ids=ids)
+    tfdml.evaluation.save_queries(path, per_query, labels, images=of_images, ids=ids)

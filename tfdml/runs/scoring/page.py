@@ -2,6 +2,7 @@
 
 import pathlib
 
+import tfdml
 from tfdml.runs.scoring.images import has_pairs_of_both_kinds, ids_of
 from tfdml.runs.scoring.model import similarity_of
 
@@ -12,7 +13,6 @@ CANDIDATES = 100  # nearest by distance that a learned similarity ranks for the 
 
 def draw(settings, model, images, results):
     """Writes the report to `settings.report`; returns the path of the page."""
-    from tfdml import evaluation
     from tfdml.evaluation.report import plots
     from tfdml.evaluation.report.page import write_report
     from tfdml.evaluation.report.tables import without_twins
@@ -27,7 +27,7 @@ def draw(settings, model, images, results):
     facts = facts_of(settings, model, images)
     per_query = results.get("per_query") if images.queries is None else None
     if not per_query:
-        per_query = evaluation.retrieval_scores_per_query(*data, settings.k)
+        per_query = tfdml.evaluation.retrieval_scores_per_query(*data, settings.k)
         facts["below the scores"] = "all images among themselves, by distance"
     page = write_report(
         *data,
@@ -50,21 +50,20 @@ def draw(settings, model, images, results):
     options = {"similarity": model.similarity(settings), "names": ids, "seed": seed}
     plots.plot_retrievals(picture_of, *data, folder / "retrievals.png", **options)
     names = {"class_names": split.class_names, "image_names": ids}
-    evaluation.write_projector(folder / "projector", *data, **names, picture_of=picture_of)
+    tfdml.evaluation.write_projector(folder / "projector", *data, **names, picture_of=picture_of)
     return page
 
 
 def _neighbours(settings, images, embeddings, similarity):
     """The rows nearest to each, where they are not those that were scored; else None."""
-    from tfdml import evaluation
 
     most = min(NEIGHBOURS, len(embeddings) - 1)
     if settings.rank_by == "similarity":
         candidates = _candidates(settings, images)
-        return evaluation.reranked_neighbours(
+        return tfdml.evaluation.reranked_neighbours(
             embeddings, most, similarity=similarity, candidates=candidates
         )
-    return None if images.queries is None else evaluation.nearest_neighbours(embeddings, most)
+    return None if images.queries is None else tfdml.evaluation.nearest_neighbours(embeddings, most)
 
 
 def _candidates(settings, images):

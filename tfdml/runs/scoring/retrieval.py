@@ -5,6 +5,7 @@ import warnings
 from typing import Any, ClassVar
 
 import pipelines
+import tfdml
 from tfdml.checks import check, check_one_of, check_positive, check_share
 from tfdml.runs.scoring.images import has_pairs_of_both_kinds, training_split
 from tfdml.runs.scoring.model import similarity_of, untrained_scores
@@ -139,11 +140,10 @@ class Retrieval(Scoring):
 
     def score(self, model, images):
         """{"scores": {name: value}} with more beside it; "per_query" and "embeddings" as arrays."""
-        from tfdml import evaluation
 
         labels, of_levels = images.split.labels, model.embed(self, images.split)
         embeddings, has_pairs = model.joined(self, of_levels), has_pairs_of_both_kinds(labels)
-        data, gallery = evaluation.apart(embeddings, labels, images.queries)
+        data, gallery = tfdml.evaluation.apart(embeddings, labels, images.queries)
         if self.rerank:
             results = self._reranked(model.signatures["score_pairs"], data, gallery)
         else:
@@ -151,10 +151,10 @@ class Retrieval(Scoring):
         if self.nmi:
             print(f"Clustering by {self.cluster_by.replace('_', ' ')}", flush=True)
             options = {"method": self.cluster_by, "seed": self.seed, "restarts": self.restarts}
-            clusters = evaluation.clustering_scores(embeddings, labels, **options)
+            clusters = tfdml.evaluation.clustering_scores(embeddings, labels, **options)
             results["scores"].update(clusters)
         if self.rank_by == "distance" and has_pairs:
-            results["distances"] = evaluation.distance_statistics(embeddings, labels)
+            results["distances"] = tfdml.evaluation.distance_statistics(embeddings, labels)
         if model.levels > 1:
             results["levels"] = self._of_each_level(model, images, of_levels)
         if self.false_match_rate is not None and has_pairs:
@@ -168,49 +168,50 @@ class Retrieval(Scoring):
 
     def _ranked(self, model, data, gallery):
         """Scores, "intervals" at 95 % over classes, and "macro", the means over classes."""
-        from tfdml import evaluation
 
         labels = data[1]
         if gallery:
             pairs = len(labels) * len(gallery["gallery_labels"])
         else:
-            pairs = evaluation.scores_to_rank(len(labels))
-        per_query = evaluation.retrieval_scores_per_query(
+            pairs = tfdml.evaluation.scores_to_rank(len(labels))
+        per_query = tfdml.evaluation.retrieval_scores_per_query(
             *data, self.k, similarity=model.similarity(self, pairs), **gallery
         )
         results = {
             "scores": {name: float(values.mean()) for name, values in per_query.items()},
             "macro": {
-                name: evaluation.macro_average(values, labels) for name, values in per_query.items()
+                name: tfdml.evaluation.macro_average(values, labels)
+                for name, values in per_query.items()
             },
             "per_query": per_query,
         }
         if len(set(labels.tolist())) > 1:
-            results["intervals"] = evaluation.bootstrap_intervals(per_query, labels, seed=self.seed)
+            results["intervals"] = tfdml.evaluation.bootstrap_intervals(
+                per_query, labels, seed=self.seed
+            )
         if self.index:
             options = {"index": self.index, "parameters": self.index_parameters}
-            results["approximate"] = evaluation.approximate_recall(
+            results["approximate"] = tfdml.evaluation.approximate_recall(
                 *data, self.k, seed=self.seed, **options, **gallery
             )
         return results
 
     def _reranked(self, signature, data, gallery):
         """Recalls; "reranking" compares those of a sample of queries with a full ranking."""
-        from tfdml import evaluation
         from tfdml.evaluation.report.tables import named_recalls
 
         count = len(data[1])
         queries = min(COMPARED_QUERIES, count)
         findable = len(gallery["gallery_labels"]) if gallery else count - 1
         options = {"candidates": self.rerank, **gallery}
-        recalls = evaluation.recall_after_reranking(
+        recalls = tfdml.evaluation.recall_after_reranking(
             *data, self.k, similarity=similarity_of(signature, count * self.rerank), **options
         )
         similarity = similarity_of(signature, queries * (findable + self.rerank))
         with warnings.catch_warnings():
             # Of queries without a relevant row it was warned before.
             warnings.simplefilter("ignore", UserWarning)
-            exact, reranked = evaluation.exact_and_reranked_recall(
+            exact, reranked = tfdml.evaluation.exact_and_reranked_recall(
                 *data, k=self.k, similarity=similarity, queries=queries, seed=self.seed, **options
             )
         compared = {
@@ -223,25 +224,23 @@ class Retrieval(Scoring):
 
     def _of_each_level(self, model, images, embeddings):
         """{level: {name: value}}, each level ranked by itself, by distance."""
-        from tfdml import evaluation
 
         labels, scores = images.split.labels, {}
-        levels = evaluation.split_levels(embeddings, model.levels)
+        levels = tfdml.evaluation.split_levels(embeddings, model.levels)
         for number, of_level in enumerate(levels, start=1):
-            data, gallery = evaluation.apart(of_level, labels, images.queries)
+            data, gallery = tfdml.evaluation.apart(of_level, labels, images.queries)
             metrics = ("recall", "map@r")
-            found = evaluation.retrieval_scores(*data, self.k, metrics=metrics, **gallery)
+            found = tfdml.evaluation.retrieval_scores(*data, self.k, metrics=metrics, **gallery)
             if has_pairs_of_both_kinds(labels):
-                found.update(evaluation.distance_statistics(of_level, labels))
+                found.update(tfdml.evaluation.distance_statistics(of_level, labels))
             scores[f"level {number}"] = found
         return scores
 
     def _verified(self, model, images, embeddings):
         """Verification by a threshold on the distance; "calibrated" by the training classes."""
-        from tfdml import evaluation
 
         rate, labels = self.false_match_rate, images.split.labels
-        found = evaluation.verification_scores(embeddings, labels, false_match_rates=rate)
+        found = tfdml.evaluation.verification_scores(embeddings, labels, false_match_rates=rate)
         results = {
             "false_match_rate": rate,
             "auc": found["auc"],
@@ -254,6 +253,6 @@ class Retrieval(Scoring):
             print("No threshold is calibrated: the training classes are not at hand")
             return results
         trained = model.embed_joined(self, training), training.labels
-        threshold = evaluation.calibrate_threshold(*trained, false_match_rate=rate)
-        rates = evaluation.rates_at_threshold(embeddings, labels, threshold)
+        threshold = tfdml.evaluation.calibrate_threshold(*trained, false_match_rate=rate)
+        rates = tfdml.evaluation.rates_at_threshold(embeddings, labels, threshold)
         return {**results, "calibrated": {"threshold": threshold, **rates}}

@@ -5,6 +5,7 @@ import pathlib
 from typing import Any, ClassVar
 
 import pipelines
+import tfdml
 from tfdml.checks import check, unknown_option
 from tfdml.runs.scoring.images import Scored, names_of, training_split
 from tfdml.runs.scoring.settings import Scoring
@@ -59,8 +60,6 @@ class ZeroShot(Scoring):
         """The images of unseen classes alone, with those of known classes and the hierarchy."""
         import numpy as np
 
-        from tfdml import evaluation
-
         if self.unseen_share is None:
             known, unseen = self._training_classes(model, images), images.split
             hierarchy = self._hierarchy_of(pipelines.join_splits([known, unseen]))
@@ -69,7 +68,7 @@ class ZeroShot(Scoring):
             known, unseen = self._held_out(images.split, hierarchy)
         ids = (np.unique(split.labels) for split in (known, unseen))
         check(
-            evaluation.have_relatives(next(ids), hierarchy, next(ids)).any(),
+            tfdml.evaluation.have_relatives(next(ids), hierarchy, next(ids)).any(),
             "no unseen class shares a non-root ancestor with a known class: give `unseen_share`, "
             "such as 0.2, to hold classes out of each parent",
             known=known.num_classes,
@@ -91,10 +90,8 @@ class ZeroShot(Scoring):
         """The images of known and of unseen classes, by `unseen_share`."""
         import numpy as np
 
-        from tfdml import evaluation
-
         classes = np.unique(split.labels).tolist()
-        unseen = evaluation.every_nth_child(classes, hierarchy, self.unseen_share)
+        unseen = tfdml.evaluation.every_nth_child(classes, hierarchy, self.unseen_share)
         expectation = "`unseen_share` must hold out a class of a parent or more"
         self.check(unseen, expectation, "unseen_share")
         rows = np.isin(split.labels, unseen)
