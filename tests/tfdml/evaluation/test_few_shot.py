@@ -59,12 +59,12 @@ def test_more_shots_make_better_means(rng):
         ({"k": 3}, "`k` must not exceed the number of means"),
     ],
 )
-def test_refuses_wrong_options(options, message):
+def test_rejects_wrong_options(options, message):
     with pytest.raises(ValueError, match=message):
         few_shot_accuracies(np.eye(4), [0, 0, 1, 1], **{"k": 1, **options})
 
 
-def test_refuses_classes_of_single_rows():
+def test_rejects_classes_of_single_rows():
     with pytest.raises(ValueError, match=r"a class must have 2 rows or more. Received: rows=4"):
         few_shot_accuracies(np.eye(4), np.arange(4))
 
@@ -75,7 +75,7 @@ def test_says_where_classes_have_fewer_rows_than_shots(rng):
         few_shot_accuracies(rng.normal(size=(12, 3)), labels, shots=4, k=1)
 
 
-def test_tells_the_mean_and_the_deviation_of_the_draws(rng):
+def test_returns_the_mean_and_the_deviation_of_the_draws(rng):
     rows, labels = rng.normal(size=(60, 3)), np.arange(60) % 6
     results = few_shot_scores(rows, labels, k=(1, 3), draws=5, seed=7)
     for k, values in few_shot_accuracies(rows, labels, k=(1, 3), draws=5, seed=7).items():

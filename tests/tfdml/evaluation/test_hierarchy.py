@@ -31,7 +31,7 @@ def test_a_long_chain_needs_no_recursion():
         ({"a": ("root", "b"), "b": ("root", "a")}, r"\['a', 'b', 'a'\]"),
     ],
 )
-def test_refuses_cycles(hierarchy, cycle):
+def test_rejects_cycles(hierarchy, cycle):
     with pytest.raises(ValueError, match=f"must have no cycles. Received: cycle={cycle}"):
         parents_of_nodes(hierarchy)
 
@@ -40,7 +40,7 @@ def test_two_ways_to_one_ancestor_are_no_cycle():
     assert parents_of_nodes({1: (2, 3), 2: 4, 3: 4, 4: 5})
 
 
-def test_refuses_what_is_no_hierarchy():
+def test_rejects_what_is_no_hierarchy():
     with pytest.raises(TypeError, match="`hierarchy` must map each class to its parent or a tuple"):
         parents_of_nodes([(1, 2)])
     with pytest.raises(ValueError, match=r"must not have None as a parent. Received: node=1"):
@@ -61,7 +61,7 @@ def test_holds_every_fifth_out():
     assert every_nth_child(range(12), dict.fromkeys(range(12), "x"), 0.2) == [4, 9]
 
 
-def test_holding_out_refuses_shares_and_classes_that_cannot_be():
+def test_holding_out_rejects_shares_and_classes_that_cannot_be():
     with pytest.raises(ValueError, match=r"`share` must be > 0 and < 1. Received: share=1"):
         every_nth_child([1], {1: 2}, 1)
     with pytest.raises(ValueError, match=r"a parent for every class. .*without=1, first=\[3\]"):
@@ -92,7 +92,7 @@ def test_reads_a_file(tmp_path):
         ("class,parent\na,b\nb,a\n", "tree.csv: `hierarchy` must have no cycles"),
     ],
 )
-def test_refuses_files_with_their_name_and_line(text, message, tmp_path):
+def test_rejects_files_with_their_name_and_line(text, message, tmp_path):
     path = tmp_path / "tree.csv"
     path.write_text(text)
     with pytest.raises(ValueError, match=message):

@@ -71,7 +71,7 @@ def test_differences_equal_loops(labels, rng):
 
 
 @pytest.mark.parametrize(("classes", "coverage"), [(10, 0.90), (20, 0.93), (50, 0.95)])
-def test_holds_the_true_mean_as_often_as_told(classes, coverage):
+def test_holds_the_true_mean_as_often_as_stated(classes, coverage):
     trials, hits = 1000, 0
     for seed in range(trials):
         values, labels = simulated(seed, classes)
@@ -95,9 +95,9 @@ def test_the_difference_is_surer_than_either_score(rng):
     """Two models that find the same classes hard."""
     values, labels = simulated(0, 50)
     better = np.where(rng.random(len(values)) < 0.05, 1.0, values)
-    alone = bootstrap_intervals({"hit": better}, labels)["hit"]
+    of_one = bootstrap_intervals({"hit": better}, labels)["hit"]
     found = paired_bootstrap({"hit": better}, {"hit": values}, labels)["hit"]
-    assert found["high"] - found["low"] < 0.2 * (alone[1] - alone[0])
+    assert found["high"] - found["low"] < 0.2 * (of_one[1] - of_one[0])
     assert 0 < found["low"] < found["difference"] < found["high"]
     assert found["p"] == 2 / 1001
     reverse = paired_bootstrap({"hit": values}, {"hit": better}, labels)["hit"]
@@ -194,7 +194,7 @@ GOOD = {"map": np.array([0.5, 1.0, 0.25])}
         ((GOOD, np.zeros(4, int)), ValueError, "the same number of queries. Received: labels=4, v"),
     ],
 )
-def test_refuses_values_and_labels(arguments, error, message):
+def test_rejects_values_and_labels(arguments, error, message):
     with pytest.raises(error, match=message):
         bootstrap_intervals(*arguments)
 
@@ -208,14 +208,14 @@ def test_refuses_values_and_labels(arguments, error, message):
         ({"seed": -1}, "`seed` must be an integer >= 0. Received: seed=-1"),
     ],
 )
-def test_refuses_options(option, message):
+def test_rejects_options(option, message):
     with pytest.raises(ValueError, match=message):
         bootstrap_intervals(GOOD, **option)
     with pytest.raises(ValueError, match=message):
         paired_bootstrap(GOOD, GOOD, **option)
 
 
-def test_refuses_pairs_that_do_not_match():
+def test_rejects_pairs_that_do_not_match():
     with pytest.raises(ValueError, match=r"same names. Received: values=\['map'\], baseline=\['m"):
         paired_bootstrap(GOOD, {"mrr": GOOD["map"]})
     with pytest.raises(ValueError, match=r"queries\. Received: values=3, baseline=2"):
@@ -225,7 +225,7 @@ def test_refuses_pairs_that_do_not_match():
 
 
 @pytest.mark.parametrize(("rounds", "confidence"), [(39, 0.95), (1, 0.5), (1000, 0.9999)])
-def test_refuses_too_few_rounds_for_the_tails(rounds, confidence):
+def test_rejects_too_few_rounds_for_the_tails(rounds, confidence):
     options = {"rounds": rounds, "confidence": confidence}
     with pytest.raises(ValueError, match="`rounds` must leave 2 or more means outside"):
         bootstrap_intervals({"a": np.arange(4.0)}, **options)

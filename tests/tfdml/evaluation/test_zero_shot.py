@@ -148,7 +148,7 @@ def test_the_parent_alone_is_the_nearest_with_trained_classes():
     assert placed.tolist() == [[1.0]]
 
 
-def test_tells_who_has_relatives_but_by_the_root():
+def test_finds_classes_with_relatives_other_than_by_the_root():
     hierarchy = {1: "x", 2: "y", 8: "x", 9: "z", 7: "root"} | dict.fromkeys("xyz", "root")
     assert have_relatives([1, 2], hierarchy, [9, 8, 7]).tolist() == [False, True, False]
 
@@ -184,7 +184,7 @@ M, H = np.eye(2), {1: "a", 2: "b", 9: "a", 8: "c", "a": "r", "b": "r", "c": "s"}
         ((M, [1, 2], H, [9]), {"include_roots": 1}, TypeError, "`include_roots` must be a bool"),
     ],
 )
-def test_refuses_what_cannot_be_placed(arguments, options, error, message):
+def test_rejects_what_cannot_be_placed(arguments, options, error, message):
     with pytest.raises(error, match=message):
         zero_shot_means(*arguments, **options)
 
@@ -196,7 +196,7 @@ def test_refuses_what_cannot_be_placed(arguments, options, error, message):
         ({"k": 1, "equal_means": "x"}, "`equal_means` must be one of 'against', 'expected'"),
     ],
 )
-def test_refuses_wrong_options_of_the_score(options, message):
+def test_rejects_wrong_options_of_the_score(options, message):
     with pytest.raises(ValueError, match=message):
         zero_shot_accuracy(M, [1, 2], H, M[:1], [9], **options)
     with pytest.raises(ValueError, match="`embeddings` and `unseen_embeddings` must have the same"):

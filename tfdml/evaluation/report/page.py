@@ -104,23 +104,21 @@ def write_report(
     _check_scores(scores, intervals)
     per_query = _checked_values(per_query, rows)
     check_type(callable(picture_of), "`picture_of` must be a callable", picture_of=picture_of)
+    check_image_names(image_names, rows)
     check_positive(megabytes=megabytes)
     seed = inputs.whole_number(seed, "seed", at_least=0, below=2**32)
     by_distance = neighbours is None
-    if by_distance:
-        most = min(_NEIGHBOURS, rows - 1)
-        neighbours = nearest_neighbours(embeddings, most) if most else np.empty((1, 0), np.int64)
-    neighbours = _checked_neighbours(neighbours, rows)
+    neighbours = _checked_neighbours(neighbours, embeddings)
     values, ids = np.unique(labels, return_inverse=True)
     names = [str((class_names or {}).get(label, label)) for label in values.tolist()]
-    check_image_names(image_names, rows)
     content = _content(embeddings, ids, names, per_query, neighbours, seed)
     content["images"] = image_names and [str(name) for name in image_names]
+    curve = _curve(embeddings, labels) if by_distance else {}
     texts = {
         "title": html.escape(str(title)),
         "summary": _summary(ids, names),
         "scores": _score_rows(scores, intervals, untrained or {}),
-        "recall": _recall_figure(scores, intervals, _curve(embeddings, labels, by_distance)),
+        "recall": _recall_figure(scores, intervals, curve),
         "facts": _fact_rows(facts),
         "distances": _distances_figure(embeddings, labels, ids),
     }
@@ -155,7 +153,12 @@ def _checked_values(per_query, rows):
     return per_query
 
 
-def _checked_neighbours(neighbours, rows):
+def _checked_neighbours(neighbours, embeddings):
+    """(n, K) row numbers; those of the nearest by distance if none are given."""
+    rows = len(embeddings)
+    if neighbours is None:
+        most = min(_NEIGHBOURS, rows - 1)
+        return nearest_neighbours(embeddings, most) if most else np.empty((1, 0), np.int64)
     neighbours = np.asarray(neighbours)
     dtype, shape = str(neighbours.dtype), neighbours.shape
     check_type(neighbours.dtype.kind in "iu", "`neighbours` must be integers", dtype=dtype)
@@ -267,9 +270,9 @@ def _score_rows(scores, intervals, untrained):
     return "\n".join(lines)
 
 
-def _curve(embeddings, labels, by_distance):
+def _curve(embeddings, labels):
     most = min(_CURVE, len(labels) - 1)
-    if not by_distance or most < 1:
+    if most < 1:
         return {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the summary states queries without positives

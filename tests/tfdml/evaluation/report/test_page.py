@@ -176,7 +176,7 @@ def test_copes_with_names_beyond_ascii(report):
 
 
 @pytest.mark.parametrize(
-    ("labels", "summary", "is_told"),
+    ("labels", "summary", "expected"),
     [
         ([5], "1 image of 1 class; 1 without another image of the same class", "no pairs of both"),
         ([5, 5], "2 images of 1 class.", "no pairs of both"),
@@ -188,7 +188,7 @@ def test_copes_with_names_beyond_ascii(report):
         ),
     ],
 )
-def test_copes_with_few_images(labels, summary, is_told, tmp_path):
+def test_copes_with_few_images(labels, summary, expected, tmp_path):
     path = write_report(
         np.eye(len(labels)),
         np.array(labels),
@@ -200,7 +200,7 @@ def test_copes_with_few_images(labels, summary, is_told, tmp_path):
     )
     page = Page(path)
     assert page.texts["p"][0].startswith(summary)
-    assert is_told in path.read_text()
+    assert expected in path.read_text()
     assert page.data["map"] is None
     assert len(page.data["sheets"]["images"]) == 1
 
@@ -246,7 +246,7 @@ def test_is_the_same_for_the_same_seed(report):
         ({"neighbours": np.full((60, 2), 9)}, ValueError, "must not hold the row itself. Received"),
     ],
 )
-def test_refuses_bad_input(options, error, message, report, tmp_path):
+def test_rejects_bad_input(options, error, message, report, tmp_path):
     with pytest.raises(error, match=message):
         report(**options)
     assert not (tmp_path / "report").exists()

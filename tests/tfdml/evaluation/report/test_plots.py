@@ -152,7 +152,7 @@ def test_draws_queries_at_random_and_no_more_than_there_are(tmp_path, rng):
 
 
 @pytest.mark.parametrize("queries", [0, [], [60], [-1], [0.5]])
-def test_refuses_queries_that_are_no_rows(queries, tmp_path, rng):
+def test_rejects_queries_that_are_no_rows(queries, tmp_path, rng):
     x, labels = rows_of_two_classes(rng)
     with pytest.raises(ValueError, match="`queries` must be"):
         plot_retrievals(
@@ -166,7 +166,7 @@ def test_refuses_queries_that_are_no_rows(queries, tmp_path, rng):
 
 
 @pytest.mark.parametrize("count", [3, 61])
-def test_refuses_images_that_are_not_those_of_the_rows(count, tmp_path, rng):
+def test_rejects_images_that_are_not_those_of_the_rows(count, tmp_path, rng):
     message = f"`images` must be a callable or one image per row. Received: images={count}, rows=60"
     with pytest.raises(ValueError, match=f"^{message}$"):
         plot_retrievals(
@@ -174,7 +174,7 @@ def test_refuses_images_that_are_not_those_of_the_rows(count, tmp_path, rng):
         )
 
 
-def test_refuses_a_similarity_that_is_no_callable(tmp_path, rng):
+def test_rejects_a_similarity_that_is_no_callable(tmp_path, rng):
     data = (*rows_of_two_classes(rng), tmp_path / "r.png")
     for draw in (plot_score_distributions, lambda *data, **o: plot_retrievals(data[0], *data, **o)):
         with pytest.raises(

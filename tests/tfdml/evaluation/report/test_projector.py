@@ -206,13 +206,13 @@ GREY = np.zeros((2, 2, 1), np.uint8)
         ({"side": 9000}, ValueError, "side=9000"),
     ],
 )
-def test_refuses_bad_options(options, error, message, tmp_path):
+def test_rejects_bad_options(options, error, message, tmp_path):
     with pytest.raises(error, match=message):
         write_projector(tmp_path, np.eye(3), np.arange(3), **options)
     assert not (tmp_path / "projector_config.pbtxt").exists()
 
 
-def test_refuses_rows_that_float32_cannot_hold(tmp_path):
+def test_rejects_rows_that_float32_cannot_hold(tmp_path):
     with pytest.raises(ValueError, match=r"finite as float32. Received: largest=1e\+300"):
         write_projector(tmp_path, np.full((2, 2), 1e300), np.arange(2))
     with pytest.raises(TypeError, match="`labels` must be integers"):

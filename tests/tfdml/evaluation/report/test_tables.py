@@ -15,7 +15,7 @@ def test_tabulates_sets_of_scores_and_nothing_else():
     ]
 
 
-def test_tells_every_part_that_was_measured():
+def test_prints_every_part_that_was_measured():
     scores = {"recall@1": 0.5, "precision@1": 0.5, "map": 0.25}
     recalls = {1: 0.5, 2: 0.75}
     text = results_text(
