@@ -3,6 +3,7 @@
 import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_mutual_info_score
+from sklearn.metrics.cluster import contingency_matrix
 
 from tfdml.checks import check, check_one_of
 from tfdml.evaluation import inputs
@@ -61,18 +62,12 @@ def cluster(embeddings, num_clusters, *, method=KMEANS, seed=0, restarts=1):
     check_one_of(METHODS, method=method)
     seed = inputs.whole_number(seed, "seed", at_least=0, below=2**32)
     restarts = inputs.whole_number(restarts, "restarts", at_least=1)
-    check(
-        method == KMEANS or restarts == 1,
-        "`restarts` must be 1 for affinity propagation, which has no random start",
-        restarts=restarts,
-    )
+    expectation = "`restarts` must be 1 for affinity propagation, which has no random start"
+    check(method == KMEANS or restarts == 1, expectation, restarts=restarts)
     num_clusters = inputs.whole_number(num_clusters, "num_clusters", at_least=1)
-    check(
-        num_clusters <= len(embeddings),
-        "`num_clusters` must not exceed the number of embeddings",
-        num_clusters=num_clusters,
-        embeddings=len(embeddings),
-    )
+    received = {"num_clusters": num_clusters, "embeddings": len(embeddings)}
+    expectation = "`num_clusters` must not exceed the number of embeddings"
+    check(num_clusters <= len(embeddings), expectation, **received)
     if method == AFFINITY_PROPAGATION:
         return affinity_propagation(embeddings, num_clusters, seed)
     kmeans = KMeans(num_clusters, init="k-means++", n_init=restarts, random_state=seed)
@@ -254,10 +249,8 @@ def _sizes(groups):
 
 def _common_sizes(groups, labels):
     """The sizes of the non-empty intersections of groups and labels."""
-    groups = np.unique(groups, return_inverse=True)[1].astype(np.int64)
-    classes = np.unique(labels, return_inverse=True)[1].astype(np.int64)
-    # Without the full contingency table, which takes a gigabyte for 11,316 classes.
-    return _sizes(groups * (classes.max() + 1) + classes)
+    # Not the full contingency table, which takes a gigabyte for 11,316 classes.
+    return contingency_matrix(labels, groups, sparse=True).data
 
 
 def _entropy(sizes):

@@ -175,12 +175,8 @@ def of_super_classes(labels, super_labels):
 def check_has_parents(classes, parents, kind="class"):
     """Raises a ValueError unless the hierarchy has a parent for every class."""
     missing = [node for node in classes if node not in parents]
-    check(
-        not missing,
-        f"`hierarchy` must have a parent for every {kind}",
-        without=len(missing),
-        first=missing[:3],
-    )
+    expectation = f"`hierarchy` must have a parent for every {kind}"
+    check(not missing, expectation, without=len(missing), first=missing[:3])
 
 
 def _whole(number):

@@ -21,9 +21,8 @@ def split_levels(embeddings, levels):
         ValueError: If the width is not a multiple of `levels`.
     """
     embeddings = np.asarray(embeddings)
-    check_type(
-        embeddings.dtype.kind == "f", "`embeddings` must be floats", dtype=embeddings.dtype.name
-    )
+    dtype = embeddings.dtype
+    check_type(dtype.kind == "f", "`embeddings` must be floats", dtype=dtype.name)
     check(
         embeddings.ndim == 2 and levels >= 1 and embeddings.shape[1] % levels == 0,
         "`embeddings` must have the shape (n, levels * dim)",
@@ -57,9 +56,7 @@ def weigh_levels(embeddings, weights):
         >>> print(weigh_levels(np.array([[1.0, 0.0, 0.0, 1.0]]), (3, 4)))
         [[0.6 0.  0.  0.8]]
     """
-    check_not_negative(
-        **{f"level_weights[{level}]": weight for level, weight in enumerate(weights)}
-    )
+    check_not_negative(**{f"level_weights[{i}]": weight for i, weight in enumerate(weights)})
     check(any(weights), "`level_weights` must not all be 0", level_weights=list(weights))
     parts = split_levels(embeddings, len(weights))
     weighted = []
@@ -98,11 +95,9 @@ def average_views(embeddings, levels=1):
         [[0.7071 0.7071]]
     """
     embeddings = np.asarray(embeddings)
-    check(
-        embeddings.ndim == 3 and len(embeddings) > 0,
-        "`embeddings` must have the shape (views, n, levels * dim)",
-        **{"embeddings.shape": embeddings.shape},
-    )
+    shapes = {"embeddings.shape": embeddings.shape}
+    expectation = "`embeddings` must have the shape (views, n, levels * dim)"
+    check(embeddings.ndim == 3 and len(embeddings) > 0, expectation, **shapes)
     of_views = [split_levels(view, levels) for view in embeddings]
     averages = [
         unit_rows(np.mean([unit_rows(rows) for rows in of_level], axis=0))

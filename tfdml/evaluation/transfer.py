@@ -236,8 +236,8 @@ def one_per_class_scores(
     rng = np.random.default_rng(inputs.whole_number(seed, "seed", at_least=0))
     by_class = np.argsort(labels, kind="stable")
     _, starts, counts = np.unique(labels[by_class], return_index=True, return_counts=True)
-    classes, expectation = len(counts), "`labels` must hold two rows or more of one class"
-    check(classes < len(labels), expectation, rows=len(labels), classes=classes)
+    expectation = "`labels` must hold two rows or more of one class"
+    check(len(counts) < len(labels), expectation, rows=len(labels), classes=len(counts))
     scores = []
     for _ in range(draws):
         queries = np.ones(len(labels), bool)
