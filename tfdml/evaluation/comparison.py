@@ -135,14 +135,13 @@ def compare(runs, *, confidence=0.95, rounds=1000, seed=0):
     options = {"confidence": confidence, "rounds": rounds, "seed": seed}
     compared = {}
     for name, run in runs.items():
-        values = {score: run.values[score] for score in shared}
+        values, base = ({score: of.values[score] for score in shared} for of in (run, baseline))
         intervals = bootstrap_intervals(values, run.labels, **options)
         compared[name] = {
             score: {"score": float(np.mean(values[score])), "low": low, "high": high}
             for score, (low, high) in intervals.items()
         }
         if name != first:
-            base = {score: baseline.values[score] for score in shared}
             differences = paired_bootstrap(values, base, run.labels, **options)
             for score, difference in differences.items():
                 compared[name][score]["difference"] = difference

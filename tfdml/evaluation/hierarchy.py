@@ -25,11 +25,8 @@ def parents_of_nodes(hierarchy):
         TypeError: If it is not a mapping.
         ValueError: If a parent is None, or there is a cycle.
     """
-    check_type(
-        isinstance(hierarchy, Mapping),
-        "`hierarchy` must map each class to its parent or a tuple of parents",
-        type=type(hierarchy).__name__,
-    )
+    expectation = "`hierarchy` must map each class to its parent or a tuple of parents"
+    check_type(isinstance(hierarchy, Mapping), expectation, type=type(hierarchy).__name__)
     parents = {}
     for node, above in hierarchy.items():
         parents[node] = tuple(dict.fromkeys(above if isinstance(above, tuple) else (above,)))

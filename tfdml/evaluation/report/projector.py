@@ -53,11 +53,9 @@ def write_projector(
         rows = embeddings.astype(np.float32)
     largest = float(np.abs(embeddings).max())
     check(np.isfinite(rows).all(), "`embeddings` must be finite as float32", largest=largest)
-    check_type(
-        class_names is None or isinstance(class_names, dict),
-        "`class_names` must be a dict of names by class id",
-        class_names=type(class_names).__name__,
-    )
+    valid = class_names is None or isinstance(class_names, dict)
+    expectation = "`class_names` must be a dict of names by class id"
+    check_type(valid, expectation, class_names=type(class_names).__name__)
     valid = picture_of is None or callable(picture_of)
     check_type(valid, "`picture_of` must be a callable or None", picture_of=picture_of)
     check_image_names(image_names, len(labels))

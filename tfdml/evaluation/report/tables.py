@@ -3,12 +3,13 @@
 _SAME_AS_RECALL = ("precision@1", "ndcg@1")  # equal to recall@1
 
 
-def scores_table(scores):
+def scores_table(scores, columns=None):
     """Text table of scores, one line per set of scores and one column per score.
 
     Args:
         scores: `{"untrained": {name: score}, "trained": {name: score}}`, or other sets with the
             same names; values that are not dicts are ignored.
+        columns: Names of the scores to show. Default: all.
 
     Example:
         >>> print(scores_table({"untrained": {"recall@1": 0.25}, "trained": {"recall@1": 0.75}}))
@@ -17,12 +18,12 @@ def scores_table(scores):
         trained      0.7500
     """
     sets = {title: values for title, values in scores.items() if isinstance(values, dict)}
-    names = list(next(iter(sets.values())))
+    names = [name for name in next(iter(sets.values())) if columns is None or name in columns]
     width = max(9, *map(len, sets))
-    columns = {name: max(10, len(name) + 2) for name in names}
-    rows = [" " * width + "".join(f"{name:>{columns[name]}}" for name in names)]
+    widths = {name: max(10, len(name) + 2) for name in names}
+    rows = [" " * width + "".join(f"{name:>{widths[name]}}" for name in names)]
     for title, values in sets.items():
-        cells = (f"{values[name]:{columns[name]}.4f}" for name in names)
+        cells = (f"{values[name]:{widths[name]}.4f}" for name in names)
         rows.append(f"{title:{width}}" + "".join(cells))
     return "\n".join(rows)
 
@@ -51,7 +52,8 @@ def results_text(results):
     if intervals:
         lines.append("In brackets: 95 % bootstrap intervals over classes.")
     if "levels" in results:
-        lines += ["\nScores of each level, by distance:", _levels_table(results)]
+        table = scores_table(results["levels"], columns=results["scores"])
+        lines += ["\nScores of each level, by distance:", table]
     lines += _numbers("Standard deviations over the draws:", results.get("deviations"), width=12)
     if "unseen" in results:
         lines += [_classes_text(**results["classes"]), scores_table(results["unseen"])]
@@ -124,16 +126,6 @@ def _numbers(head, values, width=0):
         return []
     width = width or max(map(len, values))
     return [f"\n{head}", *(f"{name:>{width}}  {value:.4f}" for name, value in values.items())]
-
-
-def _levels_table(results):
-    scored = results["scores"]
-    return scores_table(
-        {
-            level: {name: value for name, value in scores.items() if name in scored}
-            for level, scores in results["levels"].items()
-        }
-    )
 
 
 def _classes_text(known, unseen, unseen_with_kin):

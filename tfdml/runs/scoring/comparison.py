@@ -38,22 +38,20 @@ def compare(settings, runs):
         FileNotFoundError: If a run has no values of queries.
         ValueError: If two are the same, or they were scored on other images.
     """
-
     files = {run: queries_of(run) for run in runs}
     several = len(files) == len(runs) == len({file.resolve() for file in files.values()})
     check(several, "a comparison needs runs with scores of their own", runs=runs)
-    if settings.out:
-        check_file(pathlib.Path(settings.out))
+    out = settings.out and pathlib.Path(settings.out)
+    if out:
+        check_file(out)
     scored = {run: tfdml.evaluation.load_queries(file) for run, file in files.items()}
-    comparison = tfdml.evaluation.compare(
-        scored, confidence=settings.confidence, rounds=settings.rounds, seed=settings.seed
-    )
+    options = {name: getattr(settings, name) for name in ("confidence", "rounds", "seed")}
+    comparison = tfdml.evaluation.compare(scored, **options)
     print(
         f"{comparison['queries']:,} images of {comparison['classes']:,} classes:\n"
         f"{tfdml.evaluation.comparison_table(comparison)}"
     )
-    if settings.out:
-        out = pathlib.Path(settings.out)
+    if out:
         write_json(out, comparison)
         print(f"Comparison: {out}")
 

@@ -20,9 +20,8 @@ def model_to_export(settings, model):
     options = export_options({**options_kept(before), **settings.export_options})
     export.check_same_run(pathlib.Path(settings.export), version)
     if not before or "run" not in model.recipe:
-        raise ValueError(
-            f"`export` takes the model of a run: {version} does not state which run exported it"
-        )
+        reason = f"{version} does not state which run exported it"
+        raise ValueError(f"`export` takes the model of a run: {reason}")
     folder = version.resolve().parents[2]  # of saved_models/NAME/1
     run = export.load_run(folder / "runs" / model.recipe["run"])
     return export.serve_run(run, version, before["levels"], options)

@@ -51,12 +51,9 @@ class ScoredModel:
         levels = settings.levels or most
         expectation = "`levels` must not exceed those of the model"
         check(levels <= most, expectation, levels=levels, of_model=most)
-        check(
-            weights is None or (len(weights) == levels > 1 and width % levels == 0),
-            "`level_weights` must have one number for each level of a model with several",
-            level_weights=weights,
-            levels=levels,
-        )
+        fit = weights is None or (len(weights) == levels > 1 and width % levels == 0)
+        expectation = "`level_weights` must have one number for each level of a model with several"
+        check(fit, expectation, level_weights=weights, levels=levels)
         return levels, width // most
 
     @property
@@ -107,9 +104,8 @@ class ScoredModel:
             of_views = np.stack([network(view)[:, :scored] for view in shown])
             return of_views[0] if len(of_views) == 1 else average_views(of_views, self.levels)
 
-        batches = pipelines.evaluation_batches(
-            split, read_size, batch_size, preprocessing=preprocessing
-        )
+        options = {"preprocessing": preprocessing}
+        batches = pipelines.evaluation_batches(split, read_size, batch_size, **options)
         with named(split):
             batches = tqdm(batches, desc="Embedding", delay=2, disable=None, unit="batch")
             return np.concatenate([embeddings_of(images) for images in batches])
@@ -164,13 +160,11 @@ def find_model(settings):
     folder = recipe.get("data_dir")
     if whole or settings.dataset or not folder or os.path.basename(folder) != folder:
         return ScoredModel(version, whole or recipe)
-    check(
-        settings.data_dir is not None,
+    expectation = (
         f"{version} states the name alone of the folder of its images, and its run is not in "
-        "`runs`: give `--data_dir`",
-        data_dir=None,
-        name=folder,
+        "`runs`: give `--data_dir`"
     )
+    check(settings.data_dir is not None, expectation, data_dir=None, name=folder)
     return ScoredModel(version, {**recipe, "data_dir": settings.data_dir})
 
 
@@ -184,19 +178,15 @@ def completed(settings, model):
     of_training = model.recipe if model.was_trained_on(settings) else {}
     shared = bool(of_training.get("validation_share"))
     split = settings.split or ("validation" if shared else "test")
-    for name, holds, images in (
-        ("validation", shared, "the images of a training with --validation_share"),
-        ("train", of_training, "the images of the training"),
-    ):
-        if split == name and not holds:
-            raise ValueError(
-                f"`split` can be {name} for {images}. Received: split={name}, "
-                f"model={model.version}, dataset={settings.dataset}, data_dir={settings.data_dir}"
-            )
-    skip_invalid = settings.skip_invalid
+    images = {"train": "the training", "validation": "a training with --validation_share"}
+    if split in images and not (shared if split == "validation" else of_training):
+        raise ValueError(
+            f"`split` can be {split} for the images of {images[split]}. Received: split={split}, "
+            f"model={model.version}, dataset={settings.dataset}, data_dir={settings.data_dir}"
+        )
+    skip_invalid, boxes = settings.skip_invalid, settings.boxes or of_training.get("boxes")
     if skip_invalid is None:
         skip_invalid = bool(of_training.get("skip_invalid"))
-    boxes = settings.boxes or of_training.get("boxes")
     return dataclasses.replace(settings, split=split, skip_invalid=skip_invalid, boxes=boxes)
 
 

@@ -40,7 +40,6 @@ class OnePerClass(Scoring):
 
     def score(self, model, images):
         """{"scores": {name: mean}, "deviations": {name: deviation}} over the draws."""
-
         found = tfdml.evaluation.one_per_class_scores(
             model.embed_joined(self, images.split),
             images.split.labels,

@@ -56,7 +56,6 @@ def draw(settings, model, images, results):
 
 def _neighbours(settings, images, embeddings, similarity):
     """The rows nearest to each, where they are not those that were scored; else None."""
-
     most = min(NEIGHBOURS, len(embeddings) - 1)
     if settings.rank_by == "similarity":
         candidates = _candidates(settings, images)

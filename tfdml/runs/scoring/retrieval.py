@@ -95,14 +95,11 @@ class Retrieval(Scoring):
     def _check_clusters(self):
         check_positive(restarts=self.restarts)
         check_one_of(("kmeans", "affinity_propagation"), cluster_by=self.cluster_by)
-        random = self.cluster_by == "kmeans"
-        restarted = self.restarts != 1
-        self.check(random or not restarted, "`restarts` are of k-means", "cluster_by", "restarts")
-        self.check(
-            self.nmi or not self.changed(("cluster_by", "restarts")),
-            "`cluster_by` and `restarts` are of the clusters of `nmi`",
-            *("nmi", "cluster_by", "restarts"),
-        )
+        restarts = self.restarts == 1 or self.cluster_by == "kmeans"
+        self.check(restarts, "`restarts` are of k-means", "cluster_by", "restarts")
+        clusters = self.nmi or not self.changed(("cluster_by", "restarts"))
+        expectation = "`cluster_by` and `restarts` are of the clusters of `nmi`"
+        self.check(clusters, expectation, "nmi", "cluster_by", "restarts")
 
     def _check_export(self):
         if self.export is None:
@@ -128,19 +125,14 @@ class Retrieval(Scoring):
 
     def most_neighbours(self, split, queries):
         findable = pipelines.rows_to_find(split, queries)
-        check(
-            self.rerank is None or self.rerank <= findable,
-            "`rerank` must not exceed the images that a query can find",
-            rerank=self.rerank,
-            images=findable,
-        )
-        if self.k is None and self.rerank:
-            findable = min(findable, self.rerank)
-        return "neighbours", findable
+        if self.rerank is None:
+            return "neighbours", findable
+        expectation = "`rerank` must not exceed the images that a query can find"
+        check(self.rerank <= findable, expectation, rerank=self.rerank, images=findable)
+        return "neighbours", self.rerank if self.k is None else findable
 
     def score(self, model, images):
         """{"scores": {name: value}} with more beside it; "per_query" and "embeddings" as arrays."""
-
         labels, of_levels = images.split.labels, model.embed(self, images.split)
         embeddings, has_pairs = model.joined(self, of_levels), has_pairs_of_both_kinds(labels)
         data, gallery = tfdml.evaluation.apart(embeddings, labels, images.queries)
@@ -168,27 +160,21 @@ class Retrieval(Scoring):
 
     def _ranked(self, model, data, gallery):
         """Scores, "intervals" at 95 % over classes, and "macro", the means over classes."""
-
         labels = data[1]
+        pairs = tfdml.evaluation.scores_to_rank(len(labels))
         if gallery:
             pairs = len(labels) * len(gallery["gallery_labels"])
-        else:
-            pairs = tfdml.evaluation.scores_to_rank(len(labels))
         per_query = tfdml.evaluation.retrieval_scores_per_query(
             *data, self.k, similarity=model.similarity(self, pairs), **gallery
         )
+        average, intervals = tfdml.evaluation.macro_average, tfdml.evaluation.bootstrap_intervals
         results = {
             "scores": {name: float(values.mean()) for name, values in per_query.items()},
-            "macro": {
-                name: tfdml.evaluation.macro_average(values, labels)
-                for name, values in per_query.items()
-            },
+            "macro": {name: average(values, labels) for name, values in per_query.items()},
             "per_query": per_query,
         }
         if len(set(labels.tolist())) > 1:
-            results["intervals"] = tfdml.evaluation.bootstrap_intervals(
-                per_query, labels, seed=self.seed
-            )
+            results["intervals"] = intervals(per_query, labels, seed=self.seed)
         if self.index:
             options = {"index": self.index, "parameters": self.index_parameters}
             results["approximate"] = tfdml.evaluation.approximate_recall(
@@ -214,17 +200,13 @@ class Retrieval(Scoring):
             exact, reranked = tfdml.evaluation.exact_and_reranked_recall(
                 *data, k=self.k, similarity=similarity, queries=queries, seed=self.seed, **options
             )
-        compared = {
-            "exact": exact,
-            "reranked": reranked,
-            "lost": {k: exact[k] - reranked[k] for k in exact},
-        }
+        lost = {k: exact[k] - reranked[k] for k in exact}
+        compared = {"exact": exact, "reranked": reranked, "lost": lost}
         reranking = {name: named_recalls(of_sample) for name, of_sample in compared.items()}
         return {"scores": named_recalls(recalls), "reranking": {"queries": queries, **reranking}}
 
     def _of_each_level(self, model, images, embeddings):
         """{level: {name: value}}, each level ranked by itself, by distance."""
-
         labels, scores = images.split.labels, {}
         levels = tfdml.evaluation.split_levels(embeddings, model.levels)
         for number, of_level in enumerate(levels, start=1):
@@ -238,16 +220,12 @@ class Retrieval(Scoring):
 
     def _verified(self, model, images, embeddings):
         """Verification by a threshold on the distance; "calibrated" by the training classes."""
-
         rate, labels = self.false_match_rate, images.split.labels
         found = tfdml.evaluation.verification_scores(embeddings, labels, false_match_rates=rate)
-        results = {
-            "false_match_rate": rate,
-            "auc": found["auc"],
-            "equal_error_rate": found["equal_error_rate"],
-            "true_match_rate": found["true_match_rates"][rate],
-            "threshold": found["thresholds"][rate],
-        }
+        results = {"false_match_rate": rate}
+        results |= {name: found[name] for name in ("auc", "equal_error_rate")}
+        results["true_match_rate"] = found["true_match_rates"][rate]
+        results["threshold"] = found["thresholds"][rate]
         training = training_split(self, model, images.dataset)
         if training is None or not has_pairs_of_both_kinds(training.labels):
             print("No threshold is calibrated: the training classes are not at hand")

@@ -71,9 +71,8 @@ class Scoring:
         if self.rank_by == "similarity":
             views = "`crops`, `mirror` and `levels` are for `rank_by` distance"
             self.check_default(("crops", "mirror", "levels"), views, "rank_by")
-        for name in ("batch_size", "levels"):
-            value = getattr(self, name)
-            self.check(value is None or value > 0, f"`{name}` must be > 0", name)
+        for name in self.changed(("batch_size", "levels")):
+            self.check(getattr(self, name) > 0, f"`{name}` must be > 0", name)
         if self.level_weights is not None:
             weights = self.level_weights
             expectation = "`level_weights` are for `rank_by` distance"
