@@ -21,7 +21,7 @@ def plot_training(log, scores, path):
     Args:
         log: Path of the CSV that `keras.callbacks.CSVLogger` wrote, with a column `loss`; columns
             of `WatchDensityTargets`, if any, get their own plot.
-        scores: `{"untrained": {name: score}, "trained": {name: score}}`; recalls are plotted.
+        scores: As for `scores_table`.
         path: Path of the image, such as `training.png`.
     """
     from matplotlib.figure import Figure

@@ -3,8 +3,7 @@
 import pathlib
 import tempfile
 
-import tfdml
-from tfdml.runs.scoring.images import ids_of, names_of
+from tfdml.runs.scoring.images import ids_of
 from tfdml.serving import exported
 
 
@@ -20,8 +19,9 @@ def model_to_export(settings, model):
     options = export_options({**options_kept(before), **settings.export_options})
     export.check_same_run(pathlib.Path(settings.export), version)
     if not before or "run" not in model.recipe:
-        reason = f"{version} does not state which run exported it"
-        raise ValueError(f"`export` takes the model of a run: {reason}")
+        raise ValueError(
+            f"`export` takes the model of a run: {version} does not state which run exported it"
+        )
     folder = version.resolve().parents[2]  # of saved_models/NAME/1
     run = export.load_run(folder / "runs" / model.recipe["run"])
     return export.serve_run(run, version, before["levels"], options)
@@ -38,6 +38,7 @@ def export_scored(settings, model, images, served, results):
     """
     import numpy as np
 
+    from tfdml import evaluation
     from tfdml.serving import Gallery, class_means, export
     from tfdml.serving.metadata import read_metadata
     from tfdml.serving.options import TOP
@@ -50,8 +51,8 @@ def export_scored(settings, model, images, served, results):
         signature = exported.load_signatures(copy)["embed_images"]
         embeddings = model.embed(settings, split, signature)
         size = megabytes(copy)
-    data, gallery = tfdml.evaluation.apart(embeddings, split.labels, queries)
-    recall = tfdml.evaluation.recall_at_k(*data, k=1, **gallery)[1]
+    data, gallery = evaluation.apart(embeddings, split.labels, queries)
+    recall = evaluation.recall_at_k(*data, k=1, **gallery)[1]
     scores = {
         before: {"recall@1": results["scores"].get("recall@1"), "megabytes": megabytes(version)},
         precision: {"recall@1": recall, "megabytes": size},
@@ -61,9 +62,11 @@ def export_scored(settings, model, images, served, results):
     if settings.export_classes:
         served.add_classes(class_means(rows, found.labels, found.names), top=TOP)
     if settings.export_gallery:
-        names, ids = names_of(found), np.asarray(ids_of(settings, split))[shown].tolist()
+        names = dict(zip(np.unique(found.labels).tolist(), found.names, strict=True))
         classes = [names[label] for label in found.labels.tolist()]
-        served.add_gallery(Gallery(ids, rows, classes), top=TOP)
+        ids = ids_of(settings, split)
+        gallery = Gallery([ids[row] for row in np.flatnonzero(shown)], rows, classes)
+        served.add_gallery(gallery, top=TOP)
     known = {"precision_scores": scores} if precision != before else {}
     path = export.write_next(served, pathlib.Path(settings.export), version, **known)
     for name, of_precision in scores.items():
