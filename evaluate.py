@@ -38,9 +38,7 @@ from tfdml.runs.scoring.zero_shot import ZeroShot
 
 PROGRAM = "evaluate.py"
 COMPARE = "compare"
-TASKS = {
-    settings.task: settings for settings in (Retrieval, OnePerClass, NearestClassMean, ZeroShot)
-}
+TASKS = {kind.task: kind for kind in (Retrieval, OnePerClass, NearestClassMean, ZeroShot)}
 
 
 def main(arguments=None):

@@ -136,32 +136,14 @@ def clustering_scores(embeddings, labels, *, method=KMEANS, seed=0, restarts=1):
 def nmi(embeddings, labels, *, seed=0, restarts=1):
     """Normalized mutual information of k-means clusters of the embeddings and the classes.
 
-    With Omega the clusters, C the classes, I their mutual information and H the entropy:
+    This is only the "nmi" of `clustering_scores`. It depends on `seed` and `restarts`; report both
+    with it.
 
-        nmi = 2 * I(Omega, C) / (H(Omega) + H(C))
-
-    This is only the "nmi" of `clustering_scores`. The clusters are those of `cluster`, as many as
-    there are classes, on the rows as given: not normalised. The score depends on `seed` and
-    `restarts`; report both with it.
-
-    Args:
-        embeddings: (n, dim) floats, finite.
-        labels: (n,) or (n, 1) integers of any size, one class id per row.
-        seed: Integer >= 0 and below 2**32; the same seed gives the same score.
-        restarts: Number of k-means restarts, >= 1; the best is kept. Papers use 1 to 10.
+    Args, errors and source are those of `clustering_scores`.
 
     Returns:
         A Python float in [0, 1]; 1 when the clusters are the classes. It is 1 also with a single
         class, where both entropies are 0.
-
-    Raises:
-        TypeError: If `labels` are not integers or `embeddings` not floats.
-        ValueError: If shapes disagree, an input is empty or not finite, or an option is out of
-            range.
-
-    Source:
-        Manning, Raghavan, Schuetze. Introduction to information retrieval. 2008, sec. 16.3.
-        With the arithmetic mean of the entropies; scikit-learn before 0.22 used the geometric mean.
 
     Example:
         >>> import numpy as np
@@ -181,24 +163,11 @@ def clustering_f1(embeddings, labels, *, method=KMEANS, seed=0, restarts=1):
     classes that share a cluster. Counts are exact. It is neither an F1 of retrieval nor a mean over
     classes.
 
-    Args:
-        embeddings: (n, dim) floats, finite.
-        labels: (n,) or (n, 1) integers of any size, one class id per row.
-        method: As for `clustering_scores`.
-        seed: Integer >= 0 and below 2**32; the same seed gives the same score.
-        restarts: As for `clustering_scores`.
+    Args, errors and source are those of `clustering_scores`.
 
     Returns:
         A Python float in [0, 1]; 1 when the clusters are the classes, even if no two rows share
         either. A single cluster scores 2 P / (1 + P), with P the share of positive pairs.
-
-    Raises:
-        TypeError: If `labels` are not integers or `embeddings` not floats.
-        ValueError: If shapes disagree, an input is empty or not finite, or an option is out of
-            range.
-
-    Source:
-        Manning, Raghavan, Schuetze. Introduction to information retrieval. 2008, sec. 16.3.
 
     Example:
         One of the three pairs within clusters and one of the two pairs within classes is in both.

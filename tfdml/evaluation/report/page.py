@@ -280,19 +280,14 @@ def _curve(embeddings, labels):
 
 
 def _recall_figure(scores, intervals, curve):
-    counts = {
-        name: int(match[1])
-        for name, score in scores.items()
-        if (match := re.fullmatch(r"recall@([1-9]\d*)", name)) and 0 <= score <= 1
-    }
+    names = [name for name in scores if re.fullmatch(r"recall@[1-9]\d*", name)]
+    counts = {name: int(name[7:]) for name in names if 0 <= scores[name] <= 1}
     marked = {count: float(scores[name]) for name, count in counts.items()}
     if len(marked.keys() | curve.keys()) < 2:
         return ""
     bars = {counts[name]: interval for name, interval in intervals.items() if name in counts}
-    return _figure(
-        charts.recall_chart(curve or marked, marked, bars),
-        "Recall@K: the share of queries with an image of their class among the K nearest.",
-    )
+    caption = "Recall@K: the share of queries with an image of their class among the K nearest."
+    return _figure(charts.recall_chart(curve or marked, marked, bars), caption)
 
 
 def _distances_figure(embeddings, labels, ids):

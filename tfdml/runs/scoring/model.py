@@ -6,6 +6,7 @@ import os
 import pathlib
 
 import pipelines
+import tfdml
 from tfdml.checks import check, check_fits
 from tfdml.serving import exported
 
@@ -83,7 +84,6 @@ class ScoredModel:
 
         from pipelines.images import named
         from pipelines.views import views
-        from tfdml.evaluation import average_views
         from tfdml.serving.embedding import InPieces, fitting_batch_size
 
         signature = signature or self.signatures["embed_images"]
@@ -91,9 +91,8 @@ class ScoredModel:
         width = signature.structured_outputs["embedding"].shape[1]
         batch_size = settings.batch_size or fitting_batch_size(image_size, width)
         network = InPieces(lambda images: signature(images=images)["embedding"], batch_size)
-        preprocessing, read_size = self.preprocessing, image_size
-        if settings.crops > 1:
-            read_size = preprocessing.size_of_views(image_size)
+        preprocessing = self.preprocessing
+        read_size = preprocessing.size_of_views(image_size) if settings.crops > 1 else image_size
         rows, scored = len(split.labels), self.levels * self.dim
         check_fits(4 * rows * scored, "the embeddings", images=rows, embedding_dim=scored)
         pixels = math.prod(read_size) * min(batch_size, rows)
@@ -102,20 +101,21 @@ class ScoredModel:
         def embeddings_of(images):
             shown = views(images, image_size, crops=settings.crops, mirror=settings.mirror)
             of_views = np.stack([network(view)[:, :scored] for view in shown])
-            return of_views[0] if len(of_views) == 1 else average_views(of_views, self.levels)
+            if len(of_views) == 1:
+                return of_views[0]
+            return tfdml.evaluation.average_views(of_views, self.levels)
 
         options = {"preprocessing": preprocessing}
         batches = pipelines.evaluation_batches(split, read_size, batch_size, **options)
+        batches = tqdm(batches, desc="Embedding", delay=2, disable=None, unit="batch")
         with named(split):
-            batches = tqdm(batches, desc="Embedding", delay=2, disable=None, unit="batch")
             return np.concatenate([embeddings_of(images) for images in batches])
 
     def joined(self, settings, embeddings):
         """The embeddings of all levels, weighed if `level_weights` are given."""
-        from tfdml.evaluation import weigh_levels
-
-        weights = settings.level_weights
-        return embeddings if weights is None else weigh_levels(embeddings, weights)
+        if settings.level_weights is None:
+            return embeddings
+        return tfdml.evaluation.weigh_levels(embeddings, settings.level_weights)
 
     def embed_joined(self, settings, split):
         """Embeddings of the images as they are ranked: all levels, joined."""
