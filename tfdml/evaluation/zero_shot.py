@@ -87,12 +87,8 @@ def zero_shot_means(
     order = np.argsort(ids, kind="stable")
     ids, means = ids[order].tolist(), means[order].astype(np.float64)
     unseen = inputs.class_ids(unseen, "unseen").tolist()
-    parents = parents_of_nodes(hierarchy)
-    _check_classes(ids, unseen, parents)
-    placed_by = [
-        _chosen(relations, ancestors, weights, include_roots, parents)
-        for relations in _related(ids, unseen, parents)
-    ]
+    parents, relations = _relations(ids, unseen, hierarchy)
+    placed_by = [_chosen(of, ancestors, weights, include_roots, parents) for of in relations]
     without = [node for node, weights_of in zip(unseen, placed_by, strict=True) if not weights_of]
     check(
         not without,
@@ -129,10 +125,8 @@ def have_relatives(ids, hierarchy, unseen):
     """
     ids = inputs.class_ids(ids, "ids").tolist()
     unseen = inputs.class_ids(unseen, "unseen").tolist()
-    parents = parents_of_nodes(hierarchy)
-    _check_classes(ids, unseen, parents)
-    related = _related(ids, unseen, parents)
-    return np.array([any(node in parents for node in relations) for relations in related], bool)
+    parents, relations = _relations(ids, unseen, hierarchy)
+    return np.array([any(node in parents for node in of_class) for of_class in relations], bool)
 
 
 def zero_shot_accuracy(
@@ -271,21 +265,19 @@ def zero_shot_scores(embeddings, labels, hierarchy, unseen_embeddings, unseen_la
     return {"scores": unseen[_DESCRIPTIONS["expected"]], "unseen": unseen, "classes": counts}
 
 
-def _check_classes(ids, unseen, parents):
-    known = set(ids)
+def _relations(ids, unseen, hierarchy):
+    """The parents of nodes, and the relations of each unseen class, checked.
+
+    The relations are {ancestor with training classes at or below it: steps up to it}.
+    """
+    parents, known = parents_of_nodes(hierarchy), set(ids)
     check(len(known) == len(ids), "`ids` must have each class once", classes=len(ids))
     shared = sorted(known & set(unseen))
     check(not shared, "`unseen` classes must not be trained", shared=shared[:3])
     check_has_parents(ids, parents, "training class")
     check_has_parents(unseen, parents, "unseen class")
-
-
-def _related(ids, unseen, parents):
-    """For each unseen class {ancestor with training classes at or below it: steps up to it}."""
-    above = set(ids)
-    for node in ids:
-        above.update(ancestors_of(node, parents))
-    return [
+    above = known.union(*(ancestors_of(node, parents) for node in ids))
+    return parents, [
         {node: steps for node, steps in ancestors_of(z, parents).items() if node in above}
         for z in unseen
     ]
