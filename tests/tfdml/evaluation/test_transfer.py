@@ -168,6 +168,6 @@ X, Y = np.zeros((8, 5)), np.arange(8)
         ((X, Y, X, Y), {"k": 0}, ValueError, "`k` must be positive integers"),
     ],
 )
-def test_refuses_wrong_input(arguments, options, error, message):
+def test_rejects_wrong_input(arguments, options, error, message):
     with pytest.raises(error, match=message):
         nearest_class_mean(*arguments, **options)

@@ -49,8 +49,8 @@ def histogram_chart(histograms):
     edges = histograms.edges.tolist()
     most = max(histograms.positive.max(), histograms.negative.max())
     axes = _Axes((edges[0], edges[-1]), (0, float(most) * 1.25))
-    parts = [axes.horizontal_ticks(), axes.vertical_ticks()]
-    parts.append(axes.titles("Euclidean distance", "share of the pairs"))
+    titles = axes.titles("Euclidean distance", "share of the pairs")
+    parts = [axes.horizontal_ticks(), axes.vertical_ticks(), titles]
     kinds = (
         ("negative", histograms.negative, histograms.negative_mean),
         ("positive", histograms.positive, histograms.positive_mean),

@@ -4,9 +4,11 @@ import math
 import pathlib
 
 import numpy as np
+from PIL import Image, ImageOps
 
 from tfdml.checks import check, check_type
 from tfdml.evaluation import inputs
+from tfdml.evaluation.report.pictures import check_image_names, picture_at
 
 CONFIG = "projector_config.pbtxt"  # the name that TensorBoard looks for
 _TENSORS, _METADATA, _SPRITE = "tensors.tsv", "metadata.tsv", "sprite.png"
@@ -32,8 +34,9 @@ def write_projector(
             becomes single spaces, as tabs and newlines end a field. Default: only the ids.
         image_names: (n,) texts, such as paths, that name the rows, in a column `image`; white space
             as in class names.
-        picture_of: Callable of a row number that returns its picture, (height, width, 1 or 3)
-            uint8; scaled to fit a square and padded with black. Default: points, no pictures.
+        picture_of: Callable of a row number that returns its picture, (height, width) or
+            (height, width, 1 or 3) uint8; scaled to fit a square and padded with black. Default:
+            points, no pictures.
         side: Largest side of a picture in pixels; from 1 to 8192.
 
     Returns:
@@ -48,27 +51,14 @@ def write_projector(
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
     with np.errstate(over="ignore"):
         rows = embeddings.astype(np.float32)
-    check(
-        np.isfinite(rows).all(),
-        "`embeddings` must be finite as float32",
-        largest=float(np.abs(embeddings).max()),
-    )
-    check_type(
-        class_names is None or isinstance(class_names, dict),
-        "`class_names` must be a dict of names by class id",
-        class_names=type(class_names).__name__,
-    )
-    check_type(
-        picture_of is None or callable(picture_of),
-        "`picture_of` must be a callable or None",
-        picture_of=picture_of,
-    )
-    check(
-        image_names is None or len(image_names) == len(labels),
-        "`image_names` must have one name per row",
-        image_names=None if image_names is None else len(image_names),
-        rows=len(labels),
-    )
+    largest = float(np.abs(embeddings).max())
+    check(np.isfinite(rows).all(), "`embeddings` must be finite as float32", largest=largest)
+    valid = class_names is None or isinstance(class_names, dict)
+    expectation = "`class_names` must be a dict of names by class id"
+    check_type(valid, expectation, class_names=type(class_names).__name__)
+    valid = picture_of is None or callable(picture_of)
+    check_type(valid, "`picture_of` must be a callable or None", picture_of=picture_of)
+    check_image_names(image_names, len(labels))
     side = inputs.whole_number(side, "side", at_least=1, below=_SPRITE_SIDE + 1)
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -77,12 +67,13 @@ def write_projector(
     (folder / _SPRITE).unlink(missing_ok=True)
     np.savetxt(folder / _TENSORS, rows, fmt="%.9g", delimiter="\t")
     _write_metadata(folder / _METADATA, labels, class_names, image_names)
-    if picture_of is not None:
+    if picture_of is None:
+        side = None
+    else:
         columns = math.ceil(math.sqrt(len(rows)))
         side = min(side, _SPRITE_SIDE // columns)
         _sprite(picture_of, len(rows), columns, side).save(folder / _SPRITE)
-    text = _config(rows.shape, None if picture_of is None else side)
-    (folder / CONFIG).write_text(text, encoding="utf-8")
+    (folder / CONFIG).write_text(_config(rows.shape, side), encoding="utf-8")
     return folder / CONFIG
 
 
@@ -103,29 +94,11 @@ def _write_metadata(path, labels, class_names, image_names):
 
 def _sprite(picture_of, count, columns, side):
     """All pictures in one square image, line by line."""
-    from PIL import Image, ImageOps
-
     sprite = Image.new("RGB", (columns * side, columns * side))
     for row in range(count):
-        picture = ImageOps.pad(_picture(picture_of, row), (side, side))
+        picture = ImageOps.pad(picture_at(picture_of, row).convert("RGB"), (side, side))
         sprite.paste(picture, (row % columns * side, row // columns * side))
     return sprite
-
-
-def _picture(picture_of, row):
-    from PIL import Image
-
-    picture = np.asarray(picture_of(row))
-    check_type(
-        picture.dtype == np.uint8, "`picture_of` must return uint8", dtype=picture.dtype, row=row
-    )
-    check(
-        picture.ndim == 3 and picture.shape[2] in (1, 3) and picture.size > 0,
-        "`picture_of` must return shape (height, width, 1 or 3)",
-        shape=picture.shape,
-        row=row,
-    )
-    return Image.fromarray(np.broadcast_to(picture, (*picture.shape[:2], 3)).copy())
 
 
 def _config(shape, side):
@@ -134,12 +107,8 @@ def _config(shape, side):
     from tensorboard.plugins.projector import ProjectorConfig
 
     config = ProjectorConfig()
-    embedding = config.embeddings.add(
-        tensor_name="embeddings",
-        tensor_path=_TENSORS,
-        tensor_shape=shape,
-        metadata_path=_METADATA,
-    )
+    paths = {"tensor_path": _TENSORS, "metadata_path": _METADATA}
+    embedding = config.embeddings.add(tensor_name="embeddings", tensor_shape=shape, **paths)
     if side is not None:
         embedding.sprite.image_path = _SPRITE
         embedding.sprite.single_image_dim.extend([side, side])

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from tfdml.evaluation import bootstrap, bootstrap_intervals, paired_bootstrap
+from tfdml.evaluation import (
+    bootstrap_intervals,
+    class_averages,
+    macro_average,
+    paired_bootstrap,
+    statistics,
+)
 
 
 def means_by_loops(values, labels, rounds, seed):
@@ -38,7 +44,7 @@ def labels(rng):
 @pytest.mark.parametrize("draws_at_once", [1, 50, 2**22])
 @pytest.mark.parametrize("by_class", [True, False])
 def test_equals_loops(draws_at_once, by_class, labels, rng, monkeypatch):
-    monkeypatch.setattr(bootstrap, "_DRAWS_AT_ONCE", draws_at_once)
+    monkeypatch.setattr(statistics, "_DRAWS_AT_ONCE", draws_at_once)
     labels = labels.tolist() if by_class else None
     values = {"map": rng.random(80), "recall@1": rng.integers(0, 2, 80).astype(bool)}
     found = bootstrap_intervals(values, labels, confidence=0.8, rounds=60, seed=3)
@@ -65,7 +71,7 @@ def test_differences_equal_loops(labels, rng):
 
 
 @pytest.mark.parametrize(("classes", "coverage"), [(10, 0.90), (20, 0.93), (50, 0.95)])
-def test_holds_the_true_mean_as_often_as_told(classes, coverage):
+def test_holds_the_true_mean_as_often_as_stated(classes, coverage):
     trials, hits = 1000, 0
     for seed in range(trials):
         values, labels = simulated(seed, classes)
@@ -89,9 +95,9 @@ def test_the_difference_is_surer_than_either_score(rng):
     """Two models that find the same classes hard."""
     values, labels = simulated(0, 50)
     better = np.where(rng.random(len(values)) < 0.05, 1.0, values)
-    alone = bootstrap_intervals({"hit": better}, labels)["hit"]
+    of_one = bootstrap_intervals({"hit": better}, labels)["hit"]
     found = paired_bootstrap({"hit": better}, {"hit": values}, labels)["hit"]
-    assert found["high"] - found["low"] < 0.2 * (alone[1] - alone[0])
+    assert found["high"] - found["low"] < 0.2 * (of_one[1] - of_one[0])
     assert 0 < found["low"] < found["difference"] < found["high"]
     assert found["p"] == 2 / 1001
     reverse = paired_bootstrap({"hit": values}, {"hit": better}, labels)["hit"]
@@ -188,7 +194,7 @@ GOOD = {"map": np.array([0.5, 1.0, 0.25])}
         ((GOOD, np.zeros(4, int)), ValueError, "the same number of queries. Received: labels=4, v"),
     ],
 )
-def test_refuses_values_and_labels(arguments, error, message):
+def test_rejects_values_and_labels(arguments, error, message):
     with pytest.raises(error, match=message):
         bootstrap_intervals(*arguments)
 
@@ -202,14 +208,14 @@ def test_refuses_values_and_labels(arguments, error, message):
         ({"seed": -1}, "`seed` must be an integer >= 0. Received: seed=-1"),
     ],
 )
-def test_refuses_options(option, message):
+def test_rejects_options(option, message):
     with pytest.raises(ValueError, match=message):
         bootstrap_intervals(GOOD, **option)
     with pytest.raises(ValueError, match=message):
         paired_bootstrap(GOOD, GOOD, **option)
 
 
-def test_refuses_pairs_that_do_not_match():
+def test_rejects_pairs_that_do_not_match():
     with pytest.raises(ValueError, match=r"same names. Received: values=\['map'\], baseline=\['m"):
         paired_bootstrap(GOOD, {"mrr": GOOD["map"]})
     with pytest.raises(ValueError, match=r"queries\. Received: values=3, baseline=2"):
@@ -219,9 +225,46 @@ def test_refuses_pairs_that_do_not_match():
 
 
 @pytest.mark.parametrize(("rounds", "confidence"), [(39, 0.95), (1, 0.5), (1000, 0.9999)])
-def test_refuses_too_few_rounds_for_the_tails(rounds, confidence):
+def test_rejects_too_few_rounds_for_the_tails(rounds, confidence):
     options = {"rounds": rounds, "confidence": confidence}
     with pytest.raises(ValueError, match="`rounds` must leave 2 or more means outside"):
         bootstrap_intervals({"a": np.arange(4.0)}, **options)
     with pytest.raises(ValueError, match="`rounds` must leave 2 or more means outside"):
         paired_bootstrap({"a": np.arange(4.0)}, {"a": np.zeros(4)}, **options)
+
+
+def test_by_hand():
+    classes, means, counts = class_averages([1.0, 0.0, 0.5, 0.25], np.array([[9], [9], [-4], [9]]))
+    assert (classes.tolist(), counts.tolist()) == ([-4, 9], [1, 3])
+    assert means.tolist() == [0.5, 1.25 / 3]
+    assert macro_average([1.0, 0.0, 0.5, 0.25], [9, 9, -4, 9]) == (0.5 + 1.25 / 3) / 2
+    assert type(macro_average([True, False], [1, 1])) is float
+
+
+def test_averages_equal_loops(rng):
+    values, labels = rng.random(200), rng.integers(0, 20, 200) + 2**60
+    classes, means, counts = class_averages(values, labels)
+    for class_id, mean, count in zip(classes, means, counts, strict=True):
+        of_class = [value for value, label in zip(values, labels, strict=True) if label == class_id]
+        assert (mean, count) == (pytest.approx(sum(of_class) / len(of_class)), len(of_class))
+    assert macro_average(values, labels) == pytest.approx(sum(means) / len(means))
+
+
+def test_an_average_is_the_plain_mean_for_classes_of_one_size(rng):
+    values = rng.random(60)
+    assert macro_average(values, np.arange(60) % 12) == pytest.approx(values.mean())
+
+
+@pytest.mark.parametrize(
+    ("values", "labels", "error", "message"),
+    [
+        ([1.0, 2.0], [1], ValueError, r"one number per label. Received: values.shape=\(2,\)"),
+        ([], np.zeros(0, int), ValueError, "`values` must not be empty"),
+        ([1.0, np.nan], [1, 2], ValueError, "must be finite. Received: values_not_finite=1"),
+        ([1.0], [1.0], TypeError, "`labels` must be integers"),
+        (["a"], [1], TypeError, "`values` must be numbers"),
+    ],
+)
+def test_averages_reject_wrong_input(values, labels, error, message):
+    with pytest.raises(error, match=message):
+        class_averages(values, labels)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tfdml.evaluation import nearest_neighbours
-from tfdml.evaluation.page import write_report
+from tfdml.evaluation.report.page import write_report
 
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -3,8 +3,8 @@ import itertools
 import numpy as np
 import pytest
 
-from tfdml.evaluation.page import histograms
-from tfdml.evaluation.page.histograms import distance_histograms
+from tfdml.evaluation.report import histograms
+from tfdml.evaluation.report.histograms import distance_histograms
 
 
 def distances_by_kind(x, labels):

@@ -14,16 +14,18 @@ import numpy as np
 
 from tfdml.checks import check, check_number, check_positive, check_type
 from tfdml.evaluation import inputs
-from tfdml.evaluation.page import charts
-from tfdml.evaluation.page.classes import class_means, confusions
-from tfdml.evaluation.page.histograms import distance_histograms
-from tfdml.evaluation.page.planar_map import planar_map
-from tfdml.evaluation.page.thumbnails import thumbnails
 from tfdml.evaluation.ranking.neighbours import distances_to, nearest_neighbours
+from tfdml.evaluation.report import charts
+from tfdml.evaluation.report.histograms import distance_histograms
+from tfdml.evaluation.report.pictures import check_image_names
+from tfdml.evaluation.report.planar_map import planar_map
+from tfdml.evaluation.report.thumbnails import thumbnails
 from tfdml.evaluation.retrieval import recall_at_k
+from tfdml.evaluation.statistics import class_averages
 from tfdml.files import replacing
 
 _NEIGHBOURS = 10
+_MOST_CONFUSIONS = 30
 _CURVE = 100  # largest K of the recall curve
 _FINEST = ("map@r", "map", "r_precision", "mrr")  # orders queries better than a recall of 0 or 1
 
@@ -102,28 +104,21 @@ def write_report(
     _check_scores(scores, intervals)
     per_query = _checked_values(per_query, rows)
     check_type(callable(picture_of), "`picture_of` must be a callable", picture_of=picture_of)
+    check_image_names(image_names, rows)
     check_positive(megabytes=megabytes)
     seed = inputs.whole_number(seed, "seed", at_least=0, below=2**32)
     by_distance = neighbours is None
-    if by_distance:
-        most = min(_NEIGHBOURS, rows - 1)
-        neighbours = nearest_neighbours(embeddings, most) if most else np.empty((1, 0), np.int64)
-    neighbours = _checked_neighbours(neighbours, rows)
+    neighbours = _checked_neighbours(neighbours, embeddings)
     values, ids = np.unique(labels, return_inverse=True)
     names = [str((class_names or {}).get(label, label)) for label in values.tolist()]
-    check(
-        image_names is None or len(image_names) == rows,
-        "`image_names` must have one name per row",
-        image_names=None if image_names is None else len(image_names),
-        rows=rows,
-    )
     content = _content(embeddings, ids, names, per_query, neighbours, seed)
     content["images"] = image_names and [str(name) for name in image_names]
+    curve = _curve(embeddings, labels) if by_distance else {}
     texts = {
         "title": html.escape(str(title)),
         "summary": _summary(ids, names),
         "scores": _score_rows(scores, intervals, untrained or {}),
-        "recall": _recall_figure(scores, intervals, _curve(embeddings, labels, by_distance)),
+        "recall": _recall_figure(scores, intervals, curve),
         "facts": _fact_rows(facts),
         "distances": _distances_figure(embeddings, labels, ids),
     }
@@ -139,60 +134,41 @@ def write_report(
 
 
 def _check_scores(scores, intervals):
-    for name, score in scores.items():
-        check_number(**{f"scores[{name!r}]": score})
+    check_number(**{f"scores[{name!r}]": score for name, score in scores.items()})
     for name, interval in intervals.items():
         check(name in scores, "`intervals` must be of scores", name=name, scores=list(scores))
-        check(
-            len(interval) == 2 and interval[0] <= interval[1],
-            f"`intervals[{name!r}]` must be (low, high)",
-            interval=interval,
-        )
+        ordered = len(interval) == 2 and interval[0] <= interval[1]
+        check(ordered, f"`intervals[{name!r}]` must be (low, high)", interval=interval)
 
 
 def _checked_values(per_query, rows):
     per_query = {name: np.asarray(values, np.float64) for name, values in per_query.items()}
     check(per_query, "`per_query` must hold the values of one score or more", per_query=per_query)
     for name, values in per_query.items():
-        check(
-            values.shape == (rows,),
-            f"`per_query[{name!r}]` must have one value per row",
-            shape=values.shape,
-            rows=rows,
-        )
-        outside = ~((values >= 0) & (values <= 1))
-        check(
-            not outside.any(),
-            f"`per_query[{name!r}]` must be in [0, 1]",
-            first_outside=float(values[np.argmax(outside)]),
-        )
+        expectation = f"`per_query[{name!r}]` must have one value per row"
+        check(values.shape == (rows,), expectation, shape=values.shape, rows=rows)
+        outside = values[~((values >= 0) & (values <= 1))].tolist()
+        expectation = f"`per_query[{name!r}]` must be in [0, 1]"
+        check(not outside, expectation, first_outside=outside and outside[0])
     return per_query
 
 
-def _checked_neighbours(neighbours, rows):
+def _checked_neighbours(neighbours, embeddings):
+    """(n, K) row numbers; those of the nearest by distance if none are given."""
+    rows = len(embeddings)
+    if neighbours is None:
+        most = min(_NEIGHBOURS, rows - 1)
+        return nearest_neighbours(embeddings, most) if most else np.empty((1, 0), np.int64)
     neighbours = np.asarray(neighbours)
-    check_type(
-        neighbours.dtype.kind in "iu", "`neighbours` must be integers", dtype=str(neighbours.dtype)
-    )
-    check(
-        neighbours.ndim == 2 and len(neighbours) == rows,
-        "`neighbours` must have shape (n, K)",
-        shape=neighbours.shape,
-        rows=rows,
-    )
-    check(
-        ((neighbours >= 0) & (neighbours < rows)).all(),
-        "`neighbours` must be row numbers",
-        least=int(neighbours.min(initial=0)),
-        largest=int(neighbours.max(initial=0)),
-        rows=rows,
-    )
-    own = (neighbours == np.arange(rows)[:, None]).any(axis=1)
-    check(
-        not own.any(),
-        "`neighbours` must not hold the row itself",
-        first_row=int(np.argmax(own)),
-    )
+    dtype, shape = str(neighbours.dtype), neighbours.shape
+    check_type(neighbours.dtype.kind in "iu", "`neighbours` must be integers", dtype=dtype)
+    complete = neighbours.ndim == 2 and len(neighbours) == rows
+    check(complete, "`neighbours` must have shape (n, K)", shape=shape, rows=rows)
+    ends = {"least": int(neighbours.min(initial=0)), "largest": int(neighbours.max(initial=0))}
+    exist = ends["least"] >= 0 and ends["largest"] < rows
+    check(exist, "`neighbours` must be row numbers", **ends, rows=rows)
+    own = np.flatnonzero((neighbours == np.arange(rows)[:, None]).any(axis=1)).tolist()
+    check(not own, "`neighbours` must not hold the row itself", first_row=own and own[0])
     return neighbours.astype(np.int64)
 
 
@@ -200,6 +176,7 @@ def _content(embeddings, ids, names, per_query, neighbours, seed):
     """The data for the script of the page; arrays as base64 of little-endian numbers."""
     layout = planar_map(embeddings, seed=seed)
     order = [name for name in _FINEST if name in per_query] or list(per_query)
+    means = {name: class_averages(values, ids)[1] for name, values in per_query.items()}
     return {
         "seed": seed,
         "classes": names,
@@ -209,16 +186,32 @@ def _content(embeddings, ids, names, per_query, neighbours, seed):
         "values": {name: _packed(values, "<f4") for name, values in per_query.items()},
         "order": order[0],
         "sizes": _packed(np.bincount(ids), "<u4"),
-        "means": {
-            name: _packed(class_means(ids, values), "<f4") for name, values in per_query.items()
-        },
+        "means": {name: _packed(of_classes, "<f4") for name, of_classes in means.items()},
         "confusions": confusions(ids, ids[neighbours[:, 0]]) if neighbours.size else [],
-        "map": layout
-        and {
-            "rows": _packed(layout.rows, "<u4"),
-            "places": _packed(np.round(layout.places * (2**16 - 1)), "<u2"),
-        },
+        "map": layout and _packed_map(layout),
     }
+
+
+def _packed_map(layout):
+    places = np.round(layout.places * (2**16 - 1))
+    return {"rows": _packed(layout.rows, "<u4"), "places": _packed(places, "<u2")}
+
+
+def confusions(ids, nearest):
+    """Pairs of classes where queries of one have a nearest neighbour of the other.
+
+    Args:
+        ids: (n,) integers from 0, the classes of the queries.
+        nearest: (n,) integers, the classes of their nearest neighbours.
+
+    Returns:
+        At most 30 lists [class, other class, queries], by descending number of queries, then by
+        class.
+    """
+    wrong = ids != nearest
+    pairs, counts = np.unique(np.stack([ids, nearest], axis=1)[wrong], axis=0, return_counts=True)
+    order = np.argsort(-counts, kind="stable")[:_MOST_CONFUSIONS]
+    return np.column_stack([pairs, counts])[order].tolist()
 
 
 def _packed(array, dtype):
@@ -251,10 +244,10 @@ def _hash(text):
 
 
 def _summary(ids, names):
-    alone = int(np.count_nonzero(np.bincount(ids) == 1))
+    single = int(np.count_nonzero(np.bincount(ids) == 1))
     summary = f"{_counted(len(ids), 'image')} of {_counted(len(names), 'class', 'classes')}"
-    if alone:
-        summary += f"; {alone:,} without another image of the same class, counted as misses"
+    if single:
+        summary += f"; {single:,} without another image of the same class, counted as misses"
     return f"{summary}."
 
 
@@ -277,9 +270,9 @@ def _score_rows(scores, intervals, untrained):
     return "\n".join(lines)
 
 
-def _curve(embeddings, labels, by_distance):
+def _curve(embeddings, labels):
     most = min(_CURVE, len(labels) - 1)
-    if not by_distance or most < 1:
+    if most < 1:
         return {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the summary states queries without positives
@@ -287,19 +280,14 @@ def _curve(embeddings, labels, by_distance):
 
 
 def _recall_figure(scores, intervals, curve):
-    counts = {
-        name: int(match[1])
-        for name, score in scores.items()
-        if (match := re.fullmatch(r"recall@([1-9]\d*)", name)) and 0 <= score <= 1
-    }
+    names = [name for name in scores if re.fullmatch(r"recall@[1-9]\d*", name)]
+    counts = {name: int(name[7:]) for name in names if 0 <= scores[name] <= 1}
     marked = {count: float(scores[name]) for name, count in counts.items()}
     if len(marked.keys() | curve.keys()) < 2:
         return ""
     bars = {counts[name]: interval for name, interval in intervals.items() if name in counts}
-    return _figure(
-        charts.recall_chart(curve or marked, marked, bars),
-        "Recall@K: the share of queries with an image of their class among the K nearest.",
-    )
+    caption = "Recall@K: the share of queries with an image of their class among the K nearest."
+    return _figure(charts.recall_chart(curve or marked, marked, bars), caption)
 
 
 def _distances_figure(embeddings, labels, ids):

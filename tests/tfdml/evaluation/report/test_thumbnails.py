@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tfdml.evaluation.page import thumbnails as module
-from tfdml.evaluation.page.thumbnails import thumbnails
+from tfdml.evaluation.report import thumbnails as module
+from tfdml.evaluation.report.thumbnails import thumbnails
 
 
 def cell(sheets, row):
@@ -80,7 +80,7 @@ def test_copes_with_odd_shapes(shape):
     assert cell(sheets, 0)[..., 3].max() > 200
 
 
-def test_refuses_what_is_no_picture():
+def test_rejects_what_is_no_picture():
     with pytest.raises(
         TypeError, match=r"`picture_of\(\d\)` must be uint8. Received: dtype='float64"
     ):

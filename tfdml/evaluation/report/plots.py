@@ -1,4 +1,4 @@
-"""Tables and plots of scores."""
+"""Plots of scores, written to images."""
 
 import csv
 import pathlib
@@ -13,30 +13,6 @@ _RIGHT, _WRONG = "tab:green", "tab:red"
 _ROWS_AT_ONCE = 1024  # passed to a similarity
 _SHOWN = 20  # characters shown of the name of an image, from its end
 _EPOCH = "epoch (checkpoint interval)"
-
-
-def scores_table(scores):
-    """Text table of scores, one line per set of scores and one column per score.
-
-    Args:
-        scores: `{"untrained": {name: score}, "trained": {name: score}}`, or other sets with the
-            same names; values that are not dicts are ignored.
-
-    Example:
-        >>> print(scores_table({"untrained": {"recall@1": 0.25}, "trained": {"recall@1": 0.75}}))
-                   recall@1
-        untrained    0.2500
-        trained      0.7500
-    """
-    sets = {title: values for title, values in scores.items() if isinstance(values, dict)}
-    names = list(next(iter(sets.values())))
-    width = max(9, *map(len, sets))
-    columns = {name: max(10, len(name) + 2) for name in names}
-    rows = [" " * width + "".join(f"{name:>{columns[name]}}" for name in names)]
-    for title, values in sets.items():
-        cells = (f"{values[name]:{columns[name]}.4f}" for name in names)
-        rows.append(f"{title:{width}}" + "".join(cells))
-    return "\n".join(rows)
 
 
 def plot_training(log, scores, path):
@@ -111,22 +87,19 @@ def plot_score_distributions(embeddings, labels, path, *, similarity, pairs=10_0
         _pair_scores(embeddings, kind, similarity)
         for kind in sample_pairs(labels, pairs, seed=seed)
     )
-    names, signs = ["Euclidean distance"], [-1]  # small for similar pairs, unlike a similarity
-    if similarity is not None:
-        names, signs = ["learned similarity", *names], [1, *signs]
-    figure = Figure(figsize=(5 * len(names), 4), layout="constrained")
-    cells = figure.subplots(1, len(names), squeeze=False)[0]
-    for axes, name, sign, *values in zip(cells, names, signs, positive, negative, strict=True):
+    kinds = [("learned similarity", 1)] * (similarity is not None)
+    kinds.append(("Euclidean distance", -1))  # small for similar pairs, unlike a similarity
+    figure = Figure(figsize=(5 * len(kinds), 4), layout="constrained")
+    cells = figure.subplots(1, len(kinds), squeeze=False)[0]
+    for axes, (name, sign), *values in zip(cells, kinds, positive, negative, strict=True):
         bins = np.histogram_bin_edges(np.concatenate(values), bins=50)
-        for kind, label, color in zip(
-            values, ("positive", "negative"), (_RIGHT, _WRONG), strict=True
-        ):
-            shares = np.full(len(kind), 1 / len(kind))
-            axes.hist(kind, bins, weights=shares, alpha=0.6, label=label, color=color)
-        error = equal_error_rate(*(sign * kind for kind in values))
-        axes.set(
-            title=f"{name}: equal error rate {error:.1%}", xlabel=name, ylabel="share of the pairs"
-        )
+        styles = ("positive", _RIGHT), ("negative", _WRONG)
+        for of_kind, (label, color) in zip(values, styles, strict=True):
+            shares = np.full(len(of_kind), 1 / len(of_kind))
+            axes.hist(of_kind, bins, weights=shares, alpha=0.6, label=label, color=color)
+        error = equal_error_rate(*(sign * of_kind for of_kind in values))
+        title = f"{name}: equal error rate {error:.1%}"
+        axes.set(title=title, xlabel=name, ylabel="share of the pairs")
         axes.legend()
     figure.savefig(path)
     return figure
@@ -170,21 +143,12 @@ def plot_retrievals(
 
     inputs.check_similarity(similarity)
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
-    check(
-        callable(images) or len(images) == len(labels),
-        "`images` must be a callable or one image per row",
-        images=None if callable(images) else len(images),
-        rows=len(labels),
-    )
+    count = len(labels) if callable(images) else len(images)
+    expectation = "`images` must be a callable or one image per row"
+    check(count == len(labels), expectation, images=count, rows=len(labels))
     rows = _query_rows(queries, len(labels), seed)
     top = min(inputs.whole_number(top, "top", at_least=1), len(labels) - 1)
-    blocks = [embeddings[i : i + _ROWS_AT_ONCE] for i in range(0, len(labels), _ROWS_AT_ONCE)]
-    asked, ranking = embeddings[rows], similarity or _nearness
-    scores = np.concatenate(
-        [inputs.scores_of(ranking, asked, block, (len(rows), len(block))) for block in blocks],
-        axis=1,
-    )
-    scores[np.arange(len(rows)), rows] = -np.inf
+    scores = _scores(embeddings, rows, similarity or _nearness)
     figure = Figure(figsize=(1.3 * (top + 1), 1.6 * len(rows)), layout="constrained")
     grid = figure.subplots(len(rows), top + 1, squeeze=False)
     for axes, query, row_scores in zip(grid, rows, scores, strict=True):
@@ -218,6 +182,16 @@ def _pair_scores(embeddings, pairs, similarity):
     return np.concatenate(blocks, axis=1)
 
 
+def _scores(embeddings, rows, similarity):
+    """(i, n) scores of the given rows to all; -inf to themselves."""
+    blocks = [embeddings[i : i + _ROWS_AT_ONCE] for i in range(0, len(embeddings), _ROWS_AT_ONCE)]
+    asked = embeddings[rows]
+    of_blocks = (inputs.scores_of(similarity, asked, b, (len(rows), len(b))) for b in blocks)
+    scores = np.concatenate(list(of_blocks), axis=1)
+    scores[np.arange(len(rows)), rows] = -np.inf
+    return scores
+
+
 def _nearness(a, b):
     return -np.linalg.norm(a[:, None].astype(np.float64) - b, axis=2)
 
@@ -226,12 +200,8 @@ def _query_rows(queries, count, seed):
     """The given row numbers, or random ones of the given number."""
     if np.iterable(queries):
         rows = np.asarray(list(queries))
-        check(
-            rows.size and rows.dtype.kind in "iu" and rows.min() >= 0 and rows.max() < count,
-            "`queries` must be row numbers",
-            queries=queries,
-            rows=count,
-        )
+        valid = rows.size and rows.dtype.kind in "iu" and rows.min() >= 0 and rows.max() < count
+        check(valid, "`queries` must be row numbers", queries=queries, rows=count)
         return rows
     queries = min(inputs.whole_number(queries, "queries", at_least=1), count)
     seed = inputs.whole_number(seed, "seed", at_least=0)

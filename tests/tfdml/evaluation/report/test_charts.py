@@ -4,8 +4,8 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from tfdml.evaluation.page.charts import histogram_chart, recall_chart, score_bar
-from tfdml.evaluation.page.histograms import Histograms
+from tfdml.evaluation.report.charts import histogram_chart, recall_chart, score_bar
+from tfdml.evaluation.report.histograms import Histograms
 
 
 def texts(drawing):

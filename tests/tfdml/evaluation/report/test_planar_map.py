@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tfdml.evaluation.page.planar_map import planar_map
+from tfdml.evaluation.report.planar_map import planar_map
 
 
 def test_keeps_classes_together(rng):

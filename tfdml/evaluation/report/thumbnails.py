@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
-from tfdml.checks import check, check_type
+from tfdml.evaluation.report.pictures import picture_at
 
 _SIDES = range(160, 31, -8)  # side in pixels of a square with the area of a picture
 _STEP = 16  # WebP codes blocks of 16 x 16 pixels: no block holds parts of two pictures
@@ -35,8 +35,7 @@ def thumbnails(picture_of, count, most_bytes, *, seed=0):
     pictures of about 32 x 32 pixels at the lowest quality may exceed the limit.
 
     Args:
-        picture_of: Callable of a row number that returns its picture: (height, width) or
-            (height, width, 1 or 3) uint8.
+        picture_of: As for `picture_at`.
         count: Number of pictures.
         most_bytes: Largest number of bytes of all sheets.
         seed: Seed of the few random pictures.
@@ -46,7 +45,7 @@ def thumbnails(picture_of, count, most_bytes, *, seed=0):
         ValueError: If it has another shape.
     """
     few = np.random.default_rng(seed).permutation(count)[:_TRIED].tolist()
-    tried = [_picture(picture_of, row) for row in few]
+    tried = [picture_at(picture_of, row) for row in few]
     aspect = float(np.median([picture.width / picture.height for picture in tried]))
     most = max(max(picture.size) for picture in tried)
     shapes = dict.fromkeys(_shape(side, aspect) for side in _SIDES)
@@ -59,25 +58,12 @@ def thumbnails(picture_of, count, most_bytes, *, seed=0):
             break
     cells = np.empty((count, shape[1], shape[0], 4), np.uint8)
     for row in tqdm(range(count), desc="Pictures", delay=2, disable=None, unit="image"):
-        cells[row] = _cell(_picture(picture_of, row), shape)
+        cells[row] = _cell(picture_at(picture_of, row), shape)
     for lower in (quality, *_LEAST):
         images = _encode(cells, shape, lower)
         if sum(map(len, images)) <= most_bytes:
             break
     return Sheets(*shape, *_grid(shape), images)
-
-
-def _picture(picture_of, row):
-    array = np.asarray(picture_of(row))
-    check_type(
-        array.dtype == np.uint8, f"`picture_of({row})` must be uint8", dtype=str(array.dtype)
-    )
-    check(
-        array.size > 0 and (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (1, 3))),
-        f"`picture_of({row})` must have shape (height, width) or (height, width, 1 or 3)",
-        shape=array.shape,
-    )
-    return Image.fromarray(array[..., 0] if array.shape[2:] == (1,) else array)
 
 
 def _shape(side, aspect):

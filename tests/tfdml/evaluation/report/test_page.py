@@ -1,4 +1,5 @@
 import base64
+import collections
 import hashlib
 import html.parser
 import io
@@ -11,7 +12,8 @@ import pytest
 from PIL import Image
 
 from tfdml.evaluation import nearest_neighbours, recall_at_k
-from tfdml.evaluation.page import write_report, writing
+from tfdml.evaluation.report import charts, page
+from tfdml.evaluation.report.page import write_report
 
 
 class Page(html.parser.HTMLParser):
@@ -93,7 +95,7 @@ def test_holds_neighbours_values_and_means(report, rng):
 
 def test_draws_the_curve_of_its_own_neighbours_or_of_the_scores(report, monkeypatch):
     drawn = []
-    monkeypatch.setattr(writing.charts, "recall_chart", lambda *given: drawn.append(given) or "")
+    monkeypatch.setattr(charts, "recall_chart", lambda *given: drawn.append(given) or "")
     report(intervals={"recall@4": (0.8, 0.9)})
     curve, marked, intervals = drawn.pop()
     rng = np.random.default_rng(0)
@@ -174,7 +176,7 @@ def test_copes_with_names_beyond_ascii(report):
 
 
 @pytest.mark.parametrize(
-    ("labels", "summary", "is_told"),
+    ("labels", "summary", "expected"),
     [
         ([5], "1 image of 1 class; 1 without another image of the same class", "no pairs of both"),
         ([5, 5], "2 images of 1 class.", "no pairs of both"),
@@ -186,7 +188,7 @@ def test_copes_with_names_beyond_ascii(report):
         ),
     ],
 )
-def test_copes_with_few_images(labels, summary, is_told, tmp_path):
+def test_copes_with_few_images(labels, summary, expected, tmp_path):
     path = write_report(
         np.eye(len(labels)),
         np.array(labels),
@@ -198,7 +200,7 @@ def test_copes_with_few_images(labels, summary, is_told, tmp_path):
     )
     page = Page(path)
     assert page.texts["p"][0].startswith(summary)
-    assert is_told in path.read_text()
+    assert expected in path.read_text()
     assert page.data["map"] is None
     assert len(page.data["sheets"]["images"]) == 1
 
@@ -244,16 +246,32 @@ def test_is_the_same_for_the_same_seed(report):
         ({"neighbours": np.full((60, 2), 9)}, ValueError, "must not hold the row itself. Received"),
     ],
 )
-def test_refuses_bad_input(options, error, message, report, tmp_path):
+def test_rejects_bad_input(options, error, message, report, tmp_path):
     with pytest.raises(error, match=message):
         report(**options)
     assert not (tmp_path / "report").exists()
 
 
+def test_counts_the_classes_taken_for_others(rng):
+    ids, nearest = rng.integers(0, 4, 200), rng.integers(0, 4, 200)
+    pairs = collections.Counter(
+        (a, b) for a, b in zip(ids.tolist(), nearest.tolist(), strict=True) if a != b
+    )
+    expected = sorted(([a, b, n] for (a, b), n in pairs.items()), key=lambda c: (-c[2], c[0], c[1]))
+    assert len(expected) == 12
+    assert page.confusions(ids, nearest) == expected
+
+
+def test_keeps_the_commonest_and_none_where_there_are_none(monkeypatch):
+    monkeypatch.setattr(page, "_MOST_CONFUSIONS", 1)
+    assert page.confusions(np.array([0, 1, 1, 2]), np.array([1, 0, 0, 2])) == [[1, 0, 2]]
+    assert page.confusions(np.array([0, 1]), np.array([0, 1])) == []
+
+
 def test_its_files_are_in_the_package():
     root = pathlib.Path(__file__).parents[4]
     settings = (root / "pyproject.toml").read_text()
-    packed = re.search(r'"tfdml.evaluation.page" = \[(.*)\]', settings)[1]
-    folder = root / "tfdml" / "evaluation" / "page"
+    packed = re.search(r'"tfdml.evaluation.report" = \[(.*)\]', settings)[1]
+    folder = root / "tfdml" / "evaluation" / "report"
     files = {path.name for pattern in json.loads(f"[{packed}]") for path in folder.glob(pattern)}
     assert files == {"template.html", "report.css", "report.js"}

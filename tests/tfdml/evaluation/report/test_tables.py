@@ -1,7 +1,21 @@
-from tfdml.evaluation.results_text import named_recalls, results_text, without_twins
+from tfdml.evaluation.report.tables import (
+    named_recalls,
+    results_text,
+    scores_table,
+    without_twins,
+)
 
 
-def test_tells_every_part_that_was_measured():
+def test_tabulates_sets_of_scores_and_nothing_else():
+    table = scores_table({"queries": 9, "exact": {"recall@1": 0.5}, "lost": {"recall@1": 0.125}})
+    assert [line.split() for line in table.splitlines()] == [
+        ["recall@1"],
+        ["exact", "0.5000"],
+        ["lost", "0.1250"],
+    ]
+
+
+def test_prints_every_part_that_was_measured():
     scores = {"recall@1": 0.5, "precision@1": 0.5, "map": 0.25}
     recalls = {1: 0.5, 2: 0.75}
     text = results_text(

@@ -1,4 +1,4 @@
-"""Bootstrap confidence intervals of scores, by resampling classes or queries."""
+"""Averages of per-query values over classes, and their bootstrap confidence intervals."""
 
 import numpy as np
 
@@ -6,6 +6,57 @@ from tfdml.checks import check, check_finite, check_type
 from tfdml.evaluation import inputs
 
 _DRAWS_AT_ONCE = 2**22  # classes drawn per block of rounds: about 100 MB
+
+
+def class_averages(values, labels):
+    """Mean value of each class.
+
+    Args:
+        values: (n,) finite floats, such as one of `retrieval_scores_per_query`.
+        labels: (n,) or (n, 1) integers of any size, the classes of the values.
+
+    Returns:
+        Three arrays: (C,) class ids, ascending; (C,) float64 means; (C,) numbers of values.
+
+    Raises:
+        TypeError: If `labels` are not integers or `values` not numbers.
+        ValueError: If the shapes disagree, nothing is given, or a value is not finite.
+
+    Example:
+        >>> class_averages(np.array([1.0, 0.0, 1.0]), np.array([7, 7, 9]))
+        (array([7, 9]), array([0.5, 1. ]), array([2, 1]))
+    """
+    values, labels = np.asarray(values), inputs.class_ids(labels)
+    check_type(values.dtype.kind in "biuf", "`values` must be numbers", dtype=values.dtype.name)
+    shapes = {"values.shape": values.shape, "labels.shape": labels.shape}
+    check(values.shape == labels.shape, "`values` must have one number per label", **shapes)
+    check(values.size > 0, "`values` must not be empty", **shapes)
+    finite = np.isfinite(values)
+    check(finite.all(), "`values` must be finite", values_not_finite=int(np.count_nonzero(~finite)))
+    classes, ids, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    return classes, np.bincount(ids, values.astype(np.float64)) / counts, counts
+
+
+def macro_average(values, labels):
+    """Mean over classes of the class means: every class has the same weight, whatever its size.
+
+    Args:
+        values: As for `class_averages`.
+        labels: As for `class_averages`.
+
+    Returns:
+        A Python float.
+
+    Raises:
+        TypeError: As `class_averages`.
+        ValueError: As `class_averages`.
+
+    Example:
+        >>> macro_average(np.array([1.0, 0.0, 1.0]), np.array([7, 7, 9]))
+        0.75
+    """
+    _, means, _ = class_averages(values, labels)
+    return float(np.mean(means))
 
 
 def bootstrap_intervals(values, labels=None, *, confidence=0.95, rounds=1000, seed=0):
@@ -55,11 +106,9 @@ def bootstrap_intervals(values, labels=None, *, confidence=0.95, rounds=1000, se
         >>> bootstrap_intervals(values, np.array([7, 7, 9, 9]))
         {'recall@1': (0.0, 1.0)}
     """
-    table = values_table(values)
-    tails = _tails(confidence, rounds)
-    means = _resampled_means(table, labels, rounds, seed)
-    low, high = np.quantile(means, tails, axis=0)
-    return {name: (float(low[column]), float(high[column])) for column, name in enumerate(values)}
+    means = _resampled_means(values_table(values), labels, confidence, rounds, seed)
+    ends = _interval_ends(means, confidence)
+    return dict(zip(values, zip(*ends.tolist(), strict=True), strict=True))
 
 
 def paired_bootstrap(values, baseline, labels=None, *, confidence=0.95, rounds=1000, seed=0):
@@ -99,23 +148,13 @@ def paired_bootstrap(values, baseline, labels=None, *, confidence=0.95, rounds=1
         {'map': {'difference': 0.375, 'low': 0.25, 'high': 0.5, 'p': 0.002}}
     """
     table, base = values_table(values), values_table(baseline, "baseline")
-    check(
-        set(values) == set(baseline),
-        "`values` and `baseline` must have the same names",
-        values=list(values),
-        baseline=list(baseline),
-    )
-    check(
-        table.shape == base.shape,
-        "`values` and `baseline` must have the same number of queries",
-        values=len(table),
-        baseline=len(base),
-    )
     names = list(baseline)
+    expectation = "`values` and `baseline` must have the same names"
+    check(set(values) == set(baseline), expectation, values=list(values), baseline=names)
+    check_same_queries(values=table, baseline=base)
     differences = table - base[:, [names.index(name) for name in values]]
-    tails = _tails(confidence, rounds)
-    means = _resampled_means(differences, labels, rounds, seed)
-    low, high = np.quantile(means, tails, axis=0)
+    means = _resampled_means(differences, labels, confidence, rounds, seed)
+    low, high = _interval_ends(means, confidence)
     other_side = np.minimum((means <= 0).sum(axis=0), (means >= 0).sum(axis=0))
     p = np.minimum(1, 2 * (1 + other_side) / (rounds + 1))
     columns = zip(values, differences.mean(axis=0), low, high, p, strict=True)
@@ -136,52 +175,49 @@ def values_table(values, name="values"):
         TypeError: If it is not a dict, or its values are not numbers.
         ValueError: If it is empty, the shapes disagree or a number is not finite.
     """
-    check_type(
-        isinstance(values, dict),
-        f"`{name}` must be a dict of one array per score",
-        **{name: type(values).__name__},
-    )
+    expectation = f"`{name}` must be a dict of one array per score"
+    check_type(isinstance(values, dict), expectation, **{name: type(values).__name__})
     check(values, f"`{name}` must hold at least one score", **{name: values})
     arrays = {score: np.asarray(array) for score, array in values.items()}
     dtypes = {score: str(array.dtype) for score, array in arrays.items()}
-    check_type(
-        all(array.dtype.kind in "fbiu" for array in arrays.values()),
-        f"`{name}` must be numbers",
-        **{name: dtypes},
-    )
+    are_numbers = all(array.dtype.kind in "fbiu" for array in arrays.values())
+    check_type(are_numbers, f"`{name}` must be numbers", **{name: dtypes})
     shapes = {score: array.shape for score, array in arrays.items()}
-    check(
-        len(set(shapes.values())) == 1 and all(len(shape) == 1 for shape in shapes.values()),
-        f"`{name}` must have shape (n,), one value per query, for every score",
-        **{name: shapes},
-    )
+    alike = len(set(shapes.values())) == 1 and all(len(shape) == 1 for shape in shapes.values())
+    expectation = f"`{name}` must have shape (n,), one value per query, for every score"
+    check(alike, expectation, **{name: shapes})
     table = np.stack([array.astype(np.float64) for array in arrays.values()], axis=1)
     check(table.size > 0, f"`{name}` must not be empty", **{name: shapes})
-    finite = np.isfinite(table).all(axis=0)
-    check(
-        finite.all(),
-        f"`{name}` must be finite",
-        not_finite=[score for score, holds in zip(arrays, finite, strict=True) if not holds],
-    )
+    finite = np.isfinite(table).all(axis=0).tolist()
+    not_finite = [score for score, holds in zip(arrays, finite, strict=True) if not holds]
+    check(not not_finite, f"`{name}` must be finite", not_finite=not_finite)
     return table
 
 
-def _tails(confidence, rounds):
+def check_same_queries(**values):
+    """Raises a ValueError unless the two named arrays have one row per query, of the same ones."""
+    (first, a), (second, b) = values.items()
+    expectation = f"`{first}` and `{second}` must have the same number of queries"
+    check(len(a) == len(b), expectation, **{first: len(a), second: len(b)})
+
+
+def _interval_ends(means, confidence):
+    """(2, m) lower and upper ends."""
+    return np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
+
+
+def _check_options(confidence, rounds):
     check_finite(confidence=confidence)
     check(0 < confidence < 1, "`confidence` must be > 0 and < 1", confidence=confidence)
     rounds = inputs.whole_number(rounds, "rounds", at_least=1)
     outside = rounds * (1 - confidence)
-    check(
-        outside > 2 - 1e-9,
-        "`rounds` must leave 2 or more means outside of the interval",
-        rounds=rounds,
-        confidence=confidence,
-    )
-    return (1 - confidence) / 2, (1 + confidence) / 2
+    expectation = "`rounds` must leave 2 or more means outside of the interval"
+    check(outside > 2 - 1e-9, expectation, rounds=rounds, confidence=confidence)
 
 
-def _resampled_means(table, labels, rounds, seed):
+def _resampled_means(table, labels, confidence, rounds, seed):
     """(rounds, m) means of the columns over groups of rows drawn with replacement."""
+    _check_options(confidence, rounds)
     rng = np.random.default_rng(inputs.whole_number(seed, "seed", at_least=0))
     sums, sizes = _groups(table, labels)
     groups, means = len(sizes), np.empty((rounds, table.shape[1]))
@@ -203,12 +239,7 @@ def _groups(table, labels):
         check(len(table) > 1, "`values` must hold two queries or more", queries=len(table))
         return table, np.ones(len(table))
     labels = inputs.class_ids(labels)
-    check(
-        len(labels) == len(table),
-        "`labels` and `values` must have the same number of queries",
-        labels=len(labels),
-        values=len(table),
-    )
+    check_same_queries(labels=labels, values=table)
     classes, ids, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     check(len(classes) > 1, "`labels` must hold two classes or more", classes=len(classes))
     sums = np.stack([np.bincount(ids, weights=column) for column in table.T], axis=1)

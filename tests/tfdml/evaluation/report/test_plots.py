@@ -3,13 +3,12 @@ import pytest
 from matplotlib.colors import to_rgb
 from PIL import Image
 
-from tfdml.evaluation import report
 from tfdml.evaluation.pairs import equal_error_rate, sample_pairs
-from tfdml.evaluation.report import (
+from tfdml.evaluation.report import plots
+from tfdml.evaluation.report.plots import (
     plot_retrievals,
     plot_score_distributions,
     plot_training,
-    scores_table,
 )
 
 SCORES = {"untrained": {"recall@1": 0.25}, "trained": {"recall@1": 0.75}}
@@ -33,15 +32,6 @@ def test_draws_the_targets_of_density_where_they_were_watched(tmp_path):
     )
     plot_training(log, SCORES, picture)
     assert Image.open(picture).size == (1500, 400)
-
-
-def test_tabulates_sets_of_scores_and_nothing_else():
-    table = scores_table({"queries": 9, "exact": {"recall@1": 0.5}, "lost": {"recall@1": 0.125}})
-    assert [line.split() for line in table.splitlines()] == [
-        ["recall@1"],
-        ["exact", "0.5000"],
-        ["lost", "0.1250"],
-    ]
 
 
 def rows_of_two_classes(rng):
@@ -101,7 +91,7 @@ def test_draws_the_distances_alone_without_a_similarity(tmp_path, rng):
 @pytest.mark.parametrize("as_callable", [False, True])
 @pytest.mark.parametrize("channels", [(), (1,), (3,)])
 def test_draws_what_queries_find(as_callable, channels, tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "_ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(plots, "_ROWS_AT_ONCE", 3)
     x, labels = np.array([[0.0], [1.0], [2.5], [4.5], [7.0]]), np.array([0, 1, 0, 0, 1])
     images = np.full((5, 6, 4, *channels), 1, np.uint8)
     images *= (10 * np.arange(5)).reshape(5, *([1] * (images.ndim - 1))).astype(np.uint8)
@@ -162,7 +152,7 @@ def test_draws_queries_at_random_and_no_more_than_there_are(tmp_path, rng):
 
 
 @pytest.mark.parametrize("queries", [0, [], [60], [-1], [0.5]])
-def test_refuses_queries_that_are_no_rows(queries, tmp_path, rng):
+def test_rejects_queries_that_are_no_rows(queries, tmp_path, rng):
     x, labels = rows_of_two_classes(rng)
     with pytest.raises(ValueError, match="`queries` must be"):
         plot_retrievals(
@@ -176,7 +166,7 @@ def test_refuses_queries_that_are_no_rows(queries, tmp_path, rng):
 
 
 @pytest.mark.parametrize("count", [3, 61])
-def test_refuses_images_that_are_not_those_of_the_rows(count, tmp_path, rng):
+def test_rejects_images_that_are_not_those_of_the_rows(count, tmp_path, rng):
     message = f"`images` must be a callable or one image per row. Received: images={count}, rows=60"
     with pytest.raises(ValueError, match=f"^{message}$"):
         plot_retrievals(
@@ -184,7 +174,7 @@ def test_refuses_images_that_are_not_those_of_the_rows(count, tmp_path, rng):
         )
 
 
-def test_refuses_a_similarity_that_is_no_callable(tmp_path, rng):
+def test_rejects_a_similarity_that_is_no_callable(tmp_path, rng):
     data = (*rows_of_two_classes(rng), tmp_path / "r.png")
     for draw in (plot_score_distributions, lambda *data, **o: plot_retrievals(data[0], *data, **o)):
         with pytest.raises(
