@@ -1,5 +1,4 @@
 import importlib
-import numbers
 import os
 
 import keras
@@ -15,7 +14,7 @@ from tfdml.checks import (
     unknown_name,
 )
 from tfdml.layers import MirrorAverage, UnitLength
-from tfdml.models import BACKBONES
+from tfdml.models.backbones import BACKBONES
 
 _COPIES = 4  # of a weight in training: the weight, its gradient and two moments of Adam
 
@@ -69,7 +68,7 @@ def build_embedder(
         check_positive(embedding_dim=embedding_dim)
     check(
         np.shape(input_shape) == (3,)
-        and all(isinstance(n, numbers.Integral) and n > 0 for n in input_shape),
+        and all(isinstance(n, (int, np.integer)) and n > 0 for n in input_shape),
         "`input_shape` must be (height, width, channels)",
         input_shape=input_shape,
     )
