@@ -49,7 +49,7 @@ class StopOnNaN(keras.callbacks.Callback):
         # Resumed training had a finite loss before, or it would have stopped.
         self._was_finite = int(self.model.optimizer.iterations) > 0
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch, logs):
         if np.isfinite(logs["loss"]):
             self._was_finite = True
             return
@@ -106,7 +106,7 @@ class ProgressLines(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         self._sum = 0.0
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch, logs):
         before, self._sum = self._sum, logs["loss"] * (batch + 1)  # Keras logs the mean of an epoch
         self._losses.append(self._sum - before)
         self._step += 1
@@ -135,7 +135,7 @@ class RetrievalScores(keras.callbacks.Callback):
         self.labels = labels
         self.k = tuple(k)
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch, logs):
         scores = recall_at_k(self.model.embed(self.images), self.labels, k=self.k)
         logs.update({f"val_recall@{k}": score for k, score in scores.items()})
 
@@ -163,7 +163,7 @@ class WatchDensityTargets(keras.callbacks.Callback):
 
             self._writer = tf.summary.create_file_writer(str(self.log_dir))
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch, logs):
         for layer in self._layers:
             targets = keras.ops.convert_to_numpy(layer.targets)
             kinds = {"mean": targets.mean(), "lowest": targets.min(), "highest": targets.max()}
