@@ -12,23 +12,23 @@ Exit status: 0 if all images can be read, 1 if not, 2 if the dataset cannot be l
 """
 
 import argparse
-import sys
+import functools
 import warnings
 
 import pipelines
+from tfdml.command_line import fail, one_sentence
 
 PROGRAM = "pipelines.check"
+CAUGHT = (ValueError, TypeError, OSError, ImportError)  # whose message is for the user
 
 
 def main(arguments=None):
-    given = parse(sys.argv[1:] if arguments is None else arguments)
-    try:
+    parser = parser_of(PROGRAM, __doc__)
+    given = parser.parse_args(arguments)
+    if given.dataset is None:
+        parser.error("the following arguments are required: --dataset")
+    with one_sentence(PROGRAM, *CAUGHT, stopped="stopped. Run the same command to continue"):
         found, images = check(given.dataset, given.data_dir, given.boxes)
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        fail(error)
-    except KeyboardInterrupt:
-        print(f"\n{PROGRAM}: stopped. Run the same command to continue", file=sys.stderr)
-        raise SystemExit(130) from None
     for sentence in found:
         print(sentence)
     if found:
@@ -37,26 +37,20 @@ def main(arguments=None):
     print(f"All {images:,} images can be read")
 
 
-def parse(arguments):
-    """Parses the command line, without importing TensorFlow or NumPy."""
+def parser_of(program, description):
+    """A parser of the flags that name images, without importing TensorFlow or NumPy."""
     parser = argparse.ArgumentParser(
-        prog=f"python -m {PROGRAM}",
-        description=__doc__,
+        prog=f"python -m {program}",
+        description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.error = fail
+    parser.error = functools.partial(fail, program)
     names = ", ".join(pipelines.names())
-    parser.add_argument("--dataset", required=True, help=f"name of the images: {names}")
+    parser.add_argument("--dataset", help=f"name of the images: {names}")
     parser.add_argument("--data_dir", help="folder of the dataset; for csv also the file")
-    parser.add_argument("--boxes", help="`annotated` or a CSV file, as for train.py")
-    return parser.parse_args(arguments)
-
-
-def fail(message):
-    """Prints an error message to standard error and exits with code 2."""
-    print(f"{PROGRAM}: error: {message}", file=sys.stderr)
-    raise SystemExit(2)
+    parser.add_argument("--boxes", help="`annotated` or a CSV file, as for train.py: crop to these")
+    return parser
 
 
 def check(name, data_dir=None, boxes=None):

@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from tfdml.checks import check
+
 _SHARE = 224 / 256  # side of a crop / side of the image
 
 
@@ -43,15 +45,14 @@ def views(images, image_size, *, crops=1, mirror=False):
         Krizhevsky, Sutskever, Hinton. ImageNet classification with deep convolutional neural
         networks. NIPS 2012, section 4.1, for 10 crops.
     """
-    if crops not in (1, 5, 10):
-        raise ValueError(f"`crops` must be 1, 5 or 10. Received: crops={crops}")
+    check(crops in (1, 5, 10), "`crops` must be 1, 5 or 10", crops=crops)
     height, width, _ = image_size
     down, right = images.shape[1] - height, images.shape[2] - width
-    if min(down, right) < 0 or (crops == 1 and (down, right) != (0, 0)):
-        raise ValueError(
-            "`images` must have the size of a view, or for several crops at least that. "
-            f"Received: images.shape={tuple(images.shape)}, image_size={tuple(image_size)}"
-        )
+    check(
+        min(down, right) >= 0 and (crops > 1 or (down, right) == (0, 0)),
+        "`images` must have the size of a view, or for several crops at least that",
+        **{"images.shape": tuple(images.shape), "image_size": tuple(image_size)},
+    )
     corners = [(0, 0), (0, right), (down, 0), (down, right), (down // 2, right // 2)]
     parts = [
         images[:, top : top + height, left : left + width]

@@ -5,12 +5,12 @@ import time
 
 import keras
 import numpy as np
-from tqdm import tqdm
 
 from tfdml.checks import check
 from tfdml.evaluation import recall_at_k
 from tfdml.files import replacing
 from tfdml.layers import DensityTargets
+from tfdml.progress import progress
 
 
 class Checkpoint(keras.callbacks.Callback):
@@ -196,8 +196,6 @@ class EmbeddingsOfEpoch(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         embedder = self.model.embedder
-        batches = tqdm(
-            self.images, desc="Embedding the training images", delay=2, disable=None, unit="batch"
-        )
+        batches = progress("Embedding the training images", self.images, unit="batch")
         embeddings = np.concatenate([embedder.predict_on_batch(images) for images in batches])
         self.receive(int(self.model.optimizer.iterations), embeddings)

@@ -10,7 +10,7 @@ from matplotlib.ft2font import FT2Font
 from PIL import Image, ImageFont
 
 from pipelines.augmentation import Augmentation
-from pipelines.datasets import refuse_folder
+from pipelines.datasets import check_built_in
 from pipelines.split import Dataset, Split
 
 # The text faces. Computer Modern is left out: its files are not Unicode-encoded.
@@ -32,7 +32,7 @@ def load(data_dir=None, skip_invalid=False, training=True):
     such as Latin A, Greek Alpha and Cyrillic A, are one class: no image is in two classes. Classes
     alternate between training and test in the order of code points, beginning with training.
     """
-    refuse_folder("glyphs", data_dir)
+    check_built_in("glyphs", data_dir)
     folder = pathlib.Path(matplotlib.get_data_path()) / "fonts" / "ttf"
     files = [str(folder / f"{face}.ttf") for face in FACES]
     drawn = _draw(files)

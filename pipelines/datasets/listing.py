@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.augmentation import Augmentation
-from pipelines.boxes import cut_to_images, refuse_outside
+from pipelines.boxes import check_inside, cut_to_images
 from pipelines.split import Dataset, Split
 
 PARTS = ("train", "test", "gallery")
@@ -112,7 +112,7 @@ def dataset_of(
     splits = {part: listing.split(part) for part in PARTS if part in listing.parts}
     if listing.boxes is not None and exact_boxes:
         for split in splits.values():
-            refuse_outside(split)
+            check_inside(split)
     return Dataset(name, image_size=image_size, augmentation=augmentation, **splits)
 
 

@@ -2,11 +2,11 @@ import importlib
 import os
 
 import keras
-import numpy as np
 
 from tfdml.checks import (
     check,
     check_fits,
+    check_image_size,
     check_integer,
     check_positive,
     check_share,
@@ -66,12 +66,7 @@ def build_embedder(
     if embedding_dim is not None:
         check_integer(embedding_dim=embedding_dim)
         check_positive(embedding_dim=embedding_dim)
-    check(
-        np.shape(input_shape) == (3,)
-        and all(isinstance(n, (int, np.integer)) and n > 0 for n in input_shape),
-        "`input_shape` must be (height, width, channels)",
-        input_shape=input_shape,
-    )
+    check_image_size(input_shape=input_shape)
     module_name, most = BACKBONES[backbone]
     check_integer(levels=levels)
     check(1 <= levels <= most, f"`levels` of {backbone} must be from 1 to {most}", levels=levels)
