@@ -92,6 +92,8 @@ class Split:
 
     def subset(self, chosen):
         """The split of the chosen rows (booleans or indices)."""
+        if np.asarray(chosen).dtype == bool and np.all(chosen):
+            return self  # spares a copy of the pixels
         of_images = {
             name: value[chosen]
             for name, value in vars(self).items()
