@@ -7,17 +7,7 @@ import tensorflow as tf
 
 from pipelines.augmentation import Augmentation
 from pipelines.hard_neighbours import HardNeighbours, hard_pairs
-from pipelines.images import (
-    crop,
-    cut_out,
-    prepare,
-    random_colour,
-    random_crop,
-    random_flip,
-    random_place,
-    random_warp,
-    warp,
-)
+from pipelines.images import crop, prepare, random_colour, random_flip, random_part, random_warp
 from pipelines.pairs import pair_indices
 from pipelines.preprocessing import Preprocessing
 from pipelines.records import read_batches
@@ -29,6 +19,7 @@ from tfdml.decoding import decode, resize
 from tfdml.orientation import upright
 
 _CROP_DRAWS, _WARP_DRAWS, _COLOUR_DRAWS = 4, 5, 3
+_DRAWS = {"augmentation": _CROP_DRAWS + _WARP_DRAWS, "colour": _COLOUR_DRAWS}  # of each seed
 _RECORDS = 64  # read at once in evaluation
 
 
@@ -267,11 +258,7 @@ def pair_batches(
 
 
 def _check_hard_neighbours(neighbours, split, batch_size, start_step):
-    check_type(
-        isinstance(neighbours, HardNeighbours),
-        "`hard_neighbours` must be a `HardNeighbours` or None",
-        hard_neighbours=neighbours,
-    )
+    _check_is("a", HardNeighbours, hard_neighbours=neighbours)
     check(
         neighbours.batch_size == batch_size and np.array_equal(neighbours.labels, split.labels),
         "`hard_neighbours` must have the labels of the split and this batch size",
@@ -305,28 +292,21 @@ def _loader(making, batch, size, seed):
     several_sizes = split.holds_paths or split.boxes is not None or augmentation.crops
     one_by_one = several_sizes or preprocessing.takes_crops
     of_batch = augmentation.changed(flip=False) if one_by_one else augmentation
-    all_images, all_labels = tf.constant(split.images), tf.constant(split.labels)
-    all_boxes = tf.constant(boxes_of(split))
+    all_rows = [tf.constant(rows) for rows in (split.images, split.labels, boxes_of(split))]
 
     def gather(step, indices):
         # Short batches are padded to `batch` rows; `finish` drops the padding.
         kept = tf.range(batch) < tf.size(indices)
         indices = tf.ensure_shape(tf.pad(indices, [[0, batch - tf.size(indices)]]), [batch])
-        draws = tf.random.stateless_uniform(
-            [batch, _CROP_DRAWS + _WARP_DRAWS], step_seed(seed, "augmentation", step)
-        )
-        colours = tf.random.stateless_uniform(
-            [batch, _COLOUR_DRAWS], step_seed(seed, "colour", step)
-        )
-        draws = tf.concat([draws, colours], axis=1)
-        images, labels, boxes = (
-            tf.gather(rows, indices) for rows in (all_images, all_labels, all_boxes)
-        )
-        return images, labels, boxes, draws, kept
+        draws = [
+            tf.random.stateless_uniform([batch, draws], step_seed(seed, purpose, step))
+            for purpose, draws in _DRAWS.items()
+        ]
+        return *(tf.gather(rows, indices) for rows in all_rows), tf.concat(draws, axis=1), kept
 
     def load(image, label, box, draws, kept):
         image = part_of(split, image, box, image_size[2])
-        image = _random_part(image, making, draws[:_CROP_DRAWS])
+        image = random_part(image, image_size, augmentation, preprocessing, draws[:_CROP_DRAWS])
         image = random_flip(image, augmentation, draws[_CROP_DRAWS])
         return tf.ensure_shape(image, image_size), label, box, draws, kept
 
@@ -350,21 +330,6 @@ def _loader(making, batch, size, seed):
         return batches.map(finish, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
     return batches_of
-
-
-def _random_part(image, making, draws):
-    """One training image before flip, warp and colour: uint8 where possible."""
-    _, image_size, augmentation, preprocessing = making
-    size = preprocessing.size_of_warp(image_size)
-    if augmentation.crops:
-        if preprocessing.trim_white:
-            image = warp(image, size, preprocessing)
-        shape = size[1] / size[0] if preprocessing.keep_aspect else None
-        return resize(random_crop(image, augmentation, draws, shape), image_size)
-    if not preprocessing.takes_crops:
-        return resize(image, image_size)
-    image = warp(image, size, preprocessing)
-    return cut_out(image, random_place(image, image_size, draws), image_size, preprocessing)
 
 
 def evaluation_batches(
@@ -449,17 +414,9 @@ class _Making(NamedTuple):
 def _checked(split, image_size, augmentation, preprocessing):
     """Checks the arguments and returns them as `_Making`."""
     augmentation = Augmentation() if augmentation is None else augmentation
-    check_type(
-        isinstance(augmentation, Augmentation),
-        "`augmentation` must be an `Augmentation` or None",
-        augmentation=augmentation,
-    )
     preprocessing = Preprocessing() if preprocessing is None else preprocessing
-    check_type(
-        isinstance(preprocessing, Preprocessing),
-        "`preprocessing` must be a `Preprocessing` or None",
-        preprocessing=preprocessing,
-    )
+    _check_is("an", Augmentation, augmentation=augmentation)
+    _check_is("a", Preprocessing, preprocessing=preprocessing)
     image_size = _checked_size(split, image_size)
     preprocessing.check_sizes(image_size, augmentation)
     if split.warped is not None:
@@ -467,12 +424,18 @@ def _checked(split, image_size, augmentation, preprocessing):
     return _Making(split, image_size, augmentation, preprocessing)
 
 
+def _check_is(article, kind, **values):
+    for name, value in values.items():
+        expected = f"`{name}` must be {article} `{kind.__name__}` or None"
+        check_type(isinstance(value, kind), expected, **{name: value})
+
+
 def _checked_size(split, image_size):
     check_split(split)
     if image_size is None and not split.holds_paths:
         return split.images.shape[1:]
     check_image_size(" for paths" if split.holds_paths else "", image_size=image_size)
-    size = tuple(image_size)
+    size = tuple(image_size)  # pyright: ignore[reportArgumentType], it is not None
     if split.holds_paths:
         of_files = "`image_size` must have 1 or 3 channels for paths"
         check(size[2] in (1, 3), of_files, image_size=size)

@@ -77,12 +77,15 @@ def check(name, data_dir=None, boxes=None):
     if not split.holds_paths:
         raise ValueError(f"`dataset` must be of image files. Received: dataset={name!r}")
 
+    from pipelines.datasets.listing import LeftOut
     from pipelines.verification import find_unreadable
 
     found = []
     for message in (warning.message for warning in caught):
-        of_each = getattr(message, "items", None)
-        found += [str(message)] if of_each is None else [f"{message.what}: {i}" for i in of_each]
+        if isinstance(message, LeftOut):
+            found += [f"{message.what}: {item}" for item in message.items]
+        else:
+            found.append(str(message))
     rest = find_unreadable(split.images)  # of a dataset that `load` does not verify
     found += [f"{split.images[row]} ({reason})" for row, reason in rest.items()]
     return found, len(split.images) - len(rest)

@@ -130,17 +130,30 @@ def cut_out(image, place, image_size, preprocessing):
     return tf.cast(image, tf.float32) - tf.slice(mean, begin, image_size)
 
 
-def random_place(image, image_size, draws):
-    """Where a random crop begins; all places are equally likely.
+def random_part(image, image_size, augmentation, preprocessing, draws):
+    """One training image before flip, warp and colour: uint8 where possible.
 
     Args:
-        image: (height, width, channels).
-        image_size: (height, width, channels) of the crop.
-        draws: (4,) floats in [0, 1); the last two are read: top, left.
-
-    Returns:
-        (2,) int32: first row and column.
+        image: (height, width, channels) uint8.
+        image_size: (height, width, channels) of the part.
+        augmentation: `Augmentation`; its `crop` and `aspect` are read.
+        preprocessing: `Preprocessing`.
+        draws: (4,) floats in [0, 1): area, aspect, top, left.
     """
+    size = preprocessing.size_of_warp(image_size)
+    if augmentation.crops:
+        if preprocessing.trim_white:
+            image = warp(image, size, preprocessing)
+        shape = size[1] / size[0] if preprocessing.keep_aspect else None
+        return resize(random_crop(image, augmentation, draws, shape), image_size)
+    if not preprocessing.takes_crops:
+        return resize(image, image_size)
+    image = warp(image, size, preprocessing)
+    return cut_out(image, random_place(image, image_size, draws), image_size, preprocessing)
+
+
+def random_place(image, image_size, draws):
+    """Where a random crop begins, (2,) int32: first row and column; all are equally likely."""
     places = tf.cast(tf.shape(image)[:2] - image_size[:2] + 1, tf.float32)
     return tf.cast(tf.floor(draws[2:4] * places), tf.int32)
 

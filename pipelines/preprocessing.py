@@ -5,6 +5,8 @@ from typing import Any
 
 from tfdml.checks import Bare, check, check_bool, check_integer, check_positive, check_type
 
+_SHARE = 224 / 256  # side of a crop / side of the image that several are taken from
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Preprocessing:
@@ -96,11 +98,10 @@ class Preprocessing:
         Returns:
             (height, width, channels): `warp_size`, or without one 8 / 7 of the sides of a crop.
         """
-        from pipelines.views import enlarged
-
+        height, width, channels = image_size
         if self.warp_size is None:
-            return enlarged(image_size)
-        return (*self.size_of_warp(image_size), image_size[2])
+            return round(height / _SHARE), round(width / _SHARE), channels
+        return self.warp_size, self.warp_size, channels
 
     def of_warped(self, warped):
         """The preprocessing left to do for images that were warped before, as in a cache.

@@ -1,7 +1,5 @@
 """Samplers: indices of the images of each batch, before any image is read."""
 
-from typing import NamedTuple
-
 import numpy as np
 import tensorflow as tf
 
@@ -59,10 +57,10 @@ def balanced_indices(
         )
         classes = order[place * classes_per_batch :][:classes_per_batch]
         sizes = tf.gather(counts, classes)
-        keys = tf.random.stateless_uniform(
-            [classes_per_batch, tf.reduce_max(sizes)], step_seed(seed, "images", step)
-        )
-        present = tf.range(tf.reduce_max(sizes))[None, :] < sizes[:, None]
+        largest = tf.reduce_max(sizes)
+        shape = [classes_per_batch, largest]
+        keys = tf.random.stateless_uniform(shape, step_seed(seed, "images", step))
+        present = tf.range(largest)[None, :] < sizes[:, None]
         drawn = tf.argsort(tf.where(present, keys, 2.0), axis=1)  # padding comes last
         shares = tf.fill([classes_per_batch], tf.constant(images_per_class, tf.int64))
         if sampler == "mixed":
@@ -144,15 +142,15 @@ def group_indices(
         super_labels=super_labels,
     )
     groups = _grouped(checked_labels(labels), np.asarray(super_labels))
+    by_class, first, counts, starts, sizes, totals = map(tf.constant, groups)
     check(
-        super_classes <= len(groups.sizes),
+        super_classes <= len(sizes),
         "`super_classes` must not exceed the number of super-classes that have a class of 2 images "
         "or more",
         super_classes=super_classes,
-        found=len(groups.sizes),
+        found=len(sizes),
     )
-    by_class, first, counts, starts, sizes, totals = map(tf.constant, groups)
-    most = int(groups.counts.max()) if images_per_class is None else images_per_class
+    most = images_per_class or tf.reduce_max(counts)
 
     def classes_of(step):
         weights = tf.ones_like(totals) if evenly else totals
@@ -184,18 +182,14 @@ def group_indices(
     return each_step(indices_of, start_step)
 
 
-class _Groups(NamedTuple):
-    """Classes of 2 images or more, in the order of their super-classes."""
-
-    by_class: np.ndarray  # (n,) int64, rows in the order of the classes' ids
-    first: np.ndarray  # (classes,) int32, first row of each class
-    counts: np.ndarray  # (classes,) int32, rows of each class
-    starts: np.ndarray  # (super-classes,) int32, first class of each super-class
-    sizes: np.ndarray  # (super-classes,) int32, classes of each super-class
-    totals: np.ndarray  # (super-classes,) int32, images of each super-class
-
-
 def _grouped(labels, super_labels):
+    """Classes of 2 images or more, in the order of their super-classes.
+
+    Returns:
+        `(by_class, first, counts, starts, sizes, totals)`: (n,) rows in the order of the classes'
+        ids; (classes,) int32, first row and number of rows of each class; (super-classes,) int32,
+        first class, number of classes and number of images of each super-class.
+    """
     by_class, first, counts = rows_by_class(labels)
     of_class = super_labels[by_class[first]]
     order = np.argsort(of_class, kind="stable")
@@ -203,10 +197,8 @@ def _grouped(labels, super_labels):
     _, starts, inverse, sizes = np.unique(
         of_class[order], return_index=True, return_inverse=True, return_counts=True
     )
-    totals = np.bincount(inverse, counts)
-    return _Groups(
-        by_class, *(part.astype(np.int32) for part in (first, counts, starts, sizes, totals))
-    )
+    groups = (first, counts, starts, sizes, np.bincount(inverse, counts))
+    return by_class, *(part.astype(np.int32) for part in groups)
 
 
 def rows_by_class(labels, least=2):

@@ -12,19 +12,11 @@ import tensorflow as tf
 from PIL import Image
 
 from pipelines.batches import boxes_of, part_of
-from pipelines.datasets.cache import (
-    FORMAT,
-    INDEX,
-    MANIFEST,
-    PARTS,
-    WARP,
-    check_files,
-    read_manifest,
-    sha256_of,
-)
+from pipelines.datasets import cache
 from pipelines.images import named, warp
 from pipelines.preprocessing import Preprocessing
 from tfdml.checks import Bare, check, check_integer
+from tfdml.command_line import write_text
 from tfdml.files import replacing
 from tfdml.progress import progress
 
@@ -44,7 +36,7 @@ def verify(folder):
         ValueError: If a file has changed since it was written.
     """
     folder = pathlib.Path(folder).expanduser()
-    check_files(folder, read_manifest(folder), checksums=True)
+    cache.check_files(folder, cache.read_manifest(folder), checksums=True)
 
 
 def write_cache(
@@ -85,7 +77,7 @@ def write_cache(
     preprocessing = Preprocessing(size, keep_aspect, trim_white)
     settings = {
         "dataset": dataset.name,
-        **{name: getattr(preprocessing, name) for name in WARP},
+        **{name: getattr(preprocessing, name) for name in cache.WARP},
         "quality": quality,
         "boxes": dataset.train.boxes is not None,
         "images_per_file": images_per_file or _usual_number(dataset, size, quality),
@@ -97,7 +89,7 @@ def write_cache(
     _check_same(folder, plan)
     shards = _write_shards(folder, plan, images, rows["order"], dataset.image_size[2])
     manifest = _write_index(folder, plan, shards, rows, dataset)
-    check_files(folder, manifest)
+    cache.check_files(folder, manifest)
     return manifest
 
 
@@ -129,9 +121,9 @@ def _listed(dataset):
     "order" has the rows in the order in which they are written: those of a class adjacent.
     """
     images = dataset.both()
-    part = np.concatenate(
-        [np.full(len(s.labels), PARTS.index(name), np.int8) for name, s in dataset.splits.items()]
-    )
+    numbers = [cache.PARTS.index(name) for name in dataset.splits]
+    counts = [len(split.labels) for split in dataset.splits.values()]
+    part = np.repeat(np.array(numbers, np.int8), counts)
     rows = {"part": part, "labels": images.labels}
     if images.super_labels is not None:
         rows["super_labels"] = images.super_labels
@@ -170,7 +162,7 @@ def _check_same(folder, plan):
 
 def _write_shards(folder, plan, images, order, channels):
     """Writes the missing files; returns the metadata of all files, in order."""
-    for killed in folder.glob(".unfinished-*"):
+    for killed in folder.glob("*.unfinished*"):
         killed.unlink()
     number = plan["settings"]["images_per_file"]
     shards = []
@@ -190,7 +182,7 @@ def _finished(path, plan):
     try:
         shard = json.loads(path.with_suffix(".json").read_text())
         same = shard["images"] == plan["images"] and shard["settings"] == plan["settings"]
-        whole = path.stat().st_size == shard["bytes"] and sha256_of(path) == shard["sha256"]
+        whole = path.stat().st_size == shard["bytes"] and cache.sha256_of(path) == shard["sha256"]
     except (OSError, ValueError, LookupError, TypeError):
         return None
     return shard if same and whole else None
@@ -198,7 +190,7 @@ def _finished(path, plan):
 
 def _contents_of(split, settings, channels):
     """The encoded images of a split; an OSError names one that cannot be read."""
-    preprocessing = Preprocessing(**{name: settings[name] for name in WARP})
+    preprocessing = Preprocessing(**{name: settings[name] for name in cache.WARP})
     size, quality = (settings["warp_size"],) * 2, settings["quality"]
 
     def load(image, box):
@@ -229,7 +221,7 @@ def write_shard(path, plan, rows, images):
         images: `Split` that the rows index.
     """
     shard = {**plan, "bytes": 0, "sha256": "", "offset": [], "length": []}
-    with _replacing(path) as unfinished:
+    with replacing(path) as unfinished:
         try:
             with tf.io.TFRecordWriter(str(unfinished)) as file:
                 for row, content in rows:
@@ -243,8 +235,8 @@ def write_shard(path, plan, rows, images):
             raise OSError(f"{path} cannot be written: {error.message}") from error
         if unfinished.stat().st_size != shard["bytes"]:
             raise OSError(f"{path} cannot be written: the disk took only a part of it")
-        shard["sha256"] = sha256_of(unfinished)
-    _write(path.with_suffix(".json"), json.dumps(shard).encode())
+        shard["sha256"] = cache.sha256_of(unfinished)
+    write_text(path.with_suffix(".json"), json.dumps(shard))
     return shard
 
 
@@ -272,18 +264,17 @@ def _write_index(folder, plan, shards, rows, dataset):
     ):
         index[name] = np.empty(len(values), np.int64)
         index[name][rows["order"]] = values
-    content = io.BytesIO()
-    np.savez_compressed(content, **index)
-    (folder / MANIFEST).unlink(missing_ok=True)
-    _write(folder / INDEX, content.getvalue())
+    (folder / cache.MANIFEST).unlink(missing_ok=True)
+    with replacing(folder / cache.INDEX) as unfinished, open(unfinished, "wb") as file:
+        np.savez_compressed(file, **index)
     class_names = dataset.both().class_names or {}
     manifest = {
-        "format": FORMAT,
+        "format": cache.FORMAT,
         "settings": plan["settings"],
         "image_size": [int(side) for side in dataset.image_size],
         "augmentation": dataclasses.asdict(dataset.augmentation),
         "class_names": [[int(label), name] for label, name in class_names.items()],
-        "index_sha256": sha256_of(folder / INDEX),
+        "index_sha256": cache.sha256_of(folder / cache.INDEX),
         "shards": [
             {
                 "name": f"images-{number:05}.tfrecord",
@@ -294,14 +285,5 @@ def _write_index(folder, plan, shards, rows, dataset):
             for number, shard in enumerate(shards)
         ],
     }
-    _write(folder / MANIFEST, (json.dumps(manifest, indent=2) + "\n").encode())
+    write_text(folder / cache.MANIFEST, json.dumps(manifest, indent=2) + "\n")
     return manifest
-
-
-def _write(path, content):
-    with _replacing(path) as unfinished:
-        unfinished.write_bytes(content)
-
-
-def _replacing(path):
-    return replacing(path, path.with_name(f".unfinished-{path.name}"))

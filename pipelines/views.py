@@ -4,25 +4,6 @@ import tensorflow as tf
 
 from tfdml.checks import check
 
-_SHARE = 224 / 256  # side of a crop / side of the image
-
-
-def enlarged(image_size):
-    """The size of the images that crops of `image_size` are taken from: 8 / 7 of its sides.
-
-    Args:
-        image_size: (height, width, channels).
-
-    Returns:
-        (height, width, channels).
-
-    Example:
-        >>> enlarged((224, 224, 3))
-        (256, 256, 3)
-    """
-    height, width, channels = image_size
-    return round(height / _SHARE), round(width / _SHARE), channels
-
 
 def views(images, image_size, *, crops=1, mirror=False):
     """The views of a batch of images.

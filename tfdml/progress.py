@@ -3,7 +3,7 @@
 from tqdm import tqdm
 
 
-def progress(what, items=None, *, total=None, unit="image"):
+def progress(what, items=None, *, total=None, unit="image") -> tqdm:
     """`tqdm` over items, shown in a terminal if they take more than two seconds.
 
     Args:

@@ -115,10 +115,10 @@ def _keys(name, info):
     """Names of the image and the label features."""
     keys = info.supervised_keys or ("image", "label")
     found = dict(info.features.items())
-    features = [found.get(key) for key in keys]
+    features = [found[key] for key in keys if key in found]
     kinds = (tfds.features.Image, tfds.features.ClassLabel)
     suit = [isinstance(feature, kind) for feature, kind in zip(features, kinds, strict=False)]
-    if len(keys) == 2 and all(suit) and features[0].shape[2] in (1, 3):
+    if len(keys) == 2 and suit == [True, True] and features[0].shape[2] in (1, 3):
         return keys
     listed = {key: type(feature).__name__ for key, feature in found.items()}
     raise ValueError(
