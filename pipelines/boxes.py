@@ -31,29 +31,39 @@ def read_boxes(path):
             and the line.
     """
     boxes = {}
-    lines = csv.reader(_text(path).splitlines())
-    for number, cells in enumerate(lines, start=1):
-        cells = [cell.strip() for cell in cells]
-        if number == 1 and cells != _HEADER:
-            raise ValueError(f"{path} must begin with the line {','.join(_HEADER)}")
-        if number == 1 or not cells:
-            continue
-        where = f"{path}, line {number}"
+    header, *lines = [*csv_lines(path)] or [(1, _HEADER)]
+    if header[1] != _HEADER:
+        raise ValueError(f"{path} must begin with the line {','.join(_HEADER)}")
+    for number, cells in lines:
+        where, received = f"{path}, line {number}", f"Received: {','.join(cells)}"
         image, edges = os.path.normpath(cells[0]), cells[1:]
         if len(edges) != 4 or not all(edge.isdecimal() for edge in edges):
-            raise ValueError(
-                f"{where} must be a path and four integers >= 0. Received: {','.join(cells)}"
-            )
+            raise ValueError(f"{where} must be a path and four integers >= 0. {received}")
         left, top, right, bottom = map(int, edges)
         if left >= right or top >= bottom:
-            raise ValueError(
-                f"{where}: a box must have x1 < x2 and y1 < y2. Received: {','.join(cells)}"
-            )
+            raise ValueError(f"{where}: a box must have x1 < x2 and y1 < y2. {received}")
         if image in boxes:
             raise ValueError(f"{where}: {image} has a box already")
         boxes[image] = (left, top, right, bottom)
     check(boxes, f"{path} must name boxes", boxes=0)
     return boxes
+
+
+def csv_lines(path):
+    """Yields the number and the cells of each line of a CSV file that is not empty.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is not a CSV file.
+    """
+    with pathlib.Path(path).open(newline="", encoding="utf-8-sig") as file:  # as of spreadsheets
+        lines = csv.reader(file, strict=True)
+        try:
+            for cells in lines:
+                if cells:
+                    yield lines.line_num, [cell.strip() for cell in cells]
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} must be a CSV file in UTF-8 ({error})") from error
 
 
 def with_boxes(dataset, path, data_dir):
@@ -136,10 +146,3 @@ def _with_sizes(paths, boxes):
 def _check_box(inside, path, box, width, height):
     expected = f"{path}: a box must be inside its image"
     check(inside, expected, box=box, width=width, height=height)
-
-
-def _text(path):
-    try:
-        return pathlib.Path(path).read_text("utf-8-sig")  # spreadsheets write a BOM
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not a text file") from error

@@ -18,6 +18,7 @@ from tfdml.command_line import one_sentence
 from tfdml.quiet import import_tensorflow
 
 PROGRAM = "pipelines.cache"
+OPTIONS = ("size", "keep_aspect", "trim_white", "quality")
 
 
 def main(arguments=None):
@@ -33,14 +34,8 @@ def main(arguments=None):
         dataset = pipelines.load(
             given.dataset, given.data_dir, given.skip_invalid, training=False, boxes=given.boxes
         )
-        manifest = write_cache(
-            dataset,
-            given.out,
-            size=given.size,
-            keep_aspect=given.keep_aspect,
-            trim_white=given.trim_white,
-            quality=given.quality,
-        )
+        options = {name: getattr(given, name) for name in OPTIONS}
+        manifest = write_cache(dataset, given.out, **options)
     size = sum(shard["bytes"] for shard in manifest["shards"]) / 1e6
     images = sum(shard["images"] for shard in manifest["shards"])
     print(

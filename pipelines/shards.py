@@ -13,6 +13,7 @@ from PIL import Image
 
 from pipelines.batches import boxes_of, part_of
 from pipelines.datasets import cache
+from pipelines.datasets.listing import PARTS
 from pipelines.images import named, warp
 from pipelines.preprocessing import Preprocessing
 from tfdml.checks import Bare, check, check_integer
@@ -121,7 +122,7 @@ def _listed(dataset):
     "order" has the rows in the order in which they are written: those of a class adjacent.
     """
     images = dataset.both()
-    numbers = [cache.PARTS.index(name) for name in dataset.splits]
+    numbers = [PARTS.index(name) for name in dataset.splits]
     counts = [len(split.labels) for split in dataset.splits.values()]
     part = np.repeat(np.array(numbers, np.int8), counts)
     rows = {"part": part, "labels": images.labels}

@@ -7,14 +7,14 @@ import numpy as np
 
 from pipelines.augmentation import Augmentation
 from pipelines.datasets import given_path
+from pipelines.datasets.listing import PARTS, Listing
 from pipelines.preprocessing import Preprocessing
 from pipelines.records import record_path
-from pipelines.split import Dataset, Split
+from pipelines.split import Dataset
 from tfdml.progress import progress
 
 FORMAT = 1
 MANIFEST, INDEX = "manifest.json", "index.npz"
-PARTS = ("train", "test", "gallery")  # in the order of their numbers in `index.npz`
 WARP = ("warp_size", "keep_aspect", "trim_white")
 
 
@@ -44,20 +44,20 @@ def load(data_dir=None, skip_invalid=False, training=True):
     paths = np.array([record_path(files[shard], *place) for shard, *place in places])
     class_names = {int(label): name for label, name in manifest["class_names"]} or None
     warped = Preprocessing(**{name: manifest["settings"][name] for name in WARP})
-    splits = {}
-    for number, part in enumerate(PARTS):
-        chosen = rows["part"] == number
-        if chosen.any():
-            super_labels = rows["super_labels"][chosen] if "super_labels" in rows else None
-            splits[part] = Split(
-                paths[chosen], rows["labels"][chosen], class_names, super_labels, warped=warped
-            )
+    listing = Listing(
+        paths,
+        rows["labels"],
+        class_names,
+        rows.get("super_labels"),
+        warped=warped,
+        parts=np.array(PARTS)[rows["part"]],
+    )
     return Dataset(
         manifest["settings"]["dataset"],
         image_size=tuple(manifest["image_size"]),
         augmentation=Augmentation(**manifest["augmentation"]),
         preprocessing=warped,
-        **splits,
+        **listing.splits(),
     )
 
 

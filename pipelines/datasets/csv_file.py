@@ -1,5 +1,4 @@
-import csv
-
+from pipelines.boxes import csv_lines
 from pipelines.datasets import given_path
 from pipelines.datasets.listing import Listing, dataset_of, first_half, numbered
 from tfdml.checks import check
@@ -75,18 +74,9 @@ def _find(data_dir):
 
 def _read(path):
     """Returns the names of the columns, and every line as {name: cell}."""
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        lines = csv.reader(file, strict=True)
-        try:
-            names = [cell.strip() for cell in next(lines, [])]
-            _check_names(path, names)
-            rows = [
-                _checked(f"{path}, line {lines.line_num}", names, [cell.strip() for cell in cells])
-                for cells in lines
-                if cells
-            ]
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise ValueError(f"{path} must be a CSV file in UTF-8 ({error})") from error
+    (_, names), *lines = [*csv_lines(path)] or [(1, [])]
+    _check_names(path, names)
+    rows = [_checked(f"{path}, line {number}", names, cells) for number, cells in lines]
     check(rows, f"{path} must list images", images=0)
     seen = set()
     for row in rows:

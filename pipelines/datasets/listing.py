@@ -13,7 +13,7 @@ from pipelines.boxes import check_inside, cut_to_images
 from pipelines.split import Dataset, Split
 from tfdml.checks import check
 
-PARTS = ("train", "test", "gallery")
+PARTS = ("train", "test", "gallery")  # caches number them in this order
 IMAGE_SIZE = (224, 224, 3)
 # A crop of 224 of 256 pixels, as in the papers, is this share of the area.
 AUGMENTATION = Augmentation(crop=(224 / 256) ** 2, flip=True)
@@ -34,9 +34,14 @@ class Listing(Split):
             if getattr(self, name) is not None:
                 vars(self)[name] = np.asarray(getattr(self, name))
 
-    def split(self, part):
-        rows = vars(self.subset(self.parts == part))
-        return Split(**{name: value for name, value in rows.items() if name != "parts"})
+    def splits(self):
+        """{part: `Split`} of the parts that have images."""
+        splits = {}
+        for part in PARTS:
+            if part in self.parts:
+                rows = vars(self.subset(self.parts == part))
+                splits[part] = Split(**{name: rows[name] for name in rows if name != "parts"})
+        return splits
 
 
 def dataset_of(
@@ -84,7 +89,7 @@ def dataset_of(
     if listing.boxes is not None and not exact_boxes:
         boxes = cut_to_images(listing.images, listing.boxes)
         listing = dataclasses.replace(listing, boxes=boxes)
-    splits = {part: listing.split(part) for part in PARTS if part in listing.parts}
+    splits = listing.splits()
     if listing.boxes is not None and exact_boxes:
         for split in splits.values():
             check_inside(split)
