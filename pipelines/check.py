@@ -23,10 +23,7 @@ CAUGHT = (ValueError, TypeError, OSError, ImportError)  # whose message is for t
 
 
 def main(arguments=None):
-    parser = parser_of(PROGRAM, __doc__)
-    given = parser.parse_args(arguments)
-    if given.dataset is None:
-        parser.error("the following arguments are required: --dataset")
+    given = parser_of(PROGRAM, __doc__, required=True).parse_args(arguments)
     with one_sentence(PROGRAM, *CAUGHT, stopped="stopped. Run the same command to continue"):
         found, images = check(given.dataset, given.data_dir, given.boxes)
     for sentence in found:
@@ -37,7 +34,7 @@ def main(arguments=None):
     print(f"All {images:,} images can be read")
 
 
-def parser_of(program, description):
+def parser_of(program, description, required=False):
     """A parser of the flags that name images, without importing TensorFlow or NumPy."""
     parser = argparse.ArgumentParser(
         prog=f"python -m {program}",
@@ -47,7 +44,7 @@ def parser_of(program, description):
     )
     parser.error = functools.partial(fail, program)
     names = ", ".join(pipelines.names())
-    parser.add_argument("--dataset", help=f"name of the images: {names}")
+    parser.add_argument("--dataset", required=required, help=f"name of the images: {names}")
     parser.add_argument("--data_dir", help="folder of the dataset; for csv also the file")
     parser.add_argument("--boxes", help="`annotated` or a CSV file, as for train.py: crop to these")
     return parser

@@ -39,9 +39,7 @@ def check_number(**values):
 
 def check_finite(**values):
     """Checks that each named value is a finite number."""
-    check_number(**values)
-    for name, value in values.items():
-        check(math.isfinite(value), f"`{name}` must be finite", **{name: value})
+    _check_each(values, math.isfinite, "finite")
 
 
 def check_integer(least=None, /, **values):
@@ -64,23 +62,17 @@ def check_bool(**values):
 
 def check_positive(**values):
     """Checks that each named value is a finite number above 0."""
-    check_number(**values)
-    for name, value in values.items():
-        check(math.isfinite(value) and value > 0, f"`{name}` must be > 0", **{name: value})
+    _check_each(values, lambda value: 0 < value < math.inf, "> 0")
 
 
 def check_not_negative(**values):
     """Checks that each named value is a finite number, 0 or above."""
-    check_number(**values)
-    for name, value in values.items():
-        check(math.isfinite(value) and value >= 0, f"`{name}` must be >= 0", **{name: value})
+    _check_each(values, lambda value: 0 <= value < math.inf, ">= 0")
 
 
 def check_share(**values):
     """Checks that each named value is a number from 0 to below 1."""
-    check_number(**values)
-    for name, value in values.items():
-        check(0 <= value < 1, f"`{name}` must be >= 0 and < 1", **{name: value})
+    _check_each(values, lambda value: 0 <= value < 1, ">= 0 and < 1")
 
 
 def check_one_of(options, **values):
@@ -140,6 +132,12 @@ def unknown_option(owner, option, available):
 def nearest(name, available):
     """The available name with the nearest spelling; an empty text if none is near."""
     return next(iter(difflib.get_close_matches(str(name), available, n=1)), "")
+
+
+def _check_each(values, holds, expectation):
+    check_number(**values)
+    for name, value in values.items():
+        check(holds(value), f"`{name}` must be {expectation}", **{name: value})
 
 
 def _memory():

@@ -40,9 +40,7 @@ def load(data_dir=None, skip_invalid=False, training=True):
     drawn = _draw(files)
     images, labels, class_names = [], [], {}
     for group in _equal_shapes(drawn):
-        faces = {}
-        for character in group:
-            faces = {**drawn[character], **faces}
+        faces = collections.ChainMap(*(drawn[character] for character in group))
         if len(faces) >= LEAST_FACES:
             class_names[len(class_names)] = "".join(group)
             images += [faces[face] for face in sorted(faces)]
