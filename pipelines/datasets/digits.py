@@ -1,8 +1,10 @@
+import numpy as np
 from sklearn.datasets import load_digits
 
 from pipelines.augmentation import Augmentation
 from pipelines.datasets import check_built_in
-from pipelines.split import Dataset, Split
+from pipelines.datasets.listing import Listing
+from pipelines.split import Dataset
 
 
 def load(data_dir=None, skip_invalid=False, training=True):
@@ -11,8 +13,6 @@ def load(data_dir=None, skip_invalid=False, training=True):
     digits = load_digits()
     images = (digits.images * (255.0 / 16.0)).round().astype("uint8")[..., None]
     digit_names = {digit: str(digit) for digit in range(10)}
-    splits = [
-        Split(images[chosen], digits.target[chosen], digit_names)
-        for chosen in (digits.target < 5, digits.target >= 5)
-    ]
-    return Dataset("digits", *splits, image_size=(8, 8, 1), augmentation=Augmentation(shift=0.05))
+    parts = np.where(digits.target < 5, "train", "test")
+    splits = Listing(images, digits.target, digit_names, parts=parts).splits()
+    return Dataset("digits", image_size=(8, 8, 1), augmentation=Augmentation(shift=0.05), **splits)

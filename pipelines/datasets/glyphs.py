@@ -13,7 +13,8 @@ from scipy.sparse.csgraph import connected_components
 
 from pipelines.augmentation import Augmentation
 from pipelines.datasets import check_built_in
-from pipelines.split import Dataset, Split
+from pipelines.datasets.listing import Listing
+from pipelines.split import Dataset
 
 # The text faces. Computer Modern is left out: its files are not Unicode-encoded.
 FACES = (
@@ -45,15 +46,10 @@ def load(data_dir=None, skip_invalid=False, training=True):
             class_names[len(class_names)] = "".join(group)
             images += [faces[face] for face in sorted(faces)]
             labels += [len(class_names) - 1] * len(faces)
-    images, labels = np.stack(images)[..., None], np.array(labels)
-    tests = labels % 2 == 1
-    splits = [Split(images[chosen], labels[chosen], class_names) for chosen in (~tests, tests)]
-    return Dataset(
-        "glyphs",
-        *splits,
-        image_size=(SIDE, SIDE, 1),
-        augmentation=Augmentation(rotation=10.0, zoom=0.1, shift=0.05),
-    )
+    parts = np.where(np.array(labels) % 2, "test", "train")
+    splits = Listing(np.stack(images)[..., None], labels, class_names, parts=parts).splits()
+    augmentation = Augmentation(rotation=10.0, zoom=0.1, shift=0.05)
+    return Dataset("glyphs", image_size=(SIDE, SIDE, 1), augmentation=augmentation, **splits)
 
 
 def _draw(files):
