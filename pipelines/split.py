@@ -223,15 +223,12 @@ def join_splits(splits):
     if len({id(split.warped) for split in splits}) > 1:
         raise ValueError("splits to join must be of one dataset and have the same `warped`")
 
-    def joined(name):
+    joined = {}
+    for name in ("images", "labels", "super_labels", "boxes"):
         parts = [getattr(split, name) for split in splits]
-        return None if any(part is None for part in parts) else np.concatenate(parts)
-
+        joined[name] = None if any(part is None for part in parts) else np.concatenate(parts)
     class_names = {i: name for split in splits for i, name in (split.class_names or {}).items()}
-    return Split(
-        *(joined("images"), joined("labels"), class_names, joined("super_labels"), joined("boxes")),
-        warped=splits[0].warped,
-    )
+    return Split(class_names=class_names, warped=splits[0].warped, **joined)
 
 
 def rows_to_find(split, queries=None):

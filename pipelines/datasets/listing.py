@@ -102,11 +102,9 @@ def _check_counts(name, listing, counts, skip_invalid):
         labels = listing.labels[listing.parts == part]
         found = len(labels), len(np.unique(labels))
         if any(want not in (None, have) for want, have in zip(expected, found, strict=True)):
-            words = (
-                " images of ".join("any" if n is None else f"{n:,}" for n in numbers) + " classes"
-                for numbers in (expected, found)
+            different.append(
+                f"{part}: {_in_words(*found)} where {_in_words(*expected)} are published"
             )
-            different.append("{0}: {2} where {1} are published".format(part, *words))
     if not different:
         return
     sentence = f"dataset {name!r} differs from the published one ({'; '.join(different)})"
@@ -116,6 +114,11 @@ def _check_counts(name, listing, counts, skip_invalid):
             "them with skip_invalid=True, on the command line --skip_invalid true"
         )
     warn(f"{sentence}: its scores are not comparable")
+
+
+def _in_words(*counts):
+    images, classes = ("any" if count is None else f"{count:,}" for count in counts)
+    return f"{images} images of {classes} classes"
 
 
 def _without_missing(listing, skip_invalid, where):
