@@ -1,6 +1,7 @@
 """The structure that the design promises, read from the source."""
 
 import ast
+import importlib
 import pathlib
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -84,6 +85,18 @@ def test_pipelines_and_tfdml_share_tools_alone():
                 continue
             known = {name for name in imported(path) if name.split(".")[0] == other}
             assert {name.split(".")[1] for name in known} <= SHARED, path
+
+
+def test_every_name_of_a_stub_loads():
+    stubs = [path for name in ("tfdml", "pipelines") for path in (ROOT / name).rglob("*.pyi")]
+    assert len(stubs) >= 6
+    for stub in stubs:
+        package = importlib.import_module(".".join(stub.relative_to(ROOT).parts[:-1]))
+        named = {name.rpartition(".")[2] for name in imported(stub)}
+        assert named == set(package.__all__) - {"__version__"}
+        assert all(hasattr(package, name) for name in named)
+    assert (ROOT / "tfdml" / "py.typed").exists()
+    assert (ROOT / "pipelines" / "py.typed").exists()
 
 
 def test_every_loss_has_its_file_and_one_line_in_the_table():
