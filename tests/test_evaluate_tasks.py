@@ -12,7 +12,7 @@ from PIL import Image
 
 import evaluate
 import pipelines
-from pipelines.images import resize
+from tfdml.decoding import resize
 from tfdml.evaluation import (
     average_views,
     bootstrap_intervals,
