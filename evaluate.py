@@ -38,9 +38,7 @@ from tfdml.runs.scoring.zero_shot import ZeroShot
 
 PROGRAM = "evaluate.py"
 COMPARE = "compare"
-TASKS = {
-    settings.task: settings for settings in (Retrieval, OnePerClass, NearestClassMean, ZeroShot)
-}
+TASKS = {kind.task: kind for kind in (Retrieval, OnePerClass, NearestClassMean, ZeroShot)}
 
 
 def main(arguments=None):
@@ -168,7 +166,7 @@ def score_retrieval(settings, model):
 
 def show(settings, model, images, results):
     """Prints the scores, and what they are of."""
-    from tfdml.evaluation.results_text import results_text  # which waits for NumPy
+    from tfdml.evaluation.report.tables import results_text  # which waits for NumPy
 
     split = images.split
     print(

@@ -211,7 +211,8 @@ def callbacks_of(recipe, folder, images, start):
 
 
 def report(recipe, folder, scores, num_classes):
-    from tfdml.evaluation.report import plot_training, scores_table
+    from tfdml.evaluation.report.plots import plot_training
+    from tfdml.evaluation.report.tables import scores_table
 
     if recipe.steps:
         plot_training(folder / "logs" / "epochs.csv", scores, folder / "training.png")

@@ -22,7 +22,7 @@ from images import CLASSES, SIDE, cost, trained
 
 import pipelines
 from pipelines import Augmentation, Dataset, Preprocessing, Split, records
-from pipelines.cache import write_cache
+from pipelines.shards import write_cache
 
 WAY = (227, Augmentation(flip=True), Preprocessing(warp_size=SIDE))
 

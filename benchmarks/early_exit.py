@@ -17,7 +17,7 @@ import pipelines
 from tfdml.command_line import one_sentence
 from tfdml.evaluation import recall_at_k
 from tfdml.models import number_of_levels
-from tfdml.serving.export import images_per_second, load_run, serve_run, write_next
+from tfdml.runs.exporting import images_per_second, load_run, serve_run, write_next
 from tfdml.serving.versions import megabytes, newest_version
 
 

@@ -18,7 +18,7 @@ from sklearn.decomposition import PCA
 from tqdm import tqdm
 
 from tfdml.evaluation import bootstrap_intervals, retrieval_scores_per_query
-from tfdml.evaluation.page import write_report
+from tfdml.evaluation.report.page import write_report
 
 SIDE = 32
 

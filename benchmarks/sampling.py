@@ -17,11 +17,11 @@ from PIL import Image
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from pipelines import HardNeighbours, Split, balanced_batches, pair_batches
-from pipelines.decoding import decode
 from pipelines.images import reader
 from pipelines.pairs import pair_indices
 from pipelines.sampling import balanced_indices, group_indices
 from pipelines.whole_classes import whole_class_indices
+from tfdml.decoding import decode
 
 CLASSES, IMAGES_PER_CLASS = 11_318, 5  # Stanford Online Products, training half
 BATCH = {"classes_per_batch": 32, "images_per_class": 4}

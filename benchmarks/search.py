@@ -47,10 +47,10 @@ def milliseconds(seconds):
 
 def measure_service(version, images, requests):
     """Prints the times of a search service over the images."""
-    from tfdml.serving.search.application import create_application
-    from tfdml.serving.search.engine import ImageSearch
-    from tfdml.serving.search.model import SearchModel
-    from tfdml.serving.search.server import serve
+    from tfdml.search.application import create_application
+    from tfdml.search.engine import ImageSearch
+    from tfdml.search.model import SearchModel
+    from tfdml.search.server import serve
 
     model = SearchModel(version)
     with tempfile.TemporaryDirectory() as folder:
@@ -118,7 +118,7 @@ def unit_rows(count, rng, spread):
 
 def measure_index(count, spread, queries):
     """Prints the times of the index alone, and the recall of an approximate one."""
-    from tfdml.serving.search.index import Index
+    from tfdml.search.index import Index
 
     rows = unit_rows(count + queries, np.random.default_rng(0), spread)
     asked, rows, found = rows[:queries], rows[queries:], {}

@@ -21,7 +21,7 @@ from tqdm import tqdm
 from pipelines.images import reader
 from tfdml.models import BACKBONES, build_embedder
 from tfdml.serving import export_model
-from tfdml.serving.folders import images_of
+from tfdml.serving.nearest import images_of
 from tfdml.serving.versions import megabytes
 
 PARTS = "reading, then embed_images"

@@ -8,37 +8,6 @@
 (TensorShape([8, 8, 8, 1]), TensorShape([8]))
 """
 
-import importlib
+import lazy_loader
 
-from pipelines.augmentation import Augmentation
-from pipelines.datasets import entry_of, is_listed, load, names
-from pipelines.preprocessing import Preprocessing
-
-_MODULES = {
-    "Dataset": "split",
-    "HardNeighbours": "hard_neighbours",
-    "Split": "split",
-    "balanced_batches": "batches",
-    "draw_gallery": "split",
-    "evaluation_batches": "batches",
-    "group_batches": "batches",
-    "hold_out_classes": "split",
-    "join_splits": "split",
-    "pair_batches": "batches",
-    "read_mean_image": "mean_image",
-    "rows_to_find": "split",
-    "whole_class_batches": "batches",
-}
-
-__all__ = ["Augmentation", "Preprocessing", "entry_of", "is_listed", "load", "names", *_MODULES]
-
-
-def __getattr__(name):
-    # Loaded on first use, so that listing the datasets does not load TensorFlow.
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-
-
-def __dir__():
-    return sorted(__all__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,7 +1,7 @@
 import dataclasses
-import difflib
 import math
-import numbers
+
+from tfdml.checks import check, check_number, unknown_option
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,10 +35,7 @@ class Augmentation:
     colour: float = 0.0
 
     def __post_init__(self):
-        for name in ("crop", "aspect", "rotation", "zoom", "shift", "colour"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, numbers.Real):
-                raise TypeError(f"`{name}` must be a number. Received: {name}={value!r}")
+        check_number(**{name: value for name, value in vars(self).items() if name != "flip"})
         for name, holds, range_ in (
             ("crop", 0 < self.crop <= 1, "> 0 and <= 1"),
             ("aspect", 1 <= self.aspect < math.inf, ">= 1 and finite"),
@@ -48,9 +45,7 @@ class Augmentation:
             ("shift", 0 <= self.shift < 1, ">= 0 and < 1"),
             ("colour", 0 <= self.colour <= 0.5, ">= 0 and <= 0.5"),
         ):
-            if not holds:
-                value = getattr(self, name)
-                raise ValueError(f"`{name}` must be {range_}. Received: {name}={value!r}")
+            check(holds, f"`{name}` must be {range_}", **{name: getattr(self, name)})
 
     @property
     def crops(self):
@@ -65,9 +60,5 @@ class Augmentation:
         available = [field.name for field in dataclasses.fields(self)]
         for name in values:
             if name not in available:
-                nearest = difflib.get_close_matches(name, available, n=1)
-                hint = f"Did you mean {nearest[0]!r}? " if nearest else ""
-                raise ValueError(
-                    f"augmentation has no option {name!r}. {hint}Available: {', '.join(available)}."
-                )
+                raise ValueError(unknown_option("augmentation", name, available))
         return dataclasses.replace(self, **values)

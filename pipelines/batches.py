@@ -1,6 +1,5 @@
 """Batches of images for training and for evaluation."""
 
-import numbers
 from typing import NamedTuple
 
 import numpy as np
@@ -8,34 +7,19 @@ import tensorflow as tf
 
 from pipelines.augmentation import Augmentation
 from pipelines.hard_neighbours import HardNeighbours, hard_pairs
-from pipelines.images import (
-    crop,
-    cut_out,
-    decode,
-    prepare,
-    random_colour,
-    random_crop,
-    random_flip,
-    random_place,
-    random_warp,
-    resize,
-    warp,
-)
+from pipelines.images import crop, prepare, random_colour, random_flip, random_part, random_warp
 from pipelines.pairs import pair_indices
 from pipelines.preprocessing import Preprocessing
 from pipelines.records import read_batches
-from pipelines.sampling import (
-    balanced_indices,
-    check_bool,
-    check_integers,
-    group_indices,
-    step_seed,
-)
-from pipelines.split import check_split
+from pipelines.sampling import balanced_indices, group_indices, step_seed
+from pipelines.split import Split, check_split
 from pipelines.whole_classes import whole_class_indices
+from tfdml.checks import check, check_bool, check_image_size, check_integer, check_type
+from tfdml.decoding import decode, resize
 from tfdml.orientation import upright
 
 _CROP_DRAWS, _WARP_DRAWS, _COLOUR_DRAWS = 4, 5, 3
+_DRAWS = {"augmentation": _CROP_DRAWS + _WARP_DRAWS, "colour": _COLOUR_DRAWS}  # of each seed
 _RECORDS = 64  # read at once in evaluation
 
 
@@ -85,7 +69,7 @@ def balanced_batches(
         split.labels, classes_per_batch, images_per_class, seed, start_step, sampler
     )
     batch = classes_per_batch * images_per_class
-    return _batches(split, indices, batch, seed, making, start_step)
+    return _batches(making, indices, batch, seed, start_step)
 
 
 def group_batches(
@@ -145,7 +129,7 @@ def group_batches(
         seed=seed,
         start_step=start_step,
     )
-    return _batches(split, indices, batch_size, seed, making, start_step)
+    return _batches(making, indices, batch_size, seed, start_step)
 
 
 def whole_class_batches(
@@ -185,7 +169,7 @@ def whole_class_batches(
     """
     making = _checked(split, image_size, augmentation, preprocessing)
     indices = whole_class_indices(split.labels, batch_size, seed, start_step)
-    return _batches(split, indices, batch_size, seed, making, start_step)
+    return _batches(making, indices, batch_size, seed, start_step)
 
 
 def pair_batches(
@@ -251,13 +235,13 @@ def pair_batches(
         indices = pair_indices(
             split.labels, batch_size, reshuffle=reshuffle, seed=seed, start_step=start_step
         )
-        return _batches(split, indices, batch_size, seed, making, start_step)
-    check_integers(0, seed=seed, start_step=start_step)
+        return _batches(making, indices, batch_size, seed, start_step)
+    check_integer(0, seed=seed, start_step=start_step)
     check_bool(reshuffle=reshuffle)
     _check_hard_neighbours(hard_neighbours, split, batch_size, start_step)
     refresh_every = hard_neighbours.refresh_every
     indices_of = hard_pairs(hard_neighbours, seed)
-    load = _loader(split, batch_size, batch_size, seed, making)
+    load = _loader(making, batch_size, batch_size, seed)
 
     def until_refresh(step):
         nearest = tf.numpy_function(hard_neighbours.nearest, [step], tf.int32)
@@ -274,67 +258,55 @@ def pair_batches(
 
 
 def _check_hard_neighbours(neighbours, split, batch_size, start_step):
-    if not isinstance(neighbours, HardNeighbours):
-        raise TypeError(
-            "`hard_neighbours` must be a `HardNeighbours` or None. "
-            f"Received: hard_neighbours={neighbours!r}"
-        )
-    if neighbours.batch_size != batch_size or not np.array_equal(neighbours.labels, split.labels):
-        raise ValueError(
-            "`hard_neighbours` must have the labels of the split and this batch size. Received: "
-            f"batch_size={batch_size}, hard_neighbours.batch_size={neighbours.batch_size}"
-        )
-    if start_step % neighbours.refresh_every:
-        raise ValueError(
-            "`start_step` must be a multiple of `refresh_every`. Received: "
-            f"start_step={start_step}, refresh_every={neighbours.refresh_every}"
-        )
+    _check_is("a", HardNeighbours, hard_neighbours=neighbours)
+    check(
+        neighbours.batch_size == batch_size and np.array_equal(neighbours.labels, split.labels),
+        "`hard_neighbours` must have the labels of the split and this batch size",
+        **{"batch_size": batch_size, "hard_neighbours.batch_size": neighbours.batch_size},
+    )
+    check(
+        start_step % neighbours.refresh_every == 0,
+        "`start_step` must be a multiple of `refresh_every`",
+        start_step=start_step,
+        refresh_every=neighbours.refresh_every,
+    )
 
 
-def _batches(split, indices, batch, seed, making, start_step):
+def _batches(making, indices, batch, seed, start_step):
     """Batches of images and labels from indices; of at most `batch` if their shape is unknown."""
-    size = indices.element_spec.shape[0]
     steps = tf.data.Dataset.counter(tf.constant(start_step, tf.int64))
-    load = _loader(split, batch, size, seed, making)
+    load = _loader(making, batch, indices.element_spec.shape[0], seed)
     return load(tf.data.Dataset.zip(steps, indices))
 
 
-def _loader(split, batch, size, seed, making):
+def _loader(making, batch, size, seed):
     """Returns a function from a dataset of (step, indices) to one of (images, labels).
 
     Args:
-        split: `Split`.
+        making: `_Making`.
         batch: Most indices of a batch.
         size: Indices of every batch; None if their number varies.
         seed: Of the augmentation.
-        making: `_Making`.
     """
-    image_size, augmentation, preprocessing = making
+    split, image_size, augmentation, preprocessing = making
     several_sizes = split.holds_paths or split.boxes is not None or augmentation.crops
     one_by_one = several_sizes or preprocessing.takes_crops
     of_batch = augmentation.changed(flip=False) if one_by_one else augmentation
-    all_images, all_labels = tf.constant(split.images), tf.constant(split.labels)
-    all_boxes = tf.constant(_boxes(split))
+    all_rows = [tf.constant(rows) for rows in (split.images, split.labels, boxes_of(split))]
 
     def gather(step, indices):
         # Short batches are padded to `batch` rows; `finish` drops the padding.
         kept = tf.range(batch) < tf.size(indices)
         indices = tf.ensure_shape(tf.pad(indices, [[0, batch - tf.size(indices)]]), [batch])
-        draws = tf.random.stateless_uniform(
-            [batch, _CROP_DRAWS + _WARP_DRAWS], step_seed(seed, "augmentation", step)
-        )
-        colours = tf.random.stateless_uniform(
-            [batch, _COLOUR_DRAWS], step_seed(seed, "colour", step)
-        )
-        draws = tf.concat([draws, colours], axis=1)
-        images, labels, boxes = (
-            tf.gather(rows, indices) for rows in (all_images, all_labels, all_boxes)
-        )
-        return images, labels, boxes, draws, kept
+        draws = [
+            tf.random.stateless_uniform([batch, draws], step_seed(seed, purpose, step))
+            for purpose, draws in _DRAWS.items()
+        ]
+        return *(tf.gather(rows, indices) for rows in all_rows), tf.concat(draws, axis=1), kept
 
     def load(image, label, box, draws, kept):
         image = part_of(split, image, box, image_size[2])
-        image = _random_part(image, making, draws[:_CROP_DRAWS])
+        image = random_part(image, image_size, augmentation, preprocessing, draws[:_CROP_DRAWS])
         image = random_flip(image, augmentation, draws[_CROP_DRAWS])
         return tf.ensure_shape(image, image_size), label, box, draws, kept
 
@@ -360,21 +332,6 @@ def _loader(split, batch, size, seed, making):
     return batches_of
 
 
-def _random_part(image, making, draws):
-    """One training image before flip, warp and colour: uint8 where possible."""
-    image_size, augmentation, preprocessing = making
-    size = preprocessing.size_of_warp(image_size)
-    if augmentation.crops:
-        if preprocessing.trim_white:
-            image = warp(image, size, preprocessing)
-        shape = size[1] / size[0] if preprocessing.keep_aspect else None
-        return resize(random_crop(image, augmentation, draws, shape), image_size)
-    if not preprocessing.takes_crops:
-        return resize(image, image_size)
-    image = warp(image, size, preprocessing)
-    return cut_out(image, random_place(image, image_size, draws), image_size, preprocessing)
-
-
 def evaluation_batches(
     split, image_size=None, batch_size=256, *, preprocessing=None, with_labels=False
 ):
@@ -398,16 +355,15 @@ def evaluation_batches(
         ValueError: If `image_size` does not suit these images or is missing for paths,
             `batch_size` is below 1 or the preprocessing cannot make images of this size.
     """
-    check_integers(1, batch_size=batch_size)
-    image_size, _, preprocessing = _checked(split, image_size, None, preprocessing)
-
+    check_integer(1, batch_size=batch_size)
+    _, image_size, _, preprocessing = _checked(split, image_size, None, preprocessing)
     check_bool(with_labels=with_labels)
 
     def load(image, box, label):
         image = prepare(part_of(split, image, box, image_size[2]), image_size, preprocessing)
         return (image, label) if with_labels else image
 
-    images = tf.data.Dataset.from_tensor_slices((split.images, _boxes(split), split.labels))
+    images = tf.data.Dataset.from_tensor_slices((split.images, boxes_of(split), split.labels))
     if split.holds_records:
         images = images.batch(_RECORDS).map(_with_contents, tf.data.AUTOTUNE).unbatch()
     return (
@@ -417,7 +373,7 @@ def evaluation_batches(
     )
 
 
-def _boxes(split):
+def boxes_of(split):
     """The boxes of a split; unused zeros if it has none."""
     return np.zeros((len(split.images), 4), np.int64) if split.boxes is None else split.boxes
 
@@ -447,8 +403,9 @@ def part_of(split, image, box, channels):
 
 
 class _Making(NamedTuple):
-    """How images are made: (height, width, channels), and what is done to them."""
+    """How images are made of a split: (height, width, channels), and what is done to them."""
 
+    split: Split
     image_size: tuple
     augmentation: Augmentation
     preprocessing: Preprocessing
@@ -457,43 +414,36 @@ class _Making(NamedTuple):
 def _checked(split, image_size, augmentation, preprocessing):
     """Checks the arguments and returns them as `_Making`."""
     augmentation = Augmentation() if augmentation is None else augmentation
-    if not isinstance(augmentation, Augmentation):
-        raise TypeError(
-            "`augmentation` must be an `Augmentation` or None. "
-            f"Received: augmentation={augmentation!r}"
-        )
     preprocessing = Preprocessing() if preprocessing is None else preprocessing
-    if not isinstance(preprocessing, Preprocessing):
-        raise TypeError(
-            "`preprocessing` must be a `Preprocessing` or None. "
-            f"Received: preprocessing={preprocessing!r}"
-        )
+    _check_is("an", Augmentation, augmentation=augmentation)
+    _check_is("a", Preprocessing, preprocessing=preprocessing)
     image_size = _checked_size(split, image_size)
     preprocessing.check_sizes(image_size, augmentation)
     if split.warped is not None:
         preprocessing = preprocessing.of_warped(split.warped)
-    return _Making(image_size, augmentation, preprocessing)
+    return _Making(split, image_size, augmentation, preprocessing)
+
+
+def _check_is(article, kind, **values):
+    for name, value in values.items():
+        expected = f"`{name}` must be {article} `{kind.__name__}` or None"
+        check_type(isinstance(value, kind), expected, **{name: value})
 
 
 def _checked_size(split, image_size):
     check_split(split)
     if image_size is None and not split.holds_paths:
         return split.images.shape[1:]
-    if np.shape(image_size) != (3,) or not all(
-        isinstance(n, numbers.Integral) and n > 0 for n in image_size
-    ):
-        raise ValueError(
-            "`image_size` must be (height, width, channels)"
-            f"{' for paths' if split.holds_paths else ''}. Received: image_size={image_size!r}"
+    check_image_size(" for paths" if split.holds_paths else "", image_size=image_size)
+    size = tuple(image_size)  # pyright: ignore[reportArgumentType], it is not None
+    if split.holds_paths:
+        of_files = "`image_size` must have 1 or 3 channels for paths"
+        check(size[2] in (1, 3), of_files, image_size=size)
+    else:
+        check(
+            size[2] == split.images.shape[3],
+            "`image_size` must have the channels of the images",
+            image_size=size,
+            channels=split.images.shape[3],
         )
-    if split.holds_paths and image_size[2] not in (1, 3):
-        raise ValueError(
-            "`image_size` must have 1 or 3 channels for paths. "
-            f"Received: image_size={tuple(image_size)}"
-        )
-    if not split.holds_paths and image_size[2] != split.images.shape[3]:
-        raise ValueError(
-            "`image_size` must have the channels of the images. "
-            f"Received: image_size={tuple(image_size)}, channels={split.images.shape[3]}"
-        )
-    return tuple(image_size)
+    return size

@@ -7,7 +7,9 @@ import pathlib
 
 import numpy as np
 from PIL import Image
-from tqdm import tqdm
+
+from tfdml.checks import Bare, check
+from tfdml.progress import progress
 
 _HEADER = ["path", "x1", "y1", "x2", "y2"]
 
@@ -29,30 +31,39 @@ def read_boxes(path):
             and the line.
     """
     boxes = {}
-    lines = csv.reader(_text(path).splitlines())
-    for number, cells in enumerate(lines, start=1):
-        cells = [cell.strip() for cell in cells]
-        if number == 1 and cells != _HEADER:
-            raise ValueError(f"{path} must begin with the line {','.join(_HEADER)}")
-        if number == 1 or not cells:
-            continue
-        where = f"{path}, line {number}"
+    header, *lines = [*csv_lines(path)] or [(1, _HEADER)]
+    if header[1] != _HEADER:
+        raise ValueError(f"{path} must begin with the line {','.join(_HEADER)}")
+    for number, cells in lines:
+        where, received = f"{path}, line {number}", f"Received: {','.join(cells)}"
         image, edges = os.path.normpath(cells[0]), cells[1:]
         if len(edges) != 4 or not all(edge.isdecimal() for edge in edges):
-            raise ValueError(
-                f"{where} must be a path and four integers >= 0. Received: {','.join(cells)}"
-            )
+            raise ValueError(f"{where} must be a path and four integers >= 0. {received}")
         left, top, right, bottom = map(int, edges)
         if left >= right or top >= bottom:
-            raise ValueError(
-                f"{where}: a box must have x1 < x2 and y1 < y2. Received: {','.join(cells)}"
-            )
+            raise ValueError(f"{where}: a box must have x1 < x2 and y1 < y2. {received}")
         if image in boxes:
             raise ValueError(f"{where}: {image} has a box already")
         boxes[image] = (left, top, right, bottom)
-    if not boxes:
-        raise ValueError(f"{path} must name boxes. Received: boxes=0")
+    check(boxes, f"{path} must name boxes", boxes=0)
     return boxes
+
+
+def csv_lines(path):
+    """Yields the number and the cells of each line of a CSV file that is not empty.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is not a CSV file.
+    """
+    with pathlib.Path(path).open(newline="", encoding="utf-8-sig") as file:  # as of spreadsheets
+        lines = csv.reader(file, strict=True)
+        try:
+            for cells in lines:
+                if cells:
+                    yield lines.line_num, [cell.strip() for cell in cells]
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} must be a CSV file in UTF-8 ({error})") from error
 
 
 def with_boxes(dataset, path, data_dir):
@@ -71,30 +82,24 @@ def with_boxes(dataset, path, data_dir):
     boxes = read_boxes(path)
     splits = dataset.splits
     for name, split in splits.items():
-        if not split.holds_paths:
-            raise ValueError(f"`boxes` are for images in files. Received: dataset={dataset.name}")
-        if split.warped is not None:
-            raise ValueError(
-                "`boxes` cannot be applied to a cache: give them to "
-                f"python -m pipelines.cache when writing it. Received: boxes={path}"
-            )
+        of_files = "`boxes` are for images in files"
+        check(split.holds_paths, of_files, dataset=Bare(dataset.name))
+        in_cache = "`boxes` cannot be applied to a cache: give them to python -m pipelines.cache"
+        check(split.warped is None, f"{in_cache} when writing it", boxes=Bare(path))
         folder = pathlib.Path(data_dir).expanduser()
         folder = folder.parent if folder.is_file() else folder
         names = [os.path.relpath(image, folder) for image in split.images]
         missing = [name for name in names if name not in boxes]
-        if missing:
-            raise ValueError(
-                f"{path} must have a box for every image. "
-                f"Received: without={len(missing)}, first={missing[0]}"
-            )
+        received = {"without": len(missing), "first": Bare(*missing[:1])}
+        check(not missing, f"{path} must have a box for every image", **received)
         of_images = np.array([boxes[name] for name in names], np.int64)
         splits[name] = dataclasses.replace(split, boxes=of_images)
     for split in splits.values():
-        refuse_outside(split)
+        check_inside(split)
     return dataclasses.replace(dataset, **splits)
 
 
-def refuse_outside(split):
+def check_inside(split):
     """Raises a ValueError that names the first image whose box is not inside it.
 
     Reads the headers of the files; shows a progress bar if that takes more than two seconds.
@@ -103,8 +108,7 @@ def refuse_outside(split):
         split: `Split` of paths with boxes.
     """
     for path, box, (width, height) in _with_sizes(split.images, split.boxes.tolist()):
-        if box[2] > width or box[3] > height:
-            _raise_outside(path, box, width, height)
+        _check_box(box[2] <= width and box[3] <= height, path, box, width, height)
 
 
 def cut_to_images(paths, boxes):
@@ -127,34 +131,18 @@ def cut_to_images(paths, boxes):
     outward = np.concatenate([np.floor(boxes[:, :2]), np.ceil(boxes[:, 2:])], axis=1)
     for row, (path, box, (width, height)) in enumerate(_with_sizes(paths, outward)):
         left, top, right, bottom = cut[row] = np.clip(box, 0, [width, height, width, height])
-        if left >= right or top >= bottom:
-            _raise_outside(path, boxes[row].tolist(), width, height)
+        _check_box(left < right and top < bottom, path, boxes[row].tolist(), width, height)
     return cut
 
 
 def _with_sizes(paths, boxes):
     """(path, box, (width, height)) of every image."""
-    for path, box in tqdm(
-        zip(paths, boxes, strict=True),
-        desc="Checking boxes",
-        total=len(paths),
-        delay=2,
-        disable=None,
-        unit="image",
-    ):
+    rows = zip(paths, boxes, strict=True)
+    for path, box in progress("Checking boxes", rows, total=len(paths)):
         with Image.open(path) as image:
             yield path, box, image.size
 
 
-def _raise_outside(path, box, width, height):
-    raise ValueError(
-        f"{path}: a box must be inside its image. "
-        f"Received: box={box}, width={width}, height={height}"
-    )
-
-
-def _text(path):
-    try:
-        return pathlib.Path(path).read_text("utf-8-sig")  # spreadsheets write a BOM
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not a text file") from error
+def _check_box(inside, path, box, width, height):
+    expected = f"{path}: a box must be inside its image"
+    check(inside, expected, box=box, width=width, height=height)

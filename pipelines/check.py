@@ -12,23 +12,20 @@ Exit status: 0 if all images can be read, 1 if not, 2 if the dataset cannot be l
 """
 
 import argparse
-import sys
+import functools
 import warnings
 
 import pipelines
+from tfdml.command_line import fail, one_sentence
 
 PROGRAM = "pipelines.check"
+CAUGHT = (ValueError, TypeError, OSError, ImportError)  # whose message is for the user
 
 
 def main(arguments=None):
-    given = parse(sys.argv[1:] if arguments is None else arguments)
-    try:
+    given = parser_of(PROGRAM, __doc__, required=True).parse_args(arguments)
+    with one_sentence(PROGRAM, *CAUGHT, stopped="stopped. Run the same command to continue"):
         found, images = check(given.dataset, given.data_dir, given.boxes)
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        fail(error)
-    except KeyboardInterrupt:
-        print(f"\n{PROGRAM}: stopped. Run the same command to continue", file=sys.stderr)
-        raise SystemExit(130) from None
     for sentence in found:
         print(sentence)
     if found:
@@ -37,26 +34,20 @@ def main(arguments=None):
     print(f"All {images:,} images can be read")
 
 
-def parse(arguments):
-    """Parses the command line, without importing TensorFlow or NumPy."""
+def parser_of(program, description, required=False):
+    """A parser of the flags that name images, without importing TensorFlow or NumPy."""
     parser = argparse.ArgumentParser(
-        prog=f"python -m {PROGRAM}",
-        description=__doc__,
+        prog=f"python -m {program}",
+        description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.error = fail
+    parser.error = functools.partial(fail, program)
     names = ", ".join(pipelines.names())
-    parser.add_argument("--dataset", required=True, help=f"name of the images: {names}")
+    parser.add_argument("--dataset", required=required, help=f"name of the images: {names}")
     parser.add_argument("--data_dir", help="folder of the dataset; for csv also the file")
-    parser.add_argument("--boxes", help="`annotated` or a CSV file, as for train.py")
-    return parser.parse_args(arguments)
-
-
-def fail(message):
-    """Prints an error message to standard error and exits with code 2."""
-    print(f"{PROGRAM}: error: {message}", file=sys.stderr)
-    raise SystemExit(2)
+    parser.add_argument("--boxes", help="`annotated` or a CSV file, as for train.py: crop to these")
+    return parser
 
 
 def check(name, data_dir=None, boxes=None):
@@ -83,12 +74,15 @@ def check(name, data_dir=None, boxes=None):
     if not split.holds_paths:
         raise ValueError(f"`dataset` must be of image files. Received: dataset={name!r}")
 
+    from pipelines.datasets.listing import LeftOut
     from pipelines.verification import find_unreadable
 
     found = []
     for message in (warning.message for warning in caught):
-        of_each = getattr(message, "items", None)
-        found += [str(message)] if of_each is None else [f"{message.what}: {i}" for i in of_each]
+        if isinstance(message, LeftOut):
+            found += [f"{message.what}: {item}" for item in message.items]
+        else:
+            found.append(str(message))
     rest = find_unreadable(split.images)  # of a dataset that `load` does not verify
     found += [f"{split.images[row]} ({reason})" for row, reason in rest.items()]
     return found, len(split.images) - len(rest)

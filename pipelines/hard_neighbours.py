@@ -2,10 +2,11 @@
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
 from pipelines.pairs import check_enough, check_pairs, pairs_in_turn, positive_pairs
-from pipelines.sampling import check_integers, checked_labels
+from pipelines.sampling import checked_labels
+from tfdml.checks import check, check_integer
+from tfdml.progress import progress
 
 _BLOCK_BYTES = 2**25  # of float32 scores held at once
 
@@ -38,18 +39,19 @@ class HardNeighbours:
     """
 
     def __init__(self, labels, batch_size, refresh_every):
-        check_integers(1, refresh_every=refresh_every)
+        check_integer(1, refresh_every=refresh_every)
         labels = checked_labels(labels)
         check_pairs(labels, batch_size, multiple_of=4)
         counts = np.unique(labels, return_counts=True)[1]
         check_enough(int(np.sum(counts * (counts - 1)) // 2), batch_size // 4)
         # When the last one is added, the batch may have m - 3 of its candidates already.
         others = len(labels) - int(counts.max())
-        if others < batch_size - 2:
-            raise ValueError(
-                "there must be at least `batch_size` - 2 images outside every class. "
-                f"Received: batch_size={batch_size}, others={others}"
-            )
+        check(
+            others >= batch_size - 2,
+            "there must be at least `batch_size` - 2 images outside every class",
+            batch_size=batch_size,
+            others=others,
+        )
         self.labels = labels
         self.batch_size = batch_size
         self.refresh_every = refresh_every
@@ -68,11 +70,11 @@ class HardNeighbours:
             ValueError: If they are not one row per image, or not finite.
         """
         embeddings = np.asarray(embeddings)
-        if embeddings.ndim != 2 or len(embeddings) != len(self.labels):
-            raise ValueError(
-                "`embeddings` must have one row per image. Received: "
-                f"embeddings.shape={embeddings.shape}, images={len(self.labels)}"
-            )
+        check(
+            embeddings.ndim == 2 and len(embeddings) == len(self.labels),
+            "`embeddings` must have one row per image",
+            **{"embeddings.shape": embeddings.shape, "images": len(self.labels)},
+        )
         if not np.isfinite(embeddings).all():
             raise ValueError("`embeddings` must be finite. Received: infinite numbers or NaN")
         self._nearest = nearest_of_other_classes(embeddings, self.labels, self.batch_size - 2)
@@ -140,13 +142,7 @@ def nearest_of_other_classes(embeddings, labels, count):
     rows = (embeddings - np.mean(embeddings, axis=0, dtype=np.float64)).astype(np.float32)
     nearest = np.empty((len(rows), count), np.int32)
     block = max(1, _BLOCK_BYTES // (4 * len(rows)))
-    blocks = tqdm(
-        range(0, len(rows), block),
-        desc="Finding hard neighbours",
-        delay=2,
-        disable=None,
-        unit="block",
-    )
+    blocks = progress("Finding hard neighbours", range(0, len(rows), block), unit="block")
     with tf.device("CPU:0"):  # on a GPU TensorFlow multiplies in lower precision
         rows, classes = tf.constant(rows), tf.constant(classes)
         half_norms = tf.reduce_sum(tf.square(rows), axis=1) / 2.0

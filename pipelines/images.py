@@ -5,9 +5,9 @@ import math
 
 import tensorflow as tf
 
-from pipelines.boxes import refuse_outside
+from pipelines.boxes import check_inside
 from pipelines.preprocessing import Preprocessing
-from pipelines.verification import first_unreadable
+from pipelines.verification import unreadable
 from tfdml.decoding import decode, resize, resized
 
 _LIGHTEST, _MARGIN, _WHITE = 250, 15, 255  # white border: least grey, margin kept
@@ -77,9 +77,9 @@ def warp(image, size, preprocessing):
     if not (preprocessing.trim_white or preprocessing.keep_aspect):
         return tf.ensure_shape(_in_eight_bits(image, size), (*size, image.shape[-1]))
     if preprocessing.keep_aspect:
-        return _in_eight_bits(image, _sides_about(image, size))
+        return _in_eight_bits(image, _sides(image, size, covers=True))
     image = trim_white(image)
-    sides = _sides_within(image, size)
+    sides = _sides(image, size, covers=False)
     before = (size - sides) // 2
     margins = tf.stack([before, size - sides - before], axis=1)
     margins = tf.concat([margins, [[0, 0]]], axis=0)
@@ -105,10 +105,7 @@ def trim_white(image):
     """
     grey = tf.image.rgb_to_grayscale(image) if image.shape[-1] == 3 else image
     dark = grey[:, :, 0] < _LIGHTEST
-    (top, bottom), (left, right) = (
-        _ends(tf.reduce_any(dark, axis=1)),
-        _ends(tf.reduce_any(dark, axis=0)),
-    )
+    (top, bottom), (left, right) = (_ends(tf.reduce_any(dark, axis=axis)) for axis in (1, 0))
     return image[top:bottom, left:right]
 
 
@@ -133,17 +130,30 @@ def cut_out(image, place, image_size, preprocessing):
     return tf.cast(image, tf.float32) - tf.slice(mean, begin, image_size)
 
 
-def random_place(image, image_size, draws):
-    """Where a random crop begins; all places are equally likely.
+def random_part(image, image_size, augmentation, preprocessing, draws):
+    """One training image before flip, warp and colour: uint8 where possible.
 
     Args:
-        image: (height, width, channels).
-        image_size: (height, width, channels) of the crop.
-        draws: (4,) floats in [0, 1); the last two are read: top, left.
-
-    Returns:
-        (2,) int32: first row and column.
+        image: (height, width, channels) uint8.
+        image_size: (height, width, channels) of the part.
+        augmentation: `Augmentation`; its `crop` and `aspect` are read.
+        preprocessing: `Preprocessing`.
+        draws: (4,) floats in [0, 1): area, aspect, top, left.
     """
+    size = preprocessing.size_of_warp(image_size)
+    if augmentation.crops:
+        if preprocessing.trim_white:
+            image = warp(image, size, preprocessing)
+        shape = size[1] / size[0] if preprocessing.keep_aspect else None
+        return resize(random_crop(image, augmentation, draws, shape), image_size)
+    if not preprocessing.takes_crops:
+        return resize(image, image_size)
+    image = warp(image, size, preprocessing)
+    return cut_out(image, random_place(image, image_size, draws), image_size, preprocessing)
+
+
+def random_place(image, image_size, draws):
+    """Where a random crop begins, (2,) int32: first row and column; all are equally likely."""
     places = tf.cast(tf.shape(image)[:2] - image_size[:2] + 1, tf.float32)
     return tf.cast(tf.floor(draws[2:4] * places), tf.int32)
 
@@ -257,21 +267,20 @@ def _in_eight_bits(image, size):
     )
 
 
-def _sides_about(image, size):
-    """The sides of the smallest image of this aspect that covers a size, rounded: (2,) int32."""
-    height, width = tf.unstack(tf.cast(tf.shape(image)[:2], tf.int64))
-    wide = size[0] * width >= size[1] * height
-    across = (2 * width * size[0] + height) // (2 * height)
-    down = (2 * height * size[1] + width) // (2 * width)
-    return tf.cast(tf.where(wide, [size[0], across], [down, size[1]]), tf.int32)
+def _sides(image, size, covers):
+    """The sides of an image of this aspect that just covers or fits in a size: (2,) int32.
 
-
-def _sides_within(image, size):
-    """The sides of the largest image of this aspect within a size, rounded up: (2,) int32."""
+    Those of the covering image are rounded, those of the other rounded up.
+    """
     height, width = tf.unstack(tf.cast(tf.shape(image)[:2], tf.int64))
-    wide = size[0] * width >= size[1] * height
-    across, down = -(-width * size[0] // height), -(-height * size[1] // width)
-    return tf.cast(tf.where(wide, [down, size[1]], [size[0], across]), tf.int32)
+    down, across = height * size[1], width * size[0]
+    wide = across >= down
+    if covers:
+        down, across = (2 * down + width) // (2 * width), (2 * across + height) // (2 * height)
+    else:
+        down, across = -(-down // width), -(-across // height)
+    sides = tf.where(wide == covers, [size[0], across], [down, size[1]])
+    return tf.cast(sides, tf.int32)
 
 
 def _ends(dark):
@@ -304,19 +313,17 @@ def cause_of(error, *splits):
         A sentence without its full stop.
     """
     for split in (split for split in splits if split.holds_paths):
-        found = first_unreadable(split.images)
-        if found:
-            row, reason = found
+        for row, reason in unreadable(split.images):
+            what = f"{split.images[row]} cannot be read ({reason})"
             if split.holds_records:
-                return f"{split.images[row]} cannot be read ({reason}): write the cache again"
+                return f"{what}: write the cache again"
             return (
-                f"{split.images[row]} cannot be read ({reason}): repair it, or start again with "
-                "--skip_invalid true, which leaves out all such images; "
-                "python -m pipelines.check lists them"
+                f"{what}: repair it, or start again with --skip_invalid true, which leaves out all "
+                "such images; python -m pipelines.check lists them"
             )
         if split.boxes is not None:
             try:
-                refuse_outside(split)
+                check_inside(split)
             except ValueError as refusal:
                 return str(refusal)
     return error.message.partition("\n\t [[")[0].splitlines()[-1]  # below a stack of calls

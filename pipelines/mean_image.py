@@ -2,10 +2,30 @@
 
 import functools
 import pathlib
+from typing import Any
 
 import numpy as np
 
+from tfdml.checks import Bare, check
+
 SUFFIXES = (".npy", ".binaryproto")
+_CAFFE_PROTO = """
+name: "mean_image.proto" package: "mean_image" syntax: "proto2"
+message_type {
+  name: "BlobShape"
+  field { name: "dim" number: 1 type: TYPE_INT64 label: LABEL_REPEATED options { packed: true } }
+}
+message_type {
+  name: "BlobProto"
+  field { name: "num" number: 1 type: TYPE_INT32 label: LABEL_OPTIONAL }
+  field { name: "channels" number: 2 type: TYPE_INT32 label: LABEL_OPTIONAL }
+  field { name: "height" number: 3 type: TYPE_INT32 label: LABEL_OPTIONAL }
+  field { name: "width" number: 4 type: TYPE_INT32 label: LABEL_OPTIONAL }
+  field { name: "data" number: 5 type: TYPE_FLOAT label: LABEL_REPEATED options { packed: true } }
+  field { name: "shape" number: 7 type: TYPE_MESSAGE label: LABEL_OPTIONAL
+          type_name: ".mean_image.BlobShape" }
+}
+"""
 
 
 def read_mean_image(path):
@@ -23,22 +43,20 @@ def read_mean_image(path):
         ValueError: If it does not hold such an image.
     """
     path = pathlib.Path(path).expanduser()
-    if path.suffix not in SUFFIXES:
-        raise ValueError(
-            f"`mean_image` must be a file {' or '.join(SUFFIXES)}. Received: mean_image={path}"
-        )
+    kinds = " or ".join(SUFFIXES)
+    check(path.suffix in SUFFIXES, f"`mean_image` must be a file {kinds}", mean_image=Bare(path))
     if not path.is_file():
         raise FileNotFoundError(f"`mean_image` must be an existing file. There is no {path}")
     try:
         mean = _of_numpy(path) if path.suffix == ".npy" else _of_caffe(path.read_bytes())
     except Exception as error:  # what NumPy and protobuf raise has no common class
         raise ValueError(f"{path} cannot be read ({error})") from error
-    finite = mean.dtype.kind == "f" and np.isfinite(mean).all()
-    if mean.ndim != 3 or not mean.size or not finite:
-        raise ValueError(
-            f"{path} must hold (height, width, channels) finite floats. "
-            f"Received: shape={mean.shape}, dtype={mean.dtype}"
-        )
+    check(
+        mean.ndim == 3 and mean.size and mean.dtype.kind == "f" and np.isfinite(mean).all(),
+        f"{path} must hold (height, width, channels) finite floats",
+        shape=mean.shape,
+        dtype=Bare(mean.dtype),
+    )
     return mean.astype(np.float32)
 
 
@@ -48,7 +66,7 @@ def _of_numpy(path):
 
 
 def _of_caffe(content):
-    blob = _blob_class()()
+    blob: Any = _blob_class()()  # its fields are made below
     blob.ParseFromString(content)
     shape = tuple(blob.shape.dim) or (blob.num, blob.channels, blob.height, blob.width)
     planes = np.array(blob.data, np.float32).reshape(shape[-3:])  # one image
@@ -58,32 +76,9 @@ def _of_caffe(content):
 @functools.cache
 def _blob_class():
     """`BlobProto` of Caffe's caffe.proto, with only the fields that an image needs."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
-    kinds = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(
-        name="mean_image.proto", package="mean_image", syntax="proto2"
-    )
-    fields = {
-        "BlobShape": [("dim", 1, kinds.TYPE_INT64, True)],
-        "BlobProto": [
-            ("num", 1, kinds.TYPE_INT32, False),
-            ("channels", 2, kinds.TYPE_INT32, False),
-            ("height", 3, kinds.TYPE_INT32, False),
-            ("width", 4, kinds.TYPE_INT32, False),
-            ("data", 5, kinds.TYPE_FLOAT, True),
-            ("shape", 7, kinds.TYPE_MESSAGE, False),
-        ],
-    }
-    for name, of_message in fields.items():
-        message = file.message_type.add(name=name)
-        for field, number, kind, repeated in of_message:
-            label = kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL
-            added = message.field.add(name=field, number=number, type=kind, label=label)
-            if kind == kinds.TYPE_MESSAGE:
-                added.type_name = ".mean_image.BlobShape"
-            elif repeated:
-                added.options.packed = True
+    file = text_format.Parse(_CAFFE_PROTO, descriptor_pb2.FileDescriptorProto())
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("mean_image.BlobProto"))

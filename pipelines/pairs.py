@@ -3,7 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
-from pipelines.sampling import check_bool, check_integers, checked_labels, step_seed
+from pipelines.sampling import checked_labels, each_step, step_seed
+from tfdml.checks import check, check_bool, check_integer
 
 
 def pair_indices(labels, batch_size, *, reshuffle=False, seed=0, start_step=0):
@@ -42,34 +43,27 @@ def pair_indices(labels, batch_size, *, reshuffle=False, seed=0, start_step=0):
         and where the negative pairs of a class need more images than the other classes have.
     """
     labels = checked_labels(labels)
-    check_integers(0, seed=seed, start_step=start_step)
+    check_integer(0, seed=seed, start_step=start_step)
     check_bool(reshuffle=reshuffle)
     check_pairs(labels, batch_size, multiple_of=2)
     pairs = all_pairs(labels, batch_size // 2, seed)
     draw = pairs_in_turn(pairs, batch_size // 2, seed, reshuffle)
-    steps = tf.data.Dataset.counter(tf.constant(start_step, tf.int64))
-    return steps.map(lambda step: tf.reshape(draw(step), [batch_size]), tf.data.AUTOTUNE)
+    return each_step(lambda step: tf.reshape(draw(step), [batch_size]), start_step)
 
 
 def check_pairs(labels, batch_size, multiple_of):
     """Raises a TypeError or ValueError if batches of pairs cannot have this size."""
-    check_integers(multiple_of, batch_size=batch_size)
-    if batch_size % multiple_of:
-        raise ValueError(
-            f"`batch_size` must be a multiple of {multiple_of}. Received: batch_size={batch_size}"
-        )
+    check_integer(multiple_of, batch_size=batch_size)
+    of_pairs = f"`batch_size` must be a multiple of {multiple_of}"
+    check(batch_size % multiple_of == 0, of_pairs, batch_size=batch_size)
     classes = len(np.unique(labels))
-    if classes < 2:
-        raise ValueError(f"negative pairs need 2 classes or more. Received: classes={classes}")
+    check(classes >= 2, "negative pairs need 2 classes or more", classes=classes)
 
 
 def check_enough(pairs, count):
     """Raises a ValueError if there are fewer pairs than a batch takes."""
-    if pairs < count:
-        raise ValueError(
-            "a batch must not take more pairs than there are. "
-            f"Received: pairs={pairs}, of a batch={count}"
-        )
+    received = {"pairs": pairs, "of a batch": count}
+    check(pairs >= count, "a batch must not take more pairs than there are", **received)
 
 
 def pairs_in_turn(pairs, count, seed, reshuffle):

@@ -1,8 +1,11 @@
 """Preprocessing of images to the network's input size, beyond plain resizing."""
 
 import dataclasses
-import numbers
 from typing import Any
+
+from tfdml.checks import Bare, check, check_bool, check_integer, check_positive, check_type
+
+_SHARE = 224 / 256  # side of a crop / side of the image that several are taken from
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -46,20 +49,16 @@ class Preprocessing:
     mean_image: Any = None
 
     def __post_init__(self):
-        size = self.warp_size
-        if size is not None and (isinstance(size, bool) or not isinstance(size, numbers.Integral)):
-            raise TypeError(f"`warp_size` must be an integer. Received: warp_size={size!r}")
-        if size is not None and size <= 0:
-            raise ValueError(f"`warp_size` must be > 0. Received: warp_size={size}")
-        for name in ("keep_aspect", "trim_white"):
-            value = getattr(self, name)
-            if not isinstance(value, bool):
-                raise TypeError(f"`{name}` must be true or false. Received: {name}={value!r}")
-        if self.keep_aspect and self.trim_white:
-            raise ValueError(
-                "`trim_white` keeps the aspect by white margins: leave out `keep_aspect`. "
-                "Received: keep_aspect=True, trim_white=True"
-            )
+        if self.warp_size is not None:
+            check_integer(warp_size=self.warp_size)
+            check_positive(warp_size=self.warp_size)
+        check_bool(keep_aspect=self.keep_aspect, trim_white=self.trim_white)
+        check(
+            not (self.keep_aspect and self.trim_white),
+            "`trim_white` keeps the aspect by white margins: leave out `keep_aspect`",
+            keep_aspect=self.keep_aspect,
+            trim_white=self.trim_white,
+        )
         if self.mean_image is not None:
             self._check_mean_image()
 
@@ -67,19 +66,18 @@ class Preprocessing:
         import numpy as np
 
         mean = np.asarray(self.mean_image)
-        if mean.dtype.kind != "f":
-            raise TypeError(f"`mean_image` must be floats. Received: dtype={mean.dtype}")
-        if mean.ndim != 3 or not np.isfinite(mean).all():
-            raise ValueError(
-                "`mean_image` must be (height, width, channels), all finite. "
-                f"Received: shape={mean.shape}"
-            )
-        if self.keep_aspect:
-            raise ValueError(
-                "`mean_image` requires images of one size: leave out `keep_aspect`. "
-                "Received: keep_aspect=True"
-            )
-        object.__setattr__(self, "mean_image", mean.astype(np.float32))
+        check_type(mean.dtype.kind == "f", "`mean_image` must be floats", dtype=Bare(mean.dtype))
+        check(
+            mean.ndim == 3 and np.isfinite(mean).all(),
+            "`mean_image` must be (height, width, channels), all finite",
+            shape=mean.shape,
+        )
+        check(
+            not self.keep_aspect,
+            "`mean_image` requires images of one size: leave out `keep_aspect`",
+            keep_aspect=self.keep_aspect,
+        )
+        vars(self).update(mean_image=mean.astype(np.float32))
 
     @property
     def takes_crops(self):
@@ -100,11 +98,10 @@ class Preprocessing:
         Returns:
             (height, width, channels): `warp_size`, or without one 8 / 7 of the sides of a crop.
         """
-        from pipelines.views import enlarged
-
+        height, width, channels = image_size
         if self.warp_size is None:
-            return enlarged(image_size)
-        return (*self.size_of_warp(image_size), image_size[2])
+            return round(height / _SHARE), round(width / _SHARE), channels
+        return self.warp_size, self.warp_size, channels
 
     def of_warped(self, warped):
         """The preprocessing left to do for images that were warped before, as in a cache.
@@ -119,11 +116,12 @@ class Preprocessing:
             return self
         for name in ("warp_size", "keep_aspect", "trim_white"):
             wanted, had = getattr(self, name), getattr(warped, name)
-            if wanted != had:
-                raise ValueError(
-                    f"`{name}` must be that of the cache, {had}: train with it, or write another "
-                    f"cache. Received: {name}={wanted}"
-                )
+            advice = "train with it, or write another cache"
+            check(
+                wanted == had,
+                f"`{name}` must be that of the cache, {had}: {advice}",
+                **{name: wanted},
+            )
         return dataclasses.replace(self, trim_white=False)
 
     def check_sizes(self, image_size, augmentation=None):
@@ -133,22 +131,25 @@ class Preprocessing:
             image_size: (height, width, channels) of a crop.
             augmentation: `Augmentation` of training; None in evaluation.
         """
-        warp = self.size_of_warp(image_size)
-        if min(warp) < max(image_size[:2]) and self.warp_size:
-            raise ValueError(
-                "`warp_size` must be at least the side of a crop. "
-                f"Received: warp_size={self.warp_size}, image_size={tuple(image_size)}"
-            )
+        check(
+            not self.warp_size or self.warp_size >= max(image_size[:2]),
+            "`warp_size` must be at least the side of a crop",
+            warp_size=self.warp_size,
+            image_size=tuple(image_size),
+        )
         if self.mean_image is None:
             return
-        if self.mean_image.shape != (*warp, image_size[2]):
-            raise ValueError(
-                "`mean_image` must have the size of the images before the crop, "
-                f"{(*warp, image_size[2])}. Received: mean_image.shape={self.mean_image.shape}"
-            )
-        if augmentation is not None and (augmentation.crops or augmentation.colour):
-            raise ValueError(
+        size = (*self.size_of_warp(image_size), image_size[2])
+        check(
+            self.mean_image.shape == size,
+            f"`mean_image` must have the size of the images before the crop, {size}",
+            **{"mean_image.shape": self.mean_image.shape},
+        )
+        if augmentation is not None:
+            check(
+                not (augmentation.crops or augmentation.colour),
                 "`mean_image` is subtracted from whole images, so pixels leave [0, 255]: set "
-                "`crop` of the augmentation to 1 and `colour` to 0. "
-                f"Received: crop={augmentation.crop}, colour={augmentation.colour}"
+                "`crop` of the augmentation to 1 and `colour` to 0",
+                crop=augmentation.crop,
+                colour=augmentation.colour,
             )

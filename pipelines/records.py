@@ -48,7 +48,7 @@ def read_all(paths):
     Raises:
         OSError: If one cannot be read, or its file ends before it does.
     """
-    records = [_RECORD.fullmatch(os.fsdecode(path)).groups() for path in paths]
+    records = (os.fsdecode(path).rsplit(":", 2) for path in paths)
     places = [(file, int(offset), int(length)) for file, offset, length in records]
     contents = np.empty(len(places), object)
     with contextlib.ExitStack() as files:

@@ -1,10 +1,9 @@
 """Samplers: indices of the images of each batch, before any image is read."""
 
-import numbers
-from typing import NamedTuple
-
 import numpy as np
 import tensorflow as tf
+
+from tfdml.checks import Bare, check, check_bool, check_integer, check_one_of, check_type
 
 SAMPLERS = ("balanced", "mixed")
 
@@ -37,34 +36,31 @@ def balanced_indices(
         ValueError: If P or K is below 1, P exceeds the number of classes, the seed or the step is
             below 0 or not below 2**63, or `sampler` is unknown.
     """
-    labels = checked_labels(labels)
-    _, counts = np.unique(labels, return_counts=True)
-    check_integers(1, classes_per_batch=classes_per_batch, images_per_class=images_per_class)
-    check_integers(0, seed=seed, start_step=start_step)
-    if classes_per_batch > len(counts):
-        raise ValueError(
-            "`classes_per_batch` must not exceed the number of classes. "
-            f"Received: classes_per_batch={classes_per_batch}, classes={len(counts)}"
-        )
-    if sampler not in SAMPLERS:
-        raise ValueError(f"`sampler` must be one of {SAMPLERS}. Received: sampler={sampler!r}")
+    classes = rows_by_class(checked_labels(labels), least=1)
+    by_class, first, counts = (tf.constant(part, tf.int64) for part in classes)
+    check_integer(1, classes_per_batch=classes_per_batch, images_per_class=images_per_class)
+    check_integer(0, seed=seed, start_step=start_step)
+    check(
+        classes_per_batch <= len(counts),
+        "`classes_per_batch` must not exceed the number of classes",
+        classes_per_batch=classes_per_batch,
+        classes=len(counts),
+    )
+    check_one_of(SAMPLERS, sampler=sampler)
     batch = classes_per_batch * images_per_class
-    by_class = tf.constant(np.argsort(labels, kind="stable"), tf.int64)
-    first = tf.constant(np.cumsum(counts) - counts, tf.int64)
-    counts = tf.constant(counts, tf.int64)
-    batches_per_epoch = counts.shape[0] // classes_per_batch
+    batches_per_epoch = len(counts) // classes_per_batch
 
     def indices_of(step):
         epoch, place = step // batches_per_epoch, step % batches_per_epoch
         order = tf.random.experimental.stateless_shuffle(
-            tf.range(counts.shape[0]), step_seed(seed, "classes", epoch)
+            tf.range(len(counts)), step_seed(seed, "classes", epoch)
         )
         classes = order[place * classes_per_batch :][:classes_per_batch]
         sizes = tf.gather(counts, classes)
-        keys = tf.random.stateless_uniform(
-            [classes_per_batch, tf.reduce_max(sizes)], step_seed(seed, "images", step)
-        )
-        present = tf.range(tf.reduce_max(sizes))[None, :] < sizes[:, None]
+        largest = tf.reduce_max(sizes)
+        shape = [classes_per_batch, largest]
+        keys = tf.random.stateless_uniform(shape, step_seed(seed, "images", step))
+        present = tf.range(largest)[None, :] < sizes[:, None]
         drawn = tf.argsort(tf.where(present, keys, 2.0), axis=1)  # padding comes last
         shares = tf.fill([classes_per_batch], tf.constant(images_per_class, tf.int64))
         if sampler == "mixed":
@@ -77,8 +73,7 @@ def balanced_indices(
         rows = tf.gather(first, tf.gather(classes, owner)) + tf.cast(within, tf.int64)
         return tf.ensure_shape(tf.gather(by_class, rows), [batch])
 
-    steps = tf.data.Dataset.counter(tf.constant(start_step, tf.int64))
-    return steps.map(indices_of, num_parallel_calls=tf.data.AUTOTUNE)
+    return each_step(indices_of, start_step)
 
 
 def group_indices(
@@ -128,30 +123,34 @@ def group_indices(
         Differs: the code reads the groups as one list, 100 lines at a time, so its batches begin
         and end anywhere in a group.
     """
-    check_integers(1, classes_per_batch=classes_per_batch, super_classes=super_classes)
-    check_integers(classes_per_batch + 1, batch_size=batch_size)
-    check_integers(0, seed=seed, start_step=start_step)
+    check_integer(1, classes_per_batch=classes_per_batch, super_classes=super_classes)
+    check_integer(classes_per_batch + 1, batch_size=batch_size)
+    check_integer(0, seed=seed, start_step=start_step)
     if images_per_class is not None:
-        check_integers(2, images_per_class=images_per_class)
+        check_integer(2, images_per_class=images_per_class)
     check_bool(evenly=evenly)
-    if classes_per_batch % super_classes:
-        raise ValueError(
-            "`super_classes` must divide `classes_per_batch`. Received: "
-            f"super_classes={super_classes}, classes_per_batch={classes_per_batch}"
-        )
-    if super_labels is None:
-        raise ValueError(
-            "groups need `super_labels`, the super-class of each image, such as the alphabets of "
-            "omniglot. Received: super_labels=None"
-        )
+    check(
+        classes_per_batch % super_classes == 0,
+        "`super_classes` must divide `classes_per_batch`",
+        super_classes=super_classes,
+        classes_per_batch=classes_per_batch,
+    )
+    check(
+        super_labels is not None,
+        "groups need `super_labels`, the super-class of each image, such as the alphabets of "
+        "omniglot",
+        super_labels=super_labels,
+    )
     groups = _grouped(checked_labels(labels), np.asarray(super_labels))
-    if super_classes > len(groups.sizes):
-        raise ValueError(
-            "`super_classes` must not exceed the number of super-classes that have a class of 2 "
-            f"images or more. Received: super_classes={super_classes}, found={len(groups.sizes)}"
-        )
     by_class, first, counts, starts, sizes, totals = map(tf.constant, groups)
-    most = int(groups.counts.max()) if images_per_class is None else images_per_class
+    check(
+        super_classes <= len(sizes),
+        "`super_classes` must not exceed the number of super-classes that have a class of 2 images "
+        "or more",
+        super_classes=super_classes,
+        found=len(sizes),
+    )
+    most = images_per_class or tf.reduce_max(counts)
 
     def classes_of(step):
         weights = tf.ones_like(totals) if evenly else totals
@@ -167,11 +166,7 @@ def group_indices(
         return tf.boolean_mask(tf.gather(members, columns, batch_dims=1), there)
 
     def indices_of(step):
-        classes = classes_of(step)
-        shares = tf.gather(counts, classes)
-        owner = tf.repeat(tf.range(tf.size(classes)), shares)
-        turn = tf.range(tf.size(owner)) - tf.repeat(tf.cumsum(shares, exclusive=True), shares)
-        rows = tf.gather(first, tf.gather(classes, owner)) + turn
+        owner, turn, rows = rows_of(classes_of(step), first, counts)
         keys = tf.random.stateless_uniform(
             [2, tf.size(owner)], step_seed(seed, "images", step), dtype=tf.float64
         )
@@ -184,41 +179,58 @@ def group_indices(
         paired = tf.gather(tf.math.bincount(owner), owner) > 1
         return tf.gather(by_class, tf.gather(rows, tf.boolean_mask(candidates, paired)))
 
-    steps = tf.data.Dataset.counter(tf.constant(start_step, tf.int64))
-    return steps.map(indices_of, num_parallel_calls=tf.data.AUTOTUNE)
-
-
-class _Groups(NamedTuple):
-    """Classes of 2 images or more, in the order of their super-classes."""
-
-    by_class: np.ndarray  # (n,) int64, rows in the order of the classes' ids
-    first: np.ndarray  # (classes,) int32, first row of each class
-    counts: np.ndarray  # (classes,) int32, rows of each class
-    starts: np.ndarray  # (super-classes,) int32, first class of each super-class
-    sizes: np.ndarray  # (super-classes,) int32, classes of each super-class
-    totals: np.ndarray  # (super-classes,) int32, images of each super-class
+    return each_step(indices_of, start_step)
 
 
 def _grouped(labels, super_labels):
-    by_class, first, counts = paired_classes(labels)
+    """Classes of 2 images or more, in the order of their super-classes.
+
+    Returns:
+        `(by_class, first, counts, starts, sizes, totals)`: (n,) rows in the order of the classes'
+        ids; (classes,) int32, first row and number of rows of each class; (super-classes,) int32,
+        first class, number of classes and number of images of each super-class.
+    """
+    by_class, first, counts = rows_by_class(labels)
     of_class = super_labels[by_class[first]]
     order = np.argsort(of_class, kind="stable")
     first, counts = first[order], counts[order]
     _, starts, inverse, sizes = np.unique(
         of_class[order], return_index=True, return_inverse=True, return_counts=True
     )
-    totals = np.bincount(inverse, counts)
-    return _Groups(
-        by_class, *(part.astype(np.int32) for part in (first, counts, starts, sizes, totals))
-    )
+    groups = (first, counts, starts, sizes, np.bincount(inverse, counts))
+    return by_class, *(part.astype(np.int32) for part in groups)
 
 
-def paired_classes(labels):
-    """Rows sorted by class; first row and count of each class of 2 images or more."""
+def rows_by_class(labels, least=2):
+    """Rows sorted by class; first row and count of each class of `least` images or more."""
     by_class = np.argsort(labels, kind="stable")
     _, first, counts = np.unique(labels[by_class], return_index=True, return_counts=True)
-    paired = counts > 1
-    return by_class, first[paired].astype(np.int32), counts[paired].astype(np.int32)
+    kept = counts >= least
+    return by_class, first[kept].astype(np.int32), counts[kept].astype(np.int32)
+
+
+def rows_of(classes, first, counts):
+    """All rows of some classes, one class after the other.
+
+    Args:
+        classes: (m,) integers, indices into `first` and `counts`.
+        first: (classes,) int32, first row of each class.
+        counts: (classes,) int32, rows of each class.
+
+    Returns:
+        `(owner, turn, rows)`, three (n,) int32: the place of the row's class in `classes`, that of
+        the row in its class, and the row.
+    """
+    sizes = tf.gather(counts, classes)
+    owner = tf.repeat(tf.range(tf.size(classes)), sizes)
+    turn = tf.range(tf.size(owner)) - tf.repeat(tf.cumsum(sizes, exclusive=True), sizes)
+    return owner, turn, tf.gather(first, tf.gather(classes, owner)) + turn
+
+
+def each_step(indices_of, start_step):
+    """The endless `tf.data.Dataset` of a function of the step."""
+    steps = tf.data.Dataset.counter(tf.constant(start_step, tf.int64))
+    return steps.map(indices_of, num_parallel_calls=tf.data.AUTOTUNE)
 
 
 def _draw(weights, count, seed):
@@ -238,30 +250,11 @@ def _draw(weights, count, seed):
     return tf.math.top_k(-waits, tf.minimum(count, tf.shape(weights)[1])).indices
 
 
-def check_integers(least, **values):
-    """Raises a TypeError or ValueError unless each is an integer >= `least` and < 2**63."""
-    for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-            raise TypeError(f"`{name}` must be an integer. Received: {name}={value!r}")
-        if value < least:
-            raise ValueError(f"`{name}` must be >= {least}. Received: {name}={value}")
-        if value >= 2**63:
-            raise ValueError(f"`{name}` must be < 2**63. Received: {name}={value}")
-
-
 def checked_labels(labels):
     """Returns the labels as an array; raises a TypeError unless they are integers."""
     labels = np.asarray(labels)
-    if labels.dtype.kind not in "iu":
-        raise TypeError(f"`labels` must be integers. Received: dtype={labels.dtype}")
+    check_type(labels.dtype.kind in "iu", "`labels` must be integers", dtype=Bare(labels.dtype))
     return labels
-
-
-def check_bool(**values):
-    """Raises a TypeError unless each is true or false."""
-    for name, value in values.items():
-        if not isinstance(value, bool):
-            raise TypeError(f"`{name}` must be true or false. Received: {name}={value!r}")
 
 
 def _mixed_shares(least, seed):

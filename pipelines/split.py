@@ -1,7 +1,6 @@
 """Labelled images, and datasets whose training and test classes are disjoint."""
 
 import dataclasses
-import numbers
 import os
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 
 from pipelines.augmentation import Augmentation
 from pipelines.preprocessing import Preprocessing
+from tfdml.checks import Bare, check, check_integer, check_number, check_type
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,32 +44,28 @@ class Split:
 
     def __post_init__(self):
         images = np.asarray(self.images)
-        if (
-            images.dtype == object
-            and images.ndim == 1
-            and all(isinstance(i, (str, os.PathLike)) for i in images)
-        ):
+        named = (isinstance(image, (str, os.PathLike)) for image in images.flat)
+        if images.dtype == object and images.ndim == 1 and all(named):
             images = np.array([os.fspath(path) for path in images])
-        if images.shape[:1] == (0,):
-            raise ValueError("a split must hold at least one image. Received: images=0")
+        check(images.shape[:1] != (0,), "a split must hold at least one image", images=0)
         are_pixels = images.dtype == np.uint8 and images.ndim == 4
         are_paths = images.dtype.kind == "U" and images.ndim == 1
-        if not (are_pixels or are_paths):
-            how = "; convert those in [0, 1] by (255 * images).astype('uint8')"
-            raise TypeError(
-                "`images` must be (n, height, width, channels) uint8 or (n,) paths"
-                f"{how if images.dtype.kind == 'f' else ''}. "
-                f"Received: shape={images.shape}, dtype={images.dtype}"
-            )
-        object.__setattr__(self, "images", images)
-        object.__setattr__(self, "labels", _checked_ids("labels", self.labels, len(images)))
+        how = "; convert those in [0, 1] by (255 * images).astype('uint8')"
+        check_type(
+            are_pixels or are_paths,
+            "`images` must be (n, height, width, channels) uint8 or (n,) paths"
+            f"{how if images.dtype.kind == 'f' else ''}",
+            shape=images.shape,
+            dtype=Bare(images.dtype),
+        )
+        vars(self).update(images=images, labels=_integers("labels", self.labels, (len(images),)))
         if self.super_labels is not None:
-            super_labels = _checked_ids("super_labels", self.super_labels, len(images))
+            super_labels = _integers("super_labels", self.super_labels, (len(images),))
             _check_nested(self.labels, super_labels)
-            object.__setattr__(self, "super_labels", super_labels)
+            vars(self).update(super_labels=super_labels)
         if self.boxes is not None:
-            size = None if are_paths else images.shape[1:3]
-            object.__setattr__(self, "boxes", _checked_boxes(self.boxes, len(images), size))
+            vars(self).update(boxes=_integers("boxes", self.boxes, (len(images), 4)))
+            _check_boxes(self.boxes, None if are_paths else images.shape[1:3])
 
     @property
     def holds_paths(self):
@@ -96,64 +92,60 @@ class Split:
 
     def subset(self, chosen):
         """The split of the chosen rows (booleans or indices)."""
+        if np.asarray(chosen).dtype == bool and np.all(chosen):
+            return self  # spares a copy of the pixels
         of_images = {
-            name: getattr(self, name)[chosen]
-            for name in ("images", "labels", "super_labels", "boxes")
-            if getattr(self, name) is not None
+            name: value[chosen]
+            for name, value in vars(self).items()
+            if isinstance(value, np.ndarray)
         }
         return dataclasses.replace(self, **of_images)
 
 
-def _checked_ids(name, ids, images):
-    ids = np.asarray(ids)
-    if ids.shape != (images,):
-        raise ValueError(
-            f"`{name}` must have one id per image. "
-            f"Received: images={images}, {name}.shape={ids.shape}"
-        )
-    if ids.dtype.kind not in "iu":
-        how = f"; convert names by np.unique({name}, return_inverse=True)[1]"
-        raise TypeError(
-            f"`{name}` must be integers{how if ids.dtype.kind in 'UTO' else ''}. "
-            f"Received: dtype={ids.dtype}"
-        )
-    return ids.astype(np.int64)
+def _integers(name, values, shape):
+    values = np.asarray(values)
+    each, how = "four edges", ""
+    if len(shape) == 1:
+        each, how = "one id", f"; convert names by np.unique({name}, return_inverse=True)[1]"
+    check(
+        values.shape == shape,
+        f"`{name}` must have {each} per image",
+        images=shape[0],
+        **{f"{name}.shape": values.shape},
+    )
+    check_type(
+        values.dtype.kind in "iu",
+        f"`{name}` must be integers{how if values.dtype.kind in 'UTO' else ''}",
+        dtype=Bare(values.dtype),
+    )
+    return values.astype(np.int64)
 
 
-def _checked_boxes(boxes, images, size):
-    boxes = np.asarray(boxes)
-    if boxes.shape != (images, 4):
-        raise ValueError(
-            "`boxes` must have four edges per image. "
-            f"Received: images={images}, boxes.shape={boxes.shape}"
-        )
-    if boxes.dtype.kind not in "iu":
-        raise TypeError(f"`boxes` must be integers. Received: dtype={boxes.dtype}")
-    boxes = boxes.astype(np.int64)
+def _check_boxes(boxes, size):
     height, width = size or (np.inf, np.inf)
     left, top, right, bottom = boxes.T
     good = (left >= 0) & (left < right) & (right <= width)
     good &= (top >= 0) & (top < bottom) & (bottom <= height)
-    if not good.all():
-        row = int(np.argmin(good))
-        limits = "" if size is None else f", width={width}, height={height}"
-        raise ValueError(
-            "`boxes` must have left < right and upper < lower edge, inside the image. "
-            f"Received: row={row}, box={boxes[row].tolist()}{limits}"
-        )
-    return boxes
+    row = int(np.argmin(good))
+    check(
+        good[row],
+        "`boxes` must have left < right and upper < lower edge, inside the image",
+        row=row,
+        box=boxes[row].tolist(),
+        **({} if size is None else {"width": width, "height": height}),
+    )
 
 
 def _check_nested(labels, super_labels):
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     expected = super_labels[first][inverse]
-    divided = np.flatnonzero(super_labels != expected)
-    if len(divided):
-        row = divided[0]
-        raise ValueError(
-            "`super_labels` must be the same for all images of a class. Received: "
-            f"class={labels[row]}, super_labels={[int(expected[row]), int(super_labels[row])]}"
-        )
+    row = int(np.argmax(super_labels != expected))
+    check(
+        super_labels[row] == expected[row],
+        "`super_labels` must be the same for all images of a class",
+        **{"class": int(labels[row])},
+        super_labels=[int(expected[row]), int(super_labels[row])],
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,21 +176,15 @@ class Dataset:
     gallery: Split | None = None
 
     def __post_init__(self):
-        for name in ("test", "gallery"):
-            split = getattr(self, name)
-            labels = [] if split is None else split.labels
-            shared = np.intersect1d(self.train.labels, labels)
-            if len(shared):
-                raise ValueError(
-                    f"train and {name} must not share classes. "
-                    f"Received: shared={shared[:5].tolist()}"
-                )
+        for name in [*self.splits][1:]:
+            shared = np.intersect1d(self.train.labels, self.splits[name].labels)[:5].tolist()
+            check(not shared, f"train and {name} must not share classes", shared=shared)
 
     @property
     def splits(self):
         """{name: `Split`}: train, test and, if there is one, gallery."""
-        splits = {"train": self.train, "test": self.test, "gallery": self.gallery}
-        return {name: split for name, split in splits.items() if split is not None}
+        splits = {"train": self.train, "test": self.test}
+        return splits if self.gallery is None else {**splits, "gallery": self.gallery}
 
     def scored(self):
         """The images of test and gallery as one `Split`, and which are queries: (n,) booleans.
@@ -237,15 +223,12 @@ def join_splits(splits):
     if len({id(split.warped) for split in splits}) > 1:
         raise ValueError("splits to join must be of one dataset and have the same `warped`")
 
-    def joined(name):
+    joined = {}
+    for name in ("images", "labels", "super_labels", "boxes"):
         parts = [getattr(split, name) for split in splits]
-        return None if any(part is None for part in parts) else np.concatenate(parts)
-
+        joined[name] = None if any(part is None for part in parts) else np.concatenate(parts)
     class_names = {i: name for split in splits for i, name in (split.class_names or {}).items()}
-    return Split(
-        *(joined("images"), joined("labels"), class_names, joined("super_labels"), joined("boxes")),
-        warped=splits[0].warped,
-    )
+    return Split(class_names=class_names, warped=splits[0].warped, **joined)
 
 
 def rows_to_find(split, queries=None):
@@ -287,12 +270,9 @@ def hold_out_classes(split, share):
     """
     check_split(split)
     classes = np.unique(split.labels)
-    if isinstance(share, bool) or not isinstance(share, numbers.Real):
-        raise TypeError(f"`share` must be a number. Received: share={share!r}")
-    if not 0 < share < 1:
-        raise ValueError(f"`share` must be > 0 and < 1. Received: share={share}")
-    if len(classes) < 2:
-        raise ValueError(f"holding out classes needs 2 or more. Received: classes={len(classes)}")
+    check_number(share=share)
+    check(0 < share < 1, "`share` must be > 0 and < 1", share=share)
+    check(len(classes) >= 2, "holding out classes needs 2 or more", classes=len(classes))
     count = min(max(1, round(share * len(classes))), len(classes) - 1)
     held_out = split.labels >= classes[-count]
     return split.subset(~held_out), split.subset(held_out)
@@ -321,15 +301,13 @@ def draw_gallery(split, seed=0):
         [4] [7 4]
     """
     check_split(split)
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
-        raise TypeError(f"`seed` must be an integer. Received: seed={seed!r}")
-    if seed < 0:
-        raise ValueError(f"`seed` must be >= 0. Received: seed={seed}")
-    if split.num_classes == len(split.labels):
-        raise ValueError(
-            "drawing a gallery needs a class with 2 or more images. Received: "
-            f"images={len(split.labels)}, classes={split.num_classes}"
-        )
+    check_integer(0, seed=seed)
+    check(
+        split.num_classes < len(split.labels),
+        "drawing a gallery needs a class with 2 or more images",
+        images=len(split.labels),
+        classes=split.num_classes,
+    )
     order = np.random.default_rng(seed).permutation(len(split.labels))
     drawn = np.zeros(len(split.labels), bool)
     drawn[order[np.unique(split.labels[order], return_index=True)[1]]] = True

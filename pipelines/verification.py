@@ -8,9 +8,8 @@ import re
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 
-from tqdm import tqdm
-
 from pipelines.records import is_record, read
+from tfdml.progress import progress
 
 _BEGINNINGS = {
     b"\xff\xd8\xff": "JPEG",
@@ -35,30 +34,19 @@ def find_unreadable(paths):
     Returns:
         {index into `paths`: reason why it cannot be read}, ascending.
     """
-    return dict(_unreadable(paths))
+    return dict(unreadable(paths))
 
 
-def first_unreadable(paths):
-    """(index, reason) of the first unreadable file; None if all can be read."""
-    with contextlib.closing(_unreadable(paths)) as found:
-        return next(found, None)
-
-
-def _unreadable(paths):
+def unreadable(paths):
+    """Yields the items of `find_unreadable` as they are found."""
     stamps = [_stamp(path) for path in paths]
     known = _remembered(stamps)
     unknown = [row for row, stamp in enumerate(stamps) if stamp is None or stamp not in known]
     good = []
     pool = ThreadPoolExecutor(os.cpu_count())
     try:
-        reasons = tqdm(
-            _mapped(pool, _problem, [paths[row] for row in unknown]),
-            desc="Checking images",
-            total=len(unknown),
-            delay=2,
-            disable=None,
-            unit="image",
-        )
+        reasons = _mapped(pool, _problem, [paths[row] for row in unknown])
+        reasons = progress("Checking images", reasons, total=len(unknown))
         for row, reason in zip(unknown, reasons, strict=True):
             if reason:
                 yield row, reason
@@ -84,7 +72,7 @@ def _problem(path):
     import_tensorflow()
     import tensorflow as tf
 
-    from pipelines.decoding import decode
+    from tfdml.decoding import decode
 
     try:
         contents = read(path)

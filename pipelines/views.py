@@ -2,24 +2,7 @@
 
 import tensorflow as tf
 
-_SHARE = 224 / 256  # side of a crop / side of the image
-
-
-def enlarged(image_size):
-    """The size of the images that crops of `image_size` are taken from: 8 / 7 of its sides.
-
-    Args:
-        image_size: (height, width, channels).
-
-    Returns:
-        (height, width, channels).
-
-    Example:
-        >>> enlarged((224, 224, 3))
-        (256, 256, 3)
-    """
-    height, width, channels = image_size
-    return round(height / _SHARE), round(width / _SHARE), channels
+from tfdml.checks import check
 
 
 def views(images, image_size, *, crops=1, mirror=False):
@@ -43,15 +26,14 @@ def views(images, image_size, *, crops=1, mirror=False):
         Krizhevsky, Sutskever, Hinton. ImageNet classification with deep convolutional neural
         networks. NIPS 2012, section 4.1, for 10 crops.
     """
-    if crops not in (1, 5, 10):
-        raise ValueError(f"`crops` must be 1, 5 or 10. Received: crops={crops}")
+    check(crops in (1, 5, 10), "`crops` must be 1, 5 or 10", crops=crops)
     height, width, _ = image_size
     down, right = images.shape[1] - height, images.shape[2] - width
-    if min(down, right) < 0 or (crops == 1 and (down, right) != (0, 0)):
-        raise ValueError(
-            "`images` must have the size of a view, or for several crops at least that. "
-            f"Received: images.shape={tuple(images.shape)}, image_size={tuple(image_size)}"
-        )
+    check(
+        min(down, right) >= 0 and (crops > 1 or (down, right) == (0, 0)),
+        "`images` must have the size of a view, or for several crops at least that",
+        **{"images.shape": tuple(images.shape), "image_size": tuple(image_size)},
+    )
     corners = [(0, 0), (0, right), (down, 0), (down, right), (down // 2, right // 2)]
     parts = [
         images[:, top : top + height, left : left + width]

@@ -2,7 +2,8 @@
 
 import tensorflow as tf
 
-from pipelines.sampling import check_integers, checked_labels, paired_classes, step_seed
+from pipelines.sampling import checked_labels, rows_by_class, rows_of, step_seed
+from tfdml.checks import check, check_integer
 
 
 def whole_class_indices(labels, batch_size, seed=0, start_step=0):
@@ -38,20 +39,22 @@ def whole_class_indices(labels, batch_size, seed=0, start_step=0):
         Differs: the paper does not say what becomes of a class that does not fit, nor whether a
         class may come again before the others have.
     """
-    check_integers(4, batch_size=batch_size)
-    check_integers(0, seed=seed, start_step=start_step)
-    by_class, first, counts = paired_classes(checked_labels(labels))
-    if len(counts) < 2:
-        raise ValueError(
-            "batches of whole classes need 2 or more classes with 2 or more images. "
-            f"Received: classes={len(counts)}"
-        )
+    check_integer(4, batch_size=batch_size)
+    check_integer(0, seed=seed, start_step=start_step)
+    by_class, first, counts = rows_by_class(checked_labels(labels))
+    check(
+        len(counts) >= 2,
+        "batches of whole classes need 2 or more classes with 2 or more images",
+        classes=len(counts),
+    )
     largest = int(counts.max())
-    if batch_size < largest + 2:
-        raise ValueError(
-            "`batch_size` must be at least the size of the largest class + 2, so that every batch "
-            f"has 2 classes. Received: batch_size={batch_size}, largest={largest}"
-        )
+    check(
+        batch_size >= largest + 2,
+        "`batch_size` must be at least the size of the largest class + 2, so that every batch "
+        "has 2 classes",
+        batch_size=batch_size,
+        largest=largest,
+    )
     # A batch uses up at most m - 2 images and one class that fills the 2 remaining places.
     batches_per_epoch = max(1, int(counts.sum()) // (batch_size - 2 + largest))
     by_class, first, counts = map(tf.constant, (by_class, first, counts))
@@ -74,14 +77,11 @@ def whole_class_indices(labels, batch_size, seed=0, start_step=0):
         return steps.map(indices_of, num_parallel_calls=tf.data.AUTOTUNE)
 
     def images_of(classes, step):
-        sizes = tf.gather(counts, classes)
-        owner = tf.repeat(tf.range(tf.size(classes)), sizes)
-        turn = tf.range(tf.size(owner)) - tf.repeat(tf.cumsum(sizes, exclusive=True), sizes)
+        owner, _, rows = rows_of(classes, first, counts)
         keys = tf.random.stateless_uniform(
             tf.shape(owner), step_seed(seed, "images", step), dtype=tf.float64
         )
         shuffled = tf.argsort(tf.cast(owner, tf.float64) + keys)[:batch_size]  # class by class
-        rows = tf.gather(first, tf.gather(classes, owner)) + turn
         return tf.gather(by_class, tf.gather(rows, shuffled))
 
     epochs = tf.data.Dataset.counter(tf.constant(start_step // batches_per_epoch, tf.int64))

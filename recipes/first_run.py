@@ -21,7 +21,11 @@ from tfdml.command_line import one_sentence
 from tfdml.losses import LOSSES
 
 PROGRAM = "first_run.py"
-OPTIONS = {"regularized": ["--loss_options.base", "npair", "--loss_options.regularizer", "gor"]}
+OPTIONS = {
+    "matryoshka": ["--loss_options.base", "npair", "--loss_options.dims", "[128, 64, 32]"],
+    "memory": ["--loss_options.base", "multi_similarity", "--loss_options.size", "1024"],
+    "regularized": ["--loss_options.base", "npair", "--loss_options.regularizer", "gor"],
+}
 PHOTOGRAPHS = {"cub200": "cub200", "cars196": "folder"}  # --dataset of each
 SMALL = ("digits", "glyphs")
 STARTS = ("random", "pretrained")

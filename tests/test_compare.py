@@ -81,7 +81,7 @@ def test_needs_no_tensorflow(folder):
 
 
 @pytest.mark.usefixtures("folder")
-def test_refuses_in_one_sentence(capsys):
+def test_rejects_in_one_sentence(capsys):
     assert "required: runs" in refusal(capsys)
     assert "two or more. Received: runs=['runs/a']" in refusal(capsys, "runs/a")
     for again in ("runs/a", "./runs/a"):
@@ -113,7 +113,7 @@ def test_refuses_in_one_sentence(capsys):
 
 
 @pytest.mark.usefixtures("folder")
-def test_refuses_runs_scored_on_other_images(capsys):
+def test_rejects_runs_scored_on_other_images(capsys):
     save_queries(
         pathlib.Path("runs/b/evaluation_queries.npz"),
         {"recall@1": np.ones(150)},
@@ -124,7 +124,7 @@ def test_refuses_runs_scored_on_other_images(capsys):
     assert "same images: split differs. Received: split={'runs/a': 'test'" in message
 
 
-def test_help_tells_of_it(capsys):
+def test_help_names_it(capsys):
     with pytest.raises(SystemExit, match="0"):
         evaluate.main(["--help"])
     assert "compare" in capsys.readouterr().out

@@ -10,6 +10,7 @@ from PIL import Image
 import evaluate
 import pipelines
 import train
+from tfdml.runs import exporting
 from tfdml.runs.scoring.model import ScoredModel, completed, find_model
 from tfdml.serving import export, exported
 
@@ -81,7 +82,7 @@ def test_evaluate_takes_several_crops_of_the_warped_image(version):
 
 
 def test_an_export_of_the_run_reads_images_alike(version, monkeypatch):
-    monkeypatch.setattr(export, "images_per_second", lambda version: 1)
+    monkeypatch.setattr(exporting, "images_per_second", lambda version: 1)
     export.main(["runs/crops", "--out", "saved_models/again"])
     again = pathlib.Path("saved_models/again/1")
     first, second = (

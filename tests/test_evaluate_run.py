@@ -63,12 +63,12 @@ def test_an_export_holds_no_folder_of_the_trainer(machine):
 @pytest.mark.parametrize("model", ["runs/small", "saved_models/small"])
 def test_a_run_is_scored_on_its_own_images(model, machine, capsys):
     evaluate.main([model, "--nmi=false", "--report", "report"])
-    told = json.loads(pathlib.Path("runs/small/evaluation_validation.json").read_text())
-    assert told["version"] == "saved_models/small/1"
-    assert told["data_dir"] == str(machine / "data" / "photos")
+    content = json.loads(pathlib.Path("runs/small/evaluation_validation.json").read_text())
+    assert content["version"] == "saved_models/small/1"
+    assert content["data_dir"] == str(machine / "data" / "photos")
     printed = capsys.readouterr().out
     assert "Scores: runs/small/evaluation_validation.json" in printed
-    assert told["untrained"] == {"recall@1": 0.25}
+    assert content["untrained"] == {"recall@1": 0.25}
     assert "untrained 0.2500" in printed
     page = pathlib.Path("report/index.html").read_text()
     assert "<h1>small on folder (validation)</h1>" in page
@@ -83,8 +83,8 @@ def test_a_run_is_scored_on_its_own_images(model, machine, capsys):
 @pytest.mark.usefixtures("machine")
 def test_other_images_have_no_untrained_scores():
     evaluate.main(["runs/small", "--split", "all", "--nmi=false"])
-    told = json.loads(pathlib.Path("runs/small/evaluation_all.json").read_text())
-    assert "untrained" not in told
+    content = json.loads(pathlib.Path("runs/small/evaluation_all.json").read_text())
+    assert "untrained" not in content
 
 
 @pytest.mark.usefixtures("machine")

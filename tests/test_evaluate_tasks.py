@@ -12,7 +12,7 @@ from PIL import Image
 
 import evaluate
 import pipelines
-from pipelines.images import resize
+from tfdml.decoding import resize
 from tfdml.evaluation import (
     average_views,
     bootstrap_intervals,
@@ -57,7 +57,7 @@ def photos(tmp_path_factory):
             image = Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
             image.save(folder / name / f"{i}.png")
     lines = "".join(f"{child},{parent}\n" for child, parent in PARENTS.items())
-    (folder.parent / "kin.csv").write_text(f"class,parent\n{lines}")
+    (folder.parent / "tree.csv").write_text(f"class,parent\n{lines}")
     return folder
 
 
@@ -122,9 +122,9 @@ KINDS = {"against": "before the own one", "expected": "in random order", "as_one
 
 
 def test_test_classes_are_placed_by_the_means_of_training_classes(photos, version, capsys):
-    kin = photos.parent / "kin.csv"
-    arguments = ["--task", "zero_shot", "--hierarchy", kin, "--k", "[1, 2]"]
-    content = scores(version, *arguments, name="evaluation_zero_shot_kin")
+    tree = photos.parent / "tree.csv"
+    arguments = ["--task", "zero_shot", "--hierarchy", tree, "--k", "[1, 2]"]
+    content = scores(version, *arguments, name="evaluation_zero_shot_tree")
     train, test = (data_of(photos, names) for names in (CLASSES[:4], CLASSES[4:]))
     hierarchy = {CLASSES.index(n) if n in CLASSES else n: above for n, above in PARENTS.items()}
     rows = [embedding_of(images).numpy() for images, _ in (train, test)]
@@ -140,18 +140,18 @@ def test_test_classes_are_placed_by_the_means_of_training_classes(photos, versio
         "Of 5 unseen classes 3 have related ones among 4 known classes." in capsys.readouterr().out
     )
     placed = ["--placement.ancestors", "parent", "--placement.weights", "depth"]
-    name = "evaluation_zero_shot_kin_ancestors_parent_weights_depth"
+    name = "evaluation_zero_shot_tree_ancestors_parent_weights_depth"
     content = scores(version, *arguments, *placed, name=name)
     expected = zero_shot_accuracy(*data, k=1, equal_means="expected", ancestors="parent")
     assert content["scores"]["top1"] == pytest.approx(expected[1], abs=1e-9)
 
 
 def test_classes_are_held_out_of_each_parent(photos, version):
-    kin = photos.parent / "kin.csv"
+    tree = photos.parent / "tree.csv"
     content = scores(
         version,
-        *("--task", "zero_shot", "--hierarchy", kin, "--unseen_share", 0.5, "--k", 1),
-        name="evaluation_zero_shot_kin_unseen_0.5",
+        *("--task", "zero_shot", "--hierarchy", tree, "--unseen_share", 0.5, "--k", 1),
+        name="evaluation_zero_shot_tree_unseen_0.5",
     )
     # Of f1 and f2, of f3 alone, and of g1 and g2.
     known, unseen = (data_of(photos, names) for names in (("f1", "f3", "g1"), ("f2", "g2")))
@@ -162,12 +162,12 @@ def test_classes_are_held_out_of_each_parent(photos, version):
     assert content["classes"] == {"known": 3, "unseen": 2, "unseen_with_kin": 2}
 
 
-def test_classes_without_kin_are_refused_with_advice(photos, version, tmp_path, capsys):
+def test_classes_without_related_ones_are_rejected_with_advice(photos, version, tmp_path, capsys):
     parents = {name: "old" if name in CLASSES[:4] else "new" for name in CLASSES}
     lines = "".join(f"{child},{parent}\n" for child, parent in parents.items())
-    (tmp_path / "kin.csv").write_text(f"class,parent\n{lines}old,all\nnew,all\n")
+    (tmp_path / "tree.csv").write_text(f"class,parent\n{lines}old,all\nnew,all\n")
     with pytest.raises(SystemExit, match="2"):
-        evaluate.main([str(version), "--task", "zero_shot", "--hierarchy", "kin.csv"])
+        evaluate.main([str(version), "--task", "zero_shot", "--hierarchy", "tree.csv"])
     assert (
         "shares a non-root ancestor with a known class: give `unseen_share`"
         in capsys.readouterr().err
@@ -241,37 +241,37 @@ def test_queries_search_the_gallery_of_a_dataset_that_has_one(photos, version, m
 
 def test_a_threshold_is_calibrated_on_the_training_classes(photos, version, capsys):
     arguments = ["--false_match_rate", 0.2, "--nmi=false"]
-    told = scores(version, *arguments, name="evaluation")["verification"]
+    content = scores(version, *arguments, name="evaluation")["verification"]
     test, train = (
         (embedding_of(images).numpy(), labels)
         for images, labels in (data_of(photos, CLASSES[4:]), data_of(photos, CLASSES[:4]))
     )
     expected = verification_scores(*test, false_match_rates=0.2)
-    assert told["auc"] == pytest.approx(expected["auc"])
-    assert told["true_match_rate"] == pytest.approx(expected["true_match_rates"][0.2])
+    assert content["auc"] == pytest.approx(expected["auc"])
+    assert content["true_match_rate"] == pytest.approx(expected["true_match_rates"][0.2])
     threshold = calibrate_threshold(*train, false_match_rate=0.2)
-    assert told["calibrated"]["threshold"] == pytest.approx(threshold, rel=1e-6)
-    rates = rates_at_threshold(*test, told["calibrated"]["threshold"])
-    assert {name: told["calibrated"][name] for name in rates} == pytest.approx(rates)
+    assert content["calibrated"]["threshold"] == pytest.approx(threshold, rel=1e-6)
+    rates = rates_at_threshold(*test, content["calibrated"]["threshold"])
+    assert {name: content["calibrated"][name] for name in rates} == pytest.approx(rates)
     assert "With the threshold of the training classes:" in capsys.readouterr().out
-    told = scores(version, *arguments, "--split", "train", name="evaluation_train")
-    assert "calibrated" not in told["verification"]
+    content = scores(version, *arguments, "--split", "train", name="evaluation_train")
+    assert "calibrated" not in content["verification"]
 
 
 def test_an_index_is_compared_with_the_exact_search(version, capsys):
     arguments = ["--index", "IVF2,Flat", "--index_parameters", "nprobe=2", "--nmi=false"]
-    told = scores(version, *arguments, name="evaluation")
-    assert told["index"] == "IVF2,Flat"
-    assert set(told["approximate"]["lost"].values()) == {0.0}
+    content = scores(version, *arguments, name="evaluation")
+    assert content["index"] == "IVF2,Flat"
+    assert set(content["approximate"]["lost"].values()) == {0.0}
     assert "Approximate search (" in capsys.readouterr().out
 
 
 def test_clusters_are_found_by_affinity_propagation(photos, version):
     images, labels = data_of(photos, CLASSES[4:])
     rows = embedding_of(images).numpy()
-    told = scores(version, "--cluster_by", "affinity_propagation", name="evaluation")["scores"]
+    content = scores(version, "--cluster_by", "affinity_propagation", name="evaluation")["scores"]
     expected = clustering_scores(rows, labels, method="affinity_propagation")
-    assert {name: told[name] for name in expected} == pytest.approx(expected)
+    assert {name: content[name] for name in expected} == pytest.approx(expected)
 
 
 def test_scored_runs_are_compared(version, capsys):
@@ -309,7 +309,7 @@ def test_other_images_of_the_same_names_are_not_compared(photos, version, tmp_pa
     assert "must be scored on the same images: content differs" in capsys.readouterr().err
 
 
-def test_the_page_tells_what_changes_the_embeddings(version):
+def test_the_page_states_what_changes_the_embeddings(version):
     folder = pathlib.Path("page")
     options = ["--levels", 1, "--mirror", "--crops", 5]
     name = "evaluation_levels_1_crops_5_mirror"
@@ -320,18 +320,18 @@ def test_the_page_tells_what_changes_the_embeddings(version):
 
 def test_the_folder_of_the_training_may_be_spelt_otherwise(photos, version):
     data = ["--dataset", "folder", "--data_dir", f"{photos}/../photos/"]
-    told = scores(version, *data, "--false_match_rate", 0.2, "--nmi=false", name="evaluation")
-    assert "calibrated" in told["verification"]
+    content = scores(version, *data, "--false_match_rate", 0.2, "--nmi=false", name="evaluation")
+    assert "calibrated" in content["verification"]
 
 
 def test_scores_have_intervals_and_means_over_classes(photos, version):
     images, labels = data_of(photos, CLASSES[4:])
     values = retrieval_scores_per_query(embedding_of(images).numpy(), labels)
-    told = scores(version, "--nmi=false", "--seed", 2, name="evaluation")
+    content = scores(version, "--nmi=false", "--seed", 2, name="evaluation")
     intervals = bootstrap_intervals(values, labels, seed=2)
-    assert {name: tuple(ends) for name, ends in told["intervals"].items()} == intervals
+    assert {name: tuple(ends) for name, ends in content["intervals"].items()} == intervals
     averages = {name: macro_average(of, labels) for name, of in values.items()}
-    assert told["macro"] == pytest.approx(averages)
+    assert content["macro"] == pytest.approx(averages)
 
 
 def test_numbers_that_json_has_not_are_null():
@@ -403,7 +403,7 @@ def test_what_is_in_the_boxes_is_scored(photos, version, tmp_path):
         (["--batch_size", "0"], "`batch_size` must be > 0. Received: batch_size=0"),
     ],
 )
-def test_refuses_what_does_not_go_together(arguments, message, version, capsys):
+def test_rejects_what_does_not_go_together(arguments, message, version, capsys):
     with pytest.raises(SystemExit, match="2"):
         evaluate.main([str(version), *arguments])
     assert re.search(message, capsys.readouterr().err)

@@ -13,9 +13,10 @@ import evaluate
 import pipelines
 import train
 from tfdml.evaluation import recall_at_k
+from tfdml.runs import exporting
 from tfdml.serving import export
 from tfdml.serving.metadata import read_metadata
-from tfdml.serving.versions import megabytes
+from tfdml.serving.versions import megabytes, newest_version
 
 pytestmark = pytest.mark.xdist_group("export")
 
@@ -38,7 +39,7 @@ def trained(tmp_path_factory):
 @pytest.fixture
 def here(trained, monkeypatch):
     monkeypatch.chdir(trained)
-    monkeypatch.setattr(export, "images_per_second", lambda version: 1)
+    monkeypatch.setattr(exporting, "images_per_second", lambda version: 1)
 
 
 @pytest.fixture(scope="module")
@@ -125,12 +126,37 @@ def test_an_export_again_may_change_what_the_run_said(here, capsys):
     export.main(
         ["runs/small", "--precision", "float16", "--licence", "MIT", "--on_bad_image", "error"]
     )
-    assert capsys.readouterr().out.startswith("saved_models/small_float16/1: ")
+    assert "\nsaved_models/small_float16/1: " in capsys.readouterr().out
     told = read_metadata(pathlib.Path("saved_models/small_float16/1"))
     assert (told["precision"], told["licence"], told["on_bad_image"]) == ("float16", "MIT", "error")
     images = pipelines.load("digits").test.images[:20]
     rounded = embeddings_of("saved_models/small_float16/1", images)
     np.testing.assert_allclose(rounded, embeddings_of(MODEL / "1", images), atol=5e-3)
+
+
+def test_an_export_again_scores_rounded_weights(here, test_split, capsys):
+    export.main(["runs/small", "--precision", "int8"])
+    told = read_metadata(pathlib.Path("saved_models/small_int8/1"))["precision_scores"]
+    printed = capsys.readouterr().out
+    assert list(told) == ["float32", "int8"]
+    for name, folder in (("float32", MODEL / "1"), ("int8", "saved_models/small_int8/1")):
+        rows = embeddings_of(folder, test_split.images)
+        recall = recall_at_k(rows, test_split.labels, k=1)[1]
+        assert told[name]["recall@1"] == pytest.approx(recall, abs=2e-3)
+        assert f"{name:>7}: recall@1 {told[name]['recall@1']:.4f}, " in printed
+    assert told["float32"]["megabytes"] == megabytes(newest_version(MODEL))
+
+
+def test_an_export_again_goes_on_without_the_images_of_the_run(here, monkeypatch, recwarn):
+    def missing(*_, **__):
+        raise FileNotFoundError("there is no folder photos")
+
+    monkeypatch.setattr(pipelines, "load", missing)
+    with pytest.warns(UserWarning, match="int8 loses is not scored: there is no folder photos"):
+        export.main(["runs/small", "--precision", "int8", "--out", "without_images"])
+    assert "precision_scores" not in read_metadata(pathlib.Path("without_images/1"))
+    export.main(["runs/small", "--precision", "int8", "--score", "false", "--out", "unscored"])
+    assert not recwarn
 
 
 @pytest.mark.parametrize(

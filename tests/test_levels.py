@@ -18,6 +18,7 @@ import pipelines
 import train
 from tfdml.evaluation import distance_statistics, recall_at_k, split_levels, weigh_levels
 from tfdml.models import EmbeddingModel, build_embedder
+from tfdml.runs import exporting
 from tfdml.serving import export
 from tfdml.serving.metadata import read_metadata
 from tfdml.serving.versions import newest_version
@@ -49,7 +50,7 @@ def embeddings(trained):
 def here(trained, tmp_path, monkeypatch):
     """An empty working folder from which the run is read."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(export, "images_per_second", lambda version: 1)
+    monkeypatch.setattr(exporting, "images_per_second", lambda version: 1)
     return trained
 
 
@@ -107,6 +108,15 @@ def test_shallow_levels_are_exported_alone(here, embeddings, levels):
     assert set(content.get("levels", {})) == ({"level 1", "level 2"} if levels == 2 else set())
 
 
+def test_rounded_shallow_levels_are_scored_beside_the_same_levels(here, embeddings):
+    labels, run = pipelines.load("digits").test.labels, str(here / "runs" / "small")
+    export.main([run, "--levels", "1", "--precision", "float16", "--out", "rounded"])
+    told = read_metadata(pathlib.Path("rounded/1"))["precision_scores"]
+    recall = recall_at_k(embeddings[:, :4], labels, k=1)[1]
+    assert told["float32"]["recall@1"] == pytest.approx(recall, abs=2e-3)
+    assert told["float16"]["recall@1"] == pytest.approx(recall, abs=2e-2)
+
+
 def test_versions_of_another_run_are_not_joined(here, capsys):
     out = here / "saved_models" / "other"
     shutil.copytree(here / "saved_models" / "small" / "1", out / "1")
@@ -128,7 +138,7 @@ def test_a_stray_file_is_no_version(tmp_path):
 
 def test_a_learned_similarity_is_of_all_levels(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(export, "images_per_second", lambda version: 1)
+    monkeypatch.setattr(exporting, "images_per_second", lambda version: 1)
     options = {"num_quadruplets": "per_positive_pair", "normalize": False}
     flags = [f"--loss_options.{name}={value}" for name, value in options.items()]
     train.main(["--run", "learned", *SMALL, "--loss", "pddm", "--levels", "2", *flags])
@@ -165,7 +175,7 @@ def test_the_curve_of_early_exits_is_measured(trained, monkeypatch):
     spec = importlib.util.spec_from_file_location("early_exit", path)
     benchmark = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(benchmark)
-    monkeypatch.setattr(export, "SECONDS", 0.05)
+    monkeypatch.setattr(exporting, "SECONDS", 0.05)
     monkeypatch.setattr(sys, "argv", ["early_exit.py", "runs/small"])
     result = programs.run(lambda _: benchmark.main(), cwd=trained)
     assert result.code == 0, result.err
@@ -180,7 +190,7 @@ def size_of(folder):
 
 
 def test_a_whole_run_is_exported_again_beside_the_first(trained, monkeypatch, capsys):
-    monkeypatch.setattr(export, "SECONDS", 0.05)
+    monkeypatch.setattr(exporting, "SECONDS", 0.05)
     monkeypatch.chdir(trained)
     export.main(["runs/small"])
     printed = capsys.readouterr().out

@@ -5,32 +5,16 @@
 >>> loss = tfdml.losses.LiftedStructuredLoss(margin=1.0)
 """
 
-import importlib
+import lazy_loader
+import wrapt
 
-from tfdml.registration import register, register_with_keras
+from tfdml.registration import register
 
 __version__ = "0.1.0"
 
-_MODULES = ("callbacks", "evaluation", "layers", "losses", "models", "optimizers", "serving")
+# Loaded on first use: the serving client and `train.py --help` must not wait for TensorFlow.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ += ["__version__"]
 
-__all__ = ["EmbeddingModel", "__version__", "register", *_MODULES]
-
-
-def __getattr__(name):
-    # Loaded on first use: `train.py --help` must not wait for TensorFlow.
-    if name == "EmbeddingModel":
-        return _load("models").EmbeddingModel
-    if name in _MODULES:
-        return _load(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__():
-    return sorted(__all__)
-
-
-def _load(name):
-    return importlib.import_module(f"tfdml.{name}")
-
-
-register_with_keras()
+# Now if Keras is imported, otherwise when it is.
+wrapt.register_post_import_hook(lambda _: register(), "keras")

@@ -6,11 +6,11 @@ import warnings
 
 import keras
 import numpy as np
-from tqdm import tqdm
 
 from tfdml.checks import check
 from tfdml.evaluation import recall_at_k
 from tfdml.files import replacing
+from tfdml.progress import progress
 
 
 class Checkpoint(keras.callbacks.Callback):
@@ -49,7 +49,7 @@ class StopOnNaN(keras.callbacks.Callback):
         # Resumed training had a finite loss before, or it would have stopped.
         self._was_finite = int(self.model.optimizer.iterations) > 0
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch, logs):
         if np.isfinite(logs["loss"]):
             self._was_finite = True
             return
@@ -106,7 +106,7 @@ class ProgressLines(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         self._sum = 0.0
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch, logs):
         before, self._sum = self._sum, logs["loss"] * (batch + 1)  # Keras logs the mean of an epoch
         self._losses.append(self._sum - before)
         self._step += 1
@@ -135,7 +135,7 @@ class RetrievalScores(keras.callbacks.Callback):
         self.labels = labels
         self.k = tuple(k)
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch, logs):
         scores = recall_at_k(self.model.embed(self.images), self.labels, k=self.k)
         logs.update({f"val_recall@{k}": score for k, score in scores.items()})
 
@@ -155,7 +155,7 @@ class LossLogs(keras.callbacks.Callback):
         self.log_dir = log_dir
         self._writer = None
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch, logs):
         learned = self.model.loss.logs() if hasattr(self.model.loss, "logs") else {}
         for name, value in learned.items():
             if np.ndim(value) == 0:
@@ -206,8 +206,6 @@ class EmbeddingsOfEpoch(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         embedder = self.model.embedder
-        batches = tqdm(
-            self.images, desc="Embedding the training images", delay=2, disable=None, unit="batch"
-        )
+        batches = progress("Embedding the training images", self.images, unit="batch")
         embeddings = np.concatenate([embedder.predict_on_batch(images) for images in batches])
         self.receive(int(self.model.optimizer.iterations), embeddings)

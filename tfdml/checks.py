@@ -5,6 +5,13 @@ import math
 import numbers
 import os
 import pathlib
+from collections.abc import Iterable
+
+
+class Bare(str):
+    """Text that an error message shows without quotes."""
+
+    __repr__ = str.__str__
 
 
 def check(holds, expectation, **received):
@@ -24,12 +31,6 @@ def check_type(holds, expectation, **received):
         raise TypeError(f"{expectation}. {_received(received)}")
 
 
-def check_bool(**values):
-    """Checks that each named value is a bool."""
-    for name, value in values.items():
-        check_type(isinstance(value, bool), f"`{name}` must be a bool", **{name: value})
-
-
 def check_number(**values):
     """Checks that each named value is a number, of Python or NumPy, and not a bool."""
     for name, value in values.items():
@@ -38,36 +39,40 @@ def check_number(**values):
 
 def check_finite(**values):
     """Checks that each named value is a finite number."""
-    check_number(**values)
-    for name, value in values.items():
-        check(math.isfinite(value), f"`{name}` must be finite", **{name: value})
+    _check_each(values, math.isfinite, "finite")
 
 
-def check_integer(**values):
-    """Checks that each named value is an integer, of Python or NumPy, and not a bool."""
+def check_integer(least=None, /, **values):
+    """Checks that each named value is an integer, of Python or NumPy, and not a bool.
+
+    With `least` it must also be at least that, and below 2**63.
+    """
     for name, value in values.items():
         check_type(_is(numbers.Integral, value), f"`{name}` must be an integer", **{name: value})
+        if least is not None:
+            check(value >= least, f"`{name}` must be >= {least}", **{name: value})
+            check(value < 2**63, f"`{name}` must be < 2**63", **{name: value})
+
+
+def check_bool(**values):
+    """Checks that each named value is true or false."""
+    for name, value in values.items():
+        check_type(isinstance(value, bool), f"`{name}` must be true or false", **{name: value})
 
 
 def check_positive(**values):
     """Checks that each named value is a finite number above 0."""
-    check_number(**values)
-    for name, value in values.items():
-        check(math.isfinite(value) and value > 0, f"`{name}` must be > 0", **{name: value})
+    _check_each(values, lambda value: 0 < value < math.inf, "> 0")
 
 
 def check_not_negative(**values):
     """Checks that each named value is a finite number, 0 or above."""
-    check_number(**values)
-    for name, value in values.items():
-        check(math.isfinite(value) and value >= 0, f"`{name}` must be >= 0", **{name: value})
+    _check_each(values, lambda value: 0 <= value < math.inf, ">= 0")
 
 
 def check_share(**values):
     """Checks that each named value is a number from 0 to below 1."""
-    check_number(**values)
-    for name, value in values.items():
-        check(0 <= value < 1, f"`{name}` must be >= 0 and < 1", **{name: value})
+    _check_each(values, lambda value: 0 <= value < 1, ">= 0 and < 1")
 
 
 def check_one_of(options, **values):
@@ -77,6 +82,17 @@ def check_one_of(options, **values):
         # True and 1.0 equal 1, but are not accepted for it.
         is_one = value in options and not isinstance(value, (bool, float))
         check(is_one, f"`{name}` must be one of {listed}", **{name: value})
+
+
+def check_image_size(of="", /, **values):
+    """Checks that each named value is (height, width, channels); `of` says of which images."""
+    for name, value in values.items():
+        sides = tuple(value) if isinstance(value, Iterable) else ()
+        check(
+            len(sides) == 3 and all(_is(numbers.Integral, side) and side > 0 for side in sides),
+            f"`{name}` must be (height, width, channels){of}",
+            **{name: value},
+        )
 
 
 def check_fits(needed, what, **received):
@@ -113,6 +129,17 @@ def unknown_option(owner, option, available):
     return f"{owner} has no option {option!r}. {_suggestion(option, available)}"
 
 
+def nearest(name, available):
+    """The available name with the nearest spelling; an empty text if none is near."""
+    return next(iter(difflib.get_close_matches(str(name), available, n=1)), "")
+
+
+def _check_each(values, holds, expectation):
+    check_number(**values)
+    for name, value in values.items():
+        check(holds(value), f"`{name}` must be {expectation}", **{name: value})
+
+
 def _memory():
     """Bytes of memory; infinite if the system does not state them."""
     sizes = [math.inf]
@@ -127,8 +154,8 @@ def _memory():
 
 def _suggestion(name, available):
     available = sorted(available)
-    nearest = difflib.get_close_matches(str(name), available, n=1)
-    hint = f"Did you mean {nearest[0]!r}? " if nearest else ""
+    closest = nearest(name, available)
+    hint = f"Did you mean {closest!r}? " if closest else ""
     return f"{hint}Available: {', '.join(available)}."
 
 

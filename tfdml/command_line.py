@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import difflib
 import inspect
 import os
 import re
@@ -12,6 +11,7 @@ import warnings
 
 import jsonargparse
 
+from tfdml.checks import nearest
 from tfdml.files import replacing
 
 _IN_WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
@@ -89,9 +89,8 @@ class Parser(jsonargparse.ArgumentParser):
             message = f"{self._file}: {message}"
         misspelt = re.search(r"unrecognized arguments:(.*)|'(\w+)' is not accepted", message)
         for word in re.findall(r"[A-Za-z_]\w+", misspelt[0]) if misspelt else ():
-            nearest = difflib.get_close_matches(word, self._types, n=1)
-            if nearest:
-                message += f". Did you mean --{nearest[0]}?"
+            if flag := nearest(word, self._types):
+                message += f". Did you mean --{flag}?"
                 break
         fail(self.prog, message)
 
@@ -145,10 +144,10 @@ def write_text(path, text):
 
 
 @contextlib.contextmanager
-def one_sentence(program, *errors):
+def one_sentence(program, *errors, stopped="stopped"):
     """Turns the named errors, which carry a sentence for the user, into that sentence.
 
-    Warnings are a sentence too. After Ctrl-C it exits with code 130.
+    Warnings are a sentence too. After Ctrl-C it prints what `stopped` says and exits with code 130.
     """
     formatted = warnings.formatwarning
     warnings.formatwarning = lambda message, *_, **__: f"{program}: warning: {message}\n"
@@ -157,7 +156,7 @@ def one_sentence(program, *errors):
     except errors as error:
         fail(program, error)
     except KeyboardInterrupt:
-        print(f"\n{program}: stopped", file=sys.stderr)
+        print(f"\n{program}: {stopped}", file=sys.stderr)
         raise SystemExit(130) from None
     finally:
         warnings.formatwarning = formatted

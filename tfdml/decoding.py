@@ -48,7 +48,7 @@ def decode(contents, channels, as_stored=False):
 
 
 def _not_jpeg(contents):
-    header = _first_bytes(contents)
+    header = first_bytes(contents)
 
     def other():
         animated = _is_webp(header) & (header[20] // 2 % 2 == 1)
@@ -91,14 +91,14 @@ def resized(images, size):
     return tf.clip_by_value(tf.image.resize(images, size, antialias=True), 0.0, 255.0)
 
 
-def _first_bytes(contents):
+def first_bytes(contents):
     """The first bytes, (64,) int32, padded with zeros."""
     first = tf.io.decode_raw(tf.strings.substr(contents, 0, _HEADER), tf.uint8)
     padded = tf.pad(tf.cast(first, tf.int32), [[0, _HEADER - tf.shape(first)[0]]])
     return tf.ensure_shape(padded, [_HEADER])
 
 
-def _starts(header, text, at=0):
+def starts(header, text, at=0):
     return tf.reduce_all(header[at : at + len(text)] == list(text))
 
 
@@ -107,11 +107,11 @@ def _little_endian(header, at, count):
 
 
 def _is_webp(header):
-    return _starts(header, b"RIFF") & _starts(header, b"WEBPVP8X", at=8)
+    return starts(header, b"RIFF") & starts(header, b"WEBPVP8X", at=8)
 
 
 def _has_bmp_palette(header):
-    return _starts(header, b"BM") & (_little_endian(header, 28, 2) <= 8)
+    return starts(header, b"BM") & (_little_endian(header, 28, 2) <= 8)
 
 
 def _bmp_of_palette(contents, header):

@@ -12,7 +12,7 @@ from keras import ops
 from tfdml.checks import check, check_not_negative
 
 
-class _PerVariable:
+class _PerVariable(keras.optimizers.Optimizer):
     """Mixin that scales the learning rate of each variable and adds L2 decay of kernels.
 
     Unlike `keras.optimizers.MultiOptimizer` it keeps its state in `tf.train.Checkpoint` and

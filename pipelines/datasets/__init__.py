@@ -1,7 +1,9 @@
 """Table of the datasets by name; each has a module of this package."""
 
-import difflib
 import importlib
+import pathlib
+
+from tfdml.checks import check, unknown_name
 
 # Names for `--dataset` and `load`: name -> (module of this package with `load(data_dir, ...)`,
 # options of that `load`).
@@ -44,15 +46,7 @@ def is_listed(name):
     return entry_of(name) not in READ
 
 
-def load(
-    name,
-    data_dir=None,
-    skip_invalid=False,
-    training=True,
-    boxes=None,
-    *,
-    download=False,
-):
+def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None, *, download=False):
     """Loads a dataset with disjoint training and test classes.
 
     Args:
@@ -78,23 +72,19 @@ def load(
         module, options = "tfds_images", {"name": name.removeprefix(TFDS), "download": download}
     elif name in DATASETS:
         module, options = DATASETS[name]
-        if download:
-            raise ValueError(f"`download` is for {TFDS}NAME. Received: dataset={name!r}")
+        check(not download, f"`download` is for {TFDS}NAME", dataset=name)
     else:
-        nearest = difflib.get_close_matches(name, names(), n=1)
-        hint = f"Did you mean {nearest[0]!r}? " if nearest else ""
-        raise ValueError(f"Unknown dataset {name!r}. {hint}Available: {', '.join(names())}.")
+        raise ValueError(unknown_name("dataset", name, names()))
     if boxes == ANNOTATED:
-        if entry_of(name) not in WITH_BOXES:
-            raise ValueError(
-                f"dataset {name!r} has no boxes: `boxes` must be a CSV file. Datasets with boxes: "
-                f"{', '.join(WITH_BOXES)}. Received: boxes={boxes!r}"
-            )
+        check(
+            entry_of(name) in WITH_BOXES,
+            f"dataset {name!r} has no boxes: `boxes` must be a CSV file. Datasets with boxes: "
+            f"{', '.join(WITH_BOXES)}",
+            boxes=boxes,
+        )
         options = {**options, "boxes": True}
     module = importlib.import_module(f"{__name__}.{module}")
-    dataset = module.load(
-        data_dir=data_dir, skip_invalid=skip_invalid, training=training, **options
-    )
+    dataset = module.load(data_dir, skip_invalid, training, **options)
     if boxes in (None, ANNOTATED):
         return dataset
     from pipelines.boxes import with_boxes
@@ -102,7 +92,12 @@ def load(
     return with_boxes(dataset, boxes, data_dir)
 
 
-def refuse_folder(name, data_dir):
+def check_built_in(name, data_dir):
     """Raises a ValueError if a folder is given to a dataset that is built in."""
-    if data_dir is not None:
-        raise ValueError(f"dataset {name!r} is built in. Received: data_dir={data_dir!r}")
+    check(data_dir is None, f"dataset {name!r} is built in", data_dir=data_dir)
+
+
+def given_path(name, data_dir, what):
+    """The path of a user's images; raises a ValueError that says what they are if it is None."""
+    check(data_dir is not None, f"dataset {name!r} needs `data_dir`, {what}", data_dir=data_dir)
+    return pathlib.Path(data_dir).expanduser()

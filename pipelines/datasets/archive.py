@@ -1,7 +1,10 @@
 """Finds and reads the files of a published data set as its authors pack it."""
 
 import dataclasses
-import pathlib
+
+from pipelines.datasets import given_path
+from pipelines.datasets.listing import dataset_of
+from tfdml.checks import Bare, check
 
 _KINDS = {"#": int, ".": float}
 
@@ -33,16 +36,10 @@ class Archive:
             ValueError: If `data_dir` is None.
             FileNotFoundError: If there is no such folder.
         """
-        if data_dir is None:
-            raise ValueError(
-                f"dataset {self.name!r} needs `data_dir`, the folder with {what}: {self.source}. "
-                "Received: data_dir=None"
-            )
-        folder = pathlib.Path(data_dir).expanduser()
+        what = f"the folder with {what}: {self.source}"
+        folder = given_path(self.name, data_dir, what)
         if not folder.is_dir():
-            raise FileNotFoundError(
-                f"`data_dir` must be the folder with {what}: {self.source}. There is no {folder}"
-            )
+            raise FileNotFoundError(f"`data_dir` must be {what}. There is no {folder}")
         return folder
 
     def root(self, data_dir, files):
@@ -101,29 +98,44 @@ class Archive:
             lines = path.read_text(encoding="utf-8").splitlines()[skip:]
         except UnicodeDecodeError as error:
             raise ValueError(f"{path} must be a text file ({error.reason})") from error
-        rows = []
-        for number, line in enumerate(lines, start=skip + 1):
-            cells = line.split(maxsplit=len(columns) - 1)
-            if not cells:
-                continue
-            try:
-                if len(cells) != len(columns):
-                    raise ValueError
-                rows.append(
-                    tuple(
-                        _KINDS.get(column[0], str.rstrip)(cell)
-                        for column, cell in zip(columns, cells, strict=True)
-                    )
-                )
-            except ValueError:
-                wanted = " ".join(column.lstrip("#.") for column in columns)
-                raise ValueError(
-                    f"{path}, line {number} must be `{wanted}`; source: {self.source}. "
-                    f"Received: {line.strip()!r}"
-                ) from None
-        if not rows:
-            raise ValueError(f"{path} must hold a list; source: {self.source}. Received: lines=0")
+        rows = [
+            self._row(f"{path}, line {number}", line, columns)
+            for number, line in enumerate(lines, start=skip + 1)
+            if line.strip()
+        ]
+        check(rows, f"{path} must hold a list; source: {self.source}", lines=0)
         return rows
+
+    def _row(self, where, line, columns):
+        cells = line.split(maxsplit=len(columns) - 1)
+        kinds = [_KINDS.get(column[0], str.rstrip) for column in columns]
+        try:
+            return tuple(kind(cell) for kind, cell in zip(kinds, cells, strict=True))
+        except ValueError:
+            wanted = " ".join(column.lstrip("#.") for column in columns)
+            raise ValueError(
+                f"{where} must be `{wanted}`; source: {self.source}. Received: {line.strip()!r}"
+            ) from None
+
+    def parts(self, paths, columns, skip=0):
+        """The lines of several lists, one for each part of the dataset.
+
+        Args:
+            paths: {part: path of its list}.
+            columns: As for `rows`.
+            skip: As for `rows`.
+
+        Returns:
+            `(rows, parts)`: the lines of all lists, and the part of each.
+        """
+        lists = {part: self.rows(path, columns, skip) for part, path in paths.items()}
+        parts = [part for part, rows in lists.items() for _ in rows]
+        return [row for rows in lists.values() for row in rows], parts
+
+    def dataset(self, listing, skip_invalid, training, **options):
+        """`dataset_of` the list; the error of missing images names their source."""
+        where = f". Source: {self.source}"
+        return dataset_of(self.name, listing, skip_invalid, training, where=where, **options)
 
     def by_first(self, path, rows, keys):
         """The rows of a list in the order of `keys`, without their first column.
@@ -138,9 +150,10 @@ class Archive:
         """
         found = {row[0]: row[1:] for row in rows}
         lost = [key for key in keys if key not in found]
-        if lost:
-            raise ValueError(
-                f"{path} must have a line for every image; source: {self.source}. "
-                f"Received: without={len(lost)}, first={lost[0]}"
-            )
+        check(
+            not lost,
+            f"{path} must have a line for every image; source: {self.source}",
+            without=len(lost),
+            first=Bare(*lost[:1]),
+        )
         return [found[key] for key in keys]

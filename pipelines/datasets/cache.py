@@ -2,18 +2,19 @@
 
 import hashlib
 import json
-import pathlib
 
 import numpy as np
 
 from pipelines.augmentation import Augmentation
+from pipelines.datasets import given_path
+from pipelines.datasets.listing import PARTS, Listing
 from pipelines.preprocessing import Preprocessing
 from pipelines.records import record_path
-from pipelines.split import Dataset, Split
+from pipelines.split import Dataset
+from tfdml.progress import progress
 
 FORMAT = 1
 MANIFEST, INDEX = "manifest.json", "index.npz"
-PARTS = ("train", "test", "gallery")  # in the order of their numbers in `index.npz`
 WARP = ("warp_size", "keep_aspect", "trim_white")
 
 
@@ -33,12 +34,7 @@ def load(data_dir=None, skip_invalid=False, training=True):
         FileNotFoundError: If the cache is missing or unfinished, or lacks files.
         ValueError: If its files are not those that were written.
     """
-    if data_dir is None:
-        raise ValueError(
-            "dataset 'cache' needs `data_dir`, a folder that `python -m pipelines.cache` wrote. "
-            "Received: data_dir=None"
-        )
-    folder = pathlib.Path(data_dir).expanduser()
+    folder = given_path("cache", data_dir, "a folder that `python -m pipelines.cache` wrote")
     manifest = read_manifest(folder)
     check_files(folder, manifest)
     with np.load(folder / INDEX) as index:
@@ -48,20 +44,20 @@ def load(data_dir=None, skip_invalid=False, training=True):
     paths = np.array([record_path(files[shard], *place) for shard, *place in places])
     class_names = {int(label): name for label, name in manifest["class_names"]} or None
     warped = Preprocessing(**{name: manifest["settings"][name] for name in WARP})
-    splits = {}
-    for number, part in enumerate(PARTS):
-        chosen = rows["part"] == number
-        if chosen.any():
-            super_labels = rows["super_labels"][chosen] if "super_labels" in rows else None
-            splits[part] = Split(
-                paths[chosen], rows["labels"][chosen], class_names, super_labels, warped=warped
-            )
+    listing = Listing(
+        paths,
+        rows["labels"],
+        class_names,
+        rows.get("super_labels"),
+        warped=warped,
+        parts=np.array(PARTS)[rows["part"]],
+    )
     return Dataset(
         manifest["settings"]["dataset"],
         image_size=tuple(manifest["image_size"]),
         augmentation=Augmentation(**manifest["augmentation"]),
         preprocessing=warped,
-        **splits,
+        **listing.splits(),
     )
 
 
@@ -104,25 +100,20 @@ def check_files(folder, manifest, checksums=False):
         ValueError: If one has another size, or other bytes.
     """
     again = "run python -m pipelines.cache as before to write it again"
-    for shard in manifest["shards"]:
-        path = folder / shard["name"]
+    shards = {folder / shard["name"]: shard for shard in manifest["shards"]}
+    for path in (*shards, folder / INDEX):
         if not path.is_file():
             raise FileNotFoundError(f"{path} is missing: {again}")
+    for path, shard in shards.items():
         size = path.stat().st_size
         if size != shard["bytes"]:
             raise ValueError(f"{path} must have {shard['bytes']:,} bytes, not {size:,}: {again}")
-    index = folder / INDEX
-    if not index.is_file():
-        raise FileNotFoundError(f"{index} is missing: {again}")
-    if sha256_of(index) != manifest["index_sha256"]:
-        raise ValueError(f"{index} has changed since it was written: {again}")
+    digests = {folder / INDEX: manifest["index_sha256"]}
     if checksums:
-        from tqdm import tqdm
-
-        for shard in tqdm(manifest["shards"], desc="Verifying", delay=2, disable=None, unit="file"):
-            if sha256_of(folder / shard["name"]) != shard["sha256"]:
-                path = folder / shard["name"]
-                raise ValueError(f"{path} has changed since it was written: {again}")
+        digests.update((path, shard["sha256"]) for path, shard in shards.items())
+    for path, digest in progress("Verifying", digests.items(), unit="file"):
+        if sha256_of(path) != digest:
+            raise ValueError(f"{path} has changed since it was written: {again}")
 
 
 def sha256_of(path):

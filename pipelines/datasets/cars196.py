@@ -2,7 +2,7 @@ import numpy as np
 from scipy.io import loadmat
 
 from pipelines.datasets.archive import Archive
-from pipelines.datasets.listing import Listing, dataset_of
+from pipelines.datasets.listing import Listing
 
 ARCHIVE = Archive(
     "cars196",
@@ -40,10 +40,7 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
         Boxes as in the released code of HDC (Yuan, Yang, Zhang. ICCV 2017): x1 and y1 are read as
         counted from 0, although MATLAB counts from 1.
     """
-    root = ARCHIVE.root(
-        data_dir,
-        ["cars_annos.mat", "devkit", "cars_train_annos.mat"],
-    )
+    root = ARCHIVE.root(data_dir, ["cars_annos.mat", "devkit", "cars_train_annos.mat"])
     if (root / "cars_annos.mat").exists():
         path = root / "cars_annos.mat"
         sources, names = [(path, "relative_im_path", root)], path
@@ -63,18 +60,11 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     listing = Listing(
         paths,
         labels,
-        np.where(labels <= TRAINED, "train", "test"),
         dict(enumerate(map(str, _read(names, "class_names")), start=1)),
         boxes=np.concatenate(edges) if boxes else None,
+        parts=np.where(labels <= TRAINED, "train", "test"),
     )
-    return dataset_of(
-        "cars196",
-        listing,
-        skip_invalid=skip_invalid,
-        training=training,
-        source=ARCHIVE.source,
-        counts=COUNTS,
-    )
+    return ARCHIVE.dataset(listing, skip_invalid, training, counts=COUNTS)
 
 
 def _read(path, variable, fields=()):

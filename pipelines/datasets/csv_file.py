@@ -1,7 +1,7 @@
-import csv
-import pathlib
-
+from pipelines.boxes import csv_lines
+from pipelines.datasets import given_path
 from pipelines.datasets.listing import Listing, dataset_of, first_half, numbered
+from tfdml.checks import check
 
 EDGES = ("x1", "y1", "x2", "y2")
 COLUMNS = ("path", "label", "split", "super_label", *EDGES)
@@ -45,28 +45,18 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     listing = Listing(
         [str(path.parent / image) for image in table["path"]],
         labels,
-        [PARTS[part] for part in table["split"]] if "split" in names else first_half(labels),
         class_names,
         super_labels,
         [[int(row[edge]) for edge in EDGES] for row in rows] if boxes else None,
+        parts=[PARTS[part] for part in table["split"]] if "split" in names else first_half(labels),
     )
-    return dataset_of(
-        "csv",
-        listing,
-        skip_invalid=skip_invalid,
-        training=training,
-        where=f". Paths are relative to {path.parent}, the folder of {path.name}",
-        exact_boxes=True,
-    )
+    where = f". Paths are relative to {path.parent}, the folder of {path.name}"
+    return dataset_of("csv", listing, skip_invalid, training, where=where, exact_boxes=True)
 
 
 def _find(data_dir):
-    if data_dir is None:
-        raise ValueError(
-            "dataset 'csv' needs `data_dir`, a CSV file with the columns path and label, or its "
-            "folder. Received: data_dir=None"
-        )
-    path = pathlib.Path(data_dir).expanduser()
+    what = "a CSV file with the columns path and label, or its folder"
+    path = given_path("csv", data_dir, what)
     if path.is_dir():
         files = sorted(inner for inner in path.iterdir() if inner.suffix.lower() == ".csv")
         if len(files) == 1:
@@ -84,20 +74,10 @@ def _find(data_dir):
 
 def _read(path):
     """Returns the names of the columns, and every line as {name: cell}."""
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        lines = csv.reader(file, strict=True)
-        try:
-            names = [cell.strip() for cell in next(lines, [])]
-            _check_names(path, names)
-            rows = [
-                _checked(f"{path}, line {lines.line_num}", names, [cell.strip() for cell in cells])
-                for cells in lines
-                if cells
-            ]
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise ValueError(f"{path} must be a CSV file in UTF-8 ({error})") from error
-    if not rows:
-        raise ValueError(f"{path} must list images. Received: images=0")
+    (_, names), *lines = [*csv_lines(path)] or [(1, [])]
+    _check_names(path, names)
+    rows = [_checked(f"{path}, line {number}", names, cells) for number, cells in lines]
+    check(rows, f"{path} must list images", images=0)
     seen = set()
     for row in rows:
         if row["path"] in seen:

@@ -1,7 +1,7 @@
 import numpy as np
 
 from pipelines.datasets.archive import Archive
-from pipelines.datasets.listing import Listing, dataset_of
+from pipelines.datasets.listing import Listing
 
 ARCHIVE = Archive(
     "cub200",
@@ -50,15 +50,8 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     listing = Listing(
         [str(root / "images" / path) for _, path in images],
         labels,
-        np.where(labels <= TRAINED, "train", "test"),
         class_names,
         boxes=edges,
+        parts=np.where(labels <= TRAINED, "train", "test"),
     )
-    return dataset_of(
-        "cub200",
-        listing,
-        skip_invalid=skip_invalid,
-        training=training,
-        source=ARCHIVE.source,
-        counts=COUNTS,
-    )
+    return ARCHIVE.dataset(listing, skip_invalid, training, counts=COUNTS)

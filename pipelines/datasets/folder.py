@@ -1,14 +1,12 @@
 import collections
-import pathlib
-import warnings
 
 import numpy as np
 
 from pipelines.augmentation import Augmentation
-from pipelines.datasets.listing import broken_images, first_five, refuse_or_warn
-from pipelines.split import Dataset, Split
-
-SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
+from pipelines.datasets import given_path
+from pipelines.datasets.listing import Listing, dataset_of, first_five, leave_out, warn
+from pipelines.verification import find_unreadable
+from tfdml.image_files import SUFFIXES, class_folders, is_image
 
 
 def load(data_dir=None, skip_invalid=False, training=True):
@@ -29,36 +27,26 @@ def load(data_dir=None, skip_invalid=False, training=True):
         ValueError: If it has fewer than two classes, or images that cannot be used.
     """
     classes = _find_classes(data_dir)
-    refuse_or_warn(
-        "sub-folders without images",
-        [name for name, class_paths in classes.items() if not class_paths],
-        skip_invalid,
+    empty = [name for name, paths in classes.items() if not paths]
+    leave_out("sub-folders without images", empty, skip_invalid)
+    names = sorted(set(classes).difference(empty))
+    paths = [path for name in names for path in classes[name]]
+    broken = find_unreadable(paths) if skip_invalid else _without_file(paths)
+    found = sorted(f"{paths[row]} ({reason})" for row, reason in broken.items())
+    leave_out("images that cannot be read", found, skip_invalid)
+    labels = np.repeat(np.arange(len(names)), [len(classes[name]) for name in names])
+    listing = Listing(
+        [str(path) for path in paths],
+        labels,
+        dict(enumerate(names)),
+        parts=np.where(labels < len(names) // 2, "train", "test"),
     )
-    classes = {name: class_paths for name, class_paths in classes.items() if class_paths}
-    paths = [path for class_paths in classes.values() for path in class_paths]
-    broken = {paths[row]: reason for row, reason in broken_images(paths, skip_invalid).items()}
-    refuse_or_warn(
-        "images that cannot be read",
-        [f"{path} ({reason})" for path, reason in sorted(broken.items())],
-        skip_invalid,
-    )
-    classes = {
-        name: [path for path in class_paths if path not in broken]
-        for name, class_paths in classes.items()
-    }
-    class_names = dict(enumerate(sorted(classes)))
-    half = len(class_names) // 2
-    single = [i for i in range(half) if training and len(classes[class_names[i]]) < 2]
-    refuse_or_warn(
-        "training classes with fewer than 2 images, which have no positive pair",
-        [class_names[i] for i in single],
-        skip_invalid,
-    )
-    train = [i for i in range(half) if i not in single]
-    splits = [_split(classes, class_names, ids) for ids in (train, range(half, len(class_names)))]
-    return Dataset(
+    return dataset_of(
         "folder",
-        *splits,
+        listing.subset(~np.isin(np.arange(len(paths)), list(broken))),
+        skip_invalid,
+        training,
+        check_files=False,
         image_size=(112, 112, 3),
         augmentation=Augmentation(crop=0.5, aspect=4 / 3, flip=True),
     )
@@ -66,39 +54,23 @@ def load(data_dir=None, skip_invalid=False, training=True):
 
 def _find_classes(data_dir):
     """{name of a sub-folder: paths of its images}."""
-    if data_dir is None:
-        raise ValueError(
-            "dataset 'folder' needs `data_dir`, a folder with one sub-folder of images per class. "
-            "Received: data_dir=None"
-        )
-    folder = pathlib.Path(data_dir).expanduser()
+    folder = given_path("folder", data_dir, "a folder with one sub-folder of images per class")
+    needed = "`data_dir` must be a folder with one sub-folder per class"
     if not folder.exists():
-        raise FileNotFoundError(
-            f"`data_dir` must be a folder with one sub-folder per class; there is no {folder}"
-        )
+        raise FileNotFoundError(f"{needed}; there is no {folder}")
     if not folder.is_dir():
-        raise ValueError(
-            f"`data_dir` must be a folder with one sub-folder per class; {folder} is a file"
-        )
+        raise ValueError(f"{needed}; {folder} is a file")
     classes, others, inner = {}, collections.Counter(), []
-    for sub_folder in sorted(folder.iterdir()):
-        if sub_folder.is_dir() and not sub_folder.name.startswith("."):
-            paths = [path for path in sub_folder.iterdir() if not path.name.startswith(".")]
-            images = sorted(path for path in paths if path.suffix.lower() in SUFFIXES)
-            classes[sub_folder.name] = images
-            ignored = sorted(set(paths).difference(images))
-            others.update(path.suffix.lower() or "no suffix" for path in ignored if path.is_file())
-            inner += [f"{sub_folder.name}/{path.name}" for path in ignored if _holds_files(path)]
+    for name, paths in class_folders(folder).items():
+        classes[name] = list(filter(is_image, paths))
+        ignored = [path for path in paths if not is_image(path)]
+        others.update(path.suffix.lower() or "no suffix" for path in ignored if path.is_file())
+        inner += [f"{name}/{path.name}" for path in ignored if _holds_files(path)]
     if others:
         listed = ", ".join(f"{count} {suffix}" for suffix, count in sorted(others.items()))
-        warnings.warn(
-            f"ignored files that do not end in {', '.join(SUFFIXES)}: {listed}", stacklevel=4
-        )
+        warn(f"ignored files that do not end in {', '.join(SUFFIXES)}: {listed}")
     if inner:
-        warnings.warn(
-            f"ignored {len(inner)} folders inside those of the classes: {first_five(inner)}",
-            stacklevel=4,
-        )
+        warn(f"ignored {len(inner)} folders inside those of the classes: {first_five(inner)}")
     with_images = sum(map(bool, classes.values()))
     if with_images < 2:
         raise ValueError(
@@ -110,17 +82,13 @@ def _find_classes(data_dir):
 
 
 def _holds_files(path):
-    return any(
-        inner.is_file() and not inner.name.startswith(".")
-        for inner in (path.rglob("*") if path.is_dir() else ())
-    )
+    return any(inner.is_file() and not inner.name.startswith(".") for inner in path.rglob("*"))
 
 
-def _split(classes, class_names, ids):
-    paths = [str(path) for i in ids for path in classes[class_names[i]]]
-    labels = [i for i in ids for _ in classes[class_names[i]]]
-    if not labels:
-        raise ValueError(
-            "at least one class with images must remain for training, and one for testing"
-        )
-    return Split(np.array(paths), np.array(labels), class_names)
+def _without_file(paths):
+    """{row: reason} of the paths that are no file."""
+    return {
+        row: "a broken link" if path.is_symlink() else "no file"
+        for row, path in enumerate(paths)
+        if not path.is_file()
+    }

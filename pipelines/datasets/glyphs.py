@@ -8,10 +8,13 @@ import matplotlib
 import numpy as np
 from matplotlib.ft2font import FT2Font
 from PIL import Image, ImageFont
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from pipelines.augmentation import Augmentation
-from pipelines.datasets import refuse_folder
-from pipelines.split import Dataset, Split
+from pipelines.datasets import check_built_in
+from pipelines.datasets.listing import Listing
+from pipelines.split import Dataset
 
 # The text faces. Computer Modern is left out: its files are not Unicode-encoded.
 FACES = (
@@ -32,28 +35,21 @@ def load(data_dir=None, skip_invalid=False, training=True):
     such as Latin A, Greek Alpha and Cyrillic A, are one class: no image is in two classes. Classes
     alternate between training and test in the order of code points, beginning with training.
     """
-    refuse_folder("glyphs", data_dir)
+    check_built_in("glyphs", data_dir)
     folder = pathlib.Path(matplotlib.get_data_path()) / "fonts" / "ttf"
     files = [str(folder / f"{face}.ttf") for face in FACES]
     drawn = _draw(files)
     images, labels, class_names = [], [], {}
     for group in _equal_shapes(drawn):
-        faces = {}
-        for character in group:
-            faces = {**drawn[character], **faces}
+        faces = collections.ChainMap(*(drawn[character] for character in group))
         if len(faces) >= LEAST_FACES:
             class_names[len(class_names)] = "".join(group)
             images += [faces[face] for face in sorted(faces)]
             labels += [len(class_names) - 1] * len(faces)
-    images, labels = np.stack(images)[..., None], np.array(labels)
-    tests = labels % 2 == 1
-    splits = [Split(images[chosen], labels[chosen], class_names) for chosen in (~tests, tests)]
-    return Dataset(
-        "glyphs",
-        *splits,
-        image_size=(SIDE, SIDE, 1),
-        augmentation=Augmentation(rotation=10.0, zoom=0.1, shift=0.05),
-    )
+    parts = np.where(np.array(labels) % 2, "test", "train")
+    splits = Listing(np.stack(images)[..., None], labels, class_names, parts=parts).splits()
+    augmentation = Augmentation(rotation=10.0, zoom=0.1, shift=0.05)
+    return Dataset("glyphs", image_size=(SIDE, SIDE, 1), augmentation=augmentation, **splits)
 
 
 def _draw(files):
@@ -66,22 +62,18 @@ def _draw(files):
     for face, file in enumerate(files):
         font = ImageFont.truetype(file, 48, layout_engine=ImageFont.Layout.BASIC)
         for character in characters:
-            if ord(character) in encoded[face]:
-                image = _draw_one(font, character)
-                if image is not None:
-                    drawn[character][face] = image
+            image = _draw_one(font, character) if ord(character) in encoded[face] else None
+            if image is not None:
+                drawn[character][face] = image
     return drawn
 
 
 def _draw_one(font, character):
     mask = font.getmask(character, mode="L")
-    if 0 in mask.size:
-        return None
-    glyph = Image.frombytes("L", mask.size, bytes(mask))
-    box = glyph.getbbox()
+    box = mask.getbbox()
     if box is None:
         return None
-    glyph = glyph.crop(box)
+    glyph = Image.frombytes("L", mask.size, bytes(mask)).crop(box)
     scale = GLYPH_SIDE / max(glyph.size)
     width, height = (max(1, round(side * scale)) for side in glyph.size)
     glyph = glyph.resize((width, height), Image.Resampling.BOX)
@@ -92,20 +84,11 @@ def _draw_one(font, character):
 
 def _equal_shapes(drawn):
     """Groups characters that share an image, in the order of code points."""
-    parent = {character: character for character in drawn}
-
-    def root(character):
-        while parent[character] != character:
-            character = parent[character]
-        return character
-
-    first = {}  # the first character seen with an image
-    for character, faces in drawn.items():
-        for image in faces.values():
-            twin = root(first.setdefault(image.tobytes(), character))
-            earlier, later = sorted((twin, root(character)))
-            parent[later] = earlier
+    first, twins = {}, []  # image -> the first character with it; pairs of characters
+    for character, faces in enumerate(drawn.values()):
+        twins += [(character, first.setdefault(i.tobytes(), character)) for i in faces.values()]
+    graph = coo_array((np.ones(len(twins)), np.transpose(twins)), shape=(len(drawn),) * 2)
     groups = collections.defaultdict(list)
-    for character in drawn:
-        groups[root(character)].append(character)
+    for character, group in zip(drawn, connected_components(graph)[1].tolist(), strict=True):
+        groups[group].append(character)
     return list(groups.values())

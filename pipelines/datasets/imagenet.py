@@ -1,11 +1,10 @@
 import os
 import re
-import warnings
 
 import numpy as np
 
 from pipelines.datasets.archive import Archive
-from pipelines.datasets.listing import Listing, dataset_of, refuse_or_warn
+from pipelines.datasets.listing import Listing, leave_out, warn
 
 SUFFIXES = (".jpeg", ".jpg", ".png")
 SYNSETS = {"imagenet2010": (1000, 800), "imagenet10k": (10184, 1000)}  # all, and the training ones
@@ -58,7 +57,7 @@ def load(data_dir=None, skip_invalid=False, training=True, *, name="imagenet2010
     if not found:
         raise archive.missing(root / "n01440764")
     empty = sorted(synset for synset in found if not found[synset])
-    refuse_or_warn("folders without images", empty, skip_invalid)
+    leave_out("folders without images", empty, skip_invalid)
     synsets = sorted(set(found).difference(empty))
     total, trained = SYNSETS[name]
     chosen = _listed(archive, root, synsets) or _drawn(synsets, trained)
@@ -66,18 +65,11 @@ def load(data_dir=None, skip_invalid=False, training=True, *, name="imagenet2010
     listing = Listing(
         [path for synset in synsets for path in found[synset]],
         np.repeat(np.arange(len(synsets)), counts),
-        np.repeat([("test", "train")[synset in chosen] for synset in synsets], counts),
         dict(enumerate(synsets)),
+        parts=np.repeat([("test", "train")[synset in chosen] for synset in synsets], counts),
     )
-    return dataset_of(
-        name,
-        listing,
-        skip_invalid=skip_invalid,
-        training=training,
-        source=archive.source,
-        counts={"train": (None, trained), "test": (None, total - trained)},
-        check_files=False,
-    )
+    published = {"train": (None, trained), "test": (None, total - trained)}
+    return archive.dataset(listing, skip_invalid, training, counts=published, check_files=False)
 
 
 def _synsets(folder):
@@ -112,9 +104,8 @@ def _listed(archive, root, synsets):
 
 def _drawn(synsets, count):
     count = min(count, len(synsets))
-    warnings.warn(
+    warn(
         f"there is no {LIST}: {count:,} of {len(synsets):,} synsets are drawn to train, with seed "
-        f"{SEED}; they are not those of the papers",
-        stacklevel=4,
+        f"{SEED}; they are not those of the papers"
     )
     return set(np.random.default_rng(SEED).choice(synsets, count, replace=False).tolist())

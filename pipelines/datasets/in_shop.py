@@ -1,7 +1,7 @@
 import numpy as np
 
 from pipelines.datasets.archive import Archive
-from pipelines.datasets.listing import Listing, dataset_of, numbered
+from pipelines.datasets.listing import Listing, numbered
 
 ARCHIVE = Archive(
     "in_shop",
@@ -44,27 +44,19 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     images, items, words = zip(*rows, strict=True)
     unknown = sorted(set(words).difference(PARTS))
     if unknown:
-        raise ValueError(
-            f"{partition} must give {' or '.join(PARTS)} for every image. Received: {unknown[0]!r}"
-        )
+        wanted = f"{' or '.join(PARTS)} for every image"
+        raise ValueError(f"{partition} must give {wanted}. Received: {unknown[0]!r}")
     folder = ARCHIVE.file(root, "img", "Img/img").parent
     labels, class_names = numbered(items)
     listing = Listing(
         [str(folder / image) for image in images],
         labels,
-        [PARTS[word] for word in words],
         class_names,
-        super_labels=_kinds(images, labels),
-        boxes=_boxes(root, images) if boxes else None,
+        _kinds(images, labels),
+        _boxes(root, images) if boxes else None,
+        parts=[PARTS[word] for word in words],
     )
-    return dataset_of(
-        "in_shop",
-        listing,
-        skip_invalid=skip_invalid,
-        training=training,
-        source=ARCHIVE.source,
-        counts=COUNTS,
-    )
+    return ARCHIVE.dataset(listing, skip_invalid, training, counts=COUNTS)
 
 
 def _kinds(images, labels):

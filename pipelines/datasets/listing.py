@@ -2,69 +2,54 @@
 
 import dataclasses
 import os
+import sys
 import warnings
 from typing import Any
 
 import numpy as np
 
 from pipelines.augmentation import Augmentation
-from pipelines.boxes import cut_to_images, refuse_outside
+from pipelines.boxes import check_inside, cut_to_images
 from pipelines.split import Dataset, Split
+from tfdml.checks import check
 
-PARTS = ("train", "test", "gallery")
+PARTS = ("train", "test", "gallery")  # caches number them in this order
 IMAGE_SIZE = (224, 224, 3)
 # A crop of 224 of 256 pixels, as in the papers, is this share of the area.
 AUGMENTATION = Augmentation(crop=(224 / 256) ** 2, flip=True)
 
 
 @dataclasses.dataclass(frozen=True)
-class Listing:
-    """Images in the order of a list, with their labels and other annotations.
+class Listing(Split):
+    """Images in the order of a list: a `Split` whose files and boxes are yet to be checked.
 
     Args:
-        images: (n,) paths, strings, or (n, height, width, channels) uint8.
-        labels: (n,) integer class ids.
         parts: (n,) words of `PARTS`: the split of each image.
-        class_names: Class id -> name.
-        super_labels: (n,) integer ids of super-classes.
-        boxes: (n, 4) left, upper, right and lower edges, in pixels.
     """
 
-    images: Any
-    labels: Any
-    parts: Any
-    class_names: dict | None = None
-    super_labels: Any = None
-    boxes: Any = None
+    parts: Any = None
 
     def __post_init__(self):
-        for name in ("images", "labels", "parts", "super_labels", "boxes"):
+        for name in ("images", "labels", "super_labels", "boxes", "parts"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, np.asarray(getattr(self, name)))
+                vars(self)[name] = np.asarray(getattr(self, name))
 
-    def subset(self, chosen):
-        """The rows chosen by booleans."""
-        if np.all(chosen):
-            return self  # spares a copy of the pixels
-        rows = {
-            field.name: getattr(self, field.name)[chosen]
-            for field in dataclasses.fields(self)
-            if field.name != "class_names" and getattr(self, field.name) is not None
-        }
-        return dataclasses.replace(self, **rows)
-
-    def split(self, part):
-        rows = self.subset(self.parts == part)
-        return Split(rows.images, rows.labels, self.class_names, rows.super_labels, rows.boxes)
+    def splits(self):
+        """{part: `Split`} of the parts that have images."""
+        splits = {}
+        for part in PARTS:
+            if part in self.parts:
+                rows = vars(self.subset(self.parts == part))
+                splits[part] = Split(**{name: rows[name] for name in rows if name != "parts"})
+        return splits
 
 
 def dataset_of(
     name,
     listing,
-    *,
     skip_invalid,
     training,
-    source=None,
+    *,
     where="",
     counts=None,
     check_files=True,
@@ -79,8 +64,7 @@ def dataset_of(
         listing: `Listing`.
         skip_invalid: As for `pipelines.load`; also only warns of other counts than published.
         training: As for `pipelines.load`.
-        source: Where the images come from, for the error of missing ones; None if not known.
-        where: End of that error's message if `source` is None.
+        where: End of the error of missing images, which says where to get them.
         counts: {part: (images, classes)} as published; None, for all or one number, allows any.
         check_files: Whether to check that every file exists and, with `skip_invalid`, can be read.
         exact_boxes: Whether a box beyond its image is an error; if not, it is clipped.
@@ -92,41 +76,35 @@ def dataset_of(
         ValueError: If the counts are not as published, a box is not in its image, a training class
             has a single image, or no class is left for training or testing.
     """
-    _check_counts(name, listing, counts, skip_invalid)
-    if check_files and listing.images.dtype.kind == "U":
-        listing = _without_missing(
-            listing, skip_invalid, f". Source: {source}" if source else where
-        )
+    _check_counts(name, listing, counts or {}, skip_invalid)
+    if check_files and listing.holds_paths:
+        listing = _without_missing(listing, skip_invalid, where)
         if skip_invalid:
             listing = _without_unreadable(listing)
     if training:
         listing = _without_single(listing, skip_invalid)
     for part in ("train", "test"):
-        if part not in listing.parts:
-            raise ValueError(
-                f"dataset {name!r} must have training and test images. Received: {part}=0"
-            )
+        needed = f"dataset {name!r} must have training and test images"
+        check(part in listing.parts, needed, **{part: 0})
     if listing.boxes is not None and not exact_boxes:
         boxes = cut_to_images(listing.images, listing.boxes)
         listing = dataclasses.replace(listing, boxes=boxes)
-    splits = {part: listing.split(part) for part in PARTS if part in listing.parts}
+    splits = listing.splits()
     if listing.boxes is not None and exact_boxes:
         for split in splits.values():
-            refuse_outside(split)
+            check_inside(split)
     return Dataset(name, image_size=image_size, augmentation=augmentation, **splits)
 
 
 def _check_counts(name, listing, counts, skip_invalid):
     different = []
-    for part, expected in (counts or {}).items():
+    for part, expected in counts.items():
         labels = listing.labels[listing.parts == part]
         found = len(labels), len(np.unique(labels))
         if any(want not in (None, have) for want, have in zip(expected, found, strict=True)):
-            words = (
-                " images of ".join("any" if n is None else f"{n:,}" for n in numbers) + " classes"
-                for numbers in (expected, found)
+            different.append(
+                f"{part}: {_in_words(*found)} where {_in_words(*expected)} are published"
             )
-            different.append("{0}: {2} where {1} are published".format(part, *words))
     if not different:
         return
     sentence = f"dataset {name!r} differs from the published one ({'; '.join(different)})"
@@ -135,19 +113,18 @@ def _check_counts(name, listing, counts, skip_invalid):
             f"{sentence}. Its lists are cut off or of another release: get them again, or accept "
             "them with skip_invalid=True, on the command line --skip_invalid true"
         )
-    warnings.warn(f"{sentence}: its scores are not comparable", stacklevel=5)
+    warn(f"{sentence}: its scores are not comparable")
+
+
+def _in_words(*counts):
+    images, classes = ("any" if count is None else f"{count:,}" for count in counts)
+    return f"{images} images of {classes} classes"
 
 
 def _without_missing(listing, skip_invalid, where):
     missing = np.array([not os.path.isfile(path) for path in listing.images])
-    refuse_or_warn(
-        f"of {len(missing)} images that are missing",
-        listing.images[missing].tolist(),
-        skip_invalid,
-        error=FileNotFoundError,
-        where=where,
-        stacklevel=6,
-    )
+    what = f"of {len(missing)} images that are missing"
+    leave_out(what, listing.images[missing].tolist(), skip_invalid, FileNotFoundError, where)
     return listing.subset(~missing)
 
 
@@ -155,12 +132,8 @@ def _without_unreadable(listing):
     from pipelines.verification import find_unreadable
 
     unreadable = find_unreadable(listing.images)
-    refuse_or_warn(
-        "images that cannot be read",
-        [f"{listing.images[row]} ({reason})" for row, reason in unreadable.items()],
-        skip_invalid=True,
-        stacklevel=6,
-    )
+    found = [f"{listing.images[row]} ({reason})" for row, reason in unreadable.items()]
+    leave_out("images that cannot be read", found, skip_invalid=True)
     return listing.subset(~np.isin(np.arange(len(listing.images)), list(unreadable)))
 
 
@@ -169,11 +142,10 @@ def _without_single(listing, skip_invalid):
     _, inverse, counts = np.unique(listing.labels, return_inverse=True, return_counts=True)
     single = (listing.parts == "train") & (counts < 2)[inverse]
     names = listing.class_names or {}
-    refuse_or_warn(
+    leave_out(
         "training classes with fewer than 2 images, which have no positive pair",
         [names.get(label, str(label)) for label in listing.labels[single].tolist()],
         skip_invalid,
-        stacklevel=6,
     )
     return listing.subset(~single)
 
@@ -206,7 +178,7 @@ def first_half(labels):
     return np.where(np.isin(labels, classes[: len(classes) // 2]), "train", "test")
 
 
-def refuse_or_warn(what, items, skip_invalid, *, error=ValueError, where="", stacklevel=4):
+def leave_out(what, items, skip_invalid, error: type[Exception] = ValueError, where=""):
     """Raises an error that lists the items, or warns that they are left out; does nothing if none.
 
     Args:
@@ -215,7 +187,6 @@ def refuse_or_warn(what, items, skip_invalid, *, error=ValueError, where="", sta
         skip_invalid: Whether to warn instead of raising.
         error: Class of the error.
         where: Appended to the description in the error.
-        stacklevel: Of the warning.
     """
     if not items:
         return
@@ -225,7 +196,15 @@ def refuse_or_warn(what, items, skip_invalid, *, error=ValueError, where="", sta
             f"{sentence}{where}. Repair them, or leave them out with skip_invalid=True, on "
             "the command line --skip_invalid true"
         )
-    warnings.warn(LeftOut(f"left out {sentence}", what, items), stacklevel=stacklevel)
+    warn(LeftOut(f"left out {sentence}", what, items))
+
+
+def warn(warning):
+    """Warns of the line outside this package that called it."""
+    level = 1
+    while sys._getframe(level).f_globals["__name__"].split(".")[0] == "pipelines":
+        level += 1
+    warnings.warn(warning, stacklevel=level + 1)
 
 
 class LeftOut(UserWarning):
@@ -238,16 +217,3 @@ class LeftOut(UserWarning):
 
 def first_five(items):
     return ", ".join(items[:5]) + (", ..." if len(items) > 5 else "")
-
-
-def broken_images(paths, verify):
-    """{row: reason} of missing files and, with `verify`, of all that cannot be read."""
-    if verify:
-        from pipelines.verification import find_unreadable
-
-        return find_unreadable(paths)
-    return {
-        row: "a broken link" if os.path.islink(path) else "no file"
-        for row, path in enumerate(paths)
-        if not os.path.isfile(path)
-    }

@@ -1,11 +1,10 @@
 import numpy as np
 import tensorflow as tf
-import tensorflow_datasets as tfds
-from tqdm import tqdm
 
 from pipelines.augmentation import Augmentation
-from pipelines.images import resize
+from pipelines.datasets.tfds_images import batches_of, prepared
 from pipelines.split import Dataset, Split
+from tfdml.decoding import resize
 
 SIDE = 28  # pixels; the originals have 105
 
@@ -29,15 +28,13 @@ def load(data_dir=None, skip_invalid=False, training=True):
         Lake, Salakhutdinov, Tenenbaum. Human-level concept learning through probabilistic
         program induction. Science 2015.
     """
-    builder = tfds.builder("omniglot", data_dir=data_dir)
-    if not builder.data_path.exists():
-        chosen = f" --data_dir {data_dir}" if data_dir else ""
-        raise FileNotFoundError(
-            f"Omniglot is not prepared in {builder.data_path}. "
-            f"Prepare it by: tfds build omniglot{chosen}"
-        )
+    builder = prepared("omniglot", data_dir)
     class_names = dict(enumerate(builder.info.features["label"].names))
-    splits = [_read(builder, name, class_names) for name in ("train", "test")]
+    splits = []
+    for part in ("train", "test"):
+        batches = batches_of(builder, [part], ("image", "label", "alphabet"), _shrink)
+        images, labels, alphabets = map(np.concatenate, zip(*batches, strict=True))
+        splits.append(Split(images, labels, class_names, super_labels=alphabets))
     return Dataset(
         "omniglot",
         *splits,
@@ -46,21 +43,7 @@ def load(data_dir=None, skip_invalid=False, training=True):
     )
 
 
-def _read(builder, name, class_names):
-    def shrink(example):
-        image = tf.io.decode_png(example["image"], channels=1)
-        image = resize(255 - image, (SIDE, SIDE, 1))
-        return tf.cast(tf.round(image), tf.uint8), example["label"], example["alphabet"]
-
-    examples = builder.as_dataset(split=name, decoders={"image": tfds.decode.SkipDecoding()})
-    batches = examples.map(shrink, num_parallel_calls=tf.data.AUTOTUNE).batch(1024)
-    batches = tqdm(
-        batches.as_numpy_iterator(),
-        desc=f"Reading Omniglot ({name})",
-        total=len(batches),
-        delay=2,
-        disable=None,
-        unit="batch",
-    )
-    images, labels, alphabets = map(np.concatenate, zip(*batches, strict=True))
-    return Split(images, labels, class_names, super_labels=alphabets)
+def _shrink(example):
+    image = tf.io.decode_png(example["image"], channels=1)
+    image = resize(255 - image, (SIDE, SIDE, 1))
+    return tf.cast(tf.round(image), tf.uint8), example["label"], example["alphabet"]

@@ -1,5 +1,5 @@
 from pipelines.datasets.archive import Archive
-from pipelines.datasets.listing import Listing, dataset_of
+from pipelines.datasets.listing import Listing
 
 ARCHIVE = Archive(
     "stanford_online_products",
@@ -32,22 +32,9 @@ def load(data_dir=None, skip_invalid=False, training=True):
     """
     root = ARCHIVE.root(data_dir, ["Ebay_train.txt", "Ebay_test.txt"])
     columns = ("#image_id", "#class_id", "#super_class_id", "path")
-    rows, parts = [], []
-    for part in ("train", "test"):
-        found = ARCHIVE.rows(root / f"Ebay_{part}.txt", columns, skip=1)
-        rows += found
-        parts += [part] * len(found)
-    listing = Listing(
-        [str(root / path) for *_, path in rows],
-        [label for _, label, *_ in rows],
-        parts,
-        super_labels=[super_label for _, _, super_label, _ in rows],
-    )
-    return dataset_of(
-        "stanford_online_products",
-        listing,
-        skip_invalid=skip_invalid,
-        training=training,
-        source=ARCHIVE.source,
-        counts=COUNTS,
-    )
+    lists = {part: root / f"Ebay_{part}.txt" for part in ("train", "test")}
+    rows, parts = ARCHIVE.parts(lists, columns, skip=1)
+    _, labels, super_labels, paths = zip(*rows, strict=True)
+    images = [str(root / path) for path in paths]
+    listing = Listing(images, labels, super_labels=super_labels, parts=parts)
+    return ARCHIVE.dataset(listing, skip_invalid, training, counts=COUNTS)

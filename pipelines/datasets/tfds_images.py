@@ -1,22 +1,15 @@
-import difflib
-
 import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
-from tqdm import tqdm
 
 from pipelines.augmentation import Augmentation
 from pipelines.datasets import cars196, cub200
-from pipelines.datasets.listing import (
-    AUGMENTATION,
-    IMAGE_SIZE,
-    Listing,
-    dataset_of,
-    first_half,
-)
-from pipelines.images import crop, resize
-from tfdml.decoding import decode
+from pipelines.datasets.listing import AUGMENTATION, IMAGE_SIZE, Listing, dataset_of, first_half
+from pipelines.images import crop
+from tfdml.checks import check, nearest
+from tfdml.decoding import decode, resize
 from tfdml.orientation import upright
+from tfdml.progress import progress
 
 SIDE = 256  # pixels that larger images, and images of several sizes, are resized to
 PARTS = ("train", "validation", "test")
@@ -47,15 +40,7 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False, *, name,
         FileNotFoundError: If TFDS has not prepared the set and `download` is False.
         ValueError: If there is no such set, or its examples are not images with one label each.
     """
-    builder = _builder(name, data_dir)
-    if not builder.data_path.exists():
-        if not download:
-            chosen = f" --data_dir {data_dir}" if data_dir else ""
-            raise FileNotFoundError(
-                f"{name} is not prepared in {builder.data_path}. Prepare it by: "
-                f"tfds build {name}{chosen}, or in Python with download=True"
-            )
-        builder.download_and_prepare()
+    builder = prepared(name, data_dir, download)
     features = builder.info.features
     image, label = _keys(name, builder.info)
     box = _key_of_boxes(name, features) if boxes else None
@@ -66,38 +51,74 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False, *, name,
     names = features[label].names or []
     return dataset_of(
         f"tfds:{name}",
-        Listing(images, labels, first_half(labels), dict(enumerate(names))),
-        skip_invalid=skip_invalid,
-        training=training,
+        Listing(images, labels, dict(enumerate(names)), parts=first_half(labels)),
+        skip_invalid,
+        training,
         counts=COUNTS.get(builder.name),
         image_size=size if as_they_are else (*IMAGE_SIZE[:2], shape[2]),
         augmentation=Augmentation() if as_they_are else AUGMENTATION,
     )
 
 
-def _builder(name, data_dir):
+def prepared(name, data_dir, download=None):
+    """The builder of a set that TFDS has prepared.
+
+    Args:
+        name: Of the set.
+        data_dir: As for `load`.
+        download: As for `load`; None if the set cannot be downloaded by `load`.
+
+    Raises:
+        FileNotFoundError: If it is not prepared and `download` is not True.
+        ValueError: If there is no such set.
+    """
     try:
-        return tfds.builder(name, data_dir=data_dir)
-    except tfds.core.registered.DatasetNotFoundError as error:
-        nearest = difflib.get_close_matches(name, tfds.list_builders(), n=1)
-        hint = f" Did you mean 'tfds:{nearest[0]}'?" if nearest else ""
+        builder = tfds.builder(name, data_dir=data_dir)
+    except tfds.core.DatasetNotFoundError as error:
+        closest = nearest(name, tfds.list_builders())
+        hint = f" Did you mean 'tfds:{closest}'?" if closest else ""
         raise ValueError(f"TensorFlow Datasets has no set {name!r}.{hint}") from error
     except ValueError as error:  # invalid name, config or version
         cause = str(error).splitlines()[0]
         raise ValueError(f"TensorFlow Datasets cannot load {name!r} ({cause})") from error
+    if not builder.data_path.exists():
+        if not download:
+            chosen = f" --data_dir {data_dir}" if data_dir else ""
+            also = "" if download is None else ", or in Python with download=True"
+            raise FileNotFoundError(
+                f"{name} is not prepared in {builder.data_path}. "
+                f"Prepare it by: tfds build {name}{chosen}{also}"
+            )
+        builder.download_and_prepare()
+    return builder
+
+
+def batches_of(builder, parts, keys, read):
+    """Batches of the examples of some parts of a set, in NumPy, with a progress bar.
+
+    Args:
+        builder: As returned by `prepared`.
+        parts: Names of its splits.
+        keys: Names of the features to read; the first is the image, which is not decoded.
+        read: Function of an example, {key: value}, that returns what to batch.
+    """
+    wanted = tfds.decode.PartialDecoding(
+        dict.fromkeys(keys, True), decoders={keys[0]: tfds.decode.SkipDecoding()}
+    )
+    examples = builder.as_dataset(split="+".join(parts), decoders=wanted)
+    batches = examples.map(read, num_parallel_calls=tf.data.AUTOTUNE).batch(256).prefetch(2)
+    what = f"Reading {builder.name} ({', '.join(parts)})"
+    return progress(what, batches.as_numpy_iterator(), total=len(batches), unit="batch")
 
 
 def _keys(name, info):
     """Names of the image and the label features."""
     keys = info.supervised_keys or ("image", "label")
     found = dict(info.features.items())
-    features = [found.get(key) for key in keys]
-    if (
-        len(keys) == 2
-        and isinstance(features[0], tfds.features.Image)
-        and features[0].shape[2] in (1, 3)
-        and isinstance(features[1], tfds.features.ClassLabel)
-    ):
+    features = [found[key] for key in keys if key in found]
+    kinds = (tfds.features.Image, tfds.features.ClassLabel)
+    suit = [isinstance(feature, kind) for feature, kind in zip(features, kinds, strict=False)]
+    if len(keys) == 2 and suit == [True, True] and features[0].shape[2] in (1, 3):
         return keys
     listed = {key: type(feature).__name__ for key, feature in found.items()}
     raise ValueError(
@@ -110,10 +131,7 @@ def _key_of_boxes(name, features):
     keys = [
         key for key, feature in features.items() if isinstance(feature, tfds.features.BBoxFeature)
     ]
-    if len(keys) != 1:
-        raise ValueError(
-            f"'tfds:{name}' must have one bounding box for each image. Received: boxes={keys}"
-        )
+    check(len(keys) == 1, f"'tfds:{name}' must have one bounding box for each image", boxes=keys)
     return keys[0]
 
 
@@ -134,23 +152,13 @@ def _read(builder, image, label, box, size):
             pixels = upright(pixels, example[image])
         return tf.cast(tf.round(resize(pixels, size)), tf.uint8), example[label]
 
-    wanted = tfds.decode.PartialDecoding(
-        {key: True for key in (image, label, box) if key},
-        decoders={image: tfds.decode.SkipDecoding()},
-    )
-    examples = builder.as_dataset(split="+".join(parts), decoders=wanted)
     total = sum(found[part].num_examples for part in parts)
     images, labels, rows = np.empty((total, *size), np.uint8), np.empty(total, np.int64), 0
-    examples = examples.map(read, num_parallel_calls=tf.data.AUTOTUNE)
-    with tqdm(
-        total=total, desc=f"Reading {builder.name}", delay=2, disable=None, unit="image"
-    ) as bar:
-        for some, ids in examples.batch(256).prefetch(2).as_numpy_iterator():
-            kept = ids >= 0
-            images[rows : rows + kept.sum()] = some[kept]
-            labels[rows : rows + kept.sum()] = ids[kept]
-            rows += kept.sum()
-            bar.update(len(ids))
+    keys = [key for key in (image, label, box) if key]
+    for some, ids in batches_of(builder, parts, keys, read):
+        kept = ids >= 0
+        end = rows + kept.sum()
+        images[rows:end], labels[rows:end], rows = some[kept], ids[kept], end
     return images[:rows], labels[:rows]
 
 

@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 
 from pipelines.datasets.archive import Archive
-from pipelines.datasets.listing import Listing, dataset_of
+from pipelines.datasets.listing import Listing
 from pipelines.split import draw_gallery
 
 ARCHIVE = Archive(
@@ -45,35 +45,28 @@ def load(data_dir=None, skip_invalid=False, training=True, *, size=800, models=F
         similar vehicles. CVPR 2016. By models: Yuan, Yang, Zhang. Hard-aware deeply cascaded
         embedding. ICCV 2017, whose code lists 38,998 images of 5,043 vehicles of 223 models.
     """
-    lists = {"train": "train_list.txt", "test": f"test_list_{size}.txt"}
     folder = "train_test_split"
     root = ARCHIVE.root(data_dir, [folder])
-    model_of = dict(ARCHIVE.rows(root / MODELS, ("#vehicle", "#model"))) if models else {}
-    rows, parts = [], []
-    for part, file in lists.items():
-        found = ARCHIVE.rows(root / folder / file, ("image", "#vehicle"))
-        if models and part == "train":
-            found = [(image, vehicle) for image, vehicle in found if vehicle in model_of]
-        rows += found
-        parts += [part] * len(found)
-    listing = Listing(
-        [str(root / "image" / f"{image}.jpg") for image, _ in rows],
-        [vehicle for _, vehicle in rows],
-        parts,
-    )
-    name = "vehicle_id" if size == 800 else f"vehicle_id_{size}"
-    trained = {} if models else {"train": TRAINED}  # the number with a model is not published
-    dataset = dataset_of(
-        f"{name}_models" if models else name,
-        listing,
-        skip_invalid=skip_invalid,
-        training=training,
-        source=ARCHIVE.source,
-        counts={**trained, "test": TESTED[size]},
-    )
+    lists = {
+        "train": root / folder / "train_list.txt",
+        "test": root / folder / f"test_list_{size}.txt",
+    }
+    rows, parts = ARCHIVE.parts(lists, ("image", "#vehicle"))
+    images, labels = zip(*rows, strict=True)
+    listing = Listing([str(root / "image" / f"{i}.jpg") for i in images], labels, parts=parts)
+    name, counts = "vehicle_id", {"train": TRAINED, "test": TESTED[size]}
+    if size != 800:
+        name += f"_{size}"
+    if models:
+        name += "_models"
+        del counts["train"]  # the number with a model is not published
+        model_of = dict(ARCHIVE.rows(root / MODELS, ("#vehicle", "#model")))
+        listing = listing.subset((listing.parts == "test") | np.isin(labels, list(model_of)))
+    archive = dataclasses.replace(ARCHIVE, name=name)
+    dataset = archive.dataset(listing, skip_invalid, training, counts=counts)
     queries, gallery = draw_gallery(dataset.test)
     train = dataset.train
     if models:
-        kinds = np.array([model_of[vehicle] for vehicle in train.labels.tolist()])
+        kinds = [model_of[vehicle] for vehicle in train.labels.tolist()]
         train = dataclasses.replace(train, super_labels=kinds)
     return dataclasses.replace(dataset, train=train, test=queries, gallery=gallery)

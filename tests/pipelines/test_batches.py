@@ -17,11 +17,11 @@ from pipelines import (
     pair_batches,
     whole_class_batches,
 )
-from pipelines.decoding import decode
 from pipelines.images import cause_of, random_warp, resize
 from pipelines.pairs import pair_indices
 from pipelines.sampling import balanced_indices, group_indices
 from pipelines.whole_classes import whole_class_indices
+from tfdml.decoding import decode
 
 EVERYTHING = Augmentation(
     crop=0.5, aspect=1.3, flip=True, rotation=20, zoom=0.2, shift=0.1, colour=0.3

@@ -104,5 +104,5 @@ def test_boxes_may_come_from_a_spreadsheet_but_must_be_text(tmp_path):
     path.write_bytes("path,x1,y1,x2,y2\na.png,0,1,2,3\n".encode("utf-8-sig"))
     assert read_boxes(path) == {"a.png": (0, 1, 2, 3)}
     path.write_bytes(b"\x89PNG")
-    with pytest.raises(ValueError, match=r"boxes\.csv is not a text file"):
+    with pytest.raises(ValueError, match=r"boxes\.csv must be a CSV file in UTF-8"):
         read_boxes(path)

@@ -13,7 +13,7 @@ import tensorflow as tf
 from PIL import Image
 
 import pipelines
-from pipelines import Augmentation, Dataset, Preprocessing, Split, cache, records
+from pipelines import Augmentation, Dataset, Preprocessing, Split, cache, records, shards
 
 SIZE = (12, 12, 3)
 WARPS = {
@@ -55,7 +55,7 @@ def dataset(tmp_path_factory):
 
 
 def write(dataset, folder, **options):
-    return cache.write_cache(dataset, folder, **{"size": 16, "images_per_file": 7, **options})
+    return shards.write_cache(dataset, folder, **{"size": 16, "images_per_file": 7, **options})
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +176,7 @@ def contents_of(folder):
 
 
 def test_a_write_that_was_stopped_goes_on(written, dataset, tmp_path, monkeypatch):
-    write_shard, calls = cache.write_shard, []
+    write_shard, calls = shards.write_shard, []
 
     def stopped(path, plan, rows, images):
         calls.append(path.name)
@@ -184,7 +184,7 @@ def test_a_write_that_was_stopped_goes_on(written, dataset, tmp_path, monkeypatc
             raise KeyboardInterrupt
         return write_shard(path, plan, rows, images)
 
-    monkeypatch.setattr(cache, "write_shard", stopped)
+    monkeypatch.setattr(shards, "write_shard", stopped)
     with pytest.raises(KeyboardInterrupt):
         write(dataset, tmp_path)
     (tmp_path / ".unfinished-x").write_bytes(b"of a write that was killed")
@@ -192,7 +192,9 @@ def test_a_write_that_was_stopped_goes_on(written, dataset, tmp_path, monkeypatc
     with pytest.raises(FileNotFoundError, match=r"no finished cache .* with python -m pip"):
         pipelines.load("cache", data_dir=tmp_path)
     calls.clear()
-    monkeypatch.setattr(cache, "write_shard", lambda *a: calls.append(a[0].name) or write_shard(*a))
+    monkeypatch.setattr(
+        shards, "write_shard", lambda *a: calls.append(a[0].name) or write_shard(*a)
+    )
     write(dataset, tmp_path)
     assert calls == [f"images-0000{number}.tfrecord" for number in (1, 2, 3, 4)]
     assert contents_of(tmp_path) == contents_of(written)
@@ -206,7 +208,7 @@ def test_a_damaged_file_is_found_and_made_anew(written, dataset, tmp_path):
     path.write_bytes(content)
     pipelines.load("cache", data_dir=tmp_path)  # of the same size
     with pytest.raises(ValueError, match=r"00002.tfrecord has changed .* as before to write"):
-        cache.verify(tmp_path)
+        shards.verify(tmp_path)
     write(dataset, tmp_path)
     assert contents_of(tmp_path) == good
     path.write_bytes(content[:-1])
@@ -217,7 +219,7 @@ def test_a_damaged_file_is_found_and_made_anew(written, dataset, tmp_path):
         pipelines.load("cache", data_dir=tmp_path)
     write(dataset, tmp_path)
     assert contents_of(tmp_path) == good
-    cache.verify(tmp_path)
+    shards.verify(tmp_path)
 
 
 def test_a_record_lost_in_training_is_named(written, tmp_path):

@@ -8,7 +8,7 @@ from PIL import Image
 
 import pipelines
 from pipelines import check, verification
-from pipelines.verification import find_unreadable, first_unreadable
+from pipelines.verification import find_unreadable, unreadable
 
 
 @pytest.fixture(autouse=True)
@@ -118,6 +118,6 @@ def test_a_broken_or_missing_memory_is_done_without(photos, tmp_path, monkeypatc
 
 def test_the_first_that_cannot_be_read(photos):
     paths = sorted(photos.glob("*/*"))
-    assert first_unreadable(paths) is None
+    assert list(unreadable(paths)) == []
     paths[4].write_bytes(b"x")
-    assert first_unreadable(paths) == (4, "1 bytes, not JPEG, PNG, GIF, BMP, WebP")
+    assert next(unreadable(paths)) == (4, "1 bytes, not JPEG, PNG, GIF, BMP, WebP")

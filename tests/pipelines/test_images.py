@@ -6,7 +6,6 @@ import tensorflow as tf
 from PIL import Image
 
 from pipelines import Augmentation
-from pipelines.decoding import decode
 from pipelines.images import (
     random_colour,
     random_crop,
@@ -16,6 +15,7 @@ from pipelines.images import (
     resize,
 )
 from pipelines.verification import find_unreadable
+from tfdml.decoding import decode
 
 
 def encode(kind, mode="RGB", **options):

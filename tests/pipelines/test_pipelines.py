@@ -11,7 +11,7 @@ from pipelines.datasets import DATASETS, WITH_BOXES
 
 
 def test_importing_and_listing_loads_no_heavy_library():
-    heavy = ["keras", "matplotlib", "sklearn", "tensorflow", "tensorflow_datasets", "tfdml"]
+    heavy = ["keras", "matplotlib", "sklearn", "tensorflow", "tensorflow_datasets"]
     program = (
         "import sys, pipelines; pipelines.names(); pipelines.Augmentation(); "
         f"print([name for name in {heavy} if name in sys.modules])"
@@ -26,14 +26,14 @@ def test_every_public_name_can_be_had():
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="'pipelines' has no attribute 'laod'"):
+    with pytest.raises(AttributeError, match="No pipelines attribute laod"):
         _ = pipelines.laod
 
 
 def test_an_unknown_dataset_names_the_nearest_and_all():
     message = (
         r"Unknown dataset 'glyps'\. Did you mean 'glyphs'\? "
-        rf"Available: {', '.join(pipelines.names())}\."
+        rf"Available: {', '.join(sorted(pipelines.names()))}\."
     )
     with pytest.raises(ValueError, match=message):
         pipelines.load("glyps")

@@ -283,3 +283,10 @@ def test_batches_refuse_what_is_no_preprocessing(photos):
     message = "`preprocessing` must be a `Preprocessing` or None. Received: preprocessing=256"
     with pytest.raises(TypeError, match=message):
         evaluation_batches(photos, SIZE, preprocessing=256)
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [((224, 192, 3), (256, 219, 3)), ((28, 28, 1), (32, 32, 1))]
+)
+def test_a_crop_is_224_of_256_pixels_wide(size, expected):
+    assert Preprocessing().size_of_views(size) == expected

@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 
-from tfdml.serving.client.protos import message
+from tfdml.client.protos import message
 
 # Numbers of `tensorflow.DataType`.
 STRING, DTYPES = (

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image, ImageOps
 
-from pipelines.decoding import decode
+from tfdml.decoding import decode
 
 ROWS, COLUMNS = np.mgrid[0:9, 0:13]  # odd sides, so that rows are padded
 PIXELS = np.stack([COLUMNS * 19, ROWS * 28, (COLUMNS * 37 + ROWS * 23) % 256], -1).astype("uint8")

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image, ImageOps
 
-from pipelines.decoding import decode
+from tfdml.decoding import decode
 from tfdml.orientation import orientation, upright
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (9, 13, 3), dtype=np.uint8)

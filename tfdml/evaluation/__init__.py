@@ -1,49 +1,50 @@
 """Scores of embeddings: NumPy arrays in, Python floats out; TensorFlow is not needed."""
 
 from tfdml.evaluation.approximate import approximate_recall
-from tfdml.evaluation.averages import class_averages, macro_average
-from tfdml.evaluation.bootstrap import bootstrap_intervals, paired_bootstrap
-from tfdml.evaluation.clustering import clustering_f1, clustering_scores, nmi
-from tfdml.evaluation.clusters import cluster
+from tfdml.evaluation.clustering import cluster, clustering_f1, clustering_scores, nmi
 from tfdml.evaluation.comparison import (
     ScoredQueries,
     compare,
-    comparison_table,
     load_queries,
     save_queries,
 )
 from tfdml.evaluation.density import class_density
-from tfdml.evaluation.distances import distance_statistics
-from tfdml.evaluation.few_shot import few_shot_accuracies
-from tfdml.evaluation.gallery import apart
 from tfdml.evaluation.hierarchy import every_nth_child, read_hierarchy
-from tfdml.evaluation.levels import split_levels, weigh_levels
-from tfdml.evaluation.neighbours import nearest_neighbours
-from tfdml.evaluation.one_per_class import one_per_class_scores
-from tfdml.evaluation.projector import write_projector
+from tfdml.evaluation.levels import average_views, split_levels, weigh_levels
+from tfdml.evaluation.pairs import distance_statistics
+from tfdml.evaluation.ranking.by_similarity import scores_to_rank
+from tfdml.evaluation.ranking.neighbours import nearest_neighbours
+from tfdml.evaluation.ranking.search import apart
+from tfdml.evaluation.report.projector import write_projector
+from tfdml.evaluation.report.tables import comparison_table
 from tfdml.evaluation.reranking import (
     exact_and_reranked_recall,
     recall_after_reranking,
     reranked_neighbours,
 )
 from tfdml.evaluation.retrieval import (
-    recall_at_k,
-    retrieval_scores,
-    retrieval_scores_per_query,
-)
-from tfdml.evaluation.retrieval_metrics import (
     map_at_r,
     mean_average_precision,
     mean_reciprocal_rank,
     ndcg_at_k,
     precision_at_k,
     r_precision,
+    recall_at_k,
+    retrieval_scores,
+    retrieval_scores_per_query,
 )
-from tfdml.evaluation.similarity_ranking import scores_to_rank
+from tfdml.evaluation.statistics import (
+    bootstrap_intervals,
+    class_averages,
+    macro_average,
+    paired_bootstrap,
+)
 from tfdml.evaluation.transfer import (
     class_means,
+    few_shot_accuracies,
     nearest_class_mean,
     nearest_class_mean_per_query,
+    one_per_class_scores,
 )
 from tfdml.evaluation.verification import (
     calibrate_threshold,
@@ -51,7 +52,6 @@ from tfdml.evaluation.verification import (
     verification_curve,
     verification_scores,
 )
-from tfdml.evaluation.views import average_views
 from tfdml.evaluation.zero_shot import (
     have_relatives,
     zero_shot_accuracy,

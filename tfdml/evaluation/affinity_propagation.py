@@ -28,12 +28,9 @@ def affinity_propagation(embeddings, num_clusters, seed):
         ValueError: If there are more than `MOST_ROWS` rows.
     """
     rows = len(embeddings)
-    check(
-        rows <= MOST_ROWS,
-        f"affinity propagation takes at most {MOST_ROWS} rows, as its memory grows with their "
-        "square; `method='kmeans'` takes any number",
-        rows=rows,
-    )
+    limit = f"at most {MOST_ROWS} rows, as its memory grows with their square"
+    expectation = f"affinity propagation takes {limit}; `method='kmeans'` takes any number"
+    check(rows <= MOST_ROWS, expectation, rows=rows)
     similarities = _similarities(embeddings)
     if num_clusters == 1 or not similarities.any():  # one cluster, or all rows are equal
         found = np.zeros(rows, np.int64)
@@ -46,7 +43,7 @@ def affinity_propagation(embeddings, num_clusters, seed):
         warnings.warn(
             f"affinity propagation found {count} instead of {num_clusters} clusters, the nearest "
             "number for any preference tried",
-            stacklevel=4,
+            stacklevel=3,
         )
     return found
 

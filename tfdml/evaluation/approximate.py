@@ -8,10 +8,10 @@ import numpy as np
 
 from tfdml.checks import check_type
 from tfdml.evaluation import inputs
+from tfdml.evaluation.ranking.points import Frame, squared_distances
 from tfdml.evaluation.retrieval import recall_at_k
 
 _FOUND_AT_ONCE = 2**20  # neighbours found per block of queries
-_PAIRS_AT_ONCE = 8192  # exact distances computed at once
 _PLACE = r"^Error in .* at \S+:\d+: (Error: '.*' failed: )?"
 
 
@@ -81,27 +81,32 @@ def approximate_recall(
     faiss = load_faiss()
     for name, text in (("index", index), ("parameters", parameters or "")):
         check_type(isinstance(text, str), f"`{name}` must be a string", **{name: text})
-    queries, labels, gallery, gallery_labels = inputs.queries_and_gallery(
-        embeddings, labels, gallery_embeddings, gallery_labels
-    )
-    among_themselves = gallery is None
-    if among_themselves:
-        gallery, gallery_labels = queries, labels
+    given = {"gallery_embeddings": gallery_embeddings, "gallery_labels": gallery_labels}
+    queries, labels, gallery, ids = inputs.queries_and_gallery(embeddings, labels, **given)
+    among_themselves = gallery_embeddings is None
+    query_ids, ids = inputs.dense_ids(labels, ids)
     counts = inputs.neighbour_counts(k, len(gallery) - among_themselves)
-    rng = np.random.default_rng(inputs.whole_number(seed, "seed", at_least=0))
-    order = rng.permutation(len(gallery))
-    rows, query_rows = _scaled(gallery, queries)
-    started = time.perf_counter()
-    built = _build(faiss, index, parameters, rows[order])
+    seed = inputs.whole_number(seed, "seed", at_least=0)
+    order = np.random.default_rng(seed).permutation(len(gallery))
+    frame = Frame.around(gallery, queries)
+    rows, query_rows = (frame.points(of).exact.astype(np.float32) for of in (gallery, queries))
+    received = {"index": index, "parameters": parameters, "rows": len(rows), "dim": rows.shape[1]}
+    added, started = rows[order], time.perf_counter()
+    with _as_value_error(received):
+        built = faiss.index_factory(rows.shape[1], index)
+        built.train(added)
+        built.add(added)
+        if parameters is not None:
+            faiss.ParameterSpace().set_index_parameters(built, parameters)
     build_seconds = time.perf_counter() - started
-    received = {"index": index, "parameters": parameters}
 
     def search(some, width):
         with _as_value_error(received):
-            return _in_order(built.search(some, width)[1], order)
+            places = built.search(some, width)[1]
+        return np.where(places < 0, -1, order[places])
 
-    approximate = _Search(search)
-    exact = _Search(lambda some, width: faiss.knn(some, rows, width)[1])
+    approximate = _TimedSearch(search)
+    exact = _TimedSearch(lambda some, width: faiss.knn(some, rows, width)[1])
     hits, found = np.zeros(len(counts)), np.zeros(len(counts))
     step = max(1, _FOUND_AT_ONCE // (counts[-1] + 1))
     for first in range(0, len(queries), step):
@@ -109,21 +114,13 @@ def approximate_recall(
         own = block if among_themselves else None
         nearest = exact.nearest(query_rows[block], counts[-1], own)
         returned = approximate.nearest(query_rows[block], counts[-1], own)
-        relevant = (gallery_labels[returned] == labels[block, None]) & (returned >= 0)
-        hits += [np.count_nonzero(relevant[:, :count].any(axis=1)) for count in counts]
+        relevant = (ids[returned] == query_ids[block, None]) & (returned >= 0)
         borders = np.sort(_distances(query_rows[block], rows, nearest), axis=1)
         distances = _distances(query_rows[block], rows, returned)
-        found += [
-            np.count_nonzero(distances[:, :count] <= borders[:, count - 1, None])
-            for count in counts
-        ]
-    exact_recall = recall_at_k(
-        embeddings,
-        labels,
-        counts,
-        gallery_embeddings=gallery_embeddings,
-        gallery_labels=gallery_labels if gallery_embeddings is not None else None,
-    )
+        for i, count in enumerate(counts):
+            hits[i] += np.count_nonzero(relevant[:, :count].any(axis=1))
+            found[i] += np.count_nonzero(distances[:, :count] <= borders[:, count - 1, None])
+    exact_recall = recall_at_k(embeddings, labels, counts, **given)
     recall = dict(zip(counts, (hits / len(queries)).tolist(), strict=True))
     overlap = found / (len(queries) * np.array(counts))
     return {
@@ -154,17 +151,6 @@ def load_faiss():
     return faiss
 
 
-def _build(faiss, index, parameters, rows):
-    received = {"index": index, "parameters": parameters, "rows": len(rows), "dim": rows.shape[1]}
-    with _as_value_error(received):
-        built = faiss.index_factory(rows.shape[1], index)
-        built.train(rows)
-        built.add(rows)
-        if parameters is not None:
-            faiss.ParameterSpace().set_index_parameters(built, parameters)
-    return built
-
-
 @contextlib.contextmanager
 def _as_value_error(received):
     """Turns an error of faiss into a ValueError with the received values."""
@@ -176,7 +162,7 @@ def _as_value_error(received):
         raise ValueError(f"faiss rejects the index ({cause}). Received: {values}") from error
 
 
-class _Search:
+class _TimedSearch:
     """A nearest-neighbour search and the seconds it has taken so far."""
 
     def __init__(self, search):
@@ -198,26 +184,9 @@ class _Search:
         return rows[~dropped].reshape(len(rows), count)
 
 
-def _in_order(places, order):
-    """Row numbers from places in the order in which rows were added; -1 stays."""
-    return np.where(places < 0, -1, order[places])
-
-
 def _distances(queries, gallery, rows):
     """(n, count) squared float64 distances of queries to gallery rows; infinite for row -1."""
-    distances = np.empty(rows.shape)
-    step = max(1, _PAIRS_AT_ONCE // rows.shape[1])
-    for first in range(0, len(rows), step):
-        block = slice(first, first + step)
-        near = gallery[rows[block]].astype(np.float64) - queries[block, None]
-        distances[block] = np.einsum("ijk,ijk->ij", near, near)
+    asked = np.repeat(np.arange(len(rows)), rows.shape[1])
+    distances = squared_distances(queries, asked, gallery, rows.reshape(-1)).reshape(rows.shape)
     distances[rows < 0] = np.inf
     return distances
-
-
-def _scaled(gallery, queries):
-    """Both as float32, times the power of two that brings the largest number to about 1."""
-    exponent = np.frexp(max(np.abs(gallery).max(), np.abs(queries).max()))[1]
-    return tuple(
-        np.ldexp(rows, -exponent).astype(np.float32, order="C") for rows in (gallery, queries)
-    )

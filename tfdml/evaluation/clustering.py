@@ -1,12 +1,80 @@
-"""Clustering scores: agreement of clusters of the embeddings with the classes."""
+"""Clusters of embeddings, and how they agree with the classes."""
 
 import numpy as np
+from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_mutual_info_score
+from sklearn.metrics.cluster import contingency_matrix
 
-from tfdml.evaluation import clusters, inputs
+from tfdml.checks import check, check_one_of
+from tfdml.evaluation import inputs
+from tfdml.evaluation.affinity_propagation import affinity_propagation
+
+KMEANS, AFFINITY_PROPAGATION = METHODS = ("kmeans", "affinity_propagation")
 
 
-def clustering_scores(embeddings, labels, *, method=clusters.KMEANS, seed=0, restarts=1):
+def cluster(embeddings, num_clusters, *, method=KMEANS, seed=0, restarts=1):
+    """Clusters embeddings by Euclidean distance, without labels.
+
+    "kmeans" is scikit-learn's KMeans (k-means++ starts, Lloyd's iterations, at most 300). One
+    iteration costs n * num_clusters * dim multiplications: seconds for CUB-200-2011, much longer
+    for 11,316 clusters.
+
+    "affinity_propagation" passes messages between all pairs, of similarity -D**2, until rows agree
+    on exemplars. Its parameter is not the number of clusters but a `preference`, the similarity of
+    a row to itself; a higher one gives more clusters. The search bisects the logarithm of
+    -preference, at most 20 times, until there are `num_clusters`; otherwise it warns and returns
+    the nearest number found. It takes about 48 * n**2 bytes (1.7 GB for the 5,924 rows of
+    CUB-200-2011) and up to 20 * 1000 iterations over all pairs.
+
+    Args:
+        embeddings: (n, dim) floats, finite; taken as given: not normalised.
+        num_clusters: Integer from 1 to n.
+        method: "kmeans", or "affinity_propagation" for at most 10,000 rows.
+        seed: Integer >= 0 and below 2**32; the same seed gives the same clusters. For affinity
+            propagation it seeds the noise, of relative size 1e-16, that breaks ties.
+        restarts: Number of k-means restarts, >= 1; the best is kept. Must be 1 for affinity
+            propagation, which has no random start.
+
+    Returns:
+        (n,) int64, the cluster of every row, numbered from 0. k-means returns at most as many
+        clusters as there are different rows: a single one for collapsed embeddings.
+
+    Raises:
+        TypeError: If `embeddings` are not floats.
+        ValueError: If they have another shape, are empty, not finite or too many, or an option is
+            out of range.
+
+    Source:
+        Arthur, Vassilvitskii. k-means++: the advantages of careful seeding. SODA 2007.
+        Frey, Dueck. Clustering by passing messages between data points. Science 2007.
+        Song et al. Deep metric learning via lifted structured feature embedding. CVPR 2016, sec. 5,
+        names affinity propagation with bisection; the code released with it runs k-means.
+        Differs: the authors' bisection stops within 10 % of the number instead of at the nearest.
+
+    Example:
+        >>> import numpy as np
+        >>> line = np.array([[0.0], [0.1], [5.0], [5.1]])
+        >>> first, second, third, fourth = cluster(line, 2, method="affinity_propagation")
+        >>> bool(first == second != third == fourth)
+        True
+    """
+    embeddings = inputs.finite_rows(embeddings)
+    check_one_of(METHODS, method=method)
+    seed = inputs.whole_number(seed, "seed", at_least=0, below=2**32)
+    restarts = inputs.whole_number(restarts, "restarts", at_least=1)
+    expectation = "`restarts` must be 1 for affinity propagation, which has no random start"
+    check(method == KMEANS or restarts == 1, expectation, restarts=restarts)
+    num_clusters = inputs.whole_number(num_clusters, "num_clusters", at_least=1)
+    received = {"num_clusters": num_clusters, "embeddings": len(embeddings)}
+    expectation = "`num_clusters` must not exceed the number of embeddings"
+    check(num_clusters <= len(embeddings), expectation, **received)
+    if method == AFFINITY_PROPAGATION:
+        return affinity_propagation(embeddings, num_clusters, seed)
+    kmeans = KMeans(num_clusters, init="k-means++", n_init=restarts, random_state=seed)
+    return kmeans.fit_predict(embeddings).astype(np.int64)
+
+
+def clustering_scores(embeddings, labels, *, method=KMEANS, seed=0, restarts=1):
     """NMI, AMI and pair F1 of a clustering of the embeddings into as many clusters as classes.
 
     With Omega the clusters, C the classes, I their mutual information, H the entropy, and E the
@@ -68,32 +136,14 @@ def clustering_scores(embeddings, labels, *, method=clusters.KMEANS, seed=0, res
 def nmi(embeddings, labels, *, seed=0, restarts=1):
     """Normalized mutual information of k-means clusters of the embeddings and the classes.
 
-    With Omega the clusters, C the classes, I their mutual information and H the entropy:
+    This is only the "nmi" of `clustering_scores`. It depends on `seed` and `restarts`; report both
+    with it.
 
-        nmi = 2 * I(Omega, C) / (H(Omega) + H(C))
-
-    This is only the "nmi" of `clustering_scores`. The clusters are those of `cluster`, as many as
-    there are classes, on the rows as given: not normalised. The score depends on `seed` and
-    `restarts`; report both with it.
-
-    Args:
-        embeddings: (n, dim) floats, finite.
-        labels: (n,) or (n, 1) integers of any size, one class id per row.
-        seed: Integer >= 0 and below 2**32; the same seed gives the same score.
-        restarts: Number of k-means restarts, >= 1; the best is kept. Papers use 1 to 10.
+    Args, errors and source are those of `clustering_scores`.
 
     Returns:
         A Python float in [0, 1]; 1 when the clusters are the classes. It is 1 also with a single
         class, where both entropies are 0.
-
-    Raises:
-        TypeError: If `labels` are not integers or `embeddings` not floats.
-        ValueError: If shapes disagree, an input is empty or not finite, or an option is out of
-            range.
-
-    Source:
-        Manning, Raghavan, Schuetze. Introduction to information retrieval. 2008, sec. 16.3.
-        With the arithmetic mean of the entropies; scikit-learn before 0.22 used the geometric mean.
 
     Example:
         >>> import numpy as np
@@ -101,11 +151,11 @@ def nmi(embeddings, labels, *, seed=0, restarts=1):
         >>> nmi(line, np.array([7, 7, 9, 9]))
         1.0
     """
-    partitions = _clusters_and_classes(embeddings, labels, clusters.KMEANS, seed, restarts)
+    partitions = _clusters_and_classes(embeddings, labels, KMEANS, seed, restarts)
     return _normalized_mutual_information(*partitions)
 
 
-def clustering_f1(embeddings, labels, *, method=clusters.KMEANS, seed=0, restarts=1):
+def clustering_f1(embeddings, labels, *, method=KMEANS, seed=0, restarts=1):
     """Pair F1: agreement of pairs within clusters with pairs within classes.
 
     This is only the "f1" of `clustering_scores`: the harmonic mean of TP / (TP + FP), the share of
@@ -113,24 +163,11 @@ def clustering_f1(embeddings, labels, *, method=clusters.KMEANS, seed=0, restart
     classes that share a cluster. Counts are exact. It is neither an F1 of retrieval nor a mean over
     classes.
 
-    Args:
-        embeddings: (n, dim) floats, finite.
-        labels: (n,) or (n, 1) integers of any size, one class id per row.
-        method: As for `clustering_scores`.
-        seed: Integer >= 0 and below 2**32; the same seed gives the same score.
-        restarts: As for `clustering_scores`.
+    Args, errors and source are those of `clustering_scores`.
 
     Returns:
         A Python float in [0, 1]; 1 when the clusters are the classes, even if no two rows share
         either. A single cluster scores 2 P / (1 + P), with P the share of positive pairs.
-
-    Raises:
-        TypeError: If `labels` are not integers or `embeddings` not floats.
-        ValueError: If shapes disagree, an input is empty or not finite, or an option is out of
-            range.
-
-    Source:
-        Manning, Raghavan, Schuetze. Introduction to information retrieval. 2008, sec. 16.3.
 
     Example:
         One of the three pairs within clusters and one of the two pairs within classes is in both.
@@ -145,8 +182,8 @@ def clustering_f1(embeddings, labels, *, method=clusters.KMEANS, seed=0, restart
 
 def _clusters_and_classes(embeddings, labels, method, seed, restarts):
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
-    options = clusters.options(method, seed, restarts)
-    return clusters.clusters_of(embeddings, len(np.unique(labels)), *options), labels
+    classes = len(np.unique(labels))
+    return cluster(embeddings, classes, method=method, seed=seed, restarts=restarts), labels
 
 
 def _normalized_mutual_information(groups, labels):
@@ -181,10 +218,8 @@ def _sizes(groups):
 
 def _common_sizes(groups, labels):
     """The sizes of the non-empty intersections of groups and labels."""
-    groups = np.unique(groups, return_inverse=True)[1].astype(np.int64)
-    classes = np.unique(labels, return_inverse=True)[1].astype(np.int64)
-    # Without the full contingency table, which takes a gigabyte for 11,316 classes.
-    return _sizes(groups * (classes.max() + 1) + classes)
+    # Not the full contingency table, which takes a gigabyte for 11,316 classes.
+    return contingency_matrix(labels, groups, sparse=True).data
 
 
 def _entropy(sizes):

@@ -10,7 +10,12 @@ import numpy as np
 
 from tfdml.checks import check, check_type
 from tfdml.evaluation import inputs
-from tfdml.evaluation.bootstrap import bootstrap_intervals, paired_bootstrap, values_table
+from tfdml.evaluation.statistics import (
+    bootstrap_intervals,
+    check_same_queries,
+    paired_bootstrap,
+    values_table,
+)
 from tfdml.files import replacing
 
 _OWN_KEYS = ("labels", "images")
@@ -53,18 +58,9 @@ def save_queries(path, values, labels, *, images, ids=None):
         ValueError: If the shapes disagree, a value is not finite, or a name is reserved.
     """
     table, labels = values_table(values), inputs.class_ids(labels)
-    check(
-        len(labels) == len(table),
-        "`labels` and `values` must have the same number of queries",
-        labels=len(labels),
-        values=len(table),
-    )
-    check(
-        ids is None or len(ids) == len(labels),
-        "`ids` must have one text per query",
-        ids=None if ids is None else len(ids),
-        labels=len(labels),
-    )
+    check_same_queries(labels=labels, values=table)
+    texts = len(labels) if ids is None else len(ids)
+    check(texts == len(labels), "`ids` must have one text per query", ids=texts, labels=len(labels))
     taken = sorted(set(values) & set(_TAKEN))
     check(not taken, f"`values` must not be named {', '.join(_TAKEN)}", values=taken)
     columns = dict(zip(values, table.T, strict=True))
@@ -134,22 +130,18 @@ def compare(runs, *, confidence=0.95, rounds=1000, seed=0):
         _check_same_images(first, baseline, name, run)
     shared = [name for name in baseline.values if all(name in run.values for run in runs.values())]
     everywhere = {name for run in runs.values() for name in run.values}
-    check(
-        shared,
-        "`runs` must have a score in common",
-        runs={name: list(run.values) for name, run in runs.items()},
-    )
+    scores = {name: list(run.values) for name, run in runs.items()}
+    check(shared, "`runs` must have a score in common", runs=scores)
     options = {"confidence": confidence, "rounds": rounds, "seed": seed}
     compared = {}
     for name, run in runs.items():
-        values = {score: run.values[score] for score in shared}
+        values, base = ({score: of.values[score] for score in shared} for of in (run, baseline))
         intervals = bootstrap_intervals(values, run.labels, **options)
         compared[name] = {
             score: {"score": float(np.mean(values[score])), "low": low, "high": high}
             for score, (low, high) in intervals.items()
         }
         if name != first:
-            base = {score: baseline.values[score] for score in shared}
             differences = paired_bootstrap(values, base, run.labels, **options)
             for score, difference in differences.items():
                 compared[name][score]["difference"] = difference
@@ -163,53 +155,6 @@ def compare(runs, *, confidence=0.95, rounds=1000, seed=0):
     }
 
 
-def comparison_table(comparison):
-    """Text table of a comparison: for each score, one line per run with its difference.
-
-    A star marks a difference whose interval excludes 0.
-
-    Args:
-        comparison: The result of `compare`.
-
-    Example:
-        >>> score = {"score": 0.5, "low": 0.4, "high": 0.6}
-        >>> more = {"difference": 0.02, "low": 0.01, "high": 0.03, "p": 0.002}
-        >>> runs = {"a": {"map": score}, "b": {"map": {**score, "difference": more}}}
-        >>> print(comparison_table({"runs": runs, "confidence": 0.95, "left_out": []}))
-        map
-          a  0.5000 [0.4000, 0.6000]
-          b  0.5000 [0.4000, 0.6000]  +0.0200 [+0.0100, +0.0300] *
-        <BLANKLINE>
-        [ ]: 95% bootstrap intervals over classes, not over training seeds.
-        *: the interval of the difference from a excludes 0.
-    """
-    runs = comparison["runs"]
-    first, width = next(iter(runs)), max(map(len, runs))
-    lines = []
-    for score in runs[first]:
-        lines.append(score)
-        for name, scores in runs.items():
-            line = f"  {name:{width}}  {_interval(scores[score], 'score')}"
-            difference = scores[score].get("difference")
-            if difference:
-                excludes = not difference["low"] <= 0 <= difference["high"]
-                line += f"  {_interval(difference, 'difference', '+')}{' *' if excludes else ''}"
-            lines.append(line)
-    share = f"{100 * comparison['confidence']:.6g}%"
-    lines.append(
-        f"\n[ ]: {share} bootstrap intervals over classes, not over training seeds.\n"
-        f"*: the interval of the difference from {first} excludes 0."
-    )
-    if comparison["left_out"]:
-        lines.append(f"Not scored in all runs: {', '.join(comparison['left_out'])}.")
-    return "\n".join(lines)
-
-
-def _interval(numbers, name, sign=""):
-    value, low, high = (f"{numbers[key]:{sign}.4f}" for key in (name, "low", "high"))
-    return f"{value} [{low}, {high}]"
-
-
 def _check_same_images(first, baseline, name, run):
     """Raises a ValueError that names the first difference between the images of two runs."""
     facts = [{"queries": len(of.labels), **of.images} for of in (baseline, run)]
@@ -220,8 +165,6 @@ def _check_same_images(first, baseline, name, run):
             received = {fact: {first: mine, name: other}}
         expectation = f"`runs` must be scored on the same images: {fact} differs"
         check(mine == other, expectation, **received)
-    check(
-        baseline.labels.tolist() == run.labels.tolist(),
-        "`runs` must be scored on the same images: labels differ",
-        runs=[first, name],
-    )
+    same_labels = baseline.labels.tolist() == run.labels.tolist()
+    expectation = "`runs` must be scored on the same images: labels differ"
+    check(same_labels, expectation, runs=[first, name])

@@ -3,6 +3,7 @@
 import numpy as np
 
 from tfdml.evaluation import inputs
+from tfdml.evaluation.transfer import rows_by_class, unit_rows
 
 
 def class_density(embeddings, labels):
@@ -32,14 +33,6 @@ def class_density(embeddings, labels):
         [0.5, 0.0]
     """
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
-    order = np.argsort(labels, kind="stable")
-    _, first, counts = np.unique(labels[order], return_index=True, return_counts=True)
-    densities = np.empty(len(first))
-    for place, (start, count) in enumerate(zip(first, counts, strict=True)):
-        rows = embeddings[order[start : start + count]].astype(np.float64)
-        largest = np.abs(rows).max(axis=1, keepdims=True)
-        rows /= np.where(largest > 0, largest, 1.0)
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        rows /= np.where(norms > 0, norms, 1.0)
-        densities[place] = np.mean(np.sum(np.square(rows - rows.mean(axis=0)), axis=1))
-    return densities
+    units = (unit_rows(embeddings[rows]) for rows in rows_by_class(labels)[1])
+    spreads = (np.square(rows - rows.mean(axis=0)).sum(axis=1) for rows in units)
+    return np.array([np.mean(of_class) for of_class in spreads])

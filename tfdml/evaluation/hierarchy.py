@@ -2,6 +2,7 @@
 
 import collections
 import csv
+import graphlib
 import pathlib
 from collections.abc import Mapping
 
@@ -24,17 +25,16 @@ def parents_of_nodes(hierarchy):
         TypeError: If it is not a mapping.
         ValueError: If a parent is None, or there is a cycle.
     """
-    check_type(
-        isinstance(hierarchy, Mapping),
-        "`hierarchy` must map each class to its parent or a tuple of parents",
-        type=type(hierarchy).__name__,
-    )
+    expectation = "`hierarchy` must map each class to its parent or a tuple of parents"
+    check_type(isinstance(hierarchy, Mapping), expectation, type=type(hierarchy).__name__)
     parents = {}
     for node, above in hierarchy.items():
         parents[node] = tuple(dict.fromkeys(above if isinstance(above, tuple) else (above,)))
         check(None not in parents[node], "`hierarchy` must not have None as a parent", node=node)
-    cycle = _find_cycle(parents)
-    check(not cycle, "`hierarchy` must have no cycles", cycle=cycle)
+    try:
+        graphlib.TopologicalSorter(parents).prepare()
+    except graphlib.CycleError as error:
+        check(False, "`hierarchy` must have no cycles", cycle=error.args[1][::-1])
     return parents
 
 
@@ -76,7 +76,7 @@ def every_nth_child(classes, hierarchy, share):
     """
     check(0 < share < 1, "`share` must be > 0 and < 1", share=share)
     parents = parents_of_nodes(hierarchy)
-    _check_has(classes, parents)
+    check_has_parents(classes, parents)
     place = collections.Counter()
     held_out = []
     for node in classes:
@@ -140,7 +140,7 @@ def of_class_ids(hierarchy, class_names):
         {3: ('animal',), 7: (3,)}
     """
     parents = parents_of_nodes(hierarchy)
-    _check_has(class_names.values(), parents)
+    check_has_parents(class_names.values(), parents)
     ids = {name: number for number, name in class_names.items()}
     check(len(ids) == len(class_names), "classes must have different names", names=len(ids))
     return {
@@ -169,42 +169,15 @@ def of_super_classes(labels, super_labels):
     return parents | {above: ("all",) for (above,) in parents.values()}
 
 
-def _check_has(classes, parents):
+def check_has_parents(classes, parents, kind="class"):
+    """Raises a ValueError unless the hierarchy has a parent for every class."""
     missing = [node for node in classes if node not in parents]
-    check(
-        not missing,
-        "`hierarchy` must have a parent for every class",
-        without=len(missing),
-        first=missing[:3],
-    )
+    expectation = f"`hierarchy` must have a parent for every {kind}"
+    check(not missing, expectation, without=len(missing), first=missing[:3])
 
 
 def _whole(number):
     return int(number + 1e-9)  # 5 * 0.2 may fall short of 1
-
-
-def _find_cycle(parents):
-    """Nodes of a cycle, the first again at the end; [] if there is none."""
-    done = set()
-    for start in parents:
-        path, waiting = {}, [(start, iter(parents[start]))]
-        if start in done:
-            continue
-        path[start] = None
-        while waiting:
-            node, above = waiting[-1]
-            parent = next(above, None)
-            if parent is None:
-                done.add(node)
-                del path[node]
-                waiting.pop()
-            elif parent in path:
-                nodes = list(path)
-                return [*nodes[nodes.index(parent) :], parent]
-            elif parent not in done:
-                path[parent] = None
-                waiting.append((parent, iter(parents.get(parent, ()))))
-    return []
 
 
 def _text(path):

@@ -20,18 +20,13 @@ def embeddings_and_labels(embeddings, labels, prefix=""):
         TypeError: If `embeddings` are not floats or `labels` not integers.
         ValueError: If the shapes disagree, nothing is given, or a number is not finite.
     """
-    embeddings, labels = np.asarray(embeddings), np.asarray(labels)
     rows_name, ids_name = f"{prefix}embeddings", f"{prefix}labels"
-    _check_dtype(_is_float(embeddings.dtype), f"`{rows_name}` must be floats", embeddings)
-    shapes = {f"{ids_name}.shape": labels.shape, f"{rows_name}.shape": embeddings.shape}
+    shapes = {f"{ids_name}.shape": np.shape(labels), f"{rows_name}.shape": np.shape(embeddings)}
+    embeddings = finite_rows(embeddings, rows_name, shapes)
     labels = class_ids(labels, ids_name, shapes)
-    check(embeddings.ndim == 2, f"`{rows_name}` must have shape (n, dim)", **shapes)
-    check(
-        len(labels) == len(embeddings),
-        f"`{ids_name}` and `{rows_name}` must have the same batch size",
-        **shapes,
-    )
-    return finite_rows(embeddings, rows_name, shapes), labels
+    same = len(labels) == len(embeddings)
+    check(same, f"`{ids_name}` and `{rows_name}` must have the same batch size", **shapes)
+    return embeddings, labels
 
 
 def finite_rows(embeddings, name="embeddings", shapes=None):
@@ -48,7 +43,9 @@ def finite_rows(embeddings, name="embeddings", shapes=None):
     """
     embeddings = np.asarray(embeddings)
     shapes = shapes or {f"{name}.shape": embeddings.shape}
-    _check_dtype(_is_float(embeddings.dtype), f"`{name}` must be floats", embeddings)
+    # NumPy knows bfloat16 only as an extension type, without a kind of its own.
+    is_float = embeddings.dtype.kind == "f" or embeddings.dtype.name == "bfloat16"
+    _check_dtype(is_float, f"`{name}` must be floats", embeddings)
     check(embeddings.ndim == 2, f"`{name}` must have shape (n, dim)", **shapes)
     check(embeddings.size > 0, f"`{name}` must not be empty", **shapes)
     finite = np.isfinite(embeddings).all(axis=1)
@@ -85,7 +82,7 @@ def class_ids(labels, name="labels", shapes=None):
 
 
 def queries_and_gallery(embeddings, labels, gallery_embeddings, gallery_labels):
-    """Returns all four as checked arrays; the last two are None if not given.
+    """Returns all four as checked arrays; without a gallery, the queries are also the last two.
 
     Args:
         embeddings: As for `embeddings_and_labels`.
@@ -99,29 +96,34 @@ def queries_and_gallery(embeddings, labels, gallery_embeddings, gallery_labels):
             given or the widths disagree.
     """
     embeddings, labels = embeddings_and_labels(embeddings, labels)
-    check(
-        (gallery_embeddings is None) == (gallery_labels is None),
-        "`gallery_embeddings` and `gallery_labels` must be given together",
-        gallery_embeddings=_given(gallery_embeddings),
-        gallery_labels=_given(gallery_labels),
-    )
+    check_together(gallery_embeddings=gallery_embeddings, gallery_labels=gallery_labels)
     if gallery_embeddings is None:
-        return embeddings, labels, None, None
+        return embeddings, labels, embeddings, labels
     gallery_embeddings, gallery_labels = embeddings_and_labels(
         gallery_embeddings, gallery_labels, prefix="gallery_"
     )
-    check(
-        embeddings.shape[1] == gallery_embeddings.shape[1],
-        "`embeddings` and `gallery_embeddings` must have the same dim",
-        **{
-            "embeddings.shape": embeddings.shape,
-            "gallery_embeddings.shape": gallery_embeddings.shape,
-        },
-    )
-    if np.result_type(labels, gallery_labels).kind == "f":
-        # NumPy compares int64 with uint64 as floats, which merges ids above 2**53.
-        labels, gallery_labels = labels.astype(object), gallery_labels.astype(object)
+    both = {"embeddings": embeddings, "gallery_embeddings": gallery_embeddings}
+    shapes = {f"{name}.shape": of.shape for name, of in both.items()}
+    same = embeddings.shape[1] == gallery_embeddings.shape[1]
+    check(same, "`embeddings` and `gallery_embeddings` must have the same dim", **shapes)
     return embeddings, labels, gallery_embeddings, gallery_labels
+
+
+def check_together(where="", **arrays):
+    """Raises a ValueError if only one of two arrays is given."""
+    shapes = {name: None if of is None else np.shape(of) for name, of in arrays.items()}
+    both = " and ".join(f"`{name}`" for name in arrays)
+    given = {of is None for of in arrays.values()}
+    check(len(given) == 1, f"{both} must be given together{where}", **shapes)
+
+
+def dense_ids(ids, gallery_ids):
+    """Both renumbered as integers from 0 on; equal ids stay equal."""
+    if np.result_type(ids, gallery_ids).kind == "f":
+        # NumPy compares int64 with uint64 as floats, which merges ids above 2**53.
+        ids, gallery_ids = ids.astype(object), gallery_ids.astype(object)
+    _, dense = np.unique(np.concatenate([ids, gallery_ids]), return_inverse=True)
+    return dense[: len(ids)], dense[len(ids) :]
 
 
 def neighbour_counts(k, gallery_size):
@@ -134,11 +136,9 @@ def neighbour_counts(k, gallery_size):
     Raises:
         ValueError: If a number is not a positive integer or exceeds `gallery_size`.
     """
-    counts = [
-        _integer(value) for value in (k if np.iterable(k) and not isinstance(k, str) else [k])
-    ]
-    whole = bool(counts) and all(count is not None and count > 0 for count in counts)
-    check(whole, "`k` must be positive integers", k=k)
+    several = np.iterable(k) and not isinstance(k, str)
+    counts = [_integer(value) or 0 for value in (k if several else [k])]
+    check(counts and min(counts) > 0, "`k` must be positive integers", k=k)
     check(
         max(counts) <= gallery_size,
         "`k` must not exceed the gallery size, excluding the query itself",
@@ -219,16 +219,6 @@ def _integer(value):
         return operator.index(value)
     except TypeError:
         return None
-
-
-def _given(value):
-    # The message needs the shape; printing the array would bury it.
-    return None if value is None else np.shape(value)
-
-
-def _is_float(dtype):
-    # NumPy knows bfloat16 only as an extension type, without a kind of its own.
-    return dtype.kind == "f" or dtype.name == "bfloat16"
 
 
 def _check_dtype(holds, expectation, array):

@@ -1,8 +1,9 @@
-"""Concatenated embeddings of several levels of a network."""
+"""Embeddings of several levels of a network, side by side, and of several views of an image."""
 
 import numpy as np
 
 from tfdml.checks import check, check_not_negative, check_type
+from tfdml.evaluation.transfer import unit_rows
 
 
 def split_levels(embeddings, levels):
@@ -20,9 +21,8 @@ def split_levels(embeddings, levels):
         ValueError: If the width is not a multiple of `levels`.
     """
     embeddings = np.asarray(embeddings)
-    check_type(
-        embeddings.dtype.kind == "f", "`embeddings` must be floats", dtype=embeddings.dtype.name
-    )
+    dtype = embeddings.dtype
+    check_type(dtype.kind == "f", "`embeddings` must be floats", dtype=dtype.name)
     check(
         embeddings.ndim == 2 and levels >= 1 and embeddings.shape[1] % levels == 0,
         "`embeddings` must have the shape (n, levels * dim)",
@@ -56,9 +56,7 @@ def weigh_levels(embeddings, weights):
         >>> print(weigh_levels(np.array([[1.0, 0.0, 0.0, 1.0]]), (3, 4)))
         [[0.6 0.  0.  0.8]]
     """
-    check_not_negative(
-        **{f"level_weights[{level}]": weight for level, weight in enumerate(weights)}
-    )
+    check_not_negative(**{f"level_weights[{i}]": weight for i, weight in enumerate(weights)})
     check(any(weights), "`level_weights` must not all be 0", level_weights=list(weights))
     parts = split_levels(embeddings, len(weights))
     weighted = []
@@ -67,3 +65,42 @@ def weigh_levels(embeddings, weights):
         length = np.where(length > 0, length, 1)
         weighted.append(part / length * part.dtype.type(weight / np.linalg.norm(weights)))
     return np.concatenate(weighted, axis=1)
+
+
+def average_views(embeddings, levels=1):
+    """Averages the embeddings of several views of each image, such as crops.
+
+    The embeddings of the views are scaled to unit length, averaged, and scaled again, separately
+    for each level of a network with several exits.
+
+    Args:
+        embeddings: (views, n, levels * dim) floats.
+        levels: Number of embeddings side by side.
+
+    Returns:
+        (n, levels * dim) of the same dtype, each level of unit length; 0 where the views cancel.
+
+    Raises:
+        TypeError: If they are not floats.
+        ValueError: If they have another shape.
+
+    Source:
+        Krizhevsky, Sutskever, Hinton. ImageNet classification with deep convolutional neural
+        networks. NIPS 2012, section 4.1, which averages predictions; Yuan, Yang, Zhang. Hard-aware
+        deeply cascaded embedding. ICCV 2017, Table 3, which uses multi-crop embeddings but does not
+        say how they are merged.
+
+    Example:
+        >>> print(average_views(np.array([[[6.0, 0.0]], [[0.0, 2.0]]])).round(4))
+        [[0.7071 0.7071]]
+    """
+    embeddings = np.asarray(embeddings)
+    shapes = {"embeddings.shape": embeddings.shape}
+    expectation = "`embeddings` must have the shape (views, n, levels * dim)"
+    check(embeddings.ndim == 3 and len(embeddings) > 0, expectation, **shapes)
+    of_views = [split_levels(view, levels) for view in embeddings]
+    averages = [
+        unit_rows(np.mean([unit_rows(rows) for rows in of_level], axis=0))
+        for of_level in zip(*of_views, strict=True)
+    ]
+    return np.concatenate(averages, axis=1).astype(embeddings.dtype)

@@ -1,13 +1,12 @@
 """Retrieval in large galleries: the nearest rows by distance, reranked by a learned similarity."""
 
-from typing import Any, NamedTuple
-
 import numpy as np
-from sklearn.neighbors import NearestNeighbors
 
 from tfdml.checks import check, check_type
 from tfdml.evaluation import inputs
-from tfdml.evaluation.neighbours import nearest_neighbours
+from tfdml.evaluation.ranking.neighbours import nearest_neighbours, nearest_rows
+from tfdml.evaluation.ranking.points import Frame
+from tfdml.evaluation.ranking.search import search_of
 
 _PAIRS_AT_ONCE = 8192  # rows passed to the similarity
 _CANDIDATES_AT_ONCE = 2**20  # candidates per block of queries: 50 MB of indices and scores
@@ -63,10 +62,9 @@ def recall_after_reranking(
         >>> recall_after_reranking(line, labels, candidates=2, **farthest)
         {1: 0.5}
     """
-    search, counts = _search(
-        embeddings, labels, k, similarity, candidates, gallery_embeddings, gallery_labels
-    )
-    return _recalls(search.ranks(_nearest(search, candidates), candidates), counts)
+    gallery = {"gallery_embeddings": gallery_embeddings, "gallery_labels": gallery_labels}
+    search, counts = _search_and_counts(embeddings, labels, k, similarity, candidates, gallery)
+    return _recalls(search, similarity, candidates, counts)
 
 
 def exact_and_reranked_recall(
@@ -113,16 +111,15 @@ def exact_and_reranked_recall(
         >>> exact_and_reranked_recall(line, labels, candidates=1, **farthest)
         ({1: 0.5}, {1: 0.0})
     """
-    search, counts = _search(
-        embeddings, labels, k, similarity, candidates, gallery_embeddings, gallery_labels
-    )
+    gallery = {"gallery_embeddings": gallery_embeddings, "gallery_labels": gallery_labels}
+    search, counts = _search_and_counts(embeddings, labels, k, similarity, candidates, gallery)
     queries = inputs.whole_number(queries, "queries", at_least=1)
     rng = np.random.default_rng(inputs.whole_number(seed, "seed", at_least=0))
-    if queries < len(search.labels):
-        search = search.of(np.sort(rng.choice(len(search.labels), queries, replace=False)))
-    exact = search.ranks(_all, search.findable)
-    reranked = search.ranks(_nearest(search, candidates), candidates)
-    return _recalls(exact, counts), _recalls(reranked, counts)
+    if queries < len(search.order):
+        drawn = rng.choice(len(search.order), queries, replace=False)
+        search = search.of(np.isin(search.order, drawn))
+    exact = _recalls(search, similarity, search.most, counts)
+    return exact, _recalls(search, similarity, candidates, counts)
 
 
 def reranked_neighbours(embeddings, k, *, similarity, candidates=100):
@@ -170,116 +167,60 @@ def _scores_of_pairs(similarity, embeddings, gallery_embeddings, rows):
     return scores.reshape(rows.shape)
 
 
-def _recalls(ranks, counts):
-    """{K: share of ranks below K}; queries without relevant rows have infinite ranks."""
+def _search_and_counts(embeddings, labels, k, similarity, candidates, gallery):
+    """The arguments, checked, as a `Search` and a list of numbers K."""
+    check_type(callable(similarity), "`similarity` must be a callable", similarity=similarity)
+    search = search_of(embeddings, labels, **gallery)
+    check(
+        inputs.whole_number(candidates, "candidates", at_least=1) <= search.most,
+        "`candidates` must not exceed the gallery size, excluding the query itself",
+        candidates=candidates,
+        gallery_size=search.most,
+    )
+    counts = inputs.neighbour_counts(k, search.most)
+    check(counts[-1] <= candidates, "`k` must not exceed `candidates`", k=k, candidates=candidates)
+    return search, counts
+
+
+def _recalls(search, similarity, candidates, counts):
+    """{K: recall} of the candidates; warns of queries without relevant rows and of equal scores."""
+    frame = Frame.around(search.gallery, search.queries)
+    gallery = frame.points(search.gallery)
+    step, found = max(1, _CANDIDATES_AT_ONCE // candidates), []
+    for first in range(0, len(search.queries), step):
+        block = search.of(slice(first, first + step))
+        own = block.left_out if search.among_themselves else None
+        if candidates < search.most:
+            queries = frame.points(block.queries)
+            rows, distances = nearest_rows(queries, gallery, candidates + 1, own)
+            rows, certain = rows[:, :-1], distances[:, :-1] < distances[:, -1:]
+        else:
+            rows, certain = np.tile(np.arange(candidates), (len(block.queries), 1)), True
+            rows += 0 if own is None else rows >= own[:, None]
+        scores = _scores_of_pairs(similarity, block.queries, search.gallery, rows)
+        found.append(_ranks(block, rows, scores, certain))
+    ranks, best, other = (np.concatenate(part) for part in zip(*found, strict=True))
+    inputs.warn_if_equal(np.concatenate([best, other]), stacklevel=3)
     inputs.warn_of_misses(int(np.count_nonzero(ranks == np.inf)), len(ranks), stacklevel=3)
     return {count: float(np.mean(ranks < count)) for count in counts}
 
 
-class _Search(NamedTuple):
-    """Queries, gallery and similarity."""
+def _ranks(search, rows, scores, certain):
+    """Numbers of candidates of other classes that score at least as high as the best relevant one.
 
-    embeddings: np.ndarray  # (n, dim)
-    labels: np.ndarray  # (n,)
-    has_relevant: np.ndarray  # (n,) whether the gallery has another row of the query's class
-    own: np.ndarray  # (n,) the query's own row in the gallery; m if it has none
-    gallery_embeddings: np.ndarray  # (m, dim)
-    gallery_labels: np.ndarray  # (m,)
-    findable: int  # m, or m - 1 where a query leaves out its own row
-    similarity: Any
+    Args:
+        search: `Search`.
+        rows: (n, candidates) gallery rows.
+        scores: (n, candidates) floats.
+        certain: Which of them are candidates however ties are broken.
 
-    def of(self, queries):
-        """The search of some of the queries, given as a slice or as integers."""
-        some = {
-            name: getattr(self, name)[queries]
-            for name in ("embeddings", "labels", "has_relevant", "own")
-        }
-        return self._replace(**some)
-
-    def ranks(self, find, width):
-        """Numbers of found rows of other classes that score at least as high as the best relevant.
-
-        Args:
-            find: Function of a search that returns (n, width) gallery rows, and which of them are
-                certain to be found.
-            width: Rows found per query.
-
-        Returns:
-            (n,) floats: the count; `width` if no relevant row was found, infinity if there is none.
-            Warns if the best scores are all equal.
-        """
-        step = max(1, _CANDIDATES_AT_ONCE // width)
-        blocks = [slice(i, i + step) for i in range(0, len(self.labels), step)]
-        found = [self.of(block)._ranks_of_block(*find(self.of(block))) for block in blocks]
-        ranks, best, other = (np.concatenate(part) for part in zip(*found, strict=True))
-        inputs.warn_if_equal(np.concatenate([best, other]), stacklevel=3)
-        return ranks
-
-    def _ranks_of_block(self, rows, certain):
-        scores = _scores_of_pairs(self.similarity, self.embeddings, self.gallery_embeddings, rows)
-        relevant = self.gallery_labels[rows] == self.labels[:, None]
-        best = np.where(relevant & certain, scores, -np.inf).max(axis=1)
-        other = np.where(relevant, -np.inf, scores)
-        before = np.count_nonzero(other >= best[:, None], axis=1)
-        before = np.where(best == -np.inf, rows.shape[1], before)
-        return np.where(self.has_relevant, before, np.inf), best, other.max(axis=1)
-
-
-def _search(embeddings, labels, k, similarity, candidates, gallery_embeddings, gallery_labels):
-    """Checks the arguments; returns them as a search, and `k` as a list."""
-    check_type(callable(similarity), "`similarity` must be a callable", similarity=similarity)
-    embeddings, labels, gallery_embeddings, gallery_labels = inputs.queries_and_gallery(
-        embeddings, labels, gallery_embeddings, gallery_labels
-    )
-    among_themselves = gallery_labels is None
-    if among_themselves:
-        gallery_embeddings, gallery_labels = embeddings, labels
-    size = len(gallery_labels)
-    findable = size - among_themselves
-    candidates = inputs.whole_number(candidates, "candidates", at_least=1)
-    check(
-        candidates <= findable,
-        "`candidates` must not exceed the gallery size, excluding the query itself",
-        candidates=candidates,
-        gallery_size=findable,
-    )
-    counts = inputs.neighbour_counts(k, findable)
-    check(counts[-1] <= candidates, "`k` must not exceed `candidates`", k=k, candidates=candidates)
-    classes, rows_of_class = np.unique(gallery_labels, return_counts=True)
-    return _Search(
-        embeddings=embeddings,
-        labels=labels,
-        has_relevant=np.isin(labels, classes[rows_of_class > among_themselves]),
-        own=np.arange(size) if among_themselves else np.full(len(labels), size),
-        gallery_embeddings=gallery_embeddings,
-        gallery_labels=gallery_labels,
-        findable=findable,
-        similarity=similarity,
-    ), counts
-
-
-def _all(search):
-    """All gallery rows except the query's own."""
-    rows = np.arange(search.findable)
-    return rows + (rows >= search.own[:, None]), True
-
-
-def _nearest(search, candidates):
-    """Returns a function that finds the nearest gallery rows, except the query's own."""
-    index = NearestNeighbors(algorithm="brute").fit(search.gallery_embeddings)
-    size = len(search.gallery_labels)
-    leaves_out_own = search.findable < size
-    asked = min(candidates + 1 + leaves_out_own, size)
-
-    def find(search):
-        distances, rows = index.kneighbors(search.embeddings, asked)
-        if leaves_out_own:
-            dropped = rows == search.own[:, None]
-            # With enough duplicates, the own row may not be found at all.
-            dropped[:, -1] |= ~dropped.any(axis=1)
-            distances, rows = (part[~dropped].reshape(len(part), -1) for part in (distances, rows))
-        some_left_out = rows.shape[1] > candidates
-        border = distances[:, candidates:] if some_left_out else np.inf
-        return rows[:, :candidates], distances[:, :candidates] < border
-
-    return find
+    Returns:
+        (n,) floats: the count, `candidates` if no relevant row is among them, infinity if there is
+        none; the best scores of relevant rows and those of others.
+    """
+    relevant = (rows >= search.start[:, None]) & (rows < search.stop[:, None])
+    best = np.where(relevant & certain, scores, -np.inf).max(axis=1)
+    other = np.where(relevant, -np.inf, scores)
+    before = np.count_nonzero(other >= best[:, None], axis=1)
+    before = np.where(best == -np.inf, rows.shape[1], before)
+    return np.where(search.relevant > 0, before, np.inf), best, other.max(axis=1)

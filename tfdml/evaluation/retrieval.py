@@ -1,33 +1,51 @@
 """Retrieval scores: relevant rows among the nearest neighbours of each query."""
 
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, TypedDict, TypeVar
+
 import numpy as np
 
 from tfdml.evaluation import inputs
-from tfdml.evaluation.distance_ranking import ranks_by_distance
-from tfdml.evaluation.mates import search_of
-from tfdml.evaluation.rank_metrics import (
-    AT_K,
-    depth_needed,
-    metric_names,
-    metric_values,
-    need_only_nearest,
-)
-from tfdml.evaluation.similarity_ranking import ranks_by_similarity
+from tfdml.evaluation.ranking.by_distance import ranks_by_distance
+from tfdml.evaluation.ranking.by_similarity import ranks_by_similarity
+from tfdml.evaluation.ranking.metrics import Metrics
+from tfdml.evaluation.ranking.search import search_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike
+    from typing_extensions import Unpack
+
+_COUNTS = (1, 2, 4, 8)
+_Function = TypeVar("_Function", bound="Callable")
 
 
-def retrieval_scores(
-    embeddings,
-    labels,
-    k=(1, 2, 4, 8),
-    *,
-    metrics=None,
-    gallery_embeddings=None,
-    gallery_labels=None,
-    groups=None,
-    gallery_groups=None,
-    ignored_labels=(),
-    similarity=None,
-):
+class Keywords(TypedDict, total=False):
+    """Keywords that all functions take; `retrieval_scores` says what they are."""
+
+    gallery_embeddings: ArrayLike | None
+    gallery_labels: ArrayLike | None
+    groups: ArrayLike | None
+    gallery_groups: ArrayLike | None
+    ignored_labels: ArrayLike
+    similarity: Callable | None
+
+
+def _with_keywords(function: _Function) -> _Function:
+    """Spells out the keywords in the signature of a function, which `help` shows."""
+    keywords = [*inspect.signature(search_of).parameters.values()][2:]
+    keywords.append(inspect.Parameter("similarity", inspect.Parameter.KEYWORD_ONLY, default=None))
+    signature = inspect.signature(function)
+    *given, _ = signature.parameters.values()
+    function.__signature__ = signature.replace(parameters=[*given, *keywords])
+    return function
+
+
+@_with_keywords
+def retrieval_scores(embeddings, labels, k=_COUNTS, *, metrics=None, **search: Unpack[Keywords]):
     """Ranks the relevant rows of each query in the whole gallery; returns several metrics at once.
 
     The relevant rows of query q are the R gallery rows of its class, without q itself, which is
@@ -57,7 +75,7 @@ def retrieval_scores(
     each computed in float64: slow for `map` and `mrr`, which need all of them.
 
     With `similarity`, its scores S[q, j] replace -D[q, j] in the same definitions;
-    `tfdml.evaluation.similarity_ranking` states how often and with which inputs it is called.
+    `tfdml.evaluation.ranking.by_similarity` states how often and with which inputs it is called.
 
     Args:
         embeddings: (n, dim) floats, finite; the queries, taken as given: not normalised.
@@ -105,89 +123,33 @@ def retrieval_scores(
         >>> retrieval_scores(line, labels, k=2, metrics=("recall", "precision", "map@r"))
         {'recall@2': 0.5, 'precision@2': 0.25, 'map@r': 0.0}
     """
-    values, _ = values_per_query(
-        embeddings,
-        labels,
-        k,
-        metrics,
-        gallery_embeddings,
-        gallery_labels,
-        groups,
-        gallery_groups,
-        ignored_labels,
-        similarity,
-    )
+    values = _values(embeddings, labels, k, metrics, **search)
     return {name: float(np.mean(of)) for name, of in values.items()}
 
 
+@_with_keywords
 def retrieval_scores_per_query(
-    embeddings,
-    labels,
-    k=(1, 2, 4, 8),
-    *,
-    metrics=None,
-    gallery_embeddings=None,
-    gallery_labels=None,
-    groups=None,
-    gallery_groups=None,
-    ignored_labels=(),
-    similarity=None,
+    embeddings, labels, k=_COUNTS, *, metrics=None, **search: Unpack[Keywords]
 ):
     """Scores of each query, whose means `retrieval_scores` returns.
 
-    Args:
-        embeddings: As for `retrieval_scores`.
-        labels: As for `retrieval_scores`.
-        k: As for `retrieval_scores`.
-        metrics: As for `retrieval_scores`.
-        gallery_embeddings: As for `retrieval_scores`.
-        gallery_labels: As for `retrieval_scores`.
-        groups: As for `retrieval_scores`.
-        gallery_groups: As for `retrieval_scores`.
-        ignored_labels: As for `retrieval_scores`.
-        similarity: As for `retrieval_scores`.
+    Arguments and errors are those of `retrieval_scores`.
 
     Returns:
         {name: (n,) float64 in [0, 1]}, one value per query in the order given; 0 for a query
         without relevant rows. Queries of ignored classes have no value: the values are those of the
         rows `~np.isin(labels, ignored_labels)`.
 
-    Raises:
-        TypeError: As `retrieval_scores`.
-        ValueError: As `retrieval_scores`.
-
     Example:
         >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
         >>> retrieval_scores_per_query(line, labels, k=2, metrics="recall")
         {'recall@2': array([1., 0., 0., 1.])}
     """
-    values, _ = values_per_query(
-        embeddings,
-        labels,
-        k,
-        metrics,
-        gallery_embeddings,
-        gallery_labels,
-        groups,
-        gallery_groups,
-        ignored_labels,
-        similarity,
-    )
-    return values
+    return _values(embeddings, labels, k, metrics, **search)
 
 
-def recall_at_k(
-    embeddings,
-    labels,
-    k=(1, 2, 4, 8),
-    *,
-    gallery_embeddings=None,
-    gallery_labels=None,
-    groups=None,
-    gallery_groups=None,
-    ignored_labels=(),
-    similarity=None,
-):
+@_with_keywords
+def recall_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
     """Recall@K: share of queries with a row of their class among the K nearest rows.
 
     With D[q, j] the Euclidean distance of query q to gallery row j:
@@ -201,24 +163,11 @@ def recall_at_k(
     distance of the nearest same-class row ranks before it, so collapsed embeddings score 0 (unless
     there are fewer than K rows of other classes). Exact, at the cost of `retrieval_scores`.
 
-    Args:
-        embeddings: As for `retrieval_scores`.
-        labels: As for `retrieval_scores`.
-        k: As for `retrieval_scores`.
-        gallery_embeddings: As for `retrieval_scores`.
-        gallery_labels: As for `retrieval_scores`.
-        groups: As for `retrieval_scores`.
-        gallery_groups: As for `retrieval_scores`.
-        ignored_labels: As for `retrieval_scores`.
-        similarity: As for `retrieval_scores`.
+    Arguments and errors are those of `retrieval_scores`.
 
     Returns:
         {K: recall} with Python floats in [0, 1], K ascending. A query without another row of its
         class is a miss for every K; a warning gives their number.
-
-    Raises:
-        TypeError: As `retrieval_scores`.
-        ValueError: As `retrieval_scores`.
 
     Source:
         Jegou, Douze, Schmid. Product quantization for nearest neighbor search. PAMI 2011, sec. V;
@@ -232,51 +181,191 @@ def recall_at_k(
         >>> recall_at_k(line, np.array([0, 1, 0, 1]), k=(1, 2, 3))
         {1: 0.0, 2: 0.5, 3: 1.0}
     """
-    values, counts = values_per_query(
-        embeddings,
-        labels,
-        k,
-        "recall",
-        gallery_embeddings,
-        gallery_labels,
-        groups,
-        gallery_groups,
-        ignored_labels,
-        similarity,
-    )
-    return {count: float(np.mean(values[f"recall@{count}"])) for count in counts}
+    return _means_at_k(_values(embeddings, labels, k, "recall", **search))
 
 
-def values_per_query(
-    embeddings,
-    labels,
-    k,
-    metrics,
-    gallery_embeddings,
-    gallery_labels,
-    groups,
-    gallery_groups,
-    ignored_labels,
-    similarity,
-):
-    """The result of `retrieval_scores_per_query`, and the numbers K, ascending.
+@_with_keywords
+def precision_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
+    """Precision@K: share of the K nearest rows that are of the query's class.
+
+        precision@K[q] = (number of relevant rows of q among its K nearest rows) / K
+
+    A query with R < K relevant rows scores at most R / K, so a perfect ranking scores 1 only if
+    every query has K relevant rows or more.
+
+    Arguments and errors are those of `retrieval_scores`.
+
+    Returns:
+        {K: score} with Python floats in [0, 1], K ascending; 0 for a query without relevant rows.
+
+    Source:
+        Manning, Raghavan, Schuetze. Introduction to information retrieval. 2008, section 8.4.
+        Differs: ties count against the query instead of being broken by sort order.
+
+    Example:
+        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
+        >>> precision_at_k(line, labels, k=2)
+        {2: 0.25}
+    """
+    return _means_at_k(_values(embeddings, labels, k, "precision", **search))
+
+
+@_with_keywords
+def mean_average_precision(embeddings, labels, **search: Unpack[Keywords]):
+    """Mean average precision over the ranks of all relevant rows in the whole gallery.
+
+        ap[q] = 1/R * sum over i = 1 .. R of i / p[i]
+
+    with p[i] the rank of the i-th nearest of the R relevant rows of q. The score is the mean of ap
+    over queries.
+
+    Arguments and errors are those of `retrieval_scores`.
+
+    Returns:
+        A Python float in [0, 1]; a query without relevant rows scores 0.
+
+    Source:
+        Manning, Raghavan, Schuetze. Introduction to information retrieval. 2008, section 8.4.
+        Differs: ties count against the query instead of being broken by sort order.
+
+    Example:
+        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
+        >>> round(mean_average_precision(line, labels), 4)
+        0.4167
+    """
+    return _mean(_values(embeddings, labels, (), "map", **search))
+
+
+@_with_keywords
+def map_at_r(embeddings, labels, **search: Unpack[Keywords]):
+    """MAP@R: mean average precision over the R nearest rows of each query.
+
+        map@r[q] = 1/R * sum over p[i] <= R of i / p[i]
+
+    with p[i] the rank of the i-th nearest of the R relevant rows of q: the sum of the precision at
+    each of the first R ranks that holds a relevant row, divided by R. At most `r_precision`.
+
+    Arguments and errors are those of `retrieval_scores`.
+
+    Returns:
+        A Python float in [0, 1]; a query without relevant rows scores 0.
+
+    Source:
+        Musgrave, Belongie, Lim. A metric learning reality check. ECCV 2020, section 3.2.
+        Differs: ties count against the query instead of being broken by sort order.
+
+    Example:
+        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
+        >>> map_at_r(line, labels)
+        0.0
+    """
+    return _mean(_values(embeddings, labels, (), "map@r", **search))
+
+
+@_with_keywords
+def r_precision(embeddings, labels, **search: Unpack[Keywords]):
+    """R-precision: share of the R nearest rows that are of the query's class.
+
+        r_precision[q] = (number of relevant rows of q among its R nearest rows) / R
+
+    with R the number of relevant rows of q. The score is the mean over queries.
+
+    Arguments and errors are those of `retrieval_scores`.
+
+    Returns:
+        A Python float in [0, 1]; a query without relevant rows scores 0.
+
+    Source:
+        Musgrave, Belongie, Lim. A metric learning reality check. ECCV 2020, section 3.2.
+        Differs: ties count against the query instead of being broken by sort order.
+
+    Example:
+        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
+        >>> r_precision(line, labels)
+        0.0
+    """
+    return _mean(_values(embeddings, labels, (), "r_precision", **search))
+
+
+@_with_keywords
+def mean_reciprocal_rank(embeddings, labels, **search: Unpack[Keywords]):
+    """Mean reciprocal rank of the nearest relevant row.
+
+        mrr[q] = 1 / p[1]
+
+    with p[1] the rank of the nearest relevant row of q in the whole gallery.
+
+    Arguments and errors are those of `retrieval_scores`.
+
+    Returns:
+        A Python float in [0, 1]; a query without relevant rows scores 0.
+
+    Source:
+        Voorhees. The TREC-8 question answering track report. TREC 1999.
+        Differs: ties count against the query instead of being broken by sort order.
+
+    Example:
+        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
+        >>> round(mean_reciprocal_rank(line, labels), 4)
+        0.4167
+    """
+    return _mean(_values(embeddings, labels, (), "mrr", **search))
+
+
+@_with_keywords
+def ndcg_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
+    """Normalized discounted cumulative gain of the K nearest rows.
+
+        dcg@K[q] = sum over p[i] <= K of 1 / log2(p[i] + 1)
+        ndcg@K[q] = dcg@K[q] / (sum over i = 1 .. min(R, K) of 1 / log2(i + 1))
+
+    with p[i] the rank of the i-th nearest of the R relevant rows of q: binary gains.
+
+    Arguments and errors are those of `retrieval_scores`.
+
+    Returns:
+        {K: score} with Python floats in [0, 1], K ascending; 0 for a query without relevant rows.
+
+    Source:
+        Jarvelin, Kekalainen. Cumulated gain-based evaluation of IR techniques. TOIS 2002.
+        Differs: ties count against the query instead of being broken by sort order.
+
+    Example:
+        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
+        >>> round(ndcg_at_k(line, labels, k=2)[2], 4)
+        0.3155
+    """
+    return _means_at_k(_values(embeddings, labels, k, "ndcg", **search))
+
+
+def _values(embeddings, labels, k, metrics, *, similarity=None, **search):
+    """The result of `retrieval_scores_per_query`.
 
     Warnings refer to the caller of the public function that calls this one.
     """
-    metrics = metric_names(metrics)
     inputs.check_similarity(similarity)
-    given = embeddings, labels, gallery_embeddings, gallery_labels
-    search = search_of(*given, groups, gallery_groups, ignored_labels)
-    counts = inputs.neighbour_counts(k, search.most) if set(AT_K).intersection(metrics) else []
-    relevant, only_nearest = search.relevant, need_only_nearest(metrics)
+    search = search_of(embeddings, labels, **search)
+    metrics = Metrics.of(metrics, k, search.most)
+    relevant = search.relevant
     if similarity is None:
-        ranked = ranks_by_distance(search, depth_needed(metrics, counts, relevant), only_nearest)
+        ranked = ranks_by_distance(search, metrics.depth(relevant), metrics.only_nearest)
     else:
-        ranked = ranks_by_similarity(search, similarity, only_nearest)
+        ranked = ranks_by_similarity(search, similarity, metrics.only_nearest)
     values = {}
     for ranks in ranked:
         block = slice(ranks.first, ranks.last)
-        for name, of in metric_values(metrics, counts, ranks, relevant[block]).items():
+        for name, of in metrics.values(ranks, relevant[block]).items():
             values.setdefault(name, np.empty(len(relevant)))[search.order[block]] = of
     inputs.warn_of_misses(int(np.count_nonzero(relevant == 0)), len(relevant), stacklevel=3)
-    return values, counts
+    return values
+
+
+def _mean(values):
+    """The mean of the only metric, a Python float."""
+    (of,) = values.values()
+    return float(np.mean(of))
+
+
+def _means_at_k(values):
+    """{K: mean} of the only metric "@K", with Python floats."""
+    return {int(name.partition("@")[2]): float(np.mean(of)) for name, of in values.items()}

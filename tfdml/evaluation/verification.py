@@ -5,15 +5,13 @@ distances that differ only by rounding errors tie. A pair matches if its distanc
 threshold; tied pairs match together.
 """
 
-import functools
 from typing import NamedTuple
 
 import numpy as np
 
 from tfdml.checks import check, check_number, check_share
 from tfdml.evaluation import inputs
-from tfdml.evaluation.all_pairs import AllPairs
-from tfdml.evaluation.pairs import errors_meet
+from tfdml.evaluation.pairs import AllPairs, errors_meet
 
 # The bits of non-negative floats have the order of the floats. A key is those bits, rounded: 11 of
 # the exponent and 32 of the fraction; its upper half distinguishes 1024 numbers per power of 2.
@@ -93,20 +91,17 @@ def verification_scores(embeddings, labels, *, false_match_rates=(1e-1, 1e-2, 1e
     # Distances within one bin may have either order, except those of 0.
     shared = np.where(curve.first[1:] > 0, positive / pairs.positive, 0)
     unsure = np.sum(shared * (negative / pairs.negative)) / 2
-    missed = 1 - curve.positive / pairs.positive
-    accepted = curve.negative / pairs.negative
-    equal, place = errors_meet(missed[::-1], accepted[::-1])
+    found, accepted = curve.positive / pairs.positive, curve.negative / pairs.negative
+    equal, place = errors_meet(1 - found[::-1], accepted[::-1])
     best = {rate: _last_within(curve.negative, rate) for rate in rates}
     return {
         "auc": float(max(1 - lost, 0.0)),
         "auc_error": 0.0 if curve.exact else float(unsure),
         "equal_error_rate": equal,
         "equal_error_threshold": _distance(curve.last[::-1][place], pairs),
-        "true_match_rates": {
-            rate: float(curve.positive[place] / pairs.positive) for rate, place in best.items()
-        },
+        "true_match_rates": {rate: float(found[at]) for rate, at in best.items()},
         "thresholds": {
-            rate: _distance(curve.first[place + 1] - 1, pairs) for rate, place in best.items()
+            rate: _distance(curve.first[at + 1] - 1, pairs) for rate, at in best.items()
         },
     }
 
@@ -193,15 +188,11 @@ def calibrate_threshold(embeddings, labels, *, false_match_rate):
     check_share(false_match_rate=false_match_rate)
     pairs = AllPairs(embeddings, labels)
     # The key of the pair is found by its upper half first, then by its lower half.
-    below, upper = 0, None
-    for _ in range(2):
-        counts = np.zeros(_LOWER + 1, np.int64)
-        pairs.visit(_ignore, functools.partial(_count_digits, counts, upper))
-        within = below + np.concatenate([[0], np.cumsum(counts)])
-        digit = _last_within(within, false_match_rate, pairs.negative)
-        if upper is None:
-            below, upper = within[digit], digit
-    return _distance((upper << _LOWER_BITS) + digit - 1, pairs)
+    counts = _negatives_up_to(pairs)
+    upper = _last_within(counts, false_match_rate)
+    lower_counts = counts[upper] + _negatives_up_to(pairs, upper)
+    lower = _last_within(lower_counts, false_match_rate, pairs.negative)
+    return _distance((upper << _LOWER_BITS) + lower - 1, pairs)
 
 
 def rates_at_threshold(embeddings, labels, threshold):
@@ -237,14 +228,12 @@ def rates_at_threshold(embeddings, labels, threshold):
     with np.errstate(over="ignore", under="ignore"):  # infinity and 0 are right then
         scaled = np.ldexp(np.array([abs(threshold)], np.float64), -pairs.exponent)
     key = _keys(scaled)[0] if threshold >= 0 else -1
-    positive, negative = [], []  # counts of the blocks
-    pairs.visit(
-        lambda distances: positive.append(np.count_nonzero(_keys(distances) <= key)),
-        lambda distances: negative.append(np.count_nonzero(_keys(distances) <= key)),
-    )
+    matched = [0, 0]
+    for positive, distances in pairs.blocks():
+        matched[positive] += np.count_nonzero(_keys(distances) <= key)
     return {
-        "false_match_rate": float(sum(negative) / pairs.negative),
-        "true_match_rate": float(sum(positive) / pairs.positive),
+        "false_match_rate": float(matched[False] / pairs.negative),
+        "true_match_rate": float(matched[True] / pairs.positive),
     }
 
 
@@ -259,18 +248,12 @@ class _Curve(NamedTuple):
 
 
 def _curve(pairs):
-    if pairs.positive + pairs.negative <= _EXACT_PAIRS:
-        return _sorted_curve(pairs)
-    return _binned_curve(pairs)
-
-
-def _sorted_curve(pairs):
-    positive, negative = [], []
-    pairs.visit(
-        lambda distances: positive.append(_keys(distances)),
-        lambda distances: negative.append(_keys(distances)),
-    )
-    positive, negative = (np.sort(np.concatenate(kind)) for kind in (positive, negative))
+    if pairs.positive + pairs.negative > _EXACT_PAIRS:
+        return _binned_curve(pairs)
+    of_kind = [], []
+    for positive, distances in pairs.blocks():
+        of_kind[positive].append(_keys(distances))
+    negative, positive = (np.sort(np.concatenate(kind)) for kind in of_kind)
     keys = np.append(-1, np.union1d(positive, negative))
     counts = (np.searchsorted(kind, keys, side="right") for kind in (positive, negative))
     return _Curve(keys, keys, *counts, exact=True)
@@ -284,36 +267,31 @@ def _binned_curve(pairs):
     shifts[used] -= fine_bits
     ends = np.cumsum(1 << (_LOWER_BITS - shifts))
     starts = ends - (1 << (_LOWER_BITS - shifts))
-    positive, negative = np.zeros(ends[-1], np.int64), np.zeros(ends[-1], np.int64)
-    pairs.visit(
-        functools.partial(_count_bins, positive, starts, shifts),
-        functools.partial(_count_bins, negative, starts, shifts),
-    )
-    used = np.flatnonzero(positive + negative)
+    counts = np.zeros((2, ends[-1]), np.int64)
+    for positive, distances in pairs.blocks():
+        keys = _keys(distances)
+        upper = keys >> _LOWER_BITS
+        keys &= _LOWER
+        keys >>= shifts[upper]
+        keys += starts[upper]  # the bins of an upper key begin at its start
+        _count(counts[int(positive)], keys)
+    used = np.flatnonzero(counts.sum(axis=0))
     upper = np.searchsorted(ends, used, side="right")
     first = (upper << _LOWER_BITS) + ((used - starts[upper]) << shifts[upper])
     last = first + (1 << shifts[upper]) - 1
-    cumulative = (np.append(0, np.cumsum(kind[used])) for kind in (positive, negative))
-    return _Curve(np.append(-1, first), np.append(-1, last), *cumulative, exact=False)
+    negative, positive = (np.append(0, np.cumsum(kind[used])) for kind in counts)
+    return _Curve(np.append(-1, first), np.append(-1, last), positive, negative, exact=False)
 
 
-def _count_bins(counts, starts, shifts, distances):
-    """Adds distances to the counts of their bins; the bins of an upper key begin at its start."""
-    keys = _keys(distances)
-    upper = keys >> _LOWER_BITS
-    keys &= _LOWER
-    keys >>= shifts[upper]
-    keys += starts[upper]
-    _count(counts, keys)
-
-
-def _count_digits(counts, upper, distances):
-    """Adds distances to the counts of their upper keys or, given one, of the lower keys in it."""
-    keys = _keys(distances)
-    if upper is None:
-        _count(counts, keys >> _LOWER_BITS)
-    else:
-        _count(counts, keys[keys >> _LOWER_BITS == upper] & _LOWER)
+def _negatives_up_to(pairs, upper=None):
+    """Cumulative numbers of negative pairs by their upper keys or, given one, by the lower keys."""
+    counts = np.zeros(_LOWER + 1, np.int64)
+    for positive, distances in pairs.blocks():
+        if not positive:
+            keys = _keys(distances)
+            halves = keys >> _LOWER_BITS
+            _count(counts, halves if upper is None else keys[halves == upper] & _LOWER)
+    return np.append(0, np.cumsum(counts))
 
 
 def _count(counts, places):
@@ -321,10 +299,6 @@ def _count(counts, places):
         low = places.min()
         found = np.bincount(places - low)
         counts[low : low + len(found)] += found
-
-
-def _ignore(distances):
-    del distances
 
 
 def _last_within(counts, rate, total=None):

@@ -4,16 +4,21 @@ import numpy as np
 
 from tfdml.checks import check, check_one_of, check_type
 from tfdml.evaluation import inputs
-from tfdml.evaluation.hierarchy import ancestors_of, parents_of_nodes
-from tfdml.evaluation.mean_ranks import EQUAL_MEANS, hits, rank_means
+from tfdml.evaluation.hierarchy import ancestors_of, check_has_parents, parents_of_nodes
+from tfdml.evaluation.ranking.means import EQUAL_MEANS
 from tfdml.evaluation.transfer import (
     check_same_width,
-    checked_counts,
     class_means,
-    named,
-    places_of,
+    hits_by_means,
+    shares_of_hits,
     unit_rows,
 )
+
+_DESCRIPTIONS = {  # of the options `equal_means` of `zero_shot_accuracy`
+    "expected": "in random order",
+    "against": "before the own one",
+    "as_one": "as one class",
+}
 
 
 def zero_shot_means(
@@ -73,11 +78,8 @@ def zero_shot_means(
     """
     check_one_of(("all", "parent"), ancestors=ancestors)
     check_one_of(("equal", "depth"), weights=weights)
-    check_type(
-        isinstance(include_roots, (bool, np.bool_)),
-        "`include_roots` must be a bool",
-        include_roots=include_roots,
-    )
+    is_bool = isinstance(include_roots, (bool, np.bool_))
+    check_type(is_bool, "`include_roots` must be a bool", include_roots=include_roots)
     shapes = {"ids.shape": np.shape(ids), "means.shape": np.shape(means)}
     means = inputs.finite_rows(means, "means", shapes)
     ids = inputs.class_ids(ids, "ids", shapes)
@@ -85,29 +87,20 @@ def zero_shot_means(
     order = np.argsort(ids, kind="stable")
     ids, means = ids[order].tolist(), means[order].astype(np.float64)
     unseen = inputs.class_ids(unseen, "unseen").tolist()
-    parents = parents_of_nodes(hierarchy)
-    _check_classes(ids, unseen, parents)
-    placed_by = [
-        _chosen(relations, ancestors, weights, include_roots, parents)
-        for relations in _related(ids, unseen, parents)
-    ]
-    alone = [node for node, by in zip(unseen, placed_by, strict=True) if not by]
+    parents, relations = _relations(ids, unseen, hierarchy)
+    placed_by = [_chosen(of, ancestors, weights, include_roots, parents) for of in relations]
+    without = [node for node, weights_of in zip(unseen, placed_by, strict=True) if not weights_of]
     check(
-        not alone,
+        not without,
         "every unseen class must have an ancestor with training classes at or below it",
-        without=len(alone),
-        first=alone[:3],
+        without=len(without),
+        first=without[:3],
         include_roots=include_roots,
     )
-    of_nodes = _means_of_nodes(means, ids, parents, {node for by in placed_by for node in by})
-    placed = {}
-    for by in placed_by:
-        # In a fixed order, whatever the order of the parents: equal ancestors must give equal bits.
-        key = frozenset(by.items())
-        if key not in placed:
-            total = sum(weight * of_nodes[node] for node, weight in sorted(by.items(), key=repr))
-            placed[key] = total / sum(sorted(by.values()))
-    return np.stack([placed[frozenset(by.items())] for by in placed_by])
+    used = {node for weights_of in placed_by for node, _ in weights_of}
+    of_nodes = _means_of_nodes(means, ids, parents, used)
+    placed = {weights_of: _weighted_mean(weights_of, of_nodes) for weights_of in set(placed_by)}
+    return np.stack([placed[weights_of] for weights_of in placed_by])
 
 
 def have_relatives(ids, hierarchy, unseen):
@@ -132,10 +125,8 @@ def have_relatives(ids, hierarchy, unseen):
     """
     ids = inputs.class_ids(ids, "ids").tolist()
     unseen = inputs.class_ids(unseen, "unseen").tolist()
-    parents = parents_of_nodes(hierarchy)
-    _check_classes(ids, unseen, parents)
-    related = _related(ids, unseen, parents)
-    return np.array([any(node in parents for node in relations) for relations in related], bool)
+    parents, relations = _relations(ids, unseen, hierarchy)
+    return np.array([any(node in parents for node in of_class) for of_class in relations], bool)
 
 
 def zero_shot_accuracy(
@@ -148,9 +139,7 @@ def zero_shot_accuracy(
     k=(1, 5),
     equal_means="against",
     renormalize_means=False,
-    ancestors="all",
-    weights="equal",
-    include_roots=True,
+    **placement,
 ):
     """Top-K accuracy on rows of unseen classes, by the means that a hierarchy predicts for them.
 
@@ -173,9 +162,7 @@ def zero_shot_accuracy(
             `"as_one"`: all together as one of the K, so that siblings need not be distinguished.
         renormalize_means: Whether the means of training classes, and the unseen means computed
             from them, are scaled to unit length.
-        ancestors: As for `zero_shot_means`.
-        weights: As for `zero_shot_means`.
-        include_roots: As for `zero_shot_means`.
+        **placement: `ancestors`, `weights` and `include_roots` of `zero_shot_means`.
 
     Returns:
         {K: accuracy} with Python floats in [0, 1], K ascending.
@@ -197,12 +184,14 @@ def zero_shot_accuracy(
         >>> zero_shot_accuracy(line[:2], [1, 2], hierarchy, line[2:], [8, 9, 9], k=1)
         {1: 0.6666666666666666}
     """
-    options = {"ancestors": ancestors, "weights": weights, "include_roots": include_roots}
-    of_rows = _hits_of_rows(
+    of_rows = zero_shot_per_query(
         *(embeddings, labels, hierarchy, unseen_embeddings, unseen_labels),
-        *(k, equal_means, renormalize_means, options),
+        k=k,
+        equal_means=equal_means,
+        renormalize_means=renormalize_means,
+        **placement,
     )
-    return {count: float(np.mean(hit)) for count, hit in of_rows.items()}
+    return shares_of_hits(of_rows)
 
 
 def zero_shot_per_query(
@@ -215,52 +204,15 @@ def zero_shot_per_query(
     k=(1, 5),
     equal_means="against",
     renormalize_means=False,
-    ancestors="all",
-    weights="equal",
-    include_roots=True,
+    **placement,
 ):
     """Whether `zero_shot_accuracy` counts each unseen row as a hit.
 
-    Args:
-        embeddings: As for `zero_shot_accuracy`.
-        labels: As for `zero_shot_accuracy`.
-        hierarchy: As for `zero_shot_accuracy`.
-        unseen_embeddings: As for `zero_shot_accuracy`.
-        unseen_labels: As for `zero_shot_accuracy`.
-        k: As for `zero_shot_accuracy`.
-        equal_means: As for `zero_shot_accuracy`.
-        renormalize_means: As for `zero_shot_accuracy`.
-        ancestors: As for `zero_shot_accuracy`.
-        weights: As for `zero_shot_accuracy`.
-        include_roots: As for `zero_shot_accuracy`.
+    Args and errors are those of `zero_shot_accuracy`.
 
     Returns:
         {"top1": values, ...}, each (m,) float64 in [0, 1] in the order of the unseen rows.
-
-    Raises:
-        TypeError: As `zero_shot_accuracy`.
-        ValueError: As `zero_shot_accuracy`.
     """
-    options = {"ancestors": ancestors, "weights": weights, "include_roots": include_roots}
-    return named(
-        _hits_of_rows(
-            *(embeddings, labels, hierarchy, unseen_embeddings, unseen_labels),
-            *(k, equal_means, renormalize_means, options),
-        )
-    )
-
-
-def _hits_of_rows(
-    embeddings,
-    labels,
-    hierarchy,
-    unseen_embeddings,
-    unseen_labels,
-    k,
-    equal_means,
-    renormalize_means,
-    options,
-):
     check_one_of(EQUAL_MEANS, equal_means=equal_means)
     unseen_embeddings, unseen_labels = inputs.embeddings_and_labels(
         unseen_embeddings, unseen_labels, prefix="unseen_"
@@ -268,47 +220,84 @@ def _hits_of_rows(
     ids, means = class_means(embeddings, labels, normalize=renormalize_means)
     check_same_width(embeddings=means, unseen_embeddings=unseen_embeddings)
     unseen = np.unique(unseen_labels)
-    counts = checked_counts(k, len(unseen))
-    placed = zero_shot_means(means, ids, hierarchy, unseen, **options)
+    placed = zero_shot_means(means, ids, hierarchy, unseen, **placement)
     if renormalize_means:
         placed = unit_rows(placed)
-    ranks = rank_means(unseen_embeddings, placed, places_of(unseen_labels, unseen))
-    return {count: hits(ranks, count, equal_means) for count in counts}
+    return hits_by_means(
+        unseen_embeddings, unseen_labels, unseen, placed, k=k, equal_means=equal_means
+    )
 
 
-def _check_classes(ids, unseen, parents):
-    known = set(ids)
+def zero_shot_scores(embeddings, labels, hierarchy, unseen_embeddings, unseen_labels, **options):
+    """Zero-shot accuracy for every `equal_means`, of all unseen classes and of related ones.
+
+    Args:
+        embeddings: As for `zero_shot_accuracy`.
+        labels: As for `zero_shot_accuracy`.
+        hierarchy: As for `zero_shot_accuracy`.
+        unseen_embeddings: As for `zero_shot_accuracy`.
+        unseen_labels: As for `zero_shot_accuracy`.
+        **options: Options of `zero_shot_accuracy`, except `equal_means`.
+
+    Returns:
+        {"scores": {"top1": value, ...}, "unseen": {description of `equal_means`: {"top1": value,
+        ...}}, "classes": {"known", "unseen", "unseen_with_kin"}}. "scores" are those of
+        `equal_means="expected"`. If only some unseen classes have related known classes
+        (`have_relatives`), "unseen" also has the scores of their rows alone, which still compete
+        with all unseen classes.
+    """
+    ids, classes = np.unique(unseen_labels, return_inverse=True)
+    known = np.unique(labels)
+    related = have_relatives(known, hierarchy, ids)
+    unseen = {}
+    for kind, words in _DESCRIPTIONS.items():
+        hits = zero_shot_per_query(
+            *(embeddings, labels, hierarchy, unseen_embeddings, unseen_labels),
+            equal_means=kind,
+            **options,
+        )
+        unseen[words] = {name: float(np.mean(hit)) for name, hit in hits.items()}
+        if 0 < np.count_nonzero(related) < len(related):
+            unseen[f"{words}, with kin"] = {
+                name: float(np.mean(hit[related[classes]])) for name, hit in hits.items()
+            }
+    counts = {"known": len(known), "unseen": len(ids), "unseen_with_kin": int(related.sum())}
+    return {"scores": unseen[_DESCRIPTIONS["expected"]], "unseen": unseen, "classes": counts}
+
+
+def _relations(ids, unseen, hierarchy):
+    """The parents of nodes, and the relations of each unseen class, checked.
+
+    The relations are {ancestor with training classes at or below it: steps up to it}.
+    """
+    parents, known = parents_of_nodes(hierarchy), set(ids)
     check(len(known) == len(ids), "`ids` must have each class once", classes=len(ids))
     shared = sorted(known & set(unseen))
     check(not shared, "`unseen` classes must not be trained", shared=shared[:3])
-    for name, classes in (("training", ids), ("unseen", unseen)):
-        missing = [node for node in classes if node not in parents]
-        check(
-            not missing,
-            f"`hierarchy` must have a parent for every {name} class",
-            without=len(missing),
-            first=missing[:3],
-        )
-
-
-def _related(ids, unseen, parents):
-    """For each unseen class {ancestor with training classes at or below it: steps up to it}."""
-    above = set(ids)
-    for node in ids:
-        above.update(ancestors_of(node, parents))
-    return [
+    check_has_parents(ids, parents, "training class")
+    check_has_parents(unseen, parents, "unseen class")
+    above = known.union(*(ancestors_of(node, parents) for node in ids))
+    return parents, [
         {node: steps for node, steps in ancestors_of(z, parents).items() if node in above}
         for z in unseen
     ]
 
 
 def _chosen(relations, ancestors, weights, include_roots, parents):
-    """{ancestor: weight} of one unseen class."""
+    """The pairs (ancestor, weight) of one unseen class, as a set."""
     kept = {node: steps for node, steps in relations.items() if include_roots or node in parents}
     if ancestors == "parent":
         nearest = min(kept.values(), default=0)
         kept = {node: steps for node, steps in kept.items() if steps == nearest}
-    return {node: 1.0 if weights == "equal" else 1.0 / steps for node, steps in kept.items()}
+    return frozenset(
+        (node, 1.0 if weights == "equal" else 1.0 / steps) for node, steps in kept.items()
+    )
+
+
+def _weighted_mean(weights_of, means):
+    # In a fixed order, whatever the order of the parents: equal ancestors must give equal bits.
+    total = sum(weight * means[node] for node, weight in sorted(weights_of, key=repr))
+    return total / sum(sorted(weight for _, weight in weights_of))
 
 
 def _means_of_nodes(means, ids, parents, nodes):

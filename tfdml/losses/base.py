@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check, check_bool, check_type
+from tfdml.checks import Bare, check, check_bool, check_type
 
 _WIDEST_ID = "int32" if keras.backend.backend() == "jax" else "int64"
 _NOT_GIVEN = object()
@@ -208,7 +208,7 @@ def _as_labels(labels, embeddings, num_classes, keep_ids):
             check(
                 labels.size == 0 or (labels.min() >= 0 and labels.max() < num_classes),
                 f"`labels` must be from 0 to {num_classes - 1}, the classes of the loss",
-                labels=_Bare(f"{labels.min()} to {labels.max()}" if labels.size else "none"),
+                labels=Bare(f"{labels.min()} to {labels.max()}" if labels.size else "none"),
             )
         elif not keep_ids:
             # Renumbered, as JAX truncates integers to 32 bits.
@@ -232,7 +232,7 @@ def _as_labels(labels, embeddings, num_classes, keep_ids):
 def _check_integers(labels, embeddings):
     dtype = _dtype(labels)
     hint = " (arguments swapped?)" if "int" in _dtype(embeddings) else ""
-    check_type("int" in dtype, "`labels` must be integers", dtype=_Bare(dtype + hint))
+    check_type("int" in dtype, "`labels` must be integers", dtype=Bare(dtype + hint))
 
 
 def _dtype(values):
@@ -246,7 +246,7 @@ def _as_embeddings(embeddings):
     if not ops.is_tensor(embeddings):
         embeddings = np.asarray(embeddings)
     dtype = _dtype(embeddings)
-    check_type("float" in dtype, "`embeddings` must be floats", dtype=_Bare(dtype))
+    check_type("float" in dtype, "`embeddings` must be floats", dtype=Bare(dtype))
     check(
         len(embeddings.shape) == 2,
         "`embeddings` must have the shape (batch, dim)",
@@ -274,9 +274,3 @@ def _share_of_replica(value):
         if not tf.distribute.in_cross_replica_context():
             value = value / tf.distribute.get_strategy().num_replicas_in_sync
     return value
-
-
-class _Bare(str):
-    """A string that an error message shows without quotes."""
-
-    __repr__ = str.__str__

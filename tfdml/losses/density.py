@@ -160,7 +160,7 @@ class DensityRegularizer(LearnedLoss):
         loss = ops.sum(shares * (ops.square(densities - targets) - targets)) / classes
         if self.correlation:
             roots = np.asarray(self.initial_density) ** self.eta
-            known = ops.clip(labels, 0, self.num_classes - 1)  # for others the target is NaN
+            known = ops.clip(labels, 0, len(roots) - 1)  # for others the target is NaN
             roots = ops.take(ops.convert_to_tensor(roots, embeddings.dtype), known)
             products = ops.sum(shares * roots * targets)
             squares = ops.sum(shares * ops.square(roots)) * ops.sum(shares * ops.square(targets))

@@ -1,4 +1,6 @@
 import types
+from collections.abc import Mapping
+from typing import Any
 
 import keras
 from keras import ops
@@ -17,7 +19,8 @@ from tfdml.layers import PDDM
 from tfdml.losses._quadruplets import mine, mine_hardest
 from tfdml.losses.base import LearnedLoss
 
-_SIMILARITY = types.MappingProxyType({"dropout": 0.0})  # default options of the PDDM
+# Default options of the PDDM.
+_SIMILARITY: Mapping[str, Any] = types.MappingProxyType({"dropout": 0.0})
 _SIMILARITY_OPTIONS = ("dropout", "dtype", "name", "seed", "trainable", "units", "use_position")
 
 

@@ -162,7 +162,7 @@ class HardAwareCascadeLoss(MetricLoss):
     def _width(self, embeddings):
         width = embeddings.shape[1]
         check(
-            width is not None and width % self.levels == 0,
+            isinstance(width, int) and width % self.levels == 0,
             "the width of `embeddings` must be a multiple of `levels`",
             **{"embeddings.shape": tuple(embeddings.shape), "levels": self.levels},
         )

@@ -1,21 +1,20 @@
 import importlib
-import numbers
 import os
 
 import keras
-import numpy as np
 
 from tfdml.checks import (
     check,
     check_bool,
     check_fits,
+    check_image_size,
     check_integer,
     check_positive,
     check_share,
     unknown_name,
 )
 from tfdml.layers import MirrorAverage, UnitLength
-from tfdml.models import BACKBONES
+from tfdml.models.backbones import BACKBONES
 
 _COPIES = 4  # of a weight in training: the weight, its gradient and two moments of Adam
 
@@ -67,12 +66,7 @@ def build_embedder(
     if embedding_dim is not None:
         check_integer(embedding_dim=embedding_dim)
         check_positive(embedding_dim=embedding_dim)
-    check(
-        np.shape(input_shape) == (3,)
-        and all(isinstance(n, numbers.Integral) and n > 0 for n in input_shape),
-        "`input_shape` must be (height, width, channels)",
-        input_shape=input_shape,
-    )
+    check_image_size(input_shape=input_shape)
     module_name, most = BACKBONES[backbone]
     check_integer(levels=levels)
     check(1 <= levels <= most, f"`levels` of {backbone} must be from 1 to {most}", levels=levels)

@@ -1,3 +1,4 @@
+import contextlib
 import types
 import warnings
 
@@ -5,7 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfdml import pairwise
+from tfdml import losses, pairwise
 from tfdml.checks import check, check_integer, check_positive, check_type
 from tfdml.evaluation import weigh_levels
 from tfdml.losses import MetricLoss
@@ -77,12 +78,15 @@ class EmbeddingModel(keras.Model):
     def compile(self, optimizer="rmsprop", loss=None, **kwargs):
         """As `keras.Model.compile`; adds the trainable `layers` of the loss to the model.
 
+        `loss` is a loss, its config, or its name in `tfdml.losses` or Keras.
+
         Those with `decays = False` are excluded from the weight decay of the optimizer.
 
         Raises:
             ValueError: If a layer of the loss has a `learning_rate_multiplier` that the optimizer
                 does not apply.
         """
+        loss = _loss_of(loss)
         super().compile(optimizer=optimizer, loss=loss, **kwargs)
         self.loss_layers.clear()
         for layer in getattr(loss, "layers", ()):
@@ -251,6 +255,13 @@ class EmbeddingModel(keras.Model):
     def from_config(cls, config):
         embedder = keras.saving.deserialize_keras_object(config["embedder"])
         return cls(**{**config, "embedder": embedder})
+
+
+def _loss_of(identifier):
+    if isinstance(identifier, str) and identifier not in losses.LOSSES:
+        with contextlib.suppress(ValueError):
+            return keras.losses.get(identifier)
+    return losses.get(identifier) if isinstance(identifier, (str, dict)) else identifier
 
 
 class _WarnWithoutPairs(keras.callbacks.Callback):

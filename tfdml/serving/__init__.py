@@ -1,26 +1,15 @@
-"""SavedModels for TF Serving, and a client for it."""
+"""What goes into a SavedModel for TF Serving."""
 
 import importlib
+import warnings
 
-# Public name -> its module.
-_NAMES = {
-    "Client": "client",
-    "ExportOptions": "options",
-    "Gallery": "nearest",
-    "ServedModel": "signatures",
-    "class_means": "nearest",
-    "export_model": "saved_model",
-}
+import lazy_loader
 
-__all__ = sorted(_NAMES)
+_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
 def __getattr__(name):
-    # Loaded on first use, so `python -m tfdml.serving.export --help` does not load TensorFlow.
-    if name not in _NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
-
-
-def __dir__():
-    return sorted(__all__)
+    if name == "Client":
+        warnings.warn("use tfdml.client.Client", DeprecationWarning, stacklevel=2)
+        return importlib.import_module("tfdml.client").Client
+    return _load(name)

@@ -5,27 +5,25 @@
     python -m tfdml.serving.export runs/cars_lifted --classes photos --gallery photos
 
 Writes the next version, such as saved_models/cars_hdc_levels_1/1/, and prints its size and
-throughput next to those of the model that the run exported. `evaluate.py --export` does the same
-with the images of a dataset and also measures the recall that a smaller precision loses.
+throughput next to those of the model that the run exported; of a smaller precision also Recall@1
+next to that of float32, on the images that the run is scored on. `evaluate.py --export` exports the
+model that it scores, with the images of its dataset.
 """
 
 import dataclasses
 import os
 import pathlib
 import sys
-import time
+import warnings
 
 from tfdml.checks import check
 from tfdml.command_line import Parser, check_writable, one_sentence
 from tfdml.quiet import import_tensorflow
-from tfdml.serving import exported, metadata
+from tfdml.serving.metadata import read_metadata
 from tfdml.serving.options import TOP, ExportOptions, options_kept
-from tfdml.serving.versions import megabytes, newest_version, versions_of
+from tfdml.serving.versions import megabytes, newest_version
 
 PROGRAM = "tfdml.serving.export"
-BATCH = 32
-SECONDS = 3.0  # duration of each throughput measurement
-OF_WRITER = ("tf_serving_warmup_requests", metadata.FILE)  # written for every version
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Export:
         levels: Number of shallowest levels to keep; all if not given. With fewer levels a learned
             similarity is left out.
         precision: Of the stored weights: `float32`; or `float16` or `int8` for a half or a quarter
-            of the size. `evaluate.py` measures the recall that is lost.
+            of the size.
         on_bad_image: For an unreadable image, `error` fails the request and `nan` gives NaN and
             `valid` false in its row; that of the run's export if not given.
         max_pixels: Pixels of the largest image that is decoded; that of the run's export if not
@@ -51,6 +49,7 @@ class Export:
         licence: Of the model, in words or as an SPDX identifier; that of the run's export if not
             given.
         description: What the model is for; that of the run's export if not given.
+        score: Score `float16` and `int8` beside the run's weights, on its own images: Recall@1.
         out: Folder of the new model, which becomes its next version. If not given,
             saved_models/NAME, with the suffixes `_levels_N` and `_PRECISION` where they apply.
     """
@@ -65,6 +64,7 @@ class Export:
     top: int = TOP
     licence: str | None = None
     description: str | None = None
+    score: bool = True
     out: str | None = None
 
     def __post_init__(self):
@@ -88,27 +88,52 @@ def main(arguments=None):
         run = pathlib.Path(settings.run).resolve()
         trained = shown(newest_version(run.parent.parent / "saved_models" / run.name))
         import_tensorflow()
-        options = settings.options_after(metadata.read_metadata(trained))
+        options = settings.options_after(read_metadata(trained))
         out = trained.parent.with_name(run.name + suffix_of(settings.levels, options.precision))
         out = pathlib.Path(settings.out) if settings.out else out
         check_writable(out)
-        check_same_run(out, trained)
-        from tfdml.serving import folders  # imports TensorFlow
+        from tfdml.runs import exporting
 
-        for folder in filter(None, (settings.classes, settings.gallery)):
-            folders.images_of(pathlib.Path(folder))  # raises before the model is read
-        served = serve_run(load_run(run), trained, settings.levels, options)
-        if settings.classes:
-            means = folders.means_of_folder(served, pathlib.Path(settings.classes))
-            served.add_classes(means, top=settings.top)
-        if settings.gallery:
-            gallery = folders.gallery_of_folder(served, pathlib.Path(settings.gallery))
-            served.add_gallery(gallery, top=settings.top)
-        path = write_next(served, out, trained)
+        exporting.check_same_run(out, trained)
+        path = export_again(settings, options, run, trained, out)
         for version in (path, trained):
-            speed = images_per_second(version)
+            speed = exporting.images_per_second(version)
             print(f"{version}: {megabytes(version):.1f} MB, {speed:,.0f} images/s")
         print(f"Score it with: python evaluate.py {path.parent}")
+
+
+def export_again(settings, options, run, trained, out):
+    """Writes the next version in a folder; returns its path."""
+    from tfdml.runs import exporting
+    from tfdml.serving import nearest
+
+    folders = {name: getattr(settings, name) for name in ("classes", "gallery")}
+    folders = {name: pathlib.Path(folder) for name, folder in folders.items() if folder}
+    for folder in folders.values():
+        nearest.images_of(folder)  # raises before the model is read
+    served = exporting.serve_run(exporting.load_run(run), trained, settings.levels, options)
+    known, before = {}, read_metadata(trained).get("precision", "float32")
+    if settings.score and options.precision not in ("float32", before):
+        known = rounding_scores(served, trained, settings.levels)
+    if "classes" in folders:
+        means = nearest.means_of_folder(served, folders["classes"])
+        served.add_classes(means, top=settings.top)
+    if "gallery" in folders:
+        gallery = nearest.gallery_of_folder(served, folders["gallery"])
+        served.add_gallery(gallery, top=settings.top)
+    return exporting.write_next(served, out, trained, **known)
+
+
+def rounding_scores(served, trained, levels):
+    """`precision_scores` of rounded weights; nothing, with a warning, if they cannot be scored."""
+    from tfdml.runs.scoring.exporting import score_rounded
+
+    try:
+        return {"precision_scores": score_rounded(served, trained, levels)}
+    except (ValueError, OSError, ImportError) as error:
+        loss = f"what {served.options.precision} loses is not scored"
+        warnings.warn(f"{loss}: {error}", stacklevel=2)
+        return {}
 
 
 def suffix_of(levels, precision):
@@ -121,128 +146,6 @@ def suffix_of(levels, precision):
 def shown(path):
     """The path as given or relative to the working directory, whichever is shorter."""
     return min(path, pathlib.Path(os.path.relpath(path)), key=lambda shape: len(str(shape)))
-
-
-def load_run(run):
-    """The model of a run, at its last checkpoint.
-
-    Args:
-        run: Path of the run's folder.
-
-    Raises:
-        FileNotFoundError: If there is no checkpoint.
-        ValueError: If it cannot be read.
-    """
-    import keras
-
-    import tfdml
-
-    checkpoint = run / "checkpoint.keras"
-    if not checkpoint.is_file():
-        raise FileNotFoundError(f"there is no {checkpoint}")
-    tfdml.register()
-    try:
-        return keras.models.load_model(checkpoint)
-    except Exception as error:  # broken archives raise many types
-        raise ValueError(f"{checkpoint} cannot be read ({error})") from error
-
-
-def serve_run(model, trained, levels=None, options=None):
-    """The model of a run, or its shallow levels, ready to be written.
-
-    Args:
-        model: The `EmbeddingModel` of the run.
-        trained: Path of the version that the run exported; images are read in the same way.
-        levels: Number of shallowest levels to keep; all if None.
-        options: `ExportOptions`; the defaults if None.
-
-    Returns:
-        A `ServedModel`.
-
-    Raises:
-        ValueError: If the model has fewer levels, or `trained` has no function `read_image`.
-    """
-    from tfdml.models import first_levels, number_of_levels
-    from tfdml.serving import ServedModel
-
-    whole = levels in (None, number_of_levels(model.embedder))
-    embedder = model.embedder if whole else first_levels(model.embedder, levels)
-    loss = model.loss if whole else None
-    return ServedModel(embedder, reader_of(trained), loss, options=options)
-
-
-def reader_of(version):
-    """The function of a version that reads one image.
-
-    Raises:
-        ValueError: If it has no function `read_image`.
-    """
-    import tensorflow as tf
-
-    loaded = tf.saved_model.load(str(version))
-    check(
-        hasattr(loaded, "read_image"),
-        f"{version} must be one that tfdml exported, with the function read_image",
-        signatures=list(loaded.signatures),
-    )
-    return loaded.read_image
-
-
-def check_same_run(out, trained):
-    """Raises a FileExistsError if a folder holds versions of another run than `trained`."""
-    recipe = metadata.without_folders(exported.recipe_of(trained))
-    for other in versions_of(out).values():
-        if metadata.without_folders(exported.recipe_of(other)) != recipe:
-            raise FileExistsError(f"{other} is of another run: choose another folder for this one")
-
-
-def write_next(served, out, trained, **known):
-    """Writes the next version of a folder, with the metadata of its training.
-
-    Args:
-        served: `ServedModel` of the run that exported `trained`.
-        out: Folder of the versions.
-        trained: Path of the version that the run exported; its assets are copied.
-        **known: Further arguments of `metadata_of`.
-
-    Returns:
-        The path of the version.
-
-    Raises:
-        FileExistsError: If `out` holds versions of another run.
-    """
-    check_same_run(out, trained)
-    before = metadata.read_metadata(trained)
-    known = {
-        "recipe": exported.recipe_of(trained) or None,
-        "trained_classes": exported.trained_classes(trained) or None,
-        **known,
-    }
-    if served.dim == before.get("dimension"):  # scores hold only for all levels
-        known["scores"] = before.get("scores")
-    assets = {
-        file.name: file.read_bytes()
-        for file in (trained / "assets.extra").glob("*")
-        if file.is_file() and file.name not in OF_WRITER
-    }
-    path = out / str(max(versions_of(out), default=0) + 1)
-    return served.write(path, assets=assets, metadata=known)
-
-
-def images_per_second(version):
-    """Throughput of `embed_images` of a SavedModel, in images/s, in batches of 32."""
-    import numpy as np
-    import tensorflow as tf
-
-    embed = tf.saved_model.load(str(version)).signatures["embed_images"]
-    shape = embed.structured_input_signature[1]["images"].shape[1:]
-    images = tf.constant(np.random.default_rng(0).uniform(0, 255, (BATCH, *shape)), tf.float32)
-    embed(images=images)  # the first call prepares the graph
-    batches, began = 0, time.perf_counter()
-    while time.perf_counter() - began < SECONDS:
-        embed(images=images)["embedding"].numpy()
-        batches += 1
-    return batches * BATCH / (time.perf_counter() - began)
 
 
 if __name__ == "__main__":

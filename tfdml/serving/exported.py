@@ -66,13 +66,12 @@ def load_signatures(version, with_similarity=False):
         )
     embed = signatures["embed_images"]
     inputs, outputs = embed.structured_input_signature[1], embed.structured_outputs
-    image_size = inputs["images"].shape[1:] if set(inputs) == {"images"} else None
+    images = inputs.get("images")
     check(
-        image_size is not None
-        and image_size.is_fully_defined()
-        and len(image_size) == 3
-        and image_size[2] in (1, 3)
-        and inputs["images"].dtype == tf.float32
+        list(inputs) == ["images"]
+        and (images.dtype, images.shape.rank) == (tf.float32, 4)
+        and images.shape[1:].is_fully_defined()
+        and images.shape[3] in (1, 3)
         and "embedding" in outputs,
         f"embed_images of {version} must take float32 `images` of a fixed size, grey or RGB, and "
         "return `embedding`",

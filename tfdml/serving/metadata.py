@@ -59,11 +59,7 @@ def metadata_of(served, *, trained_classes=None, recipe=None, scores=None, preci
         "image_size": list(served.image_shape),
         "signatures": list(served.signatures),
         "top": dict(served.top),
-        "versions": {
-            "tfdml": tfdml.__version__,
-            "tensorflow": tf.__version__,
-            "keras": keras.__version__,
-        },
+        "versions": {package.__name__: package.__version__ for package in (tfdml, tf, keras)},
         **dataclasses.asdict(served.options),
         **{name: value for name, value in known.items() if value is not None},
     }

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdml.checks import check
+from tfdml.image_files import class_folders
 
 MOST_ROWS = 100_000
 
@@ -72,6 +73,56 @@ def class_means(embeddings, labels, names):
     sums = np.zeros((len(names), np.shape(embeddings)[1]))
     np.add.at(sums, rows, embeddings)
     return Gallery(list(names), sums / np.bincount(rows, minlength=len(names))[:, None])
+
+
+def means_of_folder(served, folder):
+    """The mean embedding of each class of a folder, as a `Gallery`.
+
+    Args:
+        served: `ServedModel`.
+        folder: Path of a folder; sub-folders are classes, files in them images.
+
+    Raises:
+        ValueError: If there are no images, or one cannot be read.
+    """
+    paths, classes = images_of(folder)
+    return class_means(served.embed_files(paths), classes, sorted(set(classes)))
+
+
+def gallery_of_folder(served, folder):
+    """The `Gallery` of the images of a folder; their ids are their paths relative to it.
+
+    Args:
+        served: `ServedModel`.
+        folder: Path of a folder; sub-folders are classes, files in them images.
+
+    Raises:
+        ValueError: If there are no images or too many, or one cannot be read.
+    """
+    paths, classes = images_of(folder)
+    # Checked before embedding, which takes long.
+    check(
+        len(paths) <= MOST_ROWS,
+        f"a gallery has at most {MOST_ROWS:,} images; use an index for more",
+        folder=str(folder),
+        images=len(paths),
+    )
+    ids = [path.relative_to(folder).as_posix() for path in paths]
+    return Gallery(ids, served.embed_files(paths), classes)
+
+
+def images_of(folder):
+    """`(paths, classes)` of the files in the sub-folders of a folder, in sorted order.
+
+    Files and folders whose names begin with a dot are left out.
+
+    Raises:
+        ValueError: If there are none.
+    """
+    listed = class_folders(folder) if folder.is_dir() else {}
+    paths = [path for inner in listed.values() for path in inner if path.is_file()]
+    check(paths, "a folder must have sub-folders of images, one per class", folder=str(folder))
+    return paths, [path.parent.name for path in paths]
 
 
 class Nearest(tf.Module):

@@ -2,9 +2,9 @@
 
 import tensorflow as tf
 
+from tfdml.decoding import first_bytes, starts
 from tfdml.serving.options import MAX_PIXELS
 
-_HEADER = 32  # bytes that contain the size in all formats except JPEG
 _PARALLEL = 16  # images decoded at once, by as many threads as the process has
 _SHOWN = 10  # images that an error names
 _DAMAGED = "is damaged, cut off, or of a kind that cannot be read"
@@ -74,27 +74,16 @@ def _plain():
 
 def _problem_of_header(contents, max_pixels):
     """The problem of a header, "" if there is none; may fail for a JPEG."""
-    header = _first_bytes(contents)
+    header = tf.cast(first_bytes(contents), tf.int64)
     is_jpeg = tf.io.is_jpeg(contents)
     known, size = _size_in_header(header)
     size = tf.cond(is_jpeg, lambda: tf.io.extract_jpeg_shape(contents, tf.int64)[:2], lambda: size)
     height, width = tf.unstack(tf.strings.as_string(size))
     limit = f" pixels, more than the limit of {max_pixels:,}"
-    return tf.case(
-        [
-            (tf.equal(tf.strings.length(contents), 0), lambda: tf.constant("is empty")),
-            (
-                tf.logical_not(is_jpeg | known),
-                lambda: tf.constant("is not a JPEG, PNG, GIF, BMP or WebP"),
-            ),
-            # Divided, because the product may overflow.
-            (
-                size[0] > max_pixels // tf.maximum(size[1], 1),
-                lambda: tf.strings.join(["has ", width, " x ", height, limit]),
-            ),
-        ],
-        default=lambda: tf.constant(""),
-    )
+    too_large = size[0] > max_pixels // tf.maximum(size[1], 1)  # the product may overflow
+    problem = tf.where(too_large, tf.strings.join(["has ", width, " x ", height, limit]), "")
+    problem = tf.where(is_jpeg | known, problem, "is not a JPEG, PNG, GIF, BMP or WebP")
+    return tf.where(tf.equal(tf.strings.length(contents), 0), "is empty", problem)
 
 
 def _size_in_header(header):
@@ -105,31 +94,21 @@ def _size_in_header(header):
         powers = [256**i for i in range(count)]
         return tf.reduce_sum(digits * (powers[::-1] if big_endian else powers))
 
-    def starts(text, at=0):
-        return tf.reduce_all(tf.equal(header[at : at + len(text)], list(text)))
-
-    webp = starts(b"RIFF") & starts(b"WEBP", at=8)
+    webp = starts(header, b"RIFF") & starts(header, b"WEBP", at=8)
     rows = number(22, 4)  # of a BMP; negative if stored top-down
     packed = number(21, 4)  # of a lossless WebP: twice 14 bits, each 1 less than a side
     formats = [
         (
-            starts(b"\x89PNG\r\n\x1a\n"),
+            starts(header, b"\x89PNG\r\n\x1a\n"),
             number(20, 4, big_endian=True),
             number(16, 4, big_endian=True),
         ),
-        (starts(b"GIF8"), number(8, 2), number(6, 2)),
-        (starts(b"BM"), tf.minimum(rows, 2**32 - rows), number(18, 4)),
-        (webp & starts(b"VP8 ", at=12), number(28, 2) % 2**14, number(26, 2) % 2**14),
-        (webp & starts(b"VP8L", at=12), packed // 2**14 % 2**14 + 1, packed % 2**14 + 1),
-        (webp & starts(b"VP8X", at=12), number(27, 3) + 1, number(24, 3) + 1),
+        (starts(header, b"GIF8"), number(8, 2), number(6, 2)),
+        (starts(header, b"BM"), tf.minimum(rows, 2**32 - rows), number(18, 4)),
+        (webp & starts(header, b"VP8 ", at=12), number(28, 2) % 2**14, number(26, 2) % 2**14),
+        (webp & starts(header, b"VP8L", at=12), packed // 2**14 % 2**14 + 1, packed % 2**14 + 1),
+        (webp & starts(header, b"VP8X", at=12), number(27, 3) + 1, number(24, 3) + 1),
     ]
     kinds, heights, widths = (tf.stack(column) for column in zip(*formats, strict=True))
     kind = tf.argmax(tf.cast(kinds, tf.int32))
     return tf.reduce_any(kinds), tf.stack([heights[kind], widths[kind]])
-
-
-def _first_bytes(contents):
-    """The first bytes, (32,) int64, padded with zeros."""
-    first = tf.io.decode_raw(tf.strings.substr(contents, 0, _HEADER), tf.uint8)
-    padded = tf.pad(tf.cast(first, tf.int64), [[0, _HEADER - tf.shape(first)[0]]])
-    return tf.ensure_shape(padded, [_HEADER])

@@ -8,11 +8,6 @@ import tempfile
 
 from tfdml.files import naming
 
-try:
-    import fcntl
-except ImportError:  # Windows, where unfinished folders are not cleaned up
-    fcntl = None
-
 
 def versions_of(folder):
     """The versions in a folder, by their number: {number: path}."""
@@ -32,6 +27,12 @@ def newest_version(folder):
             f"no SavedModel at {folder}: expected saved_model.pb or folders named 1, 2, ... there"
         )
     return versions[max(versions)]
+
+
+def name_of(version):
+    """The name of a version: `NAME/1` if it is a number in the folder of a model."""
+    version = version.resolve()
+    return f"{version.parent.name}/{version.name}" if version.name.isdigit() else version.name
 
 
 def megabytes(version):
@@ -85,23 +86,14 @@ def new_version(path):
 @contextlib.contextmanager
 def _alone(folder):
     """Locks a folder within the block, at most while the process lives; yields whether it could."""
-    if fcntl is None:
-        yield False
-        return
-    try:
-        opened = os.open(folder, os.O_RDONLY)
-    except FileNotFoundError:  # renamed to its version meanwhile
-        yield False
-        return
-    try:
-        yield _locked(opened)
-    finally:
-        os.close(opened)
+    with contextlib.ExitStack() as closed:
+        try:
+            import fcntl
 
-
-def _locked(opened):
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # locked by another process, or no locks on this file system
-        return False
-    return True
+            opened = os.open(folder, os.O_RDONLY)
+            closed.callback(os.close, opened)
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            alone = True
+        except (ImportError, OSError):  # Windows; locked, renamed meanwhile, or no locks there
+            alone = False
+        yield alone

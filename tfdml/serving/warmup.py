@@ -26,7 +26,9 @@ def write_warmup(folder, functions, *, model_name, image_shape):
         The path of the file.
     """
     path = folder / FILE
-    encoded = np.array(_sample_images(image_shape))
+    # A grey image as JPEG and as PNG, which take different branches of the graph.
+    image = tf.fill(image_shape, tf.constant(128, tf.uint8))
+    encoded = np.array([tf.io.encode_jpeg(image).numpy(), tf.io.encode_png(image).numpy()])
     with tf.io.TFRecordWriter(str(path)) as writer:
         for name, function in functions.items():
             specs = tf.nest.flatten(function.structured_input_signature)
@@ -39,12 +41,6 @@ def _sample(spec, encoded):
     if spec.dtype == tf.string:
         return encoded
     return np.zeros([1, *spec.shape[1:]], spec.dtype.as_numpy_dtype)
-
-
-def _sample_images(image_shape):
-    """A grey image as JPEG and as PNG, which take different branches of the graph."""
-    image = tf.fill(image_shape, tf.constant(128, tf.uint8))
-    return [encode(image).numpy() for encode in (tf.io.encode_jpeg, tf.io.encode_png)]
 
 
 def _prediction_log(model_name, signature, inputs):

@@ -35,11 +35,6 @@ class StoredWeights:
         self.stored += [small, scales]
         self._restored.append((variable, lambda: tf.cast(small, tf.float32) * scales))
 
-    @property
-    def megabytes(self):
-        """Size of the stored weights, in MB."""
-        return sum(v.dtype.size * v.shape.num_elements() for v in self.stored) / 1e6
-
     def in_place(self):
         """A context in which the layers use the stored weights."""
         return keras.StatelessScope([(variable, restore()) for variable, restore in self._restored])

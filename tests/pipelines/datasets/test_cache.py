@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 import pipelines
-from pipelines.cache import write_cache
+from pipelines.shards import write_cache
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tfdml.evaluation import approximate, approximate_recall, recall_at_k
+from tfdml.evaluation.ranking import points
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +78,7 @@ INDEXES = [
 @pytest.mark.parametrize("block", [7, 2**20])
 def test_equals_loops(index, parameters, block, rng, monkeypatch):
     monkeypatch.setattr(approximate, "_FOUND_AT_ONCE", block)
-    monkeypatch.setattr(approximate, "_PAIRS_AT_ONCE", block)
+    monkeypatch.setattr(points, "_CHUNK_ROWS", block)
     (x, labels), k = classes(rng, 120), (1, 3, 12)
     options = {"index": index, "parameters": parameters, "seed": 5}
     found = approximate_recall(x, labels, k, **options)
@@ -199,12 +200,12 @@ def test_names_the_extra_where_faiss_is_missing(rng, monkeypatch):
         ({"gallery_labels": np.zeros(3, int)}, ValueError, "must be given together"),
     ],
 )
-def test_refuses_bad_options(options, error, message, rng):
+def test_rejects_bad_options(options, error, message, rng):
     with pytest.raises(error, match=message):
         approximate_recall(*classes(rng, 64), **options)
 
 
-def test_parameters_that_a_search_refuses_are_named(rng):
+def test_parameters_that_a_search_rejects_are_named(rng):
     x, labels = rng.normal(size=(200, 4)).astype(np.float32), np.arange(200) % 20
     with pytest.raises(ValueError, match="faiss rejects the index"):
         approximate_recall(x, labels, index="IVF4,Flat", parameters="nprobe=0")

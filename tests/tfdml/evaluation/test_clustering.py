@@ -156,13 +156,13 @@ def test_a_single_class_scores_one(rng):
     ],
 )
 @pytest.mark.parametrize("score", [nmi, clustering_scores, clustering_f1])
-def test_refuses_wrong_options(score, options, message):
+def test_rejects_wrong_options(score, options, message):
     with pytest.raises(ValueError, match=message):
         score(np.zeros((4, 2)), np.arange(4), **options)
 
 
 @pytest.mark.parametrize("score", [nmi, clustering_scores, clustering_f1])
-def test_refuses_swapped_arguments_and_other_lengths(score):
+def test_rejects_swapped_arguments_and_other_lengths(score):
     with pytest.raises(TypeError, match="must be floats"):
         score(np.arange(4), np.zeros((4, 2)))
     with pytest.raises(ValueError, match="same batch size"):

@@ -131,7 +131,7 @@ def test_affinity_propagation_leaves_its_input_alone(rng):
     assert np.array_equal(x, before)
 
 
-def test_affinity_propagation_refuses_more_rows_than_memory_holds():
+def test_affinity_propagation_rejects_more_rows_than_memory_holds():
     with pytest.raises(ValueError, match=r"at most 10000 rows.*`method='kmeans'`.*rows=10001"):
         cluster(np.zeros((10_001, 1)), 2, method="affinity_propagation")
 
@@ -148,12 +148,12 @@ def test_affinity_propagation_refuses_more_rows_than_memory_holds():
         ({"method": METHODS[1], "restarts": 2}, "`restarts` must be 1 for affinity.*restarts=2"),
     ],
 )
-def test_refuses_wrong_options(options, message):
+def test_rejects_wrong_options(options, message):
     with pytest.raises(ValueError, match=message):
         cluster(np.zeros((4, 2)), **{"num_clusters": 2, **options})
 
 
-def test_refuses_what_are_no_embeddings():
+def test_rejects_what_are_no_embeddings():
     with pytest.raises(TypeError, match=r"`embeddings` must be floats\. Received: dtype=int64"):
         cluster(np.zeros((4, 2), int), 2)
     with pytest.raises(ValueError, match=r"shape \(n, dim\)\. Received: embeddings.shape=\(4,\)"):

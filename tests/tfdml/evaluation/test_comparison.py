@@ -125,7 +125,7 @@ def test_the_table_marks_what_differs(runs):
         ({"values": {"other": np.ones(120)}}, r"score in common.*'b': \['other'\]"),
     ],
 )
-def test_refuses_runs_that_cannot_be_compared(change, message, runs):
+def test_rejects_runs_that_cannot_be_compared(change, message, runs):
     with pytest.raises(ValueError, match=message):
         compare({"a": runs["a"], "b": runs["b"]._replace(**change)})
 
@@ -137,7 +137,7 @@ def test_keeps_large_labels_apart(runs):
         compare({"a": a, "b": b})
 
 
-def test_refuses_no_runs(runs):
+def test_rejects_no_runs(runs):
     with pytest.raises(ValueError, match=r"`runs` must be two or more. Received: runs=\['a'\]"):
         compare({"a": runs["a"]})
     with pytest.raises(TypeError, match=r"`runs` must be a dict\. Received: runs='list'"):
@@ -145,12 +145,12 @@ def test_refuses_no_runs(runs):
 
 
 @pytest.mark.parametrize("name", ["labels", "images", "file", "allow_pickle"])
-def test_refuses_names_that_are_taken(name, labels, tmp_path):
+def test_rejects_names_that_are_taken(name, labels, tmp_path):
     with pytest.raises(ValueError, match=f"must not be named.*values=.'{name}'"):
         save_queries(tmp_path / "x.npz", {name: np.ones(120)}, labels, images=IMAGES)
 
 
-def test_refuses_labels_of_other_queries(labels, tmp_path):
+def test_rejects_labels_of_other_queries(labels, tmp_path):
     with pytest.raises(
         ValueError, match=r"same number of queries\. Received: labels=120, values=2"
     ):

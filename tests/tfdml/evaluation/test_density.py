@@ -22,6 +22,6 @@ def test_dense_and_sparse_classes_and_rows_alone():
     assert class_density(rows, np.array([0, 0, 1, 1, 2, 3, 3])).tolist() == [0, 1, 0, 0]
 
 
-def test_refuses_rows_that_are_not_finite():
+def test_rejects_rows_that_are_not_finite():
     with pytest.raises(ValueError, match="`embeddings` must be finite"):
         class_density(np.array([[np.nan, 0.0]]), np.array([0]))

@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 
-from tfdml.evaluation import few_shot, few_shot_accuracies
+from tfdml.evaluation import few_shot_accuracies, transfer
+from tfdml.evaluation.report.tables import results_text
+from tfdml.evaluation.transfer import few_shot_scores
 
 
 @pytest.mark.parametrize(("shots", "of_counts"), [(None, [1, 1, 2, 4]), (3, [1, 1, 3, 3])])
@@ -9,9 +11,9 @@ def test_equals_a_loop_over_the_rows_that_were_drawn(shots, of_counts, rng, monk
     labels = rng.permutation(np.repeat([7, -2, 2**40, 2**53 + 1], [1, 2, 5, 8]))
     rows = rng.normal(size=(16, 3))
     masks = []
-    draw = few_shot._drawn
+    draw = transfer._drawn
     monkeypatch.setattr(
-        few_shot, "_drawn", lambda *arguments: masks.append(draw(*arguments)) or masks[-1]
+        transfer, "_drawn", lambda *arguments: masks.append(draw(*arguments)) or masks[-1]
     )
     found = few_shot_accuracies(rows, labels, shots=shots, k=(1, 2), draws=4)
     ids = [7, -2, 2**40, 2**53 + 1]
@@ -29,7 +31,7 @@ def test_equals_a_loop_over_the_rows_that_were_drawn(shots, of_counts, rng, monk
 
 def test_all_rows_are_drawn_alike_often(rng):
     classes, counts = np.repeat([0, 1], [4, 8]), np.array([4, 8])
-    drawn = sum(few_shot._drawn(classes, counts, np.array([1, 4]), rng) for _ in range(4000)) / 4000
+    drawn = sum(transfer._drawn(classes, counts, np.array([1, 4]), rng) for _ in range(4000)) / 4000
     np.testing.assert_allclose(drawn, np.repeat([0.25, 0.5], [4, 8]), atol=0.04)
 
 
@@ -57,12 +59,12 @@ def test_more_shots_make_better_means(rng):
         ({"k": 3}, "`k` must not exceed the number of means"),
     ],
 )
-def test_refuses_wrong_options(options, message):
+def test_rejects_wrong_options(options, message):
     with pytest.raises(ValueError, match=message):
         few_shot_accuracies(np.eye(4), [0, 0, 1, 1], **{"k": 1, **options})
 
 
-def test_refuses_classes_of_single_rows():
+def test_rejects_classes_of_single_rows():
     with pytest.raises(ValueError, match=r"a class must have 2 rows or more. Received: rows=4"):
         few_shot_accuracies(np.eye(4), np.arange(4))
 
@@ -71,3 +73,17 @@ def test_says_where_classes_have_fewer_rows_than_shots(rng):
     labels = np.array([0] * 6 + [1] * 4 + [2] * 2)
     with pytest.warns(UserWarning, match="2 of 3 classes have 4 rows or fewer"):
         few_shot_accuracies(rng.normal(size=(12, 3)), labels, shots=4, k=1)
+
+
+def test_returns_the_mean_and_the_deviation_of_the_draws(rng):
+    rows, labels = rng.normal(size=(60, 3)), np.arange(60) % 6
+    results = few_shot_scores(rows, labels, k=(1, 3), draws=5, seed=7)
+    for k, values in few_shot_accuracies(rows, labels, k=(1, 3), draws=5, seed=7).items():
+        mean = sum(values) / 5
+        assert results["scores"][f"top{k}"] == pytest.approx(mean, abs=1e-12)
+        variance = sum((value - mean) ** 2 for value in values) / 4
+        assert results["deviations"][f"top{k}"] == pytest.approx(variance**0.5, abs=1e-12)
+    assert "\n\nStandard deviations over the draws:\n" in results_text(results)
+    of_one = few_shot_scores(rows, labels, draws=1)
+    assert of_one["deviations"] == {}
+    assert "deviations" not in results_text(of_one)

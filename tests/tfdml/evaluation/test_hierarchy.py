@@ -31,7 +31,7 @@ def test_a_long_chain_needs_no_recursion():
         ({"a": ("root", "b"), "b": ("root", "a")}, r"\['a', 'b', 'a'\]"),
     ],
 )
-def test_refuses_cycles(hierarchy, cycle):
+def test_rejects_cycles(hierarchy, cycle):
     with pytest.raises(ValueError, match=f"must have no cycles. Received: cycle={cycle}"):
         parents_of_nodes(hierarchy)
 
@@ -40,7 +40,7 @@ def test_two_ways_to_one_ancestor_are_no_cycle():
     assert parents_of_nodes({1: (2, 3), 2: 4, 3: 4, 4: 5})
 
 
-def test_refuses_what_is_no_hierarchy():
+def test_rejects_what_is_no_hierarchy():
     with pytest.raises(TypeError, match="`hierarchy` must map each class to its parent or a tuple"):
         parents_of_nodes([(1, 2)])
     with pytest.raises(ValueError, match=r"must not have None as a parent. Received: node=1"):
@@ -61,7 +61,7 @@ def test_holds_every_fifth_out():
     assert every_nth_child(range(12), dict.fromkeys(range(12), "x"), 0.2) == [4, 9]
 
 
-def test_holding_out_refuses_shares_and_classes_that_cannot_be():
+def test_holding_out_rejects_shares_and_classes_that_cannot_be():
     with pytest.raises(ValueError, match=r"`share` must be > 0 and < 1. Received: share=1"):
         every_nth_child([1], {1: 2}, 1)
     with pytest.raises(ValueError, match=r"a parent for every class. .*without=1, first=\[3\]"):
@@ -69,7 +69,7 @@ def test_holding_out_refuses_shares_and_classes_that_cannot_be():
 
 
 def test_reads_a_file(tmp_path):
-    path = tmp_path / "kin.csv"
+    path = tmp_path / "tree.csv"
     path.write_text('class,parent\npony, horse\n"cat, black",cat\n\npony,pet\nhorse,animal\n')
     assert read_hierarchy(path) == {
         "pony": ("horse", "pet"),
@@ -81,16 +81,19 @@ def test_reads_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("pony,horse\n", r"kin.csv must begin with the line class,parent. Received: line=\['pony"),
-        ("", "kin.csv must list classes and their parents. Received: lines=0"),
-        ("class,parent\n", "kin.csv must list classes and their parents"),
-        ("class,parent\na,b,c\n", "kin.csv, line 2 must be a class and its parent"),
-        ("class,parent\na,b\nb,\n", r"kin.csv, line 3 must be .* Received: line=\['b', ''\]"),
-        ("class,parent\na,b\nb,a\n", "kin.csv: `hierarchy` must have no cycles"),
+        (
+            "pony,horse\n",
+            r"tree.csv must begin with the line class,parent. Received: line=\['pony",
+        ),
+        ("", "tree.csv must list classes and their parents. Received: lines=0"),
+        ("class,parent\n", "tree.csv must list classes and their parents"),
+        ("class,parent\na,b,c\n", "tree.csv, line 2 must be a class and its parent"),
+        ("class,parent\na,b\nb,\n", r"tree.csv, line 3 must be .* Received: line=\['b', ''\]"),
+        ("class,parent\na,b\nb,a\n", "tree.csv: `hierarchy` must have no cycles"),
     ],
 )
-def test_refuses_files_with_their_name_and_line(text, message, tmp_path):
-    path = tmp_path / "kin.csv"
+def test_rejects_files_with_their_name_and_line(text, message, tmp_path):
+    path = tmp_path / "tree.csv"
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         read_hierarchy(path)
@@ -113,9 +116,9 @@ def test_super_classes_are_under_one_root():
 
 
 def test_a_hierarchy_may_come_from_a_spreadsheet_but_must_be_text(tmp_path):
-    path = tmp_path / "kin.csv"
+    path = tmp_path / "tree.csv"
     path.write_bytes("class,parent\na,b\n".encode("utf-8-sig"))
     assert read_hierarchy(path) == {"a": ("b",)}
     path.write_bytes(b"\x89PNG")
-    with pytest.raises(ValueError, match=r"kin\.csv is not a text file"):
+    with pytest.raises(ValueError, match=r"tree\.csv is not a text file"):
         read_hierarchy(path)

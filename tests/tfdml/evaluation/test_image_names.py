@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from tfdml.evaluation import load_queries, report, save_queries, write_projector
-from tfdml.evaluation.page import write_report
+from tfdml.evaluation import load_queries, save_queries, write_projector
+from tfdml.evaluation.report import plots
+from tfdml.evaluation.report.page import write_report
 
 LABELS, NAMES = np.array([4, 4, 9]), ["a/1.png", "a/2 $x$.png", "b/a very long name  of a file.png"]
 PICTURES = np.zeros((3, 8, 8), np.uint8)
@@ -53,5 +54,5 @@ def test_the_values_of_queries_carry_their_ids(tmp_path):
 def test_pictures_of_retrievals_bear_the_ends_of_names(tmp_path):
     path = tmp_path / "retrievals.png"
     options = {"similarity": None, "queries": [2], "names": NAMES}
-    figure = report.plot_retrievals(PICTURES, np.eye(3), LABELS, path, **options)
+    figure = plots.plot_retrievals(PICTURES, np.eye(3), LABELS, path, **options)
     assert [axes.get_title() for axes in figure.axes] == [NAMES[2][-20:], *NAMES[:2]]

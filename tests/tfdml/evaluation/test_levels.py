@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tfdml.evaluation import split_levels, weigh_levels
+from tfdml.evaluation import average_views, split_levels, weigh_levels
 
 
 def levels_of(rng, dtype="float32"):
@@ -29,9 +29,9 @@ def test_an_ensemble_weighs_distances_of_the_levels(rng, dtype):
 
 def test_a_weight_of_zero_leaves_a_level_out(rng):
     rows = levels_of(rng)
-    alone = weigh_levels(rows.reshape(5, 12), (0, 0, 7.0)).reshape(5, 3, 4)
-    np.testing.assert_allclose(alone[:, 2], rows[:, 2], rtol=1e-6)
-    assert not alone[:, :2].any()
+    of_deepest = weigh_levels(rows.reshape(5, 12), (0, 0, 7.0)).reshape(5, 3, 4)
+    np.testing.assert_allclose(of_deepest[:, 2], rows[:, 2], rtol=1e-6)
+    assert not of_deepest[:, :2].any()
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_weight_of_zero_leaves_a_level_out(rng):
         (("1", 1, 1), TypeError, r"`level_weights\[0\]` must be a number"),
     ],
 )
-def test_refuses_wrong_weights(weights, error, message):
+def test_rejects_wrong_weights(weights, error, message):
     with pytest.raises(error, match=message):
         weigh_levels(np.ones((5, 3), "float32"), weights)
 
@@ -57,13 +57,54 @@ def test_raw_levels_are_made_unit_length_and_zero_rows_stay(rng):
     np.testing.assert_allclose(lengths[2], [0, 2, 3])
 
 
-def test_refuses_integers():
+def test_rejects_integers():
     with pytest.raises(TypeError, match=r"must be floats. Received: dtype=.int64."):
         weigh_levels(np.array([[1, 0, 0, 1]]), (3, 4))
 
 
-def test_refuses_embeddings_that_do_not_divide():
+def test_rejects_embeddings_that_do_not_divide():
     with pytest.raises(ValueError, match=r"\(n, levels \* dim\). Received: .*\(5, 4\), levels=3"):
         split_levels(np.ones((5, 4)), 3)
     with pytest.raises(ValueError, match=r"\(n, levels \* dim\). Received: .*\(4,\), levels=2"):
         split_levels(np.ones(4), 2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("levels", [1, 3])
+def test_equals_a_loop(levels, dtype, rng):
+    views = rng.normal(size=(5, 7, 12)).astype(dtype)
+    dim = 12 // levels
+    expected = np.empty((7, 12))
+    for row in range(7):
+        for level in range(levels):
+            part = slice(level * dim, (level + 1) * dim)
+            units = [view[row, part] / np.linalg.norm(view[row, part]) for view in views]
+            total = sum(units)
+            expected[row, part] = total / np.linalg.norm(total)
+    found = average_views(views, levels)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, expected, atol=1e-6 if dtype == "float32" else 1e-12)
+
+
+def test_equal_views_give_the_view(rng):
+    view = rng.normal(size=(4, 6))
+    unit = view / np.linalg.norm(view, axis=1, keepdims=True)
+    np.testing.assert_allclose(average_views(np.stack([view] * 10)), unit, atol=1e-12)
+
+
+def test_views_that_cancel_give_nothing():
+    assert average_views(np.array([[[2.0, 0.0]], [[-1.0, 0.0]]])).tolist() == [[0.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("embeddings", "error", "message"),
+    [
+        (np.zeros((2, 6)), ValueError, r"\(views, n, levels \* dim\). .*shape=\(2, 6\)"),
+        (np.zeros((0, 2, 6)), ValueError, r"\(views, n, levels \* dim\)"),
+        (np.zeros((2, 2, 5)), ValueError, r"\(n, levels \* dim\). .*levels=2"),
+        (np.zeros((2, 2, 6), int), TypeError, "must be floats"),
+    ],
+)
+def test_rejects_other_shapes(embeddings, error, message):
+    with pytest.raises(error, match=message):
+        average_views(embeddings, 2)

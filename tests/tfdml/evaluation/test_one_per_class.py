@@ -75,6 +75,6 @@ X, Y = np.ones((4, 2)), np.array([0, 0, 1, 1])
         ({"labels": Y / 2}, TypeError, "`labels` must be integers"),
     ],
 )
-def test_refuses_wrong_input(options, error, message):
+def test_rejects_wrong_input(options, error, message):
     with pytest.raises(error, match=message):
         one_per_class_scores(**{"embeddings": X, "labels": Y, "k": 1, **options})

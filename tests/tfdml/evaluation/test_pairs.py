@@ -28,13 +28,13 @@ def test_pairs_follow_their_seed(rng):
 
 
 @pytest.mark.parametrize("labels", [np.arange(5), np.zeros(5, int), np.array([3])])
-def test_refuses_labels_without_pairs_of_both_kinds(labels):
+def test_rejects_labels_without_pairs_of_both_kinds(labels):
     with pytest.raises(ValueError, match="`labels` must hold two classes or more, and two rows"):
         sample_pairs(labels, 5)
 
 
 @pytest.mark.parametrize("options", [{"count": 0}, {"count": 5, "seed": -1}])
-def test_refuses_wrong_options(options):
+def test_rejects_wrong_options(options):
     with pytest.raises(ValueError, match="must be an integer >="):
         sample_pairs(np.array([0, 0, 1]), **options)
 
@@ -65,7 +65,7 @@ def test_equal_error_rate_equals_scikit_learns_curve(rng):
 
 
 @pytest.mark.parametrize("scores", [[], 1.0, [[1.0]]])
-def test_refuses_scores_of_another_shape(scores):
+def test_rejects_scores_of_another_shape(scores):
     message = re.escape(f"must be scores of shape (n,), n >= 1. Received: shape={np.shape(scores)}")
     with pytest.raises(ValueError, match=f"^`positive` {message}$"):
         equal_error_rate(scores, [1.0])
@@ -73,7 +73,7 @@ def test_refuses_scores_of_another_shape(scores):
         equal_error_rate([1.0], scores)
 
 
-def test_refuses_scores_that_are_not_finite():
+def test_rejects_scores_that_are_not_finite():
     message = "must be finite. Received: scores_not_finite=2, first=1$"
     with pytest.raises(ValueError, match=f"^`negative` {message}"):
         equal_error_rate([1.0], [0.0, np.nan, np.inf])
@@ -91,6 +91,6 @@ def test_takes_labels_as_a_column(rng):
         (np.zeros(4), TypeError, "`labels` must be integers. Received: dtype=float64"),
     ],
 )
-def test_refuses_labels_that_are_none(labels, error, message):
+def test_rejects_labels_that_are_none(labels, error, message):
     with pytest.raises(error, match=re.escape(message)):
         sample_pairs(labels, 5)

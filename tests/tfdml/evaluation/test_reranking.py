@@ -23,9 +23,9 @@ def brute_force(x, labels, k, table, candidates, gallery=None, gallery_labels=No
             for j in range(len(gallery))
             if not (own and j == q)
         )[:candidates]
-        ranked = sorted((-float(table[q, j]), mate) for _, mate, j in near)
+        ranked = sorted((-float(table[q, j]), relevant) for _, relevant, j in near)
         for count in k:
-            hits[count] += any(mate for _, mate in ranked[:count])
+            hits[count] += any(relevant for _, relevant in ranked[:count])
     return {count: hits[count] / len(x) for count in k}
 
 
@@ -64,8 +64,8 @@ def _sizes(request, monkeypatch):
 
 def test_reorders_the_candidates_and_no_others():
     line, labels = np.array([[0.0], [1.0], [3.0], [7.0]]), np.array([0, 1, 1, 0])
-    # By the product as score. 0: candidates 1 3, no mate. 1: candidates 0 3, scores 0 3, hit.
-    # 3: candidates 1 0, scores 3 0, hit. 7: candidates 3 1, no mate.
+    # By the product as score. 0: candidates 1 3, none relevant. 1: candidates 0 3, scores 0 3, hit.
+    # 3: candidates 1 0, scores 3 0, hit. 7: candidates 3 1, none relevant.
     options = {"similarity": lambda a, b: (a * b)[:, 0], "k": (1, 2), "candidates": 2}
     assert recall_after_reranking(line, labels, **options) == {1: 0.5, 2: 0.5}
     # With all three. 0: all scores 0, ties: rank 2. 1: 7 before 3: rank 1. 3: 7 before 1: rank 1.
@@ -158,7 +158,7 @@ def test_the_sample_follows_its_seed(rng):
 
 @pytest.mark.parametrize("value", [0.0, 0.3])
 def test_ties_never_help(value, rng):
-    # Sorted by class, so that the first rows are mates of the first queries.
+    # Sorted by class, so that the first rows are relevant to the first queries.
     collapsed, labels = np.full((300, 8), value, "float32"), np.arange(300) // 60
     scores = recall_after_reranking(
         collapsed, labels, k=(1, 8), candidates=20, similarity=lambda a, b: (a * b).sum(axis=1)
@@ -195,14 +195,14 @@ def test_asks_for_a_bounded_number_of_pairs(rng, monkeypatch):
     assert sum(sizes) == 10 * (89 + 20)
 
 
-def test_reports_queries_without_a_mate():
+def test_reports_queries_without_a_relevant_row():
     warnings.simplefilter("default")
     rows, labels = np.array([[0.0], [0.1], [9.0]]), np.array([0, 0, 1])
     options = {"k": 1, "candidates": 2, "similarity": lambda a, b: -abs(a - b)[:, 0]}
     with pytest.warns(UserWarning, match="1 of 3 queries have no other row") as reported:
         assert recall_after_reranking(rows, labels, **options) == {1: 2 / 3}
     assert reported[0].filename == __file__
-    # A mate that is no candidate is a miss, but nothing to warn of.
+    # A relevant row that is no candidate is a miss, but nothing to warn of.
     rows, labels = np.array([[0.0], [0.1], [9.0], [9.1]]), np.array([0, 1, 0, 1])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -243,13 +243,13 @@ GOOD = {"similarity": lambda a, b: a[:, 0], "candidates": 4, "k": 1}
         ({"gallery_labels": Y}, ValueError, "must be given together"),
     ],
 )
-def test_refuses_wrong_input(score, options, error, message):
+def test_rejects_wrong_input(score, options, error, message):
     with pytest.raises(error, match=message):
         score(X, Y, **{**GOOD, **options})
 
 
 @pytest.mark.parametrize("options", [{"queries": 0}, {"seed": -1}])
-def test_refuses_a_wrong_sample(options):
+def test_rejects_a_wrong_sample(options):
     with pytest.raises(ValueError, match=f"`{next(iter(options))}` must be an integer >="):
         exact_and_reranked_recall(X, Y, **GOOD, **options)
 
@@ -274,7 +274,7 @@ def test_reranked_neighbours_equal_loops_with_ties(rng, monkeypatch):
         ({"k": 1, "candidates": 5}, "must"),
     ],
 )
-def test_reranked_neighbours_refuse_numbers_out_of_range(options, message):
+def test_reranked_neighbours_reject_numbers_out_of_range(options, message):
     with pytest.raises(ValueError, match=message):
         reranked_neighbours(
             np.eye(5), similarity=lambda a, b: a[:, 0], **{"candidates": 4, **options}

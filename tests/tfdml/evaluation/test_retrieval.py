@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfdml.evaluation import distance_ranking, recall_at_k
+from tfdml.evaluation import recall_at_k
+from tfdml.evaluation.ranking import by_distance
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "golden.json").read_text())
 
@@ -21,12 +22,12 @@ def brute_force(embeddings, labels, k, gallery=None, gallery_labels=None):
     for q, query in enumerate(embeddings.astype(np.float64)):
         others = [j for j in range(len(gallery)) if not (own and j == q)]
         ranked = sorted(
-            (float(np.sum((gallery[j].astype(np.float64) - query) ** 2)), mate)
+            (float(np.sum((gallery[j].astype(np.float64) - query) ** 2)), relevant)
             for j in others
-            for mate in [int(gallery_labels[j]) == int(labels[q])]
+            for relevant in [int(gallery_labels[j]) == int(labels[q])]
         )
         for count in k:
-            hits[count] += any(mate for _, mate in ranked[:count])
+            hits[count] += any(relevant for _, relevant in ranked[:count])
     return {count: hits[count] / len(embeddings) for count in k}
 
 
@@ -102,22 +103,22 @@ def test_ignores_the_order_of_the_rows(rng):
 def test_ignores_the_size_of_the_blocks(block_bytes, rng, monkeypatch):
     x, labels = rng.normal(size=(80, 4)), rng.integers(0, 9, 80)
     expected = brute_force(x, labels, (1, 2, 4, 8))
-    monkeypatch.setattr(distance_ranking, "_BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(by_distance, "_BLOCK_BYTES", block_bytes)
     assert recall_at_k(x, labels) == expected
 
 
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**31), n=st.integers(3, 30), classes=st.integers(1, 6))
-def test_grows_with_k_to_the_share_of_queries_with_a_mate(seed, n, classes):
+def test_grows_with_k_to_the_share_of_queries_with_a_relevant_row(seed, n, classes):
     rng = np.random.default_rng(seed)
     x, labels = rng.normal(size=(n, 3)), rng.integers(0, classes, n)
     scores = list(recall_at_k(x, labels, k=range(1, n)).values())
     assert scores == sorted(scores)
-    mates = np.bincount(labels)[labels] > 1
-    assert scores[-1] == np.mean(mates)
+    has_relevant = np.bincount(labels)[labels] > 1
+    assert scores[-1] == np.mean(has_relevant)
 
 
-def test_reports_queries_without_a_mate():
+def test_reports_queries_without_a_relevant_row():
     warnings.simplefilter("default")
     with pytest.warns(UserWarning, match="1 of 3 queries have no other row of their class"):
         scores = recall_at_k(np.array([[0.0], [0.1], [9.0]]), np.array([0, 0, 1]), k=1)
@@ -158,6 +159,6 @@ X, Y = np.zeros((8, 5)), np.arange(8)
         ),
     ],
 )
-def test_refuses_wrong_input(arguments, options, error, message):
+def test_rejects_wrong_input(arguments, options, error, message):
     with pytest.raises(error, match=message):
         recall_at_k(*arguments, **options)

@@ -13,7 +13,6 @@ from sklearn import metrics as sklearn_metrics
 
 from tfdml import evaluation
 from tfdml.evaluation import (
-    distance_ranking,
     map_at_r,
     mean_average_precision,
     mean_reciprocal_rank,
@@ -23,9 +22,10 @@ from tfdml.evaluation import (
     recall_at_k,
     retrieval_scores,
     retrieval_scores_per_query,
-    similarity_ranking,
 )
-from tfdml.evaluation.rank_metrics import METRICS
+from tfdml.evaluation.ranking import by_distance, by_similarity, points
+from tfdml.evaluation.ranking.metrics import METRICS
+from tfdml.evaluation.retrieval import Keywords
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "golden.json").read_text())
 
@@ -59,11 +59,11 @@ def brute_force(scores, labels, k, gallery_labels=None, groups=None, gallery_gro
     for q, row in enumerate(scores):
         ranked = []
         for j, score in enumerate(row):
-            mate = int(gallery_labels[j]) == int(labels[q])
+            relevant = int(gallery_labels[j]) == int(labels[q])
             same_group = groups is not None and int(gallery_groups[j]) == int(groups[q])
-            if not (own and j == q) and not (mate and same_group):
-                ranked.append((-float(score), mate))
-        hits = [mate for _, mate in sorted(ranked)]
+            if not (own and j == q) and not (relevant and same_group):
+                ranked.append((-float(score), relevant))
+        hits = [relevant for _, relevant in sorted(ranked)]
         rows.append(of_one_query(hits, sum(hits), k))
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
@@ -118,14 +118,15 @@ def sizes(request, monkeypatch):
             "_FEW": 2,
             "_DENSE": 3,
         }.items():
-            monkeypatch.setattr(distance_ranking, name, size)
-        monkeypatch.setattr(similarity_ranking, "_TILE_ROWS", 7)
+            monkeypatch.setattr(by_distance, name, size)
+        monkeypatch.setattr(points, "_CHUNK_ROWS", 5)
+        monkeypatch.setattr(by_similarity, "_TILE_ROWS", 7)
 
 
 def test_line_by_hand():
     line, labels = np.array([[0.0], [1.0], [2.5], [4.5]]), np.array([0, 1, 1, 0])
     scores = retrieval_scores_per_query(line, labels, k=(2, 3))
-    # One mate each, at ranks 3, 2, 1 and 3.
+    # One relevant row each, at ranks 3, 2, 1 and 3.
     assert scores["recall@2"].tolist() == [0, 1, 1, 0]
     assert scores["precision@3"].tolist() == [1 / 3] * 4
     assert scores["map"].tolist() == scores["mrr"].tolist() == [1 / 3, 1 / 2, 1, 1 / 3]
@@ -274,7 +275,7 @@ def test_perfect_embeddings_score_exactly_one(per_class, rng):
     x = rng.normal(size=(6, 8))[labels] * 100 + 1e-3 * rng.normal(size=(len(labels), 8))
     scores = retrieval_scores(x, labels, k=(1, 4, 11))
     for count in (1, 4, 11):
-        # No more than the R mates can be among K.
+        # No more than the R relevant rows can be among K.
         expected = pytest.approx(min(1, (per_class - 1) / count), rel=1e-12)
         assert scores.pop(f"precision@{count}") == expected
     assert set(scores.values()) == {1.0}
@@ -337,6 +338,9 @@ def test_functions_of_one_metric_take_the_arguments_of_all(function, rng):
     if "k" not in inspect.signature(function).parameters:
         parameters = [of for of in parameters if of.name != "k"]
     assert list(inspect.signature(function).parameters.values()) == parameters
+    assert list(Keywords.__annotations__) == [
+        of.name for of in parameters if of.kind is of.KEYWORD_ONLY
+    ]
     x, labels = rng.normal(size=(30, 3)), np.arange(30) % 4
     options = {
         "gallery_embeddings": x[10:],
@@ -377,12 +381,12 @@ def test_metrics_bound_each_other(seed, n, classes):
         assert (scores[f"precision@{count}"] <= scores[f"recall@{count}"]).all()
 
 
-def test_many_mates_and_few_give_what_both_ways_of_counting_say(rng, monkeypatch):
+def test_many_relevant_rows_and_few_give_what_both_ways_of_counting_say(rng, monkeypatch):
     labels = np.repeat(np.arange(3), [100, 30, 4])
     x = (rng.normal(size=(3, 4))[labels] + rng.normal(size=(134, 4))).astype("float32")
     expected = brute_force(similarities(x, x), labels, (1, 8, 100))
     for few in (0, 8, 1000):
-        monkeypatch.setattr(distance_ranking, "_FEW", few)
+        monkeypatch.setattr(by_distance, "_FEW", few)
         for metrics in (None, ("precision", "recall"), "map@r"):
             scores = retrieval_scores_per_query(x, labels, k=(1, 8, 100), metrics=metrics)
             assert_equal(scores, expected)
@@ -410,10 +414,11 @@ def test_ids_of_signed_and_unsigned_integers_are_compared_exactly():
         groups=np.array([-1, 3]),
         **gallery,
     )
-    assert scores["recall@1"].tolist() == [1, 0]  # of class 3 the only mate is of the query's group
+    # The only row of class 3 is of the query's group.
+    assert scores["recall@1"].tolist() == [1, 0]
 
 
-def test_reports_queries_without_a_mate(rng):
+def test_reports_queries_without_a_relevant_row(rng):
     warnings.simplefilter("default")
     x, labels = np.array([[0.0], [0.1], [9.0]]), np.array([0, 0, 1])
     for scores_of in (retrieval_scores, retrieval_scores_per_query, map_at_r, recall_at_k):
@@ -431,8 +436,8 @@ def test_reports_queries_without_a_mate(rng):
 
 
 def test_memory_stays_that_of_a_block(rng, monkeypatch):
-    monkeypatch.setattr(distance_ranking, "_BLOCK_BYTES", 2**19)
-    monkeypatch.setattr(distance_ranking, "_BLOCK_PAIRS", 2**14)
+    monkeypatch.setattr(by_distance, "_BLOCK_BYTES", 2**19)
+    monkeypatch.setattr(by_distance, "_BLOCK_PAIRS", 2**14)
     x = rng.normal(size=(2000, 16)).astype("float32")
     for classes in (400, 4):
         tracemalloc.start()
@@ -471,9 +476,15 @@ X, Y = np.zeros((8, 5)), np.arange(8) // 2
         ({"similarity": 3}, TypeError, "`similarity` must be a callable or None"),
     ],
 )
-def test_refuses_wrong_input(options, error, message):
+def test_rejects_wrong_input(options, error, message):
     with pytest.raises(error, match=message):
         retrieval_scores(X, Y, **options)
+
+
+def test_unknown_keywords_are_named():
+    for function in (retrieval_scores, recall_at_k, map_at_r):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'galery_labels'"):
+            function(X, Y, galery_labels=Y)
 
 
 def test_k_is_not_asked_where_no_metric_needs_it():

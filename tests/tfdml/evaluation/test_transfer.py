@@ -6,11 +6,12 @@ import pytest
 
 from tfdml.evaluation import (
     class_means,
-    mean_ranks,
     nearest_class_mean,
     nearest_class_mean_per_query,
     recall_at_k,
 )
+from tfdml.evaluation.ranking import means as ranking_means
+from tfdml.evaluation.ranking import points
 
 
 def means_by_a_loop(embeddings, labels):
@@ -139,15 +140,15 @@ def test_ignores_the_order_of_rows_and_the_size_of_blocks(rng, monkeypatch):
     order = rng.permutation(90)
     assert nearest_class_mean(rows[order], labels[order], *test) == expected
     for size in (1, 8 * 9 * 7):
-        monkeypatch.setattr(mean_ranks, "_BLOCK_BYTES", size)
-        monkeypatch.setattr(mean_ranks, "_PAIRS", 3)
+        monkeypatch.setattr(ranking_means, "_BLOCK_BYTES", size)
+        monkeypatch.setattr(points, "_CHUNK_ROWS", 3)
         assert nearest_class_mean(rows, labels, *test) == expected
 
 
 def test_memory_stays_that_of_a_block(rng):
     means, rows = rng.normal(size=(5000, 32)), rng.normal(size=(20_000, 32)).astype("float32")
     tracemalloc.start()
-    mean_ranks.rank_means(rows, means, np.arange(20_000) % 5000)
+    ranking_means.rank_means(rows, means, np.arange(20_000) % 5000)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 200e6  # the full matrix of distances would be 800e6
@@ -167,6 +168,6 @@ X, Y = np.zeros((8, 5)), np.arange(8)
         ((X, Y, X, Y), {"k": 0}, ValueError, "`k` must be positive integers"),
     ],
 )
-def test_refuses_wrong_input(arguments, options, error, message):
+def test_rejects_wrong_input(arguments, options, error, message):
     with pytest.raises(error, match=message):
         nearest_class_mean(*arguments, **options)

@@ -8,8 +8,8 @@ import pytest
 from sklearn import metrics
 
 from tfdml.evaluation import (
-    all_pairs,
     calibrate_threshold,
+    pairs,
     rates_at_threshold,
     verification,
     verification_curve,
@@ -42,8 +42,8 @@ def some_rows(rng, rows=120, dim=6, classes=9):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(all_pairs, "_BLOCK_ROWS", 7)
-    monkeypatch.setattr(all_pairs, "_BLOCK_COLUMNS", 11)
+    monkeypatch.setattr(pairs, "_BLOCK_ROWS", 7)
+    monkeypatch.setattr(pairs, "_BLOCK_COLUMNS", 11)
 
 
 @pytest.fixture
@@ -277,7 +277,7 @@ CALLS = [
         (LINE + np.nan, IDS, ValueError, "`embeddings` must be finite. Received: rows_not_fin"),
     ],
 )
-def test_refuses_wrong_input(call, x, y, error, message):
+def test_rejects_wrong_input(call, x, y, error, message):
     with pytest.raises(error, match=message):
         call(x, y)
 
@@ -322,6 +322,6 @@ def test_refuses_wrong_input(call, x, y, error, message):
         ),
     ],
 )
-def test_refuses_wrong_options(call, error, message):
+def test_rejects_wrong_options(call, error, message):
     with pytest.raises(error, match=re.escape(message)):
         call()

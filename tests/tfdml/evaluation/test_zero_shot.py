@@ -10,6 +10,8 @@ from tfdml.evaluation import (
     zero_shot_means,
     zero_shot_per_query,
 )
+from tfdml.evaluation.report.tables import results_text
+from tfdml.evaluation.zero_shot import zero_shot_scores
 
 BIG = 2**40
 
@@ -146,7 +148,7 @@ def test_the_parent_alone_is_the_nearest_with_trained_classes():
     assert placed.tolist() == [[1.0]]
 
 
-def test_tells_who_has_relatives_but_by_the_root():
+def test_finds_classes_with_relatives_other_than_by_the_root():
     hierarchy = {1: "x", 2: "y", 8: "x", 9: "z", 7: "root"} | dict.fromkeys("xyz", "root")
     assert have_relatives([1, 2], hierarchy, [9, 8, 7]).tolist() == [False, True, False]
 
@@ -182,7 +184,7 @@ M, H = np.eye(2), {1: "a", 2: "b", 9: "a", 8: "c", "a": "r", "b": "r", "c": "s"}
         ((M, [1, 2], H, [9]), {"include_roots": 1}, TypeError, "`include_roots` must be a bool"),
     ],
 )
-def test_refuses_what_cannot_be_placed(arguments, options, error, message):
+def test_rejects_what_cannot_be_placed(arguments, options, error, message):
     with pytest.raises(error, match=message):
         zero_shot_means(*arguments, **options)
 
@@ -194,8 +196,34 @@ def test_refuses_what_cannot_be_placed(arguments, options, error, message):
         ({"k": 1, "equal_means": "x"}, "`equal_means` must be one of 'against', 'expected'"),
     ],
 )
-def test_refuses_wrong_options_of_the_score(options, message):
+def test_rejects_wrong_options_of_the_score(options, message):
     with pytest.raises(ValueError, match=message):
         zero_shot_accuracy(M, [1, 2], H, M[:1], [9], **options)
     with pytest.raises(ValueError, match="`embeddings` and `unseen_embeddings` must have the same"):
         zero_shot_accuracy(M, [1, 2], H, np.ones((1, 3)), [9], k=1)
+
+
+HIERARCHY = {1: "a", 2: "b", 7: "a", 8: "b", 9: "c"} | dict.fromkeys("abc", "root")
+
+
+@pytest.mark.parametrize("unseen", [(7, 8, 9), (7, 8)])
+def test_rows_of_related_classes_are_scored_among_all(unseen, rng):
+    rows, labels = rng.normal(size=(20, 3)), np.arange(20) % 2 + 1
+    unseen_labels = rng.choice(unseen, 30)
+    data = (rows, labels, HIERARCHY, rng.normal(size=(30, 3)), unseen_labels)
+    results = zero_shot_scores(*data, k=(1, 2), weights="depth")
+    has_related = unseen_labels != 9
+    for kind, words in (("expected", "in random order"), ("as_one", "as one class")):
+        options = {"k": (1, 2), "equal_means": kind, "weights": "depth"}
+        found = {k: results["unseen"][words][f"top{k}"] for k in (1, 2)}
+        assert found == pytest.approx(zero_shot_accuracy(*data, **options), abs=1e-12)
+        for name, hits in zero_shot_per_query(*data, **options).items():
+            if 9 in unseen:
+                of_related = results["unseen"][f"{words}, with kin"][name]
+                assert of_related == pytest.approx(hits[has_related].mean(), abs=1e-12)
+    assert len(results["unseen"]) == (6 if 9 in unseen else 3)
+    assert results["classes"] == {"known": 2, "unseen": len(unseen), "unseen_with_kin": 2}
+    words, table = results_text(results).split("\nOf ")[1].split("\n", 1)
+    assert words.startswith(f"{len(unseen)} unseen classes 2 have related ones among 2 known")
+    columns = {len(line) for line in table.splitlines()}
+    assert len(columns) == 1  # of one width

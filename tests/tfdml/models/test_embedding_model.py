@@ -19,6 +19,13 @@ LEARNED = ("pddm", "lmdm", "pddm_triplet")
 OPTIONS = {name: {"average_over": "pairs"} for name in ("hdc", "hard_contrastive")}
 OPTIONS |= {name: {"similarity": {"dropout": 0.0}} for name in LEARNED}
 OPTIONS["density"] = {"initial_density": [0.1, 0.2, 0.3, 0.4]}
+OPTIONS |= {
+    name: {"num_classes": 4}
+    for name, (module, _, _) in losses.LOSSES.items()
+    if module in ("arcface", "cosface", "norm_softmax", "proxy_anchor", "proxy_nca", "soft_triple")
+}
+OPTIONS["memory"] = {"base": "contrastive", "size": 32}
+OPTIONS["matryoshka"] = {"base": "npair", "dims": (8, 4)}
 OPTIONS["regularized"] = {"base": "triplet", "regularizer": "gor"}
 
 
@@ -459,3 +466,15 @@ def test_learns_a_similarity_that_ranks_the_classes(rng):
     before = separation()
     model.fit(images, labels, batch_size=64, epochs=100, verbose=0)
     assert before < 0.5 < 0.7 < separation()
+
+
+def test_a_loss_may_be_given_by_name_or_config():
+    embedder = build_embedder("small_cnn", 4, input_shape=(8, 8, 1))
+    model = EmbeddingModel(embedder)
+    for given in ("triplet", keras.losses.serialize(losses.get("triplet", margin=0.3))):
+        model.compile("adam", loss=given)
+        assert isinstance(model.loss, losses.TripletLoss)
+    assert model.loss.margin == 0.3
+    model.compile("adam", loss="mse")
+    with pytest.raises(ValueError, match="Unknown loss 'tripet'. Did you mean 'triplet'"):
+        model.compile("adam", loss="tripet")

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tfdml.serving import folders
+from tfdml.serving import nearest as folders
 
 
 class Served:

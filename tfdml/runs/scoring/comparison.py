@@ -4,9 +4,9 @@ import dataclasses
 import json
 import pathlib
 
+import tfdml
 from tfdml.checks import check
-from tfdml.command_line import write_text
-from tfdml.runs.scoring.output import check_file, queries_path
+from tfdml.runs.scoring.output import check_file, queries_path, write_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,25 +38,21 @@ def compare(settings, runs):
         FileNotFoundError: If a run has no values of queries.
         ValueError: If two are the same, or they were scored on other images.
     """
-    from tfdml import evaluation
-
     files = {run: queries_of(run) for run in runs}
     several = len(files) == len(runs) == len({file.resolve() for file in files.values()})
     check(several, "a comparison needs runs with scores of their own", runs=runs)
-    if settings.out:
-        check_file(pathlib.Path(settings.out))
-    scored = {run: evaluation.load_queries(file) for run, file in files.items()}
-    comparison = evaluation.compare(
-        scored, confidence=settings.confidence, rounds=settings.rounds, seed=settings.seed
-    )
+    out = settings.out and pathlib.Path(settings.out)
+    if out:
+        check_file(out)
+    scored = {run: tfdml.evaluation.load_queries(file) for run, file in files.items()}
+    options = {name: getattr(settings, name) for name in ("confidence", "rounds", "seed")}
+    comparison = tfdml.evaluation.compare(scored, **options)
     print(
         f"{comparison['queries']:,} images of {comparison['classes']:,} classes:\n"
-        f"{evaluation.comparison_table(comparison)}"
+        f"{tfdml.evaluation.comparison_table(comparison)}"
     )
-    if settings.out:
-        out = pathlib.Path(settings.out)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write_text(out, json.dumps(comparison, indent=2) + "\n")
+    if out:
+        write_json(out, comparison)
         print(f"Comparison: {out}")
 
 

@@ -1,62 +1,107 @@
-"""Exports the model that was scored once more, with what rounded weights lose."""
+"""What rounded weights lose, and the export of the model that was scored."""
 
 import pathlib
 import tempfile
 
-from tfdml.runs.scoring.images import ids_of
+from tfdml.runs import exporting
+from tfdml.runs.scoring.images import ids_of, load_images
+from tfdml.runs.scoring.model import completed, find_model
+from tfdml.runs.scoring.retrieval import Retrieval
 from tfdml.serving import exported
+from tfdml.serving.metadata import read_metadata
+from tfdml.serving.versions import megabytes
+
+
+def score_rounded(served, trained, levels=None):
+    """Scores rounded weights beside those of a run, on the images that the run is scored on.
+
+    Args:
+        served: `ServedModel`.
+        trained: Path of the version that the run exported.
+        levels: Number of shallowest levels that `served` has; all if None.
+
+    Returns:
+        `precision_scores` of the metadata.
+
+    Raises:
+        ValueError, OSError, ImportError: If the images cannot be read.
+    """
+    settings = Retrieval(str(trained), levels=levels)
+    model = find_model(settings)
+    settings = completed(settings, model)
+    model = model.loaded(settings)
+    images = load_images(settings, model)
+    exact = recall_of(model.embed(settings, images.split), images)
+    return compare_precisions(settings, model, images, served, exact)[0]
+
+
+def compare_precisions(settings, model, images, served, exact):
+    """Scores the weights of a `ServedModel`, as stored, beside those of the scored model.
+
+    Args:
+        settings: `Retrieval`.
+        model: `ScoredModel`, loaded.
+        images: `Scored` images.
+        served: `ServedModel` of the same run.
+        exact: Recall@1 of `model`.
+
+    Returns:
+        `precision_scores` of the metadata, and the embeddings by the stored weights.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        copy = served.write(pathlib.Path(folder) / "1")
+        signature = exported.load_signatures(copy)["embed_images"]
+        embeddings, size = model.embed(settings, images.split, signature), megabytes(copy)
+    before = read_metadata(model.version).get("precision", "float32")
+    scores = {
+        before: {"recall@1": exact, "megabytes": megabytes(model.version)},
+        served.options.precision: {"recall@1": recall_of(embeddings, images), "megabytes": size},
+    }
+    for name, found in scores.items():
+        print(f"{name:>7}: recall@1 {found['recall@1']:.4f}, {found['megabytes']:.1f} MB")
+    return scores, embeddings
+
+
+def recall_of(embeddings, images):
+    """Recall@1 by distance."""
+    from tfdml import evaluation
+
+    data, gallery = evaluation.apart(embeddings, images.split.labels, images.queries)
+    return evaluation.recall_at_k(*data, k=1, **gallery)[1]
 
 
 def model_to_export(settings, model):
     """The model of the run that exported a version, with its options; None without `export`."""
     if not settings.export:
         return None
-    from tfdml.serving import export
-    from tfdml.serving.metadata import read_metadata
     from tfdml.serving.options import export_options, options_kept
 
     version, before = model.version, read_metadata(model.version)
     options = export_options({**options_kept(before), **settings.export_options})
-    export.check_same_run(pathlib.Path(settings.export), version)
+    exporting.check_same_run(pathlib.Path(settings.export), version)
     if not before or "run" not in model.recipe:
         raise ValueError(
             f"`export` takes the model of a run: {version} does not state which run exported it"
         )
     folder = version.resolve().parents[2]  # of saved_models/NAME/1
-    run = export.load_run(folder / "runs" / model.recipe["run"])
-    return export.serve_run(run, version, before["levels"], options)
+    run = exporting.load_run(folder / "runs" / model.recipe["run"])
+    return exporting.serve_run(run, version, before["levels"], options)
 
 
 def export_scored(settings, model, images, served, results):
     """Writes the model that was scored, with the options of its export.
-
-    Its embeddings are those of a first copy: what rounded weights lose is measured on what is
-    served, and is written to the metadata.
 
     Returns:
         The path of the version.
     """
     import numpy as np
 
-    from tfdml import evaluation
-    from tfdml.serving import Gallery, class_means, export
-    from tfdml.serving.metadata import read_metadata
+    from tfdml.serving import Gallery, class_means
     from tfdml.serving.options import TOP
-    from tfdml.serving.versions import megabytes
 
-    version, split, queries = model.version, images.split, images.queries
-    precision, before = served.options.precision, read_metadata(version)["precision"]
-    with tempfile.TemporaryDirectory() as folder:
-        copy = served.write(pathlib.Path(folder) / "1")
-        signature = exported.load_signatures(copy)["embed_images"]
-        embeddings = model.embed(settings, split, signature)
-        size = megabytes(copy)
-    data, gallery = evaluation.apart(embeddings, split.labels, queries)
-    recall = evaluation.recall_at_k(*data, k=1, **gallery)[1]
-    scores = {
-        before: {"recall@1": results["scores"].get("recall@1"), "megabytes": megabytes(version)},
-        precision: {"recall@1": recall, "megabytes": size},
-    }
+    exact = results["scores"].get("recall@1") or recall_of(results["embeddings"], images)
+    scores, embeddings = compare_precisions(settings, model, images, served, exact)
+    split, queries = images.split, images.queries
     shown = np.ones(len(split.labels), bool) if queries is None else ~queries
     found, rows = split.subset(shown), embeddings[shown]
     if settings.export_classes:
@@ -67,9 +112,5 @@ def export_scored(settings, model, images, served, results):
         ids = ids_of(settings, split)
         gallery = Gallery([ids[row] for row in np.flatnonzero(shown)], rows, classes)
         served.add_gallery(gallery, top=TOP)
-    known = {"precision_scores": scores} if precision != before else {}
-    path = export.write_next(served, pathlib.Path(settings.export), version, **known)
-    for name, of_precision in scores.items():
-        recall = of_precision["recall@1"]
-        print(f"{name:>7}: recall@1 {recall:.4f}, {of_precision['megabytes']:.1f} MB")
-    return path
+    known = {"precision_scores": scores} if len(scores) > 1 else {}
+    return exporting.write_next(served, pathlib.Path(settings.export), model.version, **known)

@@ -74,5 +74,10 @@ def ids_of(settings, split):
     return [os.path.relpath(path, folder) for path in split.images]
 
 
+def names_of(split):
+    """{class id: name} of the classes of the images."""
+    return dict(zip(sorted(set(split.labels.tolist())), split.names, strict=True))
+
+
 def has_pairs_of_both_kinds(labels):
     return 1 < len(set(labels.tolist())) < len(labels)

@@ -6,6 +6,7 @@ import os
 import pathlib
 
 import pipelines
+import tfdml
 from tfdml.checks import check, check_fits
 from tfdml.serving import exported
 
@@ -30,11 +31,11 @@ class ScoredModel:
 
     def was_trained_on(self, settings):
         """Whether the images to score are of the dataset and folder of the training."""
-        folders = [
+        folders = {
             folder and os.path.realpath(os.path.expanduser(folder))
             for folder in (self.recipe.get("data_dir"), settings.data_dir)
-        ]
-        return self.recipe.get("dataset") == settings.dataset and folders[0] == folders[1]
+        }
+        return self.recipe.get("dataset") == settings.dataset and len(folders) == 1
 
     def loaded(self, settings):
         """The model with its signatures and the levels that are scored."""
@@ -45,24 +46,16 @@ class ScoredModel:
 
     def _levels_of(self, settings, width):
         weights = settings.level_weights
-        levels = len(weights or [1])
+        most = len(weights or [1])
         if "embedding_dim" in self.recipe:
-            levels = width // (self.recipe["embedding_dim"] or width)
-        dim, most = width // levels, levels
-        levels = settings.levels or levels
-        check(
-            levels <= most,
-            "`levels` must not exceed those of the model",
-            levels=levels,
-            of_model=most,
-        )
-        check(
-            weights is None or (len(weights) == levels > 1 and width % levels == 0),
-            "`level_weights` must have one number for each level of a model with several",
-            level_weights=weights,
-            levels=levels,
-        )
-        return levels, dim
+            most = width // (self.recipe["embedding_dim"] or width)
+        levels = settings.levels or most
+        expectation = "`levels` must not exceed those of the model"
+        check(levels <= most, expectation, levels=levels, of_model=most)
+        fit = weights is None or (len(weights) == levels > 1 and width % levels == 0)
+        expectation = "`level_weights` must have one number for each level of a model with several"
+        check(fit, expectation, level_weights=weights, levels=levels)
+        return levels, width // most
 
     @property
     def preprocessing(self):
@@ -91,7 +84,6 @@ class ScoredModel:
 
         from pipelines.images import named
         from pipelines.views import views
-        from tfdml.evaluation import average_views
         from tfdml.serving.embedding import InPieces, fitting_batch_size
 
         signature = signature or self.signatures["embed_images"]
@@ -99,9 +91,8 @@ class ScoredModel:
         width = signature.structured_outputs["embedding"].shape[1]
         batch_size = settings.batch_size or fitting_batch_size(image_size, width)
         network = InPieces(lambda images: signature(images=images)["embedding"], batch_size)
-        preprocessing, read_size = self.preprocessing, image_size
-        if settings.crops > 1:
-            read_size = preprocessing.size_of_views(image_size)
+        preprocessing = self.preprocessing
+        read_size = preprocessing.size_of_views(image_size) if settings.crops > 1 else image_size
         rows, scored = len(split.labels), self.levels * self.dim
         check_fits(4 * rows * scored, "the embeddings", images=rows, embedding_dim=scored)
         pixels = math.prod(read_size) * min(batch_size, rows)
@@ -110,21 +101,36 @@ class ScoredModel:
         def embeddings_of(images):
             shown = views(images, image_size, crops=settings.crops, mirror=settings.mirror)
             of_views = np.stack([network(view)[:, :scored] for view in shown])
-            return of_views[0] if len(of_views) == 1 else average_views(of_views, self.levels)
+            if len(of_views) == 1:
+                return of_views[0]
+            return tfdml.evaluation.average_views(of_views, self.levels)
 
-        batches = pipelines.evaluation_batches(
-            split, read_size, batch_size, preprocessing=preprocessing
-        )
+        options = {"preprocessing": preprocessing}
+        batches = pipelines.evaluation_batches(split, read_size, batch_size, **options)
+        batches = tqdm(batches, desc="Embedding", delay=2, disable=None, unit="batch")
         with named(split):
-            batches = tqdm(batches, desc="Embedding", delay=2, disable=None, unit="batch")
             return np.concatenate([embeddings_of(images) for images in batches])
 
     def joined(self, settings, embeddings):
         """The embeddings of all levels, weighed if `level_weights` are given."""
-        from tfdml.evaluation import weigh_levels
+        if settings.level_weights is None:
+            return embeddings
+        return tfdml.evaluation.weigh_levels(embeddings, settings.level_weights)
 
-        weights = settings.level_weights
-        return embeddings if weights is None else weigh_levels(embeddings, weights)
+    def embed_joined(self, settings, split):
+        """Embeddings of the images as they are ranked: all levels, joined."""
+        return self.joined(settings, self.embed(settings, split))
+
+    def similarity(self, settings, pairs=None):
+        """The learned similarity of all rows to all rows, if `rank_by` asks for it; else None.
+
+        Args:
+            settings: `Scoring`.
+            pairs: As for `similarity_of`.
+        """
+        if settings.rank_by == "distance":
+            return None
+        return similarity_of(self.signatures["score_matrix"], pairs)
 
 
 def untrained_scores(settings, model):
@@ -154,42 +160,33 @@ def find_model(settings):
     folder = recipe.get("data_dir")
     if whole or settings.dataset or not folder or os.path.basename(folder) != folder:
         return ScoredModel(version, whole or recipe)
-    check(
-        settings.data_dir is not None,
+    expectation = (
         f"{version} states the name alone of the folder of its images, and its run is not in "
-        "`runs`: give `--data_dir`",
-        data_dir=None,
-        name=folder,
+        "`runs`: give `--data_dir`"
     )
+    check(settings.data_dir is not None, expectation, data_dir=None, name=folder)
     return ScoredModel(version, {**recipe, "data_dir": settings.data_dir})
 
 
 def completed(settings, model):
     """The settings, with those of the training where they were not given."""
-    recipe, dataset, data_dir = model.recipe, settings.dataset, settings.data_dir
-    if dataset is None:
-        if not recipe:
+    if settings.dataset is None:
+        if not model.recipe:
             raise ValueError(f"{model.version} does not say what it was trained on: give --dataset")
-        dataset, data_dir = recipe["dataset"], data_dir or recipe["data_dir"]
-    settings = dataclasses.replace(settings, dataset=dataset, data_dir=data_dir)
-    of_training = recipe if model.was_trained_on(settings) else {}
+        data_dir = settings.data_dir or model.recipe["data_dir"]
+        settings = dataclasses.replace(settings, dataset=model.recipe["dataset"], data_dir=data_dir)
+    of_training = model.recipe if model.was_trained_on(settings) else {}
     shared = bool(of_training.get("validation_share"))
     split = settings.split or ("validation" if shared else "test")
-    received = f"model={model.version}, dataset={dataset}, data_dir={data_dir}"
-    if split == "validation" and not shared:
+    images = {"train": "the training", "validation": "a training with --validation_share"}
+    if split in images and not (shared if split == "validation" else of_training):
         raise ValueError(
-            "`split` can be validation for the images of a training with --validation_share. "
-            f"Received: split=validation, {received}"
+            f"`split` can be {split} for the images of {images[split]}. Received: split={split}, "
+            f"model={model.version}, dataset={settings.dataset}, data_dir={settings.data_dir}"
         )
-    if split == "train" and not of_training:
-        raise ValueError(
-            "`split` can be train for the images of the training. "
-            f"Received: split=train, {received}"
-        )
-    skip_invalid = settings.skip_invalid
+    skip_invalid, boxes = settings.skip_invalid, settings.boxes or of_training.get("boxes")
     if skip_invalid is None:
         skip_invalid = bool(of_training.get("skip_invalid"))
-    boxes = settings.boxes or of_training.get("boxes")
     return dataclasses.replace(settings, split=split, skip_invalid=skip_invalid, boxes=boxes)
 
 

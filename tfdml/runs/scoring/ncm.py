@@ -29,9 +29,7 @@ class NearestClassMean(Scoring):
 
     def __post_init__(self):
         super().__post_init__()
-        check_positive(draws=self.draws)
-        if self.shots is not None:
-            check_positive(shots=self.shots)
+        check_positive(draws=self.draws, **({} if self.shots is None else {"shots": self.shots}))
 
     @property
     def words(self):
@@ -45,10 +43,10 @@ class NearestClassMean(Scoring):
 
     def score(self, model, images):
         """{"scores": {name: value}, "deviations": {name: value}} over the draws."""
-        from tfdml.evaluation.transfer_scores import few_shot_scores
+        from tfdml.evaluation.transfer import few_shot_scores
 
         return few_shot_scores(
-            model.joined(self, model.embed(self, images.split)),
+            model.embed_joined(self, images.split),
             images.split.labels,
             shots=self.shots,
             k=self.k,

@@ -3,8 +3,8 @@
 import dataclasses
 from typing import ClassVar
 
+import tfdml
 from tfdml.checks import check_positive
-from tfdml.runs.scoring.model import similarity_of
 from tfdml.runs.scoring.settings import Scoring
 
 
@@ -40,19 +40,13 @@ class OnePerClass(Scoring):
 
     def score(self, model, images):
         """{"scores": {name: mean}, "deviations": {name: deviation}} over the draws."""
-        from tfdml import evaluation
-
-        similarity = None
-        if self.rank_by == "similarity":
-            similarity = similarity_of(model.signatures["score_matrix"])
-        embeddings = model.joined(self, model.embed(self, images.split))
-        found = evaluation.one_per_class_scores(
-            embeddings,
+        found = tfdml.evaluation.one_per_class_scores(
+            model.embed_joined(self, images.split),
             images.split.labels,
             self.k,
             draws=self.draws,
             seed=self.seed,
-            similarity=similarity,
+            similarity=model.similarity(self),
         )
         deviations = {name: deviation for name, (_, deviation) in found.items()}
         return {

@@ -6,6 +6,7 @@ import json
 import math
 import pathlib
 
+import tfdml
 from tfdml.command_line import as_file_name, check_writable, write_text
 from tfdml.runs.scoring.images import ids_of
 
@@ -50,21 +51,22 @@ def check_file(out):
 
 def write(settings, model, results):
     """Writes the scores and the settings as JSON; numbers that are not finite as null."""
-    of_settings = {
+    content = {
+        "version": str(model.version),
         **dataclasses.asdict(settings),
         "task": settings.task,
         "rank_by": settings.rank_by,
-    }
-    del of_settings["levels"]  # the name of the scores of each level alone
-    content = {
-        "version": str(model.version),
-        **of_settings,
         "scored_levels": model.levels,
-        **results,
     }
+    del content["levels"]  # the name of the scores of each level alone
     out = pathlib.Path(settings.out)
-    out.parent.mkdir(parents=True, exist_ok=True)
     queries_path(out).unlink(missing_ok=True)
+    write_json(out, {**content, **results})
+
+
+def write_json(out, content):
+    """Writes a file of scores; numbers that are not finite as null."""
+    out.parent.mkdir(parents=True, exist_ok=True)
     write_text(out, json.dumps(finite(content), indent=2, allow_nan=False) + "\n")
 
 
@@ -86,8 +88,6 @@ def write_queries(settings, images, per_query):
     """Writes the values of each query beside the scores, for comparisons."""
     import numpy as np
 
-    from tfdml import evaluation
-
     split, queries = images.split, images.queries
     labels, ids = split.labels, ids_of(settings, split)
     content = "\0".join(ids).encode() if split.holds_paths else np.ascontiguousarray(split.images)
@@ -100,4 +100,4 @@ def write_queries(settings, images, per_query):
         "content": hashlib.sha256(content).hexdigest(),
     }
     path = queries_path(pathlib.Path(settings.out))
-    evaluation.save_queries(path, per_query, labels, images=of_images, ids=ids)
+    tfdml.evaluation.save_queries(path, per_query, labels, images=of_images, ids=ids)

@@ -1,37 +1,33 @@
 """The report of a retrieval: its page, pictures to print, and the projector's files."""
 
-import dataclasses
 import pathlib
 
+import tfdml
 from tfdml.runs.scoring.images import has_pairs_of_both_kinds, ids_of
 from tfdml.runs.scoring.model import similarity_of
 
-CHANGES_OF_EMBEDDINGS = ("crops", "mirror", "levels", "level_weights", "boxes")
+CHANGES_OF_EMBEDDINGS = ("boxes", "crops", "mirror", "levels", "level_weights")
 NEIGHBOURS = 10  # of each image on the page, where they are not those of the scores
 CANDIDATES = 100  # nearest by distance that a learned similarity ranks for the page
 
 
 def draw(settings, model, images, results):
     """Writes the report to `settings.report`; returns the path of the page."""
-    from tfdml import evaluation
-    from tfdml.evaluation import report
-    from tfdml.evaluation.page import write_report
-    from tfdml.evaluation.results_text import without_twins
+    from tfdml.evaluation.report import plots
+    from tfdml.evaluation.report.page import write_report
+    from tfdml.evaluation.report.tables import without_twins
 
     print("Drawing the report", flush=True)
     split, seed, folder = images.split, settings.seed, pathlib.Path(settings.report)
-    data, picture_of, ids = (
-        (results["embeddings"], split.labels),
-        pictures_of(split),
-        ids_of(settings, split),
-    )
+    data = results["embeddings"], split.labels
+    ids, picture_of = ids_of(settings, split), pictures_of(split)
     pairs = None
     if "score_pairs" in model.signatures and not settings.changes_embeddings:
         pairs = similarity_of(model.signatures["score_pairs"])
     facts = facts_of(settings, model, images)
     per_query = results.get("per_query") if images.queries is None else None
     if not per_query:
-        per_query = evaluation.retrieval_scores_per_query(*data, settings.k)
+        per_query = tfdml.evaluation.retrieval_scores_per_query(*data, settings.k)
         facts["below the scores"] = "all images among themselves, by distance"
     page = write_report(
         *data,
@@ -50,37 +46,23 @@ def draw(settings, model, images, results):
     )
     if has_pairs_of_both_kinds(split.labels):
         path = folder / "score_distributions.png"
-        report.plot_score_distributions(*data, path, similarity=pairs, seed=seed)
-    matrix = None
-    if settings.rank_by == "similarity":
-        matrix = similarity_of(model.signatures["score_matrix"])
-    path = folder / "retrievals.png"
-    report.plot_retrievals(picture_of, *data, path, similarity=matrix, names=ids, seed=seed)
-    evaluation.write_projector(
-        folder / "projector",
-        *data,
-        class_names=split.class_names,
-        image_names=ids,
-        picture_of=picture_of,
-    )
+        plots.plot_score_distributions(*data, path, similarity=pairs, seed=seed)
+    options = {"similarity": model.similarity(settings), "names": ids, "seed": seed}
+    plots.plot_retrievals(picture_of, *data, folder / "retrievals.png", **options)
+    names = {"class_names": split.class_names, "image_names": ids}
+    tfdml.evaluation.write_projector(folder / "projector", *data, **names, picture_of=picture_of)
     return page
 
 
 def _neighbours(settings, images, embeddings, similarity):
     """The rows nearest to each, where they are not those that were scored; else None."""
-    from tfdml import evaluation
-
-    most = len(embeddings) - 1
+    most = min(NEIGHBOURS, len(embeddings) - 1)
     if settings.rank_by == "similarity":
-        return evaluation.reranked_neighbours(
-            embeddings,
-            min(NEIGHBOURS, most),
-            similarity=similarity,
-            candidates=_candidates(settings, images),
+        candidates = _candidates(settings, images)
+        return tfdml.evaluation.reranked_neighbours(
+            embeddings, most, similarity=similarity, candidates=candidates
         )
-    if images.queries is not None:
-        return evaluation.nearest_neighbours(embeddings, min(NEIGHBOURS, most))
-    return None
+    return None if images.queries is None else tfdml.evaluation.nearest_neighbours(embeddings, most)
 
 
 def _candidates(settings, images):
@@ -91,18 +73,15 @@ def facts_of(settings, model, images):
     """{word: text}, how the scores came about, for the page."""
     split, by_similarity = images.split, settings.rank_by == "similarity"
     facts = {
-        "model": str(model.version),
+        "model": model.version,
         "images": f"{len(split.labels):,} of {split.num_classes:,} classes, {settings.split} of "
         f"{settings.dataset}",
         "ranked by": "the learned similarity" if by_similarity else "distance",
     }
-    for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
-        if field.name in CHANGES_OF_EMBEDDINGS and value != field.default:
-            facts[field.name.replace("_", " ")] = str(value)
-    for name in ("loss", "backbone", "embedding_dim", "steps", "seed"):
-        if name in model.recipe:
-            facts[name.replace("_", " ")] = str(model.recipe[name])
+    changed = settings.changed(CHANGES_OF_EMBEDDINGS)
+    facts |= {name.replace("_", " "): getattr(settings, name) for name in changed}
+    recipe = ("loss", "backbone", "embedding_dim", "steps", "seed")
+    facts |= {name.replace("_", " "): model.recipe[name] for name in recipe if name in model.recipe}
     if by_similarity:
         candidates = _candidates(settings, images)
         facts["neighbours"] = f"the {candidates:,} nearest by distance, by the learned similarity"

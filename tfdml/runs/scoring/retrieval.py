@@ -5,6 +5,7 @@ import warnings
 from typing import Any, ClassVar
 
 import pipelines
+import tfdml
 from tfdml.checks import check, check_one_of, check_positive, check_share
 from tfdml.runs.scoring.images import has_pairs_of_both_kinds, training_split
 from tfdml.runs.scoring.model import similarity_of, untrained_scores
@@ -74,79 +75,41 @@ class Retrieval(Scoring):
             ranking = "distance" if self.rerank is None else "similarity"
             object.__setattr__(self, "rank_by", ranking)
         super().__post_init__()
+        by_distance = self.rank_by == "distance"
         if self.rerank is not None:
-            check(
-                self.rank_by == "similarity",
-                "`rerank` orders images by the learned similarity: leave out `rank_by`",
-                rank_by=self.rank_by,
-                rerank=self.rerank,
-            )
-            check(
-                self.rerank >= max(self.counts),
-                "`rerank` must be >= `k`",
-                rerank=self.rerank,
-                k=self.k,
-            )
+            expectation = "`rerank` orders images by the learned similarity: leave out `rank_by`"
+            self.check(not by_distance, expectation, "rank_by", "rerank")
+            enough = self.rerank >= max(self.counts)
+            self.check(enough, "`rerank` must be >= `k`", "rerank", "k")
         self._check_clusters()
         self._check_export()
         if self.false_match_rate is not None:
             check_share(false_match_rate=self.false_match_rate)
-        for name in ("index", "false_match_rate"):
-            value = getattr(self, name)
-            check(
-                value is None or self.rank_by == "distance",
-                f"`{name}` is for `rank_by` distance",
-                rank_by=self.rank_by,
-                **{name: value},
-            )
-        check(self.index != "", "`index` must be a name of faiss, such as HNSW32", index="")
-        check(
-            self.index is not None or self.index_parameters is None,
-            "`index_parameters` are those of an `index`",
-            index_parameters=self.index_parameters,
-        )
+        if not by_distance:
+            expectation = "`{name}` is for `rank_by` distance"
+            self.check_default(("index", "false_match_rate"), expectation, "rank_by")
+        self.check(self.index != "", "`index` must be a name of faiss, such as HNSW32", "index")
+        if self.index is None:
+            self.check_default(("index_parameters",), "`index_parameters` are those of an `index`")
 
     def _check_clusters(self):
         check_positive(restarts=self.restarts)
         check_one_of(("kmeans", "affinity_propagation"), cluster_by=self.cluster_by)
-        check(
-            self.cluster_by == "kmeans" or self.restarts == 1,
-            "`restarts` are of k-means",
-            cluster_by=self.cluster_by,
-            restarts=self.restarts,
-        )
-        check(
-            self.nmi or (self.cluster_by == "kmeans" and self.restarts == 1),
-            "`cluster_by` and `restarts` are of the clusters of `nmi`",
-            nmi=self.nmi,
-            cluster_by=self.cluster_by,
-            restarts=self.restarts,
-        )
+        restarts = self.restarts == 1 or self.cluster_by == "kmeans"
+        self.check(restarts, "`restarts` are of k-means", "cluster_by", "restarts")
+        clusters = self.nmi or not self.changed(("cluster_by", "restarts"))
+        expectation = "`cluster_by` and `restarts` are of the clusters of `nmi`"
+        self.check(clusters, expectation, "nmi", "cluster_by", "restarts")
 
     def _check_export(self):
-        for name in ("export_options", "export_classes", "export_gallery"):
-            value = getattr(self, name)
-            check(
-                self.export is not None or not value,
-                f"`{name}` is an option of `export`",
-                export=self.export,
-                **{name: value},
-            )
-        changes = {
-            "rank_by": "distance",
-            "crops": 1,
-            "mirror": False,
-            "levels": None,
-            "level_weights": None,
-        }
-        for name, usual in changes.items():
-            value = getattr(self, name)
-            check(
-                self.export is None or value == usual,
-                f"`export` is of a model that is scored as it is served, with `{name}` {usual}",
-                export=self.export,
-                **{name: value},
-            )
+        if self.export is None:
+            names = ("export_options", "export_classes", "export_gallery")
+            self.check_default(names, "`{name}` is an option of `export`", "export")
+            return
+        served = "`export` is of a model that is scored as it is served, with `{name}` {default}"
+        of_distance = served.format(name="rank_by", default="distance")
+        self.check(self.rank_by == "distance", of_distance, "export", "rank_by")
+        self.check_default(("crops", "mirror", "levels", "level_weights"), served, "export")
 
     @property
     def words(self):
@@ -162,161 +125,112 @@ class Retrieval(Scoring):
 
     def most_neighbours(self, split, queries):
         findable = pipelines.rows_to_find(split, queries)
-        check(
-            self.rerank is None or self.rerank <= findable,
-            "`rerank` must not exceed the images that a query can find",
-            rerank=self.rerank,
-            images=findable,
-        )
-        if self.k is None and self.rerank:
-            findable = min(findable, self.rerank)
-        return "neighbours", findable
+        if self.rerank is None:
+            return "neighbours", findable
+        expectation = "`rerank` must not exceed the images that a query can find"
+        check(self.rerank <= findable, expectation, rerank=self.rerank, images=findable)
+        return "neighbours", self.rerank if self.k is None else findable
 
     def score(self, model, images):
         """{"scores": {name: value}} with more beside it; "per_query" and "embeddings" as arrays."""
-        from tfdml import evaluation
-
         labels, of_levels = images.split.labels, model.embed(self, images.split)
-        embeddings = model.joined(self, of_levels)
-        results = self._ranked(model, images, embeddings)
-        results["scores"].update(self._clustered(embeddings, labels))
-        if self.rank_by == "distance" and has_pairs_of_both_kinds(labels):
-            results["distances"] = evaluation.distance_statistics(embeddings, labels)
+        embeddings, has_pairs = model.joined(self, of_levels), has_pairs_of_both_kinds(labels)
+        data, gallery = tfdml.evaluation.apart(embeddings, labels, images.queries)
+        if self.rerank:
+            results = self._reranked(model.signatures["score_pairs"], data, gallery)
+        else:
+            results = self._ranked(model, data, gallery)
+        if self.nmi:
+            print(f"Clustering by {self.cluster_by.replace('_', ' ')}", flush=True)
+            options = {"method": self.cluster_by, "seed": self.seed, "restarts": self.restarts}
+            clusters = tfdml.evaluation.clustering_scores(embeddings, labels, **options)
+            results["scores"].update(clusters)
+        if self.rank_by == "distance" and has_pairs:
+            results["distances"] = tfdml.evaluation.distance_statistics(embeddings, labels)
         if model.levels > 1:
-            results["levels"] = self._levels_alone(model, images, of_levels)
-        if self.false_match_rate is not None and has_pairs_of_both_kinds(labels):
+            results["levels"] = self._of_each_level(model, images, of_levels)
+        if self.false_match_rate is not None and has_pairs:
             results["verification"] = self._verified(model, images, embeddings)
-        untrained = untrained_scores(self, model)
-        if untrained:
+        if untrained := untrained_scores(self, model):
             results["untrained"] = untrained
         if images.queries is not None:
             queries = int(images.queries.sum())
             results["images"] = {"queries": queries, "gallery": len(labels) - queries}
         return {**results, "embeddings": embeddings}
 
-    def _ranked(self, model, images, embeddings):
-        """Scores, "intervals" at 95 % over classes, and "macro", the means over classes.
-
-        With `rerank` recalls alone and "reranking", what it loses.
-        """
-        from tfdml import evaluation
-        from tfdml.evaluation.results_text import named_recalls
-
-        data, gallery = evaluation.apart(embeddings, images.split.labels, images.queries)
-        if self.rerank:
-            signature = model.signatures["score_pairs"]
-            recalls = evaluation.recall_after_reranking(
-                *data,
-                self.k,
-                similarity=similarity_of(signature, len(data[1]) * self.rerank),
-                candidates=self.rerank,
-                **gallery,
-            )
-            lost = self._lost_by_reranking(signature, *data, gallery)
-            return {"scores": named_recalls(recalls), "reranking": lost}
-        similarity = None
-        if self.rank_by == "similarity":
-            pairs = evaluation.scores_to_rank(len(images.split.labels))
-            if images.queries is not None:
-                pairs = len(data[1]) * len(gallery["gallery_labels"])
-            similarity = similarity_of(model.signatures["score_matrix"], pairs)
-        per_query = evaluation.retrieval_scores_per_query(
-            *data, self.k, similarity=similarity, **gallery
+    def _ranked(self, model, data, gallery):
+        """Scores, "intervals" at 95 % over classes, and "macro", the means over classes."""
+        labels = data[1]
+        pairs = tfdml.evaluation.scores_to_rank(len(labels))
+        if gallery:
+            pairs = len(labels) * len(gallery["gallery_labels"])
+        per_query = tfdml.evaluation.retrieval_scores_per_query(
+            *data, self.k, similarity=model.similarity(self, pairs), **gallery
         )
+        average, intervals = tfdml.evaluation.macro_average, tfdml.evaluation.bootstrap_intervals
         results = {
             "scores": {name: float(values.mean()) for name, values in per_query.items()},
-            "macro": {
-                name: evaluation.macro_average(values, data[1])
-                for name, values in per_query.items()
-            },
+            "macro": {name: average(values, labels) for name, values in per_query.items()},
             "per_query": per_query,
         }
-        if len(set(data[1].tolist())) > 1:
-            results["intervals"] = evaluation.bootstrap_intervals(
-                per_query, data[1], seed=self.seed
-            )
+        if len(set(labels.tolist())) > 1:
+            results["intervals"] = intervals(per_query, labels, seed=self.seed)
         if self.index:
-            results["approximate"] = evaluation.approximate_recall(
-                *data,
-                self.k,
-                index=self.index,
-                parameters=self.index_parameters,
-                seed=self.seed,
-                **gallery,
+            options = {"index": self.index, "parameters": self.index_parameters}
+            results["approximate"] = tfdml.evaluation.approximate_recall(
+                *data, self.k, seed=self.seed, **options, **gallery
             )
         return results
 
-    def _lost_by_reranking(self, signature, embeddings, labels, gallery):
-        """Recalls of a sample of queries by the learned similarity to all images, and reranked."""
-        from tfdml import evaluation
-        from tfdml.evaluation.results_text import named_recalls
+    def _reranked(self, signature, data, gallery):
+        """Recalls; "reranking" compares those of a sample of queries with a full ranking."""
+        from tfdml.evaluation.report.tables import named_recalls
 
-        queries = min(COMPARED_QUERIES, len(labels))
-        findable = len(gallery["gallery_labels"]) if gallery else len(labels) - 1
+        count = len(data[1])
+        queries = min(COMPARED_QUERIES, count)
+        findable = len(gallery["gallery_labels"]) if gallery else count - 1
+        options = {"candidates": self.rerank, **gallery}
+        recalls = tfdml.evaluation.recall_after_reranking(
+            *data, self.k, similarity=similarity_of(signature, count * self.rerank), **options
+        )
+        similarity = similarity_of(signature, queries * (findable + self.rerank))
         with warnings.catch_warnings():
             # Of queries without a relevant row it was warned before.
             warnings.simplefilter("ignore", UserWarning)
-            exact, reranked = evaluation.exact_and_reranked_recall(
-                embeddings,
-                labels,
-                k=self.k,
-                similarity=similarity_of(signature, queries * (findable + self.rerank)),
-                candidates=self.rerank,
-                queries=queries,
-                seed=self.seed,
-                **gallery,
+            exact, reranked = tfdml.evaluation.exact_and_reranked_recall(
+                *data, k=self.k, similarity=similarity, queries=queries, seed=self.seed, **options
             )
         lost = {k: exact[k] - reranked[k] for k in exact}
-        recalls = {"exact": exact, "reranked": reranked, "lost": lost}
-        return {"queries": queries, **{name: named_recalls(recalls[name]) for name in recalls}}
+        compared = {"exact": exact, "reranked": reranked, "lost": lost}
+        reranking = {name: named_recalls(of_sample) for name, of_sample in compared.items()}
+        return {"scores": named_recalls(recalls), "reranking": {"queries": queries, **reranking}}
 
-    def _clustered(self, embeddings, labels):
-        """{name: value} of clusters against the classes, if `nmi` asks for them."""
-        from tfdml import evaluation
-
-        if not self.nmi:
-            return {}
-        print(f"Clustering by {self.cluster_by.replace('_', ' ')}", flush=True)
-        options = {"seed": self.seed, "restarts": self.restarts}
-        return evaluation.clustering_scores(embeddings, labels, method=self.cluster_by, **options)
-
-    def _levels_alone(self, model, images, embeddings):
-        """{level: {name: value}}, each level ranked alone, by distance."""
-        from tfdml import evaluation
-
+    def _of_each_level(self, model, images, embeddings):
+        """{level: {name: value}}, each level ranked by itself, by distance."""
         labels, scores = images.split.labels, {}
-        levels = evaluation.split_levels(embeddings, model.levels)
+        levels = tfdml.evaluation.split_levels(embeddings, model.levels)
         for number, of_level in enumerate(levels, start=1):
-            data, gallery = evaluation.apart(of_level, labels, images.queries)
-            found = evaluation.retrieval_scores(
-                *data, self.k, metrics=("recall", "map@r"), **gallery
-            )
+            data, gallery = tfdml.evaluation.apart(of_level, labels, images.queries)
+            metrics = ("recall", "map@r")
+            found = tfdml.evaluation.retrieval_scores(*data, self.k, metrics=metrics, **gallery)
             if has_pairs_of_both_kinds(labels):
-                found.update(evaluation.distance_statistics(of_level, labels))
+                found.update(tfdml.evaluation.distance_statistics(of_level, labels))
             scores[f"level {number}"] = found
         return scores
 
     def _verified(self, model, images, embeddings):
         """Verification by a threshold on the distance; "calibrated" by the training classes."""
-        from tfdml import evaluation
-
         rate, labels = self.false_match_rate, images.split.labels
-        found = evaluation.verification_scores(embeddings, labels, false_match_rates=rate)
-        results = {
-            "false_match_rate": rate,
-            "auc": found["auc"],
-            "equal_error_rate": found["equal_error_rate"],
-            "true_match_rate": found["true_match_rates"][rate],
-            "threshold": found["thresholds"][rate],
-        }
+        found = tfdml.evaluation.verification_scores(embeddings, labels, false_match_rates=rate)
+        results = {"false_match_rate": rate}
+        results |= {name: found[name] for name in ("auc", "equal_error_rate")}
+        results["true_match_rate"] = found["true_match_rates"][rate]
+        results["threshold"] = found["thresholds"][rate]
         training = training_split(self, model, images.dataset)
         if training is None or not has_pairs_of_both_kinds(training.labels):
             print("No threshold is calibrated: the training classes are not at hand")
-        else:
-            trained = model.joined(self, model.embed(self, training))
-            threshold = evaluation.calibrate_threshold(
-                trained, training.labels, false_match_rate=rate
-            )
-            rates = evaluation.rates_at_threshold(embeddings, labels, threshold)
-            results["calibrated"] = {"threshold": threshold, **rates}
-        return results
+            return results
+        trained = model.embed_joined(self, training), training.labels
+        threshold = tfdml.evaluation.calibrate_threshold(*trained, false_match_rate=rate)
+        rates = tfdml.evaluation.rates_at_threshold(embeddings, labels, threshold)
+        return {**results, "calibrated": {"threshold": threshold, **rates}}

@@ -63,38 +63,42 @@ class Scoring:
 
     def __post_init__(self):
         check_one_of((None, "test", "validation", "train", "all"), split=self.split)
-        check(self.counts and min(self.counts) > 0, "`k` must be numbers > 0", k=self.k)
+        self.check(self.counts and min(self.counts) > 0, "`k` must be numbers > 0", "k")
         check_one_of(("distance", "similarity"), rank_by=self.rank_by)
         check_one_of((1, 5, 10), crops=self.crops)
-        check(
-            not (self.mirror and self.crops == 10),
-            "10 `crops` have the mirror images already: leave out `mirror`",
-            crops=self.crops,
-            mirror=self.mirror,
-        )
-        for name, usual in (("crops", 1), ("mirror", False), ("levels", None)):
-            check(
-                self.rank_by == "distance" or getattr(self, name) == usual,
-                "`crops`, `mirror` and `levels` are for `rank_by` distance",
-                rank_by=self.rank_by,
-                **{name: getattr(self, name)},
-            )
-        for name in ("batch_size", "levels"):
-            value = getattr(self, name)
-            check(value is None or value > 0, f"`{name}` must be > 0", **{name: value})
+        advice = "10 `crops` have the mirror images already: leave out `mirror`"
+        self.check(not (self.mirror and self.crops == 10), advice, "crops", "mirror")
+        if self.rank_by == "similarity":
+            views = "`crops`, `mirror` and `levels` are for `rank_by` distance"
+            self.check_default(("crops", "mirror", "levels"), views, "rank_by")
+        for name in self.changed(("batch_size", "levels")):
+            self.check(getattr(self, name) > 0, f"`{name}` must be > 0", name)
         if self.level_weights is not None:
-            check(
-                self.rank_by == "distance",
-                "`level_weights` are for `rank_by` distance",
-                rank_by=self.rank_by,
-                level_weights=self.level_weights,
-            )
-            check(
-                min(self.level_weights, default=-1) >= 0 < max(self.level_weights, default=0),
-                "`level_weights` must be >= 0, and not all 0",
-                level_weights=self.level_weights,
-            )
-        check(0 <= self.seed < 2**32, "`seed` must be >= 0 and < 2**32", seed=self.seed)
+            weights = self.level_weights
+            expectation = "`level_weights` are for `rank_by` distance"
+            self.check(self.rank_by == "distance", expectation, "rank_by", "level_weights")
+            valid = min(weights, default=-1) >= 0 < max(weights, default=0)
+            self.check(valid, "`level_weights` must be >= 0, and not all 0", "level_weights")
+        self.check(0 <= self.seed < 2**32, "`seed` must be >= 0 and < 2**32", "seed")
+
+    def check(self, holds, expectation, *names):
+        """Raises a ValueError that states the named settings, unless the expectation holds."""
+        check(holds, expectation, **{name: getattr(self, name) for name in names})
+
+    def check_default(self, names, expectation, *reasons):
+        """Raises a ValueError for one of the named settings that is not at its default.
+
+        The expectation may hold `{name}` and `{default}`; the reasons are settings to state too.
+        """
+        for name in self.changed(names):
+            default = getattr(type(self), name, None)
+            self.check(False, expectation.format(name=name, default=default), *reasons, name)
+
+    def changed(self, names):
+        """The names, of those given, of the settings that are not at their defaults."""
+        # A dataclass keeps its defaults as attributes of the class, except those of dicts.
+        defaults = {name: getattr(type(self), name, {}) for name in names}
+        return [name for name, default in defaults.items() if getattr(self, name) != default]
 
     @property
     def counts(self):
@@ -104,7 +108,7 @@ class Scoring:
     @property
     def changes_embeddings(self):
         """Whether the embeddings are others than those that a similarity learned."""
-        return bool(self.level_weights or self.levels or self.crops > 1 or self.mirror)
+        return bool(self.changed(("level_weights", "levels", "crops", "mirror")))
 
     @property
     def words(self):

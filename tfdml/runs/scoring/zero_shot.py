@@ -5,8 +5,9 @@ import pathlib
 from typing import Any, ClassVar
 
 import pipelines
+import tfdml
 from tfdml.checks import check, unknown_option
-from tfdml.runs.scoring.images import Scored, training_split
+from tfdml.runs.scoring.images import Scored, names_of, training_split
 from tfdml.runs.scoring.settings import Scoring
 
 PLACEMENT = ("ancestors", "weights", "include_roots")  # of `tfdml.evaluation.zero_shot_means`
@@ -38,12 +39,8 @@ class ZeroShot(Scoring):
 
     def __post_init__(self):
         super().__post_init__()
-        share = self.unseen_share
-        check(
-            share is None or 0 < share < 1,
-            "`unseen_share` must be > 0 and < 1",
-            unseen_share=share,
-        )
+        valid = self.unseen_share is None or 0 < self.unseen_share < 1
+        self.check(valid, "`unseen_share` must be > 0 and < 1", "unseen_share")
         for option in self.placement:
             if option not in PLACEMENT:
                 raise ValueError(unknown_option("`placement`", option, PLACEMENT))
@@ -61,74 +58,63 @@ class ZeroShot(Scoring):
 
     def prepare(self, model, images):
         """The images of unseen classes alone, with those of known classes and the hierarchy."""
-        known, unseen, hierarchy = self._divided(model, images)
-        return UnseenImages(unseen, None, images.dataset, known, hierarchy)
-
-    def _divided(self, model, images):
         import numpy as np
 
-        from tfdml import evaluation
-
-        split = images.split
         if self.unseen_share is None:
-            check(
-                model.was_trained_on(self) and self.split in ("test", "validation"),
-                "`unseen_share` must be given, except for the split test or validation of the "
-                "images of the training, whose training classes are known",
-                split=self.split,
-                dataset=self.dataset,
-            )
-            known = training_split(self, model, images.dataset)
-            hierarchy = self._hierarchy_of(pipelines.join_splits([known, split]))
+            known, unseen = self._training_classes(model, images), images.split
+            hierarchy = self._hierarchy_of(pipelines.join_splits([known, unseen]))
         else:
-            hierarchy = self._hierarchy_of(split)
-            classes = np.unique(split.labels).tolist()
-            held_out = evaluation.every_nth_child(classes, hierarchy, self.unseen_share)
-            check(
-                held_out,
-                "`unseen_share` must hold out a class of a parent or more",
-                unseen_share=self.unseen_share,
-            )
-            rows = np.isin(split.labels, held_out)
-            known, split = split.subset(~rows), split.subset(rows)
-        ids = (np.unique(some.labels) for some in (known, split))
-        check(
-            evaluation.have_relatives(next(ids), hierarchy, next(ids)).any(),
+            hierarchy = self._hierarchy_of(images.split)
+            known, unseen = self._held_out(images.split, hierarchy)
+        known_ids, unseen_ids = (np.unique(split.labels) for split in (known, unseen))
+        related = tfdml.evaluation.have_relatives(known_ids, hierarchy, unseen_ids)
+        expectation = (
             "no unseen class shares a non-root ancestor with a known class: give `unseen_share`, "
-            "such as 0.2, to hold classes out of each parent",
-            known=known.num_classes,
-            unseen=split.num_classes,
+            "such as 0.2, to hold classes out of each parent"
         )
-        return known, split, hierarchy
+        check(related.any(), expectation, known=len(known_ids), unseen=len(unseen_ids))
+        return UnseenImages(unseen, None, images.dataset, known, hierarchy)
+
+    def _training_classes(self, model, images):
+        self.check(
+            model.was_trained_on(self) and self.split in ("test", "validation"),
+            "`unseen_share` must be given, except for the split test or validation of the "
+            "images of the training, whose training classes are known",
+            "split",
+            "dataset",
+        )
+        return training_split(self, model, images.dataset)
+
+    def _held_out(self, split, hierarchy):
+        """The images of known and of unseen classes, by `unseen_share`."""
+        import numpy as np
+
+        classes = np.unique(split.labels).tolist()
+        unseen = tfdml.evaluation.every_nth_child(classes, hierarchy, self.unseen_share)
+        expectation = "`unseen_share` must hold out a class of a parent or more"
+        self.check(unseen, expectation, "unseen_share")
+        rows = np.isin(split.labels, unseen)
+        return split.subset(~rows), split.subset(rows)
 
     def _hierarchy_of(self, split):
         """The parents of the classes: those of the file, or the super-classes of the dataset."""
-        import numpy as np
-
         from tfdml.evaluation import hierarchy
 
         if self.hierarchy:
-            names = dict(zip(np.unique(split.labels).tolist(), split.names, strict=True))
-            return hierarchy.of_class_ids(hierarchy.read_hierarchy(self.hierarchy), names)
-        check(
-            split.super_labels is not None,
-            "`hierarchy` must be given for a dataset without super-classes",
-            dataset=self.dataset,
-        )
+            return hierarchy.of_class_ids(hierarchy.read_hierarchy(self.hierarchy), names_of(split))
+        expectation = "`hierarchy` must be given for a dataset without super-classes"
+        self.check(split.super_labels is not None, expectation, "dataset")
         return hierarchy.of_super_classes(split.labels, split.super_labels)
 
     def score(self, model, images):
         """{"scores": {name: value}}, and the same for the other ways to count classes."""
-        from tfdml.evaluation.transfer_scores import zero_shot_scores
+        from tfdml.evaluation.zero_shot import zero_shot_scores
 
-        of_known, of_unseen = (
-            model.joined(self, model.embed(self, split)) for split in (images.known, images.split)
-        )
         return zero_shot_scores(
-            of_known,
+            model.embed_joined(self, images.known),
             images.known.labels,
             images.hierarchy,
-            of_unseen,
+            model.embed_joined(self, images.split),
             images.split.labels,
             k=self.k,
             renormalize_means=self.renormalize_means,

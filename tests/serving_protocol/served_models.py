@@ -1,0 +1,158 @@
+"""A model with two versions, and the servers that serve it."""
+
+import contextlib
+import io
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+import running
+import tensorflow as tf
+from PIL import Image
+
+from pipelines import images as preprocessing
+from tfdml import EmbeddingModel, losses
+from tfdml.models import build_embedder
+from tfdml.serving import ExportOptions, Gallery, export_model
+
+SIZE = (16, 12, 3)
+NAME = "embedder"
+SERVERS = [
+    pytest.param("protocol_test_server"),
+    pytest.param(
+        "tensorflow_model_server",
+        marks=pytest.mark.skipif(
+            running.REAL is None, reason="needs tensorflow_model_server on the PATH"
+        ),
+    ),
+]
+
+
+class Served:
+    """Two versions of a model, of which the second learned a similarity, and numbers by Keras.
+
+    Attributes:
+        folder: Of the versions.
+        models: {version: `EmbeddingModel`}.
+    """
+
+    def __init__(self, folder):
+        self.folder, self.models = folder / NAME, {}
+        for version in (1, 2):
+            keras.utils.set_random_seed(version)
+            embedder = build_embedder("small_cnn", 8, input_shape=SIZE, normalize=version == 1)
+            model = EmbeddingModel(embedder)
+            name, options = ("pddm", {"similarity": {"seed": 0}}) if version == 2 else ("npair", {})
+            model.compile(loss=losses.get(name, **options))
+            path = self.folder / str(version)
+            export_model(embedder, path, preprocessing.reader(SIZE), loss=model.loss)
+            self.models[version] = model
+
+    def embed(self, contents, version=2):
+        """Embeddings of the bytes of files."""
+        images = [preprocessing.reader(SIZE)(content) for content in contents]
+        return self.models[version].embed(np.stack(images))
+
+    def similarity(self, a, b, version=2):
+        return self.models[version].similarity(self.embed(a, version), self.embed(b, version))
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory):
+    return Served(tmp_path_factory.mktemp("served"))
+
+
+@pytest.fixture(scope="session")
+def complete(served, tmp_path_factory):
+    """Version 1 of `served` with all that is optional."""
+    rows = np.random.default_rng(0).normal(size=(3, 8))
+    return export_model(
+        served.models[1].embedder,
+        tmp_path_factory.mktemp("complete") / "1",
+        preprocessing.reader(SIZE),
+        assets={"recipe.yaml": "loss: lifted\n"},
+        options=ExportOptions(precision="int8", on_bad_image="nan", licence="MIT"),
+        classes=Gallery(["x", "y", "z"], rows),
+        gallery=Gallery(["1.png", "2.png", "3.png"], rows, ["x", "y", "y"]),
+        top=2,
+        metadata={"recipe": {"loss": "lifted"}, "trained_classes": ["é", "b"]},
+    )
+
+
+@pytest.fixture(scope="session")
+def complete_signatures(complete):
+    return tf.saved_model.load(str(complete)).signatures
+
+
+@pytest.fixture(scope="session")
+def contents():
+    """Bytes of five image files of different sizes, the last grey."""
+    rng = np.random.default_rng(0)
+    kinds = ("PNG", "JPEG", "PNG", "PNG", "JPEG")
+    shapes = [(20 + 3 * i, 30 - 2 * i, 3) for i in range(4)] + [(17, 40)]
+    return [encoded(rng, shape, kind) for shape, kind in zip(shapes, kinds, strict=True)]
+
+
+def encoded(rng, shape, kind):
+    buffer = io.BytesIO()
+    Image.fromarray(rng.integers(0, 256, shape).astype(np.uint8)).save(buffer, kind)
+    return buffer.getvalue()
+
+
+def config_of(served):
+    """The configuration of docs/serving.md that serves two versions by their labels."""
+    page = pathlib.Path(__file__).parents[2] / "docs" / "serving.md"
+    config = page.read_text().partition("```proto\n")[2].partition("```")[0]
+    config = config.replace("/models/glyphs_lifted", str(served.folder))
+    return config.replace("glyphs_lifted", NAME)
+
+
+@contextlib.contextmanager
+def serving_both(served, folder, command):
+    """The ports of a server of both versions."""
+    config = folder / "models.config"
+    config.write_text(config_of(served))
+    flags = (
+        f"--model_config_file={config}",
+        "--allow_version_labels_for_unavailable_models=true",
+    )
+    with running.serving(command, folder, *flags, model=NAME) as ports:
+        yield ports
+
+
+@pytest.fixture(scope="session")
+def protocol_test_server(served, tmp_path_factory):
+    with serving_both(served, tmp_path_factory.mktemp("stand_in"), running.STAND_IN) as ports:
+        yield ports
+
+
+@pytest.fixture(scope="session")
+def tensorflow_model_server(served, tmp_path_factory):
+    with serving_both(served, tmp_path_factory.mktemp("real"), (running.REAL,)) as ports:
+        yield ports
+
+
+@pytest.fixture(scope="session", params=SERVERS)
+def server(request):
+    """The ports of a server: of the protocol test server, and of TF Serving where there is one."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(params=["grpc", "http"])
+def address(request, server):
+    """The server's address, by either protocol."""
+    return address_of(request.param, server)
+
+
+def address_of(scheme, ports):
+    return f"{scheme}://127.0.0.1:{ports.grpc if scheme == 'grpc' else ports.rest}"
+
+
+@pytest.fixture
+def files(contents, tmp_path):
+    """Paths of the contents."""
+    paths = [tmp_path / f"{i}.img" for i in range(len(contents))]
+    for path, content in zip(paths, contents, strict=True):
+        pathlib.Path(path).write_bytes(content)
+    return paths

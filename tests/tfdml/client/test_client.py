@@ -1,0 +1,398 @@
+"""The client over sockets: against the protocol test server, and TF Serving where there is one."""
+
+import shutil
+import subprocess
+import threading
+import time
+import uuid
+
+import numpy as np
+import pytest
+import running
+from relay import Relay
+
+from tfdml.client import Client, ImageError, ServingError, service
+from tfdml.client import client as module
+
+pytestmark = pytest.mark.xdist_group("served")
+NAME = "embedder"
+NOT_THERE = "grpc://127.0.0.1:1", "http://127.0.0.1:1"  # a port where nothing listens
+
+
+@pytest.fixture
+def client(address):
+    with Client(address, model=NAME, batch_size=2) as client:
+        yield client
+
+
+@pytest.fixture(params=["grpc", "http"])
+def stand_in(request, protocol_test_server):
+    """The address of the protocol test server, whose answers can be made to fail."""
+    ports = protocol_test_server
+    port = ports.grpc if request.param == "grpc" else ports.rest
+    return f"{request.param}://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def pauses(monkeypatch):
+    """The seconds that clients would have waited between attempts."""
+    found = []
+    monkeypatch.setattr(service.Retries.__init__, "__defaults__", (found.append,))
+    return found
+
+
+def test_embeds_files_bytes_and_arrays_in_their_order(client, served, contents, files):
+    expected = served.embed(contents)
+    assert np.ptp(expected, axis=0).min() > 1e-3  # or their order could not be told
+    np.testing.assert_allclose(client.embed(files), expected, atol=1e-5)
+    np.testing.assert_allclose(client.embed(map(str, files)), expected, atol=1e-5)
+    np.testing.assert_allclose(client.embed(contents), expected, atol=1e-5)
+    np.testing.assert_allclose(client.embed(files[3]), expected[3:4], atol=1e-5)
+    mixed = [files[0], contents[1], str(files[2]), contents[3]]
+    np.testing.assert_allclose(client.embed(mixed), expected[:4], atol=1e-5)
+    assert client.embed(contents).dtype == np.float32
+
+
+def test_embeds_arrays(client, served, rng):
+    pixels = rng.integers(0, 256, (5, 16, 12, 3)).astype(np.uint8)
+    expected = served.models[2].embed(pixels.astype("float32"))
+    assert np.ptp(expected, axis=0).min() > 1e-3
+    np.testing.assert_allclose(client.embed(pixels), expected, atol=1e-5)
+    np.testing.assert_allclose(client.embed(pixels.astype("float64")), expected, atol=1e-5)
+    np.testing.assert_allclose(client.embed(pixels[1]), expected[1:2], atol=1e-5)
+    both = [pixels[0], pixels[1].astype("float32"), pixels[2]]  # one of each kind in a batch
+    np.testing.assert_allclose(client.embed(both), expected[:3], atol=1e-5)
+
+
+def test_embeds_grey_arrays_as_the_colours_of_grey(client, rng):
+    grey = rng.integers(0, 256, (20, 9)).astype(np.uint8)
+    expected = client.embed(np.repeat(grey[:, :, None], 3, axis=2))
+    found = client.embed([grey, grey[:, :, None]])
+    np.testing.assert_allclose(found, expected.repeat(2, 0), atol=1e-6)
+
+
+def test_no_images_have_no_embeddings(client):
+    assert client.embed([]).shape == (0, 8)
+    assert client.similarity([], []).shape == (0,)
+
+
+def test_the_learned_similarity_of_pairs(client, served, contents, files):
+    expected = served.similarity(contents, contents[::-1])
+    assert np.ptp(expected) > 1e-4
+    np.testing.assert_allclose(client.similarity(files, contents[::-1]), expected, atol=1e-5)
+
+
+def test_tells_versions_and_signatures(client):
+    assert [(each.version, each.state) for each in client.status()] == [
+        (2, "AVAILABLE"),
+        (1, "AVAILABLE"),
+    ]
+    version, signatures = client.metadata()
+    assert version == 2
+    assert signatures["embed_images"].inputs == {"images": ("float32", (None, 16, 12, 3))}
+    assert signatures["serving_default"] == (
+        {"image_bytes": ("string", (None,))},
+        {"embedding": ("float32", (None, 8))},
+    )
+
+
+def test_any_signature_can_be_asked(client, served, rng):
+    a, b = (rng.normal(size=(count, 8)).astype("float32") for count in (2, 3))
+    found = client.predict("score_matrix", {"embeddings_a": a, "embeddings_b": b})
+    expected = served.models[2].similarity(np.repeat(a, 3, axis=0), np.tile(b, (2, 1)))
+    np.testing.assert_allclose(found["similarity"], expected.reshape(2, 3), atol=1e-5)
+    assert found["similarity"].dtype == np.float32
+
+
+@pytest.mark.parametrize(("chosen", "version"), [({}, 2), ({"version": 1}, 1)])
+def test_the_version_that_is_asked_answers(chosen, version, address, served, contents):
+    with Client(address, model=NAME, **chosen) as client:
+        assert client.metadata().version == version
+        np.testing.assert_allclose(
+            client.embed(contents), served.embed(contents, version), atol=1e-5
+        )
+
+
+@pytest.mark.parametrize(("label", "version"), [("stable", 1), ("canary", 2)])
+def test_the_version_of_a_label_answers(label, version, address, served, contents):
+    with Client(address, model=NAME, label=label, batch_size=2) as client:
+        assert [each.version for each in client.status()] == [version]
+        np.testing.assert_allclose(
+            client.embed(contents), served.embed(contents, version), atol=1e-5
+        )
+        np.testing.assert_allclose(
+            client.embed(contents[0]), served.embed(contents[:1], version), atol=1e-5
+        )
+
+
+def test_all_batches_of_a_call_go_to_one_version(client, contents, monkeypatch):
+    asked, predict = [], client._service.predict
+
+    def predicting(model, *args):
+        asked.append(model.version)
+        return predict(model, *args)
+
+    monkeypatch.setattr(client._service, "predict", predicting)
+    client.embed(contents)
+    assert asked == [2, 2, 2]
+    client.embed(contents[:2])  # of one batch, no version need be named
+    assert asked[3:] == [None]
+
+
+def test_a_bad_image_is_named_wherever_it_stands(client, files):
+    for number, content in ((0, b""), (3, b"no image"), (4, files[4].read_bytes()[:60])):
+        before = files[number].read_bytes()
+        files[number].write_bytes(content)
+        with pytest.raises(ImageError, match=f"{number}.img cannot be read: the server") as e:
+            client.embed(files)
+        assert e.value.image == str(files[number])
+        assert "{{" not in str(e.value)  # names of nodes of the graph
+        files[number].write_bytes(before)
+
+
+def test_bad_images_get_rows_of_nan_if_asked(client, served, contents, tmp_path):
+    given = [contents[0], b"no image", contents[2], tmp_path / "missing.png", contents[4]]
+    with pytest.warns(UserWarning, match="cannot be read") as warned:
+        found = client.embed(given, on_bad_image="nan")
+    assert [str(each.message).partition(" cannot be read: ")[0] for each in warned] == [
+        "image 1",
+        str(tmp_path / "missing.png"),
+    ]
+    np.testing.assert_allclose(found[::2], served.embed(contents[::2]), atol=1e-5)
+    assert np.isnan(found[[1, 3]]).all()
+    with pytest.warns(UserWarning, match="image 0 cannot be read"):
+        assert np.isnan(client.embed(b"no image", on_bad_image="nan")).tolist() == [[True] * 8]
+
+
+def test_a_pair_with_a_bad_image_is_named(client, contents, files):
+    files[3].write_bytes(b"no image")
+    with pytest.raises(ImageError, match=r"3\.img( and b\[3\])? cannot be read: the server"):
+        client.similarity(files, contents)
+    with pytest.warns(UserWarning, match=r"3\.img"):
+        found = client.similarity(files, contents, on_bad_image="nan")
+    assert np.isnan(found).tolist() == [False, False, False, True, False]
+
+
+def test_a_missing_file_is_named_before_its_batch_is_sent(client, files, tmp_path):
+    with pytest.raises(ImageError, match=r"x\.png cannot be read: No such file or directory"):
+        client.embed([*files, tmp_path / "x.png"])
+
+
+def test_the_similarity_takes_as_many_encoded_images(client, contents):
+    with pytest.raises(ValueError, match="must have the same length"):
+        client.similarity(contents[:1], contents[:2])
+    with pytest.raises(TypeError, match=r"a\[0\] and b\[0\] must be"):
+        client.similarity(np.zeros((1, 16, 12, 3)), contents[:1])
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"model": "nobody"}, "NOT_FOUND"),
+        ({"model": NAME, "version": 9}, "NOT_FOUND"),
+        ({"model": NAME, "label": "nightly"}, "INVALID_ARGUMENT|NOT_FOUND|FAILED_PRECONDITION"),
+    ],
+)
+def test_models_and_versions_that_are_not_there(options, code, address, contents):
+    with Client(address, **options) as client:
+        for call in (lambda: client.embed(contents), lambda: client.embed(contents[0])):
+            with pytest.raises(ServingError, match=code):
+                call()
+
+
+def test_a_signature_that_is_not_there_is_not_the_fault_of_an_image(client, contents, monkeypatch):
+    with pytest.raises(ServingError, match="INVALID_ARGUMENT"):
+        client.predict("nothing", {"image_bytes": contents})
+    monkeypatch.setattr(module, "_EMBED", module._EMBED._replace(signature="classify"))
+    with pytest.raises(ServingError, match=r"no signature classify.*embed_images"):
+        client.embed(contents, on_bad_image="nan")
+
+
+def fault(text):
+    return {"Test-Fault": text}
+
+
+def test_asks_again_a_server_that_is_unavailable(stand_in, served, contents, pauses):
+    headers = fault(f"unavailable:3:{uuid.uuid4()}")
+    with Client(stand_in, model=NAME, headers=headers, retries=3) as client:
+        found = client.embed(contents)
+    np.testing.assert_allclose(found, served.embed(contents), atol=1e-5)
+    assert len(pauses) == 3
+
+
+def test_gives_up_after_so_many_attempts(stand_in, contents, pauses):
+    headers = fault(f"unavailable:4:{uuid.uuid4()}")
+    with (
+        Client(stand_in, model=NAME, headers=headers, retries=3) as client,
+        pytest.raises(ServingError, match="UNAVAILABLE: The batch scheduling queue is full"),
+    ):
+        client.embed(contents)
+    assert len(pauses) == 3
+
+
+@pytest.mark.parametrize("address", NOT_THERE)
+def test_a_server_that_is_not_there(address, pauses):
+    with (
+        Client(address, model=NAME, retries=2) as client,
+        pytest.raises(ServingError, match=r"UNAVAILABLE: .*127\.0\.0\.1") as error,
+    ):
+        client.status()
+    assert error.value.code == "UNAVAILABLE"
+    assert len(pauses) == 2
+
+
+def test_a_slow_answer_is_given_up_and_not_asked_again(stand_in, contents, pauses):
+    began = time.monotonic()
+    with (
+        Client(stand_in, model=NAME, headers=fault("slow:3"), timeout=0.5) as client,
+        pytest.raises(ServingError, match="DEADLINE_EXCEEDED"),
+    ):
+        client.embed(contents)
+    assert 0.4 < time.monotonic() - began < 2.5
+    assert pauses == []
+
+
+@pytest.mark.parametrize("kind", ["garbage", "short"])
+def test_an_answer_that_is_none_is_an_error(kind, stand_in, contents, pauses):
+    with (
+        Client(stand_in, model=NAME, headers=fault(kind)) as client,
+        pytest.raises(ServingError, match="INTERNAL"),
+    ):
+        client.embed(contents)
+    assert pauses == []
+
+
+@pytest.fixture(params=["grpc", "http"])
+def relayed(request, server):
+    """(scheme, relay) between the client and a server."""
+    with Relay(server.grpc if request.param == "grpc" else server.rest) as relay:
+        yield request.param, relay
+
+
+def test_asks_again_when_the_connection_drops(relayed, served, contents, pauses):
+    scheme, relay = relayed
+    with Client(f"{scheme}://127.0.0.1:{relay.port}", model=NAME) as client:
+        relay.drops = 2
+        found = client.embed(contents)
+    np.testing.assert_allclose(found, served.embed(contents), atol=1e-5)
+    assert relay.drops == 0
+    assert relay.connections == 3
+    assert len(pauses) >= 2
+
+
+def test_an_answer_that_drips_is_given_up_in_time(relayed, contents):
+    scheme, relay = relayed
+    relay.pause = 0.05
+    began = time.monotonic()
+    address = f"{scheme}://127.0.0.1:{relay.port}"
+    with (
+        Client(address, model=NAME, timeout=0.6, retries=0) as client,
+        pytest.raises(ServingError, match=r"DEADLINE_EXCEEDED|UNAVAILABLE"),
+    ):
+        client.embed(contents)
+    assert time.monotonic() - began < 2.5
+
+
+def test_serves_several_threads(client, served, contents):
+    expected, found = served.embed(contents), {}
+
+    def embed(i):
+        found[i] = client.embed(contents[i:])
+
+    threads = [threading.Thread(target=embed, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for i in range(4):
+        np.testing.assert_allclose(found[i], expected[i:], atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """Folder with a certificate of 127.0.0.1 that vouches for itself, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    folder = tmp_path_factory.mktemp("certificates")
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+    files = ["-keyout", folder / "key.pem", "-out", folder / "certificate.pem"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    subprocess.run([*command, *names, *files], check=True, capture_output=True)
+    return folder
+
+
+@pytest.mark.parametrize("scheme", ["grpcs", "https"])
+def test_speaks_tls_and_shows_its_certificate(scheme, server, certificates, pauses):
+    port = server.grpc if scheme == "grpcs" else server.rest
+    certificate, key = certificates / "certificate.pem", certificates / "key.pem"
+    with Relay(port, (certificate, key), authority=certificate) as relay:
+        address = f"{scheme}://127.0.0.1:{relay.port}"
+        own = {"certificate": certificate, "key": key}
+        with Client(address, model=NAME, authority=certificate, **own) as client:
+            assert client.status()[0].version == 2
+        for wrong in ({"authority": certificate}, own):  # nothing to show; nobody to vouch
+            with (
+                Client(address, model=NAME, retries=1, timeout=5, **wrong) as client,
+                pytest.raises(ServingError, match=r"UNAVAILABLE|UNAUTHENTICATED"),
+            ):
+                client.status()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"batch_size": 0}, ValueError, "`batch_size` .*Received: batch_size=0"),
+        ({"in_flight": 1.5}, TypeError, "`in_flight` must be an integer"),
+        ({"timeout": 0}, ValueError, "`timeout` must be > 0"),
+        ({"retries": -1}, ValueError, "`retries` .*Received: retries=-1"),
+        ({"version": 1, "label": "stable"}, ValueError, "`version` or a `label`"),
+    ],
+)
+def test_options_that_cannot_be(options, error, said):
+    with pytest.raises(error, match=said):
+        Client("grpc://127.0.0.1:1", model=NAME, **options)
+
+
+def test_arrays_of_floats_must_have_the_size_of_the_model(client):
+    with pytest.raises(ValueError, match=r"\(16, 12, 3\).*\(12, 16"):
+        client.embed(np.zeros((2, 12, 16, 3)))
+
+
+@pytest.mark.slow
+def test_the_protocol_test_server_replays_the_warm_up_records(served, contents, tmp_path):
+    folder = tmp_path / NAME / "1"
+    shutil.copytree(served.folder / "2", folder)
+    write_warm_up(folder, [contents[:1], contents[:2]])
+    flags = (f"--model_name={NAME}", f"--model_base_path={folder.parent}")
+    with running.serving(running.STAND_IN, tmp_path, *flags, model=NAME):
+        words = (tmp_path / "server.log").read_text()
+    assert words.count(f"warmed up {folder} serving_default") == 2
+
+
+@pytest.mark.slow
+def test_the_protocol_test_server_does_not_start_on_a_record_that_fails(served, tmp_path):
+    folder = tmp_path / NAME / "1"
+    shutil.copytree(served.folder / "2", folder)
+    write_warm_up(folder, [[b"no image"]])
+    flags = (f"--model_name={NAME}", f"--model_base_path={folder.parent}")
+    with (
+        pytest.raises(AssertionError, match=r"Unknown image file format|is not a JPEG"),
+        running.serving(running.STAND_IN, tmp_path, *flags, model=NAME),
+    ):
+        pass
+
+
+def write_warm_up(version, batches):
+    """Writes requests to `serving_default` as TF Serving reads them at load."""
+    import tensorflow as tf
+    from tensorflow_serving.apis import prediction_log_pb2
+
+    path = version / "assets.extra" / "tf_serving_warmup_requests"
+    path.parent.mkdir(exist_ok=True)
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for batch in batches:
+            log = prediction_log_pb2.PredictionLog()
+            log.predict_log.request.model_spec.signature_name = "serving_default"
+            inputs = log.predict_log.request.inputs["image_bytes"]
+            inputs.CopyFrom(tf.make_tensor_proto(batch, tf.string))
+            writer.write(log.SerializeToString())

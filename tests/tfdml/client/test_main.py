@@ -1,0 +1,198 @@
+"""The command, as users run it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tfdml.client import __main__ as program
+
+pytestmark = pytest.mark.xdist_group("served")
+
+
+@pytest.fixture
+def run(address, capsys):
+    """Runs a command against a server: (exit code, standard output, standard error)."""
+
+    def run(command, *arguments, model="embedder"):
+        code = 0
+        try:
+            flags = ["--server", address, "--model", model, "--batch_size", "2"]
+            program.main([command, *map(str, arguments), *flags])
+        except SystemExit as stop:
+            code = stop.code
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_embeds_files_and_folders(run, served, contents, files, tmp_path):
+    folder, out = tmp_path / "photos", tmp_path / "out" / "embeddings.npz"
+    (folder / "inner").mkdir(parents=True)
+    files[1].rename(folder / "inner" / "b.PNG")
+    files[2].rename(folder / "a.jpeg")
+    (folder / "notes.txt").write_text("no image")
+    code, said, errors = run("embed", files[0], folder, files[4], "--out", out)
+    assert (code, errors) == (0, "")
+    for part in ("4 embeddings", "version 2 of embedder", str(out)):
+        assert part in said
+    with np.load(out) as archive:
+        paths = [files[0], folder / "a.jpeg", folder / "inner" / "b.PNG", files[4]]
+        assert archive["paths"].tolist() == list(map(str, paths))
+        expected = served.embed([contents[i] for i in (0, 2, 1, 4)])
+        np.testing.assert_allclose(archive["embeddings"], expected, atol=1e-5)
+        assert archive["version"] == 2
+
+
+def test_a_version_or_a_label_is_asked(run, served, contents, files, tmp_path):
+    out = tmp_path / "embeddings.npz"
+    for flags in (("--version", 1), ("--label", "stable")):
+        code, said, _ = run("embed", *files, "--out", out, "--overwrite", *flags)
+        assert code == 0
+        assert "by version 1 of embedder" in said
+        with np.load(out) as archive:
+            expected = served.embed(contents, version=1)
+            np.testing.assert_allclose(archive["embeddings"], expected, atol=1e-5)
+
+
+def test_a_file_is_replaced_only_if_asked(run, files, tmp_path):
+    out = tmp_path / "embeddings.npz"
+    out.write_text("precious")
+    code, _, errors = run("embed", *files, "--out", out)
+    assert (code, out.read_text()) == (2, "precious")
+    assert str(out) in errors
+    assert "--overwrite" in errors
+    assert run("embed", *files, "--out", out, "--overwrite")[0] == 0
+    assert np.load(out)["embeddings"].shape == (5, 8)
+
+
+def test_an_image_that_cannot_be_read_fails_or_is_left_out(run, files, tmp_path):
+    files[1].write_bytes(b"no image")
+    out = tmp_path / "embeddings.npz"
+    code, _, errors = run("embed", *files, "--out", out)
+    assert (code, out.exists()) == (2, False)
+    assert f"{files[1]} cannot be read: the server" in errors
+    assert errors.count("\n") == 1
+    with pytest.warns(UserWarning, match=r"1\.img cannot be read: the server"):
+        code, said, errors = run("embed", *files, "--out", out, "--skip_invalid")
+    assert (code, said[:12]) == (0, "4 embeddings")
+    assert "1 of 5 images left out" in errors
+    assert np.load(out)["paths"].tolist() == [str(files[i]) for i in (0, 2, 3, 4)]
+    with pytest.warns(UserWarning, match="cannot be read"):
+        code, _, errors = run("embed", files[1], "--out", tmp_path / "x.npz", "--skip_invalid")
+    assert code == 2
+    assert "must be readable" in errors
+
+
+def test_files_and_folders_without_images_are_named_first(run, files, tmp_path):
+    (tmp_path / "empty").mkdir()
+    code, _, errors = run("embed", *files, tmp_path / "x.png")
+    assert code == 2
+    assert str(tmp_path / "x.png") in errors
+    code, _, errors = run("embed", tmp_path / "empty")
+    assert code == 2
+    assert f"{tmp_path / 'empty'} must hold images" in errors
+
+
+def test_of_a_folder_only_files_are_taken(tmp_path):
+    (tmp_path / "album.jpg").mkdir()
+    os.mkfifo(tmp_path / "pipe.jpg")  # reading it would wait for ever
+    (tmp_path / "photo.jpg").touch()
+    assert program.image_files([tmp_path]) == [str(tmp_path / "photo.jpg")]
+
+
+def test_a_folder_is_no_file_to_write(tmp_path, capsys):
+    (tmp_path / "photo.jpg").touch()
+    arguments = ["embed", str(tmp_path / "photo.jpg"), "--out", str(tmp_path), "--overwrite"]
+    with pytest.raises(SystemExit, match="2"):
+        program.main(arguments)
+    said = capsys.readouterr().err
+    assert str(tmp_path) in said
+    assert "`out`" in said
+
+
+def test_prints_similarities_the_greatest_first(run, served, contents, files):
+    code, said, _ = run("similarity", files[0], *files)
+    scores = served.similarity([contents[0]] * 5, contents)
+    order = np.argsort(-scores)
+    lines = [line.split() for line in said.splitlines()]
+    assert code == 0
+    assert [path for _, path in lines] == [str(files[i]) for i in order]
+    np.testing.assert_allclose([float(score) for score, _ in lines], scores[order], atol=1e-4)
+    code, _, errors = run("similarity", files[0])
+    assert code == 2
+    assert "images" in errors
+
+
+def test_tells_the_state_of_the_versions(run):
+    code, said, _ = run("status")
+    assert code == 0
+    lines = said.splitlines()
+    assert lines[:3] == ["version 2 AVAILABLE", "version 1 AVAILABLE", "signatures of version 2:"]
+    assert "  serving_default: image_bytes string[n] -> embedding float32[n, 8]" in lines
+    code, _, errors = run("status", model="nobody")
+    assert code == 2
+    assert "NOT_FOUND" in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["embd"], "Did you mean 'embed'?"),
+        (["embed"], "images"),
+        (["embed", "x.jpg", "--modle", "m"], "Did you mean --model?"),
+        (["embed", "x.jpg", "--batch_size", "two"], "`batch_size` must be an integer"),
+        (["status", "--server", "host"], "`address` must be"),
+    ],
+)
+def test_mistakes_get_one_sentence(arguments, said, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        program.main(arguments)
+    errors = capsys.readouterr().err
+    assert said in errors
+    assert errors.count("\n") == 1
+
+
+def test_help_waits_for_nothing():
+    modules = ("tensorflow", "keras", "numpy", "sklearn", "grpc", "requests")
+    code = (
+        "import json, sys\n"
+        "from tfdml.client.__main__ import main\n"
+        "for command in ('', 'embed', 'status'):\n"
+        "    sys.argv = ['x', *command.split(), '--help']\n"
+        "    try:\n        main()\n    except SystemExit:\n        pass\n    print('end')\n"
+        f"print(json.dumps([m for m in {modules} if m in sys.modules]))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    *said, loaded = run.stdout.split("end\n")
+    assert json.loads(loaded) == []
+    assert ["--server" in text for text in said] == [True] * 3
+
+
+def test_what_is_written_is_read(tmp_path, rng):
+    rows, path = rng.normal(size=(2, 3)).astype("float32"), tmp_path / "new" / "embeddings.npz"
+    program.save_embeddings(path, ["a.jpg", "ü.jpg"], rows, model="embedder", version=7)
+    with np.load(path) as archive:
+        assert archive["paths"].tolist() == ["a.jpg", "ü.jpg"]
+        np.testing.assert_array_equal(archive["embeddings"], rows)
+        assert archive["embeddings"].dtype == np.float32
+        assert (archive["model"].item(), archive["version"].item()) == ("embedder", 7)
+
+
+def test_a_crash_leaves_the_file_before(tmp_path, monkeypatch):
+    path, rows = tmp_path / "embeddings.npz", np.zeros((1, 2), "float32")
+    program.save_embeddings(path, ["a.jpg"], rows, model="embedder", version=1)
+    before = path.read_bytes()
+
+    def half_written(file, **_):
+        file.write(b"half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(np, "savez", half_written)
+    with pytest.raises(OSError, match="No space left"):
+        program.save_embeddings(path, ["b.jpg"], rows, model="embedder", version=2)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]

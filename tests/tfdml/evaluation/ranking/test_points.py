@@ -1,0 +1,34 @@
+import numpy as np
+import pytest
+
+from tfdml.evaluation.ranking.points import Frame, score_bounds, squared_distances
+
+
+@pytest.mark.parametrize("scale", [2.0**-1060, 1.0, 2.0**1000])
+@pytest.mark.parametrize("offset", [0, 1000])
+def test_scores_outside_the_bounds_tell_which_row_is_nearer(scale, offset, rng):
+    rows, others = ((rng.normal(size=(40, 9)) + offset) * scale for _ in range(2))
+    frame = Frame.around(others, rows)
+    queries, gallery = frame.points(rows), frame.points(others)
+    assert max(np.abs(gallery.exact).max(), np.abs(queries.exact).max()) <= 1
+    query, row = (of.reshape(-1) for of in np.indices((40, 40)))
+    distances = squared_distances(queries.exact, query, gallery.exact, row).reshape(40, 40)
+    expected = [[np.sum((b - a) ** 2) for b in gallery.exact] for a in queries.exact]
+    np.testing.assert_allclose(distances, expected, rtol=1e-14)
+    scores = queries.score_rows() @ gallery.score_columns()
+    assert scores.dtype == np.float32
+    for limit in np.quantile(distances, [0, 0.1, 0.5, 0.9], axis=1):
+        low, high = score_bounds(queries.squared_norms, limit, 9)
+        assert (distances < limit[:, None])[scores > high[:, None]].all()
+        assert (distances > limit[:, None])[scores < low[:, None]].all()
+        # The bounds leave few rows to doubt.
+        assert np.mean((scores >= low[:, None]) & (scores <= high[:, None])) < 0.05
+
+
+def test_equal_rows_are_at_the_centre():
+    for rows in (1, 2, 3003):
+        x = np.full((rows, 3), 0.3, "float32")
+        points = Frame.around(x).points(x)
+        assert not points.centred.any()
+        assert points.centred.dtype == np.float32
+        assert points.exact.dtype == np.float64

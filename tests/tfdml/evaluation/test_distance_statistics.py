@@ -1,0 +1,140 @@
+import itertools
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from tfdml.evaluation import distance_statistics, pairs
+from tfdml.evaluation.ranking import points
+
+
+def brute_force(embeddings, labels):
+    """The statistics by a loop over pairs, with sums that do not round."""
+    x, kinds = embeddings.astype(np.float64), {True: [], False: []}
+    for i, j in itertools.combinations(range(len(x)), 2):
+        kinds[int(labels[i]) == int(labels[j])].append(math.dist(x[i], x[j]))
+    mean, variance = {}, {}
+    for positive, values in kinds.items():
+        mean[positive] = math.fsum(values) / len(values)
+        variance[positive] = math.fsum((v - mean[positive]) ** 2 for v in values) / len(values)
+    return {
+        "positive_mean": mean[True],
+        "positive_variance": variance[True],
+        "negative_mean": mean[False],
+        "negative_variance": variance[False],
+        "lda": (mean[False] - mean[True]) ** 2 / (variance[True] + variance[False]),
+    }
+
+
+def close(statistics, rel=1e-9):
+    return {name: pytest.approx(value, rel=rel) for name, value in statistics.items()}
+
+
+def test_two_classes_on_a_line_by_hand():
+    # Positive: 1 (0 to 1) and 4 (3 to 7): mean 2.5, variance 2.25.
+    # Negative: 3, 7, 2, 6: mean 4.5, variance (1.5**2 + 2.5**2 + 2.5**2 + 1.5**2) / 4 = 4.25.
+    line, labels = np.array([[3.0], [0.0], [7.0], [1.0]]), np.array([5, 2, 5, 2])
+    expected = [2.5, 2.25, 4.5, 4.25, 2**2 / 6.5]
+    found = distance_statistics(line, labels)
+    assert list(found.values()) == pytest.approx(expected, rel=1e-14)
+    assert all(type(value) is float for value in found.values())
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("kind", ["spread", "duplicates", "far", "tiny", "huge", "tight"])
+def test_equals_brute_force(kind, dtype, rng, monkeypatch):
+    monkeypatch.setattr(pairs, "_BLOCK_ROWS", 7)
+    monkeypatch.setattr(pairs, "_BLOCK_COLUMNS", 11)
+    monkeypatch.setattr(points, "_CHUNK_ROWS", 3)
+    x = {
+        "spread": rng.normal(size=(80, 6)),
+        "duplicates": np.repeat(rng.normal(size=(20, 6)), 4, axis=0),
+        "far": rng.normal(size=(80, 6)) + 1000,
+        "tiny": rng.normal(size=(80, 6)) * 1e-4,
+        "huge": rng.normal(size=(80, 6)) * 1e3,
+        "tight": np.repeat(rng.normal(size=(20, 6)), 4, axis=0) + 1e-7 * rng.normal(size=(80, 6)),
+    }[kind].astype(dtype)
+    # Classes of 1 to 31 rows: whole ones in a block, and one of several blocks.
+    labels = rng.permutation(np.repeat(np.arange(9), [31, 1, 2, 7, 8, 20, 3, 5, 3])) + 2**53
+    if kind in ("duplicates", "tight"):
+        labels = np.repeat(np.arange(10), 8) + 2**53
+    assert distance_statistics(x, labels) == close(brute_force(x, labels))
+
+
+@pytest.mark.parametrize("rows", [1, 6, 80, 256])
+@pytest.mark.parametrize("columns", [1, 9, 80, 4096])
+def test_ignores_the_size_of_the_blocks(rows, columns, rng, monkeypatch):
+    x, labels = rng.normal(size=(80, 4)), rng.integers(0, 5, 80)
+    expected = brute_force(x, labels)
+    monkeypatch.setattr(pairs, "_BLOCK_ROWS", rows)
+    monkeypatch.setattr(pairs, "_BLOCK_COLUMNS", columns)
+    assert distance_statistics(x, labels) == close(expected)
+
+
+def test_ignores_the_order_of_the_rows_and_the_names_of_the_classes(rng):
+    x, labels, order = rng.normal(size=(300, 4)), rng.integers(0, 9, 300), rng.permutation(300)
+    expected = distance_statistics(x, labels)
+    assert distance_statistics(x[order], labels[order]) == close(expected, rel=1e-12)
+    assert distance_statistics(x, 2**62 - labels[:, None]) == close(expected, rel=1e-12)
+
+
+def test_lda_ignores_the_scale_of_the_embeddings(rng):
+    x, labels = rng.normal(size=(50, 4)), rng.integers(0, 5, 50)
+    expected = distance_statistics(x, labels)
+    for scale in (1e-200, 1e-3, 1e150):
+        scaled = distance_statistics(x * scale, labels)
+        assert scaled["lda"] == pytest.approx(expected["lda"], rel=1e-12)
+        assert scaled["negative_mean"] == pytest.approx(expected["negative_mean"] * scale)
+
+
+def test_small_variances_do_not_cancel(rng):
+    # Corners of a simplex are 2**0.5 apart, all but the noise: its variance is 1e-16 of the square.
+    x = np.eye(160) + 1e-9 * rng.normal(size=(160, 160))
+    labels = np.arange(160) // 2
+    found = distance_statistics(x, labels)
+    assert found == close(brute_force(x, labels), rel=1e-5)
+    assert 1e-19 < found["negative_variance"] < 1e-17
+
+
+def test_duplicates_are_at_distance_0_exactly(rng):
+    x = np.repeat(rng.normal(size=(30, 16)) / 3, 4, axis=0)
+    found = distance_statistics(x, np.repeat(np.arange(30), 4))
+    assert (found["positive_mean"], found["positive_variance"]) == (0.0, 0.0)
+
+
+def test_equal_distances_have_no_finite_lda():
+    corners = np.repeat(np.array([[0.0, 1.0], [1.0, 0.0]]), 2, axis=0)
+    labels = np.array([0, 0, 1, 1])
+    assert distance_statistics(corners, labels)["lda"] == np.inf
+    for value in (0.0, 0.1, -7e5):
+        collapsed = distance_statistics(np.full((4, 3), value), labels)
+        assert set(collapsed.values()) == {0.0}
+
+
+def test_memory_stays_that_of_a_block(rng):
+    x, labels = rng.normal(size=(12_000, 64)).astype("float32"), rng.integers(0, 3000, 12_000)
+    tracemalloc.start()
+    distance_statistics(x, labels)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 90e6  # the full matrix of distances would be 1,152e6
+
+
+X, Y = np.zeros((8, 5)), np.arange(8) // 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((X, np.zeros(8, int)), ValueError, r"two classes or more, .* Received: rows=8, classes=1"),
+        ((X, np.arange(8)), ValueError, r"two rows or more of one.* Received: rows=8, classes=8"),
+        ((X, Y[:7]), ValueError, r"same batch size. Received: labels.shape=\(7,\)"),
+        ((X, Y / 2), TypeError, r"`labels` must be integers. Received: dtype=float64 \(arg"),
+        ((X + np.nan, Y), ValueError, "`embeddings` must be finite. Received: rows_not_fin"),
+        ((X[:0], Y[:0]), ValueError, "`embeddings` must not be empty"),
+    ],
+)
+def test_rejects_wrong_input(arguments, error, message):
+    with pytest.raises(error, match=message):
+        distance_statistics(*arguments)

@@ -1,0 +1,166 @@
+import contextlib
+import http.client
+import io
+import json
+import pathlib
+import threading
+
+import numpy as np
+import pytest
+from PIL import Image
+from served_models import complete, served  # noqa: F401
+from waitress import wasyncore
+
+from tfdml.search.application import create_application
+from tfdml.search.engine import ImageSearch
+from tfdml.search.images import RejectedError
+from tfdml.search.server import serve
+
+COLOURS = {  # of the images of `folder`, by their names
+    "red/bright.png": (250, 10, 10),
+    "red/dark.png": (120, 5, 10),
+    "green/bright.png": (10, 250, 10),
+    "green/dark.png": (5, 120, 10),
+    "blue.png": (10, 10, 250),
+}
+
+
+class ByColour:
+    """A model whose embedding of a picture is its mean colour; its similarity likes the bright."""
+
+    radius = None
+    fingerprint = "by colour"
+    dim = 3
+    batch_size = 2
+
+    def __init__(self, learned=False):
+        self.version = pathlib.Path("saved_models/by_colour/1")
+        self.learned = learned
+        self.embedded = 0  # pictures so far
+
+    def embed(self, contents):
+        return [self._row(content) for content in contents]
+
+    def score(self, query, rows):
+        return rows.sum(axis=1)
+
+    def _row(self, content):
+        self.embedded += 1
+        try:
+            pixels = Image.open(io.BytesIO(content)).convert("RGB")
+        except OSError as error:
+            return RejectedError(str(error))
+        return np.asarray(pixels, np.float32).mean(axis=(0, 1))
+
+
+@pytest.fixture
+def model():
+    return ByColour()
+
+
+@pytest.fixture
+def learned_model():
+    return ByColour(learned=True)
+
+
+@pytest.fixture
+def colours():
+    return COLOURS
+
+
+@pytest.fixture
+def encoded():
+    """The bytes of a picture of one colour."""
+
+    def encode(colour, kind="PNG", size=(40, 30)):
+        file = io.BytesIO()
+        Image.new("RGB", size, colour).save(file, kind)
+        return file.getvalue()
+
+    return encode
+
+
+@pytest.fixture
+def folder(tmp_path, encoded):
+    path = tmp_path / "images"
+    for name, colour in COLOURS.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(encoded(colour))
+    return path
+
+
+@pytest.fixture
+def index_file(tmp_path):
+    return tmp_path / "indexes" / "colours.npz"
+
+
+@pytest.fixture
+def search(model, folder, index_file):
+    """A search of the folder, refreshed once."""
+    opened = ImageSearch(model, folder, index_file)
+    opened.refresh()
+    return opened
+
+
+@pytest.fixture
+def client_of():
+    """A function of the requests to a port of this computer, from the port."""
+    return Client
+
+
+@pytest.fixture
+def stop():
+    """Ends a server that runs in a thread."""
+
+    def end(server, thread):
+        # The server may close the trigger before it is pulled.
+        with contextlib.suppress(OSError):
+            server.trigger.pull_trigger(lambda: wasyncore.close_all(server._map))
+        thread.join(10)
+        server.task_dispatcher.shutdown()
+
+    return end
+
+
+@pytest.fixture
+def serving(stop):
+    """Serves a search, in a context that gives a function of the requests to it."""
+
+    @contextlib.contextmanager
+    def context(search, upload_bytes=100_000, **options):
+        options = {"neighbours": 3, **options}
+        application = create_application(search, upload_bytes=upload_bytes, **options)
+        server = serve(application, host="127.0.0.1", port=0, upload_bytes=upload_bytes)
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        try:
+            yield Client(server.effective_port)
+        finally:
+            stop(server, thread)
+
+    return context
+
+
+@pytest.fixture(scope="session")
+def versions(served):  # noqa: F811
+    """A normalised embedder, and one of raw rows that learned a similarity, with their versions."""
+    names = {"plain": 1, "learned": 2}
+    return {
+        name: (served.models[number], served.folder / str(number)) for name, number in names.items()
+    }
+
+
+class Client:
+    def __init__(self, port):
+        self.port = port
+
+    def __call__(self, path, body=None, method=None, headers=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        method = method or ("GET" if body is None else "POST")
+        connection.request(method, path, body, headers or {})
+        response = connection.getresponse()
+        content = response.read()
+        connection.close()
+        if response.headers["Content-Type"] == "application/json":
+            content = json.loads(content)
+        return response.status, content, response.headers

@@ -1,0 +1,302 @@
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from tfdml.search.application import create_application
+from tfdml.search.engine import ImageSearch
+
+PNG = "image/png"
+
+
+@pytest.fixture
+def client(search):
+    return create_application(search, neighbours=3, upload_bytes=50_000).test_client()
+
+
+def images_of(client):
+    """{name: id} of all images."""
+    images = client.get("/api/sample?k=200").json["images"]
+    return {image["name"]: image["id"] for image in images}
+
+
+def error_of(response, status):
+    assert response.status_code == status
+    assert response.mimetype == "application/json"
+    assert list(response.json) == ["error"]
+    return response.json["error"]
+
+
+def test_searches_by_a_picture_as_a_body_or_in_a_form(client, encoded):
+    import io
+
+    picture = encoded((240, 30, 30))
+    answers = [
+        client.post("/api/search", data=picture, content_type=kind)
+        for kind in (PNG, "application/octet-stream", "application/x-www-form-urlencoded")
+    ]
+    form = {"image": (io.BytesIO(picture), "any name.txt")}
+    answers.append(client.post("/api/search", data=form))
+    for answer in answers:
+        assert answer.status_code == 200
+        assert answer.json["ranked_by"] == "distance"
+        found = answer.json["results"]
+        assert [image["name"] for image in found[:2]] == ["red/bright.png", "red/dark.png"]
+        assert len(found) == 3
+        assert found[0]["distance"] == pytest.approx(np.linalg.norm([10, 20, 20]), abs=1e-4)
+        assert (found[0]["folder"], found[0]["width"], found[0]["height"]) == ("red", 40, 30)
+        assert set(answer.json["seconds"]) == {"embedding", "search", "total"}
+
+
+def test_searches_by_the_id_of_an_image(client):
+    key = images_of(client)["green/dark.png"]
+    answer = client.get(f"/api/similar/{key}?k=2").json
+    assert answer["query"]["name"] == "green/dark.png"
+    assert [image["name"] for image in answer["results"]] == ["green/bright.png", "red/dark.png"]
+
+
+def test_gives_all_scores_and_says_which_decides(learned_model, folder, index_file, encoded):
+    learned_model.radius = 1.0
+    search = ImageSearch(learned_model, folder, index_file)
+    search.refresh()
+    client = create_application(search, neighbours=3, upload_bytes=50_000).test_client()
+    answer = client.post("/api/search", data=encoded((9, 9, 9))).json
+    assert answer["ranked_by"] == client.get("/api/status").json["ranked_by"] == "similarity"
+    scores = [image["similarity"] for image in answer["results"]]
+    assert scores == sorted(scores, reverse=True)
+    assert {"similarity", "cosine", "distance"} <= set(answer["results"][0])
+
+
+@pytest.mark.parametrize("k", ["0", "201", "-1", "1.5", "x", "", "1e1", "٣", "9" * 30])
+def test_refuses_another_number_of_images(k, client, encoded):
+    for answer in (
+        client.post("/api/search", query_string={"k": k}, data=encoded((1, 2, 3))),
+        client.get("/api/similar/0", query_string={"k": k}),
+    ):
+        assert error_of(answer, 400).startswith("`k` must be")
+
+
+def test_refuses_what_is_no_picture(client, encoded):
+    def asked(content):
+        return client.post("/api/search", data=content, content_type=PNG)
+
+    assert "at least" not in error_of(asked(b""), 400)
+    assert "must be a complete" in error_of(asked(b"<html>"), 415)
+    assert "must be a complete" in error_of(asked(encoded((1, 2, 3), "TIFF")), 415)
+    error_of(asked(encoded((1, 2, 3))[:60]), 400)
+    assert "named 'image'" in error_of(
+        client.post("/api/search", data={"other": "text"}, content_type="multipart/form-data"), 400
+    )
+
+
+def test_refuses_what_is_too_large(client):
+    import io
+
+    for size in (50_001, 500_000):
+        assert "0.05 MB" in error_of(client.post("/api/search", data=bytes(size)), 413)
+        form = {"image": (io.BytesIO(bytes(size)), "a.png")}
+        assert "0.05 MB" in error_of(client.post("/api/search", data=form), 413)
+    error_of(client.post("/api/search", data=bytes(50_000)), 415)
+
+
+def test_an_upload_is_never_written_to_a_file(client, encoded, monkeypatch):
+    import io
+
+    from werkzeug import formparser
+
+    def refused(*_, **__):
+        raise AssertionError("a temporary file")
+
+    monkeypatch.setattr(formparser, "SpooledTemporaryFile", refused)
+    picture = encoded((1, 2, 3), "BMP", (120, 100))
+    assert len(picture) > 30_000
+    answer = client.post("/api/search", data={"image": (io.BytesIO(picture), "a.bmp")})
+    assert answer.status_code == 200
+
+
+def test_serves_images_and_small_copies_by_id(client, folder, encoded):
+    key = images_of(client)["blue.png"]
+    whole, small = client.get(f"/api/images/{key}"), client.get(f"/api/images/{key}/thumbnail")
+    assert (whole.data, whole.mimetype) == ((folder / "blue.png").read_bytes(), PNG)
+    assert (small.data[8:12], small.mimetype) == (b"WEBP", "image/webp")
+    for answer in (whole, small):
+        assert answer.headers["Cache-Control"] == "private, max-age=31536000, immutable"
+
+
+@pytest.mark.parametrize("path", ["similar/77", "images/77", "images/77/thumbnail"])
+def test_refuses_ids_that_are_not_there(path, client):
+    assert "no image with this id. Received: id=77" in error_of(client.get(f"/api/{path}"), 404)
+
+
+def test_an_image_that_is_gone_is_not_served_from_memory(client, search, folder):
+    key = images_of(client)["blue.png"]
+    assert client.get(f"/api/images/{key}/thumbnail").status_code == 200
+    (folder / "blue.png").unlink()
+    error_of(client.get(f"/api/images/{key}"), 404)
+    search.refresh()
+    error_of(client.get(f"/api/images/{key}/thumbnail"), 404)
+
+
+def test_nothing_is_served_by_a_path(folder, search, serving):
+    (folder.parent / "secret.png").write_bytes(b"secret")
+    paths = [
+        "/api/images/../../secret.png",
+        "/api/images/..%2f..%2fsecret.png",
+        "/api/images/%2e%2e/%2e%2e/secret.png",
+        "/api/images/%2fetc%2fpasswd",
+        "/api/images//etc/passwd",
+        "/api/images/0%00.png",
+        "/api/images/-1",
+        "/api/images/0/../../../secret.png",
+        "/secret.png",
+        "/../secret.png",
+        "/%2e%2e%2fsecret.png",
+        "/search.py",
+        "/page/../engine.py",
+        "/static/../engine.py",
+        "/images/blue.png",
+    ]
+    with serving(search) as ask:
+        for path in paths:
+            status, content, _ = ask(path)
+            assert (status, list(content)) == (404, ["error"]), path
+
+
+def test_links_that_lead_out_are_neither_found_nor_served(search, folder, client, encoded):
+    secret = folder.parent / "secret.png"
+    secret.write_bytes(encoded((250, 250, 250)))
+    (folder / "link.png").symlink_to(secret)
+    with pytest.warns(UserWarning, match="ignored 1 links"):
+        search.refresh()
+    assert "link.png" not in images_of(client)
+    key = images_of(client)["blue.png"]
+    (folder / "blue.png").unlink()
+    (folder / "blue.png").symlink_to(secret)  # once it has been indexed
+    assert b"PNG" not in client.get(f"/api/images/{key}").data
+    error_of(client.get(f"/api/images/{key}/thumbnail"), 404)
+
+
+def test_tells_its_status(client, search, folder):
+    (folder / "text.png").write_bytes(b"no picture")
+    search.refresh()
+    status = client.get("/api/status").json
+    left_out = status.pop("left_out")
+    assert [file["name"] for file in left_out] == ["text.png"]
+    assert "must be a complete" in left_out[0]["cause"]
+    assert status == {
+        "images": 5,
+        "folder": "images",
+        "model": "by_colour/1",
+        "ranked_by": "distance",
+        "reranked": 0,
+        "exact": True,
+        "neighbours": 3,
+        "upload_bytes": 50_000,
+        "types": ["image/bmp", "image/gif", "image/jpeg", "image/png", "image/webp"],
+        "refreshing": None,
+        "failure": None,
+    }
+
+
+def test_refreshes_in_the_background(client, model, folder, encoded):
+    (folder / "new.png").write_bytes(encoded((1, 2, 3)))
+    embed, go_on = model.embed, threading.Event()
+    model.embed = lambda contents: go_on.wait(10) and embed(contents)
+    answer = client.post("/api/refresh")
+    assert answer.status_code == 202
+    error_of(client.post("/api/refresh"), 409)
+    go_on.set()
+    for _ in range(1000):
+        status = client.get("/api/status").json
+        if status["refreshing"] is None:
+            break
+        assert status["refreshing"] in (
+            {"done": 0, "total": 0},
+            {"done": 0, "total": 1},
+            {"done": 1, "total": 1},
+        )
+        time.sleep(0.01)
+    assert (status["images"], status["failure"]) == (6, None)
+
+
+def test_samples_differ(client):
+    drawn = {
+        tuple(image["id"] for image in client.get("/api/sample?k=2").json["images"])
+        for _ in range(20)
+    }
+    assert len(drawn) > 3
+
+
+def test_names_that_are_no_text_are_shown(client, search, folder, encoded):
+    import os
+
+    path = os.fsencode(folder) + b"/\xff<b>.png"
+    try:
+        with open(path, "wb") as file:
+            file.write(encoded((10, 10, 251)))
+    except OSError:
+        pytest.skip("this file system takes only names that are text")
+    search.refresh()
+    answer = client.get(f"/api/similar/{images_of(client)['blue.png']}?k=1").json
+    assert answer["results"][0]["name"] == "\ufffd<b>.png"
+
+
+def test_every_answer_has_headers_that_protect(client):
+    for path in ("/", "/search.js", "/search.css", "/api/status", "/api/images/0", "/missing"):
+        headers = client.get(path).headers
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["X-Frame-Options"] == "DENY"
+        assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        policy = headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'")
+        assert "unsafe" not in policy
+        assert ("sandbox" in policy) == (path not in ("/", "/search.js", "/search.css"))
+        assert "Access-Control-Allow-Origin" not in headers
+    assert client.get("/api/status").headers["Cache-Control"] == "no-store"
+
+
+def test_the_page_needs_nothing_from_elsewhere(client):
+    import re
+
+    for path, kind in (
+        ("/", "text/html"),
+        ("/search.css", "text/css"),
+        ("/search.js", "text/javascript"),
+    ):
+        answer = client.get(path)
+        assert (answer.status_code, answer.mimetype) == (200, kind)
+        assert not re.search(r"https?://|//cdn|@import", answer.text)
+
+
+def test_other_sites_cannot_ask_by_a_browser(search, encoded):
+    options = {"neighbours": 3, "upload_bytes": 50_000}
+    client = create_application(
+        search, **options, trusted_hosts=["localhost", "127.0.0.1", "::1"]
+    ).test_client()
+    for host in ("LocalHost:8000", "127.0.0.1", "127.0.0.1:8000", "[::1]:8000"):
+        assert client.get("/api/status", headers={"Host": host}).status_code == 200
+    for host in ("evil.example", "127.0.0.1.evil.example", "evil.example:80"):
+        sentence = error_of(client.get("/api/status", headers={"Host": host}), 400)
+        assert "--trusted_hosts" in sentence
+        assert f"Received: host={host}" in sentence
+    for path in ("/api/refresh", "/api/search"):
+        headers = {"Sec-Fetch-Site": "cross-site"}
+        error_of(client.post(path, data=encoded((1, 2, 3)), headers=headers), 403)
+    headers = {"Sec-Fetch-Site": "same-origin"}
+    assert client.post("/api/search", data=encoded((1, 2, 3)), headers=headers).status_code == 200
+
+
+def test_other_methods_and_addresses_get_a_sentence(client):
+    answer = client.get("/api/search")
+    error_of(answer, 405)
+    assert "POST" in answer.headers["Allow"]
+    error_of(client.get("/api/nothing"), 404)
+
+
+def test_what_fails_unforeseen_tells_nothing_of_the_inside(client, search, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("/home/secret")
+
+    monkeypatch.setattr(search, "by_id", fail)
+    assert "secret" not in error_of(client.get("/api/similar/0"), 500)

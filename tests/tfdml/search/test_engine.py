@@ -1,0 +1,260 @@
+import os
+import threading
+
+import numpy as np
+import pytest
+
+from tfdml.search import engine
+from tfdml.search.engine import ImageSearch
+from tfdml.search.images import RejectedError
+
+
+def names(answer):
+    return [found.entry.name for found in answer.found]
+
+
+def key_of(search, name):
+    return next(key for key, entry in search.sample(99, 0).items() if entry.name == name)
+
+
+def test_finds_the_nearest_images_of_a_picture(search, colours, encoded):
+    asked = (200, 20, 20)
+    answer = search.by_picture(encoded(asked, "WEBP"), 4)
+    order = sorted(colours, key=lambda name: np.linalg.norm(np.subtract(colours[name], asked)))
+    assert names(answer) == order[:4]
+    assert (answer.ranked_by, set(answer.seconds)) == ("distance", {"embedding", "search"})
+    for found in answer.found:
+        expected = np.linalg.norm(np.subtract(colours[found.entry.name], asked))
+        assert abs(found.distance - expected) < 9  # WebP loses some of the colour
+        assert (found.cosine, found.similarity) == (None, None)
+
+
+def test_finds_the_nearest_images_of_an_image_without_itself(search, folder, encoded):
+    answer = search.by_id(key_of(search, "red/bright.png"), 99)
+    assert names(answer)[0] == "red/dark.png"
+    assert len(answer.found) == 4
+    assert "red/bright.png" not in names(answer)
+    for copy in range(9):  # behind which it is not found at all
+        (folder / f"copy {copy}.png").write_bytes(encoded((250, 10, 10)))
+    search.refresh()
+    answer = search.by_id(key_of(search, "red/bright.png"), 3)
+    assert len(answer.found) == 3
+    assert all(name.startswith("copy") for name in names(answer))
+    with pytest.raises(RejectedError, match=r"no image with this id\. Received: id=99") as caught:
+        search.by_id(99, 3)
+    assert caught.value.status == 404
+
+
+def test_tells_the_cosine_where_all_embeddings_are_of_one_length(model, folder, index_file):
+    model.radius = 3.0
+    rows = {"blue.png": (3.0, 0, 0), "red/dark.png": (0, 3.0, 0), "red/bright.png": (-3.0, 0, 0)}
+    model.embed = lambda contents: [np.array(next(left), np.float32) for _ in contents]
+    left = iter([rows.get(name, (1.8, 2.4, 0)) for name in sorted(engine.image_files(folder))])
+    search = ImageSearch(model, folder, index_file)
+    search.refresh()
+    answer = search.by_id(key_of(search, "blue.png"), 9)
+    assert answer.ranked_by == "cosine"
+    np.testing.assert_allclose(
+        [found.cosine for found in answer.found], [0.6, 0.6, 0, -1], atol=1e-6
+    )
+
+
+def test_a_learned_similarity_puts_the_nearest_in_order(learned_model, folder, index_file, encoded):
+    asked = encoded((110, 5, 10))
+    search = ImageSearch(learned_model, folder, index_file, rerank=3)
+    search.refresh()
+    answer = search.by_picture(asked, 2)
+    # The three nearest are dark red, bright red and dark green; the similarity is the brightness,
+    # which is the same for the dark ones: the nearer of them comes first.
+    assert names(answer) == ["red/bright.png", "red/dark.png"]
+    assert answer.ranked_by == "similarity"
+    assert [found.similarity for found in answer.found] == [270.0, 135.0]
+    assert answer.found[1].distance == pytest.approx(10)
+    assert names(search.by_picture(asked, 1)) == ["red/bright.png"]
+    assert "reranking" in answer.seconds
+    by_distance = ImageSearch(learned_model, folder, index_file, rerank=0)
+    assert names(by_distance.by_picture(asked, 2))[0] == "red/dark.png"
+    assert by_distance.ranked_by == "distance"
+    assert ImageSearch(learned_model, folder, index_file).rerank == 100
+    assert len(search.by_picture(asked, 5).found) == 5  # more than it was to put in order
+
+
+def test_refuses_to_rerank_without_a_learned_similarity(model, folder, index_file):
+    with pytest.raises(ValueError, match="`rerank` needs"):
+        ImageSearch(model, folder, index_file, rerank=10)
+
+
+def test_embeds_only_what_is_new(model, search, folder, index_file, encoded):
+    assert model.embedded == 5
+    again = ImageSearch(model, folder, index_file)
+    saved = index_file.stat().st_mtime_ns
+    assert again.refresh() == (0, 0)
+    assert (model.embedded, index_file.stat().st_mtime_ns) == (5, saved)
+    (folder / "blue.png").unlink()
+    (folder / "red/dark.png").write_bytes(encoded((90, 0, 0), size=(50, 50)))
+    (folder / "new.jpg").write_bytes(encoded((99, 99, 99), "JPEG"))
+    changed, kept = key_of(again, "red/dark.png"), key_of(again, "red/bright.png")
+    assert again.refresh() == (2, 2)
+    assert (model.embedded, len(again)) == (7, 5)
+    assert key_of(again, "red/dark.png") != changed
+    assert key_of(again, "red/bright.png") == kept
+    with pytest.raises(RejectedError):
+        again.entry(changed)
+    third = ImageSearch(model, folder, index_file)
+    assert third.sample(99, 0).keys() == again.sample(99, 0).keys()
+    assert third.refresh() == (0, 0)
+
+
+def test_files_that_are_no_images_are_told_and_not_tried_again(model, search, folder, index_file):
+    (folder / "text.png").write_bytes(b"no picture")
+    search.refresh()
+    assert list(search.left_out) == ["text.png"]
+    assert ImageSearch(model, folder, index_file).refresh() == (0, 0)
+    (folder / "text.png").unlink()
+    search.refresh()
+    assert search.left_out == {}
+
+
+def test_keeps_what_was_embedded_before_it_was_stopped(model, folder, index_file):
+    embed = model.embed
+
+    def stopped_at_third(contents):
+        if model.embedded >= 2:
+            raise KeyboardInterrupt
+        return embed(contents)
+
+    model.embed = stopped_at_third
+    search = ImageSearch(model, folder, index_file)
+    with pytest.raises(KeyboardInterrupt):
+        search.refresh()
+    model.embed = embed
+    again = ImageSearch(model, folder, index_file)
+    assert len(again) == 2
+    assert again.refresh() == (3, 0)
+    assert model.embedded == 5
+
+
+def test_saves_while_it_embeds(model, folder, index_file, monkeypatch):
+    monkeypatch.setattr(engine, "_SAVE_EVERY", -1)
+    monkeypatch.setattr(engine, "_SAVE_SHARE", 0)
+    sizes, save = [], engine.save
+
+    def noted(path, index, *rest):
+        sizes.append(len(index))
+        save(path, index, *rest)
+
+    monkeypatch.setattr(engine, "save", noted)
+    ImageSearch(model, folder, index_file).refresh()
+    assert sizes == [2, 4, 5]
+
+
+def test_an_empty_or_wrong_folder_does_not_empty_the_index(
+    model, search, folder, index_file, tmp_path
+):
+    folder.rename(tmp_path / "elsewhere")
+    folder.mkdir()
+    with pytest.raises(ValueError, match=r"must have some image of .*colours\.npz"):
+        ImageSearch(model, folder, index_file).refresh()
+    assert len(ImageSearch(model, tmp_path / "elsewhere", index_file)) == 5
+    assert ImageSearch(model, tmp_path / "elsewhere", index_file).refresh() == (0, 0)
+
+
+def test_starts_with_an_empty_folder(model, tmp_path, index_file, encoded):
+    (tmp_path / "empty").mkdir()
+    search = ImageSearch(model, tmp_path / "empty", index_file)
+    assert search.refresh() == (0, 0)
+    assert search.by_picture(encoded((1, 2, 3)), 3).found == []
+    assert search.sample(3, 0) == {}
+
+
+def test_refuses_folders_and_indexes_that_cannot_be(model, folder, index_file, tmp_path):
+    with pytest.raises(FileNotFoundError, match="`images` must be a folder"):
+        ImageSearch(model, tmp_path / "missing", index_file)
+    (tmp_path / "link").symlink_to(folder)
+    for path in (folder / "index.npz", tmp_path / "link" / "red" / "index.npz"):
+        with pytest.raises(ValueError, match="`index` must lie outside"):
+            ImageSearch(model, folder, path)
+
+
+def test_refuses_pictures_that_cannot_be_read(search, encoded):
+    for content, status in ((b"text", 415), (encoded((1, 2, 3))[:60], 400)):
+        with pytest.raises(RejectedError) as caught:
+            search.by_picture(content, 3)
+        assert caught.value.status == status
+
+
+def test_gives_the_content_of_an_image_as_it_was_indexed(search, folder, encoded):
+    key = key_of(search, "blue.png")
+    assert search.content(key) == encoded((10, 10, 250))
+    os.utime(folder / "blue.png", ns=(0, 0))
+    with pytest.raises(RejectedError) as caught:
+        search.content(key)
+    assert caught.value.status == 410
+    (folder / "blue.png").unlink()
+    with pytest.raises(RejectedError) as caught:
+        search.content(key)
+    assert caught.value.status == 404
+
+
+def test_searches_while_it_is_refreshed(model, search, folder, encoded):
+    for number in range(6):
+        (folder / f"{number}.png").write_bytes(encoded((number, 0, 0)))
+    embed, reached, go_on = model.embed, threading.Event(), threading.Event()
+
+    def waiting(contents):
+        reached.set()
+        assert go_on.wait(10)
+        return embed(contents)
+
+    model.embed = waiting
+    search.start_refresh()
+    assert reached.wait(10)
+    assert search.refreshing == (0, 6)
+    assert len(search.by_id(key_of(search, "blue.png"), 99).found) == 4
+    for again in (search.start_refresh, search.refresh):
+        with pytest.raises(RejectedError, match="A refresh is under way") as caught:
+            again()
+        assert caught.value.status == 409
+    go_on.set()
+    wait_for(search)
+    assert (len(search), search.failure) == (11, None)
+
+
+def wait_for(search):
+    done = threading.Event()
+    for _ in range(1000):
+        if search.refreshing is None:
+            return
+        done.wait(0.01)
+    raise TimeoutError
+
+
+def test_tells_why_a_refresh_in_the_background_failed(search, folder, tmp_path):
+    folder.rename(tmp_path / "elsewhere")
+    folder.mkdir()
+    search.start_refresh()
+    wait_for(search)
+    assert "right folder" in search.failure
+    assert len(search) == 5
+
+
+def test_many_searches_at_once_find_the_same(search, folder, encoded):
+    key = key_of(search, "red/dark.png")
+    expected, failures = names(search.by_id(key, 2)), []
+
+    def ask():
+        for _ in range(50):
+            found = names(search.by_id(key, 2))
+            if found != expected:
+                failures.append(found)
+
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for number in range(5):  # far from the one that is asked for
+        (folder / f"{number}.png").write_bytes(encoded((number, 250, 250)))
+        search.refresh()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(search) == 10

@@ -1,0 +1,223 @@
+import io
+import os
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tfdml.search.images import (
+    MIME_TYPES,
+    RejectedError,
+    Stamp,
+    image_files,
+    inside,
+    read,
+    read_header,
+    thumbnail,
+)
+from tfdml.serving.options import MAX_PIXELS
+
+
+def test_is_a_sentence_with_a_status():
+    assert str(RejectedError("It must hold.")) == "It must hold."
+    assert RejectedError("It must hold.").status == 400
+    assert RejectedError("Gone.", status=410).status == 410
+    assert isinstance(RejectedError("It must hold."), ValueError)
+
+
+def write(path, content=b"content"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+@pytest.fixture
+def outside(tmp_path):
+    return write(tmp_path / "outside" / "secret.png", b"secret")
+
+
+@pytest.fixture
+def images(tmp_path):
+    path = tmp_path / "images"
+    path.mkdir()
+    return path.resolve()
+
+
+def test_finds_images_in_all_folders(images):
+    for name in ("b.PNG", "a/c.jpeg", "a/d/e.webp", "a/notes.txt", ".hidden.png", ".git/x.png"):
+        write(images / name, name.encode())
+    found = image_files(images)
+    assert list(found) == ["a/c.jpeg", "a/d/e.webp", "b.PNG"]
+    status = (images / "b.PNG").stat()
+    assert found["b.PNG"] == Stamp(5, status.st_mtime_ns)
+
+
+def test_passes_over_links_that_lead_out(images, outside):
+    write(images / "own.png")
+    (images / "link.png").symlink_to(outside)
+    (images / "relative.png").symlink_to(os.path.relpath(outside, images))
+    (images / "folder").symlink_to(outside.parent)
+    (images / "nothing.png").symlink_to(images / "missing.png")
+    (images / "inner.png").symlink_to(images / "own.png")
+    (images / "loop").symlink_to(images)
+    with pytest.warns(UserWarning, match="2 links .*/images"):
+        assert list(image_files(images)) == ["inner.png", "own.png"]
+
+
+def test_a_folder_with_the_name_of_an_image_is_none(images):
+    write(images / "album.png" / "a.png")
+    (images / "link.png").symlink_to(images / "album.png")
+    assert list(image_files(images)) == ["album.png/a.png"]
+
+
+def test_paths_that_leave_the_folder_are_refused(images, outside):
+    write(images / "own.png")
+    (images / "link.png").symlink_to(outside)
+    (images / "folder").symlink_to(outside.parent)
+    sibling = write(images.with_name("images2") / "a.png")
+    names = ["../outside/secret.png", str(outside), "link.png", "folder/secret.png", str(sibling)]
+    for name in names:
+        with pytest.raises(RejectedError, match="no longer in the folder") as caught:
+            inside(images, name)
+        assert caught.value.status == 404
+    assert inside(images, "own.png") == images / "own.png"
+    with pytest.raises(FileNotFoundError):
+        inside(images, "missing.png")
+
+
+def test_reads_a_file_that_is_as_it_was(images):
+    path = write(images / "a.png", b"first")
+    stamp = image_files(images)["a.png"]
+    assert read(images, "a.png", stamp) == b"first"
+    os.utime(path, ns=(0, stamp.modified + 1))
+    with pytest.raises(RejectedError, match="has changed since it was indexed") as caught:
+        read(images, "a.png", stamp)
+    assert caught.value.status == 410
+    path.write_bytes(b"another")
+    os.utime(path, ns=(0, stamp.modified))
+    with pytest.raises(RejectedError, match="has changed"):
+        read(images, "a.png", stamp)
+
+
+def test_a_file_that_became_a_link_out_is_not_read(images, outside):
+    path = write(images / "a.png", b"secret")
+    stamp = image_files(images)["a.png"]
+    path.unlink()
+    os.utime(outside, ns=(0, stamp.modified))
+    path.symlink_to(outside)
+    with pytest.raises(RejectedError) as caught:
+        read(images, "a.png", stamp)
+    assert caught.value.status == 404
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root reads all")
+def test_warns_of_a_folder_that_is_closed(images):
+    write(images / "closed" / "a.png")
+    (images / "closed").chmod(0)
+    try:
+        with pytest.warns(UserWarning, match="ignored .*/closed"):
+            assert image_files(images) == {}
+    finally:
+        (images / "closed").chmod(0o755)
+
+
+def png_that_claims(width, height):
+    """A whole PNG with this size in its header, and next to no pixels."""
+
+    def chunk(kind, data):
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunks = (b"IHDR", header), (b"IDAT", zlib.compress(bytes(99))), (b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*each) for each in chunks)
+
+
+def opened(content):
+    return Image.open(io.BytesIO(content))
+
+
+@pytest.mark.parametrize("kind", MIME_TYPES)
+def test_tells_the_type_by_the_content(kind, encoded):
+    assert read_header(encoded((1, 2, 3), kind, (31, 17))) == (kind, 31, 17)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"GIF", bytes(1000), b"%PDF-1.7 " * 50],
+)
+def test_refuses_what_is_no_picture(content):
+    with pytest.raises(RejectedError, match="must be a complete JPEG") as caught:
+        read_header(content)
+    assert caught.value.status == 415
+
+
+def test_refuses_types_that_a_model_does_not_read(encoded):
+    for kind in ("TIFF", "ICO", "PPM"):
+        with pytest.raises(RejectedError) as caught:
+            read_header(encoded((1, 2, 3), kind))
+        assert caught.value.status == 415
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+@pytest.mark.parametrize(("width", "height"), [(10_001, 5000), (12_000, 12_000), (99_999, 99_999)])
+def test_refuses_too_many_pixels_by_the_header_alone(width, height):
+    assert width * height > MAX_PIXELS
+    with pytest.raises(RejectedError, match=r"50,000,000 .*Received: ") as caught:
+        read_header(png_that_claims(width, height))
+    assert caught.value.status == 413
+
+
+def test_takes_as_many_pixels_as_an_exported_model():
+    assert read_header(png_that_claims(10_000, 5000)) == ("PNG", 10_000, 5000)
+
+
+def test_takes_a_bmp_of_indices():
+    file, picture = io.BytesIO(), Image.new("P", (4, 4))
+    picture.putpalette([255, 0, 0, 0, 255, 0])
+    picture.save(file, "BMP")
+    assert read_header(file.getvalue()) == ("BMP", 4, 4)
+    assert opened(thumbnail(file.getvalue())).size == (4, 4)
+
+
+def test_a_photo_with_another_one_in_it_is_a_jpeg():
+    file = io.BytesIO()
+    pictures = [Image.new("RGB", (20, 10), colour) for colour in ("red", "green")]
+    pictures[0].save(file, "MPO", save_all=True, append_images=pictures[1:])
+    assert opened(file.getvalue()).format == "MPO"
+    assert read_header(file.getvalue()) == ("JPEG", 20, 10)
+
+
+def test_draws_a_small_copy(encoded):
+    small = opened(thumbnail(encoded((200, 40, 20), "JPEG", (1000, 500)), side=100))
+    assert (small.format, small.size) == ("WEBP", (100, 50))
+    np.testing.assert_allclose(np.asarray(small).mean(axis=(0, 1)), (200, 40, 20), atol=6)
+    assert opened(thumbnail(encoded((1, 2, 3), size=(30, 20)), side=100)).size == (30, 20)
+
+
+@pytest.mark.parametrize(("kind", "size"), [("JPEG", (20, 40)), ("PNG", (40, 20))])
+def test_turns_pictures_as_a_model_does(kind, size):
+    picture, file = Image.new("RGB", (40, 20)), io.BytesIO()
+    exif = picture.getexif()
+    exif[0x0112] = 6  # turned by a quarter
+    picture.save(file, kind, exif=exif)
+    assert opened(thumbnail(file.getvalue())).size == size
+
+
+def test_keeps_transparency_and_the_grey_of_16_bits():
+    clear, deep = io.BytesIO(), io.BytesIO()
+    Image.new("RGBA", (8, 8), (255, 0, 0, 0)).save(clear, "PNG")
+    Image.fromarray(np.full((8, 8), 30_000, np.uint16)).save(deep, "PNG")
+    assert opened(thumbnail(clear.getvalue())).convert("RGBA").getpixel((4, 4))[3] == 0
+    grey = opened(thumbnail(deep.getvalue())).convert("L").getpixel((4, 4))
+    assert abs(grey - 30_000 / 256) < 6
+
+
+def test_a_picture_that_is_cut_off_cannot_be_drawn(encoded, rng):
+    file = io.BytesIO()
+    Image.fromarray(rng.integers(0, 256, (50, 50, 3)).astype(np.uint8)).save(file, "PNG")
+    with pytest.raises(RejectedError, match="cannot be drawn"):
+        thumbnail(file.getvalue()[:500])

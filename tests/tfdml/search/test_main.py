@@ -1,0 +1,136 @@
+import importlib.util
+import queue
+import re
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tfdml.search import __main__ as command
+from tfdml.search import server
+
+
+def test_help_waits_for_no_library():
+    program = (
+        "import sys; from tfdml.search import __main__ as command\n"
+        "try: command.main(['--help'])\n"
+        "finally: print(sorted({'numpy', 'tensorflow', 'keras', 'flask', 'faiss', 'sklearn'} "
+        "& set(sys.modules)), file=sys.stderr)"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.stderr.splitlines() == ["[]"]
+    for flag in ("model", "images", "index", "host", "port", "rerank", "approximate"):
+        assert f"--{flag}" in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--images", "."], "model"),
+        (["--model", "x", "--images", ".", "--port", "x"], "`port` must be an integer"),
+        (["--model", "x", "--images", ".", "--port", "70000"], "`port` must be from 0 to 65535"),
+        (["--model", "x", "--images", ".", "--neighbors", "3"], "Did you mean --neighbours?"),
+        (["--model", "nowhere", "--images", "."], "no SavedModel at nowhere"),
+    ],
+)
+def test_a_wrong_argument_gets_one_sentence(arguments, sentence, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        command.main(arguments)
+    assert stopped.value.code == 2
+    told = capsys.readouterr().err
+    assert sentence in told
+    assert told.startswith("tfdml.search: error: ")
+    assert told.count("\n") == 1
+
+
+def test_says_what_to_install(monkeypatch, capsys):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "waitress" else find(name)
+    )
+    with pytest.raises(SystemExit):
+        command.main(["--model", "x", "--images", "."])
+    assert "the search needs waitress: pip install -e '.[search]'" in capsys.readouterr().err
+
+
+def test_the_index_is_named_after_the_model_and_the_folder(tmp_path):
+    version = tmp_path / "saved_models" / "cars" / "3"
+    names = {command.default_index(version, tmp_path / name) for name in ("a/photos", "b/photos")}
+    assert len(names) == 2
+    for name in names:
+        assert re.fullmatch(r"indexes/cars_3_photos_[0-9a-f]{8}\.npz", name)
+
+
+@pytest.mark.parametrize(
+    ("host", "local", "address"),
+    [
+        ("127.0.0.1", True, "http://127.0.0.1:80/"),
+        ("127.9.9.9", True, "http://127.9.9.9:80/"),
+        ("localhost", True, "http://localhost:80/"),
+        ("::1", True, "http://[::1]:80/"),
+        ("0.0.0.0", False, "http://127.0.0.1:80/"),
+        ("::", False, "http://[::1]:80/"),
+        ("192.168.0.7", False, "http://192.168.0.7:80/"),
+        ("search.example.org", False, "http://search.example.org:80/"),
+    ],
+)
+def test_knows_which_hosts_are_this_computer(host, local, address):
+    assert command.is_local(host) == local
+    assert command.address(host, 80) == address
+
+
+@pytest.mark.xdist_group("versions")
+def test_serves_from_the_command_line(
+    versions, folder, tmp_path, encoded, client_of, stop, monkeypatch, capsys
+):
+    (folder / "text.png").write_bytes(b"no picture")
+    monkeypatch.chdir(tmp_path)
+    listening, original = queue.Queue(), server.serve
+
+    def noted(*arguments, **options):
+        listening.put(original(*arguments, **options))
+        return listening.queue[0]
+
+    monkeypatch.setattr(server, "serve", noted)
+    model = versions["plain"][1]
+    arguments = ["--model", str(model), "--images", str(folder), "--port", "0"]
+    thread = threading.Thread(target=command.main, args=[arguments])
+    thread.start()
+    with pytest.warns(UserWarning, match=r"1 files: text\.png"):
+        started = listening.get(timeout=100)
+    ask = client_of(started.effective_port)
+    status, answer, _ = ask("/api/search?k=1", encoded((250, 10, 10)))
+    assert (status, answer["ranked_by"]) == (200, "cosine")
+    assert answer["results"][0]["name"] == "red/bright.png"
+    assert answer["results"][0]["cosine"] == pytest.approx(1, abs=1e-5)
+    assert ask("/api/status", headers={"Host": "evil.example"})[0] == 400
+    stop(started, thread)
+    counted, index, address = capsys.readouterr().out.splitlines()
+    for said in (f"5 images of {folder}", "5 added", "cosine"):
+        assert said in counted
+    (path,) = re.findall(r"indexes/embedder_1_images_[0-9a-f]{8}\.npz", index)
+    assert (tmp_path / path).is_file()
+    assert f"http://127.0.0.1:{started.effective_port}/" in address
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("port", -1, "`port` .*Received: port=-1"),
+        ("port", 65536, "`port` .*Received: port=65536"),
+        ("upload_megabytes", 0, "`upload_megabytes` .*Received: upload_megabytes=0"),
+        ("upload_megabytes", 1025, "`upload_megabytes` .*Received: upload_megabytes=1025"),
+        ("neighbours", 0, "`neighbours` .*Received: neighbours=0"),
+        ("neighbours", 201, "`neighbours` .*Received: neighbours=201"),
+        ("rerank", -1, "`rerank` .*Received: rerank=-1"),
+    ],
+)
+def test_refuses_what_is_out_of_range(name, value, message):
+    with pytest.raises(ValueError, match=message):
+        command.Search("model", "images", **{name: value})
+
+
+def test_takes_the_ends_of_the_ranges():
+    for changed in ({"port": 0}, {"port": 65535}, {"rerank": 0}, {"neighbours": 200}):
+        command.Search("model", "images", **changed)

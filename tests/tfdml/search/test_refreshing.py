@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+
+from tfdml.search.catalogue import Catalogue, Entry, LeftOut
+from tfdml.search.images import Stamp, image_files
+from tfdml.search.refreshing import changes, embedded
+
+OLD, NEW = Stamp(1, 1), Stamp(1, 2)
+
+
+def test_tells_what_is_new_gone_and_changed():
+    names = ("kept.png", "changed.png", "gone.png")
+    catalogue, _ = Catalogue().with_more(
+        [Entry(name, OLD, "PNG", 1, 1) for name in names],
+        {name: LeftOut(OLD, "broken") for name in ("bad.png", "mended.png", "bad and gone.png")},
+    )
+    files = dict.fromkeys(("kept.png", "bad.png"), OLD)
+    files |= dict.fromkeys(("changed.png", "mended.png", "new.png"), NEW)
+    found = changes(catalogue, files)
+    assert found.gone == [1, 2]
+    assert sorted(found.cleared) == ["bad and gone.png", "mended.png"]
+    assert found.new == dict.fromkeys(("changed.png", "mended.png", "new.png"), NEW)
+    assert not any(
+        changes(catalogue.without([1, 2], found.cleared), {"kept.png": OLD, "bad.png": OLD})
+    )
+
+
+def test_embeds_files_and_says_why_some_are_left_out(model, folder, colours, encoded):
+    (folder / "text.png").write_bytes(b"no picture")
+    (folder / "half.png").write_bytes(encoded((1, 2, 3))[:60])
+    (folder / "vanished.png").write_bytes(encoded((1, 2, 3)))
+    files = image_files(folder.resolve())
+    (folder / "vanished.png").unlink()
+    batches = list(embedded(model, folder.resolve(), files))
+    assert all(len(batch) <= model.batch_size for batch in batches)
+    told = {name: value for batch in batches for name, value in batch.items()}
+    assert set(told) == {*colours, "text.png", "half.png"}
+    for name, colour in colours.items():
+        entry, row = told[name]
+        assert entry == Entry(name, files[name], "PNG", 40, 30)
+        np.testing.assert_allclose(row, colour)
+    assert "must be a complete" in told["text.png"].cause
+    assert told["text.png"].stamp == files["text.png"]
+    assert told["half.png"].stamp == files["half.png"]
+
+
+def test_a_file_that_may_not_be_opened_is_tried_again(model, folder, monkeypatch):
+    from tfdml.search import refreshing
+
+    def refused(*_):
+        raise PermissionError(13, "Permission denied")
+
+    files = image_files(folder.resolve())
+    monkeypatch.setattr(refreshing, "read", refused)
+    [told] = embedded(model, folder.resolve(), {"blue.png": files["blue.png"]})
+    assert told["blue.png"].cause == "Permission denied"
+    catalogue, _ = Catalogue().with_more([], told)
+    assert "blue.png" in changes(catalogue, files).new
+
+
+@pytest.mark.parametrize("most", [1, 100, 10**9])
+def test_batches_hold_few_bytes(most, model, folder, colours, monkeypatch):
+    from tfdml.search import refreshing
+
+    monkeypatch.setattr(refreshing, "_BATCH_BYTES", most)
+    model.batch_size = 100
+    batches = list(embedded(model, folder.resolve(), image_files(folder.resolve())))
+    assert sum(map(len, batches)) == len(colours)
+    assert len(batches) == {1: 5, 100: 3, 10**9: 1}[most] or most == 100

@@ -1,0 +1,233 @@
+"""Queries a model on TF Serving.
+
+    python -m tfdml.client status --model embedder
+    python -m tfdml.client embed *.jpg --model embedder --out embeddings.npz
+    python -m tfdml.client embed photos --server http://host:8501 --label canary
+    python -m tfdml.client similarity query.jpg *.jpg --model embedder
+
+status      prints the versions of the model and their state; fails if none is available
+embed       writes the embeddings of image files and folders to a file
+similarity  prints the similarity of the first image to each of the others, highest first
+
+Each has --help.
+"""
+
+import dataclasses
+import functools
+import pathlib
+import sys
+
+from tfdml.checks import check, unknown_name
+from tfdml.command_line import Parser, check_writable, fail, one_sentence
+from tfdml.files import replacing
+from tfdml.image_files import SUFFIXES, is_image
+
+PROGRAM = "tfdml.client"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Connection:
+    """Server and model to use.
+
+    Args:
+        server: Address: grpc://host:8500 or http://host:8501; grpcs:// and https:// are encrypted.
+        model: Name of the model on the server.
+        version: Number of the version to use; the newest if not given.
+        label: Label of the version to use, such as stable or canary.
+        batch_size: Most images of a request.
+        in_flight: Most concurrent requests.
+        timeout: Seconds that a request may take.
+        retries: Most repetitions of a request while the server is unavailable.
+        headers: Headers to send, such as `--headers.authorization "Bearer ..."`.
+        authority: File of CA certificates to verify the server with; default: the machine's own.
+        certificate: File of the client's own certificate, if the server requires one.
+        key: File of the private key of the certificate.
+    """
+
+    server: str = "grpc://localhost:8500"
+    model: str = "default"
+    version: int | None = None
+    label: str | None = None
+    batch_size: int = 32
+    in_flight: int = 2
+    timeout: float = 30.0
+    retries: int = 4
+    headers: dict[str, str] | None = None
+    authority: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Embed(Connection):
+    """Server and model to use, and the output file.
+
+    Args:
+        out: NumPy archive to write, with `paths`, `embeddings`, `model` and `version`.
+        overwrite: Whether to replace an existing file.
+        skip_invalid: Leave out and name unreadable images, instead of failing.
+    """
+
+    out: str = "embeddings.npz"
+    overwrite: bool = False
+    skip_invalid: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Similarity(Connection):
+    """Server and model to use.
+
+    Args:
+        skip_invalid: Leave out and name unreadable images, instead of failing.
+    """
+
+    skip_invalid: bool = False
+
+
+COMMANDS = {
+    "embed": (Embed, "Writes the embeddings of images to a file."),
+    "similarity": (Similarity, "Prints the similarity of the first image to each of the others."),
+    "status": (Connection, "Prints the versions and signatures of a model."),
+}
+
+
+def main(arguments=None):
+    arguments = sys.argv[1:] if arguments is None else arguments
+    command = arguments[0] if arguments else "--help"
+    if command in ("--help", "-h"):
+        print(__doc__.strip())
+        return
+    if command not in COMMANDS:
+        fail(PROGRAM, unknown_name("command", command, COMMANDS))
+    settings, paths = parse(command, arguments[1:])
+    # Failed requests raise ServingError, a RuntimeError; images raise a ValueError.
+    with one_sentence(PROGRAM, RuntimeError, ValueError, TypeError, OSError, ImportError):
+        {"embed": embed, "similarity": compare, "status": status}[command](settings, paths)
+
+
+def parse(command, arguments):
+    """Returns the settings and the paths of images, without importing NumPy or gRPC."""
+    settings, description = COMMANDS[command]
+    parser = Parser(settings, prog=f"{PROGRAM} {command}", description=description)
+    if command != "status":
+        parser.add_argument("images", nargs="+", help="image files, or folders of them")
+    given = parser.parse_args(arguments)
+    return parser.settings_of(given), getattr(given, "images", [])
+
+
+def embed(settings, given):
+    paths, out = image_files(given), pathlib.Path(settings.out)
+    if out.is_dir():
+        raise IsADirectoryError(f"{out} is a folder: `out` must be a file")
+    if out.exists() and not settings.overwrite:
+        raise FileExistsError(f"{out} exists: choose another --out, or give --overwrite")
+    check_writable(out.parent)
+    with client_of(settings) as client:
+        version = client.metadata().version
+    pinned = dataclasses.replace(settings, version=version, label=None)
+    with client_of(pinned) as client:
+        embeddings = client.embed(paths, on_bad_image="nan" if settings.skip_invalid else "error")
+    paths, embeddings = without_bad(paths, embeddings, embeddings[:, 0])
+    save_embeddings(out, paths, embeddings, model=settings.model, version=version)
+    print(
+        f"{len(paths):,} embeddings of {embeddings.shape[1]} numbers, "
+        f"by version {version} of {settings.model}: {out}"
+    )
+
+
+def save_embeddings(path, paths, embeddings, *, model, version):
+    """Writes embeddings to a NumPy archive, atomically.
+
+    `numpy.load(path)` returns `paths` (n,) texts, `embeddings` (n, dim) float32, `model` and
+    `version`: embeddings of another version are not comparable with these.
+
+    Args:
+        path: Path of the archive, such as `embeddings.npz`.
+        paths: List of n texts, the image of each row.
+        embeddings: (n, dim) float32.
+        model: Name of the model.
+        version: Number of its version.
+    """
+    import numpy as np
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as unfinished, unfinished.open("wb") as file:
+        np.savez(file, paths=paths, embeddings=embeddings, model=model, version=version)
+
+
+def compare(settings, given):
+    query, *paths = image_files(given)
+    check(
+        bool(paths), "give two or more images: the first is compared with the others", images=given
+    )
+    with client_of(settings) as client:
+        on_bad_image = "nan" if settings.skip_invalid else "error"
+        scores = client.similarity([query] * len(paths), paths, on_bad_image=on_bad_image)
+    paths, scores = without_bad(paths, scores, scores)
+    for score, path in sorted(zip(scores, paths, strict=True), key=lambda pair: -pair[0]):
+        print(f"{score:8.4f}  {path}")
+
+
+def status(settings, _):
+    with client_of(settings) as client:
+        versions = client.status()
+        for each in versions:
+            print(" ".join(filter(None, (f"version {each.version}", each.state, each.error))))
+        if not any(each.state == "AVAILABLE" for each in versions):
+            raise ValueError(f"no version of {settings.model} answers at {settings.server}")
+        answering, signatures = client.metadata()
+    print(f"signatures of version {answering}:")
+    for name, signature in sorted(signatures.items()):
+        if not name.startswith("__"):  # internal to the SavedModel
+            print(f"  {name}: {described(signature.inputs)} -> {described(signature.outputs)}")
+
+
+def client_of(settings):
+    """The `Client` of the settings of a connection."""
+    from tfdml.client import Client
+
+    names = [field.name for field in dataclasses.fields(Connection) if field.name != "server"]
+    return Client(settings.server, **{name: getattr(settings, name) for name in names})
+
+
+def image_files(given):
+    """Paths of files, and of the images in folders, sorted within each folder.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If a folder has no image.
+    """
+    files = []
+    for path in map(pathlib.Path, given):
+        if not path.exists():
+            raise FileNotFoundError(f"there is no {path}")
+        found = [path]
+        if path.is_dir():
+            found = sorted(file for file in path.rglob("*") if is_image(file) and file.is_file())
+            check(bool(found), f"{path} must hold images ({', '.join(SUFFIXES)})", images=0)
+        files += map(str, found)
+    return files
+
+
+def without_bad(paths, rows, first):
+    """Paths and rows without those that are NaN; raises a ValueError if none is left."""
+    import numpy as np
+
+    good = ~np.isnan(first)
+    check(bool(good.any()), "at least one image must be readable", images=len(paths))
+    if not good.all():
+        print(f"{PROGRAM}: {np.sum(~good)} of {len(paths)} images left out", file=sys.stderr)
+    return [path for path, kept in zip(paths, good, strict=True) if kept], rows[good]
+
+
+def described(tensors):
+    """Inputs or outputs of a signature, in one line."""
+    sides = functools.partial(map, lambda side: "n" if side is None else str(side))
+    return ", ".join(
+        f"{name} {tensor.dtype}[{', '.join(sides(tensor.shape or ()))}]"
+        for name, tensor in sorted(tensors.items())
+    )
+
+
+if __name__ == "__main__":
+    main()

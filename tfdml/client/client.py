@@ -1,0 +1,324 @@
+"""A client for TF Serving and the models that `export_model` writes."""
+
+import contextlib
+import functools
+import itertools
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+from tqdm import tqdm
+
+from tfdml.checks import check, check_integer, check_not_negative, check_one_of, check_positive
+from tfdml.client.connection import connect
+from tfdml.client.images import Image, ImageError, batches_of, listed, read
+from tfdml.client.service import Model, Retries, ServingError, in_order
+from tfdml.serving.bad_images import reason_for_first
+
+_MARKED = "the server marks it as unreadable"
+
+
+class _Task(NamedTuple):
+    """What is asked of a model."""
+
+    signature: str
+    inputs: tuple  # their names
+    output: str
+
+
+_EMBED = _Task("serving_default", ("image_bytes",), "embedding")
+_EMBED_FLOATS = _Task("embed_images", ("images",), "embedding")
+_COMPARE = _Task("similarity", ("image_bytes_a", "image_bytes_b"), "similarity")
+
+
+class Client(contextlib.AbstractContextManager):
+    """Embeds and compares images with a model on TF Serving.
+
+    Imports neither TensorFlow nor Keras. gRPC needs the messages of tensorflow-serving-api
+    (`pip install "tfdml[serving]"`), REST does not.
+
+    Images are paths, bytes of encoded files, or arrays. Files are sent unchanged and uint8 arrays
+    as PNG: the server reads and resizes them as in training. Float arrays in [0, 255] must have the
+    input size of the model.
+
+    Without `version` and `label` the newest version answers. All batches of one call are answered
+    by the same version, the newest when the call begins, because embeddings of two versions are not
+    comparable.
+
+    A client is thread-safe. Close it, or use it in a `with` block.
+
+    Args:
+        address: `grpc://host:8500` or `http://host:8501`; `grpcs://` and `https://` are encrypted.
+        model: Name of the model on the server.
+        version: Number of the version to use.
+        label: Label of the version to use, such as `stable` or `canary`.
+        batch_size: Most images of a request; > 0.
+        in_flight: Most concurrent requests; > 0.
+        timeout: Seconds that a request may take, with its answer; > 0.
+        retries: Most repetitions of a request after UNAVAILABLE (for REST: status 503, or a
+            connection refused or dropped), after pauses of 0.2 s, 0.4 s, ... up to 10 s. Other
+            failures are not repeated.
+        headers: {name: text} to send, as gRPC metadata or HTTP headers.
+        authority: File of CA certificates to verify the server with; the machine's own if None.
+        certificate: File of the client's own certificate, if the server requires one.
+        key: File of the private key of `certificate`.
+
+    Raises:
+        FileNotFoundError: If a certificate file does not exist.
+        ImportError: If the address is of gRPC and tensorflow-serving-api is not installed.
+        TypeError: If an option has the wrong type.
+        ValueError: If the address is malformed, or an option is out of range.
+    """
+
+    def __init__(
+        self,
+        address,
+        *,
+        model,
+        version=None,
+        label=None,
+        batch_size=32,
+        in_flight=2,
+        timeout=30.0,
+        retries=4,
+        headers=None,
+        authority=None,
+        certificate=None,
+        key=None,
+    ):
+        check_integer(batch_size=batch_size, in_flight=in_flight, retries=retries)
+        check_positive(batch_size=batch_size, in_flight=in_flight, timeout=timeout)
+        check_not_negative(retries=retries)
+        check(
+            version is None or label is None,
+            "give a `version` or a `label`, not both",
+            version=version,
+            label=label,
+        )
+        if version is not None:
+            check_integer(version=version)
+        self._model = Model(model, version, label)
+        self._batch_size, self._in_flight = batch_size, in_flight
+        self._retries = Retries(retries)
+        self._service = connect(
+            address,
+            {"authority": authority, "certificate": certificate, "key": key},
+            connections=in_flight,
+            timeout=timeout,
+            headers=headers or {},
+        )
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """Closes the connection."""
+        self._service.close()
+
+    def embed(self, images, *, on_bad_image="error"):
+        """Embeddings of images, in their order. Shows a progress bar after two seconds.
+
+        A batch that the server rejects is sent again in halves until the unreadable images are
+        found: a server that merges requests of several clients may report a row that is not a row
+        of this request, or an image of another client.
+
+        Args:
+            images: One image, an iterable of images, or an array (n, height, width, channels).
+            on_bad_image: `error` raises for an unreadable image; `nan` gives it a row of NaN and
+                warns with its name.
+
+        Returns:
+            (n, dim) float32.
+
+        Raises:
+            ImageError: For the first image that cannot be read.
+            ServingError: If a request fails.
+            TypeError: If an image has an unsupported type.
+            ValueError: If an array does not have the shape or range of an image.
+        """
+        images, count = listed(images)
+        found = (_read((image,), (f"image {i}",)) for i, image in enumerate(images))
+        rows = self._rows(_EMBED, found, count, on_bad_image)
+        bad = [row is None for row in rows]
+        if all(bad):
+            (dim,) = self.metadata().signatures["serving_default"].outputs["embedding"].shape[1:]
+            return np.full((len(rows), dim), np.nan, np.float32)
+        nan = np.full_like(rows[bad.index(False)], np.nan)
+        return np.stack([nan if row is None else row for row in rows])
+
+    def similarity(self, a, b, *, on_bad_image="error"):
+        """The similarity of `a[i]` to `b[i]`: learned, otherwise the cosine.
+
+        Args:
+            a: Images as for `embed`, except float arrays.
+            b: The same number of images.
+            on_bad_image: As for `embed`; NaN for a pair with an unreadable image.
+
+        Returns:
+            (n,) float32.
+
+        Raises:
+            ImageError: For the first pair with an unreadable image.
+            ServingError: If a request fails.
+            TypeError: If an image has an unsupported type, or is a float array.
+            ValueError: If `a` and `b` differ in length.
+        """
+        a, b = (list(listed(images)[0]) for images in (a, b))
+        check(len(a) == len(b), "`a` and `b` must have the same length", a=len(a), b=len(b))
+        pairs = enumerate(zip(a, b, strict=True))
+        found = (_read(pair, (f"a[{i}]", f"b[{i}]")) for i, pair in pairs)
+        rows = self._rows(_COMPARE, found, len(a), on_bad_image)
+        return np.array([np.nan if row is None else row for row in rows], np.float32)
+
+    def predict(self, signature, inputs):
+        """Calls any signature, such as `score_matrix`, in one request.
+
+        Args:
+            signature: Its name.
+            inputs: {name: list of bytes, or array of numbers}.
+
+        Returns:
+            {name: array}; string outputs are object arrays of bytes.
+
+        Raises:
+            ServingError: If the request fails.
+        """
+        return self._retries(self._service.predict, self._model, signature, inputs)
+
+    def status(self):
+        """The versions of the model on the server, newest first.
+
+        Returns:
+            List of `VersionStatus`: `version`, `state` (AVAILABLE if it answers), `error`.
+
+        Raises:
+            ServingError: If the request fails, or there is no such model.
+        """
+        return self._retries(self._service.status, self._model)
+
+    def metadata(self):
+        """The signatures of the version that answers.
+
+        Returns:
+            `Metadata`: `version`, and `signatures` by their name, each with `inputs` and `outputs`.
+
+        Raises:
+            ServingError: If the request fails, or there is no such model.
+        """
+        return self._retries(self._service.metadata, self._model)
+
+    def _rows(self, task, images, count, on_bad_image):
+        """A row for every image, by one version of the model; None for unreadable images."""
+        check_one_of(("error", "nan"), on_bad_image=on_bad_image)
+        batches = batches_of(images, self._batch_size)
+        first = list(itertools.islice(batches, 2))
+        model = self._model
+        if len(first) == 2 and model.version is None:  # the next may be of a newer version
+            model = Model(model.name, self.metadata().version)
+        ask = functools.partial(self._ask, model, task, on_bad_image == "error")
+        rows = []
+        with (
+            tqdm(desc="Asking the server", total=count, delay=2, disable=None, unit="image") as bar,
+            contextlib.closing(
+                in_order(ask, itertools.chain(first, batches), self._in_flight)
+            ) as answers,
+        ):
+            for answer in answers:
+                for row in answer:
+                    if isinstance(row, ImageError):
+                        if on_bad_image == "error":
+                            raise row
+                        warnings.warn(str(row), stacklevel=3)
+                    rows.append(None if isinstance(row, ImageError) else row)
+                bar.update(len(answer))
+        return rows
+
+    def _check_sizes(self, model, batch):
+        """Checks float images: a server would accept any size, and embed them wrongly."""
+        inputs = self._signature(model, "embed_images").inputs
+        size = inputs["images"].shape[1:]
+        for image in batch:
+            check(
+                image.contents[0].shape == size,
+                f"{image.name} is a float array and must have the input size of the model: {size}",
+                shape=image.contents[0].shape,
+            )
+
+    def _signature(self, model, name):
+        signatures = self._retries(self._service.metadata, model).signatures
+        if name not in signatures:
+            raise ServingError(
+                "INVALID_ARGUMENT",
+                f"the model has no signature {name}. It has: {', '.join(sorted(signatures))}",
+            )
+        return signatures[name]
+
+    def _ask(self, model, task, strict, batch):
+        """A row, or an `ImageError`, for every image of a batch; raises the error if `strict`."""
+        if isinstance(batch[0], ImageError):
+            return batch
+        if not batch[0].is_encoded:
+            task = _EMBED_FLOATS
+            self._check_sizes(model, batch)
+        columns = zip(*(image.contents for image in batch), strict=True)
+        inputs = {
+            name: list(column) if batch[0].is_encoded else np.stack(column)
+            for name, column in zip(task.inputs, columns, strict=True)
+        }
+        try:
+            outputs = self._retries(self._service.predict, model, task.signature, inputs)
+        except ServingError as error:
+            if error.code != "INVALID_ARGUMENT":
+                raise
+            if len(batch) == 1:
+                self._signature(model, task.signature)  # raises if the signature is the problem
+                rejected = ImageError(*_blamed(batch[0], task.inputs, error.message))
+                if strict:
+                    raise rejected from error
+                return [rejected]
+            middle = len(batch) // 2
+            halves = (batch[:middle], batch[middle:])
+            return [row for half in halves for row in self._ask(model, task, strict, half)]
+        return _checked(outputs, task.output, batch)
+
+
+def _read(images, names):
+    """An `Image` of one or two images, or the `ImageError` of the first unreadable one."""
+    try:
+        names, contents = zip(*map(read, images, names), strict=True)
+    except ImageError as error:
+        return error
+    image = Image(names, contents)
+    if len(images) > 1 and not all(isinstance(content, bytes) for content in contents):
+        raise TypeError(f"{image.name} must be encoded images, or arrays of uint8")
+    return image
+
+
+def _blamed(image, inputs, message):
+    """The unreadable image of a rejected request, or of one pair, and the server's reason.
+
+    >>> pair = Image(("a.jpg", "b.jpg"), (b"x", b""))
+    >>> inputs = ("image_bytes_a", "image_bytes_b")
+    >>> _blamed(pair, inputs, "assertion failed: [image_bytes_b[0] is empty]")
+    ('b.jpg', 'the server says: it is empty')
+    >>> _blamed(pair, inputs, "Invalid PNG data, size 12")
+    ('a.jpg and b.jpg', 'the server says: Invalid PNG data, size 12')
+    """
+    for name, each in zip(inputs, image.names, strict=True):
+        reason = reason_for_first(message, name)
+        if reason:
+            return each, f"the server says: {reason}"
+    return image.name, f"the server says: {message}"
+
+
+def _checked(outputs, output, batch):
+    """The rows of an answer; an `ImageError` for those that the model marks as unreadable."""
+    rows = outputs.get(output)
+    if rows is None or rows.shape[:1] != (len(batch),):
+        found = {name: array.shape for name, array in outputs.items()}
+        raise ServingError("INTERNAL", f"asked for {output} of {len(batch)} images, got {found}")
+    valid = outputs.get("valid", np.ones(len(batch), bool))
+    return [
+        row if good and np.all(np.isfinite(row)) else ImageError(image.name, _MARKED)
+        for row, good, image in zip(rows, valid, batch, strict=True)
+    ]

@@ -1,0 +1,160 @@
+"""The user's images, as a server accepts them, in batches."""
+
+import io
+import os
+import pathlib
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from tfdml.checks import check, check_type
+
+_MOST_BYTES = 2**26  # of a batch, far below the 2 GB limit of a message
+_KINDS = "paths, bytes of encoded images, or arrays of uint8 or floats"
+
+
+class ImageError(ValueError):
+    """An image cannot be read, by the client or the server.
+
+    Args:
+        image: Its path, or its position in the input.
+        reason: Why it cannot be read.
+    """
+
+    def __init__(self, image, reason):
+        self.image, self.reason = image, reason
+        super().__init__(f"{image} cannot be read: {reason}")
+
+
+class Image(NamedTuple):
+    """One image, or a pair of them.
+
+    Args:
+        names: Name of each image in error messages.
+        contents: For each image, bytes of a file or (height, width, channels) float32.
+    """
+
+    names: tuple
+    contents: tuple
+
+    @property
+    def name(self):
+        return " and ".join(self.names)
+
+    @property
+    def is_encoded(self):
+        return isinstance(self.contents[0], bytes)
+
+    @property
+    def size(self):
+        """Bytes to send."""
+        return sum(memoryview(content).nbytes for content in self.contents)
+
+
+def listed(images):
+    """An iterable of the given images, and their number if known.
+
+    Args:
+        images: A path, the bytes of a file or an array, or many: an iterable of these, or an array
+            (n, height, width, channels).
+
+    Returns:
+        (iterable, number or None).
+
+    Raises:
+        TypeError: If it is something else.
+    """
+    if isinstance(images, (str, os.PathLike, bytes)):
+        return [images], 1
+    if isinstance(images, np.ndarray):
+        check(
+            images.ndim in (2, 3, 4),
+            "an array must be (n, height, width, channels), or one image",
+            shape=images.shape,
+        )
+        images = images if images.ndim == 4 else images[None]
+    check_type(isinstance(images, Iterable), f"`images` must be {_KINDS}", images=images)
+    return images, len(images) if hasattr(images, "__len__") else None
+
+
+def read(given, name):
+    """Reads one image: returns its name and its content for a request.
+
+    Args:
+        given: A path, the bytes of a file, or an array.
+        name: Its name if it has no path.
+
+    Returns:
+        (name, bytes or float32 array).
+
+    Raises:
+        ImageError: If the file cannot be read.
+        TypeError: If it is not an image.
+        ValueError: If an array does not have the shape or range of an image.
+    """
+    if isinstance(given, (str, os.PathLike)):
+        try:
+            return os.fspath(given), pathlib.Path(given).read_bytes()
+        except OSError as error:
+            raise ImageError(os.fspath(given), error.strerror or str(error)) from error
+    if isinstance(given, bytes):
+        return name, given
+    check_type(isinstance(given, np.ndarray), f"{name} must be one of {_KINDS}", image=type(given))
+    check_type(
+        given.dtype == np.uint8 or given.dtype.kind == "f",
+        f"{name} must be of uint8, or of floats in [0, 255]",
+        dtype=given.dtype.name,
+    )
+    channels = given.shape[2:] or (1,)
+    check(
+        given.ndim in (2, 3) and given.size > 0 and channels in ((1,), (3,)),
+        f"{name} must be (height, width), or (height, width, channels) with 1 or 3 channels",
+        shape=given.shape,
+    )
+    if given.dtype == np.uint8:
+        return name, _png(given)
+    given = np.asarray(given, np.float32).reshape(*given.shape[:2], *channels)
+    check(
+        bool(np.all((given >= 0) & (given <= 255))),  # False for NaN
+        f"{name} must have values in [0, 255]",
+        least=float(given.min()),
+        greatest=float(given.max()),
+    )
+    return name, given
+
+
+def _png(pixels):
+    import PIL.Image
+
+    buffer = io.BytesIO()
+    if pixels.ndim == 3 and pixels.shape[2] == 1:
+        pixels = pixels[:, :, 0]
+    PIL.Image.fromarray(pixels).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def batches_of(images, batch_size):
+    """Groups images into lists of one kind.
+
+    Args:
+        images: Iterable of `Image`, or of `ImageError` for images that could not be read.
+        batch_size: Most images of a list.
+
+    Yields:
+        A list of at most `batch_size` images and 64 MB (or of one larger image), all encoded or
+        none; or a list with a single error.
+    """
+    batch, size, kind = [], 0, None
+    for image in images:
+        failed = isinstance(image, Exception)
+        kind_here = None if failed else image.is_encoded
+        size_here = 0 if failed else image.size
+        full = len(batch) == batch_size or size + size_here > _MOST_BYTES
+        if batch and (full or failed or kind_here != kind):
+            yield batch
+            batch, size = [], 0
+        batch.append(image)
+        size, kind = size + size_here, kind_here
+    if batch:
+        yield batch

@@ -1,0 +1,1 @@
+"""Exact rankings: of relevant rows, of nearest rows and of class means."""

@@ -1,0 +1,92 @@
+"""Rows on one scale around one centre: exact distances, and fast scores with bounds of errors."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+_CENTRE_ROWS = 1001  # odd: the median of equal rows is then that row
+_CHUNK_ROWS = 256  # exact distances computed at once
+_UNIT = 2.0**-24  # relative rounding error of a float32
+
+
+class Frame(NamedTuple):
+    """A scale and a centre that queries and gallery share.
+
+    Scaling by powers of two changes no comparison and keeps squares in range. Rounding errors grow
+    with the norms, so rows far from the origin but close together must be centred: on their median,
+    as a single outlier would shift the mean.
+    """
+
+    exponent: int
+    centre: np.ndarray  # (dim,) float64, scaled
+
+    @classmethod
+    def around(cls, rows, *others):
+        """The frame centred on (n, dim) rows, in which no number of any of the rows exceeds 1."""
+        largest = max(max(of.max(), -of.min()) for of in (rows, *others))
+        exponent = int(np.frexp(largest)[1])
+        sample = rows[:: max(1, len(rows) // _CENTRE_ROWS)][:_CENTRE_ROWS]
+        sample = sample[: len(sample) - (len(sample) + 1) % 2].astype(np.float64)
+        return cls(exponent, np.median(np.ldexp(sample, -exponent), axis=0))
+
+    def points(self, rows, dtype=np.float32):
+        """The `Points` of rows, centred in `dtype`."""
+        exact = rows.astype(np.float64)
+        np.ldexp(exact, -self.exponent, out=exact)
+        centred = exact - self.centre
+        squared_norms = np.einsum("ij,ij->i", centred, centred)
+        return Points(exact, centred.astype(dtype, copy=False), squared_norms)
+
+
+class Points(NamedTuple):
+    """The same rows twice: for exact distances, and centred for fast ones.
+
+    The score of a for b is a.b - b.b/2 = (a.a - D**2) / 2: one product if b has b.b/2 as an extra
+    column.
+    """
+
+    exact: np.ndarray  # (n, dim) float64
+    centred: np.ndarray  # (n, dim)
+    squared_norms: np.ndarray  # (n,) float64, of the centred rows before rounding
+
+    def score_rows(self):
+        """(n, dim + 1) factors of scores, for queries."""
+        return np.concatenate([self.centred, np.ones_like(self.centred[:, :1])], axis=1)
+
+    def score_columns(self):
+        """(dim + 1, n) factors of scores, for a gallery."""
+        halves = (-0.5 * self.squared_norms[:, None]).astype(self.centred.dtype)
+        return np.concatenate([self.centred, halves], axis=1).T
+
+
+def score_error(norms, others, dim):
+    """Largest rounding error of float32 scores of rows with these norms."""
+    # Both factors, the products and their sum, in any order, are rounded dim + 4 times, each by at
+    # most 2**-24 of |a||b| + b.b/2. The rest covers the rounding of bounds; the last term covers
+    # products too small for a float32.
+    return (dim + 8) * _UNIT * (norms * others + others * others / 2 + 2.0**-100)
+
+
+def score_bounds(squared_norms, distances, dim):
+    """(low, high) float32 bounds of scores, given exact squared norms of queries and distances.
+
+    Rows score above `high` only if they are nearer than the squared distance, and below `low` only
+    if they are farther.
+    """
+    norms = np.sqrt(squared_norms)
+    # By the triangle inequality, rows of norm above `reach` are farther than the distance, by more
+    # than their rounding error; that of all others is at most the error at `reach`.
+    reach = norms * (1 + 4 * (dim + 8) * _UNIT) + np.sqrt(distances)
+    score, error = (squared_norms - distances) / 2, score_error(norms, reach, dim)
+    return (score - error).astype(np.float32), (score + error).astype(np.float32)
+
+
+def squared_distances(queries, places, gallery, rows):
+    """(t,) float64 squared distances of queries at (t,) places, or at one, to (t,) gallery rows."""
+    distances = np.empty(len(rows))
+    for first in range(0, len(rows), _CHUNK_ROWS):
+        some = slice(first, first + _CHUNK_ROWS)
+        difference = gallery[rows[some]].astype(np.float64, copy=False)
+        difference -= queries[places if np.ndim(places) == 0 else places[some]]
+        np.square(difference, out=difference).sum(axis=1, out=distances[some])
+    return distances

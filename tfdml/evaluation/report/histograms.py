@@ -1,0 +1,87 @@
+"""Histograms of the distances of positive and of negative pairs."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tfdml.evaluation.pairs import AllPairs
+
+_MOST_PAIRS = 10**8  # up to this many are all counted; above, a sample, which takes seconds
+_SAMPLE = 10**6
+_FINE_BINS = 2**16
+_BINS = 60
+
+
+class Histograms(NamedTuple):
+    """Shares of the pairs of each kind in the same bins."""
+
+    edges: np.ndarray  # (bins + 1,) distances
+    positive: np.ndarray  # (bins,) shares, which sum to 1
+    negative: np.ndarray
+    positive_mean: float
+    negative_mean: float
+    positive_pairs: int  # all of them, even if only a sample is counted
+    negative_pairs: int
+    sample: int | None  # number of sampled pairs of each kind; None if all are counted
+
+
+def distance_histograms(embeddings, labels):
+    """Counts the Euclidean distances of all positive and negative pairs.
+
+    If there are more than 100 million pairs, counts a million of each kind, drawn at random with
+    replacement.
+
+    Args:
+        embeddings: (n, dim) floats, finite.
+        labels: (n,) integers.
+
+    Returns:
+        `Histograms` in at most 60 bins from the least to the largest distance.
+
+    Raises:
+        ValueError: If there are no pairs of one kind.
+    """
+    pairs = AllPairs(embeddings, labels)
+    farthest = 2 * pairs.largest_norm or 1.0
+    positive, negative = (_Counts(_FINE_BINS / farthest) for _ in range(2))
+    sample = _SAMPLE if pairs.positive + pairs.negative > _MOST_PAIRS else None
+    if sample:
+        drawn = pairs.sample(sample)
+        positive.add(drawn[:sample])
+        negative.add(drawn[sample:])
+    else:
+        for is_positive, distances in pairs.blocks():
+            (positive if is_positive else negative).add(distances)
+    used = np.flatnonzero(positive.counts + negative.counts)
+    width = -(-(used[-1] + 1 - used[0]) // _BINS)  # fine bins per bin
+    starts = np.arange(used[0], used[-1] + 1, width)
+    edges = np.append(starts, starts[-1] + width) * (farthest / _FINE_BINS)
+    return Histograms(
+        np.ldexp(edges, pairs.exponent),
+        *(np.add.reduceat(kind.counts, starts) / kind.total for kind in (positive, negative)),
+        *(float(np.ldexp(k.sum / k.total, pairs.exponent)) for k in (positive, negative)),
+        pairs.positive,
+        pairs.negative,
+        sample,
+    )
+
+
+class _Counts:
+    """Numbers of distances in fine bins, `scale` bins per unit, and their sum."""
+
+    def __init__(self, scale):
+        self.scale = scale
+        self.counts = np.zeros(_FINE_BINS, np.int64)
+        self.sum = 0.0
+
+    def add(self, distances):
+        """Adds an array of distances, which it overwrites."""
+        distances = distances.reshape(-1)
+        self.sum += float(distances.sum())
+        distances *= self.scale
+        bins = np.minimum(distances, _FINE_BINS - 1, out=distances).astype(np.int64)
+        self.counts += np.bincount(bins, minlength=_FINE_BINS)
+
+    @property
+    def total(self):
+        return int(self.counts.sum())

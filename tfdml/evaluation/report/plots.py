@@ -1,0 +1,220 @@
+"""Plots of scores, written to images."""
+
+import csv
+import pathlib
+
+import numpy as np
+
+from tfdml.checks import check
+from tfdml.evaluation import inputs
+from tfdml.evaluation.pairs import equal_error_rate, sample_pairs
+
+_RIGHT, _WRONG = "tab:green", "tab:red"
+_ROWS_AT_ONCE = 1024  # passed to a similarity
+_SHOWN = 20  # characters shown of the name of an image, from its end
+_EPOCH = "epoch (checkpoint interval)"
+
+
+def plot_training(log, scores, path):
+    """Plots the loss during training and the scores before and after it.
+
+    Args:
+        log: Path of the CSV that `keras.callbacks.CSVLogger` wrote, with a column `loss`; columns
+            of `LossLogs`, if any, get their own plot.
+        scores: As for `scores_table`.
+        path: Path of the image, such as `training.png`.
+    """
+    from matplotlib.figure import Figure
+
+    with pathlib.Path(log).open(newline="") as file:
+        epochs = list(csv.DictReader(file))
+    watched = bool(epochs) and "target_mean" in epochs[0]
+    figure = Figure(figsize=(15 if watched else 10, 4), layout="constrained")
+    loss_axes, score_axes, *target_axes = figure.subplots(1, 3 if watched else 2)
+    numbers = [int(row["epoch"]) + 1 for row in epochs]
+    loss_axes.plot(numbers, [float(row["loss"]) for row in epochs], marker=".")
+    loss_axes.set(title="Training loss", xlabel=_EPOCH, ylabel="loss")
+    for axes in target_axes:
+        mean, low, high = (
+            [float(row[f"target_{kind}"]) for row in epochs]
+            for kind in ("mean", "lowest", "highest")
+        )
+        axes.plot(numbers, mean, label="mean")
+        axes.fill_between(numbers, low, high, alpha=0.3, label="lowest to highest")
+        axes.set(title="Targets of density", xlabel=_EPOCH, ylabel="squared distance")
+        axes.legend()
+    for stage, style in (("untrained", "o--"), ("trained", "o-")):
+        names = [name for name in scores[stage] if name.startswith("recall@")]
+        score_axes.plot(names, [scores[stage][name] for name in names], style, label=stage)
+    score_axes.set(title="Unseen classes", ylim=(0, 1))
+    score_axes.legend(loc="lower right")
+    figure.savefig(path)
+
+
+def plot_score_distributions(embeddings, labels, path, *, similarity, pairs=10_000, seed=0):
+    """Plots histograms of the scores of positive and negative pairs.
+
+    One plot for the distance and one for the learned similarity, if any, each with two histograms
+    of shares of the pairs, in the same bins. The titles give the equal error rate of the sampled
+    pairs: the less the histograms overlap, the lower.
+
+    Args:
+        embeddings: (n, dim) floats, finite; taken as given: not normalised.
+        labels: (n,) or (n, 1) integers, one class id per row.
+        path: Path of the image, such as `scores.png`.
+        similarity: Callable of rows (i, dim) and (i, dim), i at most 1,024, that returns the (i,)
+            scores of the pairs, larger for more similar pairs. An example is a `PDDM` layer. None
+            plots only the distance.
+        pairs: Number of pairs of each kind, drawn at random.
+        seed: Seed of the pairs.
+
+    Returns:
+        The matplotlib figure.
+
+    Raises:
+        TypeError: If labels are not integers, embeddings not floats or `similarity` not callable.
+        ValueError: If shapes disagree, rows or scores are not finite, there are no pairs of one
+            kind, or an option is out of range.
+
+    Source:
+        Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, Figure 1(b).
+    """
+    from matplotlib.figure import Figure
+
+    inputs.check_similarity(similarity)
+    embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
+    positive, negative = (
+        _pair_scores(embeddings, kind, similarity)
+        for kind in sample_pairs(labels, pairs, seed=seed)
+    )
+    kinds = [("learned similarity", 1)] * (similarity is not None)
+    kinds.append(("Euclidean distance", -1))  # small for similar pairs, unlike a similarity
+    figure = Figure(figsize=(5 * len(kinds), 4), layout="constrained")
+    cells = figure.subplots(1, len(kinds), squeeze=False)[0]
+    for axes, (name, sign), *values in zip(cells, kinds, positive, negative, strict=True):
+        bins = np.histogram_bin_edges(np.concatenate(values), bins=50)
+        styles = ("positive", _RIGHT), ("negative", _WRONG)
+        for of_kind, (label, color) in zip(values, styles, strict=True):
+            shares = np.full(len(of_kind), 1 / len(of_kind))
+            axes.hist(of_kind, bins, weights=shares, alpha=0.6, label=label, color=color)
+        error = equal_error_rate(*(sign * of_kind for of_kind in values))
+        title = f"{name}: equal error rate {error:.1%}"
+        axes.set(title=title, xlabel=name, ylabel="share of the pairs")
+        axes.legend()
+    figure.savefig(path)
+    return figure
+
+
+def plot_retrievals(
+    images, embeddings, labels, path, *, similarity, queries=4, top=8, names=None, seed=0
+):
+    """Draws a few queries and their nearest images by a learned similarity or by distance.
+
+    One row per query: its image, then the images found, best first, in solid green frames if of its
+    class and in dashed red ones if not. Below each are its score S, if there is a similarity, and
+    its Euclidean distance D.
+
+    Args:
+        images: The n images, (height, width, 3) or (height, width) uint8 arrays, or a callable that
+            reads the image of a row number.
+        embeddings: (n, dim) floats, finite; taken as given: not normalised.
+        labels: (n,) or (n, 1) integers, one class id per row.
+        path: Path of the image, such as `retrievals.png`.
+        similarity: Callable of rows (i, dim) and (j, dim), j at most 1,024, that returns their
+            (i, j) scores, larger for nearer rows. An example is `PDDM.matrix`. None ranks by
+            distance.
+        queries: Number of random queries, or their row numbers.
+        top: Number of images per query; at most n - 1 are shown.
+        names: (n,) texts, such as paths, whose last 20 characters are shown above the images.
+        seed: Seed of the random queries.
+
+    Returns:
+        The matplotlib figure.
+
+    Raises:
+        TypeError: If labels are not integers, embeddings not floats or `similarity` not callable.
+        ValueError: If shapes disagree, rows or scores are not finite, the numbers of images and
+            rows differ, or an option is out of range.
+
+    Source:
+        Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, Figure 4.
+    """
+    from matplotlib.figure import Figure
+
+    inputs.check_similarity(similarity)
+    embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
+    count = len(labels) if callable(images) else len(images)
+    expectation = "`images` must be a callable or one image per row"
+    check(count == len(labels), expectation, images=count, rows=len(labels))
+    rows = _query_rows(queries, len(labels), seed)
+    top = min(inputs.whole_number(top, "top", at_least=1), len(labels) - 1)
+    scores = _scores(embeddings, rows, similarity or _nearness)
+    figure = Figure(figsize=(1.3 * (top + 1), 1.6 * len(rows)), layout="constrained")
+    grid = figure.subplots(len(rows), top + 1, squeeze=False)
+    for axes, query, row_scores in zip(grid, rows, scores, strict=True):
+        _draw_image(axes[0], images, query, "black", "-", names)
+        axes[0].set_xlabel("query", fontsize="small")
+        found = np.argsort(-row_scores, kind="stable")[:top]
+        for cell, row in zip(axes[1:], found, strict=True):
+            right = labels[row] == labels[query]
+            _draw_image(cell, images, row, *((_RIGHT, "-") if right else (_WRONG, "--")), names)
+            numbers = f"D {np.linalg.norm(embeddings[row] - embeddings[query]):.2f}"
+            if similarity is not None:
+                numbers = f"S {row_scores[row]:#.3g}  {numbers}"
+            cell.set_xlabel(numbers, fontsize="small")
+    meaning = "D: Euclidean distance, green: of the query's class"
+    if similarity is not None:
+        meaning = f"S: learned similarity, {meaning}"
+    figure.supxlabel(meaning, fontsize="small")
+    figure.savefig(path)
+    return figure
+
+
+def _pair_scores(embeddings, pairs, similarity):
+    """(1 or 2, n) float64: similarities, if any, and distances of (n, 2) row numbers."""
+    blocks = []
+    for first in range(0, len(pairs), _ROWS_AT_ONCE):
+        a, b = (embeddings[rows] for rows in pairs[first : first + _ROWS_AT_ONCE].T)
+        scores = [np.linalg.norm(a.astype(np.float64) - b, axis=1)]
+        if similarity is not None:
+            scores.insert(0, inputs.scores_of(similarity, a, b, (len(a),)))
+        blocks.append(scores)
+    return np.concatenate(blocks, axis=1)
+
+
+def _scores(embeddings, rows, similarity):
+    """(i, n) scores of the given rows to all; -inf to themselves."""
+    blocks = [embeddings[i : i + _ROWS_AT_ONCE] for i in range(0, len(embeddings), _ROWS_AT_ONCE)]
+    asked = embeddings[rows]
+    of_blocks = (inputs.scores_of(similarity, asked, b, (len(rows), len(b))) for b in blocks)
+    scores = np.concatenate(list(of_blocks), axis=1)
+    scores[np.arange(len(rows)), rows] = -np.inf
+    return scores
+
+
+def _nearness(a, b):
+    return -np.linalg.norm(a[:, None].astype(np.float64) - b, axis=2)
+
+
+def _query_rows(queries, count, seed):
+    """The given row numbers, or random ones of the given number."""
+    if np.iterable(queries):
+        rows = np.asarray(list(queries))
+        valid = rows.size and rows.dtype.kind in "iu" and rows.min() >= 0 and rows.max() < count
+        check(valid, "`queries` must be row numbers", queries=queries, rows=count)
+        return rows
+    queries = min(inputs.whole_number(queries, "queries", at_least=1), count)
+    seed = inputs.whole_number(seed, "seed", at_least=0)
+    return np.random.default_rng(seed).choice(count, queries, replace=False)
+
+
+def _draw_image(axes, images, row, color, line, names):
+    image = np.asarray(images(row) if callable(images) else images[row])
+    if image.shape[2:] == (1,):
+        image = image[..., 0]
+    axes.imshow(image, cmap="gray", vmin=0, vmax=255)
+    axes.set(xticks=[], yticks=[])
+    if names is not None:
+        axes.set_title(names[row][-_SHOWN:], fontsize=5, parse_math=False)
+    for spine in axes.spines.values():
+        spine.set(edgecolor=color, linewidth=3, linestyle=line)

@@ -1,0 +1,133 @@
+"""Table of the losses by name, readable without Keras."""
+
+import importlib
+import inspect
+import itertools
+
+from tfdml.checks import check, unknown_name, unknown_option
+
+# Names of `--loss` and `get`: name -> (module of this package, class, options that the name
+# implies).
+LOSSES = {
+    "arcface": ("arcface", "ArcFaceLoss", {}),
+    "binomial": ("binomial", "BinomialDevianceLoss", {}),
+    "circle": ("circle", "CircleLoss", {}),
+    "clustering": ("clustering", "ClusteringLoss", {}),
+    "contrastive": ("contrastive", "ContrastiveLoss", {}),
+    "cosface": ("cosface", "CosFaceLoss", {}),
+    "coupled_clusters": ("coupled_clusters", "CoupledClustersLoss", {}),
+    "density": ("density", "DensityAdaptiveLoss", {}),
+    "hard_contrastive": (
+        "hard_aware_cascade",
+        "HardAwareCascadeLoss",
+        {"levels": 1, "hard_ratios": (0.5,)},
+    ),
+    "hdc": ("hard_aware_cascade", "HardAwareCascadeLoss", {}),
+    "histogram": ("histogram", "HistogramLoss", {}),
+    "lifted": ("lifted", "LiftedStructuredLoss", {}),
+    "lmdm": ("double_header", "DoubleHeaderHingeLoss", {"similarity": {"use_position": False}}),
+    "matryoshka": ("matryoshka", "MatryoshkaLoss", {}),
+    "memory": ("memory", "CrossBatchMemoryLoss", {}),
+    "multi_similarity": ("multi_similarity", "MultiSimilarityLoss", {}),
+    "norm_softmax": ("norm_softmax", "NormalizedSoftmaxLoss", {}),
+    "npair": ("npair", "NPairLoss", {}),
+    "ntxent": ("ntxent", "NTXentLoss", {}),
+    "pddm": ("double_header", "DoubleHeaderHingeLoss", {}),
+    "pddm_triplet": ("double_header", "DoubleHeaderHingeLoss", {"headers": 1}),
+    "proxy_anchor": ("proxy_anchor", "ProxyAnchorLoss", {}),
+    "proxy_nca": ("proxy_nca", "ProxyNCALoss", {}),
+    "quadruplet": (
+        "double_header",
+        "DoubleHeaderHingeLoss",
+        {"similarity": None, "squared": False},
+    ),
+    "recall_at_k": ("recall_at_k", "RecallAtKLoss", {}),
+    "regularized": ("regularized", "RegularizedLoss", {}),
+    "roadmap": ("roadmap", "ROADMAPLoss", {}),
+    "sincere": ("sincere", "SINCERELoss", {}),
+    "smooth_ap": ("smooth_ap", "SmoothAPLoss", {}),
+    "soft_triple": ("soft_triple", "SoftTripleLoss", {}),
+    "sub_center_arcface": ("arcface", "ArcFaceLoss", {"centers": 3}),
+    "supcon": ("supcon", "SupConLoss", {}),
+    "triplet": ("triplet", "TripletLoss", {}),
+}
+# The same for regularizers, for `RegularizedLoss`.
+REGULARIZERS = {
+    "density": ("density", "DensityRegularizer", {}),
+    "entropy": ("entropy", "EntropyRegularizer", {}),
+    "gor": ("global_orthogonal", "GlobalOrthogonalRegularizer", {}),
+}
+
+# Published options, for losses with different defaults: `get(name, preset="published")`.
+_ONE_QUADRUPLET = {"alpha": 0.5, "beta": 1.0, "num_quadruplets": 1, "score_scale": "minmax"}
+_OF_PDDM = {**_ONE_QUADRUPLET, "similarity": {"dropout": 0.5}}
+PUBLISHED = {
+    "lmdm": _OF_PDDM,
+    "npair": {"pairs": "first", "scale": 1.0},
+    "pddm": _OF_PDDM,
+    "pddm_triplet": _OF_PDDM,
+    "quadruplet": {**_ONE_QUADRUPLET, "squared": True},
+}
+
+
+def get(name, /, *, preset=None, **options):
+    """Builds a loss by its name in `LOSSES`, or from a Keras config.
+
+    Args:
+        name: A key of `LOSSES`, such as `"lifted"`; or a Keras config, `{"class_name": ...,
+            "config": ...}`; or a loss, which is returned.
+        preset: None for the defaults, or `"published"` for the options of the paper, for losses in
+            `PUBLISHED`, whose defaults differ.
+        **options: Options of that loss; a dict is merged into the dict that the name implies.
+
+    Returns:
+        A `MetricLoss`.
+
+    Raises:
+        ValueError: If the name, an option or its value is unknown; the message lists the known.
+    """
+    if isinstance(name, dict) or hasattr(name, "get_config"):
+        import keras
+
+        check(
+            not options and preset is None,
+            "options go with the name of a loss, not with a loss or a config",
+            options=sorted(options),
+            preset=preset,
+        )
+        return keras.losses.get(name)
+    published = {}
+    if preset is not None:
+        check(
+            preset == "published" and name in PUBLISHED,
+            "`preset` must be None, or 'published' for a loss whose defaults differ from the "
+            f"paper: {', '.join(PUBLISHED)}",
+            preset=preset,
+            loss=name,
+        )
+        published = PUBLISHED[name]
+    return _build("loss", LOSSES, name, published, options)
+
+
+def get_regularizer(name, /, **options):
+    """As `get`, for `REGULARIZERS`."""
+    return _build("regularizer", REGULARIZERS, name, options)
+
+
+def _build(kind, table, name, *given):
+    if not isinstance(name, str) or name not in table:
+        raise ValueError(unknown_name(kind, name, table))
+    module, class_name, preset = table[name]
+    loss = getattr(importlib.import_module(f"tfdml.losses.{module}"), class_name)
+    parameters = inspect.signature(loss).parameters
+    available = set(parameters) - {"name"}  # given by `name` itself
+    settings = {"name": name, **preset}
+    for option, value in itertools.chain.from_iterable(options.items() for options in given):
+        if option not in available:
+            raise ValueError(unknown_option(f"{kind} {name!r}", option, available))
+        adds = isinstance(value, dict) and isinstance(settings.get(option), dict)
+        settings[option] = {**settings[option], **value} if adds else value
+    for option, parameter in parameters.items():
+        if parameter.default is parameter.empty and option not in settings:
+            raise ValueError(f"{kind} {name!r} requires the option {option!r}.")
+    return loss(**settings)

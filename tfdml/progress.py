@@ -1,0 +1,15 @@
+"""The progress bar of all loops that may take long."""
+
+from tqdm import tqdm
+
+
+def progress(what, items=None, *, total=None, unit="image") -> tqdm:
+    """`tqdm` over items, shown in a terminal if they take more than two seconds.
+
+    Args:
+        what: What is done to the items, such as `"Checking images"`.
+        items: Iterable; None for a bar that is moved by `update`.
+        total: Number of items, if they have no length.
+        unit: Of the items.
+    """
+    return tqdm(items, what, total, unit=unit, delay=2, disable=None)

@@ -1,0 +1,116 @@
+"""Exports a trained run again, as its next version."""
+
+import time
+
+from tfdml.checks import check
+from tfdml.runs.checkpoints import read_model
+from tfdml.serving import exported, metadata
+from tfdml.serving.versions import versions_of
+
+BATCH = 32
+SECONDS = 3.0  # duration of each throughput measurement
+OF_WRITER = ("tf_serving_warmup_requests", metadata.FILE)  # written for every version
+
+
+def load_run(run):
+    """The model of a run, at its last checkpoint.
+
+    Args:
+        run: Path of the run's folder.
+
+    Raises:
+        FileNotFoundError: If there is no checkpoint.
+        ValueError: If it cannot be read.
+    """
+    checkpoint = run / "checkpoint.keras"
+    if not checkpoint.is_file():
+        raise FileNotFoundError(f"there is no {checkpoint}")
+    return read_model(checkpoint)
+
+
+def serve_run(model, trained, levels=None, options=None):
+    """The model of a run, or its shallow levels, ready to be written.
+
+    Args:
+        model: The `EmbeddingModel` of the run.
+        trained: Path of the version that the run exported; images are read in the same way.
+        levels: Number of shallowest levels to keep; all if None.
+        options: `ExportOptions`; the defaults if None.
+
+    Returns:
+        A `ServedModel`.
+
+    Raises:
+        ValueError: If the model has fewer levels, or `trained` has no function `read_image`.
+    """
+    import tensorflow as tf
+
+    from tfdml.models import first_levels, number_of_levels
+    from tfdml.serving import ServedModel
+
+    whole = levels in (None, number_of_levels(model.embedder))
+    embedder = model.embedder if whole else first_levels(model.embedder, levels)
+    reader = tf.saved_model.load(str(trained))
+    check(
+        hasattr(reader, "read_image"),
+        f"{trained} must be one that tfdml exported, with the function read_image",
+        signatures=list(reader.signatures),
+    )
+    return ServedModel(embedder, reader.read_image, model.loss if whole else None, options=options)
+
+
+def check_same_run(out, trained):
+    """Raises a FileExistsError if a folder holds versions of another run than `trained`."""
+    recipe = metadata.without_folders(exported.recipe_of(trained))
+    for other in versions_of(out).values():
+        if metadata.without_folders(exported.recipe_of(other)) != recipe:
+            raise FileExistsError(f"{other} is of another run: choose another folder for this one")
+
+
+def write_next(served, out, trained, **known):
+    """Writes the next version of a folder, with the metadata of its training.
+
+    Args:
+        served: `ServedModel` of the run that exported `trained`.
+        out: Folder of the versions.
+        trained: Path of the version that the run exported; its assets are copied.
+        **known: Further arguments of `metadata_of`.
+
+    Returns:
+        The path of the version.
+
+    Raises:
+        FileExistsError: If `out` holds versions of another run.
+    """
+    check_same_run(out, trained)
+    before = metadata.read_metadata(trained)
+    known = {
+        "recipe": exported.recipe_of(trained) or None,
+        "trained_classes": exported.trained_classes(trained) or None,
+        **known,
+    }
+    if served.dim == before.get("dimension"):  # scores hold only for all levels
+        known["scores"] = before.get("scores")
+    assets = {
+        file.name: file.read_bytes()
+        for file in (trained / "assets.extra").glob("*")
+        if file.is_file() and file.name not in OF_WRITER
+    }
+    path = out / str(max(versions_of(out), default=0) + 1)
+    return served.write(path, assets=assets, metadata=known)
+
+
+def images_per_second(version):
+    """Throughput of `embed_images` of a SavedModel, in images/s, in batches of 32."""
+    import numpy as np
+    import tensorflow as tf
+
+    embed = tf.saved_model.load(str(version)).signatures["embed_images"]
+    shape = embed.structured_input_signature[1]["images"].shape[1:]
+    images = tf.constant(np.random.default_rng(0).uniform(0, 255, (BATCH, *shape)), tf.float32)
+    embed(images=images)  # the first call prepares the graph
+    batches, began = 0, time.perf_counter()
+    while time.perf_counter() - began < SECONDS:
+        embed(images=images)["embedding"].numpy()
+        batches += 1
+    return batches * BATCH / (time.perf_counter() - began)

@@ -1,0 +1,197 @@
+"""Serves a web page and a JSON interface for search by image in a folder.
+
+    python -m tfdml.search --model saved_models/NAME/1 --images FOLDER
+
+Embeds the images of the folder, saves their index, and prints the address of the page. The next
+start and the page's refresh button embed only new images.
+"""
+
+import dataclasses
+import hashlib
+import importlib.util
+import ipaddress
+import os
+import pathlib
+import sys
+import warnings
+
+from tfdml.checks import check, check_positive
+from tfdml.command_line import Parser, as_file_name, check_writable, one_sentence
+from tfdml.quiet import import_tensorflow
+from tfdml.search import MOST_NEIGHBOURS
+from tfdml.serving.exported import find_version
+from tfdml.serving.versions import name_of
+
+PROGRAM = "tfdml.search"
+NEEDED = {"faiss": "faiss-cpu", "flask": "flask", "waitress": "waitress"}
+LOCAL_NAMES = ["localhost", "127.0.0.1", "::1"]
+LISTED = 5  # ignored files named in the warning
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """Model, images and server of a search.
+
+    Args:
+        model: A run's folder in `saved_models/`, for its newest version, or one version.
+        images: Folder of the images, searched with its sub-folders: .bmp, .gif, .jpeg, .jpg, .png
+            and .webp. Hidden files and links that lead out of it are ignored. Nothing is ever
+            written to it.
+        index: File of the index, which the next start updates. If not given, a file in `indexes/`
+            of the current folder, named after the model and `images`.
+        host: Address to listen at. The default can be reached from this computer only, 0.0.0.0 from
+            every network of this computer, by anyone: there is no password.
+        port: Port to listen at, from 0 to 65535; 0 for any free one.
+        trusted_hosts: Host names that browsers may use, such as `'[search.example.org]'`; others
+            are rejected. If not given, those of this computer for a local `host`, otherwise any.
+        upload_megabytes: Largest size of an uploaded image, at most 1024.
+        neighbours: Default number of images in an answer (`k` of a request), from 1 to 200.
+        rerank: Number of nearest images that a learned similarity reranks; 0 ranks by distance. If
+            not given, 100 for a model with such a similarity (`--loss pddm` and related losses).
+        approximate: From 100,000 images on, search only a part of the index, which finds nearly the
+            same images faster.
+    """
+
+    model: str
+    images: str
+    index: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 8000
+    trusted_hosts: list[str] | None = None
+    upload_megabytes: float = 20.0
+    neighbours: int = 24
+    rerank: int | None = None
+    approximate: bool = False
+
+    def __post_init__(self):
+        check(0 <= self.port <= 65535, "`port` must be from 0 to 65535", port=self.port)
+        check_positive(upload_megabytes=self.upload_megabytes)
+        check(
+            self.upload_megabytes <= 1024,
+            "`upload_megabytes` must be at most 1024",
+            upload_megabytes=self.upload_megabytes,
+        )
+        check(
+            1 <= self.neighbours <= MOST_NEIGHBOURS,
+            f"`neighbours` must be from 1 to {MOST_NEIGHBOURS}",
+            neighbours=self.neighbours,
+        )
+        check(self.rerank is None or self.rerank >= 0, "`rerank` must be >= 0", rerank=self.rerank)
+
+
+def main(arguments=None):
+    arguments = sys.argv[1:] if arguments is None else arguments
+    settings = parse(arguments)
+    with one_sentence(PROGRAM, ValueError, TypeError, OSError, ImportError):
+        check_installed()
+        version = find_version(pathlib.Path(settings.model))
+        index = pathlib.Path(settings.index or default_index(version, settings.images))
+        check_writable(index.parent)
+        import_tensorflow()
+        search = open_search(settings, version, index)
+        added, gone = search.refresh(show=True)
+        warn_of_left_out(search)
+        print(
+            f"{len(search):,} images of {settings.images} ({added:,} added, {gone:,} removed), "
+            f"ranked by {search.ranked_by}\nIndex: {index}"
+        )
+        run_server(settings, search)
+
+
+def parse(arguments):
+    """Parses the command line, without importing TensorFlow or NumPy."""
+    parser = Parser(
+        Search,
+        as_positional=False,
+        prog=PROGRAM,
+        description=(__doc__ or "").partition("\n")[0],
+        epilog="docs/search.md documents the JSON interface and its limits.",
+    )
+    return parser.settings_of(parser.parse_args(arguments))
+
+
+def check_installed():
+    """Raises an ImportError that names the packages to install."""
+    missing = [name for module, name in NEEDED.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise ImportError(f"the search needs {', '.join(missing)}: pip install -e '.[search]'")
+
+
+def default_index(version, images):
+    """A file in `indexes/`, named after the model and the folder of images."""
+    images = pathlib.Path(images).resolve()
+    place = hashlib.sha256(os.fsencode(images)).hexdigest()[:8]
+    name = f"{name_of(version)}_{images.name}_{place}".replace("/", "_")
+    return f"indexes/{as_file_name(name)}.npz"
+
+
+def open_search(settings, version, index):
+    """The search of the settings, with its index loaded if it exists."""
+    from PIL import Image
+
+    from tfdml.search.engine import ImageSearch
+    from tfdml.search.model import SearchModel
+
+    # Images with too many pixels are rejected with a message of our own.
+    warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+    options = {"rerank": settings.rerank, "approximate": settings.approximate}
+    return ImageSearch(SearchModel(version), settings.images, index, **options)
+
+
+def warn_of_left_out(search):
+    """Warns of files that cannot be read, naming the first."""
+    if search.left_out:
+        named = [f"{name} ({cause})" for name, cause in list(search.left_out.items())[:LISTED]]
+        more = ["..."] if len(search.left_out) > LISTED else []
+        warnings.warn(
+            f"ignored {len(search.left_out):,} files: {'; '.join(named + more)}", stacklevel=2
+        )
+
+
+def run_server(settings, search):
+    """Answers requests until Ctrl-C."""
+    from tfdml.search.application import create_application
+    from tfdml.search.server import serve
+
+    upload_bytes = int(settings.upload_megabytes * 1e6)
+    trusted = settings.trusted_hosts or (LOCAL_NAMES if is_local(settings.host) else None)
+    application = create_application(
+        search,
+        neighbours=settings.neighbours,
+        upload_bytes=upload_bytes,
+        trusted_hosts=trusted,
+    )
+    try:
+        server = serve(
+            application, host=settings.host, port=settings.port, upload_bytes=upload_bytes
+        )
+    except OSError as error:
+        raise OSError(
+            f"cannot listen at {settings.host}:{settings.port} ({error.strerror or error}): "
+            "give another --host or --port"
+        ) from error
+    if not is_local(settings.host):
+        warnings.warn(
+            f"anyone who reaches {settings.host} can see these images: there is no password",
+            stacklevel=2,
+        )
+    print(f"Search: {address(settings.host, server.effective_port)} (Ctrl-C stops it)", flush=True)
+    server.run()
+
+
+def is_local(host):
+    """Whether an address can be reached from this computer only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def address(host, port):
+    """The URL of the page."""
+    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{reached}]:{port}/" if ":" in reached else f"http://{reached}:{port}/"
+
+
+if __name__ == "__main__":
+    main()

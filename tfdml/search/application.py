@@ -1,0 +1,250 @@
+"""The search over HTTP: a page and a JSON interface. Images have ids, paths are never accepted."""
+
+import functools
+import importlib.resources
+import io
+import random
+import time
+from urllib.parse import urlsplit
+
+import flask
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+
+from tfdml.search import MOST_NEIGHBOURS
+from tfdml.search.images import MIME_TYPES, RejectedError, thumbnail
+from tfdml.serving.versions import name_of
+
+FIELD = "image"  # of a form with a picture
+FORM_BYTES = 100_000  # allowed in a form besides its picture
+_THUMBNAILS = 2000  # kept in memory, of some 10 kB each
+_PAGE = {"search.html": "text/html", "search.css": "text/css", "search.js": "text/javascript"}
+_FOR_THE_PAGE = (
+    "default-src 'none'; img-src 'self' blob: data:; style-src 'self'; script-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_FOR_THE_REST = "default-src 'none'; frame-ancestors 'none'; sandbox"
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class _InMemory(flask.Request):
+    """A request whose uploads stay in memory, without temporary files."""
+
+    def _get_file_stream(self, *_, **__):
+        return io.BytesIO()
+
+
+def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
+    """The WSGI application of a search.
+
+    Args:
+        search: An `ImageSearch`.
+        neighbours: Default number of images in an answer.
+        upload_bytes: Largest size of an uploaded picture.
+        trusted_hosts: Allowed names in the Host header; any if None.
+    """
+    app = flask.Flask(__name__, static_folder=None, template_folder=None)
+    app.request_class = _InMemory
+    app.json.sort_keys = False
+    app.config["MAX_CONTENT_LENGTH"] = upload_bytes + FORM_BYTES
+    small = functools.lru_cache(_THUMBNAILS)(lambda key: thumbnail(search.content(key)))
+
+    @app.get("/")
+    def page():
+        return _part_of_page("search.html")
+
+    @app.get("/search.<any(css, js):kind>")
+    def part(kind):
+        return _part_of_page(f"search.{kind}")
+
+    @app.get("/api/status")
+    def status():
+        return _status(search, neighbours, upload_bytes)
+
+    @app.post("/api/search")
+    def by_picture():
+        began = time.perf_counter()
+        count = _count(neighbours)
+        return _answer(search.by_picture(_sent_picture(upload_bytes), count), began)
+
+    @app.get("/api/similar/<int:key>")
+    def by_id(key):
+        began = time.perf_counter()
+        answer = _answer(search.by_id(key, _count(neighbours)), began)
+        return {"query": _image(key, search.entry(key)), **answer}
+
+    @app.get("/api/sample")
+    def sample():
+        drawn = search.sample(_count(neighbours), seed=random.getrandbits(32))
+        return {"images": [_image(key, entry) for key, entry in drawn.items()]}
+
+    @app.get("/api/images/<int:key>")
+    def picture(key):
+        return _file(search.content(key), MIME_TYPES[search.entry(key).format])
+
+    @app.get("/api/images/<int:key>/thumbnail")
+    def small_picture(key):
+        search.entry(key)  # raises if the image is gone, as its thumbnail may be cached
+        return _file(small(key), MIME_TYPES["WEBP"])
+
+    @app.post("/api/refresh")
+    def refresh():
+        search.start_refresh()
+        return _status(search, neighbours, upload_bytes), 202
+
+    @app.before_request
+    def refuse_other_sites():
+        if trusted_hosts is not None and _host_name() not in trusted_hosts:
+            raise RejectedError(
+                "This host name is not trusted; add it with --trusted_hosts. "
+                f"Received: host={flask.request.headers.get('Host')}"
+            )
+        other = flask.request.headers.get("Sec-Fetch-Site") == "cross-site"
+        if other and flask.request.method == "POST":
+            raise RejectedError("Requests from other sites are not allowed", status=403)
+
+    @app.after_request
+    def protect(response):
+        of_page = flask.request.endpoint in ("page", "part")
+        policy = _FOR_THE_PAGE if of_page else _FOR_THE_REST
+        response.headers.update({"Content-Security-Policy": policy, **_HEADERS})
+        response.headers.setdefault("Cache-Control", "no-cache" if of_page else "no-store")
+        return response
+
+    @app.errorhandler(RejectedError)
+    def refused(refusal):
+        return {"error": str(refusal)}, refusal.status
+
+    @app.errorhandler(RequestEntityTooLarge)
+    def too_large(_):
+        return {"error": too_large_sentence(upload_bytes)}, 413
+
+    @app.errorhandler(HTTPException)
+    def failed(error):
+        headers = [(name, value) for name, value in error.get_headers() if name == "Allow"]
+        return {"error": error.description}, error.code, headers
+
+    @app.errorhandler(Exception)
+    def broken(error):
+        app.logger.error("a request failed", exc_info=error)
+        return {"error": "The search failed; its terminal shows the error"}, 500
+
+    return app
+
+
+def too_large_sentence(upload_bytes):
+    """The error message for an upload that is too large."""
+    return f"The picture must be a file of at most {upload_bytes / 1e6:g} MB"
+
+
+def _host_name():
+    """The host name of the request, in lower case and without its port."""
+    try:
+        return urlsplit(f"//{flask.request.headers.get('Host', '')}").hostname
+    except ValueError:
+        return None
+
+
+def _sent_picture(upload_bytes):
+    """The bytes of the picture in a request: a form's field `image`, or the whole body."""
+    if flask.request.mimetype == "multipart/form-data":
+        file = flask.request.files.get(FIELD)
+        if file is None:
+            raise RejectedError(
+                f"The form must have a file named {FIELD!r}. "
+                f"Received: files={sorted(flask.request.files)}"
+            )
+        content = file.read()
+    else:
+        content = flask.request.get_data(cache=False, parse_form_data=False)
+    if not content:
+        raise RejectedError("The request must hold a picture. Received: 0 bytes")
+    if len(content) > upload_bytes:
+        raise RejectedError(too_large_sentence(upload_bytes), status=413)
+    return content
+
+
+def _count(neighbours):
+    """The number of images asked for."""
+    text = flask.request.args.get("k", str(neighbours))
+    whole = text.isascii() and text.isdigit() and len(text) < 10
+    if not whole or not 1 <= int(text) <= MOST_NEIGHBOURS:
+        raise RejectedError(
+            f"`k` must be a whole number from 1 to {MOST_NEIGHBOURS}. Received: k={text}"
+        )
+    return int(text)
+
+
+def _answer(answer, began):
+    seconds = {**answer.seconds, "total": time.perf_counter() - began}
+    return {
+        "ranked_by": answer.ranked_by,
+        "results": [
+            {
+                **_image(found.id, found.entry),
+                **{
+                    name: round(score, 6)
+                    for name in ("similarity", "cosine", "distance")
+                    if (score := getattr(found, name)) is not None
+                },
+            }
+            for found in answer.found
+        ],
+        "seconds": {name: round(value, 5) for name, value in seconds.items()},
+    }
+
+
+def _image(key, entry):
+    folder, _, _ = entry.name.rpartition("/")
+    return {
+        "id": key,
+        "name": _shown(entry.name),
+        "folder": _shown(folder),
+        "width": entry.width,
+        "height": entry.height,
+        "image": f"api/images/{key}",
+        "thumbnail": f"api/images/{key}/thumbnail",
+    }
+
+
+def _shown(name):
+    """The name as valid text, even if its bytes on disk are not UTF-8."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _status(search, neighbours, upload_bytes):
+    refreshing = search.refreshing
+    left_out = search.left_out
+    return {
+        "images": len(search),
+        "folder": search.folder.name,
+        "model": name_of(search.model.version),
+        "ranked_by": search.ranked_by,
+        "reranked": search.rerank,
+        "exact": not search.cells,
+        "neighbours": neighbours,
+        "upload_bytes": upload_bytes,
+        "types": sorted(MIME_TYPES.values()),
+        "left_out": [
+            {"name": _shown(name), "cause": cause} for name, cause in sorted(left_out.items())
+        ],
+        "refreshing": refreshing and dict(zip(("done", "total"), refreshing, strict=True)),
+        "failure": search.failure,
+    }
+
+
+def _file(content, mime_type):
+    """A response to cache for ever, as an id always stands for the same content."""
+    response = flask.Response(content, mimetype=mime_type)
+    response.headers["Cache-Control"] = "private, max-age=31536000, immutable"
+    return response
+
+
+def _part_of_page(name):
+    page = importlib.resources.files("tfdml.search") / "page" / name
+    return flask.Response(page.read_text(), mimetype=_PAGE[name])

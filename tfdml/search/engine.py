@@ -1,0 +1,304 @@
+"""The search engine: finds images of a folder by an image, and keeps its index up to date."""
+
+import itertools
+import pathlib
+import threading
+import time
+from typing import NamedTuple
+
+import numpy as np
+from tqdm import tqdm
+
+from tfdml.checks import check
+from tfdml.search.catalogue import Catalogue, Entry, LeftOut, load, save
+from tfdml.search.images import RejectedError, image_files, read, read_header
+from tfdml.search.index import Index
+from tfdml.search.refreshing import changes, embedded
+
+RERANKED = 100  # default number of images that a learned similarity reranks
+_SAVE_EVERY = 60.0  # seconds of embedding that a crash may lose
+_SAVE_SHARE = 20  # least ratio of that time to the time of saving
+
+
+class Found(NamedTuple):
+    """An image that a search found; scores that do not apply are None."""
+
+    id: int
+    entry: Entry
+    distance: float  # Euclidean
+    cosine: float | None
+    similarity: float | None  # learned
+
+
+class Answer(NamedTuple):
+    """Results of a search, best first."""
+
+    ranked_by: str  # name of a score of `Found`
+    found: list
+    seconds: dict  # {"embedding": of the model, "search": of the index, "reranking": ...}
+
+
+class _Snapshot(NamedTuple):
+    """An index and its catalogue with the same ids; both are immutable."""
+
+    index: Index
+    catalogue: Catalogue
+
+
+class ImageSearch:
+    """Search by image in a folder. Searches may run concurrently, also during a refresh.
+
+    Args:
+        model: A `SearchModel`.
+        folder: Path of the images.
+        path: File of the index; loaded if it exists.
+        rerank: Number of nearest images that a learned similarity reranks, 0 for none. If None, 100
+            for a model with a learned similarity.
+        approximate: As for `Index`.
+
+    Raises:
+        FileNotFoundError: If there is no such folder.
+        ValueError: If the index belongs to another model, is broken or lies in the folder, or
+            `rerank` is above 0 and the model has no learned similarity.
+    """
+
+    def __init__(self, model, folder, path, *, rerank=None, approximate=False):
+        if not pathlib.Path(folder).is_dir():
+            raise FileNotFoundError(f"`images` must be a folder; there is none at {folder}")
+        check(
+            model.learned or not rerank,
+            "`rerank` needs a model with a learned similarity, as --loss pddm trains",
+            rerank=rerank,
+        )
+        self.model = model
+        self.folder = pathlib.Path(folder).resolve()
+        self.path = pathlib.Path(path)
+        check(
+            not self.path.resolve().is_relative_to(self.folder),
+            "`index` must lie outside of the folder of images",
+            index=str(path),
+        )
+        self.rerank = (RERANKED if model.learned else 0) if rerank is None else rerank
+        self._snapshot = _Snapshot(Index(model.dim, approximate=approximate), Catalogue())
+        if self.path.exists():
+            loaded = load(self.path, model.fingerprint, approximate=approximate)
+            self._snapshot = _Snapshot(*loaded)
+        self._refreshing = threading.Lock()
+        self._done = self._total = 0
+        self.failure = None  # error message of the last refresh
+
+    def __len__(self):
+        return len(self._snapshot.index)
+
+    @property
+    def ranked_by(self):
+        """The score that results are ordered by."""
+        return (
+            "similarity" if self.rerank else "distance" if self.model.radius is None else "cosine"
+        )
+
+    @property
+    def refreshing(self):
+        """(images embedded, new images) of the refresh under way; None without one."""
+        return (self._done, self._total) if self._refreshing.locked() else None
+
+    @property
+    def left_out(self):
+        """{name: cause} of the files that the model cannot read."""
+        return {name: why.cause for name, why in self._snapshot.catalogue.left_out.items()}
+
+    @property
+    def cells(self):
+        """Number of cells of an approximate index; 0 if it is exact."""
+        return self._snapshot.index.cells
+
+    def by_picture(self, content, count):
+        """The images nearest to a picture.
+
+        Args:
+            content: The bytes of its file.
+            count: Images to find.
+
+        Returns:
+            An `Answer`.
+
+        Raises:
+            RejectedError: If it is not a picture, too large, or the model cannot read it.
+        """
+        read_header(content)
+        began = time.perf_counter()
+        [row] = self.model.embed([content])
+        if isinstance(row, RejectedError):
+            raise row
+        return self._nearest(row, count, {"embedding": time.perf_counter() - began})
+
+    def by_id(self, key, count):
+        """The images nearest to one of the index, without itself.
+
+        Args:
+            key: Its id.
+            count: Images to find.
+
+        Raises:
+            RejectedError: With 404, if no image has this id.
+        """
+        self.entry(key)
+        try:
+            [row] = self._snapshot.index.rows([key])
+        except RuntimeError:  # deleted in between
+            raise _unknown(key) from None
+        return self._nearest(row, count, {}, left_out=key)
+
+    def entry(self, key):
+        """The catalogue entry of an image.
+
+        Raises:
+            RejectedError: With 404, if no image has this id.
+        """
+        entry = self._snapshot.catalogue.entries.get(key)
+        if entry is None:
+            raise _unknown(key)
+        return entry
+
+    def content(self, key):
+        """The bytes of an image's file, unchanged since it was indexed.
+
+        Raises:
+            RejectedError: With 404, if no image has this id or its file is gone; with 410, if the
+                file has changed.
+        """
+        entry = self.entry(key)
+        try:
+            return read(self.folder, entry.name, entry.stamp)
+        except OSError as error:
+            raise RejectedError("The file of the image cannot be read", status=404) from error
+
+    def sample(self, count, seed):
+        """Some images of the index, drawn at random, as {id: `Entry`}."""
+        entries = self._snapshot.catalogue.entries
+        ids = np.fromiter(entries, np.int64, len(entries))
+        drawn = np.random.default_rng(seed).permutation(ids)[:count].tolist()
+        return {key: entries[key] for key in drawn}
+
+    def refresh(self, *, show=False):
+        """Updates the index to the folder: embeds new images, removes missing ones, and saves it.
+
+        Searches meanwhile use the previous index. Progress is saved about every minute, and on
+        interruption.
+
+        Args:
+            show: Whether to show a progress bar.
+
+        Returns:
+            The numbers of images added and removed.
+
+        Raises:
+            RejectedError: With 409, if a refresh is under way.
+            ValueError: If the folder has none of the images of the index any more.
+            OSError: If the index cannot be saved.
+        """
+        self._begin_refresh()
+        try:
+            return self._refresh(show)
+        finally:
+            self._refreshing.release()
+
+    def start_refresh(self):
+        """Refreshes in the background.
+
+        Raises:
+            RejectedError: With 409, if a refresh is under way.
+        """
+        self._begin_refresh()
+
+        def refresh():
+            try:
+                self._refresh(show=False)
+            except Exception as error:  # the page shows it and the search goes on
+                self.failure = str(error)
+            finally:
+                self._refreshing.release()
+
+        threading.Thread(target=refresh, name="refresh", daemon=True).start()
+
+    def _begin_refresh(self):
+        if not self._refreshing.acquire(blocking=False):
+            raise RejectedError("A refresh is under way", status=409)
+        self._done, self._total, self.failure = 0, 0, None
+
+    def _refresh(self, show):
+        files = image_files(self.folder)
+        entries = self._snapshot.catalogue.entries
+        check(
+            not entries or any(entry.name in files for entry in entries.values()),
+            f"{self.folder} must have some image of {self.path}: is it the right folder? "
+            "If so, remove that file or give another --index",
+            indexed=len(entries),
+        )
+        changed = changes(self._snapshot.catalogue, files)
+        self._done, self._total = 0, len(changed.new)
+        if changed.gone or changed.cleared:
+            self._snapshot = _Snapshot(
+                self._snapshot.index.changed(remove=changed.gone),
+                self._snapshot.catalogue.without(changed.gone, changed.cleared),
+            )
+        before = len(self)
+        unsaved = bool(changed.gone or changed.cleared) or not self.path.exists()
+        pending, wait, saved = {}, _SAVE_EVERY, time.monotonic()
+        bar = tqdm(total=self._total, desc="Embedding", unit="image", delay=2, disable=not show)
+        try:
+            for batch in embedded(self.model, self.folder, changed.new):
+                pending.update(batch)
+                self._done += len(batch)
+                bar.update(len(batch))
+                if time.monotonic() - saved > wait:
+                    began = time.monotonic()
+                    self._publish(pending)
+                    pending, unsaved, saved = {}, False, time.monotonic()
+                    wait = max(_SAVE_EVERY, _SAVE_SHARE * (saved - began))
+        finally:
+            bar.close()
+            if pending or unsaved:
+                self._publish(pending)
+        return len(self) - before, len(changed.gone)
+
+    def _publish(self, batch):
+        """Adds a batch of files to the index, and saves it."""
+        index, catalogue = self._snapshot
+        left_out = {name: each for name, each in batch.items() if isinstance(each, LeftOut)}
+        pairs = [each for name, each in batch.items() if name not in left_out]
+        catalogue, ids = catalogue.with_more([entry for entry, _ in pairs], left_out)
+        if ids:
+            index = index.changed(add=(ids, np.stack([row for _, row in pairs])))
+        self._snapshot = _Snapshot(index, catalogue)
+        save(self.path, index, catalogue, self.model.fingerprint)
+
+    def _nearest(self, row, count, seconds, left_out=None):
+        index, catalogue = self._snapshot
+        began = time.perf_counter()
+        ids, distances = index.nearest(row, max(count, self.rerank) + (left_out is not None))
+        if left_out is not None:
+            others = ids != left_out
+            ids, distances = ids[others], distances[others]
+        seconds["search"] = time.perf_counter() - began
+        scores = [None] * len(ids)
+        if self.rerank and len(ids):
+            began = time.perf_counter()
+            learned = self.model.score(row, index.rows(ids))
+            order = np.argsort(-learned, kind="stable")
+            ids, distances, scores = ids[order], distances[order], learned[order].tolist()
+            seconds["reranking"] = time.perf_counter() - began
+        ranked = zip(ids.tolist(), distances.tolist(), scores, strict=True)
+        found = [
+            Found(key, catalogue.entries[key], distance, self._cosine(distance), score)
+            for key, distance, score in itertools.islice(ranked, count)
+        ]
+        return Answer(self.ranked_by, found, seconds)
+
+    def _cosine(self, distance):
+        radius = self.model.radius
+        return None if radius is None else 1 - distance**2 / (2 * radius**2)
+
+
+def _unknown(key):
+    return RejectedError(f"There is no image with this id. Received: id={key}", status=404)

@@ -1,0 +1,199 @@
+"""Images of a search: files of its folder, formats and sizes, thumbnails, and rejected requests."""
+
+import io
+import os
+import pathlib
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from tfdml.image_files import is_image
+from tfdml.serving.options import MAX_PIXELS
+
+MIME_TYPES = {
+    "BMP": "image/bmp",
+    "GIF": "image/gif",
+    "JPEG": "image/jpeg",
+    "PNG": "image/png",
+    "WEBP": "image/webp",
+}
+_ALSO_JPEG = "MPO"  # several images in one file, as some phones write; the first is read
+
+
+class RejectedError(ValueError):
+    """A request was rejected.
+
+    Args:
+        sentence: Message that states what must hold and what was received.
+        status: HTTP status, such as 404.
+    """
+
+    def __init__(self, sentence, status=400):
+        super().__init__(sentence)
+        self.status = status
+
+
+class Stamp(NamedTuple):
+    """Size and modification time of a file, to detect changes."""
+
+    size: int  # bytes
+    modified: int  # nanoseconds
+
+
+def image_files(folder):
+    """The image files below a folder, by their names.
+
+    Hidden files and folders and links to folders are ignored; links out of the folder and folders
+    that cannot be listed are ignored with a warning.
+
+    Args:
+        folder: Its path, resolved.
+
+    Returns:
+        {path relative to the folder, with slashes: `Stamp`}, sorted.
+    """
+    found, outside, closed = {}, [], []
+    for parent, folders, names in os.walk(folder, onerror=lambda error: closed.append(error)):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            path = pathlib.Path(parent, name)
+            if name.startswith(".") or not is_image(path):
+                continue
+            try:
+                inside(folder, path)
+                status = path.stat()
+            except RejectedError:
+                outside.append(path)
+                continue
+            except OSError:  # deleted meanwhile, or a broken link
+                continue
+            if path.is_file():
+                stamp = Stamp(status.st_size, status.st_mtime_ns)
+                found[path.relative_to(folder).as_posix()] = stamp
+    if outside:
+        warnings.warn(
+            f"ignored {len(outside)} links that lead out of {folder}, such as {outside[0]}",
+            stacklevel=2,
+        )
+    for error in closed:
+        warnings.warn(f"ignored {error.filename} ({error.strerror})", stacklevel=2)
+    return dict(sorted(found.items()))
+
+
+def inside(folder, path):
+    """Resolves a path and checks that it is inside the folder.
+
+    Args:
+        folder: Its path, resolved.
+        path: A path, absolute or relative to the folder.
+
+    Raises:
+        RejectedError: With 404, if it leads elsewhere.
+        OSError: If there is no such file.
+    """
+    real = pathlib.Path(folder, path).resolve(strict=True)
+    if not real.is_relative_to(folder):
+        raise RejectedError("The image is no longer in the folder of images", status=404)
+    return real
+
+
+def read(folder, name, stamp):
+    """The bytes of a file, if it has not changed since it was stamped.
+
+    Args:
+        folder: Its path, resolved.
+        name: Path relative to the folder.
+        stamp: Its `Stamp`.
+
+    Raises:
+        RejectedError: With 404, if it left the folder; with 410, if it has changed.
+        OSError: If it cannot be read.
+    """
+    with open(inside(folder, name), "rb") as file:
+        status = os.fstat(file.fileno())
+        if Stamp(status.st_size, status.st_mtime_ns) != stamp:
+            raise RejectedError("The image has changed since it was indexed: refresh", status=410)
+        return file.read()
+
+
+class Header(NamedTuple):
+    """Format and size of a picture, from its header."""
+
+    format: str  # a key of `MIME_TYPES`
+    width: int  # pixels
+    height: int
+
+
+def read_header(content):
+    """Format and size of a picture by its content, without decoding pixels.
+
+    Args:
+        content: The bytes of the file.
+
+    Returns:
+        A `Header`.
+
+    Raises:
+        RejectedError: With 415, if it is not a picture of a supported format; with 413, if it has
+            too many pixels.
+
+    Example:
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> Image.new("RGB", (30, 20)).save(file, "PNG")
+        >>> read_header(file.getvalue())
+        Header(format='PNG', width=30, height=20)
+    """
+    try:
+        picture = _opened(content)
+    except Image.DecompressionBombError:
+        raise _too_many("more than 178,000,000") from None
+    except Exception:  # broken headers raise many types
+        raise RejectedError(
+            "The picture must be a complete JPEG, PNG, WebP, GIF or BMP file. "
+            f"Received: {len(content):,} bytes of another type",
+            status=415,
+        ) from None
+    width, height = picture.size
+    if width * height > MAX_PIXELS:
+        raise _too_many(f"{width:,} × {height:,}")
+    kind = "JPEG" if picture.format == _ALSO_JPEG else picture.format
+    return Header(kind, width, height)
+
+
+def thumbnail(content, side=320):
+    """A small copy of a picture as WebP; a JPEG is turned upright, as in the model.
+
+    Args:
+        content: Bytes that `read_header` accepts.
+        side: The longer side, in pixels; smaller pictures keep their size.
+
+    Raises:
+        RejectedError: If the picture is cut off or otherwise broken.
+    """
+    try:
+        picture = _opened(content)
+        picture.draft("RGB", (side, side))  # decodes only as many pixels of a JPEG as needed
+        if picture.format in ("JPEG", _ALSO_JPEG):
+            picture = ImageOps.exif_transpose(picture)
+        if picture.mode.startswith("I;16"):  # `convert` would clip it at 255
+            picture = Image.fromarray((np.asarray(picture) // 256).astype(np.uint8))
+        picture = picture.convert("RGBA" if picture.has_transparency_data else "RGB")
+        picture.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=2)
+        file = io.BytesIO()
+        picture.save(file, "WEBP", quality=80)
+    except Exception as error:  # broken files raise many types
+        raise RejectedError(f"The picture cannot be drawn ({error})") from error
+    return file.getvalue()
+
+
+def _opened(content):
+    return Image.open(io.BytesIO(content), formats=list(MIME_TYPES))
+
+
+def _too_many(received):
+    return RejectedError(
+        f"The picture must have at most {MAX_PIXELS:,} pixels. Received: {received}", status=413
+    )

@@ -1,0 +1,167 @@
+"""An immutable index of embeddings by the ids of their images."""
+
+import faiss
+import numpy as np
+
+from tfdml.checks import check
+
+APPROXIMATE_FROM = 100_000  # rows; below, an exact query takes a few milliseconds
+_PROBED_SHARE = 16  # one cell in 16 is searched
+_GROWTH = 4  # factor between wanted and present cells at which they are rebuilt
+_TRAINING_ROWS = 40  # per cell
+
+
+class Index:
+    """Rows with ids, and nearest-neighbour search among them.
+
+    Rows are compared by Euclidean distance, as in `evaluate.py`; for embeddings of equal length the
+    order is that of the cosine. The index is immutable: `changed` returns a new one, so concurrent
+    searches are safe.
+
+    Args:
+        dim: Length of a row.
+        approximate: Whether to search only some cells of the space, from 100,000 rows on.
+
+    Example:
+        >>> index = Index(2).changed(add=([7, 9], np.eye(2, dtype=np.float32)))
+        >>> ids, distances = index.nearest(np.array([0.0, 0.5], np.float32), 5)
+        >>> ids.tolist(), distances.round(3).tolist()
+        ([9, 7], [0.5, 1.118])
+    """
+
+    def __init__(self, dim, *, approximate=False):
+        self.dim = dim
+        self.approximate = approximate
+        self._faiss = _exact(dim)
+
+    def __len__(self):
+        return self._faiss.ntotal
+
+    @property
+    def cells(self):
+        """Number of cells, of which a query searches some; 0 for exact search."""
+        return getattr(self._faiss, "nlist", 0)
+
+    def changed(self, *, remove=(), add=None):
+        """A new index with some rows removed and added.
+
+        Args:
+            remove: Ids of rows to remove.
+            add: (ids, rows) to add: integers and (n, dim) float32.
+
+        Raises:
+            ValueError: If an id to remove is unknown, or the rows do not have `dim` columns.
+        """
+        ids, rows = (np.empty(0), np.empty((0, self.dim))) if add is None else add
+        ids, rows = np.asarray(ids, np.int64), np.ascontiguousarray(rows, np.float32)
+        check(
+            rows.shape == (len(ids), self.dim),
+            f"`rows` must have {self.dim} numbers for each id",
+            ids=len(ids),
+            shape=rows.shape,
+        )
+        index = faiss.clone_index(self._faiss)
+        if len(remove):
+            # Cells find rows by a table of ids; without it, ids are found by their hash.
+            selector = faiss.IDSelectorArray if self.cells else faiss.IDSelectorBatch
+            removed = index.remove_ids(selector(np.asarray(remove, np.int64)))
+            check(removed == len(remove), "`remove` must be ids of rows", remove=remove)
+        if len(ids):
+            index.add_with_ids(rows, ids)
+        return self._with(index)
+
+    def nearest(self, row, count):
+        """The rows nearest to one.
+
+        Args:
+            row: (dim,) float32.
+            count: Rows to find.
+
+        Returns:
+            Their ids, nearest first, and their Euclidean distances: (n,) arrays; n is at most
+            `count`.
+        """
+        options = {}
+        if self.cells:
+            probed = max(1, self.cells // _PROBED_SHARE)
+            options["params"] = faiss.SearchParametersIVF(nprobe=probed)
+        count = min(count, len(self))
+        if not count:
+            return np.empty(0, np.int64), np.empty(0)
+        squared, ids = self._faiss.search(row[None], count, **options)
+        found = ids[0] >= 0  # the cells may hold fewer
+        return ids[0, found], np.sqrt(np.maximum(squared[0, found].astype(np.float64), 0))
+
+    def rows(self, ids):
+        """(n, dim) float32, the rows of ids.
+
+        Raises:
+            RuntimeError: If an id is unknown.
+        """
+        return self._faiss.reconstruct_batch(np.asarray(ids, np.int64))
+
+    def to_bytes(self):
+        """The index as (n,) uint8."""
+        return faiss.serialize_index(self._faiss)
+
+    @classmethod
+    def from_bytes(cls, data, *, approximate=False):
+        """The index of bytes from `to_bytes`, rebuilt with or without cells by `approximate`.
+
+        Raises:
+            RuntimeError: If the bytes are not those of an index.
+        """
+        read = faiss.deserialize_index(data)
+        return cls(read.d, approximate=approximate)._with(read)
+
+    def _with(self, index):
+        """An index with these options and the rows of a faiss index, with new cells if it grew."""
+        other = Index(self.dim, approximate=self.approximate)
+        wanted, present = _cells(index.ntotal, self.approximate), getattr(index, "nlist", 0)
+        other._faiss = index if _fits(present, wanted) else _in_cells(index, wanted)
+        return other
+
+
+def _exact(dim):
+    return faiss.index_factory(dim, "IDMap2,Flat")
+
+
+def _cells(rows, approximate):
+    """The number of cells for a number of rows: about twice its square root."""
+    return 2 ** round(np.log2(2 * rows**0.5)) if approximate and rows >= APPROXIMATE_FROM else 0
+
+
+def _fits(present, wanted):
+    """Whether an index keeps its cells although another number is wanted."""
+    return present == wanted or (
+        0 not in (present, wanted) and 1 / _GROWTH < wanted / present < _GROWTH
+    )
+
+
+def _in_cells(index, cells):
+    """An index of the same rows with the given number of cells, or exact for 0."""
+    ids = _ids(index)
+    rows = index.reconstruct_batch(ids)
+    if not cells:
+        exact = _exact(index.d)
+        exact.add_with_ids(rows, ids)
+        return exact
+    inverted = faiss.index_factory(index.d, f"IVF{cells},Flat")
+    some = np.random.default_rng(0).permutation(len(rows))[: _TRAINING_ROWS * cells]
+    inverted.train(rows[some])
+    inverted.set_direct_map_type(faiss.DirectMap.Hashtable)  # finds a row by its id
+    inverted.add_with_ids(rows, ids)
+    return inverted
+
+
+def _ids(index):
+    if not hasattr(index, "nlist"):
+        return faiss.vector_to_array(index.id_map)
+    lists = index.invlists
+    return np.concatenate(
+        [
+            faiss.rev_swig_ptr(lists.get_ids(cell), lists.list_size(cell)).copy()
+            for cell in range(index.nlist)
+            if lists.list_size(cell)
+        ]
+    )

@@ -1,0 +1,152 @@
+"""An exported model for search: embeddings of encoded images, and its learned similarity."""
+
+import hashlib
+import threading
+
+import numpy as np
+import tensorflow as tf
+
+from tfdml.checks import check
+from tfdml.search.images import RejectedError
+from tfdml.serving.bad_images import reason_for_first
+from tfdml.serving.embedding import InPieces, fitting_batch_size
+from tfdml.serving.exported import load_signatures
+
+_AT_ONCE = 2  # concurrent embeddings; each holds its decoded images in memory
+_PROBES = 8  # noise images to test whether all embeddings have the same length
+_PAIRS_AT_ONCE = 8192  # batch of the learned similarity
+_UNREADABLE = "The model cannot read the picture ({})"
+
+
+class SearchModel:
+    """The signatures of one exported version, for search.
+
+    Args:
+        version: Path of the version's folder.
+
+    Attributes:
+        version: The path.
+        fingerprint: Text that identifies the network.
+        dim: Length of an embedding vector.
+        radius: The Euclidean norm of all embeddings if they share one, as in a normalised model;
+            otherwise None.
+        learned: Whether it has a learned similarity.
+
+    Raises:
+        ValueError: If it cannot be read or lacks a required signature.
+    """
+
+    def __init__(self, version):
+        signatures = load_signatures(version)
+        check(
+            "serving_default" in signatures
+            and set(signatures["serving_default"].structured_input_signature[1]) == {"image_bytes"}
+            and "embedding" in signatures["serving_default"].structured_outputs,
+            f"serving_default of {version} must take `image_bytes` and return `embedding`",
+            signatures=list(signatures),
+        )
+        embed = signatures["embed_images"]
+        image_size = tuple(embed.structured_input_signature[1]["images"].shape[1:])
+        self.version = version
+        self.fingerprint = fingerprint(version)
+        self.dim = int(embed.structured_outputs["embedding"].shape[1])
+        self.batch_size = fitting_batch_size(image_size, self.dim)
+        self.radius = _common_length(embed, image_size)
+        self.learned = "score_pairs" in signatures
+        self._without_row = "The model gives no finite embedding"
+        if "valid" in signatures["serving_default"].structured_outputs:
+            self._without_row = _UNREADABLE.format(
+                "it is damaged, too large, or of a kind that cannot be read"
+            )
+        self._signatures = signatures
+        self._under_way = threading.Semaphore(_AT_ONCE)
+        self._warm_up(image_size)
+
+    def embed(self, contents):
+        """The embeddings of images.
+
+        Args:
+            contents: List of bytes, each of a complete image file.
+
+        Returns:
+            List with the (dim,) float32 embedding of each image, or a `RejectedError` with the
+            reason why it has none.
+        """
+        with self._under_way:
+            try:
+                rows = InPieces(self._embed, self.batch_size)(contents)
+            except tf.errors.ResourceExhaustedError:
+                raise
+            except tf.errors.OpError as error:  # a single bad image fails the batch
+                if len(contents) == 1:
+                    return [RejectedError(_UNREADABLE.format(_cause(error.message)))]
+                rows = None
+        if rows is None:
+            return [self.embed([content])[0] for content in contents]
+        return [row if np.isfinite(row).all() else RejectedError(self._without_row) for row in rows]
+
+    def score(self, query, rows):
+        """The learned similarity of an embedding to others.
+
+        Args:
+            query: (dim,) float32.
+            rows: (n, dim) float32.
+
+        Returns:
+            (n,) floats, the larger the nearer.
+
+        Raises:
+            ValueError: If a score is not finite.
+        """
+        scores = []
+        for first in range(0, len(rows), _PAIRS_AT_ONCE):
+            others = tf.constant(rows[first : first + _PAIRS_AT_ONCE])
+            same = tf.repeat(tf.constant(query)[None], len(others), axis=0)
+            found = self._signatures["score_pairs"](embeddings_a=same, embeddings_b=others)
+            scores.append(found["similarity"].numpy())
+        scores = np.concatenate(scores)
+        check(np.isfinite(scores).all(), "the learned similarity must be finite", scores=scores)
+        return scores
+
+    def _warm_up(self, image_size):
+        """Runs the signatures once, so that the first query need not wait for it."""
+        picture = tf.io.encode_png(tf.zeros(image_size, tf.uint8)).numpy()
+        row = self._embed([picture]).numpy()
+        if self.learned:
+            self.score(row[0], row)
+
+    def _embed(self, contents):
+        return self._signatures["serving_default"](image_bytes=tf.constant(contents))["embedding"]
+
+
+def fingerprint(version):
+    """The SHA-256 of the graph and variables of a SavedModel, independent of its path."""
+    digest = hashlib.sha256()
+    for path in [version / "saved_model.pb", *sorted((version / "variables").glob("*"))]:
+        digest.update(path.name.encode())
+        with open(path, "rb") as file:
+            while block := file.read(2**20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _cause(message):
+    """The reason in a TensorFlow error about the only image of a batch.
+
+    >>> _cause("assertion failed: [image_bytes[0] is empty]\\n\\t [[node]]")
+    'it is empty'
+    >>> _cause("Invalid PNG data, size 12\\n\\t [[node]]")
+    'Invalid PNG data, size 12'
+    """
+    sentence = message.partition("\n\t [[")[0].splitlines()[-1]
+    return reason_for_first(sentence, "image_bytes") or sentence
+
+
+def _common_length(embed, image_size):
+    """The common norm of the embeddings of noise images; None if they differ."""
+    rng = np.random.default_rng(0)
+    contrast = np.linspace(0.2, 1, _PROBES)[:, None, None, None]
+    images = (255 * contrast * rng.uniform(size=(_PROBES, *image_size))).astype(np.float32)
+    lengths = np.linalg.norm(embed(images=tf.constant(images))["embedding"].numpy(), axis=1)
+    mean = float(lengths.mean())
+    return mean if mean and np.ptp(lengths) <= 1e-3 * mean else None

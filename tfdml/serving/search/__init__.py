@@ -1,4 +1,0 @@
-"""Search by image in a folder: an index, a web page and a JSON interface.
-
-Start it with `python -m tfdml.serving.search`; see its `--help`.
-"""
