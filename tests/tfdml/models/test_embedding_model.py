@@ -476,5 +476,5 @@ def test_a_loss_may_be_given_by_name_or_config():
         assert isinstance(model.loss, losses.TripletLoss)
     assert model.loss.margin == 0.3
     model.compile("adam", loss="mse")
-    with pytest.raises(ValueError, match="Unknown loss 'tripet'. Did you mean 'triplet'"):
+    with pytest.raises(ValueError, match=r"Unknown loss 'tripet'. Did you mean 'triplet'"):
         model.compile("adam", loss="tripet")
