@@ -1,5 +1,7 @@
 """Differentiable ranks of the positives of each anchor, in memory of one number per pair."""
 
+from typing import Any
+
 from keras import ops
 
 from tfdml import pairwise
@@ -42,7 +44,6 @@ def soft_ranks(similarities, positives, others, step):
     def ranks_of(chosen, value, slope):
         return ops.where(chosen, ops.sum(value, axis=1, keepdims=True), 0.0)
 
-    @ops.custom_gradient
     def ranks(similarities):
         def gradient(*args, upstream=None):
             (upstream,) = args if upstream is None else (upstream,)
@@ -56,7 +57,8 @@ def soft_ranks(similarities, positives, others, step):
 
         return each_positive(similarities, ranks_of, ops.zeros_like(similarities)), gradient
 
-    return ranks(similarities)
+    differentiable: Any = ops.custom_gradient(ranks)
+    return differentiable(similarities)
 
 
 def sigmoid_step(temperature):

@@ -187,6 +187,9 @@ class LearnedLoss(MetricLoss):
         """The learned score of each row of `a` (n, dim) and the same row of `b` (n, dim): (n,)."""
         raise NotImplementedError
 
+    def call(self, labels, embeddings, training=False):
+        raise NotImplementedError
+
     def _value(self, labels, embeddings, training):
         return self.call(labels, embeddings, training=training)
 

@@ -114,5 +114,5 @@ class SoftTripleLoss(ProxyLoss):
         upper = index[:, None] < index[None, :]
         # Rounding may bring the product of equal centers above 1.
         distances = pairwise.root(ops.relu(2.0 + 1e-5 - 2.0 * products))
-        ordered = self.num_classes * self.centers * (self.centers - 1)
+        ordered = centers.shape[0] * self.centers * (self.centers - 1)
         return pairwise.masked_sum(distances, upper) / ordered
