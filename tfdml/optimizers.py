@@ -70,7 +70,30 @@ class _PerVariable(keras.optimizers.Optimizer):
             learning_rate = ops.where(self.iterations < self.head_steps, 0.0, learning_rate)
         if self.l2 and len(variable.shape) >= 2:
             gradient = gradient + ops.cast(self.l2 * variable, gradient.dtype)
-        super().update_step(gradient, variable, learning_rate * multiplier)
+        learning_rate = learning_rate * multiplier
+        # Of some rows, as TensorFlow gives for gathered ones.
+        if hasattr(gradient, "indices") and not self.l2 and not getattr(self, "amsgrad", False):
+            self._update_rows(gradient, variable, index, learning_rate)
+        else:
+            super().update_step(gradient, variable, learning_rate)
+
+    def _update_rows(self, gradient, variable, index, learning_rate):
+        """The update of the rows that have a gradient, and of their moments, alone."""
+        import tensorflow as tf
+
+        rows, places = tf.unique(gradient.indices)
+        values = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
+
+        def resource(slot):  # of Keras, or already TensorFlow's
+            return slot if isinstance(slot, tf.Variable) else slot.value
+
+        def of_rows(slot):
+            return tf.gather(resource(slot), rows)
+
+        for slot, value in self.updated_rows(of_rows, variable, index, values, learning_rate):
+            tf.raw_ops.ResourceScatterUpdate(
+                resource=resource(slot).handle, indices=rows, updates=tf.cast(value, slot.dtype)
+            )
 
     def get_config(self):
         return {
@@ -101,6 +124,16 @@ class SGD(_PerVariable, keras.optimizers.SGD):
         ValueError: When built, if a pattern matches no variable or two match one.
     """
 
+    def updated_rows(self, of_rows, variable, index, gradient, learning_rate):
+        """The variables of an update with the new values of their rows."""
+        step = -learning_rate * gradient
+        if not self.momentum:
+            return [(variable, of_rows(variable) + step)]
+        m = self.momentums[index]
+        new_m = self.momentum * of_rows(m) + step
+        step = self.momentum * new_m + step if self.nesterov else new_m
+        return (m, new_m), (variable, of_rows(variable) + step)
+
 
 @keras.saving.register_keras_serializable("tfdml")
 class Adam(_PerVariable, keras.optimizers.Adam):
@@ -120,3 +153,13 @@ class Adam(_PerVariable, keras.optimizers.Adam):
     Raises:
         ValueError: When built, if a pattern matches no variable or two match one.
     """
+
+    def updated_rows(self, of_rows, variable, index, gradient, learning_rate):
+        """The variables of an update with the new values of their rows."""
+        m, v = self._momentums[index], self._velocities[index]
+        step = ops.cast(self.iterations + 1, gradient.dtype)
+        new_m = of_rows(m) + (1 - self.beta_1) * (gradient - of_rows(m))
+        new_v = of_rows(v) + (1 - self.beta_2) * (ops.square(gradient) - of_rows(v))
+        rate = learning_rate * ops.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
+        moved = of_rows(variable) - rate * new_m / (ops.sqrt(new_v) + self.epsilon)
+        return (m, new_m), (v, new_v), (variable, moved)

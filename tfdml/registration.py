@@ -8,6 +8,7 @@ from tfdml.losses.table import LOSSES, REGULARIZERS
 CLASSES = {
     "layers": (
         "ClassProxies",
+        "ClassSampler",
         "DensityTargets",
         "EmbeddingMemory",
         "GroupedConv2D",

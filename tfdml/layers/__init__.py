@@ -1,6 +1,7 @@
 """Keras layers for metric learning."""
 
 from tfdml.layers.class_proxies import ClassProxies
+from tfdml.layers.class_sampler import ClassSampler
 from tfdml.layers.density_targets import DensityTargets
 from tfdml.layers.embedding_memory import EmbeddingMemory
 from tfdml.layers.grouped_conv2d import GroupedConv2D
@@ -12,6 +13,7 @@ from tfdml.layers.unit_length import UnitLength
 __all__ = [
     "PDDM",
     "ClassProxies",
+    "ClassSampler",
     "DensityTargets",
     "EmbeddingMemory",
     "GroupedConv2D",

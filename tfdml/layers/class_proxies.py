@@ -68,13 +68,18 @@ class ClassProxies(keras.layers.Layer):
         self.built = True
 
     def call(self, rows):
-        directions = self.directions(rows.dtype, rows.shape[-1])
+        return self.cosines(rows)
+
+    def cosines(self, rows, classes=None):
+        """As a call, for some of the classes, (n,) integers, or all."""
+        directions = self.directions(rows.dtype, rows.shape[-1], classes)
         cosines = rows @ ops.transpose(ops.reshape(directions, (-1, directions.shape[-1])))
         return ops.reshape(cosines, (-1, *directions.shape[:-1]))
 
-    def directions(self, dtype, dim=None):
-        """The first `dim` numbers of the proxies, or all, scaled to unit length."""
-        proxies = ops.cast(self.proxies, dtype)[..., :dim]
+    def directions(self, dtype, dim=None, classes=None):
+        """The first `dim` numbers of the proxies of `classes`, scaled to unit length."""
+        proxies = self.proxies if classes is None else ops.take(self.proxies, classes, axis=0)
+        proxies = ops.cast(proxies, dtype)[..., :dim]
         rows = pairwise.normalize(ops.reshape(proxies, (-1, proxies.shape[-1])))
         return ops.reshape(rows, proxies.shape)
 

@@ -27,6 +27,7 @@ from .proxy_nca import ProxyNCALoss as ProxyNCALoss
 from .recall_at_k import RecallAtKLoss as RecallAtKLoss
 from .regularized import RegularizedLoss as RegularizedLoss
 from .roadmap import ROADMAPLoss as ROADMAPLoss
+from .sampled_classes import SampledClassesLoss as SampledClassesLoss
 from .sincere import SINCERELoss as SINCERELoss
 from .smooth_ap import SmoothAPLoss as SmoothAPLoss
 from .soft_triple import SoftTripleLoss as SoftTripleLoss

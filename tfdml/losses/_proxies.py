@@ -24,6 +24,7 @@ class ProxyLoss(LearnedLoss):
         name: Name of the loss in logs.
     """
 
+    is_softmax = False  # over classes, of which some may be left out
     suggested_multiplier = None  # of the learning rate, by `train.py`; None for that of new layers
 
     def __init__(self, *, num_classes, centers, initializer, proxy_multiplier, name):

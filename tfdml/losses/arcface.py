@@ -91,6 +91,8 @@ class ArcFaceLoss(ProxyLoss):
         self.margin = float(margin)
         self.straight_through = straight_through
 
+    is_softmax = True
+
     def published_initializer(self, num_classes):
         return keras.initializers.RandomNormal(stddev=0.01)
 

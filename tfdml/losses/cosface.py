@@ -78,6 +78,8 @@ class CosFaceLoss(ProxyLoss):
         self.scale = float(scale)
         self.margin = float(margin)
 
+    is_softmax = True
+
     def published_initializer(self, num_classes):
         return keras.initializers.RandomNormal(stddev=0.01)
 

@@ -66,6 +66,8 @@ class NormalizedSoftmaxLoss(ProxyLoss):
         check_positive(scale=scale)
         self.scale = float(scale)
 
+    is_softmax = True
+
     def published_initializer(self, num_classes):
         # Of variance 1 / (3 dim), which is that of uniform numbers in ±1 / √dim.
         return keras.initializers.VarianceScaling(1 / 3, "fan_out", "uniform")

@@ -79,6 +79,7 @@ class ProxyNCALoss(ProxyLoss):
         self.scale = float(scale)
         self.variant = variant
 
+    is_softmax = True
     suggested_multiplier = 100.0
 
     def published_initializer(self, num_classes):

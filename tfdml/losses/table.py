@@ -44,6 +44,7 @@ LOSSES = {
     "recall_at_k": ("recall_at_k", "RecallAtKLoss", {}),
     "regularized": ("regularized", "RegularizedLoss", {}),
     "roadmap": ("roadmap", "ROADMAPLoss", {}),
+    "sampled_classes": ("sampled_classes", "SampledClassesLoss", {}),
     "sincere": ("sincere", "SINCERELoss", {}),
     "smooth_ap": ("smooth_ap", "SmoothAPLoss", {}),
     "soft_triple": ("soft_triple", "SoftTripleLoss", {}),

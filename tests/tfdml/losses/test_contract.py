@@ -147,6 +147,7 @@ CASES = [
         },
     ),
     ("roadmap", {"temperature": 0.3, "rank_self": True, "calibration": 0.0, "normalize": False}),
+    ("sampled_classes", {"base": {"name": "cosface", **PROXIES}, "rate": 0.5, "seed": 1}),
     ("sincere", {}),
     ("sincere", {"temperature": 0.5, "margin": 0.3, "normalize": False}),
     ("smooth_ap", {"temperature": 0.1}),
@@ -193,7 +194,12 @@ CASES = [
 ]
 HIDDEN = ("initial_density", "regularizer", "similarity", "initializer")
 IDS = [
-    "-".join([name, *(f"{k}={v}" for k, v in options.items() if k not in HIDDEN)])
+    "-".join(
+        [
+            name,
+            *(f"{k}={v}" for k, v in options.items() if not (k in HIDDEN or isinstance(v, dict))),
+        ]
+    )
     for name, options in CASES
 ]
 # On PyTorch Keras takes the maximum of two float64 tensors in float32.
@@ -234,6 +240,7 @@ PATHS = {
     "ntxent": "softmax of each pair among negatives, mean over pairs",
     "recall_at_k-rank_temperature=0.1": "ranks among all",
     "roadmap-temperature=0.1": "ranks by a step of three parts, calibration",
+    "sampled_classes-rate=0.5-seed=1": "all classes outside training",
     "sincere": "softmax among negatives, mean over anchors",
     "smooth_ap-temperature=0.1": "ranks among positives and negatives",
     "supcon": "softmax of each pair among all, mean over anchors",
@@ -292,7 +299,7 @@ def oracle_of(name, options, loss, x):
     oracle = functools.partial(getattr(oracles, name), **options)
     if isinstance(loss, losses.DoubleHeaderHingeLoss):
         oracle = functools.partial(oracle, ranges_at=x)
-    if "initializer" in options:
+    if "initializer" in options or name == "sampled_classes":
         if not loss.layer.built:
             loss.layer.build(x.shape)
         given = {name: value for name, value in options.items() if name not in OF_LAYER}
@@ -388,7 +395,7 @@ def test_ignores_rotations_of_the_space(name, options, rng):
     loss, labels, x = losses.get(name, **options), np.array(BATCHES["uneven"]), rows(rng)
     if loss.learns_similarity:
         pytest.skip("a learned similarity knows where the axes lie")
-    if "initializer" in options or name == "matryoshka":
+    if "initializer" in options or name in ("matryoshka", "sampled_classes"):
         pytest.skip("proxies, and the first numbers of rows, do not turn with the rows")
     levels = np.split(x, getattr(loss, "levels", 1), axis=1)  # a space each
     turned = [part @ np.linalg.qr(rng.normal(size=(part.shape[1],) * 2))[0] for part in levels]

@@ -24,6 +24,7 @@ OPTIONS |= {
     for name, (module, _, _) in losses.LOSSES.items()
     if module in ("arcface", "cosface", "norm_softmax", "proxy_anchor", "proxy_nca", "soft_triple")
 }
+OPTIONS["sampled_classes"] = {"base": {"name": "arcface", "num_classes": 40}, "rate": 0.9}
 OPTIONS["memory"] = {"base": "contrastive", "size": 32}
 OPTIONS["matryoshka"] = {"base": "npair", "dims": (8, 4)}
 OPTIONS["regularized"] = {"base": "triplet", "regularizer": "gor"}

@@ -1,0 +1,110 @@
+import keras
+from keras import ops
+
+from tfdml import losses
+from tfdml.checks import check, check_integer, check_positive, check_type
+from tfdml.layers import ClassSampler
+from tfdml.losses._parts import built
+from tfdml.losses._proxies import ProxyLoss
+from tfdml.losses.base import LearnedLoss
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class SampledClassesLoss(LearnedLoss):
+    """A softmax over proxies of the batch's classes and of a random share of the others.
+
+    In training, `base` sees rate * C of the C classes: those of the batch, and others drawn anew in
+    each step. The memory and the time of the logits shrink by `rate`; `tfdml.optimizers.Adam` and
+    `SGD` also update the proxies of these classes alone. Otherwise, `base` sees all classes.
+
+    Args:
+        base: An objective whose classes compete in a softmax, by name, or as a dict of a name and
+            options: `"norm_softmax"`, `"proxy_nca"`, `"cosface"`, `"arcface"` or
+            `"sub_center_arcface"`.
+        rate: Share of the classes in a step, above 0 and up to 1; at least as many as rows in a
+            batch.
+        seed: Integer that seeds the draws.
+        name: Name of the loss in logs.
+
+    Attributes:
+        layer: The `ClassProxies` of `base`.
+        layers: These, and `ClassSampler`, whose state is saved: a run resumes with the same draws.
+
+    Call:
+        labels: (batch,) integers, one class id per row, from 0 to C - 1.
+        embeddings: (batch, dim) floats; made unit length.
+        training: Whether to sample classes; False by default.
+        Returns a scalar float32.
+
+    Raises:
+        TypeError: If `labels` are not integers, `embeddings` not floats or `base` has no softmax
+            over proxies.
+        ValueError: If the shapes disagree, an option is out of range or a batch has more rows than
+            there are classes to sample.
+
+    Source:
+        An et al. Partial FC: training 10 million identities on a single machine. ICCVW 2021; An et
+        al. Killing two birds with one stone. CVPR 2022.
+        Differs: a single device holds all proxies; moments of proxies that were not sampled do not
+        decay, where the authors' optimizer moves them on.
+
+    Example:
+        >>> loss = SampledClassesLoss(base={"name": "cosface", "num_classes": 1000}, rate=0.1)
+        >>> rows = np.array([[1., 0.], [0., 1.]])
+        >>> bool(loss(np.array([7, 901]), rows, training=True) < loss(np.array([7, 901]), rows))
+        True
+    """
+
+    def __init__(self, *, base, rate=0.1, seed=0, name="sampled_classes"):
+        self.base = built(losses.get, base=base)
+        check_type(
+            isinstance(self.base, ProxyLoss) and self.base.is_softmax,
+            "`base` must have a softmax over proxies, as 'arcface' has",
+            base=base,
+        )
+        super().__init__(normalize=True, name=name)
+        check_positive(rate=rate)
+        check(rate <= 1, "`rate` must be <= 1", rate=rate)
+        check_integer(seed=seed)
+        self.rate = float(rate)
+        self.seed = int(seed)
+        self.sampler = ClassSampler(seed)
+
+    @property
+    def layer(self):
+        return self.base.layer
+
+    @property
+    def layers(self):
+        return [*self.base.layers, self.sampler]
+
+    @property
+    def num_classes(self):
+        return self.base.num_classes
+
+    def prepare(self, labels, embeddings, features):
+        self.base.prepare(labels, embeddings, features)
+
+    def logs(self):
+        return self.base.logs()
+
+    def call(self, labels, embeddings, training=False):
+        if not training or self.num_classes is None:
+            return self.base.call(labels, embeddings)
+        count = -int(-self.rate * self.num_classes // 1)
+        batch = embeddings.shape[0]
+        check(
+            batch is None or batch <= count,
+            "`rate` must sample at least as many classes as a batch has rows",
+            rate=self.rate,
+            classes=count,
+            batch=batch,
+        )
+        if not self.layer.built:
+            self.layer.build(embeddings.shape)
+        known = (labels >= 0) & (labels < self.num_classes)
+        sampled, places = self.sampler(
+            ops.where(known, labels, 0), num_classes=self.num_classes, count=count
+        )
+        value = self.base.of_cosines(places, self.base.layer.cosines(embeddings, sampled))
+        return ops.where(ops.all(known), value, float("nan"))
