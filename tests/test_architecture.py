@@ -28,6 +28,7 @@ BELOW = {
         "decoding",
         "files",
         "image_files",
+        "progress",
         "quiet",
         "pairwise",
         "losses",
@@ -35,8 +36,8 @@ BELOW = {
         "evaluation",
         "models",
     },
-    "client": {"checks", "command_line", "files", "image_files", "serving"},
-    "search": {"checks", "command_line", "files", "image_files", "quiet", "serving"},
+    "client": {"checks", "command_line", "files", "image_files", "progress", "serving"},
+    "search": {"checks", "command_line", "files", "image_files", "progress", "quiet", "serving"},
     "registration": {"losses"},
     "runs": {
         "checks",
