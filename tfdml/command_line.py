@@ -76,7 +76,7 @@ class Parser(jsonargparse.ArgumentParser):
         finally:
             self._file, self._last_file = None, path
 
-    def error(self, message, ex=None):
+    def error(self, message, ex=None) -> typing.NoReturn:
         """Exits with code 2 and the message in one line, with the nearest flag for a misspelt."""
         message = re.sub("Unexpected config:.*", "not lines of `name: value`", message, flags=re.S)
         message = " ".join(message.split())
@@ -113,7 +113,7 @@ def _in_words(kind):
     return " or ".join(_IN_WORDS.get(each) or _in_words(each) for each in kinds)
 
 
-def fail(program, message):
+def fail(program, message) -> typing.NoReturn:
     """Prints one sentence to the standard error and exits with code 2."""
     print(f"{program}: error: {message}", file=sys.stderr)
     raise SystemExit(2)

@@ -12,7 +12,6 @@ import importlib.util
 import ipaddress
 import os
 import pathlib
-import sys
 import warnings
 
 from tfdml.checks import check, check_positive
@@ -64,24 +63,26 @@ class Search:
     approximate: bool = False
 
     def __post_init__(self):
-        check(0 <= self.port <= 65535, "`port` must be from 0 to 65535", port=self.port)
-        check_positive(upload_megabytes=self.upload_megabytes)
-        check(
-            self.upload_megabytes <= 1024,
-            "`upload_megabytes` must be at most 1024",
-            upload_megabytes=self.upload_megabytes,
-        )
-        check(
-            1 <= self.neighbours <= MOST_NEIGHBOURS,
-            f"`neighbours` must be from 1 to {MOST_NEIGHBOURS}",
-            neighbours=self.neighbours,
-        )
+        for name, least, most in (("port", 0, 65535), ("neighbours", 1, MOST_NEIGHBOURS)):
+            value = getattr(self, name)
+            check(
+                least <= value <= most, f"`{name}` must be from {least} to {most}", **{name: value}
+            )
+        size = {"upload_megabytes": self.upload_megabytes}
+        check_positive(**size)
+        check(self.upload_megabytes <= 1024, "`upload_megabytes` must be at most 1024", **size)
         check(self.rerank is None or self.rerank >= 0, "`rerank` must be >= 0", rerank=self.rerank)
 
 
 def main(arguments=None):
-    arguments = sys.argv[1:] if arguments is None else arguments
-    settings = parse(arguments)
+    parser = Parser(
+        Search,
+        as_positional=False,
+        prog=PROGRAM,
+        description=(__doc__ or "").partition("\n")[0],
+        epilog="docs/search.md documents the JSON interface and its limits.",
+    )
+    settings = parser.settings_of(parser.parse_args(arguments))
     with one_sentence(PROGRAM, ValueError, TypeError, OSError, ImportError):
         check_installed()
         version = find_version(pathlib.Path(settings.model))
@@ -96,18 +97,6 @@ def main(arguments=None):
             f"ranked by {search.ranked_by}\nIndex: {index}"
         )
         run_server(settings, search)
-
-
-def parse(arguments):
-    """Parses the command line, without importing TensorFlow or NumPy."""
-    parser = Parser(
-        Search,
-        as_positional=False,
-        prog=PROGRAM,
-        description=(__doc__ or "").partition("\n")[0],
-        epilog="docs/search.md documents the JSON interface and its limits.",
-    )
-    return parser.settings_of(parser.parse_args(arguments))
 
 
 def check_installed():
@@ -140,12 +129,10 @@ def open_search(settings, version, index):
 
 def warn_of_left_out(search):
     """Warns of files that cannot be read, naming the first."""
-    if search.left_out:
-        named = [f"{name} ({cause})" for name, cause in list(search.left_out.items())[:LISTED]]
-        more = ["..."] if len(search.left_out) > LISTED else []
-        warnings.warn(
-            f"ignored {len(search.left_out):,} files: {'; '.join(named + more)}", stacklevel=2
-        )
+    files = [f"{name} ({cause})" for name, cause in search.left_out.items()]
+    if files:
+        listed = "; ".join(files[:LISTED] + ["..."] * (len(files) > LISTED))
+        warnings.warn(f"ignored {len(files):,} files: {listed}", stacklevel=2)
 
 
 def run_server(settings, search):
@@ -153,29 +140,19 @@ def run_server(settings, search):
     from tfdml.search.application import create_application
     from tfdml.search.server import serve
 
-    upload_bytes = int(settings.upload_megabytes * 1e6)
-    trusted = settings.trusted_hosts or (LOCAL_NAMES if is_local(settings.host) else None)
-    application = create_application(
-        search,
-        neighbours=settings.neighbours,
-        upload_bytes=upload_bytes,
-        trusted_hosts=trusted,
-    )
+    host, port, size = settings.host, settings.port, int(settings.upload_megabytes * 1e6)
+    trusted = settings.trusted_hosts or (LOCAL_NAMES if is_local(host) else None)
+    options = {"neighbours": settings.neighbours, "trusted_hosts": trusted}
+    application = create_application(search, upload_bytes=size, **options)
     try:
-        server = serve(
-            application, host=settings.host, port=settings.port, upload_bytes=upload_bytes
-        )
+        server = serve(application, host=host, port=port, upload_bytes=size)
     except OSError as error:
-        raise OSError(
-            f"cannot listen at {settings.host}:{settings.port} ({error.strerror or error}): "
-            "give another --host or --port"
-        ) from error
-    if not is_local(settings.host):
-        warnings.warn(
-            f"anyone who reaches {settings.host} can see these images: there is no password",
-            stacklevel=2,
-        )
-    print(f"Search: {address(settings.host, server.effective_port)} (Ctrl-C stops it)", flush=True)
+        failed = f"cannot listen at {host}:{port} ({error.strerror or error})"
+        raise OSError(f"{failed}: give another --host or --port") from error
+    if not is_local(host):
+        open_to_all = f"anyone who reaches {host} can see these images: there is no password"
+        warnings.warn(open_to_all, stacklevel=2)
+    print(f"Search: {address(host, server.effective_port)} (Ctrl-C stops it)", flush=True)
     server.run()
 
 
@@ -189,7 +166,7 @@ def is_local(host):
 
 def address(host, port):
     """The URL of the page."""
-    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host) or host
     return f"http://[{reached}]:{port}/" if ":" in reached else f"http://{reached}:{port}/"
 
 

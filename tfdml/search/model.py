@@ -55,9 +55,8 @@ class SearchModel:
         self.learned = "score_pairs" in signatures
         self._without_row = "The model gives no finite embedding"
         if "valid" in signatures["serving_default"].structured_outputs:
-            self._without_row = _UNREADABLE.format(
-                "it is damaged, too large, or of a kind that cannot be read"
-            )
+            cause = "it is damaged, too large, or of a kind that cannot be read"
+            self._without_row = _UNREADABLE.format(cause)
         self._signatures = signatures
         self._under_way = threading.Semaphore(_AT_ONCE)
         self._warm_up(image_size)
@@ -124,9 +123,7 @@ def fingerprint(version):
     digest = hashlib.sha256()
     for path in [version / "saved_model.pb", *sorted((version / "variables").glob("*"))]:
         digest.update(path.name.encode())
-        with open(path, "rb") as file:
-            while block := file.read(2**20):
-                digest.update(block)
+        digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
