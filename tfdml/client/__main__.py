@@ -15,6 +15,7 @@ Each has --help.
 import dataclasses
 import pathlib
 import sys
+import typing
 
 from tfdml.checks import check, unknown_name
 from tfdml.command_line import Parser, check_writable, fail, one_sentence
@@ -96,12 +97,13 @@ def main(arguments=None):
     settings, paths = parse(command, arguments[1:])
     # Failed requests raise ServingError, a RuntimeError; images raise a ValueError.
     with one_sentence(PROGRAM, RuntimeError, ValueError, TypeError, OSError, ImportError):
-        COMMANDS[command][0](settings, paths)
+        COMMANDS[command](settings, paths)
 
 
 def parse(command, arguments):
     """Returns the settings and the paths of images, without importing NumPy or gRPC."""
-    run, settings = COMMANDS[command]
+    run = COMMANDS[command]
+    settings = typing.get_type_hints(run)["settings"]
     parser = Parser(settings, prog=f"{PROGRAM} {command}", description=run.__doc__)
     if command != "status":
         parser.add_argument("images", nargs="+", help="image files, or folders of them")
@@ -109,7 +111,7 @@ def parse(command, arguments):
     return parser.settings_of(given), getattr(given, "images", [])
 
 
-def embed(settings, given):
+def embed(settings: Embed, given):
     """Writes the embeddings of images to a file."""
     paths, out = image_files(given), pathlib.Path(settings.out)
     if out.is_dir():
@@ -124,10 +126,8 @@ def embed(settings, given):
         embeddings = client.embed(paths, on_bad_image=settings.on_bad_image)
     paths, embeddings = without_bad(paths, embeddings, embeddings[:, 0])
     save_embeddings(out, paths, embeddings, model=settings.model, version=version)
-    print(
-        f"{len(paths):,} embeddings of {embeddings.shape[1]} numbers, "
-        f"by version {version} of {settings.model}: {out}"
-    )
+    written = f"{len(paths):,} embeddings of {embeddings.shape[1]} numbers"
+    print(f"{written}, by version {version} of {settings.model}: {out}")
 
 
 def save_embeddings(path, paths, embeddings, *, model, version):
@@ -150,7 +150,7 @@ def save_embeddings(path, paths, embeddings, *, model, version):
         np.savez(file, paths=paths, embeddings=embeddings, model=model, version=version)
 
 
-def compare(settings, given):
+def compare(settings: Similarity, given):
     """Prints the similarity of the first image to each of the others."""
     query, *paths = image_files(given)
     check(paths, "give two or more images: the first is compared with the others", images=given)
@@ -162,7 +162,7 @@ def compare(settings, given):
         print(f"{score:8.4f}  {path}")
 
 
-def status(settings, _):
+def status(settings: Connection, _):
     """Prints the versions and signatures of a model."""
     with client_of(settings) as client:
         versions = client.status()
@@ -225,11 +225,7 @@ def described(tensors):
     return ", ".join(words)
 
 
-COMMANDS = {
-    "embed": (embed, Embed),
-    "similarity": (compare, Similarity),
-    "status": (status, Connection),
-}
+COMMANDS = {"embed": embed, "similarity": compare, "status": status}
 
 
 if __name__ == "__main__":

@@ -90,11 +90,8 @@ class Client(contextlib.AbstractContextManager):
         check_positive(batch_size=batch_size, in_flight=in_flight, timeout=timeout)
         check_not_negative(retries=retries)
         self._model = Model(model, version, label)
-        check(
-            None in (version, label),
-            "give a `version` or a `label`, not both",
-            **self._model._asdict(),
-        )
+        both = {"version": version, "label": label}
+        check(None in both.values(), "give a `version` or a `label`, not both", **both)
         if version is not None:
             check_integer(version=version)
         self._batch_size, self._in_flight = batch_size, in_flight
@@ -247,10 +244,8 @@ class Client(contextlib.AbstractContextManager):
             task = _EMBED_FLOATS
             self._check_sizes(model, batch)
         columns = zip(*(image.contents for image in batch), strict=True)
-        inputs = {
-            name: list(column) if batch[0].is_encoded else np.stack(column)
-            for name, column in zip(task.inputs, columns, strict=True)
-        }
+        joined = map(list if batch[0].is_encoded else np.stack, columns)
+        inputs = dict(zip(task.inputs, joined, strict=True))
         try:
             outputs = self._retries(self._service.predict, model, task.signature, inputs)
         except ServingError as error:
@@ -271,11 +266,10 @@ class Client(contextlib.AbstractContextManager):
 def _read(images, names):
     """An `Image` of one or two images, or the `ImageError` of the first unreadable one."""
     try:
-        names, contents = zip(*map(read, images, names), strict=True)
+        image = Image(*zip(*map(read, images, names), strict=True))
     except ImageError as error:
         return error
-    image = Image(names, contents)
-    if len(images) > 1 and not all(isinstance(content, bytes) for content in contents):
+    if len(images) > 1 and not all(isinstance(content, bytes) for content in image.contents):
         raise TypeError(f"{image.name} must be encoded images, or arrays of uint8")
     return image
 
@@ -291,8 +285,7 @@ def _blamed(image, inputs, message):
     ('a.jpg and b.jpg', 'the server says: Invalid PNG data, size 12')
     """
     for name, each in zip(inputs, image.names, strict=True):
-        reason = reason_for_first(message, name)
-        if reason:
+        if reason := reason_for_first(message, name):
             return each, f"the server says: {reason}"
     return image.name, f"the server says: {message}"
 

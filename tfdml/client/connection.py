@@ -27,11 +27,8 @@ def connect(address, files, *, connections, **settings):
     """
     parts = urllib.parse.urlsplit(address)
     host = _host(parts)
-    check(
-        parts.scheme in SCHEMES and host,
-        "`address` must be grpc://host:8500 or http://host:8501, or grpcs:// or https:// over TLS",
-        address=address,
-    )
+    known = "grpc://host:8500 or http://host:8501, or grpcs:// or https:// over TLS"
+    check(parts.scheme in SCHEMES and host, f"`address` must be {known}", address=address)
     settings["tls"] = _tls(address, files, parts.scheme in ("grpcs", "https"))
     target = f"{host}:{parts.port or SCHEMES[parts.scheme]}"
     if parts.scheme.startswith("http"):
@@ -52,11 +49,8 @@ def _tls(address, files, encrypted):
     usable = encrypted or not any(files.values())
     check(usable, "certificates require grpcs:// or https://", address=address)
     own = {name: files[name] for name in ("certificate", "key")}
-    check(
-        all(own.values()) or not any(own.values()),
-        "`certificate` and `key` must be given together",
-        **own,
-    )
+    paired = all(own.values()) or not any(own.values())
+    check(paired, "`certificate` and `key` must be given together", **own)
     paths = {name: file and pathlib.Path(file) for name, file in files.items()}
     for file in filter(None, paths.values()):
         if not file.is_file():

@@ -54,9 +54,8 @@ class GrpcService:
             self._channel = grpc.insecure_channel(target, _OPTIONS)
         else:
             files = (tls[name] for name in ("authority", "key", "certificate"))
-            credentials = grpc.ssl_channel_credentials(
-                *(file and file.read_bytes() for file in files)
-            )
+            contents = (file and file.read_bytes() for file in files)
+            credentials = grpc.ssl_channel_credentials(*contents)
             self._channel = grpc.secure_channel(target, credentials, _OPTIONS)
 
     def close(self):

@@ -102,20 +102,15 @@ def read(given, name):
     expected = f"{name} must be of uint8, or of floats in [0, 255]"
     check_type(known, expected, dtype=given.dtype.name)
     channels = given.shape[2:] or (1,)
-    check(
-        given.ndim in (2, 3) and given.size > 0 and channels in ((1,), (3,)),
-        f"{name} must be (height, width), or (height, width, channels) with 1 or 3 channels",
-        shape=given.shape,
-    )
+    is_image = given.ndim in (2, 3) and given.size > 0 and channels in ((1,), (3,))
+    expected = "(height, width), or (height, width, channels) with 1 or 3 channels"
+    check(is_image, f"{name} must be {expected}", shape=given.shape)
     if given.dtype == np.uint8:
         return name, _png(given)
     given = np.asarray(given, np.float32).reshape(*given.shape[:2], *channels)
-    check(
-        bool(np.all((given >= 0) & (given <= 255))),  # False for NaN
-        f"{name} must have values in [0, 255]",
-        least=float(given.min()),
-        greatest=float(given.max()),
-    )
+    least, greatest = float(given.min()), float(given.max())  # NaN if any is
+    expected = f"{name} must have values in [0, 255]"
+    check(least >= 0 and greatest <= 255, expected, least=least, greatest=greatest)
     return name, given
 
 

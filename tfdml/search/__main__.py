@@ -65,9 +65,8 @@ class Search:
     def __post_init__(self):
         for name, least, most in (("port", 0, 65535), ("neighbours", 1, MOST_NEIGHBOURS)):
             value = getattr(self, name)
-            check(
-                least <= value <= most, f"`{name}` must be from {least} to {most}", **{name: value}
-            )
+            expected = f"`{name}` must be from {least} to {most}"
+            check(least <= value <= most, expected, **{name: value})
         size = {"upload_megabytes": self.upload_megabytes}
         check_positive(**size)
         check(self.upload_megabytes <= 1024, "`upload_megabytes` must be at most 1024", **size)
@@ -75,35 +74,28 @@ class Search:
 
 
 def main(arguments=None):
-    parser = Parser(
-        Search,
-        as_positional=False,
-        prog=PROGRAM,
-        description=(__doc__ or "").partition("\n")[0],
-        epilog="docs/search.md documents the JSON interface and its limits.",
-    )
+    more = "docs/search.md documents the JSON interface and its limits."
+    texts = {"prog": PROGRAM, "description": (__doc__ or "").partition("\n")[0], "epilog": more}
+    parser = Parser(Search, as_positional=False, **texts)
     settings = parser.settings_of(parser.parse_args(arguments))
     with one_sentence(PROGRAM, ValueError, TypeError, OSError, ImportError):
-        check_installed()
+        missing = [name for module, name in NEEDED.items() if not importlib.util.find_spec(module)]
+        if missing:
+            raise ImportError(f"the search needs {', '.join(missing)}: pip install -e '.[search]'")
         version = find_version(pathlib.Path(settings.model))
         index = pathlib.Path(settings.index or default_index(version, settings.images))
         check_writable(index.parent)
         import_tensorflow()
         search = open_search(settings, version, index)
         added, gone = search.refresh(show=True)
-        warn_of_left_out(search)
-        print(
-            f"{len(search):,} images of {settings.images} ({added:,} added, {gone:,} removed), "
-            f"ranked by {search.ranked_by}\nIndex: {index}"
-        )
+        ignored = [f"{name} ({cause})" for name, cause in search.left_out.items()]
+        if ignored:
+            listed = "; ".join(ignored[:LISTED] + ["..."] * (len(ignored) > LISTED))
+            warnings.warn(f"ignored {len(ignored):,} files: {listed}", stacklevel=2)
+        images = f"{len(search):,} images of {settings.images}"
+        changed = f"({added:,} added, {gone:,} removed)"
+        print(f"{images} {changed}, ranked by {search.ranked_by}\nIndex: {index}")
         run_server(settings, search)
-
-
-def check_installed():
-    """Raises an ImportError that names the packages to install."""
-    missing = [name for module, name in NEEDED.items() if importlib.util.find_spec(module) is None]
-    if missing:
-        raise ImportError(f"the search needs {', '.join(missing)}: pip install -e '.[search]'")
 
 
 def default_index(version, images):
@@ -125,14 +117,6 @@ def open_search(settings, version, index):
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)
     options = {"rerank": settings.rerank, "approximate": settings.approximate}
     return ImageSearch(SearchModel(version), settings.images, index, **options)
-
-
-def warn_of_left_out(search):
-    """Warns of files that cannot be read, naming the first."""
-    files = [f"{name} ({cause})" for name, cause in search.left_out.items()]
-    if files:
-        listed = "; ".join(files[:LISTED] + ["..."] * (len(files) > LISTED))
-        warnings.warn(f"ignored {len(files):,} files: {listed}", stacklevel=2)
 
 
 def run_server(settings, search):

@@ -116,10 +116,9 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
     @app.before_request
     def refuse_other_sites():
         if trusted_hosts is not None and _host_name() not in trusted_hosts:
-            received = f"Received: host={flask.request.headers.get('Host')}"
-            raise RejectedError(
-                f"This host name is not trusted; add it with --trusted_hosts. {received}"
-            )
+            expected = "This host name is not trusted; add it with --trusted_hosts"
+            host = flask.request.headers.get("Host")
+            raise RejectedError(f"{expected}. Received: host={host}")
         other = flask.request.headers.get("Sec-Fetch-Site") == "cross-site"
         if other and flask.request.method == "POST":
             raise RejectedError("Requests from other sites are not allowed", status=403)
@@ -224,6 +223,5 @@ def _shown(name):
 
 def _file(content, mime_type):
     """A response to cache for ever, as an id always stands for the same content."""
-    response = flask.Response(content, mimetype=mime_type)
-    response.headers["Cache-Control"] = "private, max-age=31536000, immutable"
-    return response
+    headers = {"Cache-Control": "private, max-age=31536000, immutable"}
+    return flask.Response(content, mimetype=mime_type, headers=headers)

@@ -79,12 +79,9 @@ class Catalogue:
     def from_json(cls, text):
         """The catalogue of a text from `to_json`; any error, if it is not one."""
         parsed = json.loads(text)
-        entries = {
-            int(key): Entry(name, Stamp(*stamp), *rest)
-            for key, (name, stamp, *rest) in parsed["entries"].items()
-        }
-        kept = parsed["left_out"].items()
-        left_out = {name: LeftOut(Stamp(*stamp), cause) for name, (stamp, cause) in kept}
+        images, others = parsed["entries"].items(), parsed["left_out"].items()
+        entries = {int(i): Entry(name, Stamp(*stamp), *rest) for i, (name, stamp, *rest) in images}
+        left_out = {name: LeftOut(Stamp(*stamp), cause) for name, (stamp, cause) in others}
         return cls(entries, int(parsed["next_id"]), left_out)
 
 

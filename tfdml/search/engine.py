@@ -1,7 +1,7 @@
 """The search engine: finds images of a folder by an image, and keeps its index up to date."""
 
-import itertools
 import pathlib
+import random
 import threading
 import time
 from typing import NamedTuple
@@ -163,10 +163,8 @@ class ImageSearch:
 
     def sample(self, count, seed):
         """Some images of the index, drawn at random, as {id: `Entry`}."""
-        entries = self._snapshot.catalogue.entries
-        ids = np.fromiter(entries, np.int64, len(entries))
-        drawn = np.random.default_rng(seed).permutation(ids)[:count].tolist()
-        return {key: entries[key] for key in drawn}
+        entries = list(self._snapshot.catalogue.entries.items())
+        return dict(random.Random(seed).sample(entries, min(count, len(entries))))
 
     def refresh(self, *, show=False):
         """Updates the index to the folder: embeds new images, removes missing ones, and saves it.
@@ -268,20 +266,15 @@ class ImageSearch:
             others = ids != left_out
             ids, distances = ids[others], distances[others]
         seconds["search"] = time.perf_counter() - began
-        scores = [None] * len(ids)
+        radius, nothing = self.model.radius, [None] * len(ids)
+        scores = nothing
         if self.rerank and len(ids):
             began = time.perf_counter()
             learned = self.model.score(row, index.rows(ids))
             order = np.argsort(-learned, kind="stable")
             ids, distances, scores = ids[order], distances[order], learned[order].tolist()
             seconds["reranking"] = time.perf_counter() - began
-        ranked = zip(ids.tolist(), distances.tolist(), scores, strict=True)
-        found = [
-            Found(key, catalogue.entries[key], distance, self._cosine(distance), score)
-            for key, distance, score in itertools.islice(ranked, count)
-        ]
-        return Answer(self.ranked_by, found, seconds)
-
-    def _cosine(self, distance):
-        radius = self.model.radius
-        return None if radius is None else 1 - distance**2 / (2 * radius**2)
+        cosines = nothing if radius is None else (1 - distances**2 / (2 * radius**2)).tolist()
+        entries = (catalogue.entries[key] for key in ids.tolist())
+        found = list(map(Found, ids.tolist(), entries, distances.tolist(), cosines, scores))
+        return Answer(self.ranked_by, found[:count], seconds)

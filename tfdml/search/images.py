@@ -56,15 +56,12 @@ def image_files(folder):
             if name.startswith(".") or not is_image(path):
                 continue
             try:
-                inside(folder, path)
-                status = path.stat()
+                if inside(folder, path).is_file():
+                    found[path.relative_to(folder).as_posix()] = _stamp(path.stat())
             except RejectedError:
                 outside.append(path)
-                continue
             except OSError:  # deleted meanwhile, or a broken link
                 continue
-            if path.is_file():
-                found[path.relative_to(folder).as_posix()] = _stamp(status)
     ignored = [f"{error.filename} ({error.strerror})" for error in closed]
     if outside:
         ignored.append(f"{len(outside)} links that lead out of {folder}, such as {outside[0]}")
@@ -186,6 +183,5 @@ def _opened(content):
 
 
 def _too_many(received):
-    return RejectedError(
-        f"The picture must have at most {MAX_PIXELS:,} pixels. Received: {received}", status=413
-    )
+    expected = f"The picture must have at most {MAX_PIXELS:,} pixels"
+    return RejectedError(f"{expected}. Received: {received}", status=413)

@@ -116,20 +116,14 @@ class Index:
         """An index with these options and the rows of a faiss index, with new cells if it grew."""
         other = Index(self.dim, approximate=self.approximate)
         wanted, present = _cells(index.ntotal, self.approximate), getattr(index, "nlist", 0)
-        other._faiss = index if _fits(present, wanted) else _in_cells(index, wanted)
+        near = wanted and present and 1 / _GROWTH < wanted / present < _GROWTH
+        other._faiss = index if near or wanted == present else _in_cells(index, wanted)
         return other
 
 
 def _cells(rows, approximate):
     """The number of cells for a number of rows: about twice its square root."""
     return 2 ** round(np.log2(2 * rows**0.5)) if approximate and rows >= APPROXIMATE_FROM else 0
-
-
-def _fits(present, wanted):
-    """Whether an index keeps its cells although another number is wanted."""
-    return present == wanted or (
-        0 not in (present, wanted) and 1 / _GROWTH < wanted / present < _GROWTH
-    )
 
 
 def _in_cells(index, cells):

@@ -97,13 +97,13 @@ class SearchModel:
         Raises:
             ValueError: If a score is not finite.
         """
-        scores = []
-        for first in range(0, len(rows), _PAIRS_AT_ONCE):
-            others = tf.constant(rows[first : first + _PAIRS_AT_ONCE])
+
+        def score_piece(others):
             same = tf.repeat(tf.constant(query)[None], len(others), axis=0)
-            found = self._signatures["score_pairs"](embeddings_a=same, embeddings_b=others)
-            scores.append(found["similarity"].numpy())
-        scores = np.concatenate(scores)
+            pairs = {"embeddings_a": same, "embeddings_b": tf.constant(others)}
+            return self._signatures["score_pairs"](**pairs)["similarity"]
+
+        scores = InPieces(score_piece, _PAIRS_AT_ONCE)(rows)
         check(np.isfinite(scores).all(), "the learned similarity must be finite", scores=scores)
         return scores
 
