@@ -257,9 +257,8 @@ class Client(contextlib.AbstractContextManager):
                 if strict:
                     raise rejected from error
                 return [rejected]
-            middle = len(batch) // 2
-            ask = functools.partial(self._ask, model, task, strict)
-            return [*ask(batch[:middle]), *ask(batch[middle:])]
+            halves = (batch[: len(batch) // 2], batch[len(batch) // 2 :])
+            return [row for half in halves for row in self._ask(model, task, strict, half)]
         return _checked(outputs, task.output, batch)
 
 

@@ -66,10 +66,9 @@ def _generated(file):
         path = pathlib.Path(folder, f"{rest}_pb2.py")
         if path.is_file():
             return path
-    raise ImportError(
-        f"there is no {file}: gRPC needs the messages of tensorflow-serving-api and TensorFlow. "
-        'pip install "tfdml[serving]", or use an http:// address'
-    )
+    needed = "gRPC needs the messages of tensorflow-serving-api and TensorFlow"
+    advice = 'pip install "tfdml[serving]", or use an http:// address'
+    raise ImportError(f"there is no {file}: {needed}. {advice}")
 
 
 def _serialized(path):

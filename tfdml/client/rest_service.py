@@ -132,9 +132,9 @@ def _array(values):
     if array.dtype.kind == "f":
         return array.astype(np.float32)
     if array.dtype.kind in "UO":  # texts, or {"b64": text} if the name ends in _bytes
-        flat = [
-            base64.b64decode(each["b64"]) if isinstance(each, dict) else each.encode()
-            for each in np.array(values, object).ravel()
-        ]
-        return np.array([*flat, None], object)[:-1].reshape(array.shape)
+        return np.frompyfunc(_bytes, 1, 1)(np.array(values, object))
     return array
+
+
+def _bytes(text):
+    return base64.b64decode(text["b64"]) if isinstance(text, dict) else text.encode()

@@ -216,12 +216,10 @@ class ImageSearch:
         files = image_files(self.folder)
         index, catalogue = self._snapshot
         entries = catalogue.entries
-        check(
-            not entries or any(entry.name in files for entry in entries.values()),
-            f"{self.folder} must have some image of {self.path}: is it the right folder? "
-            "If so, remove that file or give another --index",
-            indexed=len(entries),
-        )
+        known = not entries or any(entry.name in files for entry in entries.values())
+        expected = f"{self.folder} must have some image of {self.path}: is it the right folder?"
+        advice = "If so, remove that file or give another --index"
+        check(known, f"{expected} {advice}", indexed=len(entries))
         gone, cleared, new = changes(catalogue, files)
         self._total = len(new)
         if gone or cleared:

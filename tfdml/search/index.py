@@ -130,16 +130,13 @@ def _in_cells(index, cells):
     """An index of the same rows with the given number of cells, or exact for 0."""
     ids = _ids(index)
     rows = index.reconstruct_batch(ids)
-    if not cells:
-        exact = faiss.index_factory(index.d, _EXACT)
-        exact.add_with_ids(rows, ids)
-        return exact
-    inverted = faiss.index_factory(index.d, f"IVF{cells},Flat")
-    some = np.random.default_rng(0).permutation(len(rows))[: _TRAINING_ROWS * cells]
-    inverted.train(rows[some])
-    inverted.set_direct_map_type(faiss.DirectMap.Hashtable)  # finds a row by its id
-    inverted.add_with_ids(rows, ids)
-    return inverted
+    made = faiss.index_factory(index.d, f"IVF{cells},Flat" if cells else _EXACT)
+    if cells:
+        some = np.random.default_rng(0).permutation(len(rows))[: _TRAINING_ROWS * cells]
+        made.train(rows[some])
+        made.set_direct_map_type(faiss.DirectMap.Hashtable)  # finds a row by its id
+    made.add_with_ids(rows, ids)
+    return made
 
 
 def _ids(index):
