@@ -51,7 +51,6 @@ class _JsonError(ErrorTask):
     """Answers malformed or too large requests in the format of the application's errors."""
 
     too_large = ""
-
     request: Any
     response_headers: Any
 
