@@ -51,15 +51,14 @@ def distance_statistics(embeddings, labels):
         [2.0, 1.0, 5.0, 2.5, 2.571]
     """
     pairs = AllPairs(embeddings, labels)
-    kinds = {True: _Moments(), False: _Moments()}
-    for positive, distances in pairs.blocks():
-        kinds[positive].add(distances)
+    positive, negative = _Moments(), _Moments()
+    for is_positive, distances in pairs.blocks():
+        (positive if is_positive else negative).add(distances)
     statistics = {}
-    for name, kind in zip(("positive", "negative"), kinds.values(), strict=True):
+    for name, kind in (("positive", positive), ("negative", negative)):
         statistics[f"{name}_mean"] = float(np.ldexp(kind.mean, pairs.exponent))
         statistics[f"{name}_variance"] = float(np.ldexp(kind.variance, 2 * pairs.exponent))
-    gap = kinds[False].mean - kinds[True].mean
-    spread = kinds[False].variance + kinds[True].variance
+    gap, spread = negative.mean - positive.mean, negative.variance + positive.variance
     statistics["lda"] = float(gap**2 / spread) if spread else (np.inf if gap else 0.0)
     return statistics
 
@@ -221,9 +220,10 @@ class AllPairs:
         return np.sqrt(squared, out=squared)
 
     def sample(self, count):
-        """(2 * count,) distances of positive and of negative pairs drawn at random."""
+        """(2, count) distances of positive and of negative pairs drawn at random."""
         drawn = np.concatenate(sample_pairs(self.ids, count))
-        return np.sqrt(squared_distances(self.exact, drawn[:, 0], self.exact, drawn[:, 1]))
+        squared = squared_distances(self.exact, drawn[:, 0], self.exact, drawn[:, 1])
+        return np.sqrt(squared).reshape(2, count)
 
 
 class _Moments:
@@ -256,12 +256,8 @@ def _rows_by_class(labels):
     """Numbers of the rows in the order of their classes, and the sizes of these."""
     by_class = np.argsort(labels, kind="stable")
     _, sizes = np.unique(labels, return_counts=True)
-    check(
-        1 < len(sizes) < len(labels),
-        "`labels` must hold two classes or more, and two rows or more of one of them",
-        rows=len(labels),
-        classes=len(sizes),
-    )
+    expectation = "`labels` must hold two classes or more, and two rows or more of one of them"
+    check(1 < len(sizes) < len(labels), expectation, rows=len(labels), classes=len(sizes))
     return by_class, sizes
 
 

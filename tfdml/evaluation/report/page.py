@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import html
-import importlib.resources
 import json
 import pathlib
 import re
@@ -227,15 +226,14 @@ def _page(texts, content):
         f"script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
     )
     data = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
-    page = string.Template(_resource("template.html")).substitute(
-        texts, policy=policy, style=style, script=script, data=data
-    )
+    parts = {**texts, "policy": policy, "style": style, "script": script, "data": data}
+    page = string.Template(_resource("template.html")).substitute(parts)
     # File names that are not UTF-8 have surrogates, which cannot be encoded.
     return page.encode("utf-8", "xmlcharrefreplace")
 
 
 def _resource(name):
-    return (importlib.resources.files(__package__) / name).read_text("utf-8")
+    return pathlib.Path(__file__).with_name(name).read_text("utf-8")
 
 
 def _hash(text):
@@ -245,21 +243,17 @@ def _hash(text):
 
 def _summary(ids, names):
     single = int(np.count_nonzero(np.bincount(ids) == 1))
-    summary = f"{_counted(len(ids), 'image')} of {_counted(len(names), 'class', 'classes')}"
-    if single:
-        summary += f"; {single:,} without another image of the same class, counted as misses"
-    return f"{summary}."
-
-
-def _counted(count, one, many=None):
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+    images = f"{len(ids):,} {'image' if len(ids) == 1 else 'images'}"
+    classes = f"{len(names):,} {'class' if len(names) == 1 else 'classes'}"
+    alone = f"; {single:,} without another image of the same class, counted as misses"
+    return f"{images} of {classes}{alone if single else ''}."
 
 
 def _score_rows(scores, intervals, untrained):
     lines = []
     for name, score in scores.items():
         interval = intervals.get(name)
-        limits = f"{interval[0]:.4f} to {interval[1]:.4f}" if interval is not None else ""
+        limits = "" if interval is None else "{:.4f} to {:.4f}".format(*interval)
         bar = charts.score_bar(score, interval) if 0 <= score <= 1 else ""
         before = f"untrained {untrained[name]:.4f}" if name in untrained else ""
         lines.append(
@@ -280,8 +274,8 @@ def _curve(embeddings, labels):
 
 
 def _recall_figure(scores, intervals, curve):
-    names = [name for name in scores if re.fullmatch(r"recall@[1-9]\d*", name)]
-    counts = {name: int(name[7:]) for name in names if 0 <= scores[name] <= 1}
+    shown = (name for name in scores if re.fullmatch(r"recall@[1-9]\d*", name))
+    counts = {name: int(name[7:]) for name in shown if 0 <= scores[name] <= 1}
     marked = {count: float(scores[name]) for name, count in counts.items()}
     if len(marked.keys() | curve.keys()) < 2:
         return ""
@@ -291,16 +285,13 @@ def _recall_figure(scores, intervals, curve):
 
 
 def _distances_figure(embeddings, labels, ids):
-    classes = int(ids.max()) + 1
-    if not 1 < classes < len(ids):
+    if not 1 < int(ids.max()) + 1 < len(ids):
         return "<p>There are no pairs of both kinds.</p>"
     counted = distance_histograms(embeddings, labels)
-    counts = (
-        f"{counted.positive_pairs:,} positive pairs, of one class, and "
-        f"{counted.negative_pairs:,} negative pairs, of two"
-    )
+    positive = f"{counted.positive_pairs:,} positive pairs, of one class"
+    negative = f"{counted.negative_pairs:,} negative pairs, of two"
     drawn = f"; shown are {counted.sample:,} of each, drawn at random" if counted.sample else ""
-    caption = f"Distances of all {counts}{drawn}."
+    caption = f"Distances of all {positive}, and {negative}{drawn}."
     return _figure(charts.histogram_chart(counted), caption, "beside")
 
 
