@@ -141,10 +141,11 @@ def neighbour_counts(k, gallery_size):
     return sorted(set(counts))
 
 
-def check_similarity(similarity):
-    """Raises a TypeError unless `similarity` is a callable or None."""
-    valid = similarity is None or callable(similarity)
-    check_type(valid, "`similarity` must be a callable or None", similarity=similarity)
+def check_callable_or_none(**values):
+    """Raises a TypeError unless each named value is a callable or None."""
+    for name, value in values.items():
+        valid = value is None or callable(value)
+        check_type(valid, f"`{name}` must be a callable or None", **{name: value})
 
 
 def scores_of(similarity, a, b, shape):

@@ -1,13 +1,9 @@
 """The signature of one function for another that passes all of its arguments on."""
 
-from __future__ import annotations
-
 import functools
 import inspect
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")

@@ -55,8 +55,7 @@ def macro_average(values, labels):
         >>> macro_average(np.array([1.0, 0.0, 1.0]), np.array([7, 7, 9]))
         0.75
     """
-    _, means, _ = class_averages(values, labels)
-    return float(np.mean(means))
+    return float(np.mean(class_averages(values, labels)[1]))
 
 
 def bootstrap_intervals(values, labels=None, *, confidence=0.95, rounds=1000, seed=0):
@@ -158,10 +157,9 @@ def paired_bootstrap(values, baseline, labels=None, *, confidence=0.95, rounds=1
     other_side = np.minimum((means <= 0).sum(axis=0), (means >= 0).sum(axis=0))
     p = np.minimum(1, 2 * (1 + other_side) / (rounds + 1))
     columns = zip(values, differences.mean(axis=0), low, high, p, strict=True)
-    return {
-        name: dict(zip(("difference", "low", "high", "p"), map(float, numbers), strict=True))
-        for name, *numbers in columns
-    }
+    found = {name: map(float, numbers) for name, *numbers in columns}
+    keys = ("difference", "low", "high", "p")
+    return {name: dict(zip(keys, numbers, strict=True)) for name, numbers in found.items()}
 
 
 def values_table(values, name="values"):

@@ -164,8 +164,7 @@ def few_shot_accuracies(
     rng = np.random.default_rng(inputs.whole_number(seed, "seed", 0))
     _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     check(counts.max() > 1, "a class must have 2 rows or more", rows=len(labels))
-    taken = np.minimum(counts // 2 if shots is None else shots, counts - 1)
-    taken = np.maximum(taken, 1)
+    taken = np.maximum(1, np.minimum(counts // 2 if shots is None else shots, counts - 1))
     if shots is not None and (counts <= shots).any():
         few = f"{np.count_nonzero(counts <= shots)} of {len(counts)} classes have {shots} rows or"
         warnings.warn(f"{few} fewer: their means use all rows but one", stacklevel=2)

@@ -263,9 +263,8 @@ def _chosen(relations, ancestors, weights, include_roots, parents):
     if ancestors == "parent":
         nearest = min(kept.values(), default=0)
         kept = {node: steps for node, steps in kept.items() if steps == nearest}
-    return frozenset(
-        (node, 1.0 if weights == "equal" else 1.0 / steps) for node, steps in kept.items()
-    )
+    equal = weights == "equal"
+    return frozenset((node, 1.0 if equal else 1.0 / steps) for node, steps in kept.items())
 
 
 def _weighted_mean(weights_of, means):

@@ -100,9 +100,8 @@ def search_of(
             gallery are missing, groups are given for a part only, or all classes are ignored.
     """
     among_themselves = gallery_embeddings is None
-    embeddings, labels, gallery_embeddings, gallery_labels = inputs.queries_and_gallery(
-        embeddings, labels, gallery_embeddings, gallery_labels
-    )
+    data = (embeddings, labels, gallery_embeddings, gallery_labels)
+    queries, labels, gallery, gallery_labels = inputs.queries_and_gallery(*data)
     if not among_themselves:
         both = {"groups": groups, "gallery_groups": gallery_groups}
         inputs.check_together(" if there is a gallery", **both)
@@ -120,8 +119,8 @@ def search_of(
     order, gallery_order = (np.argsort(of, kind="stable") for of in (keys, gallery_keys))
     keys, gallery_keys, classes = keys[order], gallery_keys[gallery_order], classes[order]
     return Search(
-        queries=embeddings[kept[order]],
-        gallery=gallery_embeddings[gallery_kept[gallery_order]],
+        queries=queries[kept[order]],
+        gallery=gallery[gallery_kept[gallery_order]],
         order=order,
         start=np.searchsorted(gallery_keys, classes * width),
         stop=np.searchsorted(gallery_keys, (classes + 1) * width),

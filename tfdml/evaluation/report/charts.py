@@ -38,10 +38,8 @@ def recall_chart(curve, marked, intervals):
         parts.append(axes.line([(x, low), (x, high)], "whisker"))
     for count, value in marked.items():
         x, y = axes.place(math.log(count), value)
-        parts.append(
-            f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="4">'
-            f"<title>Recall@{count}: {value:.4f}</title></circle>"
-        )
+        title = f"<title>Recall@{count}: {value:.4f}</title>"
+        parts.append(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="4">{title}</circle>')
     values = ", ".join(f"Recall@{count} {value:.3f}" for count, value in marked.items())
     return _drawing(f"Recall at K: {values}", parts)
 
@@ -66,10 +64,8 @@ def histogram_chart(histograms):
         if not _LEFT + 140 < x < _WIDTH - 140:  # no room on that side
             side, anchor = (5, "start") if x <= _LEFT + 140 else (-5, "end")
         y += 14 if kind == "positive" else 30
-        parts.append(
-            f'<text class="label {kind}" x="{x + side:.1f}" y="{y:.1f}" text-anchor="{anchor}">'
-            f"{kind}, mean {mean:#.3g}</text>"
-        )
+        place = f'x="{x + side:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+        parts.append(f'<text class="label {kind}" {place}>{kind}, mean {mean:#.3g}</text>')
     texts = ", ".join(f"mean of {kind} pairs {mean:#.3g}" for kind, mean in means.items())
     return _drawing(f"Distances of pairs: {texts}", parts)
 
@@ -120,11 +116,9 @@ class _Axes:
         return "".join(parts)
 
     def titles(self, horizontal, vertical):
-        return (
-            f'<text class="title" x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 5}" text-anchor="end">'
-            f"{horizontal}</text>"
-            f'<text class="title" x="{_LEFT}" y="{_TOP - 5}">{vertical}</text>'
-        )
+        below = f'class="title" x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 5}" text-anchor="end"'
+        above = f'class="title" x="{_LEFT}" y="{_TOP - 5}"'
+        return f"<text {below}>{horizontal}</text><text {above}>{vertical}</text>"
 
 
 def _share(value, low, high):

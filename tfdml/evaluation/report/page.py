@@ -106,13 +106,12 @@ def write_report(
     check_image_names(image_names, rows)
     check_positive(megabytes=megabytes)
     seed = inputs.whole_number(seed, "seed", at_least=0, below=2**32)
-    by_distance = neighbours is None
-    neighbours = _checked_neighbours(neighbours, embeddings)
+    nearest = _checked_neighbours(neighbours, embeddings)
     values, ids = np.unique(labels, return_inverse=True)
     names = [str((class_names or {}).get(label, label)) for label in values.tolist()]
-    content = _content(embeddings, ids, names, per_query, neighbours, seed)
+    content = _content(embeddings, ids, names, per_query, nearest, seed)
     content["images"] = image_names and [str(name) for name in image_names]
-    curve = _curve(embeddings, labels) if by_distance else {}
+    curve = _curve(embeddings, labels) if neighbours is None else {}
     texts = {
         "title": html.escape(str(title)),
         "summary": _summary(ids, names),
@@ -220,20 +219,17 @@ def _packed(array, dtype):
 
 def _page(texts, content):
     """The bytes of the page, with a policy that only allows its own parts to load and run."""
-    style, script = (_resource(name) for name in ("report.css", "report.js"))
+    folder, names = pathlib.Path(__file__).parent, ("report.css", "report.js", "template.html")
+    style, script, template = ((folder / name).read_text("utf-8") for name in names)
     policy = (
         f"default-src 'none'; img-src blob:; style-src {_hash(style)}; "
         f"script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
     )
     data = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
     parts = {**texts, "policy": policy, "style": style, "script": script, "data": data}
-    page = string.Template(_resource("template.html")).substitute(parts)
+    page = string.Template(template).substitute(parts)
     # File names that are not UTF-8 have surrogates, which cannot be encoded.
     return page.encode("utf-8", "xmlcharrefreplace")
-
-
-def _resource(name):
-    return pathlib.Path(__file__).with_name(name).read_text("utf-8")
 
 
 def _hash(text):
@@ -300,7 +296,5 @@ def _figure(drawing, caption, kind=""):
 
 
 def _fact_rows(facts):
-    return "\n".join(
-        f"<div><dt>{html.escape(str(word))}</dt><dd>{html.escape(str(text))}</dd></div>"
-        for word, text in facts.items()
-    )
+    rows = ([html.escape(str(cell)) for cell in fact] for fact in facts.items())
+    return "\n".join(f"<div><dt>{word}</dt><dd>{text}</dd></div>" for word, text in rows)
