@@ -40,6 +40,7 @@ BELOW = {
     "registration": {"losses"},
     "runs": {
         "checks",
+        "progress",
         "quiet",
         "command_line",
         "losses",
