@@ -38,7 +38,7 @@ def upright(image, contents):
     named = _named(contents)
 
     def turned():
-        value = _orientation(contents, tf.where(named[0], *_PLACES))
+        value = _orientation(contents, named)
         exchanged = tf.transpose(image, tf.gather(_EXCHANGED, value))
         return tf.raw_ops.Reverse(tensor=exchanged, dims=tf.gather(_REVERSED, value))
 
@@ -52,8 +52,8 @@ def orientation(contents):
         contents: As for `upright`.
     """
     named = _named(contents)
-    at = tf.where(named[0], *_PLACES)
-    return tf.cond(tf.reduce_any(named), lambda: _orientation(contents, at), lambda: tf.constant(1))
+    found, upright_already = tf.reduce_any(named), tf.constant(1)
+    return tf.cond(found, lambda: _orientation(contents, named), lambda: upright_already)
 
 
 def _named(contents):
@@ -63,8 +63,9 @@ def _named(contents):
     return tf.reduce_all(tf.gather(head, places) == _NAME, axis=1)
 
 
-def _orientation(contents, at):
-    """The orientation in the segment whose name begins at byte `at`."""
+def _orientation(contents, named):
+    """The orientation in the segment whose name is at the first of the places that are `named`."""
+    at = tf.where(named[0], *_PLACES)
     # Padded with zeros, so that every directory can be read.
     size = _MOST + 2 + _ENTRIES * _ENTRY
     length = tf.io.decode_raw(tf.strings.substr(contents, at - 2, 2), tf.uint8)
