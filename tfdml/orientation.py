@@ -38,7 +38,7 @@ def upright(image, contents):
     named = _named(contents)
 
     def turned():
-        value = _orientation(contents, named)
+        value = _orientation(contents, tf.where(named[0], *_PLACES))
         exchanged = tf.transpose(image, tf.gather(_EXCHANGED, value))
         return tf.raw_ops.Reverse(tensor=exchanged, dims=tf.gather(_REVERSED, value))
 
@@ -52,8 +52,8 @@ def orientation(contents):
         contents: As for `upright`.
     """
     named = _named(contents)
-    found, upright_already = tf.reduce_any(named), tf.constant(1)
-    return tf.cond(found, lambda: _orientation(contents, named), lambda: upright_already)
+    at = tf.where(named[0], *_PLACES)
+    return tf.cond(tf.reduce_any(named), lambda: _orientation(contents, at), lambda: tf.constant(1))
 
 
 def _named(contents):
@@ -63,9 +63,8 @@ def _named(contents):
     return tf.reduce_all(tf.gather(head, places) == _NAME, axis=1)
 
 
-def _orientation(contents, named):
-    """The orientation in the segment whose name is at the first of the places that are `named`."""
-    at = tf.where(named[0], *_PLACES)
+def _orientation(contents, at):
+    """The orientation in the segment whose name begins at byte `at`."""
     # Padded with zeros, so that every directory can be read.
     size = _MOST + 2 + _ENTRIES * _ENTRY
     length = tf.io.decode_raw(tf.strings.substr(contents, at - 2, 2), tf.uint8)
