@@ -41,6 +41,7 @@ BELOW = {
     "registration": {"losses"},
     "runs": {
         "checks",
+        "progress",
         "quiet",
         "command_line",
         "losses",

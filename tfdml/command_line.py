@@ -24,19 +24,24 @@ class Parser(jsonargparse.ArgumentParser):
     Args:
         settings: A dataclass whose docstring describes its fields, but for those of the dataclasses
             that it derives from; `names` are filled into it.
-        names: Field of the docstring -> text, such as the losses that exist.
+        names: Field of the docstring -> names to list there, such as the losses that exist.
+        description: A text, whose first line is shown.
         as_positional: Whether fields without a default are given by their place, else as flags.
         **kwargs: Those of `jsonargparse.ArgumentParser`.
     """
 
-    def __init__(self, settings, names=None, as_positional=True, **kwargs):
-        super().__init__(allow_abbrev=False, **kwargs)
+    def __init__(
+        self, settings, names=None, description: str | None = None, as_positional=True, **kwargs
+    ):
+        first_line = (description or "").partition("\n")[0]
+        super().__init__(allow_abbrev=False, description=first_line, **kwargs)
         self._settings = settings
         self._file = self._last_file = None
         self._types = {field.name: field.type for field in dataclasses.fields(settings)}
         documented = settings.__doc__
         try:
-            settings.__doc__ = _documented(settings).format(**(names or {}))
+            listed = {key: ", ".join(map(str, values)) for key, values in (names or {}).items()}
+            settings.__doc__ = _documented(settings).format(**listed)
             self.add_class_arguments(settings, as_positional=as_positional)
         finally:
             settings.__doc__ = documented
