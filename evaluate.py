@@ -16,6 +16,7 @@ page to look at. `compare` shows runs that were scored on the same images side b
 surely they differ from the first.
 """
 
+import argparse
 import dataclasses
 import pathlib
 import sys
@@ -66,33 +67,23 @@ def task_of(arguments):
     words = list(map(str, arguments))
     if words and words[0] in (*TASKS, COMPARE):
         return words[0], words[1:]
-    if f"--{COMPARE}" in words:
-        words.remove(f"--{COMPARE}")
+    options = argparse.ArgumentParser(PROGRAM, add_help=False, allow_abbrev=False)
+    options.add_argument("--task", nargs="?", const="", default="retrieval")
+    options.add_argument(f"--{COMPARE}", action="store_true")
+    given, words = options.parse_known_args(words)
+    if given.compare:
         return COMPARE, words
-    for place, word in enumerate(words):
-        flag, _, task = word.partition("=")
-        if flag == "--task":
-            count = 1 if task else 2
-            task = task or "".join(words[place + 1 : place + 2])
-            if task not in TASKS:
-                fail(PROGRAM, unknown_name("task", task, TASKS))
-            return task, words[:place] + words[place + count :]
-    return "retrieval", words
+    if given.task not in TASKS:
+        fail(PROGRAM, unknown_name("task", given.task, TASKS))
+    return given.task, words
 
 
 def parse(task, arguments):
     """The settings of a task. Imports neither TensorFlow nor Keras."""
     kind = TASKS[task]
-    parser = Parser(
-        kind,
-        names={
-            "datasets": ", ".join(pipelines.names()),
-            "neighbours": ", ".join(map(str, kind.neighbours)),
-        },
-        prog=f"{PROGRAM} {task}",
-        description=kind.__doc__.partition("\n")[0],
-        epilog=f"Tasks: {', '.join([*TASKS, COMPARE])}; `{PROGRAM} TASK --help` describes each.",
-    )
+    names = {"datasets": pipelines.names(), "neighbours": kind.neighbours}
+    tasks = f"Tasks: {', '.join([*TASKS, COMPARE])}; `{PROGRAM} TASK --help` describes each."
+    parser = Parser(kind, names, kind.__doc__, prog=f"{PROGRAM} {task}", epilog=tasks)
     for word in arguments:
         check_option(parser, kind, word.partition("=")[0].partition(".")[0].removeprefix("--"))
     settings = parser.settings_of(parser.parse_args(arguments))
@@ -113,11 +104,8 @@ def check_option(parser, kind, name):
 def parse_comparison(arguments):
     """The settings of a comparison, and its runs. Imports neither TensorFlow nor Keras."""
     parser = Parser(Comparison, prog=f"{PROGRAM} {COMPARE}", description="Compares scored runs.")
-    parser.add_argument(
-        "runs",
-        nargs="+",
-        help="runs/NAME, saved_models/NAME, or files of scores, such as those in them",
-    )
+    explained = "runs/NAME, saved_models/NAME, or files of scores, such as those in them"
+    parser.add_argument("runs", nargs="+", help=explained)
     given = parser.parse_args(arguments)
     return parser.settings_of(given), given.runs
 

@@ -13,6 +13,7 @@ import contextlib
 import dataclasses
 import io
 import json
+import math
 import sys
 import time
 
@@ -20,28 +21,12 @@ import yaml
 
 import pipelines
 from tfdml.checks import unknown_name
-from tfdml.command_line import (
-    Parser,
-    as_file_name,
-    check_writable,
-    fail,
-    one_sentence,
-    verbosity,
-    write_text,
-)
+from tfdml.command_line import Parser, check_writable, one_sentence, verbosity, write_text
 from tfdml.losses import LOSSES
 from tfdml.models import BACKBONES
-from tfdml.runs import outcome
+from tfdml.runs import folders, outcome
 from tfdml.runs.checkpoints import load_checkpoint
-from tfdml.runs.folders import (
-    RUNS,
-    SAVED_MODELS,
-    check_same_classes,
-    free_name,
-    is_taken,
-    make_folders,
-    only_writer,
-)
+from tfdml.runs.folders import RUNS, SAVED_MODELS
 from tfdml.runs.images import images_to_score, load_images, training_batches
 from tfdml.runs.interrupts import resumable
 from tfdml.runs.model import build_model, levels_of
@@ -57,7 +42,7 @@ def main(arguments=None):
     with one_sentence(PROGRAM, ValueError, TypeError, OSError), contextlib.ExitStack() as run:
         check_writable(folder, SAVED_MODELS / recipe.run)
         if resume:
-            run.enter_context(only_writer(folder))
+            run.enter_context(folders.only_writer(folder))
         check_files(recipe)
         if recipe.skip_invalid or not pipelines.is_listed(recipe.dataset):
             check_model(recipe)  # before minutes of reading images
@@ -77,11 +62,11 @@ def main(arguments=None):
             "trained_classes.json": json.dumps(images.train.names, ensure_ascii=False) + "\n",
         }
         if resume:
-            check_same_classes(folder, files)
+            folders.check_same_classes(folder, files)
             write_text(folder / "config.yaml", files["config.yaml"])
         else:
-            make_folders(folder, files)
-            run.enter_context(only_writer(folder))
+            folders.make_folders(folder, files)
+            run.enter_context(folders.only_writer(folder))
         with one_sentence(PROGRAM, FloatingPointError, OSError), resumable(recipe.run, images):
             scores = fit(recipe, folder, model, images, batches, callbacks)
             report(recipe, folder, scores, images.train.num_classes)
@@ -91,52 +76,43 @@ def main(arguments=None):
 
 def parse(arguments):
     """The recipe and whether it resumes. Imports neither TensorFlow nor Keras."""
-    parser = Parser(
-        Recipe,
-        names={
-            "losses": ", ".join(sorted(LOSSES)),
-            "datasets": ", ".join(sorted(pipelines.names())),
-            "backbones": ", ".join(sorted(BACKBONES)),
-        },
-        prog=PROGRAM,
-        description=(__doc__ or "").partition("\n")[0],
-    )
+    names = {"losses": sorted(LOSSES), "datasets": pipelines.names(), "backbones": BACKBONES}
+    parser = Parser(Recipe, names, __doc__, prog=PROGRAM)
     parser.add_argument("--config", action="config", help="YAML file of settings; flags win.")
-    parser.add_argument(
-        "--resume", action="store_true", help="Go on with the run named by --run after a stop."
-    )
-    namespace = parser.parse_args(arguments)
-    resume = namespace.resume
-    if resume:
-        if not namespace.run:
-            parser.error("--resume needs --run NAME")
-        saved = RUNS / namespace.run / "config.yaml"
-        if not saved.is_file():
-            parser.error(f"--resume needs --run NAME of a run that exists. Found no {saved}")
-        before = parser.settings_of(parser.parse_args(["--config", str(saved)]))
-        recipe = parser.settings_of(parser.parse_args(["--config", str(saved), *arguments]))
-        for name, value in dataclasses.asdict(recipe).items():
-            was = getattr(before, name)
-            if value != was and not (name == "steps" and value > was):
-                parser.error(
-                    f"--{name} differs from the run's: {value!r}, was {was!r}. A run goes on as it "
-                    "began, or for more --steps; start a new one for other settings"
-                )
-    else:
-        recipe = parser.settings_of(namespace)
+    explained = "Go on with the run named by --run after a stop."
+    parser.add_argument("--resume", action="store_true", help=explained)
+    given = parser.parse_args(arguments)
+    recipe = resumed(parser, given.run, arguments) if given.resume else parser.settings_of(given)
     for kind, name, available in (
         ("loss", recipe.loss, LOSSES),
         ("dataset", pipelines.entry_of(recipe.dataset), pipelines.names()),
         ("backbone", recipe.backbone, BACKBONES),
     ):
         if name not in available:
-            fail(PROGRAM, unknown_name(kind, name, available))
+            parser.error(unknown_name(kind, name, available))
     if recipe.run is None:
-        name = as_file_name(f"{recipe.dataset}_{recipe.loss}")
-        recipe = dataclasses.replace(recipe, run=free_name(name))
-    elif not resume and is_taken(recipe.run):
-        fail(PROGRAM, f"run {recipe.run!r} exists. Choose another --run, or go on with --resume")
-    return recipe, resume
+        name = folders.free_name(f"{recipe.dataset}_{recipe.loss}")
+        recipe = dataclasses.replace(recipe, run=name)
+    elif not given.resume and folders.is_taken(recipe.run):
+        parser.error(f"run {recipe.run!r} exists. Choose another --run, or go on with --resume")
+    return recipe, given.resume
+
+
+def resumed(parser, run, arguments):
+    """The recipe of a run that stopped; exits with code 2 if the arguments change it."""
+    saved = RUNS / (run or "") / "config.yaml"
+    if not saved.is_file():
+        parser.error(f"--resume needs --run NAME of a run that exists. Found no {saved}")
+    before = parser.settings_of(parser.parse_args(["--config", str(saved)]))
+    recipe = parser.settings_of(parser.parse_args(["--config", str(saved), *arguments]))
+    for name, value in dataclasses.asdict(recipe).items():
+        was = getattr(before, name)
+        if value != was and not (name == "steps" and value > was):
+            parser.error(
+                f"--{name} differs from the run's: {value!r}, was {was!r}. A run goes on as it "
+                "began, or for more --steps; start a new one for other settings"
+            )
+    return recipe
 
 
 def with_defaults(recipe, split):
@@ -154,22 +130,21 @@ def fit(recipe, folder, model, images, batches, callbacks):
     """
     start = int(model.optimizer.iterations)
     scores_path = folder / "scores.json"
-    if scores_path.exists():
-        scores = json.loads(scores_path.read_text())
-        if "trained" in scores and start >= recipe.steps:  # stopped in the export
-            return scores
-    else:
-        scores = {"untrained": score("Scoring the untrained embedder", model, images)}
+    scores = json.loads(scores_path.read_text()) if scores_path.exists() else {}
+    if "trained" in scores and start >= recipe.steps:  # stopped in the export
+        return scores
+    if not scores:
+        scores["untrained"] = score("Scoring the untrained embedder", model, images)
         write_text(scores_path, json.dumps(scores, indent=2) + "\n")
     seconds = 0.0
     if recipe.steps:
-        began = time.perf_counter()
-        first = -(-start // recipe.checkpoint_every)
+        began, interval = time.perf_counter(), recipe.checkpoint_every
+        first = math.ceil(start / interval)
         model.fit(
             batches,
-            steps_per_epoch=recipe.checkpoint_every,
+            steps_per_epoch=interval,
             initial_epoch=first,
-            epochs=first + -(-(recipe.steps - start) // recipe.checkpoint_every),
+            epochs=first + math.ceil((recipe.steps - start) / interval),
             callbacks=[*callbacks_of(recipe, folder, images, start), *callbacks],
             verbose=verbosity(),
         )
@@ -228,16 +203,9 @@ def report(recipe, folder, scores, num_classes):
             print(f"  {advice}")
 
 
-def npy_of(array):
-    """The bytes of a .npy file."""
+def export(recipe, model, images, scores):
     import numpy as np
 
-    content = io.BytesIO()
-    np.save(content, array)
-    return content.getvalue()
-
-
-def export(recipe, model, images, scores):
     from pipelines.images import reader
     from tfdml import serving
     from tfdml.serving.exported import MEAN_IMAGE
@@ -245,13 +213,17 @@ def export(recipe, model, images, scores):
     from tfdml.serving.versions import versions_of
 
     dataset, mean = images.dataset, images.dataset.preprocessing.mean_image
+    mean_file, assets = io.BytesIO(), {}
+    if mean is not None:
+        np.save(mean_file, mean)
+        assets[MEAN_IMAGE] = mean_file.getvalue()
     versions = versions_of(SAVED_MODELS / recipe.run)
     return serving.export_model(
         model.embedder,
         SAVED_MODELS / recipe.run / str(1 + max(versions, default=0)),
         read_image=reader(dataset.image_size, dataset.preprocessing),
         loss=model.loss,
-        assets={} if mean is None else {MEAN_IMAGE: npy_of(mean)},
+        assets=assets,
         options=export_options(recipe.export_options),
         metadata={
             "recipe": dataclasses.asdict(recipe),

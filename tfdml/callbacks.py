@@ -131,9 +131,7 @@ class RetrievalScores(keras.callbacks.Callback):
 
     def __init__(self, images, labels, k=(1,)):
         super().__init__()
-        self.images = images
-        self.labels = labels
-        self.k = tuple(k)
+        self.images, self.labels, self.k = images, labels, tuple(k)
 
     def on_epoch_end(self, epoch, logs):
         scores = recall_at_k(self.model.embed(self.images), self.labels, k=self.k)
@@ -152,8 +150,7 @@ class LossLogs(keras.callbacks.Callback):
 
     def __init__(self, log_dir=None):
         super().__init__()
-        self.log_dir = log_dir
-        self._writer = None
+        self.log_dir, self._writer = log_dir, None
 
     def on_epoch_end(self, epoch, logs):
         learned = self.model.loss.logs() if hasattr(self.model.loss, "logs") else {}
@@ -163,11 +160,10 @@ class LossLogs(keras.callbacks.Callback):
                 continue
             kinds = {"mean": np.mean(value), "lowest": np.min(value), "highest": np.max(value)}
             logs.update({f"{name}_{kind}": float(number) for kind, number in kinds.items()})
-            self._write_histogram(name, value, epoch)
+            if self.log_dir is not None:
+                self._write_histogram(name, value, epoch)
 
     def _write_histogram(self, name, values, epoch):
-        if self.log_dir is None:
-            return
         import tensorflow as tf
 
         if self._writer is None:
@@ -201,8 +197,7 @@ class EmbeddingsOfEpoch(keras.callbacks.Callback):
 
     def __init__(self, images, receive):
         super().__init__()
-        self.images = images
-        self.receive = receive
+        self.images, self.receive = images, receive
 
     def on_epoch_begin(self, epoch, logs=None):
         embedder = self.model.embedder

@@ -31,6 +31,17 @@ def check_type(holds, expectation, **received):
         raise TypeError(f"{expectation}. {_received(received)}")
 
 
+def check_shapes(holds, expectation, **arrays):
+    """Like `check`; states the shapes of arrays or tensors.
+
+    >>> import numpy as np
+    >>> check_shapes(False, "`rows` must be (n, dim)", rows=np.zeros(3))
+    Traceback (most recent call last):
+    ValueError: `rows` must be (n, dim). Received: rows.shape=(3,)
+    """
+    check(holds, expectation, **{f"{name}.shape": tuple(a.shape) for name, a in arrays.items()})
+
+
 def check_number(**values):
     """Checks that each named value is a number, of Python or NumPy, and not a bool."""
     for name, value in values.items():
@@ -88,11 +99,8 @@ def check_image_size(of="", /, **values):
     """Checks that each named value is (height, width, channels); `of` says of which images."""
     for name, value in values.items():
         sides = tuple(value) if isinstance(value, Iterable) else ()
-        check(
-            len(sides) == 3 and all(_is(numbers.Integral, side) and side > 0 for side in sides),
-            f"`{name}` must be (height, width, channels){of}",
-            **{name: value},
-        )
+        valid = len(sides) == 3 and all(_is(numbers.Integral, side) and side > 0 for side in sides)
+        check(valid, f"`{name}` must be (height, width, channels){of}", **{name: value})
 
 
 def check_fits(needed, what, **received):
@@ -103,12 +111,8 @@ def check_fits(needed, what, **received):
     ValueError: the embeddings must fit in the memory, ... rows=9, needed='1,000,000,000.0 GB'
     """
     memory = _memory()
-    check(
-        needed <= memory,
-        f"{what} must fit in the memory, {memory / 1e9:,.1f} GB",
-        **received,
-        needed=f"{needed / 1e9:,.1f} GB",
-    )
+    expectation = f"{what} must fit in the memory, {memory / 1e9:,.1f} GB"
+    check(needed <= memory, expectation, **received, needed=f"{needed / 1e9:,.1f} GB")
 
 
 def unknown_name(kind, name, available):
@@ -127,6 +131,18 @@ def unknown_option(owner, option, available):
     "loss 'triplet' has no option 'magrin'. Did you mean 'margin'? Available: margin."
     """
     return f"{owner} has no option {option!r}. {_suggestion(option, available)}"
+
+
+def check_options(owner, given, available):
+    """Checks that each of the given names of options is available.
+
+    >>> check_options("loss 'triplet'", ["magrin"], ["margin"])
+    Traceback (most recent call last):
+    ValueError: loss 'triplet' has no option 'magrin'. Did you mean 'margin'? Available: margin.
+    """
+    for option in given:
+        if option not in available:
+            raise ValueError(unknown_option(owner, option, available))
 
 
 def nearest(name, available):

@@ -24,19 +24,24 @@ class Parser(jsonargparse.ArgumentParser):
     Args:
         settings: A dataclass whose docstring describes its fields, but for those of the dataclasses
             that it derives from; `names` are filled into it.
-        names: Field of the docstring -> text, such as the losses that exist.
+        names: Field of the docstring -> names to list there, such as the losses that exist.
+        description: A text, whose first line is shown.
         as_positional: Whether fields without a default are given by their place, else as flags.
         **kwargs: Those of `jsonargparse.ArgumentParser`.
     """
 
-    def __init__(self, settings, names=None, as_positional=True, **kwargs):
-        super().__init__(allow_abbrev=False, **kwargs)
+    def __init__(
+        self, settings, names=None, description: str | None = None, as_positional=True, **kwargs
+    ):
+        first_line = (description or "").partition("\n")[0]
+        super().__init__(allow_abbrev=False, description=first_line, **kwargs)
         self._settings = settings
         self._file = self._last_file = None
         self._types = {field.name: field.type for field in dataclasses.fields(settings)}
         documented = settings.__doc__
         try:
-            settings.__doc__ = _documented(settings).format(**(names or {}))
+            listed = {key: ", ".join(map(str, values)) for key, values in (names or {}).items()}
+            settings.__doc__ = _documented(settings).format(**listed)
             self.add_class_arguments(settings, as_positional=as_positional)
         finally:
             settings.__doc__ = documented
@@ -76,7 +81,7 @@ class Parser(jsonargparse.ArgumentParser):
         finally:
             self._file, self._last_file = None, path
 
-    def error(self, message, ex=None):
+    def error(self, message, ex=None) -> typing.NoReturn:
         """Exits with code 2 and the message in one line, with the nearest flag for a misspelt."""
         message = re.sub("Unexpected config:.*", "not lines of `name: value`", message, flags=re.S)
         message = " ".join(message.split())
@@ -113,7 +118,7 @@ def _in_words(kind):
     return " or ".join(_IN_WORDS.get(each) or _in_words(each) for each in kinds)
 
 
-def fail(program, message):
+def fail(program, message) -> typing.NoReturn:
     """Prints one sentence to the standard error and exits with code 2."""
     print(f"{program}: error: {message}", file=sys.stderr)
     raise SystemExit(2)

@@ -23,25 +23,20 @@ class _PerVariable(keras.optimizers.Optimizer):
         self, *args, multipliers=None, bias_multiplier=1.0, l2=0.0, head_steps=0, **kwargs
     ):
         super().__init__(*args, **kwargs)
-        for pattern, multiplier in (multipliers or {}).items():
-            check_not_negative(**{f"multipliers[{pattern!r}]": multiplier})
         self.multipliers = dict(multipliers or {})
-        check_not_negative(bias_multiplier=bias_multiplier, l2=l2, head_steps=head_steps)
-        self.bias_multiplier = bias_multiplier
-        self.l2 = l2
-        self.head_steps = head_steps
+        factors = {f"multipliers[{pattern!r}]": by for pattern, by in self.multipliers.items()}
+        options = {"bias_multiplier": bias_multiplier, "l2": l2, "head_steps": head_steps}
+        check_not_negative(**factors, **options)
+        self.bias_multiplier, self.l2, self.head_steps = bias_multiplier, l2, head_steps
         self._multiplier_of = []  # in the order of the variables
         self._is_new = []  # whether a pattern of `multipliers` matches, in the same order
 
     def build(self, variables):
         paths = [variable.path for variable in variables]
+        expectation = "every pattern of `multipliers` must match a variable's path"
         for pattern in self.multipliers:
-            check(
-                any(re.search(pattern, path) for path in paths),
-                "every pattern of `multipliers` must match a variable's path",
-                pattern=pattern,
-                paths=paths,
-            )
+            matches = any(re.search(pattern, path) for path in paths)
+            check(matches, expectation, pattern=pattern, paths=paths)
         for path in paths:
             multiplier = self.multiplier_at(path)
             self._is_new.append(bool(self._matching(path)))
@@ -52,12 +47,8 @@ class _PerVariable(keras.optimizers.Optimizer):
     def multiplier_at(self, path):
         """The multiplier whose pattern matches the path of a variable, or 1."""
         matching = self._matching(path)
-        check(
-            len(matching) <= 1,
-            "at most one pattern of `multipliers` may match a variable's path",
-            path=path,
-            patterns=matching,
-        )
+        expectation = "at most one pattern of `multipliers` may match a variable's path"
+        check(len(matching) <= 1, expectation, path=path, patterns=matching)
         return self.multipliers[matching[0]] if matching else 1.0
 
     def _matching(self, path):
@@ -96,13 +87,8 @@ class _PerVariable(keras.optimizers.Optimizer):
             )
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "multipliers": self.multipliers,
-            "bias_multiplier": self.bias_multiplier,
-            "l2": self.l2,
-            "head_steps": self.head_steps,
-        }
+        names = ("multipliers", "bias_multiplier", "l2", "head_steps")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
 @keras.saving.register_keras_serializable("tfdml")
@@ -137,22 +123,7 @@ class SGD(_PerVariable, keras.optimizers.SGD):
 
 @keras.saving.register_keras_serializable("tfdml")
 class Adam(_PerVariable, keras.optimizers.Adam):
-    """`keras.optimizers.Adam` with `multipliers`, `bias_multiplier`, `l2` and `head_steps`.
-
-    Args:
-        multipliers: {regular expression on `variable.path`: factor >= 0 of the learning rate}. At
-            most one may match a variable; the factor of all others is 1.
-        bias_multiplier: Further factor >= 0 for variables named `bias`; 2 in Caffe's models.
-        l2: Adds `l2 * kernel` to the gradient of each variable of two dimensions or more, before
-            momentum, as Caffe's `weight_decay`; not for biases and gains. Keras' own
-            `weight_decay` shrinks variables separately from the gradient.
-        head_steps: Number of first steps that only update variables matched by `multipliers`, such
-            as new layers on top of a pretrained network.
-        *args, **kwargs: Arguments of `keras.optimizers.Adam`.
-
-    Raises:
-        ValueError: When built, if a pattern matches no variable or two match one.
-    """
+    """`keras.optimizers.Adam` with the further arguments and errors of `tfdml.optimizers.SGD`."""
 
     def updated_rows(self, of_rows, variable, index, gradient, learning_rate):
         """The variables of an update with the new values of their rows."""

@@ -13,9 +13,9 @@ Each has --help.
 """
 
 import dataclasses
-import functools
 import pathlib
 import sys
+import typing
 
 from tfdml.checks import check, unknown_name
 from tfdml.command_line import Parser, check_writable, fail, one_sentence
@@ -59,21 +59,6 @@ class Connection:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Embed(Connection):
-    """Server and model to use, and the output file.
-
-    Args:
-        out: NumPy archive to write, with `paths`, `embeddings`, `model` and `version`.
-        overwrite: Whether to replace an existing file.
-        skip_invalid: Leave out and name unreadable images, instead of failing.
-    """
-
-    out: str = "embeddings.npz"
-    overwrite: bool = False
-    skip_invalid: bool = False
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Similarity(Connection):
     """Server and model to use.
 
@@ -83,39 +68,51 @@ class Similarity(Connection):
 
     skip_invalid: bool = False
 
+    @property
+    def on_bad_image(self):
+        return "nan" if self.skip_invalid else "error"
 
-COMMANDS = {
-    "embed": (Embed, "Writes the embeddings of images to a file."),
-    "similarity": (Similarity, "Prints the similarity of the first image to each of the others."),
-    "status": (Connection, "Prints the versions and signatures of a model."),
-}
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Embed(Similarity):
+    """Server and model to use, and the output file.
+
+    Args:
+        out: NumPy archive to write, with `paths`, `embeddings`, `model` and `version`.
+        overwrite: Whether to replace an existing file.
+    """
+
+    out: str = "embeddings.npz"
+    overwrite: bool = False
 
 
 def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else arguments
     command = arguments[0] if arguments else "--help"
     if command in ("--help", "-h"):
-        print(__doc__.strip())
+        print((__doc__ or "").strip())
         return
     if command not in COMMANDS:
         fail(PROGRAM, unknown_name("command", command, COMMANDS))
     settings, paths = parse(command, arguments[1:])
     # Failed requests raise ServingError, a RuntimeError; images raise a ValueError.
     with one_sentence(PROGRAM, RuntimeError, ValueError, TypeError, OSError, ImportError):
-        {"embed": embed, "similarity": compare, "status": status}[command](settings, paths)
+        COMMANDS[command](settings, paths)
 
 
 def parse(command, arguments):
     """Returns the settings and the paths of images, without importing NumPy or gRPC."""
-    settings, description = COMMANDS[command]
-    parser = Parser(settings, prog=f"{PROGRAM} {command}", description=description)
+    run = COMMANDS[command]
+    settings = typing.get_type_hints(run)["settings"]
+    parser = Parser(settings, prog=f"{PROGRAM} {command}", description=run.__doc__)
     if command != "status":
         parser.add_argument("images", nargs="+", help="image files, or folders of them")
     given = parser.parse_args(arguments)
     return parser.settings_of(given), getattr(given, "images", [])
 
 
-def embed(settings, given):
+def embed(settings: Embed, given):
+    """Writes the embeddings of images to a file."""
     paths, out = image_files(given), pathlib.Path(settings.out)
     if out.is_dir():
         raise IsADirectoryError(f"{out} is a folder: `out` must be a file")
@@ -126,13 +123,11 @@ def embed(settings, given):
         version = client.metadata().version
     pinned = dataclasses.replace(settings, version=version, label=None)
     with client_of(pinned) as client:
-        embeddings = client.embed(paths, on_bad_image="nan" if settings.skip_invalid else "error")
+        embeddings = client.embed(paths, on_bad_image=settings.on_bad_image)
     paths, embeddings = without_bad(paths, embeddings, embeddings[:, 0])
     save_embeddings(out, paths, embeddings, model=settings.model, version=version)
-    print(
-        f"{len(paths):,} embeddings of {embeddings.shape[1]} numbers, "
-        f"by version {version} of {settings.model}: {out}"
-    )
+    written = f"{len(paths):,} embeddings of {embeddings.shape[1]} numbers"
+    print(f"{written}, by version {version} of {settings.model}: {out}")
 
 
 def save_embeddings(path, paths, embeddings, *, model, version):
@@ -155,20 +150,20 @@ def save_embeddings(path, paths, embeddings, *, model, version):
         np.savez(file, paths=paths, embeddings=embeddings, model=model, version=version)
 
 
-def compare(settings, given):
+def compare(settings: Similarity, given):
+    """Prints the similarity of the first image to each of the others."""
     query, *paths = image_files(given)
-    check(
-        bool(paths), "give two or more images: the first is compared with the others", images=given
-    )
+    check(paths, "give two or more images: the first is compared with the others", images=given)
     with client_of(settings) as client:
-        on_bad_image = "nan" if settings.skip_invalid else "error"
-        scores = client.similarity([query] * len(paths), paths, on_bad_image=on_bad_image)
+        queries = [query] * len(paths)
+        scores = client.similarity(queries, paths, on_bad_image=settings.on_bad_image)
     paths, scores = without_bad(paths, scores, scores)
     for score, path in sorted(zip(scores, paths, strict=True), key=lambda pair: -pair[0]):
         print(f"{score:8.4f}  {path}")
 
 
-def status(settings, _):
+def status(settings: Connection, _):
+    """Prints the versions and signatures of a model."""
     with client_of(settings) as client:
         versions = client.status()
         for each in versions:
@@ -186,8 +181,9 @@ def client_of(settings):
     """The `Client` of the settings of a connection."""
     from tfdml.client import Client
 
-    names = [field.name for field in dataclasses.fields(Connection) if field.name != "server"]
-    return Client(settings.server, **{name: getattr(settings, name) for name in names})
+    names = (field.name for field in dataclasses.fields(Connection))
+    options = {name: getattr(settings, name) for name in names}
+    return Client(options.pop("server"), **options)
 
 
 def image_files(given):
@@ -222,11 +218,14 @@ def without_bad(paths, rows, first):
 
 def described(tensors):
     """Inputs or outputs of a signature, in one line."""
-    sides = functools.partial(map, lambda side: "n" if side is None else str(side))
-    return ", ".join(
-        f"{name} {tensor.dtype}[{', '.join(sides(tensor.shape or ()))}]"
-        for name, tensor in sorted(tensors.items())
-    )
+    words = []
+    for name, tensor in sorted(tensors.items()):
+        sides = ("n" if side is None else str(side) for side in tensor.shape or ())
+        words.append(f"{name} {tensor.dtype}[{', '.join(sides)}]")
+    return ", ".join(words)
+
+
+COMMANDS = {"embed": embed, "similarity": compare, "status": status}
 
 
 if __name__ == "__main__":

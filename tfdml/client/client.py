@@ -7,12 +7,12 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
-from tqdm import tqdm
 
 from tfdml.checks import check, check_integer, check_not_negative, check_one_of, check_positive
 from tfdml.client.connection import connect
 from tfdml.client.images import Image, ImageError, batches_of, listed, read
 from tfdml.client.service import Model, Retries, ServingError, in_order
+from tfdml.progress import progress
 from tfdml.serving.bad_images import reason_for_first
 
 _MARKED = "the server marks it as unreadable"
@@ -89,24 +89,16 @@ class Client(contextlib.AbstractContextManager):
         check_integer(batch_size=batch_size, in_flight=in_flight, retries=retries)
         check_positive(batch_size=batch_size, in_flight=in_flight, timeout=timeout)
         check_not_negative(retries=retries)
-        check(
-            version is None or label is None,
-            "give a `version` or a `label`, not both",
-            version=version,
-            label=label,
-        )
+        self._model = Model(model, version, label)
+        both = {"version": version, "label": label}
+        check(None in both.values(), "give a `version` or a `label`, not both", **both)
         if version is not None:
             check_integer(version=version)
-        self._model = Model(model, version, label)
         self._batch_size, self._in_flight = batch_size, in_flight
         self._retries = Retries(retries)
-        self._service = connect(
-            address,
-            {"authority": authority, "certificate": certificate, "key": key},
-            connections=in_flight,
-            timeout=timeout,
-            headers=headers or {},
-        )
+        files = {"authority": authority, "certificate": certificate, "key": key}
+        sending = {"timeout": timeout, "headers": headers or {}}
+        self._service = connect(address, files, connections=in_flight, **sending)
 
     def __exit__(self, *_):
         self.close()
@@ -139,12 +131,11 @@ class Client(contextlib.AbstractContextManager):
         images, count = listed(images)
         found = (_read((image,), (f"image {i}",)) for i, image in enumerate(images))
         rows = self._rows(_EMBED, found, count, on_bad_image)
-        bad = [row is None for row in rows]
-        if all(bad):
-            (dim,) = self.metadata().signatures["serving_default"].outputs["embedding"].shape[1:]
-            return np.full((len(rows), dim), np.nan, np.float32)
-        nan = np.full_like(rows[bad.index(False)], np.nan)
-        return np.stack([nan if row is None else row for row in rows])
+        good = next((row for row in rows if row is not None), None)
+        if good is None:
+            shape = self.metadata().signatures["serving_default"].outputs["embedding"].shape
+            return np.full((len(rows), shape[1]), np.nan, np.float32)
+        return np.stack([np.full_like(good, np.nan) if row is None else row for row in rows])
 
     def similarity(self, a, b, *, on_bad_image="error"):
         """The similarity of `a[i]` to `b[i]`: learned, otherwise the cosine.
@@ -217,12 +208,8 @@ class Client(contextlib.AbstractContextManager):
             model = Model(model.name, self.metadata().version)
         ask = functools.partial(self._ask, model, task, on_bad_image == "error")
         rows = []
-        with (
-            tqdm(desc="Asking the server", total=count, delay=2, disable=None, unit="image") as bar,
-            contextlib.closing(
-                in_order(ask, itertools.chain(first, batches), self._in_flight)
-            ) as answers,
-        ):
+        answers = in_order(ask, itertools.chain(first, batches), self._in_flight)
+        with progress("Asking the server", total=count) as bar, contextlib.closing(answers):
             for answer in answers:
                 for row in answer:
                     if isinstance(row, ImageError):
@@ -235,22 +222,18 @@ class Client(contextlib.AbstractContextManager):
 
     def _check_sizes(self, model, batch):
         """Checks float images: a server would accept any size, and embed them wrongly."""
-        inputs = self._signature(model, "embed_images").inputs
-        size = inputs["images"].shape[1:]
+        size = self._signature(model, "embed_images").inputs["images"].shape[1:]
         for image in batch:
-            check(
-                image.contents[0].shape == size,
-                f"{image.name} is a float array and must have the input size of the model: {size}",
-                shape=image.contents[0].shape,
-            )
+            shape, name = image.contents[0].shape, image.name
+            expected = f"{name} is a float array and must have the input size of the model: {size}"
+            check(shape == size, expected, shape=shape)
 
     def _signature(self, model, name):
         signatures = self._retries(self._service.metadata, model).signatures
         if name not in signatures:
-            raise ServingError(
-                "INVALID_ARGUMENT",
-                f"the model has no signature {name}. It has: {', '.join(sorted(signatures))}",
-            )
+            names = ", ".join(sorted(signatures))
+            message = f"the model has no signature {name}. It has: {names}"
+            raise ServingError("INVALID_ARGUMENT", message)
         return signatures[name]
 
     def _ask(self, model, task, strict, batch):
@@ -261,10 +244,8 @@ class Client(contextlib.AbstractContextManager):
             task = _EMBED_FLOATS
             self._check_sizes(model, batch)
         columns = zip(*(image.contents for image in batch), strict=True)
-        inputs = {
-            name: list(column) if batch[0].is_encoded else np.stack(column)
-            for name, column in zip(task.inputs, columns, strict=True)
-        }
+        joined = map(list if batch[0].is_encoded else np.stack, columns)
+        inputs = dict(zip(task.inputs, joined, strict=True))
         try:
             outputs = self._retries(self._service.predict, model, task.signature, inputs)
         except ServingError as error:
@@ -276,8 +257,7 @@ class Client(contextlib.AbstractContextManager):
                 if strict:
                     raise rejected from error
                 return [rejected]
-            middle = len(batch) // 2
-            halves = (batch[:middle], batch[middle:])
+            halves = (batch[: len(batch) // 2], batch[len(batch) // 2 :])
             return [row for half in halves for row in self._ask(model, task, strict, half)]
         return _checked(outputs, task.output, batch)
 
@@ -285,11 +265,10 @@ class Client(contextlib.AbstractContextManager):
 def _read(images, names):
     """An `Image` of one or two images, or the `ImageError` of the first unreadable one."""
     try:
-        names, contents = zip(*map(read, images, names), strict=True)
+        image = Image(*zip(*map(read, images, names), strict=True))
     except ImageError as error:
         return error
-    image = Image(names, contents)
-    if len(images) > 1 and not all(isinstance(content, bytes) for content in contents):
+    if len(images) > 1 and not all(isinstance(content, bytes) for content in image.contents):
         raise TypeError(f"{image.name} must be encoded images, or arrays of uint8")
     return image
 
@@ -305,8 +284,7 @@ def _blamed(image, inputs, message):
     ('a.jpg and b.jpg', 'the server says: Invalid PNG data, size 12')
     """
     for name, each in zip(inputs, image.names, strict=True):
-        reason = reason_for_first(message, name)
-        if reason:
+        if reason := reason_for_first(message, name):
             return each, f"the server says: {reason}"
     return image.name, f"the server says: {message}"
 

@@ -4,7 +4,7 @@ import grpc
 import numpy as np
 
 from tfdml.client.protos import as_json, message
-from tfdml.client.service import Service, ServingError
+from tfdml.client.service import ServingError, metadata_in, versions_in
 
 # Method -> its service, and the file of its messages.
 _METHODS = {
@@ -33,14 +33,14 @@ _TYPES = {
 }
 
 
-class GrpcService(Service):
+class GrpcService:
     """The PredictionService and the ModelService of a server.
 
     Args:
         target: `host:port`.
         timeout: Seconds that a request may take.
         headers: {name: text}, sent as metadata.
-        tls: None, or `Tls`.
+        tls: None, or {name: path or None}, as `connect` describes them.
 
     Raises:
         ImportError: If tensorflow-serving-api is not installed.
@@ -53,10 +53,9 @@ class GrpcService(Service):
         if tls is None:
             self._channel = grpc.insecure_channel(target, _OPTIONS)
         else:
-            files = (tls.authority, tls.key, tls.certificate)
-            credentials = grpc.ssl_channel_credentials(
-                *(file and file.read_bytes() for file in files)
-            )
+            files = (tls[name] for name in ("authority", "key", "certificate"))
+            contents = (file and file.read_bytes() for file in files)
+            credentials = grpc.ssl_channel_credentials(*contents)
             self._channel = grpc.secure_channel(target, credentials, _OPTIONS)
 
     def close(self):
@@ -82,12 +81,12 @@ class GrpcService(Service):
         response = self._send("Predict", request)
         return {name: _array(tensor) for name, tensor in response.outputs.items()}
 
-    def _status(self, model):
-        return as_json(self._send("GetModelStatus", _request("GetModelStatus", model)))
+    def status(self, model):
+        return versions_in(as_json(self._send("GetModelStatus", _request("GetModelStatus", model))))
 
-    def _metadata(self, model):
+    def metadata(self, model):
         request = _request("GetModelMetadata", model, metadata_field=["signature_def"])
-        return as_json(self._send("GetModelMetadata", request))
+        return metadata_in(as_json(self._send("GetModelMetadata", request)))
 
     def _send(self, method, request):
         call = self._channel.unary_unary(

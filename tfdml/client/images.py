@@ -68,11 +68,8 @@ def listed(images):
     if isinstance(images, (str, os.PathLike, bytes)):
         return [images], 1
     if isinstance(images, np.ndarray):
-        check(
-            images.ndim in (2, 3, 4),
-            "an array must be (n, height, width, channels), or one image",
-            shape=images.shape,
-        )
+        expected = "an array must be (n, height, width, channels), or one image"
+        check(images.ndim in (2, 3, 4), expected, shape=images.shape)
         images = images if images.ndim == 4 else images[None]
     check_type(isinstance(images, Iterable), f"`images` must be {_KINDS}", images=images)
     return images, len(images) if hasattr(images, "__len__") else None
@@ -101,26 +98,19 @@ def read(given, name):
     if isinstance(given, bytes):
         return name, given
     check_type(isinstance(given, np.ndarray), f"{name} must be one of {_KINDS}", image=type(given))
-    check_type(
-        given.dtype == np.uint8 or given.dtype.kind == "f",
-        f"{name} must be of uint8, or of floats in [0, 255]",
-        dtype=given.dtype.name,
-    )
+    known = given.dtype == np.uint8 or given.dtype.kind == "f"
+    expected = f"{name} must be of uint8, or of floats in [0, 255]"
+    check_type(known, expected, dtype=given.dtype.name)
     channels = given.shape[2:] or (1,)
-    check(
-        given.ndim in (2, 3) and given.size > 0 and channels in ((1,), (3,)),
-        f"{name} must be (height, width), or (height, width, channels) with 1 or 3 channels",
-        shape=given.shape,
-    )
+    is_image = given.ndim in (2, 3) and given.size > 0 and channels in ((1,), (3,))
+    expected = "(height, width), or (height, width, channels) with 1 or 3 channels"
+    check(is_image, f"{name} must be {expected}", shape=given.shape)
     if given.dtype == np.uint8:
         return name, _png(given)
     given = np.asarray(given, np.float32).reshape(*given.shape[:2], *channels)
-    check(
-        bool(np.all((given >= 0) & (given <= 255))),  # False for NaN
-        f"{name} must have values in [0, 255]",
-        least=float(given.min()),
-        greatest=float(given.max()),
-    )
+    least, greatest = float(given.min()), float(given.max())  # NaN if any is
+    expected = f"{name} must have values in [0, 255]"
+    check(least >= 0 and greatest <= 255, expected, least=least, greatest=greatest)
     return name, given
 
 
@@ -147,9 +137,8 @@ def batches_of(images, batch_size):
     """
     batch, size, kind = [], 0, None
     for image in images:
-        failed = isinstance(image, Exception)
-        kind_here = None if failed else image.is_encoded
-        size_here = 0 if failed else image.size
+        failed = isinstance(image, ImageError)
+        kind_here, size_here = (None, 0) if failed else (image.is_encoded, image.size)
         full = len(batch) == batch_size or size + size_here > _MOST_BYTES
         if batch and (full or failed or kind_here != kind):
             yield batch

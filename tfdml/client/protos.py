@@ -9,15 +9,14 @@ import ast
 import functools
 import importlib.util
 import pathlib
+from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
-# Package of a .proto file -> where its generated files are installed.
-_MOVED = {"xla/": "tensorflow/compiler/xla/"}
 _pool = descriptor_pool.DescriptorPool()
 
 
-def message(file, name):
+def message(file, name) -> Any:  # its fields are not known statically
     """The class of a message.
 
     Args:
@@ -57,9 +56,8 @@ def _add(file):
 
 def _generated(file):
     """Path of the Python module that `protoc` generated from a file."""
-    for package, moved in _MOVED.items():
-        if file.startswith(package):
-            file = moved + file.removeprefix(package)
+    if file.startswith("xla/"):  # installed as a part of TensorFlow
+        file = f"tensorflow/compiler/{file}"
     package, _, rest = file.removesuffix(".proto").partition("/")
     if package == "google":
         package, rest = "google.protobuf", rest.removeprefix("protobuf/")
@@ -68,10 +66,9 @@ def _generated(file):
         path = pathlib.Path(folder, f"{rest}_pb2.py")
         if path.is_file():
             return path
-    raise ImportError(
-        f"there is no {file}: gRPC needs the messages of tensorflow-serving-api and TensorFlow. "
-        'pip install "tfdml[serving]", or use an http:// address'
-    )
+    needed = "gRPC needs the messages of tensorflow-serving-api and TensorFlow"
+    advice = 'pip install "tfdml[serving]", or use an http:// address'
+    raise ImportError(f"there is no {file}: {needed}. {advice}")
 
 
 def _serialized(path):

@@ -6,9 +6,10 @@ import time
 
 import numpy as np
 import requests
+import requests.adapters
 import urllib3
 
-from tfdml.client.service import Service, ServingError, well_formed
+from tfdml.client.service import ServingError, metadata_in, versions_in, well_formed
 
 _CODES = {
     400: "INVALID_ARGUMENT",
@@ -26,14 +27,14 @@ _CODES = {
 _PIECE = 2**16  # bytes read at once
 
 
-class RestService(Service):
+class RestService:
     """The REST interface of a server.
 
     Args:
         address: Such as `http://host:8501`, with or without a path.
         timeout: Seconds that a request may take.
         headers: {name: text}, sent with every request.
-        tls: None, or `Tls`.
+        tls: None, or {name: path or None}, as `connect` describes them.
         connections: Most connections kept open.
     """
 
@@ -44,12 +45,12 @@ class RestService(Service):
         adapter = requests.adapters.HTTPAdapter(pool_maxsize=connections)
         self._session.mount(self._address, adapter)
         self._session.headers.update(headers)
-        # Set per request: the environment's certificate bundle overrides the session's.
-        self._certificates = {}
+        self._options = {"timeout": timeout, "stream": True}
         if tls is not None:
-            own = tls.certificate and (str(tls.certificate), str(tls.key))
-            authority = tls.authority and str(tls.authority)
-            self._certificates = {"verify": authority, "cert": own}
+            names = ("authority", "certificate", "key")
+            authority, *own = (tls[name] and str(tls[name]) for name in names)
+            # Set per request: the environment's certificate bundle overrides the session's.
+            self._options.update(verify=authority, cert=tuple(own) if all(own) else None)
 
     def close(self):
         self._session.close()
@@ -65,11 +66,11 @@ class RestService(Service):
                 outputs = {self._only_output(model, signature): outputs}
             return {name: _array(values) for name, values in outputs.items()}
 
-    def _status(self, model):
-        return self._ask("GET", model)
+    def status(self, model):
+        return versions_in(self._ask("GET", model))
 
-    def _metadata(self, model):
-        return self._ask("GET", model, "/metadata")
+    def metadata(self, model):
+        return metadata_in(self._ask("GET", model, "/metadata"))
 
     def _only_output(self, model, signature):
         if signature not in self._only_outputs:
@@ -99,14 +100,7 @@ class RestService(Service):
         """(status, bytes) of an answer; the timeout applies to all of it, not only the start."""
         until = time.monotonic() + self._timeout
         try:
-            with self._session.request(
-                method,
-                address,
-                data=body,
-                timeout=self._timeout,
-                stream=True,
-                **self._certificates,
-            ) as response:
+            with self._session.request(method, address, data=body, **self._options) as response:
                 pieces = []
                 while piece := response.raw.read1(_PIECE, decode_content=True):
                     pieces.append(piece)
@@ -116,9 +110,8 @@ class RestService(Service):
                     raise requests.ConnectionError("the answer was cut off")
                 return response.status_code, b"".join(pieces)
         except (requests.Timeout, urllib3.exceptions.TimeoutError) as error:
-            raise ServingError(
-                "DEADLINE_EXCEEDED", f"{address} did not answer within {self._timeout} s"
-            ) from error
+            message = f"{address} did not answer within {self._timeout} s"
+            raise ServingError("DEADLINE_EXCEEDED", message) from error
         except requests.exceptions.SSLError as error:
             raise ServingError("UNAUTHENTICATED", f"{address}: {error}") from error
         except (requests.ConnectionError, urllib3.exceptions.HTTPError) as error:
@@ -139,8 +132,7 @@ def _array(values):
     if array.dtype.kind == "f":
         return array.astype(np.float32)
     if array.dtype.kind in "UO":  # texts, or {"b64": text} if the name ends in _bytes
-        flat = [_bytes(each) for each in np.array(values, object).ravel()]
-        return np.array([*flat, None], object)[:-1].reshape(array.shape)
+        return np.frompyfunc(_bytes, 1, 1)(np.array(values, object))
     return array
 
 

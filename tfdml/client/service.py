@@ -67,55 +67,38 @@ class Metadata(NamedTuple):
     signatures: dict
 
 
-class Service:
-    """The requests to a server, of which `GrpcService` and `RestService` send three.
-
-    They have `predict(model, signature, inputs)`, which returns {name: array}, `close()`, and the
-    answers about a model as the JSON of TF Serving: `_status(model)` and `_metadata(model)`.
-    """
-
-    def status(self, model):
-        """List of `VersionStatus`, newest version first."""
-        answer = self._status(model)
-        with well_formed():
-            found = [
-                VersionStatus(
-                    int(each["version"]),
-                    each["state"],
-                    each.get("status", {}).get("error_message", ""),
-                )
-                for each in answer["model_version_status"]
-            ]
-            return sorted(found, reverse=True)
-
-    def metadata(self, model):
-        """The `Metadata` of the version that answers."""
-        answer = self._metadata(model)
-        with well_formed():
-            signatures = answer["metadata"]["signature_def"]["signature_def"]
-            return Metadata(
-                int(answer["model_spec"]["version"]),
-                {
-                    name: Signature(_tensors(each, "inputs"), _tensors(each, "outputs"))
-                    for name, each in signatures.items()
-                },
-            )
-
-
 @contextlib.contextmanager
 def well_formed():
     """Turns errors of parsing an answer into a `ServingError`."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise ServingError(
-            "INTERNAL", f"the answer is not one of TF Serving ({error!r})"
-        ) from error
+        message = f"the answer is not one of TF Serving ({error!r})"
+        raise ServingError("INTERNAL", message) from error
 
 
-def _tensors(signature, kind):
-    """{name: `Tensor`} of the inputs or outputs of a signature."""
-    return {name: _tensor(info) for name, info in signature.get(kind, {}).items()}
+@well_formed()
+def versions_in(answer):
+    """List of `VersionStatus`, newest version first, of the JSON of TF Serving."""
+    found = []
+    for each in answer["model_version_status"]:
+        error = each.get("status", {}).get("error_message", "")
+        found.append(VersionStatus(int(each["version"]), each["state"], error))
+    return sorted(found, reverse=True)
+
+
+@well_formed()
+def metadata_in(answer):
+    """The `Metadata` of the JSON of TF Serving."""
+    signatures = answer["metadata"]["signature_def"]["signature_def"]
+    found = {name: _signature(each) for name, each in signatures.items()}
+    return Metadata(int(answer["model_spec"]["version"]), found)
+
+
+def _signature(info):
+    """A `Signature` from its description in JSON."""
+    kinds = (info.get(kind, {}) for kind in Signature._fields)
+    return Signature(*({name: _tensor(each) for name, each in kind.items()} for kind in kinds))
 
 
 def _tensor(info):
@@ -125,7 +108,7 @@ def _tensor(info):
     Tensor(dtype='float32', shape=(None, 128))
     """
     dtype = info.get("dtype", "DT_INVALID").removeprefix("DT_").lower()
-    dtype = {"float": "float32", "double": "float64"}.get(dtype, dtype)
+    dtype = {"float": "float32", "double": "float64"}.get(dtype) or dtype
     shape = info.get("tensor_shape", {})
     sides = [int(side.get("size", 0)) for side in shape.get("dim", ())]
     known = tuple(None if side < 0 else side for side in sides)

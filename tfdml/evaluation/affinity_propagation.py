@@ -40,11 +40,8 @@ def affinity_propagation(embeddings, num_clusters, seed):
         found = _bisect(similarities, num_clusters, seed)
     count = found.max() + 1
     if count != num_clusters:
-        warnings.warn(
-            f"affinity propagation found {count} instead of {num_clusters} clusters, the nearest "
-            "number for any preference tried",
-            stacklevel=3,
-        )
+        message = f"affinity propagation found {count} instead of {num_clusters} clusters"
+        warnings.warn(f"{message}, the nearest number for any preference tried", stacklevel=3)
     return found
 
 
@@ -69,14 +66,9 @@ def _bisect(similarities, num_clusters, seed):
 
 def _clusters(similarities, preference, seed):
     """(n,) int64 ids from 0; all -1 if no row became an exemplar."""
-    engine = AffinityPropagation(
-        affinity="precomputed",
-        preference=preference,
-        damping=_DAMPING,
-        max_iter=_ITERATIONS,
-        convergence_iter=_AGREED_ITERATIONS,
-        random_state=seed,
-    )
+    options = {"affinity": "precomputed", "preference": preference, "random_state": seed}
+    limits = {"max_iter": _ITERATIONS, "convergence_iter": _AGREED_ITERATIONS}
+    engine = AffinityPropagation(damping=_DAMPING, **options, **limits)
     with warnings.catch_warnings():
         # A run that still oscillates has clusters too; the search continues from their number.
         warnings.simplefilter("ignore", ConvergenceWarning)

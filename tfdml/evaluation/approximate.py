@@ -9,7 +9,7 @@ import numpy as np
 from tfdml.checks import check_type
 from tfdml.evaluation import inputs
 from tfdml.evaluation.ranking.points import Frame, squared_distances
-from tfdml.evaluation.retrieval import recall_at_k
+from tfdml.evaluation.retrieval import Keywords, recall_at_k
 
 _FOUND_AT_ONCE = 2**20  # neighbours found per block of queries
 _PLACE = r"^Error in .* at \S+:\d+: (Error: '.*' failed: )?"
@@ -81,8 +81,9 @@ def approximate_recall(
     faiss = load_faiss()
     for name, text in (("index", index), ("parameters", parameters or "")):
         check_type(isinstance(text, str), f"`{name}` must be a string", **{name: text})
-    given = {"gallery_embeddings": gallery_embeddings, "gallery_labels": gallery_labels}
-    queries, labels, gallery, ids = inputs.queries_and_gallery(embeddings, labels, **given)
+    given = Keywords(gallery_embeddings=gallery_embeddings, gallery_labels=gallery_labels)
+    data = (embeddings, labels, gallery_embeddings, gallery_labels)
+    queries, labels, gallery, ids = inputs.queries_and_gallery(*data)
     among_themselves = gallery_embeddings is None
     query_ids, ids = inputs.dense_ids(labels, ids)
     counts = inputs.neighbour_counts(k, len(gallery) - among_themselves)
@@ -145,9 +146,8 @@ def load_faiss():
     try:
         import faiss
     except ImportError as error:
-        raise ImportError(
-            "approximate search requires faiss: pip install -e '.[search]', or only faiss-cpu"
-        ) from error
+        needed = "faiss: pip install -e '.[search]', or only faiss-cpu"
+        raise ImportError(f"approximate search requires {needed}") from error
     return faiss
 
 

@@ -9,13 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tfdml.checks import check, check_type
-from tfdml.evaluation import inputs
-from tfdml.evaluation.statistics import (
-    bootstrap_intervals,
-    check_same_queries,
-    paired_bootstrap,
-    values_table,
-)
+from tfdml.evaluation import inputs, statistics
 from tfdml.files import replacing
 
 _OWN_KEYS = ("labels", "images")
@@ -57,8 +51,8 @@ def save_queries(path, values, labels, *, images, ids=None):
             cannot be written as JSON.
         ValueError: If the shapes disagree, a value is not finite, or a name is reserved.
     """
-    table, labels = values_table(values), inputs.class_ids(labels)
-    check_same_queries(labels=labels, values=table)
+    table, labels = statistics.values_table(values), inputs.class_ids(labels)
+    statistics.check_same_queries(labels=labels, values=table)
     texts = len(labels) if ids is None else len(ids)
     check(texts == len(labels), "`ids` must have one text per query", ids=texts, labels=len(labels))
     taken = sorted(set(values) & set(_TAKEN))
@@ -66,8 +60,7 @@ def save_queries(path, values, labels, *, images, ids=None):
     columns = dict(zip(values, table.T, strict=True))
     if ids is not None:
         columns["ids"] = np.asarray(ids, str)
-    path = pathlib.Path(path)
-    with replacing(path) as unfinished, unfinished.open("wb") as file:
+    with replacing(pathlib.Path(path)) as unfinished, unfinished.open("wb") as file:
         np.savez_compressed(file, labels=labels, images=json.dumps(images), **columns)
 
 
@@ -90,7 +83,8 @@ def load_queries(path):
         labels, images = (arrays.pop(name) for name in _OWN_KEYS)
         images, ids = json.loads(str(images)), arrays.pop("ids", None)
         check_type(isinstance(images, dict), "`images` must be a dict", images=images)
-        check(len(values_table(arrays)) == len(labels), "lengths differ", labels=len(labels))
+        table = statistics.values_table(arrays)
+        check(len(table) == len(labels), "lengths differ", labels=len(labels))
         return ScoredQueries(arrays, inputs.class_ids(labels), images, ids)
     except FileNotFoundError:
         raise
@@ -136,13 +130,13 @@ def compare(runs, *, confidence=0.95, rounds=1000, seed=0):
     compared = {}
     for name, run in runs.items():
         values, base = ({score: of.values[score] for score in shared} for of in (run, baseline))
-        intervals = bootstrap_intervals(values, run.labels, **options)
+        intervals = statistics.bootstrap_intervals(values, run.labels, **options)
         compared[name] = {
             score: {"score": float(np.mean(values[score])), "low": low, "high": high}
             for score, (low, high) in intervals.items()
         }
         if name != first:
-            differences = paired_bootstrap(values, base, run.labels, **options)
+            differences = statistics.paired_bootstrap(values, base, run.labels, **options)
             for score, difference in differences.items():
                 compared[name][score]["difference"] = difference
     return {

@@ -143,10 +143,8 @@ def of_class_ids(hierarchy, class_names):
     check_has_parents(class_names.values(), parents)
     ids = {name: number for number, name in class_names.items()}
     check(len(ids) == len(class_names), "classes must have different names", names=len(ids))
-    return {
-        ids.get(node, node): tuple(ids.get(parent, parent) for parent in above)
-        for node, above in parents.items()
-    }
+    of_ids = {node: tuple(ids.get(parent, parent) for parent in parents[node]) for node in parents}
+    return {ids.get(node, node): above for node, above in of_ids.items()}
 
 
 def of_super_classes(labels, super_labels):

@@ -49,12 +49,9 @@ def finite_rows(embeddings, name="embeddings", shapes=None):
     check(embeddings.ndim == 2, f"`{name}` must have shape (n, dim)", **shapes)
     check(embeddings.size > 0, f"`{name}` must not be empty", **shapes)
     finite = np.isfinite(embeddings).all(axis=1)
-    check(
-        finite.all(),
-        f"`{name}` must be finite",
-        rows_not_finite=int(np.count_nonzero(~finite)),
-        first_row=int(np.argmin(finite)),
-    )
+    not_finite = int(np.count_nonzero(~finite))
+    received = {"rows_not_finite": not_finite, "first_row": int(np.argmin(finite))}
+    check(not not_finite, f"`{name}` must be finite", **received)
     wide = embeddings.dtype.kind == "f" and embeddings.dtype.itemsize > 4
     return embeddings.astype(np.float64 if wide else np.float32, copy=False)
 
@@ -73,11 +70,9 @@ def class_ids(labels, name="labels", shapes=None):
     """
     labels = np.asarray(labels)
     _check_dtype(labels.dtype.kind in "iu", f"`{name}` must be integers", labels)
-    check(
-        labels.ndim == 1 or (labels.ndim == 2 and labels.shape[1] == 1),
-        f"`{name}` must have shape (n,) or (n, 1)",
-        **(shapes or {f"{name}.shape": labels.shape}),
-    )
+    one_column = labels.ndim and labels.shape[1:] in ((), (1,))
+    received = shapes or {f"{name}.shape": labels.shape}
+    check(one_column, f"`{name}` must have shape (n,) or (n, 1)", **received)
     return labels.reshape(-1)
 
 
@@ -99,14 +94,16 @@ def queries_and_gallery(embeddings, labels, gallery_embeddings, gallery_labels):
     check_together(gallery_embeddings=gallery_embeddings, gallery_labels=gallery_labels)
     if gallery_embeddings is None:
         return embeddings, labels, embeddings, labels
-    gallery_embeddings, gallery_labels = embeddings_and_labels(
-        gallery_embeddings, gallery_labels, prefix="gallery_"
-    )
-    both = {"embeddings": embeddings, "gallery_embeddings": gallery_embeddings}
-    shapes = {f"{name}.shape": of.shape for name, of in both.items()}
-    same = embeddings.shape[1] == gallery_embeddings.shape[1]
-    check(same, "`embeddings` and `gallery_embeddings` must have the same dim", **shapes)
-    return embeddings, labels, gallery_embeddings, gallery_labels
+    gallery = embeddings_and_labels(gallery_embeddings, gallery_labels, prefix="gallery_")
+    check_same_width(embeddings=embeddings, gallery_embeddings=gallery[0])
+    return embeddings, labels, *gallery
+
+
+def check_same_width(**rows):
+    """Raises a ValueError unless the two named arrays of rows have the same width."""
+    (first, a), (second, b) = rows.items()
+    shapes = {f"{first}.shape": a.shape, f"{second}.shape": b.shape}
+    check(a.shape[1] == b.shape[1], f"`{first}` and `{second}` must have the same dim", **shapes)
 
 
 def check_together(where="", **arrays):
@@ -137,24 +134,18 @@ def neighbour_counts(k, gallery_size):
         ValueError: If a number is not a positive integer or exceeds `gallery_size`.
     """
     several = np.iterable(k) and not isinstance(k, str)
-    counts = [_integer(value) or 0 for value in (k if several else [k])]
+    counts = [_integer(value) for value in (k if several else [k])]
     check(counts and min(counts) > 0, "`k` must be positive integers", k=k)
-    check(
-        max(counts) <= gallery_size,
-        "`k` must not exceed the gallery size, excluding the query itself",
-        k=k,
-        gallery_size=gallery_size,
-    )
+    expectation = "`k` must not exceed the gallery size, excluding the query itself"
+    check(max(counts) <= gallery_size, expectation, k=k, gallery_size=gallery_size)
     return sorted(set(counts))
 
 
-def check_similarity(similarity):
-    """Raises a TypeError unless `similarity` is a callable or None."""
-    check_type(
-        similarity is None or callable(similarity),
-        "`similarity` must be a callable or None",
-        similarity=similarity,
-    )
+def check_callable_or_none(**values):
+    """Raises a TypeError unless each named value is a callable or None."""
+    for name, value in values.items():
+        valid = value is None or callable(value)
+        check_type(valid, f"`{name}` must be a callable or None", **{name: value})
 
 
 def scores_of(similarity, a, b, shape):
@@ -167,23 +158,17 @@ def scores_of(similarity, a, b, shape):
     shapes = {"a.shape": a.shape, "b.shape": b.shape, "scores.shape": scores.shape}
     check(scores.shape == shape, f"`similarity` must return shape {shape}", **shapes)
     scores = scores.astype(np.float64)
-    check(
-        np.isfinite(scores).all(),
-        "`similarity` must return finite scores",
-        scores_not_finite=int(np.count_nonzero(~np.isfinite(scores))),
-        **shapes,
-    )
+    not_finite = {"scores_not_finite": int(np.count_nonzero(~np.isfinite(scores)))}
+    expectation = "`similarity` must return finite scores"
+    check(np.isfinite(scores).all(), expectation, **not_finite, **shapes)
     return scores
 
 
 def warn_of_misses(misses, queries, stacklevel):
     """Warns if queries have no relevant row; `stacklevel` as for `warn_if_equal`."""
     if misses:
-        warnings.warn(
-            f"{misses} of {queries} queries have no other row of their class to find; "
-            "they count as misses",
-            stacklevel=stacklevel + 1,
-        )
+        cause = "have no other row of their class to find; they count as misses"
+        warnings.warn(f"{misses} of {queries} queries {cause}", stacklevel=stacklevel + 1)
 
 
 def warn_if_equal(best, stacklevel):
@@ -195,30 +180,25 @@ def warn_if_equal(best, stacklevel):
     """
     best = best[best > -np.inf]
     if len(best) > 2 and best.min() == best.max():
-        warnings.warn(
-            f"`similarity` may have collapsed: its best scores are all equal, {best[0]:.4g}",
-            stacklevel=stacklevel + 1,
-        )
+        message = f"`similarity` may have collapsed: its best scores are all equal, {best[0]:.4g}"
+        warnings.warn(message, stacklevel=stacklevel + 1)
 
 
 def whole_number(value, name, at_least, below=None):
-    """Returns `value` as an int; raises a ValueError unless `at_least` <= value < `below`."""
+    """Returns `value` as an int; raises a ValueError unless 0 <= `at_least` <= value < `below`."""
     number = _integer(value)
-    check(
-        number is not None and number >= at_least and (below is None or number < below),
-        f"`{name}` must be an integer >= {at_least}" + (f" and < {below}" if below else ""),
-        **{name: value},
-    )
+    limit = f" and < {below}" if below else ""
+    expectation = f"`{name}` must be an integer >= {at_least}{limit}"
+    check(at_least <= number < (below or np.inf), expectation, **{name: value})
     return number
 
 
 def _integer(value):
-    if isinstance(value, (bool, np.bool_)):
-        return None
+    """The value as an int; -1 for what is none."""
     try:
-        return operator.index(value)
+        return -1 if isinstance(value, (bool, np.bool_)) else operator.index(value)
     except TypeError:
-        return None
+        return -1
 
 
 def _check_dtype(holds, expectation, array):

@@ -23,11 +23,9 @@ def split_levels(embeddings, levels):
     embeddings = np.asarray(embeddings)
     dtype = embeddings.dtype
     check_type(dtype.kind == "f", "`embeddings` must be floats", dtype=dtype.name)
-    check(
-        embeddings.ndim == 2 and levels >= 1 and embeddings.shape[1] % levels == 0,
-        "`embeddings` must have the shape (n, levels * dim)",
-        **{"embeddings.shape": embeddings.shape, "levels": levels},
-    )
+    fits = embeddings.ndim == 2 and levels >= 1 and embeddings.shape[1] % levels == 0
+    received = {"embeddings.shape": embeddings.shape, "levels": levels}
+    check(fits, "`embeddings` must have the shape (n, levels * dim)", **received)
     return np.split(embeddings, levels, axis=1)
 
 
@@ -58,9 +56,8 @@ def weigh_levels(embeddings, weights):
     """
     check_not_negative(**{f"level_weights[{i}]": weight for i, weight in enumerate(weights)})
     check(any(weights), "`level_weights` must not all be 0", level_weights=list(weights))
-    parts = split_levels(embeddings, len(weights))
     weighted = []
-    for part, weight in zip(parts, weights, strict=True):
+    for part, weight in zip(split_levels(embeddings, len(weights)), weights, strict=True):
         length = np.linalg.norm(part, axis=1, keepdims=True)
         length = np.where(length > 0, length, 1)
         weighted.append(part / length * part.dtype.type(weight / np.linalg.norm(weights)))

@@ -50,16 +50,15 @@ def distance_statistics(embeddings, labels):
         >>> [round(value, 3) for value in statistics.values()]
         [2.0, 1.0, 5.0, 2.5, 2.571]
     """
-    pairs = AllPairs(embeddings, labels)
-    kinds = {True: _Moments(), False: _Moments()}
-    for positive, distances in pairs.blocks():
-        kinds[positive].add(distances)
+    pairs, moments = AllPairs(embeddings, labels), [(0, 0.0, 0.0)] * 2
+    for is_positive, distances in pairs.blocks():
+        moments[is_positive] = _add_values(distances, *moments[is_positive])
+    negative, positive = ((mean, squares / count) for count, mean, squares in moments)
     statistics = {}
-    for name, kind in zip(("positive", "negative"), kinds.values(), strict=True):
-        statistics[f"{name}_mean"] = float(np.ldexp(kind.mean, pairs.exponent))
-        statistics[f"{name}_variance"] = float(np.ldexp(kind.variance, 2 * pairs.exponent))
-    gap = kinds[False].mean - kinds[True].mean
-    spread = kinds[False].variance + kinds[True].variance
+    for name, (mean, variance) in (("positive", positive), ("negative", negative)):
+        statistics[f"{name}_mean"] = float(np.ldexp(mean, pairs.exponent))
+        statistics[f"{name}_variance"] = float(np.ldexp(variance, 2 * pairs.exponent))
+    gap, spread = negative[0] - positive[0], negative[1] + positive[1]
     statistics["lda"] = float(gap**2 / spread) if spread else (np.inf if gap else 0.0)
     return statistics
 
@@ -221,47 +220,30 @@ class AllPairs:
         return np.sqrt(squared, out=squared)
 
     def sample(self, count):
-        """(2 * count,) distances of positive and of negative pairs drawn at random."""
+        """(2, count) distances of positive and of negative pairs drawn at random."""
         drawn = np.concatenate(sample_pairs(self.ids, count))
-        return np.sqrt(squared_distances(self.exact, drawn[:, 0], self.exact, drawn[:, 1]))
+        squared = squared_distances(self.exact, drawn[:, 0], self.exact, drawn[:, 1])
+        return np.sqrt(squared).reshape(2, count)
 
 
-class _Moments:
-    """Running mean and variance of numbers that are added in blocks."""
-
-    def __init__(self):
-        self.count = 0
-        self.mean = 0.0
-        self.squares = 0.0  # sum of squared differences from the mean
-
-    def add(self, values):
-        """Adds an array of numbers, which it overwrites."""
-        if not values.size:
-            return
-        # Chan, Golub, LeVeque. Updating formulae for computing sample variances. 1979.
-        mean = values.mean()
-        values -= mean
-        gap, count = mean - self.mean, self.count + values.size
-        self.mean += gap * values.size / count
-        squares = np.square(values, out=values).sum()
-        self.squares += squares + gap**2 * self.count * values.size / count
-        self.count = count
-
-    @property
-    def variance(self):
-        return self.squares / self.count
+def _add_values(values, count, mean, squares):
+    """Count, mean and sum of squared differences from it with more values, which it overwrites."""
+    if not values.size:
+        return count, mean, squares
+    # Chan, Golub, LeVeque. Updating formulae for computing sample variances. 1979.
+    of_values, total = values.mean(), count + values.size
+    gap = of_values - mean
+    values -= of_values
+    squares += np.square(values, out=values).sum() + gap**2 * count * values.size / total
+    return total, mean + gap * values.size / total, squares
 
 
 def _rows_by_class(labels):
     """Numbers of the rows in the order of their classes, and the sizes of these."""
     by_class = np.argsort(labels, kind="stable")
     _, sizes = np.unique(labels, return_counts=True)
-    check(
-        1 < len(sizes) < len(labels),
-        "`labels` must hold two classes or more, and two rows or more of one of them",
-        rows=len(labels),
-        classes=len(sizes),
-    )
+    expectation = "`labels` must hold two classes or more, and two rows or more of one of them"
+    check(1 < len(sizes) < len(labels), expectation, rows=len(labels), classes=len(sizes))
     return by_class, sizes
 
 

@@ -171,12 +171,9 @@ def _search_and_counts(embeddings, labels, k, similarity, candidates, gallery):
     """The arguments, checked, as a `Search` and a list of numbers K."""
     check_type(callable(similarity), "`similarity` must be a callable", similarity=similarity)
     search = search_of(embeddings, labels, **gallery)
-    check(
-        inputs.whole_number(candidates, "candidates", at_least=1) <= search.most,
-        "`candidates` must not exceed the gallery size, excluding the query itself",
-        candidates=candidates,
-        gallery_size=search.most,
-    )
+    candidates, most = inputs.whole_number(candidates, "candidates", at_least=1), search.most
+    expectation = "`candidates` must not exceed the gallery size, excluding the query itself"
+    check(candidates <= most, expectation, candidates=candidates, gallery_size=most)
     counts = inputs.neighbour_counts(k, search.most)
     check(counts[-1] <= candidates, "`k` must not exceed `candidates`", k=k, candidates=candidates)
     return search, counts

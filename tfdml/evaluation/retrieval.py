@@ -343,7 +343,7 @@ def _values(embeddings, labels, k, metrics, *, similarity=None, **search):
 
     Warnings refer to the caller of the public function that calls this one.
     """
-    inputs.check_similarity(similarity)
+    inputs.check_callable_or_none(similarity=similarity)
     search = search_of(embeddings, labels, **search)
     metrics = Metrics.of(metrics, k, search.most)
     relevant = search.relevant

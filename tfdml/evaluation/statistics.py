@@ -55,8 +55,7 @@ def macro_average(values, labels):
         >>> macro_average(np.array([1.0, 0.0, 1.0]), np.array([7, 7, 9]))
         0.75
     """
-    _, means, _ = class_averages(values, labels)
-    return float(np.mean(means))
+    return float(np.mean(class_averages(values, labels)[1]))
 
 
 def bootstrap_intervals(values, labels=None, *, confidence=0.95, rounds=1000, seed=0):
@@ -158,10 +157,9 @@ def paired_bootstrap(values, baseline, labels=None, *, confidence=0.95, rounds=1
     other_side = np.minimum((means <= 0).sum(axis=0), (means >= 0).sum(axis=0))
     p = np.minimum(1, 2 * (1 + other_side) / (rounds + 1))
     columns = zip(values, differences.mean(axis=0), low, high, p, strict=True)
-    return {
-        name: dict(zip(("difference", "low", "high", "p"), map(float, numbers), strict=True))
-        for name, *numbers in columns
-    }
+    found = {name: map(float, numbers) for name, *numbers in columns}
+    keys = ("difference", "low", "high", "p")
+    return {name: dict(zip(keys, numbers, strict=True)) for name, numbers in found.items()}
 
 
 def values_table(values, name="values"):
@@ -188,8 +186,8 @@ def values_table(values, name="values"):
     check(alike, expectation, **{name: shapes})
     table = np.stack([array.astype(np.float64) for array in arrays.values()], axis=1)
     check(table.size > 0, f"`{name}` must not be empty", **{name: shapes})
-    finite = np.isfinite(table).all(axis=0).tolist()
-    not_finite = [score for score, holds in zip(arrays, finite, strict=True) if not holds]
+    columns = zip(arrays, table.T, strict=True)
+    not_finite = [score for score, column in columns if not np.isfinite(column).all()]
     check(not not_finite, f"`{name}` must be finite", not_finite=not_finite)
     return table
 
@@ -206,18 +204,14 @@ def _interval_ends(means, confidence):
     return np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
 
 
-def _check_options(confidence, rounds):
+def _resampled_means(table, labels, confidence, rounds, seed):
+    """(rounds, m) means of the columns over groups of rows drawn with replacement."""
     check_finite(confidence=confidence)
     check(0 < confidence < 1, "`confidence` must be > 0 and < 1", confidence=confidence)
     rounds = inputs.whole_number(rounds, "rounds", at_least=1)
-    outside = rounds * (1 - confidence)
     expectation = "`rounds` must leave 2 or more means outside of the interval"
-    check(outside > 2 - 1e-9, expectation, rounds=rounds, confidence=confidence)
-
-
-def _resampled_means(table, labels, confidence, rounds, seed):
-    """(rounds, m) means of the columns over groups of rows drawn with replacement."""
-    _check_options(confidence, rounds)
+    enough = rounds * (1 - confidence) > 2 - 1e-9
+    check(enough, expectation, rounds=rounds, confidence=confidence)
     rng = np.random.default_rng(inputs.whole_number(seed, "seed", at_least=0))
     sums, sizes = _groups(table, labels)
     groups, means = len(sizes), np.empty((rounds, table.shape[1]))

@@ -9,6 +9,7 @@ from tfdml.evaluation import inputs
 from tfdml.evaluation.ranking.means import hits, rank_means
 from tfdml.evaluation.ranking.search import apart
 from tfdml.evaluation.retrieval import retrieval_scores
+from tfdml.evaluation.signatures import takes_arguments_of
 
 
 def class_means(embeddings, labels, *, normalize=False):
@@ -42,7 +43,7 @@ def class_means(embeddings, labels, *, normalize=False):
     return ids, unit_rows(means) if normalize else means
 
 
-def nearest_class_mean(
+def _hits(
     train_embeddings,
     train_labels,
     test_embeddings,
@@ -51,6 +52,15 @@ def nearest_class_mean(
     k=(1, 5),
     renormalize_means=False,
 ):
+    train, train_labels = inputs.embeddings_and_labels(train_embeddings, train_labels, "train_")
+    test, test_labels = inputs.embeddings_and_labels(test_embeddings, test_labels, "test_")
+    inputs.check_same_width(train_embeddings=train, test_embeddings=test)
+    means = class_means(train, train_labels, normalize=renormalize_means)
+    return hits_by_means(test, test_labels, *means, k=k)
+
+
+@takes_arguments_of(_hits)
+def nearest_class_mean(*data, **options):
     """Top-K accuracy of nearest-class-mean classification.
 
     With mu_c the mean of the training rows of class c and D the Euclidean distance:
@@ -95,19 +105,11 @@ def nearest_class_mean(
         >>> nearest_class_mean(train, [3, 3, 8], test, [3, 3], k=(1, 2))
         {1: 0.5, 2: 1.0}
     """
-    train, test = (train_embeddings, train_labels), (test_embeddings, test_labels)
-    return shares_of_hits(_hits(train, test, k, renormalize_means))
+    return shares_of_hits(_hits(*data, **options))
 
 
-def nearest_class_mean_per_query(
-    train_embeddings,
-    train_labels,
-    test_embeddings,
-    test_labels,
-    *,
-    k=(1, 5),
-    renormalize_means=False,
-):
+@takes_arguments_of(_hits)
+def nearest_class_mean_per_query(*data, **options):
     """Whether `nearest_class_mean` counts each test row as a hit.
 
     Args and errors are those of `nearest_class_mean`.
@@ -115,8 +117,7 @@ def nearest_class_mean_per_query(
     Returns:
         {"top1": values, ...}, each (n,) float64 of 0 and 1 in the order of the test rows.
     """
-    train, test = (train_embeddings, train_labels), (test_embeddings, test_labels)
-    return _hits(train, test, k, renormalize_means)
+    return _hits(*data, **options)
 
 
 def few_shot_accuracies(
@@ -163,14 +164,10 @@ def few_shot_accuracies(
     rng = np.random.default_rng(inputs.whole_number(seed, "seed", 0))
     _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     check(counts.max() > 1, "a class must have 2 rows or more", rows=len(labels))
-    taken = np.minimum(counts // 2 if shots is None else shots, counts - 1)
-    taken = np.maximum(taken, 1)
+    taken = np.maximum(1, np.minimum(counts // 2 if shots is None else shots, counts - 1))
     if shots is not None and (counts <= shots).any():
-        warnings.warn(
-            f"{np.count_nonzero(counts <= shots)} of {len(counts)} classes have {shots} rows or "
-            "fewer: their means use all rows but one",
-            stacklevel=2,
-        )
+        few = f"{np.count_nonzero(counts <= shots)} of {len(counts)} classes have {shots} rows or"
+        warnings.warn(f"{few} fewer: their means use all rows but one", stacklevel=2)
     scores = []
     for _ in range(draws):
         train = _drawn(classes, counts, taken, rng)
@@ -285,11 +282,8 @@ def hits_by_means(embeddings, labels, ids, means, *, k, equal_means="against"):
     own = _places_of(labels, ids)
     unknown = int(np.count_nonzero(own < 0))
     if unknown:
-        warnings.warn(
-            f"{unknown} of {len(own)} test rows are of classes without a training row; they count "
-            "as misses",
-            stacklevel=4,
-        )
+        cause = "are of classes without a training row; they count as misses"
+        warnings.warn(f"{unknown} of {len(own)} test rows {cause}", stacklevel=5)
     ranks = rank_means(embeddings, means, own)
     return {f"top{count}": hits(ranks, count, equal_means) for count in counts}
 
@@ -297,21 +291,6 @@ def hits_by_means(embeddings, labels, ids, means, *, k, equal_means="against"):
 def shares_of_hits(per_query):
     """{"topK": (n,) hits} -> {K: their share}."""
     return {int(name.removeprefix("top")): float(np.mean(hit)) for name, hit in per_query.items()}
-
-
-def check_same_width(**rows):
-    """Raises a ValueError unless the two named arrays of rows have the same width."""
-    (first, a), (second, b) = rows.items()
-    shapes = {f"{first}.shape": a.shape, f"{second}.shape": b.shape}
-    check(a.shape[1] == b.shape[1], f"`{first}` and `{second}` must have the same dim", **shapes)
-
-
-def _hits(train, test, k, renormalize_means):
-    train, train_labels = inputs.embeddings_and_labels(*train, prefix="train_")
-    test, test_labels = inputs.embeddings_and_labels(*test, prefix="test_")
-    check_same_width(train_embeddings=train, test_embeddings=test)
-    means = class_means(train, train_labels, normalize=renormalize_means)
-    return hits_by_means(test, test_labels, *means, k=k)
 
 
 def _places_of(labels, ids):

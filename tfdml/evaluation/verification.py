@@ -22,7 +22,6 @@ _UPPER_KEYS = 2**21
 _EXACT_PAIRS = 2**23  # up to this many are sorted, more are counted in bins
 _FINE_BINS = 2**21
 _SAMPLE = 2**17  # pairs of each kind that determine where bins are fine
-_NO_MATCH = -1.0  # the threshold below every distance
 
 
 def verification_scores(embeddings, labels, *, false_match_rates=(1e-1, 1e-2, 1e-3)):
@@ -94,15 +93,14 @@ def verification_scores(embeddings, labels, *, false_match_rates=(1e-1, 1e-2, 1e
     found, accepted = curve.positive / pairs.positive, curve.negative / pairs.negative
     equal, place = errors_meet(1 - found[::-1], accepted[::-1])
     best = {rate: _last_within(curve.negative, rate) for rate in rates}
+    thresholds = {rate: _distance(curve.first[at + 1] - 1, pairs) for rate, at in best.items()}
     return {
         "auc": float(max(1 - lost, 0.0)),
         "auc_error": 0.0 if curve.exact else float(unsure),
         "equal_error_rate": equal,
         "equal_error_threshold": _distance(curve.last[::-1][place], pairs),
         "true_match_rates": {rate: float(found[at]) for rate, at in best.items()},
-        "thresholds": {
-            rate: _distance(curve.first[at + 1] - 1, pairs) for rate, at in best.items()
-        },
+        "thresholds": thresholds,
     }
 
 
@@ -316,6 +314,6 @@ def _keys(distances):
 
 def _distance(key, pairs):
     if key < 0:
-        return _NO_MATCH
+        return -1.0  # below every distance
     scaled = np.array([int(key) << _DROPPED_BITS], np.int64).view(np.float64)[0]
     return float(np.ldexp(scaled, pairs.exponent))

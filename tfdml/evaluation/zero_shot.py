@@ -6,13 +6,8 @@ from tfdml.checks import check, check_one_of, check_type
 from tfdml.evaluation import inputs
 from tfdml.evaluation.hierarchy import ancestors_of, check_has_parents, parents_of_nodes
 from tfdml.evaluation.ranking.means import EQUAL_MEANS
-from tfdml.evaluation.transfer import (
-    check_same_width,
-    class_means,
-    hits_by_means,
-    shares_of_hits,
-    unit_rows,
-)
+from tfdml.evaluation.signatures import takes_arguments_of
+from tfdml.evaluation.transfer import class_means, hits_by_means, shares_of_hits, unit_rows
 
 _DESCRIPTIONS = {  # of the options `equal_means` of `zero_shot_accuracy`
     "expected": "in random order",
@@ -90,13 +85,9 @@ def zero_shot_means(
     parents, relations = _relations(ids, unseen, hierarchy)
     placed_by = [_chosen(of, ancestors, weights, include_roots, parents) for of in relations]
     without = [node for node, weights_of in zip(unseen, placed_by, strict=True) if not weights_of]
-    check(
-        not without,
-        "every unseen class must have an ancestor with training classes at or below it",
-        without=len(without),
-        first=without[:3],
-        include_roots=include_roots,
-    )
+    expectation = "every unseen class must have an ancestor with training classes at or below it"
+    received = {"without": len(without), "first": without[:3], "include_roots": include_roots}
+    check(not without, expectation, **received)
     used = {node for weights_of in placed_by for node, _ in weights_of}
     of_nodes = _means_of_nodes(means, ids, parents, used)
     placed = {weights_of: _weighted_mean(weights_of, of_nodes) for weights_of in set(placed_by)}
@@ -129,7 +120,7 @@ def have_relatives(ids, hierarchy, unseen):
     return np.array([any(node in parents for node in of_class) for of_class in relations], bool)
 
 
-def zero_shot_accuracy(
+def zero_shot_per_query(
     embeddings,
     labels,
     hierarchy,
@@ -139,8 +130,34 @@ def zero_shot_accuracy(
     k=(1, 5),
     equal_means="against",
     renormalize_means=False,
-    **placement,
+    ancestors="all",
+    weights="equal",
+    include_roots=True,
 ):
+    """Whether `zero_shot_accuracy` counts each unseen row as a hit.
+
+    Args and errors are those of `zero_shot_accuracy`.
+
+    Returns:
+        {"top1": values, ...}, each (m,) float64 in [0, 1] in the order of the unseen rows.
+    """
+    check_one_of(EQUAL_MEANS, equal_means=equal_means)
+    unseen_embeddings, unseen_labels = inputs.embeddings_and_labels(
+        unseen_embeddings, unseen_labels, prefix="unseen_"
+    )
+    ids, means = class_means(embeddings, labels, normalize=renormalize_means)
+    inputs.check_same_width(embeddings=means, unseen_embeddings=unseen_embeddings)
+    unseen = np.unique(unseen_labels)
+    placement = {"ancestors": ancestors, "weights": weights, "include_roots": include_roots}
+    placed = zero_shot_means(means, ids, hierarchy, unseen, **placement)
+    if renormalize_means:
+        placed = unit_rows(placed)
+    options = {"k": k, "equal_means": equal_means}
+    return hits_by_means(unseen_embeddings, unseen_labels, unseen, placed, **options)
+
+
+@takes_arguments_of(zero_shot_per_query)
+def zero_shot_accuracy(*data, **options):
     """Top-K accuracy on rows of unseen classes, by the means that a hierarchy predicts for them.
 
     `zero_shot_means` predicts the means of the classes of `unseen_labels` from those of the classes
@@ -162,7 +179,9 @@ def zero_shot_accuracy(
             `"as_one"`: all together as one of the K, so that siblings need not be distinguished.
         renormalize_means: Whether the means of training classes, and the unseen means computed
             from them, are scaled to unit length.
-        **placement: `ancestors`, `weights` and `include_roots` of `zero_shot_means`.
+        ancestors: As for `zero_shot_means`.
+        weights: As for `zero_shot_means`.
+        include_roots: As for `zero_shot_means`.
 
     Returns:
         {K: accuracy} with Python floats in [0, 1], K ascending.
@@ -184,48 +203,7 @@ def zero_shot_accuracy(
         >>> zero_shot_accuracy(line[:2], [1, 2], hierarchy, line[2:], [8, 9, 9], k=1)
         {1: 0.6666666666666666}
     """
-    of_rows = zero_shot_per_query(
-        *(embeddings, labels, hierarchy, unseen_embeddings, unseen_labels),
-        k=k,
-        equal_means=equal_means,
-        renormalize_means=renormalize_means,
-        **placement,
-    )
-    return shares_of_hits(of_rows)
-
-
-def zero_shot_per_query(
-    embeddings,
-    labels,
-    hierarchy,
-    unseen_embeddings,
-    unseen_labels,
-    *,
-    k=(1, 5),
-    equal_means="against",
-    renormalize_means=False,
-    **placement,
-):
-    """Whether `zero_shot_accuracy` counts each unseen row as a hit.
-
-    Args and errors are those of `zero_shot_accuracy`.
-
-    Returns:
-        {"top1": values, ...}, each (m,) float64 in [0, 1] in the order of the unseen rows.
-    """
-    check_one_of(EQUAL_MEANS, equal_means=equal_means)
-    unseen_embeddings, unseen_labels = inputs.embeddings_and_labels(
-        unseen_embeddings, unseen_labels, prefix="unseen_"
-    )
-    ids, means = class_means(embeddings, labels, normalize=renormalize_means)
-    check_same_width(embeddings=means, unseen_embeddings=unseen_embeddings)
-    unseen = np.unique(unseen_labels)
-    placed = zero_shot_means(means, ids, hierarchy, unseen, **placement)
-    if renormalize_means:
-        placed = unit_rows(placed)
-    return hits_by_means(
-        unseen_embeddings, unseen_labels, unseen, placed, k=k, equal_means=equal_means
-    )
+    return shares_of_hits(zero_shot_per_query(*data, **options))
 
 
 def zero_shot_scores(embeddings, labels, hierarchy, unseen_embeddings, unseen_labels, **options):
@@ -249,13 +227,9 @@ def zero_shot_scores(embeddings, labels, hierarchy, unseen_embeddings, unseen_la
     ids, classes = np.unique(unseen_labels, return_inverse=True)
     known = np.unique(labels)
     related = have_relatives(known, hierarchy, ids)
-    unseen = {}
+    data, unseen = (embeddings, labels, hierarchy, unseen_embeddings, unseen_labels), {}
     for kind, words in _DESCRIPTIONS.items():
-        hits = zero_shot_per_query(
-            *(embeddings, labels, hierarchy, unseen_embeddings, unseen_labels),
-            equal_means=kind,
-            **options,
-        )
+        hits = zero_shot_per_query(*data, equal_means=kind, **options)
         unseen[words] = {name: float(np.mean(hit)) for name, hit in hits.items()}
         if 0 < np.count_nonzero(related) < len(related):
             unseen[f"{words}, with kin"] = {
@@ -289,9 +263,8 @@ def _chosen(relations, ancestors, weights, include_roots, parents):
     if ancestors == "parent":
         nearest = min(kept.values(), default=0)
         kept = {node: steps for node, steps in kept.items() if steps == nearest}
-    return frozenset(
-        (node, 1.0 if weights == "equal" else 1.0 / steps) for node, steps in kept.items()
-    )
+    equal = weights == "equal"
+    return frozenset((node, 1.0 if equal else 1.0 / steps) for node, steps in kept.items())
 
 
 def _weighted_mean(weights_of, means):

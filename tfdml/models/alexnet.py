@@ -2,14 +2,9 @@ import keras
 from keras import layers
 
 from tfdml.checks import check
-from tfdml.layers import GroupedConv2D, LocalResponseNormalization
-from tfdml.models.caffe import (
-    assign_weights,
-    centred_images,
-    check_pretrained,
-    max_pool,
-    read_weights,
-)
+from tfdml.layers import LocalResponseNormalization
+from tfdml.models import caffe
+from tfdml.models.caffe import check_side, conv, max_pool, read_weights
 
 UNITS = 4096  # of fc6 and of fc7
 
@@ -37,20 +32,11 @@ def alexnet(inputs, weights=None, levels=1):
         Differs: pools before normalisation, as CaffeNet does; He initialisation of random weights.
     """
     check(levels == 1, "`alexnet` has no early exits: `levels` must be 1", levels=levels)
-    check(
-        min(inputs.shape[1:3]) >= 39,
-        "AlexNet needs images of 39 × 39 pixels or more",
-        size=tuple(inputs.shape[1:3]),
-    )
-    arrays = {}
-    if weights is not None:
-        check_pretrained(inputs, weights, "alexnet")
-        check(
-            tuple(inputs.shape[1:3]) == (227, 227),
-            "pretrained weights of AlexNet need images of 227 × 227 pixels",
-            size=tuple(inputs.shape[1:3]),
-        )
-        arrays = read_weights(weights)
+    check_side(inputs, 39, "AlexNet")
+    size = tuple(inputs.shape[1:3])
+    fits = weights in (None, "imagenet") or size == (227, 227)
+    check(fits, "pretrained weights of AlexNet need images of 227 × 227 pixels", size=size)
+    arrays = read_weights(inputs, weights, "alexnet")
     features = _features(inputs)
     if weights is not None:
         load_arrays(keras.Model(inputs, features), arrays, weights)
@@ -68,42 +54,24 @@ def load_arrays(network, arrays, path):
     Raises:
         ValueError: If they do not fit the network.
     """
-    variables = {
-        f"{layer.name}/{part}": getattr(layer, part)
-        for layer in network.layers
-        if hasattr(layer, "kernel")
-        for part in ("kernel", "bias")
-    }
+    variables = {}
+    for layer in network.layers:
+        if hasattr(layer, "kernel"):
+            variables |= {f"{layer.name}/kernel": layer.kernel, f"{layer.name}/bias": layer.bias}
     used = {name: array for name, array in arrays.items() if not name.startswith("fc8/")}
-    assign_weights(variables, used, path)
+    caffe.assign_weights(variables, used, path)
 
 
 def _features(inputs):
-    x = _conv(centred_images(inputs), 96, 11, "conv1", strides=4, padding="valid")
+    x = conv(caffe.centred_images(inputs), 96, 11, "conv1", strides=4, padding="valid")
     x = LocalResponseNormalization(name="norm1")(max_pool(x, 3, "pool1"))
-    x = _conv(x, 256, 5, "conv2", groups=2)
+    x = conv(x, 256, 5, "conv2", groups=2)
     x = LocalResponseNormalization(name="norm2")(max_pool(x, 3, "pool2"))
-    x = _conv(x, 384, 3, "conv3")
-    x = _conv(x, 384, 3, "conv4", groups=2)
-    x = max_pool(_conv(x, 256, 3, "conv5", groups=2), 3, "pool5")
+    x = conv(x, 384, 3, "conv3")
+    x = conv(x, 384, 3, "conv4", groups=2)
+    x = max_pool(conv(x, 256, 3, "conv5", groups=2), 3, "pool5")
     x = layers.Flatten(name="flatten")(x)
     for number in (6, 7):
-        units = layers.Dense(
-            UNITS, activation="relu", kernel_initializer="he_uniform", name=f"fc{number}"
-        )
+        units = layers.Dense(UNITS, "relu", kernel_initializer="he_uniform", name=f"fc{number}")
         x = layers.Dropout(0.5, name=f"drop{number}")(units(x))
     return x
-
-
-def _conv(x, filters, size, name, strides=1, padding="same", groups=1):
-    kind = GroupedConv2D if groups > 1 else layers.Conv2D
-    return kind(
-        filters,
-        size,
-        strides,
-        padding,
-        groups=groups,
-        activation="relu",
-        kernel_initializer="he_uniform",
-        name=name,
-    )(x)

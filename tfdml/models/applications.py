@@ -18,20 +18,17 @@ import warnings
 
 from keras import applications, layers, ops
 
-from tfdml.checks import check
 from tfdml.models.exits import exit_features
+from tfdml.models.published import check_colour
 
 _IMAGENET_MEANS, _IMAGENET_DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def convnext_tiny(inputs, weights=None, levels=1):
     """ConvNeXt-T: 768 features (Liu et al. A ConvNet for the 2020s. CVPR 2022)."""
-
-    def exits(network):
-        before = ("downsampling_block_1", "stage_2_block_6_depthwise_conv")
-        return [network.get_layer(f"convnext_tiny_{name}").input for name in before]
-
-    return _features(applications.ConvNeXtTiny, "convnext_tiny", inputs, weights, levels, exits)
+    after = ("convnext_tiny_downsampling_block_1", "convnext_tiny_stage_2_block_6_depthwise_conv")
+    options = (weights, levels, after, "input")
+    return _features(applications.ConvNeXtTiny, "convnext_tiny", inputs, *options)
 
 
 def efficientnet_b0(inputs, weights=None, levels=1):
@@ -42,29 +39,27 @@ def efficientnet_b0(inputs, weights=None, levels=1):
         roots = [math.sqrt(deviation) for deviation in _IMAGENET_DEVIATIONS]
         offsets = [255 * m * (1 - 1 / r) for m, r in zip(_IMAGENET_MEANS, roots, strict=True)]
         images = layers.Rescaling([1 / root for root in roots], offset=offsets)(inputs)
-    exits = _outputs("block4b_add", "block5c_add")
+    exits = ("block4b_add", "block5c_add")
     return _features(applications.EfficientNetB0, "efficientnet_b0", images, weights, levels, exits)
 
 
 def inception_v3(inputs, weights=None, levels=1):
     """Inception v3: 2,048 features (Szegedy et al. Rethinking Inception. CVPR 2016)."""
-    images, exits = _in_unit_range(inputs), _outputs("mixed3", "mixed6")
+    images, exits = _in_unit_range(inputs), ("mixed3", "mixed6")
     return _features(applications.InceptionV3, "inception_v3", images, weights, levels, exits)
 
 
 def mobilenet_v2(inputs, weights=None, levels=1):
     """MobileNetV2, width 1.0: 1,280 features (Sandler et al. MobileNetV2. CVPR 2018)."""
-    images, exits = _in_unit_range(inputs), _outputs("block_6_project_BN", "block_11_add")
+    images, exits = _in_unit_range(inputs), ("block_6_project_BN", "block_11_add")
     return _features(applications.MobileNetV2, "mobilenet_v2", images, weights, levels, exits)
 
 
 def resnet50(inputs, weights=None, levels=1):
     """ResNet-50: 2,048 features (He et al. Deep residual learning. CVPR 2016)."""
     centred = layers.Rescaling(1.0, offset=[-103.939, -116.779, -123.68])
-    images, exits = (
-        centred(ops.flip(inputs, axis=-1)),
-        _outputs("conv3_block4_out", "conv4_block4_out"),
-    )
+    images = centred(ops.flip(inputs, axis=-1))
+    exits = ("conv3_block4_out", "conv4_block4_out")
     return _features(applications.ResNet50, "resnet50", images, weights, levels, exits)
 
 
@@ -72,17 +67,8 @@ def _in_unit_range(images):
     return layers.Rescaling(1 / 127.5, offset=-1.0)(images)
 
 
-def _outputs(*names):
-    return lambda network: [network.get_layer(name).output for name in names]
-
-
-def _features(application, name, images, weights, levels, exits):
-    check(
-        weights is None or images.shape[-1] == 3,
-        "pretrained weights require images of 3 channels",
-        weights=weights,
-        channels=images.shape[-1],
-    )
+def _features(application, name, images, weights, levels, exits, side="output"):
+    check_colour(images, weights)
     try:
         network = application(
             input_shape=images.shape[1:],
@@ -103,8 +89,9 @@ def _features(application, name, images, weights, levels, exits):
         # `training=False` would not do: Keras overrides it when the whole model trains.
         for layer in network.layers:
             layer.trainable = not isinstance(layer, layers.BatchNormalization)
-    maps = enumerate(exits(network)[3 - levels :], start=1)
-    return [*(exit_features(x, f"exit{number}") for number, x in maps), network.output]
+    maps = [getattr(network.get_layer(layer), side) for layer in exits[3 - levels :]]
+    early = [exit_features(x, f"exit{number}") for number, x in enumerate(maps, start=1)]
+    return [*early, network.output]
 
 
 def _load_weights(network, application, path):
@@ -113,7 +100,5 @@ def _load_weights(network, application, path):
             warnings.simplefilter("error", UserWarning)  # Keras warns of missing layers
             network.load_weights(path)
     except Exception as error:  # errors of h5py, zipfile and Keras have no common class
-        raise ValueError(
-            f"`weights` must be a Keras weights file of {application.__name__} without top. "
-            f"Received: weights={str(path)!r}"
-        ) from error
+        what = f"a Keras weights file of {application.__name__} without top"
+        raise ValueError(f"`weights` must be {what}. Received: weights={str(path)!r}") from error

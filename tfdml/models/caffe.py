@@ -4,13 +4,14 @@ import numpy as np
 from keras import layers, ops
 
 from tfdml.checks import check
-from tfdml.models.published import PUBLISHED, how_to_convert
+from tfdml.layers import GroupedConv2D
+from tfdml.models.published import PUBLISHED, check_colour, how_to_convert
 
-_MEAN = (123.0, 117.0, 104.0)  # of ImageNet, red, green and blue
+IMAGENET_MEAN = (123.0, 117.0, 104.0)  # of red, green and blue
 _NAMED = 5  # largest number of entries of a file listed in an error
 
 
-def centred_images(inputs, mean=_MEAN):
+def centred_images(inputs, mean=IMAGENET_MEAN):
     """Subtracts the mean colour and orders channels blue first.
 
     Args:
@@ -43,47 +44,48 @@ def max_pool(maps, size, name):
     return layers.MaxPooling2D((1, size), (1, 2), columns, name=name)(maps)
 
 
-def check_pretrained(inputs, weights, backbone):
-    """Rejects images without 3 channels, and `"imagenet"` weights, which must be converted first.
+def conv(x, filters, size, name, strides=1, padding="same", groups=1):
+    """A convolution with ReLU, from He initialisation."""
+    kind = GroupedConv2D if groups > 1 else layers.Conv2D
+    options = {"activation": "relu", "kernel_initializer": "he_uniform", "groups": groups}
+    return kind(filters, size, strides, padding, name=name, **options)(x)
+
+
+def check_side(inputs, least, network):
+    """Raises a ValueError for images of fewer pixels than a network needs."""
+    size = tuple(inputs.shape[1:3])
+    expectation = f"{network} needs images of {least} × {least} pixels or more"
+    check(min(size) >= least, expectation, size=size)
+
+
+def read_weights(inputs, weights, backbone):
+    """{name: array} of an .npz file.
 
     Args:
         inputs: The images.
-        weights: `"imagenet"` or the path of an .npz file.
+        weights: Path of the file; None for no arrays.
         backbone: One of `PUBLISHED`.
 
     Raises:
-        FileNotFoundError: For `"imagenet"`.
-        ValueError: If the images do not have 3 channels.
+        FileNotFoundError: If there is no such file; for `"imagenet"`, with how to get one.
+        ValueError: If it is not an .npz file, or the images do not have 3 channels.
     """
-    check(
-        inputs.shape[-1] == 3,
-        "pretrained weights require images of 3 channels",
-        weights=weights,
-        channels=inputs.shape[-1],
-    )
+    check_colour(inputs, weights)
+    if weights is None:
+        return {}
     if weights == "imagenet":
         raise FileNotFoundError(
             f"the ImageNet weights of {PUBLISHED[backbone][0]} must be converted first: "
             f"{how_to_convert(backbone)}"
         )
-
-
-def read_weights(path):
-    """{name: array} of an .npz file.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If it is not an .npz file.
-    """
     try:
-        with np.load(path) as file:
-            return {name: file[name] for name in file.files}
+        with np.load(weights) as file:
+            return dict(file)
     except FileNotFoundError:
         raise
     except Exception as error:  # errors of zipfile, zlib and NumPy have no common class
-        raise ValueError(
-            f"`weights` must be an .npz file of kernels and biases. Received: weights={str(path)!r}"
-        ) from error
+        expectation = "`weights` must be an .npz file of kernels and biases"
+        raise ValueError(f"{expectation}. Received: weights={str(weights)!r}") from error
 
 
 def assign_weights(variables, arrays, path):
@@ -97,19 +99,19 @@ def assign_weights(variables, arrays, path):
     Raises:
         ValueError: If names or shapes differ, or an array does not hold finite floats.
     """
-    shared = [name for name in variables if name in arrays]
+    shared = {name: array for name, array in arrays.items() if name in variables}
     wrong = {
         "missing": [name for name in variables if name not in arrays],
         "unknown": [name for name in arrays if name not in variables],
         "misshaped": [
-            f"{name} {arrays[name].shape}, not {tuple(variables[name].shape)}"
-            for name in shared
-            if arrays[name].shape != tuple(variables[name].shape)
+            f"{name} {array.shape}, not {tuple(variables[name].shape)}"
+            for name, array in shared.items()
+            if array.shape != tuple(variables[name].shape)
         ],
         "not_finite_floats": [
             name
-            for name in shared
-            if arrays[name].dtype.kind != "f" or not np.isfinite(arrays[name]).all()
+            for name, array in shared.items()
+            if array.dtype.kind != "f" or not np.isfinite(array).all()
         ],
     }
     check(

@@ -3,16 +3,8 @@ import os
 
 import keras
 
-from tfdml.checks import (
-    check,
-    check_bool,
-    check_fits,
-    check_image_size,
-    check_integer,
-    check_positive,
-    check_share,
-    unknown_name,
-)
+from tfdml import checks
+from tfdml.checks import check, check_integer, unknown_name
 from tfdml.layers import MirrorAverage, UnitLength
 from tfdml.models.backbones import BACKBONES
 
@@ -64,23 +56,18 @@ def build_embedder(
     if backbone not in BACKBONES:
         raise ValueError(unknown_name("backbone", backbone, BACKBONES))
     if embedding_dim is not None:
-        check_integer(embedding_dim=embedding_dim)
-        check_positive(embedding_dim=embedding_dim)
-    check_image_size(input_shape=input_shape)
+        check_integer(1, embedding_dim=embedding_dim)
+    checks.check_image_size(input_shape=input_shape)
     module_name, most = BACKBONES[backbone]
     check_integer(levels=levels)
     check(1 <= levels <= most, f"`levels` of {backbone} must be from 1 to {most}", levels=levels)
-    check(
-        embedding_dim is not None or levels == 1,
-        "features without an embedding (`embedding_dim` None) require 1 level",
-        levels=levels,
-    )
+    expectation = "features without an embedding (`embedding_dim` None) require 1 level"
+    check(embedding_dim is not None or levels == 1, expectation, levels=levels)
     shares = dropout_of_levels(dropout, levels)
-    check_bool(mirror=mirror)
+    checks.check_bool(mirror=mirror)
     if weights not in (None, "imagenet") and not os.path.isfile(weights):
-        raise FileNotFoundError(
-            f"`weights` must be an existing file. Received: weights={weights!r}"
-        )
+        expectation = "`weights` must be an existing file"
+        raise FileNotFoundError(f"{expectation}. Received: weights={weights!r}")
     module = importlib.import_module(f"tfdml.models.{module_name}")
     inputs = keras.Input(tuple(map(int, input_shape)), name="images")
     features = getattr(module, backbone)(inputs, weights=weights, levels=int(levels))
@@ -89,12 +76,9 @@ def build_embedder(
         features = MirrorAverage(network, name="mirror_average")(inputs)
     if embedding_dim is not None:
         weights = sum((x.shape[-1] + 1) * int(embedding_dim) for x in features)
-        check_fits(
-            4 * weights * _COPIES,
-            "the weights of the embedding, their gradients and the two moments of Adam",
-            embedding_dim=embedding_dim,
-            weights=weights,
-        )
+        what = "the weights of the embedding, their gradients and the two moments of Adam"
+        received = {"embedding_dim": embedding_dim, "weights": weights}
+        checks.check_fits(4 * weights * _COPIES, what, **received)
     embeddings = []
     for level, (x, share) in enumerate(zip(features, shares, strict=True), start=1):
         of_level = "" if levels == 1 else str(level)
@@ -175,14 +159,10 @@ def dropout_of_levels(dropout, levels):
         ValueError: If a share is out of range, or their number differs from `levels`.
     """
     shares = list(dropout) if isinstance(dropout, (list, tuple)) else [dropout] * levels
-    check(
-        len(shares) == levels,
-        "`dropout` must be one number, or one for each level",
-        dropout=dropout,
-        levels=levels,
-    )
+    expectation = "`dropout` must be one number, or one for each level"
+    check(len(shares) == levels, expectation, dropout=dropout, levels=levels)
     for share in shares:
-        check_share(dropout=share)
+        checks.check_share(dropout=share)
     return shares
 
 

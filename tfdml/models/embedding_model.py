@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdml import losses, pairwise
-from tfdml.checks import check, check_integer, check_positive, check_type
+from tfdml.checks import check, check_integer, check_positive, check_shapes, check_type
 from tfdml.evaluation import weigh_levels
 from tfdml.losses import MetricLoss
 from tfdml.models.embedder import number_of_levels
@@ -47,16 +47,10 @@ class EmbeddingModel(keras.Model):
     """
 
     def __init__(self, embedder, micro_batch=None, **kwargs):
-        check_type(
-            isinstance(embedder, keras.Model),
-            "`embedder` must be a keras.Model, such as tfdml.models.build_embedder returns",
-            embedder=embedder,
-        )
-        check(
-            getattr(embedder, "inputs", None),
-            "`embedder` must be a Functional or Sequential model of a known input shape",
-            embedder=embedder,
-        )
+        kind = "`embedder` must be a keras.Model, such as tfdml.models.build_embedder returns"
+        check_type(isinstance(embedder, keras.Model), kind, embedder=embedder)
+        known = "`embedder` must be a Functional or Sequential model of a known input shape"
+        check(getattr(embedder, "inputs", None), known, embedder=embedder)
         if micro_batch is not None:
             check_integer(micro_batch=micro_batch)
             check_positive(micro_batch=micro_batch)
@@ -131,18 +125,9 @@ class EmbeddingModel(keras.Model):
                 self.optimizer.build(self.trainable_variables)
         if not isinstance(callbacks, keras.callbacks.CallbackList):
             callbacks = [*keras.tree.flatten(callbacks or []), _WarnWithoutPairs()]
-        return super().fit(
-            x,
-            y,
-            batch_size=batch_size,
-            epochs=epochs,
-            verbose=verbose,
-            callbacks=callbacks,
-            validation_split=validation_split,
-            validation_data=validation_data,
-            shuffle=y is not None if shuffle is None else shuffle,
-            **kwargs,
-        )
+        shuffle = y is not None if shuffle is None else shuffle
+        given = (x, y, batch_size, epochs, verbose, callbacks, validation_split, validation_data)
+        return super().fit(*given, shuffle, **kwargs)
 
     def train_step(self, data):
         images, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
@@ -220,12 +205,9 @@ class EmbeddingModel(keras.Model):
         batch = {} if isinstance(inputs, tf.data.Dataset) else {"batch_size": batch_size}
         if level_weights is not None:
             levels = number_of_levels(self.embedder)
-            check(
-                np.shape(level_weights) == (levels,),
-                "`level_weights` must have one number per level",
-                level_weights=level_weights,
-                levels=levels,
-            )
+            fits = "`level_weights` must have one number per level"
+            received = {"level_weights": level_weights, "levels": levels}
+            check(np.shape(level_weights) == (levels,), fits, **received)
         embeddings = self.embedder.predict(inputs, verbose=verbose, **batch)
         return embeddings if level_weights is None else weigh_levels(embeddings, level_weights)
 
@@ -238,11 +220,8 @@ class EmbeddingModel(keras.Model):
             ValueError: If the shapes of `a` and `b` are not (n, dim), the same for both.
         """
         a, b = (tf.convert_to_tensor(rows, tf.float32) for rows in (a, b))
-        check(
-            len(a.shape) == 2 and a.shape == b.shape,
-            "`a` and `b` must have the same shape (n, dim)",
-            **{"a.shape": tuple(a.shape), "b.shape": tuple(b.shape)},
-        )
+        valid = len(a.shape) == 2 and a.shape == b.shape
+        check_shapes(valid, "`a` and `b` must have the same shape (n, dim)", a=a, b=b)
         if getattr(self.loss, "learns_similarity", False):
             return self.loss.similarity(a, b).numpy()
         return tf.reduce_sum(pairwise.normalize(a) * pairwise.normalize(b), axis=1).numpy()

@@ -3,15 +3,10 @@ import re
 import keras
 from keras import layers
 
-from tfdml.checks import check, check_integer, check_one_of
+from tfdml.checks import check_integer, check_one_of
 from tfdml.layers import LocalResponseNormalization
-from tfdml.models.caffe import (
-    assign_weights,
-    centred_images,
-    check_pretrained,
-    max_pool,
-    read_weights,
-)
+from tfdml.models import caffe
+from tfdml.models.caffe import check_side, conv, max_pool, read_weights
 from tfdml.models.exits import exit_features
 
 # Module -> filters of 1×1, (reduction and) 3×3, (reduction and) 5×5, and after pooling.
@@ -63,15 +58,8 @@ def googlenet(inputs, weights=None, levels=1):
     """
     check_integer(levels=levels)
     check_one_of((1, 2, 3), levels=levels)
-    check(
-        min(inputs.shape[1:3]) >= 31,
-        "GoogLeNet needs images of 31 × 31 pixels or more",
-        size=tuple(inputs.shape[1:3]),
-    )
-    arrays = {}
-    if weights is not None:
-        check_pretrained(inputs, weights, "googlenet")
-        arrays = read_weights(weights)
+    check_side(inputs, 31, "GoogLeNet")
+    arrays = read_weights(inputs, weights, "googlenet")
     variant = str(arrays.pop("variant", "bvlc"))
     check_one_of(("bvlc", "torchvision"), variant=variant)
     features = _features(inputs, variant == "bvlc", levels)
@@ -92,22 +80,16 @@ def load_arrays(network, arrays, path):
         ValueError: If they do not fit the network.
     """
     exits_held = {name.partition("__")[0] for name in arrays if re.match("loss[12]__", name)}
-    variables, of_exits = {}, set(_EXITS.values())
+    variables = {}
     for layer in network.layers:
         if hasattr(layer, "kernel"):
             exit_name, _, part = layer.name.partition("_")
-            if exit_name in of_exits:
-                if exit_name not in exits_held:
-                    continue
-                if part == "fc" and layer.kernel.shape[0] != _EXIT_FC:
-                    continue
-            variables |= {f"{_key(layer)}/kernel": layer.kernel, f"{_key(layer)}/bias": layer.bias}
+            fits = part != "fc" or layer.kernel.shape[0] == _EXIT_FC
+            if exit_name not in _EXITS.values() or (exit_name in exits_held and fits):
+                name = re.sub("^(loss[12])_", r"\1__", layer.name)
+                variables |= {f"{name}/kernel": layer.kernel, f"{name}/bias": layer.bias}
     used = {name: array for name, array in arrays.items() if not _is_left_out(name, variables)}
-    assign_weights(variables, used, path)
-
-
-def _key(layer):
-    return re.sub("^(loss[12])_", r"\1__", layer.name)
+    caffe.assign_weights(variables, used, path)
 
 
 def _is_left_out(name, variables):
@@ -117,14 +99,14 @@ def _is_left_out(name, variables):
 
 
 def _features(inputs, bvlc, levels):
-    x = centred_images(inputs) if bvlc else centred_images(inputs, (127.5, 127.5, 127.5))
+    x = caffe.centred_images(inputs, caffe.IMAGENET_MEAN if bvlc else (127.5, 127.5, 127.5))
     x = layers.ZeroPadding2D(3, name="conv1__pad")(x)
-    x = _conv(x, 64, 7, "conv1__7x7_s2", strides=2, padding="valid")
+    x = conv(x, 64, 7, "conv1__7x7_s2", strides=2, padding="valid")
     x = max_pool(x, 3, "pool1__3x3_s2")
     if bvlc:
         x = LocalResponseNormalization(name="pool1__norm1")(x)
-    x = _conv(x, 64, 1, "conv2__3x3_reduce")
-    x = _conv(x, 192, 3, "conv2__3x3")
+    x = conv(x, 64, 1, "conv2__3x3_reduce")
+    x = conv(x, 192, 3, "conv2__3x3")
     if bvlc:
         x = LocalResponseNormalization(name="conv2__norm2")(x)
     x = max_pool(x, 3, "pool2__3x3_s2")
@@ -144,21 +126,9 @@ def _features(inputs, bvlc, levels):
 def _inception(x, name, ones, threes, fives, pooled):
     pool = layers.MaxPooling2D(3, 1, "same", name=f"{name}__pool")(x)
     branches = [
-        _conv(x, ones, 1, f"{name}__1x1"),
-        _conv(_conv(x, threes[0], 1, f"{name}__3x3_reduce"), threes[1], 3, f"{name}__3x3"),
-        _conv(_conv(x, fives[0], 1, f"{name}__5x5_reduce"), fives[1], 5, f"{name}__5x5"),
-        _conv(pool, pooled, 1, f"{name}__pool_proj"),
+        conv(x, ones, 1, f"{name}__1x1"),
+        conv(conv(x, threes[0], 1, f"{name}__3x3_reduce"), threes[1], 3, f"{name}__3x3"),
+        conv(conv(x, fives[0], 1, f"{name}__5x5_reduce"), fives[1], 5, f"{name}__5x5"),
+        conv(pool, pooled, 1, f"{name}__pool_proj"),
     ]
     return layers.Concatenate(name=f"{name}__output")(branches)
-
-
-def _conv(x, filters, size, name, strides=1, padding="same"):
-    return layers.Conv2D(
-        filters,
-        size,
-        strides,
-        padding,
-        activation="relu",
-        kernel_initializer="he_uniform",
-        name=name,
-    )(x)

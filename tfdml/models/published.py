@@ -1,19 +1,15 @@
 """Where the published weights of a backbone are, and how to convert them. Needs no Keras."""
 
-# Backbone -> name of the network, addresses of its published weights, script that converts them.
+from tfdml.checks import check
+
+_CAFFE = "http://dl.caffe.berkeleyvision.org"
+# Backbone -> name of the network, addresses of its published weights.
 PUBLISHED = {
-    "alexnet": (
-        "CaffeNet",
-        ("http://dl.caffe.berkeleyvision.org/bvlc_reference_caffenet.caffemodel",),
-        "tools/convert_alexnet.py",
-    ),
+    "alexnet": ("CaffeNet", f"{_CAFFE}/bvlc_reference_caffenet.caffemodel"),
     "googlenet": (
         "GoogLeNet",
-        (
-            "http://dl.caffe.berkeleyvision.org/bvlc_googlenet.caffemodel",
-            "https://download.pytorch.org/models/googlenet-1378be20.pth",
-        ),
-        "tools/convert_googlenet.py",
+        f"{_CAFFE}/bvlc_googlenet.caffemodel",
+        "https://download.pytorch.org/models/googlenet-1378be20.pth",
     ),
 }
 
@@ -22,9 +18,16 @@ def how_to_convert(backbone):
     """Instructions for converting the weights of a backbone of `PUBLISHED`; "" for others."""
     if backbone not in PUBLISHED:
         return ""
-    network, originals, script = PUBLISHED[backbone]
+    network, *originals = PUBLISHED[backbone]
+    converted = f"{network.lower()}.npz"
     return (
-        f"download {' or '.join(originals)}, run `python {script} "
-        f"{originals[0].rpartition('/')[2]} {network.lower()}.npz` and give {network.lower()}.npz "
-        "as `weights`"
+        f"download {' or '.join(originals)}, run `python tools/convert_{backbone}.py "
+        f"{originals[0].rpartition('/')[2]} {converted}` and give {converted} as `weights`"
     )
+
+
+def check_colour(images, weights):
+    """Rejects images without 3 channels where there are pretrained weights."""
+    expectation = "pretrained weights require images of 3 channels"
+    channels = images.shape[-1]
+    check(weights is None or channels == 3, expectation, weights=weights, channels=channels)

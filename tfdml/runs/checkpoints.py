@@ -3,7 +3,6 @@
 import os
 import pathlib
 
-from tfdml.checks import check
 from tfdml.runs.folders import RUNS, SAVED_MODELS
 from tfdml.runs.learning_rate import learning_rate
 
@@ -49,20 +48,17 @@ def source_of(run):
     for path in (RUNS / run / "checkpoint.keras", pathlib.Path(run) / "checkpoint.keras", run):
         if os.path.isfile(path):
             return path
-    raise FileNotFoundError(
-        "`init_from` must be a run with a checkpoint, or a .keras file. "
-        f"Received: init_from={run!r}"
-    )
+    expectation = "`init_from` must be a run with a checkpoint, or a .keras file"
+    raise FileNotFoundError(f"{expectation}. Received: init_from={run!r}")
 
 
 def copy_weights(recipe, embedder):
     """Gives the embedder the weights of the run that `init_from` names."""
     model = read_model(source_of(recipe.init_from))
     weights = getattr(model, "embedder", model).get_weights()
-    shapes = [[each.shape for each in some] for some in (weights, embedder.get_weights())]
-    check(
-        shapes[0] == shapes[1],
-        "`init_from` must be a run of the same backbone, embedding_dim, levels and channels",
-        init_from=recipe.init_from,
+    wanted = [array.shape for array in embedder.get_weights()]
+    expectation = (
+        "`init_from` must be a run of the same backbone, embedding_dim, levels and channels"
     )
+    recipe.check([array.shape for array in weights] == wanted, expectation)
     embedder.set_weights(weights)

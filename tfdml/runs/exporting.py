@@ -51,11 +51,8 @@ def serve_run(model, trained, levels=None, options=None):
     whole = levels in (None, number_of_levels(model.embedder))
     embedder = model.embedder if whole else first_levels(model.embedder, levels)
     reader = tf.saved_model.load(str(trained))
-    check(
-        hasattr(reader, "read_image"),
-        f"{trained} must be one that tfdml exported, with the function read_image",
-        signatures=list(reader.signatures),
-    )
+    expected = f"{trained} must be one that tfdml exported, with the function read_image"
+    check(hasattr(reader, "read_image"), expected, signatures=list(reader.signatures))
     return ServedModel(embedder, reader.read_image, model.loss if whole else None, options=options)
 
 
@@ -91,11 +88,8 @@ def write_next(served, out, trained, **known):
     }
     if served.dim == before.get("dimension"):  # scores hold only for all levels
         known["scores"] = before.get("scores")
-    assets = {
-        file.name: file.read_bytes()
-        for file in (trained / "assets.extra").glob("*")
-        if file.is_file() and file.name not in OF_WRITER
-    }
+    files = [file for file in (trained / "assets.extra").glob("*") if file.is_file()]
+    assets = {file.name: file.read_bytes() for file in files if file.name not in OF_WRITER}
     path = out / str(max(versions_of(out), default=0) + 1)
     return served.write(path, assets=assets, metadata=known)
 

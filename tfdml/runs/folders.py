@@ -1,8 +1,11 @@
 """The folders of a run: free names, one writer, files that appear together or not at all."""
 
 import contextlib
+import itertools
 import pathlib
 import tempfile
+
+from tfdml.command_line import as_file_name
 
 RUNS = pathlib.Path("runs")
 SAVED_MODELS = pathlib.Path("saved_models")
@@ -12,12 +15,11 @@ def is_taken(name):
     return (RUNS / name).exists() or (SAVED_MODELS / name).exists()
 
 
-def free_name(name):
-    """`name`, or `name_2`, `name_3`, ... where it is taken."""
-    number = 1
-    while is_taken(name if number == 1 else f"{name}_{number}"):
-        number += 1
-    return name if number == 1 else f"{name}_{number}"
+def free_name(text):
+    """The text as a name, or with `_2`, `_3`, ... where that is taken."""
+    name = as_file_name(text)
+    numbered = (f"{name}_{number}" for number in itertools.count(2))
+    return next(each for each in itertools.chain([name], numbered) if not is_taken(each))
 
 
 def make_folders(folder, files):

@@ -18,42 +18,33 @@ class Images(NamedTuple):
 
 def load_images(recipe):
     """The `Images` of a recipe."""
-    dataset = pipelines.load(
-        recipe.dataset,
-        data_dir=recipe.data_dir,
-        skip_invalid=recipe.skip_invalid,
-        boxes=recipe.boxes,
-    )
+    options = {"skip_invalid": recipe.skip_invalid, "boxes": recipe.boxes}
+    dataset = pipelines.load(recipe.dataset, recipe.data_dir, **options)
     image_size = dataset.image_size
-    if recipe.image_size:
-        image_size = (recipe.image_size, recipe.image_size, image_size[2])
+    if side := recipe.image_size:
+        image_size = (side, side, image_size[2])
     dataset = dataclasses.replace(
         dataset,
         image_size=image_size,
         augmentation=augmentation_of(recipe, dataset),
-        preprocessing=preprocessing_of(recipe),
+        preprocessing=preprocessing_of(vars(recipe), recipe.mean_image),
     )
     dataset.preprocessing.check_sizes(image_size, dataset.augmentation)
     train_split, (test_split, queries) = dataset.train, dataset.scored()
     if recipe.validation_share:
         train_split, test_split = pipelines.hold_out_classes(train_split, recipe.validation_share)
         queries = None
-    counts_classes = recipe.classes_per_batch and recipe.sampler not in ("whole_classes", "pairs")
-    if counts_classes and recipe.classes_per_batch > train_split.num_classes:
-        raise ValueError(
-            "`classes_per_batch` must not exceed the number of training classes. Received: "
-            f"classes_per_batch={recipe.classes_per_batch}, classes={train_split.num_classes}"
-        )
+    wanted, classes = recipe.classes_per_batch, train_split.num_classes
+    if wanted and recipe.sampler not in ("whole_classes", "pairs"):
+        expectation = "`classes_per_batch` must not exceed the number of training classes"
+        check(wanted <= classes, expectation, classes_per_batch=wanted, classes=classes)
     train_split = train_split.renumbered()  # what a loss keeps of each class it finds by its id
-    check(
-        test_split.num_classes < len(test_split.labels),
-        "at least one class to score must have 2 images or more",
-        images=len(test_split.labels),
-        classes=test_split.num_classes,
-    )
+    images, scored = len(test_split.labels), test_split.num_classes
+    expectation = "at least one class to score must have 2 images or more"
+    check(scored < images, expectation, images=images, classes=scored)
     print(
-        f"{dataset.name}: {len(train_split.labels):,} images of {train_split.num_classes:,} "
-        f"classes to train, {len(test_split.labels):,} of {test_split.num_classes:,} to score"
+        f"{dataset.name}: {len(train_split.labels):,} images of {classes:,} classes to train, "
+        f"{images:,} of {scored:,} to score"
     )
     return Images(train_split, test_split, queries, dataset)
 
@@ -63,19 +54,21 @@ def augmentation_of(recipe, dataset):
 
     A crop of the preprocessing takes the place of the dataset's, unless the recipe asks for one.
     """
-    if recipe.takes_crops and "crop" not in recipe.augmentation:
-        return dataset.augmentation.changed(crop=1.0, **recipe.augmentation)
-    return dataset.augmentation.changed(**recipe.augmentation)
+    crop = {"crop": 1.0} if recipe.takes_crops else {}
+    return dataset.augmentation.changed(**crop | recipe.augmentation)
 
 
-def preprocessing_of(recipe):
-    mean = recipe.mean_image
-    return pipelines.Preprocessing(
-        warp_size=recipe.warp_size,
-        keep_aspect=recipe.keep_aspect,
-        trim_white=recipe.trim_white,
-        mean_image=None if mean is None else pipelines.read_mean_image(mean),
-    )
+def preprocessing_of(settings, mean_image):
+    """How images are brought to their size.
+
+    Args:
+        settings: {name: value} of a recipe, maybe of a version before some of them.
+        mean_image: Path of the mean image; None for none.
+    """
+    names = ("warp_size", "keep_aspect", "trim_white")
+    given = {name: settings[name] for name in names if name in settings}
+    mean = mean_image and pipelines.read_mean_image(mean_image)
+    return pipelines.Preprocessing(**given, mean_image=mean)
 
 
 def training_batches(recipe, start_step, split, dataset):

@@ -11,10 +11,5 @@ def learning_rate(recipe):
     lowest = 0.0 if recipe.schedule == "cosine" else 1.0  # share of the learning rate
     if not recipe.warmup_steps:
         return CosineDecay(recipe.learning_rate, steps, alpha=lowest)
-    return CosineDecay(
-        0.0,
-        steps,
-        alpha=lowest,
-        warmup_target=recipe.learning_rate,
-        warmup_steps=recipe.warmup_steps,
-    )
+    warmup = {"warmup_target": recipe.learning_rate, "warmup_steps": recipe.warmup_steps}
+    return CosineDecay(0.0, steps, alpha=lowest, **warmup)

@@ -1,17 +1,24 @@
 """The settings of a run: what `train.py` takes as flags and as YAML keys."""
 
 import dataclasses
+import re
 from typing import Any
 
-from tfdml.checks import check, check_not_negative, check_one_of, check_positive
+from tfdml.checks import check_not_negative, check_one_of, check_positive, check_share
+from tfdml.runs.settings import Settings
 
 MOST_DIMENSIONS = 65_536  # of an embedding; beyond it TensorFlow may crash for lack of memory
 USUAL_CLASSES = 32  # of a batch
+SAMPLERS = ("balanced", "mixed", "groups", "whole_classes", "pairs")
+POSITIVE = (
+    *("embedding_dim", "image_size", "learning_rate", "checkpoint_every"),
+    *("head_multiplier", "exit_multiplier", "bias_multiplier", "micro_batch"),
+)
 FEW_CLASSES = 10  # of fewer, a rate of 1e-3 fits the training classes alone
 
 
 @dataclasses.dataclass(frozen=True)
-class Recipe:
+class Recipe(Settings):
     """Settings of one training run. Defaults train the `glyphs` in about three minutes on 2 cores.
 
     Settings whose default depends on others are None until `completed` fills them in.
@@ -146,102 +153,39 @@ class Recipe:
     run: str | None = None
 
     def __post_init__(self):
-        check_positive(bias_multiplier=self.bias_multiplier, checkpoint_every=self.checkpoint_every)
-        for name in (
-            "embedding_dim",
-            "learning_rate",
-            "head_multiplier",
-            "exit_multiplier",
-            "micro_batch",
-        ):
-            if getattr(self, name) is not None:
-                check_positive(**{name: getattr(self, name)})
-        check(
-            self.embedding_dim is None or self.embedding_dim <= MOST_DIMENSIONS,
-            f"`embedding_dim` must be <= {MOST_DIMENSIONS:,}",
-            embedding_dim=self.embedding_dim,
-        )
-        check_not_negative(
-            steps=self.steps,
-            warmup_steps=self.warmup_steps,
-            weight_decay=self.weight_decay,
-            head_steps=self.head_steps or 0,
-        )
-        check(
-            not (self.weights and self.init_from),
-            "`weights` and `init_from` are two starts of the network: give one",
-            weights=self.weights,
-            init_from=self.init_from,
-        )
-        check(
-            self.warmup_steps < self.steps or self.warmup_steps == 0,
-            "`warmup_steps` must be < `steps`",
-            warmup_steps=self.warmup_steps,
-            steps=self.steps,
-        )
-        check(0 <= self.seed < 2**32, "`seed` must be >= 0 and < 2**32", seed=self.seed)
+        check_positive(**self.given(*POSITIVE))
+        check_not_negative(**self.given("steps", "warmup_steps", "weight_decay", "head_steps"))
+        check_share(validation_share=self.validation_share)
+        check_one_of(SAMPLERS, sampler=self.sampler)
+        check_one_of(("adam", "sgd"), optimizer=self.optimizer)
+        fits = self.embedding_dim is None or self.embedding_dim <= MOST_DIMENSIONS
+        self.check(fits, f"`embedding_dim` must be <= {MOST_DIMENSIONS:,}")
+        one_start = not (self.weights and self.init_from)
+        self.check(one_start, "`weights` and `init_from` are two starts of the network: give one")
+        warms_up = self.warmup_steps < self.steps or self.warmup_steps == 0
+        self.check(warms_up, "`warmup_steps` must be < `steps`")
+        self.check(0 <= self.seed < 2**32, "`seed` must be >= 0 and < 2**32")
         dropouts = self.dropout if isinstance(self.dropout, list) else [self.dropout]
-        check(
-            all(0 <= share < 1 for share in dropouts),
-            "`dropout` must be >= 0 and < 1",
-            dropout=self.dropout,
-        )
-        check(self.levels in (None, 1, 2, 3), "`levels` must be 1, 2 or 3", levels=self.levels)
-        check(
-            self.image_size is None or self.image_size > 0,
-            "`image_size` must be > 0",
-            image_size=self.image_size,
-        )
-        check(
-            self.warp_size is None or self.warp_size >= (self.image_size or 1),
-            "`warp_size` must be > 0, and at least `image_size`",
-            warp_size=self.warp_size,
-            image_size=self.image_size,
-        )
-        check(
+        self.check(all(0 <= share < 1 for share in dropouts), "`dropout` must be >= 0 and < 1")
+        self.check(self.levels in (None, 1, 2, 3), "`levels` must be 1, 2 or 3")
+        warped = self.warp_size is None or self.warp_size >= (self.image_size or 1)
+        self.check(warped, "`warp_size` must be > 0, and at least `image_size`")
+        self.check(
             not (self.keep_aspect and (self.trim_white or self.mean_image)),
             "`keep_aspect` does not go with `trim_white`, whose white margins keep it, nor with "
             "`mean_image`, which is of images of one size",
-            trim_white=self.trim_white,
-            mean_image=self.mean_image,
         )
-        check(
-            self.classes_per_batch is None or self.classes_per_batch >= 2,
-            "`classes_per_batch` must be >= 2: one class has no negative",
-            classes_per_batch=self.classes_per_batch,
-        )
-        check(
-            self.images_per_class >= 2,
-            "`images_per_class` must be >= 2: one image has no positive",
-            images_per_class=self.images_per_class,
-        )
-        check(
-            0 <= self.validation_share < 1,
-            "`validation_share` must be >= 0 and < 1",
-            validation_share=self.validation_share,
-        )
-        check_one_of(
-            ("balanced", "mixed", "groups", "whole_classes", "pairs"), sampler=self.sampler
-        )
-        check(
-            self.sampler in ("groups", "pairs") or not self.sampler_options,
-            "`sampler_options` are those of the samplers `groups` and `pairs`",
-            sampler=self.sampler,
-            sampler_options=self.sampler_options,
-        )
-        check_one_of(("adam", "sgd"), optimizer=self.optimizer)
+        has_negatives = self.classes_per_batch is None or self.classes_per_batch >= 2
+        self.check(has_negatives, "`classes_per_batch` must be >= 2: one class has no negative")
+        has_positives = self.images_per_class >= 2
+        self.check(has_positives, "`images_per_class` must be >= 2: one image has no positive")
+        takes_options = self.sampler in ("groups", "pairs") or not self.sampler_options
+        expectation = "`sampler_options` are those of the samplers `groups` and `pairs`"
+        self.check(takes_options, expectation, "sampler")
         self.check_schedule()
-        check(
-            self.run is None
-            or (
-                0 < len(self.run) <= 100
-                and self.run.isprintable()
-                and not set(self.run) & set("/\\")
-                and self.run[0] != "."
-            ),
-            "`run` must be the name of a folder, of 100 characters at most",
-            run=self.run,
-        )
+        name = "run" if self.run is None else self.run
+        is_folder = name.isprintable() and re.fullmatch(r"[^./\\][^/\\]{0,99}", name)
+        self.check(is_folder, "`run` must be the name of a folder, of 100 characters at most")
 
     def completed(self, num_classes):
         """The recipe with a number for every setting that was not given, and why.
@@ -257,24 +201,22 @@ class Recipe:
             start = "on top of pretrained weights"
         elif self.init_from:
             start = f"for a network that starts from {self.init_from}"
-        classes = min(USUAL_CLASSES, num_classes)
         rate = (1e-4 if self.weights or self.init_from else 1e-3, start)
         if num_classes < FEW_CLASSES:
             rate = (1e-4, f"as a network overfits {num_classes} classes")
+        classes = (USUAL_CLASSES, "the default")
+        if num_classes < USUAL_CLASSES:
+            classes = (num_classes, "all training classes")
         defaults = {
             "learning_rate": rate,
             "head_multiplier": (10.0 if self.weights else 1.0, start),
             "head_steps": (min(100, self.steps // 10) if self.weights else 0, start),
-            "classes_per_batch": (
-                classes,
-                "all training classes" if num_classes < USUAL_CLASSES else "the default",
-            ),
+            "classes_per_batch": classes,
         }
         filled = {name: entry for name, entry in defaults.items() if getattr(self, name) is None}
         values = {name: value for name, (value, _) in filled.items()}
-        return dataclasses.replace(self, **values), {
-            name: f"{value:g}, {reason}" for name, (value, reason) in filled.items()
-        }
+        reasons = {name: f"{value:g}, {reason}" for name, (value, reason) in filled.items()}
+        return dataclasses.replace(self, **values), reasons
 
     @property
     def takes_crops(self):
@@ -282,30 +224,14 @@ class Recipe:
         return bool(self.warp_size or self.keep_aspect or self.trim_white or self.mean_image)
 
     def check_schedule(self):
-        """Refuses options of other schedules, and those out of range."""
+        """Rejects options of other schedules, and those out of range."""
         check_one_of(("cosine", "constant", "step"), schedule=self.schedule)
-        if self.schedule == "step":
-            check(
-                self.decay_every is not None and self.decay_every > 0,
-                "the schedule `step` needs `decay_every`, > 0",
-                decay_every=self.decay_every,
-            )
-            check(
-                self.decay_factor is None or 0 < self.decay_factor < 1,
-                "`decay_factor` must be > 0 and < 1",
-                decay_factor=self.decay_factor,
-            )
-            check(
-                self.warmup_steps == 0,
-                "`warmup_steps` are for the schedules `cosine` and `constant`",
-                schedule=self.schedule,
-                warmup_steps=self.warmup_steps,
-            )
-        for name in ("decay_factor", "decay_every"):
-            value = getattr(self, name)
-            check(
-                value is None or self.schedule == "step",
-                f"`{name}` is of the schedule `step`",
-                schedule=self.schedule,
-                **{name: value},
-            )
+        if self.schedule != "step":
+            for name in self.given("decay_factor", "decay_every"):
+                self.check(False, f"`{name}` is of the schedule `step`", "schedule")
+            return
+        self.check((self.decay_every or 0) > 0, "the schedule `step` needs `decay_every`, > 0")
+        falls = self.decay_factor is None or 0 < self.decay_factor < 1
+        self.check(falls, "`decay_factor` must be > 0 and < 1")
+        expectation = "`warmup_steps` are for the schedules `cosine` and `constant`"
+        self.check(self.warmup_steps == 0, expectation, "schedule")

@@ -12,7 +12,6 @@ import importlib.util
 import ipaddress
 import os
 import pathlib
-import sys
 import warnings
 
 from tfdml.checks import check, check_positive
@@ -64,57 +63,39 @@ class Search:
     approximate: bool = False
 
     def __post_init__(self):
-        check(0 <= self.port <= 65535, "`port` must be from 0 to 65535", port=self.port)
-        check_positive(upload_megabytes=self.upload_megabytes)
-        check(
-            self.upload_megabytes <= 1024,
-            "`upload_megabytes` must be at most 1024",
-            upload_megabytes=self.upload_megabytes,
-        )
-        check(
-            1 <= self.neighbours <= MOST_NEIGHBOURS,
-            f"`neighbours` must be from 1 to {MOST_NEIGHBOURS}",
-            neighbours=self.neighbours,
-        )
+        for name, least, most in (("port", 0, 65535), ("neighbours", 1, MOST_NEIGHBOURS)):
+            value = getattr(self, name)
+            expected = f"`{name}` must be from {least} to {most}"
+            check(least <= value <= most, expected, **{name: value})
+        size = {"upload_megabytes": self.upload_megabytes}
+        check_positive(**size)
+        check(self.upload_megabytes <= 1024, "`upload_megabytes` must be at most 1024", **size)
         check(self.rerank is None or self.rerank >= 0, "`rerank` must be >= 0", rerank=self.rerank)
 
 
 def main(arguments=None):
-    arguments = sys.argv[1:] if arguments is None else arguments
-    settings = parse(arguments)
+    more = "docs/search.md documents the JSON interface and its limits."
+    texts = {"prog": PROGRAM, "description": (__doc__ or "").partition("\n")[0], "epilog": more}
+    parser = Parser(Search, as_positional=False, **texts)
+    settings = parser.settings_of(parser.parse_args(arguments))
     with one_sentence(PROGRAM, ValueError, TypeError, OSError, ImportError):
-        check_installed()
+        missing = [name for module, name in NEEDED.items() if not importlib.util.find_spec(module)]
+        if missing:
+            raise ImportError(f"the search needs {', '.join(missing)}: pip install -e '.[search]'")
         version = find_version(pathlib.Path(settings.model))
         index = pathlib.Path(settings.index or default_index(version, settings.images))
         check_writable(index.parent)
         import_tensorflow()
         search = open_search(settings, version, index)
         added, gone = search.refresh(show=True)
-        warn_of_left_out(search)
-        print(
-            f"{len(search):,} images of {settings.images} ({added:,} added, {gone:,} removed), "
-            f"ranked by {search.ranked_by}\nIndex: {index}"
-        )
+        ignored = [f"{name} ({cause})" for name, cause in search.left_out.items()]
+        if ignored:
+            listed = "; ".join(ignored[:LISTED] + ["..."] * (len(ignored) > LISTED))
+            warnings.warn(f"ignored {len(ignored):,} files: {listed}", stacklevel=2)
+        images = f"{len(search):,} images of {settings.images}"
+        changed = f"({added:,} added, {gone:,} removed)"
+        print(f"{images} {changed}, ranked by {search.ranked_by}\nIndex: {index}")
         run_server(settings, search)
-
-
-def parse(arguments):
-    """Parses the command line, without importing TensorFlow or NumPy."""
-    parser = Parser(
-        Search,
-        as_positional=False,
-        prog=PROGRAM,
-        description=(__doc__ or "").partition("\n")[0],
-        epilog="docs/search.md documents the JSON interface and its limits.",
-    )
-    return parser.settings_of(parser.parse_args(arguments))
-
-
-def check_installed():
-    """Raises an ImportError that names the packages to install."""
-    missing = [name for module, name in NEEDED.items() if importlib.util.find_spec(module) is None]
-    if missing:
-        raise ImportError(f"the search needs {', '.join(missing)}: pip install -e '.[search]'")
 
 
 def default_index(version, images):
@@ -138,44 +119,24 @@ def open_search(settings, version, index):
     return ImageSearch(SearchModel(version), settings.images, index, **options)
 
 
-def warn_of_left_out(search):
-    """Warns of files that cannot be read, naming the first."""
-    if search.left_out:
-        named = [f"{name} ({cause})" for name, cause in list(search.left_out.items())[:LISTED]]
-        more = ["..."] if len(search.left_out) > LISTED else []
-        warnings.warn(
-            f"ignored {len(search.left_out):,} files: {'; '.join(named + more)}", stacklevel=2
-        )
-
-
 def run_server(settings, search):
     """Answers requests until Ctrl-C."""
     from tfdml.search.application import create_application
     from tfdml.search.server import serve
 
-    upload_bytes = int(settings.upload_megabytes * 1e6)
-    trusted = settings.trusted_hosts or (LOCAL_NAMES if is_local(settings.host) else None)
-    application = create_application(
-        search,
-        neighbours=settings.neighbours,
-        upload_bytes=upload_bytes,
-        trusted_hosts=trusted,
-    )
+    host, port, size = settings.host, settings.port, int(settings.upload_megabytes * 1e6)
+    trusted = settings.trusted_hosts or (LOCAL_NAMES if is_local(host) else None)
+    options = {"neighbours": settings.neighbours, "trusted_hosts": trusted}
+    application = create_application(search, upload_bytes=size, **options)
     try:
-        server = serve(
-            application, host=settings.host, port=settings.port, upload_bytes=upload_bytes
-        )
+        server = serve(application, host=host, port=port, upload_bytes=size)
     except OSError as error:
-        raise OSError(
-            f"cannot listen at {settings.host}:{settings.port} ({error.strerror or error}): "
-            "give another --host or --port"
-        ) from error
-    if not is_local(settings.host):
-        warnings.warn(
-            f"anyone who reaches {settings.host} can see these images: there is no password",
-            stacklevel=2,
-        )
-    print(f"Search: {address(settings.host, server.effective_port)} (Ctrl-C stops it)", flush=True)
+        failed = f"cannot listen at {host}:{port} ({error.strerror or error})"
+        raise OSError(f"{failed}: give another --host or --port") from error
+    if not is_local(host):
+        open_to_all = f"anyone who reaches {host} can see these images: there is no password"
+        warnings.warn(open_to_all, stacklevel=2)
+    print(f"Search: {address(host, server.effective_port)} (Ctrl-C stops it)", flush=True)
     server.run()
 
 
@@ -189,7 +150,7 @@ def is_local(host):
 
 def address(host, port):
     """The URL of the page."""
-    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host) or host
     return f"http://[{reached}]:{port}/" if ":" in reached else f"http://{reached}:{port}/"
 
 

@@ -8,7 +8,7 @@ import time
 from urllib.parse import urlsplit
 
 import flask
-from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+from werkzeug.exceptions import HTTPException
 
 from tfdml.search import MOST_NEIGHBOURS
 from tfdml.search.images import MIME_TYPES, RejectedError, thumbnail
@@ -17,7 +17,7 @@ from tfdml.serving.versions import name_of
 FIELD = "image"  # of a form with a picture
 FORM_BYTES = 100_000  # allowed in a form besides its picture
 _THUMBNAILS = 2000  # kept in memory, of some 10 kB each
-_PAGE = {"search.html": "text/html", "search.css": "text/css", "search.js": "text/javascript"}
+_PAGE = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 _FOR_THE_PAGE = (
     "default-src 'none'; img-src 'self' blob: data:; style-src 'self'; script-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -30,6 +30,10 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+
+
+class _InOrder(flask.json.provider.DefaultJSONProvider):
+    sort_keys = False
 
 
 class _InMemory(flask.Request):
@@ -50,21 +54,33 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
     """
     app = flask.Flask(__name__, static_folder=None, template_folder=None)
     app.request_class = _InMemory
-    app.json.sort_keys = False
+    app.json = _InOrder(app)
     app.config["MAX_CONTENT_LENGTH"] = upload_bytes + FORM_BYTES
     small = functools.lru_cache(_THUMBNAILS)(lambda key: thumbnail(search.content(key)))
 
-    @app.get("/")
-    def page():
-        return _part_of_page("search.html")
-
+    @app.get("/", defaults={"kind": "html"})
     @app.get("/search.<any(css, js):kind>")
-    def part(kind):
-        return _part_of_page(f"search.{kind}")
+    def page(kind):
+        file = importlib.resources.files("tfdml.search") / "page" / f"search.{kind}"
+        return flask.Response(file.read_text(), mimetype=_PAGE[kind])
 
     @app.get("/api/status")
     def status():
-        return _status(search, neighbours, upload_bytes)
+        left_out, refreshing = sorted(search.left_out.items()), search.refreshing
+        return {
+            "images": len(search),
+            "folder": search.folder.name,
+            "model": name_of(search.model.version),
+            "ranked_by": search.ranked_by,
+            "reranked": search.rerank,
+            "exact": not search.cells,
+            "neighbours": neighbours,
+            "upload_bytes": upload_bytes,
+            "types": sorted(MIME_TYPES.values()),
+            "left_out": [{"name": _shown(name), "cause": cause} for name, cause in left_out],
+            "refreshing": refreshing and dict(zip(("done", "total"), refreshing, strict=True)),
+            "failure": search.failure,
+        }
 
     @app.post("/api/search")
     def by_picture():
@@ -95,22 +111,21 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
     @app.post("/api/refresh")
     def refresh():
         search.start_refresh()
-        return _status(search, neighbours, upload_bytes), 202
+        return status(), 202
 
     @app.before_request
     def refuse_other_sites():
         if trusted_hosts is not None and _host_name() not in trusted_hosts:
-            raise RejectedError(
-                "This host name is not trusted; add it with --trusted_hosts. "
-                f"Received: host={flask.request.headers.get('Host')}"
-            )
+            expected = "This host name is not trusted; add it with --trusted_hosts"
+            host = flask.request.headers.get("Host")
+            raise RejectedError(f"{expected}. Received: host={host}")
         other = flask.request.headers.get("Sec-Fetch-Site") == "cross-site"
         if other and flask.request.method == "POST":
             raise RejectedError("Requests from other sites are not allowed", status=403)
 
     @app.after_request
     def protect(response):
-        of_page = flask.request.endpoint in ("page", "part")
+        of_page = flask.request.endpoint == "page"
         policy = _FOR_THE_PAGE if of_page else _FOR_THE_REST
         response.headers.update({"Content-Security-Policy": policy, **_HEADERS})
         response.headers.setdefault("Cache-Control", "no-cache" if of_page else "no-store")
@@ -120,14 +135,11 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
     def refused(refusal):
         return {"error": str(refusal)}, refusal.status
 
-    @app.errorhandler(RequestEntityTooLarge)
-    def too_large(_):
-        return {"error": too_large_sentence(upload_bytes)}, 413
-
     @app.errorhandler(HTTPException)
     def failed(error):
+        sentence = too_large_sentence(upload_bytes) if error.code == 413 else error.description
         headers = [(name, value) for name, value in error.get_headers() if name == "Allow"]
-        return {"error": error.description}, error.code, headers
+        return {"error": sentence}, error.code, headers
 
     @app.errorhandler(Exception)
     def broken(error):
@@ -155,10 +167,8 @@ def _sent_picture(upload_bytes):
     if flask.request.mimetype == "multipart/form-data":
         file = flask.request.files.get(FIELD)
         if file is None:
-            raise RejectedError(
-                f"The form must have a file named {FIELD!r}. "
-                f"Received: files={sorted(flask.request.files)}"
-            )
+            received = f"Received: files={sorted(flask.request.files)}"
+            raise RejectedError(f"The form must have a file named {FIELD!r}. {received}")
         content = file.read()
     else:
         content = flask.request.get_data(cache=False, parse_form_data=False)
@@ -174,9 +184,8 @@ def _count(neighbours):
     text = flask.request.args.get("k", str(neighbours))
     whole = text.isascii() and text.isdigit() and len(text) < 10
     if not whole or not 1 <= int(text) <= MOST_NEIGHBOURS:
-        raise RejectedError(
-            f"`k` must be a whole number from 1 to {MOST_NEIGHBOURS}. Received: k={text}"
-        )
+        expected = f"`k` must be a whole number from 1 to {MOST_NEIGHBOURS}"
+        raise RejectedError(f"{expected}. Received: k={text}")
     return int(text)
 
 
@@ -184,19 +193,14 @@ def _answer(answer, began):
     seconds = {**answer.seconds, "total": time.perf_counter() - began}
     return {
         "ranked_by": answer.ranked_by,
-        "results": [
-            {
-                **_image(found.id, found.entry),
-                **{
-                    name: round(score, 6)
-                    for name in ("similarity", "cosine", "distance")
-                    if (score := getattr(found, name)) is not None
-                },
-            }
-            for found in answer.found
-        ],
+        "results": [{**_image(found.id, found.entry), **_scores(found)} for found in answer.found],
         "seconds": {name: round(value, 5) for name, value in seconds.items()},
     }
+
+
+def _scores(found):
+    scores = {name: getattr(found, name) for name in ("similarity", "cosine", "distance")}
+    return {name: round(score, 6) for name, score in scores.items() if score is not None}
 
 
 def _image(key, entry):
@@ -217,34 +221,7 @@ def _shown(name):
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _status(search, neighbours, upload_bytes):
-    refreshing = search.refreshing
-    left_out = search.left_out
-    return {
-        "images": len(search),
-        "folder": search.folder.name,
-        "model": name_of(search.model.version),
-        "ranked_by": search.ranked_by,
-        "reranked": search.rerank,
-        "exact": not search.cells,
-        "neighbours": neighbours,
-        "upload_bytes": upload_bytes,
-        "types": sorted(MIME_TYPES.values()),
-        "left_out": [
-            {"name": _shown(name), "cause": cause} for name, cause in sorted(left_out.items())
-        ],
-        "refreshing": refreshing and dict(zip(("done", "total"), refreshing, strict=True)),
-        "failure": search.failure,
-    }
-
-
 def _file(content, mime_type):
     """A response to cache for ever, as an id always stands for the same content."""
-    response = flask.Response(content, mimetype=mime_type)
-    response.headers["Cache-Control"] = "private, max-age=31536000, immutable"
-    return response
-
-
-def _part_of_page(name):
-    page = importlib.resources.files("tfdml.search") / "page" / name
-    return flask.Response(page.read_text(), mimetype=_PAGE[name])
+    headers = {"Cache-Control": "private, max-age=31536000, immutable"}
+    return flask.Response(content, mimetype=mime_type, headers=headers)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tfdml.checks import check
 from tfdml.files import replacing
-from tfdml.search.images import Stamp
+from tfdml.search.images import RejectedError, Stamp
 from tfdml.search.index import Index
 
 _FORMAT = 1  # of the archive
@@ -47,14 +47,18 @@ class Catalogue:
     next_id: int = 0
     left_out: dict = dataclasses.field(default_factory=dict)
 
+    def entry(self, key):
+        """The `Entry` of an id; raises a `RejectedError` with 404 if there is none."""
+        if key not in self.entries:
+            raise RejectedError(f"There is no image with this id. Received: id={key}", status=404)
+        return self.entries[key]
+
     def without(self, ids, names=()):
         """The catalogue without the given images and left-out files."""
         gone, cleared = set(ids), set(names)
-        return dataclasses.replace(
-            self,
-            entries={key: entry for key, entry in self.entries.items() if key not in gone},
-            left_out={name: why for name, why in self.left_out.items() if name not in cleared},
-        )
+        entries = {key: entry for key, entry in self.entries.items() if key not in gone}
+        left_out = {name: why for name, why in self.left_out.items() if name not in cleared}
+        return Catalogue(entries, self.next_id, left_out)
 
     def with_more(self, entries, left_out):
         """Adds images and left-out files; returns the catalogue and the ids of the images.
@@ -64,30 +68,20 @@ class Catalogue:
             left_out: {name: `LeftOut`}.
         """
         ids = range(self.next_id, self.next_id + len(entries))
-        more = Catalogue(
-            entries={**self.entries, **dict(zip(ids, entries, strict=True))},
-            next_id=ids.stop,
-            left_out={**self.left_out, **left_out},
-        )
-        return more, list(ids)
+        entries = {**self.entries, **dict(zip(ids, entries, strict=True))}
+        return Catalogue(entries, ids.stop, {**self.left_out, **left_out}), list(ids)
 
     def to_json(self):
         """The catalogue as text."""
-        fields = dataclasses.fields(self)
-        return json.dumps({field.name: getattr(self, field.name) for field in fields})
+        return json.dumps(vars(self))
 
     @classmethod
     def from_json(cls, text):
         """The catalogue of a text from `to_json`; any error, if it is not one."""
         parsed = json.loads(text)
-        entries = {
-            int(key): Entry(name, Stamp(*stamp), *rest)
-            for key, (name, stamp, *rest) in parsed["entries"].items()
-        }
-        left_out = {
-            name: LeftOut(Stamp(*stamp), cause)
-            for name, (stamp, cause) in parsed["left_out"].items()
-        }
+        images, others = parsed["entries"].items(), parsed["left_out"].items()
+        entries = {int(i): Entry(name, Stamp(*stamp), *rest) for i, (name, stamp, *rest) in images}
+        left_out = {name: LeftOut(Stamp(*stamp), cause) for name, (stamp, cause) in others}
         return cls(entries, int(parsed["next_id"]), left_out)
 
 
@@ -104,7 +98,7 @@ def save(path, index, catalogue, fingerprint):
     path.parent.mkdir(parents=True, exist_ok=True)
     about = json.dumps({"format": _FORMAT, "fingerprint": fingerprint})
     texts = {"about": about, "catalogue": catalogue.to_json()}
-    arrays = {name: np.frombuffer(text.encode(), np.uint8) for name, text in texts.items()}
+    arrays: dict = {name: np.frombuffer(text.encode(), np.uint8) for name, text in texts.items()}
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.unfinished")
     with replacing(path, unfinished), open(unfinished, "wb") as file:
         np.savez(file, rows=index.to_bytes(), **arrays)
@@ -138,16 +132,10 @@ def load(path, fingerprint, *, approximate=False):
         raise
     except Exception as error:  # broken archives raise many types
         raise ValueError(f"{path} is not the index of a search: give another --index") from error
-    check(
-        about["fingerprint"] == fingerprint,
-        f"{path} must have been made by this model: give another --index, or remove it",
-        model=fingerprint[:12],
-        made_by=about["fingerprint"][:12],
-    )
-    check(
-        len(index) == len(catalogue.entries),
-        f"{path} must have as many rows as images: remove it",
-        rows=len(index),
-        images=len(catalogue.entries),
-    )
+    expected = f"{path} must have been made by this model: give another --index, or remove it"
+    models = {"model": fingerprint[:12], "made_by": about["fingerprint"][:12]}
+    check(about["fingerprint"] == fingerprint, expected, **models)
+    expected = f"{path} must have as many rows as images: remove it"
+    rows, images = len(index), len(catalogue.entries)
+    check(rows == images, expected, rows=rows, images=images)
     return index, catalogue

@@ -1,7 +1,7 @@
 """The search engine: finds images of a folder by an image, and keeps its index up to date."""
 
-import itertools
 import pathlib
+import random
 import threading
 import time
 from typing import NamedTuple
@@ -65,24 +65,18 @@ class ImageSearch:
     def __init__(self, model, folder, path, *, rerank=None, approximate=False):
         if not pathlib.Path(folder).is_dir():
             raise FileNotFoundError(f"`images` must be a folder; there is none at {folder}")
-        check(
-            model.learned or not rerank,
-            "`rerank` needs a model with a learned similarity, as --loss pddm trains",
-            rerank=rerank,
-        )
+        needed = "`rerank` needs a model with a learned similarity, as --loss pddm trains"
+        check(model.learned or not rerank, needed, rerank=rerank)
         self.model = model
         self.folder = pathlib.Path(folder).resolve()
         self.path = pathlib.Path(path)
-        check(
-            not self.path.resolve().is_relative_to(self.folder),
-            "`index` must lie outside of the folder of images",
-            index=str(path),
-        )
+        inside = self.path.resolve().is_relative_to(self.folder)
+        check(not inside, "`index` must lie outside of the folder of images", index=str(path))
         self.rerank = (RERANKED if model.learned else 0) if rerank is None else rerank
-        self._snapshot = _Snapshot(Index(model.dim, approximate=approximate), Catalogue())
+        parts = Index(model.dim, approximate=approximate), Catalogue()
         if self.path.exists():
-            loaded = load(self.path, model.fingerprint, approximate=approximate)
-            self._snapshot = _Snapshot(*loaded)
+            parts = load(self.path, model.fingerprint, approximate=approximate)
+        self._snapshot = _Snapshot(*parts)
         self._refreshing = threading.Lock()
         self._done = self._total = 0
         self.failure = None  # error message of the last refresh
@@ -93,9 +87,8 @@ class ImageSearch:
     @property
     def ranked_by(self):
         """The score that results are ordered by."""
-        return (
-            "similarity" if self.rerank else "distance" if self.model.radius is None else "cosine"
-        )
+        by_distance = "distance" if self.model.radius is None else "cosine"
+        return "similarity" if self.rerank else by_distance
 
     @property
     def refreshing(self):
@@ -142,11 +135,9 @@ class ImageSearch:
         Raises:
             RejectedError: With 404, if no image has this id.
         """
-        self.entry(key)
-        try:
-            [row] = self._snapshot.index.rows([key])
-        except RuntimeError:  # deleted in between
-            raise _unknown(key) from None
+        index, catalogue = self._snapshot
+        catalogue.entry(key)
+        [row] = index.rows([key])
         return self._nearest(row, count, {}, left_out=key)
 
     def entry(self, key):
@@ -155,10 +146,7 @@ class ImageSearch:
         Raises:
             RejectedError: With 404, if no image has this id.
         """
-        entry = self._snapshot.catalogue.entries.get(key)
-        if entry is None:
-            raise _unknown(key)
-        return entry
+        return self._snapshot.catalogue.entry(key)
 
     def content(self, key):
         """The bytes of an image's file, unchanged since it was indexed.
@@ -175,10 +163,8 @@ class ImageSearch:
 
     def sample(self, count, seed):
         """Some images of the index, drawn at random, as {id: `Entry`}."""
-        entries = self._snapshot.catalogue.entries
-        ids = np.fromiter(entries, np.int64, len(entries))
-        drawn = np.random.default_rng(seed).permutation(ids)[:count].tolist()
-        return {key: entries[key] for key in drawn}
+        entries = list(self._snapshot.catalogue.entries.items())
+        return dict(random.Random(seed).sample(entries, min(count, len(entries))))
 
     def refresh(self, *, show=False):
         """Updates the index to the folder: embeds new images, removes missing ones, and saves it.
@@ -228,26 +214,23 @@ class ImageSearch:
 
     def _refresh(self, show):
         files = image_files(self.folder)
-        entries = self._snapshot.catalogue.entries
-        check(
-            not entries or any(entry.name in files for entry in entries.values()),
-            f"{self.folder} must have some image of {self.path}: is it the right folder? "
-            "If so, remove that file or give another --index",
-            indexed=len(entries),
-        )
-        changed = changes(self._snapshot.catalogue, files)
-        self._done, self._total = 0, len(changed.new)
-        if changed.gone or changed.cleared:
-            self._snapshot = _Snapshot(
-                self._snapshot.index.changed(remove=changed.gone),
-                self._snapshot.catalogue.without(changed.gone, changed.cleared),
-            )
+        index, catalogue = self._snapshot
+        entries = catalogue.entries
+        known = not entries or any(entry.name in files for entry in entries.values())
+        expected = f"{self.folder} must have some image of {self.path}: is it the right folder?"
+        advice = "If so, remove that file or give another --index"
+        check(known, f"{expected} {advice}", indexed=len(entries))
+        gone, cleared, new = changes(catalogue, files)
+        self._total = len(new)
+        if gone or cleared:
+            catalogue = catalogue.without(gone, cleared)
+            self._snapshot = _Snapshot(index.changed(remove=gone), catalogue)
         before = len(self)
-        unsaved = bool(changed.gone or changed.cleared) or not self.path.exists()
+        unsaved = bool(gone or cleared) or not self.path.exists()
         pending, wait, saved = {}, _SAVE_EVERY, time.monotonic()
         bar = tqdm(total=self._total, desc="Embedding", unit="image", delay=2, disable=not show)
         try:
-            for batch in embedded(self.model, self.folder, changed.new):
+            for batch in embedded(self.model, self.folder, new):
                 pending.update(batch)
                 self._done += len(batch)
                 bar.update(len(batch))
@@ -260,7 +243,7 @@ class ImageSearch:
             bar.close()
             if pending or unsaved:
                 self._publish(pending)
-        return len(self) - before, len(changed.gone)
+        return len(self) - before, len(gone)
 
     def _publish(self, batch):
         """Adds a batch of files to the index, and saves it."""
@@ -281,24 +264,15 @@ class ImageSearch:
             others = ids != left_out
             ids, distances = ids[others], distances[others]
         seconds["search"] = time.perf_counter() - began
-        scores = [None] * len(ids)
+        radius, nothing = self.model.radius, [None] * len(ids)
+        scores = nothing
         if self.rerank and len(ids):
             began = time.perf_counter()
             learned = self.model.score(row, index.rows(ids))
             order = np.argsort(-learned, kind="stable")
             ids, distances, scores = ids[order], distances[order], learned[order].tolist()
             seconds["reranking"] = time.perf_counter() - began
-        ranked = zip(ids.tolist(), distances.tolist(), scores, strict=True)
-        found = [
-            Found(key, catalogue.entries[key], distance, self._cosine(distance), score)
-            for key, distance, score in itertools.islice(ranked, count)
-        ]
-        return Answer(self.ranked_by, found, seconds)
-
-    def _cosine(self, distance):
-        radius = self.model.radius
-        return None if radius is None else 1 - distance**2 / (2 * radius**2)
-
-
-def _unknown(key):
-    return RejectedError(f"There is no image with this id. Received: id={key}", status=404)
+        cosines = nothing if radius is None else (1 - distances**2 / (2 * radius**2)).tolist()
+        entries = (catalogue.entries[key] for key in ids.tolist())
+        found = list(map(Found, ids.tolist(), entries, distances.tolist(), cosines, scores))
+        return Answer(self.ranked_by, found[:count], seconds)

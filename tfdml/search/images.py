@@ -12,13 +12,7 @@ from PIL import Image, ImageOps
 from tfdml.image_files import is_image
 from tfdml.serving.options import MAX_PIXELS
 
-MIME_TYPES = {
-    "BMP": "image/bmp",
-    "GIF": "image/gif",
-    "JPEG": "image/jpeg",
-    "PNG": "image/png",
-    "WEBP": "image/webp",
-}
+MIME_TYPES = {kind: f"image/{kind.lower()}" for kind in ("BMP", "GIF", "JPEG", "PNG", "WEBP")}
 _ALSO_JPEG = "MPO"  # several images in one file, as some phones write; the first is read
 
 
@@ -55,30 +49,24 @@ def image_files(folder):
         {path relative to the folder, with slashes: `Stamp`}, sorted.
     """
     found, outside, closed = {}, [], []
-    for parent, folders, names in os.walk(folder, onerror=lambda error: closed.append(error)):
+    for parent, folders, names in os.walk(folder, onerror=closed.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             path = pathlib.Path(parent, name)
             if name.startswith(".") or not is_image(path):
                 continue
             try:
-                inside(folder, path)
-                status = path.stat()
+                if inside(folder, path).is_file():
+                    found[path.relative_to(folder).as_posix()] = _stamp(path.stat())
             except RejectedError:
                 outside.append(path)
-                continue
             except OSError:  # deleted meanwhile, or a broken link
                 continue
-            if path.is_file():
-                stamp = Stamp(status.st_size, status.st_mtime_ns)
-                found[path.relative_to(folder).as_posix()] = stamp
+    ignored = [f"{error.filename} ({error.strerror})" for error in closed]
     if outside:
-        warnings.warn(
-            f"ignored {len(outside)} links that lead out of {folder}, such as {outside[0]}",
-            stacklevel=2,
-        )
-    for error in closed:
-        warnings.warn(f"ignored {error.filename} ({error.strerror})", stacklevel=2)
+        ignored.append(f"{len(outside)} links that lead out of {folder}, such as {outside[0]}")
+    for each in ignored:
+        warnings.warn(f"ignored {each}", stacklevel=2)
     return dict(sorted(found.items()))
 
 
@@ -112,8 +100,7 @@ def read(folder, name, stamp):
         OSError: If it cannot be read.
     """
     with open(inside(folder, name), "rb") as file:
-        status = os.fstat(file.fileno())
-        if Stamp(status.st_size, status.st_mtime_ns) != stamp:
+        if _stamp(os.fstat(file.fileno())) != stamp:
             raise RejectedError("The image has changed since it was indexed: refresh", status=410)
         return file.read()
 
@@ -151,16 +138,14 @@ def read_header(content):
     except Image.DecompressionBombError:
         raise _too_many("more than 178,000,000") from None
     except Exception:  # broken headers raise many types
-        raise RejectedError(
-            "The picture must be a complete JPEG, PNG, WebP, GIF or BMP file. "
-            f"Received: {len(content):,} bytes of another type",
-            status=415,
-        ) from None
+        expected = "The picture must be a complete JPEG, PNG, WebP, GIF or BMP file"
+        received = f"Received: {len(content):,} bytes of another type"
+        raise RejectedError(f"{expected}. {received}", status=415) from None
     width, height = picture.size
     if width * height > MAX_PIXELS:
         raise _too_many(f"{width:,} × {height:,}")
-    kind = "JPEG" if picture.format == _ALSO_JPEG else picture.format
-    return Header(kind, width, height)
+    kind = picture.format if picture.format in MIME_TYPES else "JPEG"
+    return Header(str(kind), width, height)
 
 
 def thumbnail(content, side=320):
@@ -189,11 +174,14 @@ def thumbnail(content, side=320):
     return file.getvalue()
 
 
+def _stamp(status):
+    return Stamp(status.st_size, status.st_mtime_ns)
+
+
 def _opened(content):
     return Image.open(io.BytesIO(content), formats=list(MIME_TYPES))
 
 
 def _too_many(received):
-    return RejectedError(
-        f"The picture must have at most {MAX_PIXELS:,} pixels. Received: {received}", status=413
-    )
+    expected = f"The picture must have at most {MAX_PIXELS:,} pixels"
+    return RejectedError(f"{expected}. Received: {received}", status=413)

@@ -1,13 +1,17 @@
 """An immutable index of embeddings by the ids of their images."""
 
-import faiss
+import importlib
+from typing import Any
+
 import numpy as np
 
 from tfdml.checks import check
 
+faiss: Any = importlib.import_module("faiss")  # made by SWIG, with incomplete types
 APPROXIMATE_FROM = 100_000  # rows; below, an exact query takes a few milliseconds
 _PROBED_SHARE = 16  # one cell in 16 is searched
 _GROWTH = 4  # factor between wanted and present cells at which they are rebuilt
+_EXACT = "IDMap2,Flat"  # without cells
 _TRAINING_ROWS = 40  # per cell
 
 
@@ -32,7 +36,7 @@ class Index:
     def __init__(self, dim, *, approximate=False):
         self.dim = dim
         self.approximate = approximate
-        self._faiss = _exact(dim)
+        self._faiss = faiss.index_factory(dim, _EXACT)
 
     def __len__(self):
         return self._faiss.ntotal
@@ -54,12 +58,8 @@ class Index:
         """
         ids, rows = (np.empty(0), np.empty((0, self.dim))) if add is None else add
         ids, rows = np.asarray(ids, np.int64), np.ascontiguousarray(rows, np.float32)
-        check(
-            rows.shape == (len(ids), self.dim),
-            f"`rows` must have {self.dim} numbers for each id",
-            ids=len(ids),
-            shape=rows.shape,
-        )
+        expected = f"`rows` must have {self.dim} numbers for each id"
+        check(rows.shape == (len(ids), self.dim), expected, ids=len(ids), shape=rows.shape)
         index = faiss.clone_index(self._faiss)
         if len(remove):
             # Cells find rows by a table of ids; without it, ids are found by their hash.
@@ -81,14 +81,12 @@ class Index:
             Their ids, nearest first, and their Euclidean distances: (n,) arrays; n is at most
             `count`.
         """
-        options = {}
-        if self.cells:
-            probed = max(1, self.cells // _PROBED_SHARE)
-            options["params"] = faiss.SearchParametersIVF(nprobe=probed)
+        probed = max(1, self.cells // _PROBED_SHARE)
+        params = faiss.SearchParametersIVF(nprobe=probed) if self.cells else None
         count = min(count, len(self))
         if not count:
             return np.empty(0, np.int64), np.empty(0)
-        squared, ids = self._faiss.search(row[None], count, **options)
+        squared, ids = self._faiss.search(row[None], count, params=params)
         found = ids[0] >= 0  # the cells may hold fewer
         return ids[0, found], np.sqrt(np.maximum(squared[0, found].astype(np.float64), 0))
 
@@ -118,12 +116,9 @@ class Index:
         """An index with these options and the rows of a faiss index, with new cells if it grew."""
         other = Index(self.dim, approximate=self.approximate)
         wanted, present = _cells(index.ntotal, self.approximate), getattr(index, "nlist", 0)
-        other._faiss = index if _fits(present, wanted) else _in_cells(index, wanted)
+        near = wanted and present and 1 / _GROWTH < wanted / present < _GROWTH
+        other._faiss = index if near or wanted == present else _in_cells(index, wanted)
         return other
-
-
-def _exact(dim):
-    return faiss.index_factory(dim, "IDMap2,Flat")
 
 
 def _cells(rows, approximate):
@@ -131,37 +126,23 @@ def _cells(rows, approximate):
     return 2 ** round(np.log2(2 * rows**0.5)) if approximate and rows >= APPROXIMATE_FROM else 0
 
 
-def _fits(present, wanted):
-    """Whether an index keeps its cells although another number is wanted."""
-    return present == wanted or (
-        0 not in (present, wanted) and 1 / _GROWTH < wanted / present < _GROWTH
-    )
-
-
 def _in_cells(index, cells):
     """An index of the same rows with the given number of cells, or exact for 0."""
     ids = _ids(index)
     rows = index.reconstruct_batch(ids)
-    if not cells:
-        exact = _exact(index.d)
-        exact.add_with_ids(rows, ids)
-        return exact
-    inverted = faiss.index_factory(index.d, f"IVF{cells},Flat")
-    some = np.random.default_rng(0).permutation(len(rows))[: _TRAINING_ROWS * cells]
-    inverted.train(rows[some])
-    inverted.set_direct_map_type(faiss.DirectMap.Hashtable)  # finds a row by its id
-    inverted.add_with_ids(rows, ids)
-    return inverted
+    made = faiss.index_factory(index.d, f"IVF{cells},Flat" if cells else _EXACT)
+    if cells:
+        some = np.random.default_rng(0).permutation(len(rows))[: _TRAINING_ROWS * cells]
+        made.train(rows[some])
+        made.set_direct_map_type(faiss.DirectMap.Hashtable)  # finds a row by its id
+    made.add_with_ids(rows, ids)
+    return made
 
 
 def _ids(index):
     if not hasattr(index, "nlist"):
         return faiss.vector_to_array(index.id_map)
     lists = index.invlists
-    return np.concatenate(
-        [
-            faiss.rev_swig_ptr(lists.get_ids(cell), lists.list_size(cell)).copy()
-            for cell in range(index.nlist)
-            if lists.list_size(cell)
-        ]
-    )
+    sizes = [lists.list_size(cell) for cell in range(index.nlist)]
+    views = [faiss.rev_swig_ptr(lists.get_ids(i), size) for i, size in enumerate(sizes) if size]
+    return np.concatenate(views)

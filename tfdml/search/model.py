@@ -55,9 +55,8 @@ class SearchModel:
         self.learned = "score_pairs" in signatures
         self._without_row = "The model gives no finite embedding"
         if "valid" in signatures["serving_default"].structured_outputs:
-            self._without_row = _UNREADABLE.format(
-                "it is damaged, too large, or of a kind that cannot be read"
-            )
+            cause = "it is damaged, too large, or of a kind that cannot be read"
+            self._without_row = _UNREADABLE.format(cause)
         self._signatures = signatures
         self._under_way = threading.Semaphore(_AT_ONCE)
         self._warm_up(image_size)
@@ -98,13 +97,13 @@ class SearchModel:
         Raises:
             ValueError: If a score is not finite.
         """
-        scores = []
-        for first in range(0, len(rows), _PAIRS_AT_ONCE):
-            others = tf.constant(rows[first : first + _PAIRS_AT_ONCE])
+
+        def score_piece(others):
             same = tf.repeat(tf.constant(query)[None], len(others), axis=0)
-            found = self._signatures["score_pairs"](embeddings_a=same, embeddings_b=others)
-            scores.append(found["similarity"].numpy())
-        scores = np.concatenate(scores)
+            pairs = {"embeddings_a": same, "embeddings_b": tf.constant(others)}
+            return self._signatures["score_pairs"](**pairs)["similarity"]
+
+        scores = InPieces(score_piece, _PAIRS_AT_ONCE)(rows)
         check(np.isfinite(scores).all(), "the learned similarity must be finite", scores=scores)
         return scores
 
@@ -124,9 +123,7 @@ def fingerprint(version):
     digest = hashlib.sha256()
     for path in [version / "saved_model.pb", *sorted((version / "variables").glob("*"))]:
         digest.update(path.name.encode())
-        with open(path, "rb") as file:
-            while block := file.read(2**20):
-                digest.update(block)
+        digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

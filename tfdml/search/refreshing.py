@@ -1,20 +1,10 @@
 """Finds changes of a folder since it was indexed, and embeds its new images."""
 
-from typing import NamedTuple
-
 from tfdml.search.catalogue import Entry, LeftOut
 from tfdml.search.images import RejectedError, Stamp, read, read_header
 
 _BATCH_BYTES = 64_000_000  # of files read at once
 _NEVER = Stamp(-1, -1)  # matches no file, so that an unreadable one is tried again
-
-
-class Changes(NamedTuple):
-    """Differences of a folder from a catalogue; a changed file is both gone and new."""
-
-    gone: list  # ids of images
-    cleared: list  # names of left-out files that are gone or changed
-    new: dict  # {name: `Stamp`}
 
 
 def changes(catalogue, files):
@@ -23,12 +13,16 @@ def changes(catalogue, files):
     Args:
         catalogue: A `Catalogue`.
         files: {name: `Stamp`} of the present image files.
+
+    Returns:
+        The ids of images that are gone, the names of left-out files that are gone or changed, and
+        {name: `Stamp`} of new files. A changed image is both gone and new.
     """
     gone = [key for key, entry in catalogue.entries.items() if files.get(entry.name) != entry.stamp]
     cleared = [name for name, why in catalogue.left_out.items() if files.get(name) != why.stamp]
     kept = {entry.name for entry in catalogue.without(gone).entries.values()}
     kept.update(set(catalogue.left_out).difference(cleared))
-    return Changes(gone, cleared, {name: files[name] for name in files if name not in kept})
+    return gone, cleared, {name: files[name] for name in files if name not in kept}
 
 
 def embedded(model, folder, files):
@@ -62,11 +56,9 @@ def embedded(model, folder, files):
 
 
 def _embedded_at_once(model, pending):
-    if not pending:
-        return {}
-    entries, contents = zip(*pending, strict=True)
+    rows = model.embed([content for _, content in pending]) if pending else []
     done = {}
-    for entry, row in zip(entries, model.embed(list(contents)), strict=True):
-        refused = isinstance(row, RejectedError)
-        done[entry.name] = LeftOut(entry.stamp, str(row)) if refused else (entry, row)
+    for (entry, _), row in zip(pending, rows, strict=True):
+        rejected = isinstance(row, RejectedError)
+        done[entry.name] = LeftOut(entry.stamp, str(row)) if rejected else (entry, row)
     return done

@@ -3,6 +3,7 @@
 import json
 import logging
 import socket
+from typing import Any
 
 from waitress.channel import HTTPChannel
 from waitress.server import create_server
@@ -13,7 +14,7 @@ from tfdml.search.application import FORM_BYTES, too_large_sentence
 _THREADS = 8  # requests at once
 
 
-def serve(application, *, host, port, upload_bytes):
+def serve(application, *, host, port, upload_bytes) -> Any:
     """Returns a listening server, which answers once its `run` is called.
 
     Args:
@@ -30,10 +31,9 @@ def serve(application, *, host, port, upload_bytes):
     """
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # otherwise it logs every wait
     most = upload_bytes + FORM_BYTES
-    family, *_, place = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    server = create_server(
+    asked = {"type": socket.SOCK_STREAM, "flags": socket.AI_PASSIVE}
+    family, *_, place = socket.getaddrinfo(host, port, **asked)[0]
+    server: Any = create_server(
         application,
         sockets=[socket.create_server(place[:2], family=family)],
         threads=_THREADS,
@@ -51,6 +51,8 @@ class _JsonError(ErrorTask):
     """Answers malformed or too large requests in the format of the application's errors."""
 
     too_large = ""
+    request: Any
+    response_headers: Any
 
     def execute(self):
         error = self.request.error

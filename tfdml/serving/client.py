@@ -12,7 +12,7 @@ if __name__ == "__main__":
 def __getattr__(name):
     from tfdml import client
 
-    if name not in client.__all__:
+    if name not in dir(client):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     warnings.warn(f"use tfdml.client.{name}", DeprecationWarning, stacklevel=2)
     return getattr(client, name)

@@ -55,11 +55,8 @@ class InPieces:
                 if len(piece) == 1:
                     raise
                 self.batch_size = len(piece) // 2
-                warnings.warn(
-                    f"memory does not suffice for {len(piece)} images at once: "
-                    f"continuing with {self.batch_size}",
-                    stacklevel=2,
-                )
+                cause = f"memory does not suffice for {len(piece)} images at once"
+                warnings.warn(f"{cause}: continuing with {self.batch_size}", stacklevel=2)
             else:
                 first += len(piece)
         return np.concatenate(done)

@@ -13,14 +13,13 @@ model that it scores, with the images of its dataset.
 import dataclasses
 import os
 import pathlib
-import sys
 import warnings
 
-from tfdml.checks import check
+from tfdml.checks import check_positive
 from tfdml.command_line import Parser, check_writable, one_sentence
 from tfdml.quiet import import_tensorflow
 from tfdml.serving.metadata import read_metadata
-from tfdml.serving.options import TOP, ExportOptions, options_kept
+from tfdml.serving.options import OPTIONS, TOP, ExportOptions, options_kept
 from tfdml.serving.versions import megabytes, newest_version
 
 PROGRAM = "tfdml.serving.export"
@@ -68,20 +67,17 @@ class Export:
     out: str | None = None
 
     def __post_init__(self):
-        check(self.top > 0, "`top` must be > 0", top=self.top)
+        check_positive(top=self.top)
         self.options_after({})
 
     def options_after(self, before):
         """The `ExportOptions`; options not given are taken from {name: value} in `before`."""
-        given = {
-            field.name: getattr(self, field.name) for field in dataclasses.fields(ExportOptions)
-        }
-        given = {name: value for name, value in given.items() if value is not None}
+        values = {name: getattr(self, name) for name in OPTIONS}
+        given = {name: value for name, value in values.items() if value is not None}
         return ExportOptions(**{**options_kept(before), **given})
 
 
 def main(arguments=None):
-    arguments = sys.argv[1:] if arguments is None else arguments
     parser = Parser(Export, prog=PROGRAM, description=(__doc__ or "").partition("\n")[0])
     settings = parser.settings_of(parser.parse_args(arguments))
     with one_sentence(PROGRAM, ValueError, TypeError, OSError):
@@ -89,8 +85,8 @@ def main(arguments=None):
         trained = shown(newest_version(run.parent.parent / "saved_models" / run.name))
         import_tensorflow()
         options = settings.options_after(read_metadata(trained))
-        out = trained.parent.with_name(run.name + suffix_of(settings.levels, options.precision))
-        out = pathlib.Path(settings.out) if settings.out else out
+        name = run.name + suffix_of(settings.levels, options.precision)
+        out = pathlib.Path(settings.out or trained.parent.with_name(name))
         check_writable(out)
         from tfdml.runs import exporting
 
@@ -107,20 +103,16 @@ def export_again(settings, options, run, trained, out):
     from tfdml.runs import exporting
     from tfdml.serving import nearest
 
-    folders = {name: getattr(settings, name) for name in ("classes", "gallery")}
-    folders = {name: pathlib.Path(folder) for name, folder in folders.items() if folder}
-    for folder in folders.values():
+    for folder in filter(None, (settings.classes, settings.gallery)):
         nearest.images_of(folder)  # raises before the model is read
     served = exporting.serve_run(exporting.load_run(run), trained, settings.levels, options)
     known, before = {}, read_metadata(trained).get("precision", "float32")
     if settings.score and options.precision not in ("float32", before):
         known = rounding_scores(served, trained, settings.levels)
-    if "classes" in folders:
-        means = nearest.means_of_folder(served, folders["classes"])
-        served.add_classes(means, top=settings.top)
-    if "gallery" in folders:
-        gallery = nearest.gallery_of_folder(served, folders["gallery"])
-        served.add_gallery(gallery, top=settings.top)
+    if settings.classes:
+        served.add_classes(nearest.means_of_folder(served, settings.classes), top=settings.top)
+    if settings.gallery:
+        served.add_gallery(nearest.gallery_of_folder(served, settings.gallery), top=settings.top)
     return exporting.write_next(served, out, trained, **known)
 
 
@@ -138,9 +130,8 @@ def rounding_scores(served, trained, levels):
 
 def suffix_of(levels, precision):
     """The suffix that is added to the name of a run to name its model."""
-    words = [] if levels is None else [f"levels_{levels}"]
-    words += [] if precision == "float32" else [precision]
-    return "".join(f"_{word}" for word in words)
+    shallow = "" if levels is None else f"_levels_{levels}"
+    return shallow if precision == "float32" else f"{shallow}_{precision}"
 
 
 def shown(path):

@@ -23,10 +23,8 @@ def find_version(folder):
 def recipe_of(version):
     """The settings of a version's training; {} if it was exported by another program."""
     recipe = read_metadata(version).get("recipe")
-    try:
-        return {**recipe, "dataset": recipe["dataset"], "data_dir": recipe["data_dir"]}
-    except (TypeError, LookupError):
-        return {}
+    known = isinstance(recipe, dict) and {"dataset", "data_dir"} <= set(recipe)
+    return recipe if known else {}
 
 
 def config_of(version):
@@ -60,10 +58,9 @@ def load_signatures(version, with_similarity=False):
         signatures = tf.saved_model.load(str(version)).signatures
     except Exception as error:  # broken SavedModels raise many types
         raise ValueError(f"{version} cannot be read ({str(error).splitlines()[0]})") from error
+    names = ", ".join(signatures)
     if "embed_images" not in signatures:
-        raise ValueError(
-            f"{version} has no signature embed_images. It has: {', '.join(signatures)}"
-        )
+        raise ValueError(f"{version} has no signature embed_images. It has: {names}")
     embed = signatures["embed_images"]
     inputs, outputs = embed.structured_input_signature[1], embed.structured_outputs
     images = inputs.get("images")
@@ -81,7 +78,7 @@ def load_signatures(version, with_similarity=False):
     if with_similarity and not {"score_pairs", "score_matrix"} <= set(signatures):
         raise ValueError(
             f"{version} has no learned similarity to rank by: train with --loss pddm, or rank by "
-            f"distance. Its signatures: {', '.join(signatures)}"
+            f"distance. Its signatures: {names}"
         )
     return signatures
 

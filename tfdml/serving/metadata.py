@@ -71,12 +71,8 @@ def without_folders(recipe):
     >>> without_folders({"data_dir": "/home/ann/photos/", "weights": "imagenet"})
     {'data_dir': 'photos', 'weights': 'imagenet'}
     """
-    names = {
-        name: os.path.basename(os.path.normpath(recipe[name]))
-        for name in _PATHS
-        if isinstance(recipe.get(name), str)
-    }
-    return {**recipe, **names}
+    paths = {name: recipe[name] for name in _PATHS if isinstance(recipe.get(name), str)}
+    return recipe | {name: os.path.basename(os.path.normpath(paths[name])) for name in paths}
 
 
 def write_metadata(folder, metadata):

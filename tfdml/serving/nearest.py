@@ -1,6 +1,7 @@
 """Nearest neighbours of embeddings: class means, or images of a small gallery."""
 
 import dataclasses
+import pathlib
 from collections import Counter
 
 import numpy as np
@@ -35,22 +36,16 @@ class Gallery:
         rows = np.asarray(self.embeddings, np.float32)
         object.__setattr__(self, "embeddings", rows)
         check(rows.ndim == 2, "`embeddings` must be (n, dim)", shape=rows.shape)
-        check(
-            0 < len(rows) <= MOST_ROWS,
-            f"a gallery has from 1 to {MOST_ROWS:,} rows; use an index for more",
-            rows=len(rows),
-        )
-        for name in ("ids", "classes"):
-            texts = getattr(self, name)
-            check(
-                texts is None or len(texts) == len(rows),
-                f"`{name}` must have one text per row",
-                rows=len(rows),
-                **{name: texts if texts is None else len(texts)},
-            )
+        expected = f"a gallery has from 1 to {MOST_ROWS:,} rows; use an index for more"
+        check(0 < len(rows) <= MOST_ROWS, expected, rows=len(rows))
+        for name, texts in (("ids", self.ids), ("classes", self.classes)):
+            count = len(rows) if texts is None else len(texts)
+            expected = f"`{name}` must have one text per row"
+            check(count == len(rows), expected, rows=len(rows), **{name: count})
         twice = [text for text, count in Counter(self.ids).items() if count > 1]
         check(not twice, "`ids` must be unique", ids=twice[:3])
-        check(np.isfinite(rows).all(), "`embeddings` must be finite", rows=_not_finite(rows))
+        infinite = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+        check(not infinite.size, "`embeddings` must be finite", rows=infinite[:3].tolist())
 
 
 def class_means(embeddings, labels, names):
@@ -101,12 +96,8 @@ def gallery_of_folder(served, folder):
     """
     paths, classes = images_of(folder)
     # Checked before embedding, which takes long.
-    check(
-        len(paths) <= MOST_ROWS,
-        f"a gallery has at most {MOST_ROWS:,} images; use an index for more",
-        folder=str(folder),
-        images=len(paths),
-    )
+    expected = f"a gallery has at most {MOST_ROWS:,} images; use an index for more"
+    check(len(paths) <= MOST_ROWS, expected, folder=str(folder), images=len(paths))
     ids = [path.relative_to(folder).as_posix() for path in paths]
     return Gallery(ids, served.embed_files(paths), classes)
 
@@ -119,6 +110,7 @@ def images_of(folder):
     Raises:
         ValueError: If there are none.
     """
+    folder = pathlib.Path(folder)
     listed = class_folders(folder) if folder.is_dir() else {}
     paths = [path for inner in listed.values() for path in inner if path.is_file()]
     check(paths, "a folder must have sub-folders of images, one per class", folder=str(folder))
@@ -152,7 +144,3 @@ class Nearest(tf.Module):
         distances = tf.norm(embeddings[:, None] - tf.gather(self._rows, rows), axis=2)
         order = tf.argsort(distances, axis=1, stable=True)
         return tuple(tf.gather(found, order, batch_dims=1) for found in (distances, rows))
-
-
-def _not_finite(rows):
-    return np.flatnonzero(~np.isfinite(rows).all(axis=1))[:3].tolist()

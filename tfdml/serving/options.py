@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from tfdml.checks import check, check_integer, check_one_of, unknown_option
+from tfdml.checks import check_integer, check_one_of, check_positive, unknown_option
 
 MAX_PIXELS = 50_000_000  # of one image; as uint8 and float32 they take 0.8 GB
 TOP = 5  # default number of classes or images that a model returns
@@ -34,7 +34,10 @@ class ExportOptions:
         check_one_of(PRECISIONS, precision=self.precision)
         check_one_of(("error", "nan"), on_bad_image=self.on_bad_image)
         check_integer(max_pixels=self.max_pixels)
-        check(self.max_pixels > 0, "`max_pixels` must be > 0", max_pixels=self.max_pixels)
+        check_positive(max_pixels=self.max_pixels)
+
+
+OPTIONS = [field.name for field in dataclasses.fields(ExportOptions)]
 
 
 def export_options(options):
@@ -43,10 +46,9 @@ def export_options(options):
     Raises:
         ValueError: If there is no such option, or a value is out of range.
     """
-    available = [field.name for field in dataclasses.fields(ExportOptions)]
     for option in options:
-        if option not in available:
-            raise ValueError(unknown_option("`export_options`", option, available))
+        if option not in OPTIONS:
+            raise ValueError(unknown_option("`export_options`", option, OPTIONS))
     return ExportOptions(**options)
 
 
@@ -59,9 +61,5 @@ def options_kept(metadata):
     Returns:
         {name: value} for `export_options`.
     """
-    names = [field.name for field in dataclasses.fields(ExportOptions)]
-    return {
-        name: metadata[name]
-        for name in names
-        if name != "precision" and metadata.get(name) is not None
-    }
+    kept = (name for name in OPTIONS if name != "precision")
+    return {name: metadata[name] for name in kept if metadata.get(name) is not None}

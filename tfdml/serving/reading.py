@@ -33,9 +33,8 @@ def read_batch(image_bytes, read_image, image_shape, max_pixels=MAX_PIXELS):
 
     def attempt(row, contents):
         problem = _problem_of_header(contents, max_pixels)
-        image = tf.cond(
-            tf.equal(problem, ""), lambda: read_image(contents), lambda: tf.zeros(image_shape)
-        )
+        readable = tf.equal(problem, "")
+        image = tf.cond(readable, lambda: read_image(contents), lambda: tf.zeros(image_shape))
         return row, tf.ensure_shape(image, image_shape), problem
 
     # One extra element, as an empty batch would be an error.
@@ -89,20 +88,17 @@ def _problem_of_header(contents, max_pixels):
 def _size_in_header(header):
     """Whether the header is of PNG, GIF, BMP or WebP, and its (2,) height and width."""
 
-    def number(at, count, big_endian=False):
-        digits = header[at : at + count]
-        powers = [256**i for i in range(count)]
-        return tf.reduce_sum(digits * (powers[::-1] if big_endian else powers))
+    def number(at, count):
+        return tf.reduce_sum(header[at : at + count] * [256**i for i in range(count)])
+
+    def big_endian(at):
+        return tf.reduce_sum(header[at : at + 4] * [256**3, 256**2, 256, 1])
 
     webp = starts(header, b"RIFF") & starts(header, b"WEBP", at=8)
     rows = number(22, 4)  # of a BMP; negative if stored top-down
     packed = number(21, 4)  # of a lossless WebP: twice 14 bits, each 1 less than a side
     formats = [
-        (
-            starts(header, b"\x89PNG\r\n\x1a\n"),
-            number(20, 4, big_endian=True),
-            number(16, 4, big_endian=True),
-        ),
+        (starts(header, b"\x89PNG\r\n\x1a\n"), big_endian(20), big_endian(16)),
         (starts(header, b"GIF8"), number(8, 2), number(6, 2)),
         (starts(header, b"BM"), tf.minimum(rows, 2**32 - rows), number(18, 4)),
         (webp & starts(header, b"VP8 ", at=12), number(28, 2) % 2**14, number(26, 2) % 2**14),

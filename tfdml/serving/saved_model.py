@@ -2,7 +2,7 @@ import pathlib
 
 from tfdml.checks import check, check_type
 from tfdml.decoding import decode, resize
-from tfdml.serving.options import TOP, ExportOptions
+from tfdml.serving.options import TOP
 from tfdml.serving.signatures import ServedModel
 from tfdml.serving.versions import check_new
 
@@ -92,7 +92,7 @@ def export_model(
     _check_embedder(embedder)
     if read_image is None:
         read_image = _reader(embedder.input_shape[1:])
-    served = ServedModel(embedder, read_image, loss, options=options or ExportOptions())
+    served = ServedModel(embedder, read_image, loss, options=options)
     if classes is not None:
         served.add_classes(classes, top=top)
     if gallery is not None:
@@ -103,26 +103,15 @@ def export_model(
 def _check_embedder(embedder):
     import keras
 
-    check_type(
-        isinstance(embedder, keras.Model),
-        "`model` must be a tfdml.EmbeddingModel or a keras.Model",
-        model=embedder,
-    )
-    shapes = {
-        name: getattr(embedder, name) if getattr(embedder, "inputs", None) else None
-        for name in ("input_shape", "output_shape")
-    }
+    expected = "`model` must be a tfdml.EmbeddingModel or a keras.Model"
+    check_type(isinstance(embedder, keras.Model), expected, model=embedder)
+    shapes = {name: getattr(embedder, name, None) for name in ("input_shape", "output_shape")}
     image, rows = (shape if isinstance(shape, tuple) else () for shape in shapes.values())
-    check(
-        len(image) == 4 and None not in image[1:] and image[3] in (1, 3),
-        "`model` must take one input, images of a fixed size: (batch, height, width, 1 or 3)",
-        **shapes,
-    )
-    check(
-        len(rows) == 2 and rows[1] is not None,
-        "`model` must return one embedding per image: (batch, dim)",
-        **shapes,
-    )
+    fixed = len(image) == 4 and None not in image[1:] and image[3] in (1, 3)
+    expected = "images of a fixed size: (batch, height, width, 1 or 3)"
+    check(fixed, f"`model` must take one input, {expected}", **shapes)
+    expected = "`model` must return one embedding per image: (batch, dim)"
+    check(len(rows) == 2 and rows[1] is not None, expected, **shapes)
 
 
 def _reader(image_size):

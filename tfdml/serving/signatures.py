@@ -1,13 +1,14 @@
 """The signatures of an exported model."""
 
 import pathlib
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
 from tfdml import pairwise
-from tfdml.checks import check
+from tfdml.checks import check, check_positive
+from tfdml.progress import progress
 from tfdml.serving.metadata import metadata_of, write_metadata
 from tfdml.serving.nearest import Nearest
 from tfdml.serving.options import ExportOptions
@@ -34,7 +35,7 @@ class ServedModel:
         options: `ExportOptions`; the defaults if None.
     """
 
-    def __init__(self, embedder, read_image, loss=None, *, options=None):
+    def __init__(self, embedder, read_image, loss: Any = None, *, options=None):
         self.options = options or ExportOptions()
         self.image_shape, self.dim = embedder.input_shape[1:], embedder.output_shape[-1]
         learned = getattr(loss, "learns_similarity", False)
@@ -44,9 +45,23 @@ class ServedModel:
         self._of_version.weights = weights.stored
         # A later export of this version reads images with the same function.
         self._of_version.read_image = compiled(read_image, [tf.TensorSpec([], tf.string)])
-        self.embedder, self._weights, self._loss = embedder, weights, loss if learned else None
+        self.embedder, self._weights = embedder, weights
+        self._loss: Any = loss if learned else None
         self.top = {}  # signature -> rows that it returns
-        self.signatures = self._signatures()
+        # Each is traced once, even if several others call it.
+        images = tf.TensorSpec([None, *self.image_shape], name="images")
+        self._embed_images = compiled(self._embed, [images])
+        self._read = compiled(self._read_batch, ENCODED)
+        self.signatures = {
+            "serving_default": self._from_bytes(self._embed_images),
+            "embed_images": self._embed_images,
+            "read_images": self._from_bytes(lambda images: {"images": images}),
+            "similarity": compiled(self._similarity, PAIRS_ENCODED),
+        }
+        if learned:
+            rows = [tf.TensorSpec([None, self.dim], name=f"embeddings_{side}") for side in "ab"]
+            self.signatures["score_pairs"] = compiled(self._score_pairs, rows)
+            self.signatures["score_matrix"] = compiled(self._score_matrix, rows)
 
     def add_classes(self, means, *, top):
         """Adds the signature `classify`.
@@ -64,8 +79,8 @@ class ServedModel:
             gallery: `Gallery` of images.
             top: Number of images to return.
         """
-        texts = {"ids": gallery.ids, "classes": gallery.classes}
-        self._add("neighbours", gallery, top, {k: v for k, v in texts.items() if v is not None})
+        classes = {} if gallery.classes is None else {"classes": gallery.classes}
+        self._add("neighbours", gallery, top, {"ids": gallery.ids, **classes})
 
     def embed_files(self, paths):
         """The embeddings of image files; shows a progress bar if that takes more than two seconds.
@@ -80,9 +95,7 @@ class ServedModel:
             ValueError: If a file cannot be read as an image; names it.
         """
         rows = []
-        for first in tqdm(
-            range(0, len(paths), _BATCH), "Embedding", delay=2, disable=None, unit="batch"
-        ):
+        for first in progress("Embedding", range(0, len(paths), _BATCH), unit="batch"):
             batch = paths[first : first + _BATCH]
             images, problems = self._read(tf.constant([path.read_bytes() for path in batch]))
             for path, problem in zip(batch, problems.numpy(), strict=True):
@@ -111,31 +124,12 @@ class ServedModel:
             extra = unfinished / "assets.extra"
             extra.mkdir()
             functions = {name: f.get_concrete_function() for name, f in self.signatures.items()}
-            write_warmup(
-                extra, functions, model_name=path.parent.name, image_shape=self.image_shape
-            )
+            write_warmup(extra, functions, path.parent.name, self.image_shape)
             write_metadata(extra, metadata_of(self, **(metadata or {})))
             for name, content in (assets or {}).items():
                 content = content.encode() if isinstance(content, str) else content
                 (extra / name).write_bytes(content)
         return path
-
-    def _signatures(self):
-        # Each is traced once, even if several others call it.
-        embed = compiled(self._embed, [tf.TensorSpec([None, *self.image_shape], name="images")])
-        self._read = compiled(self._read_batch, ENCODED)
-        signatures = {
-            "serving_default": self._from_bytes(embed),
-            "embed_images": embed,
-            "read_images": self._from_bytes(lambda images: {"images": images}),
-            "similarity": compiled(self._similarity, PAIRS_ENCODED),
-        }
-        if self._loss is not None:
-            rows = [tf.TensorSpec([None, self.dim], name=f"embeddings_{side}") for side in "ab"]
-            signatures["score_pairs"] = compiled(self._score_pairs, rows)
-            signatures["score_matrix"] = compiled(self._score_matrix, rows)
-        self._embed_images = embed
-        return signatures
 
     def _embed(self, images):
         with self._weights.in_place():
@@ -190,21 +184,17 @@ class ServedModel:
             return {"similarity": self._loss.similarity(a, b)}
 
     def _score_matrix(self, embeddings_a, embeddings_b):
-        a, b = embeddings_a, embeddings_b
+        rows = [embeddings_a, embeddings_b]
         if self._loss.normalize:
-            a, b = pairwise.normalize(a), pairwise.normalize(b)
+            rows = map(pairwise.normalize, rows)
         with self._weights.in_place():
-            return {"similarity": self._loss.similarity_layer.matrix(a, b)}
+            return {"similarity": self._loss.similarity_layer.matrix(*rows)}
 
     def _add(self, name, gallery, top, texts):
-        check(top > 0, "`top` must be > 0", top=top)
+        check_positive(top=top)
         width = gallery.embeddings.shape[1]
-        check(
-            width == self.dim,
-            "a gallery must have embeddings of the length of this model's",
-            dim=self.dim,
-            embeddings=width,
-        )
+        expected = "a gallery must have embeddings of the length of this model's"
+        check(width == self.dim, expected, dim=self.dim, embeddings=width)
         nearest = Nearest(gallery, top)
         setattr(self._of_version, name, nearest)
         self.top[name] = nearest.top

@@ -23,9 +23,8 @@ def newest_version(folder):
     """
     versions = versions_of(folder)
     if not versions:
-        raise FileNotFoundError(
-            f"no SavedModel at {folder}: expected saved_model.pb or folders named 1, 2, ... there"
-        )
+        expected = "expected saved_model.pb or folders named 1, 2, ... there"
+        raise FileNotFoundError(f"no SavedModel at {folder}: {expected}")
     return versions[max(versions)]
 
 

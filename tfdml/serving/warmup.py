@@ -10,7 +10,7 @@ import tensorflow as tf
 FILE = "tf_serving_warmup_requests"
 
 
-def write_warmup(folder, functions, *, model_name, image_shape):
+def write_warmup(folder, functions, model_name, image_shape):
     """Writes one request for each signature, which the server must answer without an error.
 
     The file is a TFRecord of `PredictionLog`, a message of tensorflow-serving-api. The messages are
@@ -45,19 +45,15 @@ def _sample(spec, encoded):
 
 def _prediction_log(model_name, signature, inputs):
     spec = _message((1, model_name.encode()), (3, signature.encode()))  # ModelSpec
-    tensors = (
-        (2, _message((1, name.encode()), (2, tf.make_tensor_proto(value).SerializeToString())))
-        for name, value in inputs.items()
-    )
-    request = _message((1, spec), *tensors)  # PredictRequest
+    protos = {name: tf.make_tensor_proto(value) for name, value in inputs.items()}
+    tensors = (((1, k.encode()), (2, v.SerializeToString())) for k, v in protos.items())
+    request = _message((1, spec), *((2, _message(*each)) for each in tensors))  # PredictRequest
     return _message((6, _message((1, request))))  # PredictionLog of a PredictLog
 
 
 def _message(*fields):
     """A protocol buffer of (number, bytes) fields, all of texts, bytes or messages."""
-    return b"".join(
-        _varint(number << 3 | 2) + _varint(len(content)) + content for number, content in fields
-    )
+    return b"".join(_varint(number << 3 | 2) + _varint(len(data)) + data for number, data in fields)
 
 
 def _varint(number):

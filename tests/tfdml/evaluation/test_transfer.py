@@ -120,9 +120,11 @@ def test_means_may_be_made_unit_length(rng):
 
 
 def test_rows_of_classes_without_training_rows_are_misses_with_a_warning():
-    with pytest.warns(UserWarning, match="1 of 2 test rows are of classes without a training row"):
+    message = "1 of 2 test rows are of classes without a training row"
+    with pytest.warns(UserWarning, match=message) as reported:
         scores = nearest_class_mean(np.eye(2), [0, 1], np.eye(2), [0, 5], k=(1, 2))
     assert scores == {1: 0.5, 2: 0.5}
+    assert reported[0].filename == __file__
 
 
 def test_class_ids_that_a_float_would_merge_stay_apart():

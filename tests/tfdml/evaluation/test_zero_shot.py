@@ -1,3 +1,4 @@
+import inspect
 import itertools
 
 import numpy as np
@@ -227,3 +228,17 @@ def test_rows_of_related_classes_are_scored_among_all(unseen, rng):
     assert words.startswith(f"{len(unseen)} unseen classes 2 have related ones among 2 known")
     columns = {len(line) for line in table.splitlines()}
     assert len(columns) == 1  # of one width
+
+
+def test_shows_all_options_and_names_an_unknown_one():
+    signature = inspect.signature(zero_shot_accuracy)
+    assert signature == inspect.signature(zero_shot_per_query)
+    assert {"k", "equal_means", "ancestors", "weights", "include_roots"} <= set(
+        signature.parameters
+    )
+    data = (np.eye(2), [1, 2], {1: "a", 2: "a", 3: "a"}, np.eye(2), [3, 3])
+    for function in (zero_shot_accuracy, zero_shot_per_query):
+        with pytest.raises(
+            TypeError, match=rf"{function.__name__}\(\) got an unexpected .*'wieght'"
+        ):
+            function(*data, wieght="equal")

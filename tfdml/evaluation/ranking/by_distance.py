@@ -98,9 +98,7 @@ class _Ranker(NamedTuple):
             query, relevant = self.search.pairs(first, last)
         else:
             query, relevant = self._nearest_relevant(first, last, scores)
-        distance = points.squared_distances(
-            self.queries.exact, first + query, self.gallery.exact, relevant
-        )
+        distance = self._distances(first + query, relevant)
         squared_norms = self.queries.squared_norms[first + query]
         low, high = points.score_bounds(squared_norms, distance, self.gallery.exact.shape[1])
         order = np.lexsort((-high, query))
@@ -165,9 +163,8 @@ class _Ranker(NamedTuple):
         at_least, doubtful, places = count(scores, relevant, depth)
         if doubtful.any():
             found = places if rows is None else rows[places]
-            at_least[doubtful] = self._settled(
-                query, relevant.of(doubtful), at_least[doubtful], found, scores[places]
-            )
+            unsure = relevant.of(doubtful), at_least[doubtful]
+            at_least[doubtful] = self._settled(query, *unsure, found, scores[places])
         return at_least
 
     def _settled(self, query, relevant, at_least, rows, scores):
@@ -183,16 +180,18 @@ class _Ranker(NamedTuple):
         before = at_least.copy()
         for first in range(0, len(rows), _CHUNK_ROWS):
             some = slice(first, first + _CHUNK_ROWS)
-            distances = points.squared_distances(
-                self.queries.exact, query, self.gallery.exact, rows[some]
-            )
-            before += np.searchsorted(np.sort(distances), relevant.distance, side="right")
+            distances = np.sort(self._distances(query, rows[some]))
+            before += np.searchsorted(distances, relevant.distance, side="right")
             # Rows above the high bound are nearer than the relevant row and already counted.
             ordered = np.sort(scores[some])
             before -= len(ordered) - np.searchsorted(ordered, relevant.high, side="right")
             if (before >= self.depth[query]).all():
                 break
         return before
+
+    def _distances(self, places, rows):
+        """(t,) float64 squared distances of queries, or one, to (t,) gallery rows."""
+        return points.squared_distances(self.queries.exact, places, self.gallery.exact, rows)
 
 
 def _count_each(scores, relevant, depth):
@@ -220,7 +219,5 @@ def _count_sorted(scores, relevant, depth):
     end = np.searchsorted(ordered, relevant.high, side="right")
     at_least = len(scores) - end
     doubtful = (begin < end) & (at_least < depth)
-    opened, closed = (
-        np.bincount(of[doubtful], minlength=len(scores) + 1)[:-1] for of in (begin, end)
-    )
-    return at_least, doubtful, order[np.cumsum(opened - closed) > 0]
+    opened, closed = (np.bincount(of[doubtful], minlength=len(order) + 1) for of in (begin, end))
+    return at_least, doubtful, order[np.cumsum(opened - closed)[:-1] > 0]

@@ -116,11 +116,10 @@ class _Table:
 
     def add_others(self, rows, columns, scores):
         """Counts rows of other classes against the sorted relevant rows of queries."""
-        others = scores
         if self.has_relevant(rows, columns):
-            others = np.where(self._of_class(rows, columns), -np.inf, scores)
-        self.best_others[rows] = np.maximum(self.best_others[rows], others.max(axis=1))
-        for i, of_query in enumerate(others, start=rows.start):
+            scores = np.where(self._of_class(rows, columns), -np.inf, scores)
+        self.best_others[rows] = np.maximum(self.best_others[rows], scores.max(axis=1))
+        for i, of_query in enumerate(scores, start=rows.start):
             known, reached = self.relevant[i], self.reached[i]
             if known.size:
                 places = np.searchsorted(known, of_query, side="right")
@@ -151,11 +150,8 @@ def _slices(count):
 def _one_score_per_pair(scores):
     """Mirrors the scores above the diagonal; the diagonal becomes -inf."""
     difference = np.abs(scores - scores.T).max()
-    check(
-        difference <= _ASYMMETRY * np.abs(scores).max(),
-        "`similarity` must be symmetric",
-        largest_difference=float(difference),
-    )
+    symmetric = difference <= _ASYMMETRY * np.abs(scores).max()
+    check(symmetric, "`similarity` must be symmetric", largest_difference=float(difference))
     scores = np.triu(scores, 1)
     scores += scores.T
     np.fill_diagonal(scores, -np.inf)

@@ -35,9 +35,8 @@ def rank_means(rows, means, own):
     Returns:
         `MeanRanks`.
     """
-    distinct, of_class, counts = np.unique(
-        means.astype(np.float64) + 0.0, axis=0, return_inverse=True, return_counts=True
-    )
+    means = means.astype(np.float64) + 0.0
+    distinct, of_class, counts = np.unique(means, axis=0, return_inverse=True, return_counts=True)
     of_class = of_class.reshape(-1)
     known = np.flatnonzero(own >= 0)
     ranks = MeanRanks(*(np.full(len(rows), value) for value in (np.inf, np.inf, 1.0)))

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 _CENTRE_ROWS = 1001  # odd: the median of equal rows is then that row
 _CHUNK_ROWS = 256  # exact distances computed at once
@@ -29,7 +30,7 @@ class Frame(NamedTuple):
         sample = sample[: len(sample) - (len(sample) + 1) % 2].astype(np.float64)
         return cls(exponent, np.median(np.ldexp(sample, -exponent), axis=0))
 
-    def points(self, rows, dtype=np.float32):
+    def points(self, rows, dtype: DTypeLike = np.float32):
         """The `Points` of rows, centred in `dtype`."""
         exact = rows.astype(np.float64)
         np.ldexp(exact, -self.exponent, out=exact)

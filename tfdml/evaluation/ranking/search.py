@@ -100,31 +100,27 @@ def search_of(
             gallery are missing, groups are given for a part only, or all classes are ignored.
     """
     among_themselves = gallery_embeddings is None
-    embeddings, labels, gallery_embeddings, gallery_labels = inputs.queries_and_gallery(
-        embeddings, labels, gallery_embeddings, gallery_labels
-    )
-    if among_themselves:
-        received = np.shape(gallery_groups)
-        check(
-            gallery_groups is None, "`gallery_groups` requires a gallery", gallery_groups=received
-        )
-        groups = gallery_groups = _groups_of(groups, labels)
-    else:
+    data = (embeddings, labels, gallery_embeddings, gallery_labels)
+    queries, labels, gallery, gallery_labels = inputs.queries_and_gallery(*data)
+    if not among_themselves:
         both = {"groups": groups, "gallery_groups": gallery_groups}
         inputs.check_together(" if there is a gallery", **both)
-        groups = _groups_of(groups, labels)
-        gallery_groups = _groups_of(gallery_groups, gallery_labels, "gallery_")
+    elif gallery_groups is not None:
+        shape = np.shape(gallery_groups)
+        check(False, "`gallery_groups` requires a gallery", gallery_groups=shape)
+    own = _groups_of(groups, labels)
+    others = own if among_themselves else _groups_of(gallery_groups, gallery_labels, "gallery_")
     kept = _kept(labels, ignored_labels, "query")
     gallery_kept = _kept(gallery_labels, ignored_labels, "gallery row")
     classes, gallery_classes = inputs.dense_ids(labels[kept], gallery_labels[gallery_kept])
-    groups, gallery_groups = inputs.dense_ids(groups[kept], gallery_groups[gallery_kept])
-    width = 1 + max(groups.max(), gallery_groups.max())
-    keys, gallery_keys = classes * width + groups, gallery_classes * width + gallery_groups
+    own, others = inputs.dense_ids(own[kept], others[gallery_kept])
+    width = 1 + max(own.max(), others.max())
+    keys, gallery_keys = classes * width + own, gallery_classes * width + others
     order, gallery_order = (np.argsort(of, kind="stable") for of in (keys, gallery_keys))
     keys, gallery_keys, classes = keys[order], gallery_keys[gallery_order], classes[order]
     return Search(
-        queries=embeddings[kept[order]],
-        gallery=gallery_embeddings[gallery_kept[gallery_order]],
+        queries=queries[kept[order]],
+        gallery=gallery[gallery_kept[gallery_order]],
         order=order,
         start=np.searchsorted(gallery_keys, classes * width),
         stop=np.searchsorted(gallery_keys, (classes + 1) * width),
@@ -164,11 +160,9 @@ def apart(embeddings, labels, queries=None):
         return (embeddings, labels), {}
     queries = np.asarray(queries)
     booleans = queries.shape == labels.shape and queries.dtype == bool
-    check(
-        booleans and 0 < queries.sum() < len(queries),
-        "`queries` must be (n,) booleans, some of them true and some false",
-        **{"queries.shape": queries.shape, "queries.dtype": queries.dtype, "n": len(labels)},
-    )
+    expectation = "`queries` must be (n,) booleans, some of them true and some false"
+    received = {"queries.shape": queries.shape, "queries.dtype": queries.dtype, "n": len(labels)}
+    check(booleans and 0 < queries.sum() < len(queries), expectation, **received)
     gallery = {"gallery_embeddings": embeddings[~queries], "gallery_labels": labels[~queries]}
     return (embeddings[queries], labels[queries]), gallery
 
@@ -178,11 +172,9 @@ def _groups_of(groups, labels, prefix=""):
     if groups is None:
         return np.arange(len(labels)) if not prefix else -1 - np.arange(len(labels))
     groups = inputs.class_ids(groups, f"{prefix}groups")
-    check(
-        len(groups) == len(labels),
-        f"`{prefix}groups` and `{prefix}labels` must have the same batch size",
-        **{f"{prefix}groups.shape": groups.shape, f"{prefix}labels.shape": labels.shape},
-    )
+    shapes = {f"{prefix}groups.shape": groups.shape, f"{prefix}labels.shape": labels.shape}
+    expectation = f"`{prefix}groups` and `{prefix}labels` must have the same batch size"
+    check(len(groups) == len(labels), expectation, **shapes)
     return groups
 
 

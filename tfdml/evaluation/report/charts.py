@@ -3,6 +3,8 @@
 import html
 import math
 
+import numpy as np
+
 _WIDTH, _HEIGHT = 480, 280
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 20, 18, 40
 _TICKS = 6  # approximate number of ticks on an axis
@@ -36,10 +38,8 @@ def recall_chart(curve, marked, intervals):
         parts.append(axes.line([(x, low), (x, high)], "whisker"))
     for count, value in marked.items():
         x, y = axes.place(math.log(count), value)
-        parts.append(
-            f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="4">'
-            f"<title>Recall@{count}: {value:.4f}</title></circle>"
-        )
+        title = f"<title>Recall@{count}: {value:.4f}</title>"
+        parts.append(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="4">{title}</circle>')
     values = ", ".join(f"Recall@{count} {value:.3f}" for count, value in marked.items())
     return _drawing(f"Recall at K: {values}", parts)
 
@@ -51,29 +51,23 @@ def histogram_chart(histograms):
     axes = _Axes((edges[0], edges[-1]), (0, float(most) * 1.25))
     titles = axes.titles("Euclidean distance", "share of the pairs")
     parts = [axes.horizontal_ticks(), axes.vertical_ticks(), titles]
-    kinds = (
-        ("negative", histograms.negative, histograms.negative_mean),
-        ("positive", histograms.positive, histograms.positive_mean),
-    )
-    for kind, shares, _ in kinds:
-        outline = [(edges[0], 0.0)]
-        for left, right, share in zip(edges, edges[1:], shares.tolist(), strict=False):
-            outline += [(left, share), (right, share)]
-        parts.append(axes.line([*outline, (edges[-1], 0.0)], f"bars {kind}"))
-    nearer = "positive" if histograms.positive_mean <= histograms.negative_mean else "negative"
-    for kind, _, mean in kinds:
+    for kind, shares in (("negative", histograms.negative), ("positive", histograms.positive)):
+        heights = [0.0, *np.repeat(shares, 2), 0.0]
+        outline = np.stack([np.repeat(edges, 2), heights], axis=1).tolist()
+        parts.append(axes.line(outline, f"bars {kind}"))
+    means = {"negative": histograms.negative_mean, "positive": histograms.positive_mean}
+    nearer = "positive" if means["positive"] <= means["negative"] else "negative"
+    for kind, mean in means.items():
         parts.append(axes.line([(mean, 0.0), (mean, axes.y[1])], f"mean {kind}"))
         x, y = axes.place(mean, axes.y[1])
         side, anchor = (-5, "end") if kind == nearer else (5, "start")
         if not _LEFT + 140 < x < _WIDTH - 140:  # no room on that side
             side, anchor = (5, "start") if x <= _LEFT + 140 else (-5, "end")
         y += 14 if kind == "positive" else 30
-        parts.append(
-            f'<text class="label {kind}" x="{x + side:.1f}" y="{y:.1f}" text-anchor="{anchor}">'
-            f"{kind}, mean {mean:#.3g}</text>"
-        )
-    means = ", ".join(f"mean of {kind} pairs {mean:#.3g}" for kind, _, mean in kinds)
-    return _drawing(f"Distances of pairs: {means}", parts)
+        place = f'x="{x + side:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+        parts.append(f'<text class="label {kind}" {place}>{kind}, mean {mean:#.3g}</text>')
+    texts = ", ".join(f"mean of {kind} pairs {mean:#.3g}" for kind, mean in means.items())
+    return _drawing(f"Distances of pairs: {texts}", parts)
 
 
 def score_bar(value, interval):
@@ -83,14 +77,10 @@ def score_bar(value, interval):
         f'<rect class="bar" width="{100 * value:.2f}" height="6" y="3"/>',
     ]
     if interval is not None:
-        low, high = (100 * min(max(end, 0.0), 1.0) for end in interval)
-        parts.append(
-            f'<path class="whisker" d="M{low:.2f} 6H{high:.2f}M{low:.2f} 2v8M{high:.2f} 2v8"/>'
-        )
-    return (
-        '<svg class="score" viewBox="0 0 100 12" preserveAspectRatio="none" aria-hidden="true">'
-        f"{''.join(parts)}</svg>"
-    )
+        low, high = (f"{100 * min(max(end, 0.0), 1.0):.2f}" for end in interval)
+        parts.append(f'<path class="whisker" d="M{low} 6H{high}M{low} 2v8M{high} 2v8"/>')
+    size = 'viewBox="0 0 100 12" preserveAspectRatio="none"'
+    return f'<svg class="score" {size} aria-hidden="true">{"".join(parts)}</svg>'
 
 
 class _Axes:
@@ -126,11 +116,9 @@ class _Axes:
         return "".join(parts)
 
     def titles(self, horizontal, vertical):
-        return (
-            f'<text class="title" x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 5}" text-anchor="end">'
-            f"{horizontal}</text>"
-            f'<text class="title" x="{_LEFT}" y="{_TOP - 5}">{vertical}</text>'
-        )
+        below = f'class="title" x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 5}" text-anchor="end"'
+        above = f'class="title" x="{_LEFT}" y="{_TOP - 5}"'
+        return f"<text {below}>{horizontal}</text><text {above}>{vertical}</text>"
 
 
 def _share(value, low, high):
@@ -149,7 +137,5 @@ def _round_numbers(low, high):
 
 
 def _drawing(label, parts):
-    return (
-        f'<svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-        f'aria-label="{html.escape(label)}">{"".join(parts)}</svg>'
-    )
+    head = f'class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img"'
+    return f'<svg {head} aria-label="{html.escape(label)}">{"".join(parts)}</svg>'

@@ -43,45 +43,22 @@ def distance_histograms(embeddings, labels):
     """
     pairs = AllPairs(embeddings, labels)
     farthest = 2 * pairs.largest_norm or 1.0
-    positive, negative = (_Counts(_FINE_BINS / farthest) for _ in range(2))
     sample = _SAMPLE if pairs.positive + pairs.negative > _MOST_PAIRS else None
-    if sample:
-        drawn = pairs.sample(sample)
-        positive.add(drawn[:sample])
-        negative.add(drawn[sample:])
-    else:
-        for is_positive, distances in pairs.blocks():
-            (positive if is_positive else negative).add(distances)
-    used = np.flatnonzero(positive.counts + negative.counts)
+    blocks = enumerate(pairs.sample(sample)[::-1]) if sample else pairs.blocks()
+    counts, sums = np.zeros((2, _FINE_BINS), np.int64), [0.0, 0.0]
+    for positive, distances in blocks:
+        distances = distances.reshape(-1)
+        sums[positive] += float(distances.sum())
+        distances *= _FINE_BINS / farthest
+        bins = np.minimum(distances, _FINE_BINS - 1, out=distances).astype(np.int64)
+        counts[int(positive)] += np.bincount(bins, minlength=_FINE_BINS)
+    totals = counts.sum(axis=1)
+    used = np.flatnonzero(counts.sum(axis=0))
     width = -(-(used[-1] + 1 - used[0]) // _BINS)  # fine bins per bin
     starts = np.arange(used[0], used[-1] + 1, width)
     edges = np.append(starts, starts[-1] + width) * (farthest / _FINE_BINS)
-    return Histograms(
-        np.ldexp(edges, pairs.exponent),
-        *(np.add.reduceat(kind.counts, starts) / kind.total for kind in (positive, negative)),
-        *(float(np.ldexp(k.sum / k.total, pairs.exponent)) for k in (positive, negative)),
-        pairs.positive,
-        pairs.negative,
-        sample,
-    )
-
-
-class _Counts:
-    """Numbers of distances in fine bins, `scale` bins per unit, and their sum."""
-
-    def __init__(self, scale):
-        self.scale = scale
-        self.counts = np.zeros(_FINE_BINS, np.int64)
-        self.sum = 0.0
-
-    def add(self, distances):
-        """Adds an array of distances, which it overwrites."""
-        distances = distances.reshape(-1)
-        self.sum += float(distances.sum())
-        distances *= self.scale
-        bins = np.minimum(distances, _FINE_BINS - 1, out=distances).astype(np.int64)
-        self.counts += np.bincount(bins, minlength=_FINE_BINS)
-
-    @property
-    def total(self):
-        return int(self.counts.sum())
+    edges = np.ldexp(edges, pairs.exponent)
+    negative, positive = np.add.reduceat(counts, starts, axis=1) / totals[:, None]
+    negative_mean, positive_mean = np.ldexp(sums / totals, pairs.exponent).tolist()
+    numbers = pairs.positive, pairs.negative, sample
+    return Histograms(edges, positive, negative, positive_mean, negative_mean, *numbers)

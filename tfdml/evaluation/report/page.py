@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import html
-import importlib.resources
 import json
 import pathlib
 import re
@@ -107,13 +106,12 @@ def write_report(
     check_image_names(image_names, rows)
     check_positive(megabytes=megabytes)
     seed = inputs.whole_number(seed, "seed", at_least=0, below=2**32)
-    by_distance = neighbours is None
-    neighbours = _checked_neighbours(neighbours, embeddings)
+    nearest = _checked_neighbours(neighbours, embeddings)
     values, ids = np.unique(labels, return_inverse=True)
     names = [str((class_names or {}).get(label, label)) for label in values.tolist()]
-    content = _content(embeddings, ids, names, per_query, neighbours, seed)
+    content = _content(embeddings, ids, names, per_query, nearest, seed)
     content["images"] = image_names and [str(name) for name in image_names]
-    curve = _curve(embeddings, labels) if by_distance else {}
+    curve = _curve(embeddings, labels) if neighbours is None else {}
     texts = {
         "title": html.escape(str(title)),
         "summary": _summary(ids, names),
@@ -221,21 +219,17 @@ def _packed(array, dtype):
 
 def _page(texts, content):
     """The bytes of the page, with a policy that only allows its own parts to load and run."""
-    style, script = (_resource(name) for name in ("report.css", "report.js"))
+    folder, names = pathlib.Path(__file__).parent, ("report.css", "report.js", "template.html")
+    style, script, template = ((folder / name).read_text("utf-8") for name in names)
     policy = (
         f"default-src 'none'; img-src blob:; style-src {_hash(style)}; "
         f"script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
     )
     data = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
-    page = string.Template(_resource("template.html")).substitute(
-        texts, policy=policy, style=style, script=script, data=data
-    )
+    parts = {**texts, "policy": policy, "style": style, "script": script, "data": data}
+    page = string.Template(template).substitute(parts)
     # File names that are not UTF-8 have surrogates, which cannot be encoded.
     return page.encode("utf-8", "xmlcharrefreplace")
-
-
-def _resource(name):
-    return (importlib.resources.files(__package__) / name).read_text("utf-8")
 
 
 def _hash(text):
@@ -245,21 +239,17 @@ def _hash(text):
 
 def _summary(ids, names):
     single = int(np.count_nonzero(np.bincount(ids) == 1))
-    summary = f"{_counted(len(ids), 'image')} of {_counted(len(names), 'class', 'classes')}"
-    if single:
-        summary += f"; {single:,} without another image of the same class, counted as misses"
-    return f"{summary}."
-
-
-def _counted(count, one, many=None):
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+    images = f"{len(ids):,} {'image' if len(ids) == 1 else 'images'}"
+    classes = f"{len(names):,} {'class' if len(names) == 1 else 'classes'}"
+    alone = f"; {single:,} without another image of the same class, counted as misses"
+    return f"{images} of {classes}{alone if single else ''}."
 
 
 def _score_rows(scores, intervals, untrained):
     lines = []
     for name, score in scores.items():
         interval = intervals.get(name)
-        limits = f"{interval[0]:.4f} to {interval[1]:.4f}" if interval is not None else ""
+        limits = "" if interval is None else "{:.4f} to {:.4f}".format(*interval)
         bar = charts.score_bar(score, interval) if 0 <= score <= 1 else ""
         before = f"untrained {untrained[name]:.4f}" if name in untrained else ""
         lines.append(
@@ -280,8 +270,8 @@ def _curve(embeddings, labels):
 
 
 def _recall_figure(scores, intervals, curve):
-    names = [name for name in scores if re.fullmatch(r"recall@[1-9]\d*", name)]
-    counts = {name: int(name[7:]) for name in names if 0 <= scores[name] <= 1}
+    shown = (name for name in scores if re.fullmatch(r"recall@[1-9]\d*", name))
+    counts = {name: int(name[7:]) for name in shown if 0 <= scores[name] <= 1}
     marked = {count: float(scores[name]) for name, count in counts.items()}
     if len(marked.keys() | curve.keys()) < 2:
         return ""
@@ -291,16 +281,13 @@ def _recall_figure(scores, intervals, curve):
 
 
 def _distances_figure(embeddings, labels, ids):
-    classes = int(ids.max()) + 1
-    if not 1 < classes < len(ids):
+    if not 1 < int(ids.max()) + 1 < len(ids):
         return "<p>There are no pairs of both kinds.</p>"
     counted = distance_histograms(embeddings, labels)
-    counts = (
-        f"{counted.positive_pairs:,} positive pairs, of one class, and "
-        f"{counted.negative_pairs:,} negative pairs, of two"
-    )
+    positive = f"{counted.positive_pairs:,} positive pairs, of one class"
+    negative = f"{counted.negative_pairs:,} negative pairs, of two"
     drawn = f"; shown are {counted.sample:,} of each, drawn at random" if counted.sample else ""
-    caption = f"Distances of all {counts}{drawn}."
+    caption = f"Distances of all {positive}, and {negative}{drawn}."
     return _figure(charts.histogram_chart(counted), caption, "beside")
 
 
@@ -309,7 +296,5 @@ def _figure(drawing, caption, kind=""):
 
 
 def _fact_rows(facts):
-    return "\n".join(
-        f"<div><dt>{html.escape(str(word))}</dt><dd>{html.escape(str(text))}</dd></div>"
-        for word, text in facts.items()
-    )
+    rows = ([html.escape(str(cell)) for cell in fact] for fact in facts.items())
+    return "\n".join(f"<div><dt>{word}</dt><dd>{text}</dd></div>" for word, text in rows)

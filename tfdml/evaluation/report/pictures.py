@@ -21,12 +21,9 @@ def picture_at(picture_of, row):
     array = np.asarray(picture_of(row))
     is_uint8 = array.dtype == np.uint8
     check_type(is_uint8, f"`picture_of({row})` must be uint8", dtype=str(array.dtype), row=row)
-    check(
-        array.size > 0 and (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (1, 3))),
-        f"`picture_of({row})` must have shape (height, width) or (height, width, 1 or 3)",
-        shape=array.shape,
-        row=row,
-    )
+    shaped = array.size > 0 and array.ndim > 1 and array.shape[2:] in ((), (1,), (3,))
+    expectation = "must have shape (height, width) or (height, width, 1 or 3)"
+    check(shaped, f"`picture_of({row})` {expectation}", shape=array.shape, row=row)
     return Image.fromarray(array[..., 0] if array.shape[2:] == (1,) else array)
 
 

@@ -41,11 +41,8 @@ def planar_map(embeddings, *, most_rows=_MOST_ROWS, seed=0):
     if len(rows) < _FEWEST_ROWS or not largest:
         return None
     drawn /= largest
-    engine = TSNE(
-        perplexity=min(_PERPLEXITY, (len(rows) - 1) / 3),
-        init=_principal_plane(drawn, rng),
-        random_state=seed,
-    )
+    perplexity = min(_PERPLEXITY, (len(rows) - 1) / 3)
+    engine = TSNE(perplexity=perplexity, init=_principal_plane(drawn, rng), random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         places = engine.fit_transform(drawn.astype(np.float32)).astype(np.float64)

@@ -13,6 +13,7 @@ _RIGHT, _WRONG = "tab:green", "tab:red"
 _ROWS_AT_ONCE = 1024  # passed to a similarity
 _SHOWN = 20  # characters shown of the name of an image, from its end
 _EPOCH = "epoch (checkpoint interval)"
+_TARGETS = ("target_mean", "target_lowest", "target_highest")
 
 
 def plot_training(log, scores, path):
@@ -35,10 +36,7 @@ def plot_training(log, scores, path):
     loss_axes.plot(numbers, [float(row["loss"]) for row in epochs], marker=".")
     loss_axes.set(title="Training loss", xlabel=_EPOCH, ylabel="loss")
     for axes in target_axes:
-        mean, low, high = (
-            [float(row[f"target_{kind}"]) for row in epochs]
-            for kind in ("mean", "lowest", "highest")
-        )
+        mean, low, high = ([float(row[name]) for row in epochs] for name in _TARGETS)
         axes.plot(numbers, mean, label="mean")
         axes.fill_between(numbers, low, high, alpha=0.3, label="lowest to highest")
         axes.set(title="Targets of density", xlabel=_EPOCH, ylabel="squared distance")
@@ -81,12 +79,10 @@ def plot_score_distributions(embeddings, labels, path, *, similarity, pairs=10_0
     """
     from matplotlib.figure import Figure
 
-    inputs.check_similarity(similarity)
+    inputs.check_callable_or_none(similarity=similarity)
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
-    positive, negative = (
-        _pair_scores(embeddings, kind, similarity)
-        for kind in sample_pairs(labels, pairs, seed=seed)
-    )
+    drawn = sample_pairs(labels, pairs, seed=seed)
+    positive, negative = (_pair_scores(embeddings, kind, similarity) for kind in drawn)
     kinds = [("learned similarity", 1)] * (similarity is not None)
     kinds.append(("Euclidean distance", -1))  # small for similar pairs, unlike a similarity
     figure = Figure(figsize=(5 * len(kinds), 4), layout="constrained")
@@ -141,7 +137,7 @@ def plot_retrievals(
     """
     from matplotlib.figure import Figure
 
-    inputs.check_similarity(similarity)
+    inputs.check_callable_or_none(similarity=similarity)
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
     count = len(labels) if callable(images) else len(images)
     expectation = "`images` must be a callable or one image per row"
@@ -162,9 +158,8 @@ def plot_retrievals(
             if similarity is not None:
                 numbers = f"S {row_scores[row]:#.3g}  {numbers}"
             cell.set_xlabel(numbers, fontsize="small")
-    meaning = "D: Euclidean distance, green: of the query's class"
-    if similarity is not None:
-        meaning = f"S: learned similarity, {meaning}"
+    meaning = "" if similarity is None else "S: learned similarity, "
+    meaning += "D: Euclidean distance, green: of the query's class"
     figure.supxlabel(meaning, fontsize="small")
     figure.savefig(path)
     return figure
@@ -209,9 +204,7 @@ def _query_rows(queries, count, seed):
 
 
 def _draw_image(axes, images, row, color, line, names):
-    image = np.asarray(images(row) if callable(images) else images[row])
-    if image.shape[2:] == (1,):
-        image = image[..., 0]
+    image = images(row) if callable(images) else images[row]
     axes.imshow(image, cmap="gray", vmin=0, vmax=255)
     axes.set(xticks=[], yticks=[])
     if names is not None:

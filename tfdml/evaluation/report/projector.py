@@ -56,8 +56,7 @@ def write_projector(
     valid = class_names is None or isinstance(class_names, dict)
     expectation = "`class_names` must be a dict of names by class id"
     check_type(valid, expectation, class_names=type(class_names).__name__)
-    valid = picture_of is None or callable(picture_of)
-    check_type(valid, "`picture_of` must be a callable or None", picture_of=picture_of)
+    inputs.check_callable_or_none(picture_of=picture_of)
     check_image_names(image_names, len(labels))
     side = inputs.whole_number(side, "side", at_least=1, below=_SPRITE_SIDE + 1)
     folder = pathlib.Path(folder)

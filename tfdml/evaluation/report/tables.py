@@ -101,10 +101,8 @@ def comparison_table(comparison):
                 line += f"  {_interval(difference, 'difference', '+')}{' *' if excludes else ''}"
             lines.append(line)
     share = f"{100 * comparison['confidence']:.6g}%"
-    lines.append(
-        f"\n[ ]: {share} bootstrap intervals over classes, not over training seeds.\n"
-        f"*: the interval of the difference from {first} excludes 0."
-    )
+    lines.append(f"\n[ ]: {share} bootstrap intervals over classes, not over training seeds.")
+    lines.append(f"*: the interval of the difference from {first} excludes 0.")
     if comparison["left_out"]:
         lines.append(f"Not scored in all runs: {', '.join(comparison['left_out'])}.")
     return "\n".join(lines)
@@ -129,29 +127,21 @@ def _numbers(head, values, width=0):
 
 
 def _classes_text(known, unseen, unseen_with_kin):
-    return (
-        f"\nOf {unseen:,} unseen classes {unseen_with_kin:,} have related ones among {known:,} "
-        "known classes. Scores if classes with equal means rank"
-    )
+    related = f"{unseen_with_kin:,} have related ones among {known:,} known classes"
+    return f"\nOf {unseen:,} unseen classes {related}. Scores if classes with equal means rank"
 
 
 def _verification_lines(false_match_rate=0.0, calibrated=None, **scores):
-    head = (
-        f"Verification of pairs, with a threshold for a false-match rate of {false_match_rate:g}:"
-    )
-    return [
-        *_numbers(head, scores),
-        *_numbers("With the threshold of the training classes:", calibrated),
-    ]
+    head = "Verification of pairs, with a threshold for a false-match rate of"
+    lines = _numbers(f"{head} {false_match_rate:g}:", scores)
+    return lines + _numbers("With the threshold of the training classes:", calibrated)
 
 
 def _approximate_text(results):
     kinds = ("exact", "approximate", "lost", "overlap")
-    return (
-        f"\nApproximate search ({results['search_seconds']:.3g} s) and exact search "
-        f"({results['exact_search_seconds']:.3g} s):\n"
-        + scores_table({kind: named_recalls(results[kind]) for kind in kinds})
-    )
+    table = scores_table({kind: named_recalls(results[kind]) for kind in kinds})
+    fast, exact = (f"{results[name]:.3g} s" for name in ("search_seconds", "exact_search_seconds"))
+    return f"\nApproximate search ({fast}) and exact search ({exact}):\n{table}"
 
 
 def _interval(numbers, name, sign=""):

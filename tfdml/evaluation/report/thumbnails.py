@@ -69,9 +69,8 @@ def thumbnails(picture_of, count, most_bytes, *, seed=0):
 def _shape(side, aspect):
     """(width, height) of a cell of about this aspect ratio and the area side * side."""
     stretch = min(max(aspect, 0.5), 2) ** 0.5
-    return tuple(
-        max(_STEP, round(length / _STEP) * _STEP) for length in (side * stretch, side / stretch)
-    )
+    lengths = (side * stretch, side / stretch)
+    return tuple(max(_STEP, round(length / _STEP) * _STEP) for length in lengths)
 
 
 def _cell(picture, shape):

@@ -79,11 +79,9 @@ def queries_of(run):
     scores = sorted(files[-1].parent.glob("*.json"))
     others = [str(path) for path in scores if queries_path(path).is_file()]
     model = folder.parent if path.suffix == ".json" else run
-    hint = (
-        f"it has those in {', '.join(others)}"
-        if others
-        else f"score it first by `python evaluate.py {model}`"
-    )
+    hint = f"score it first by `python evaluate.py {model}`"
+    if others:
+        hint = f"it has those in {', '.join(others)}"
     raise FileNotFoundError(f"{run} has no values of queries, {queries_path(files[-1])}: {hint}")
 
 

@@ -80,9 +80,8 @@ def model_to_export(settings, model):
     options = export_options({**options_kept(before), **settings.export_options})
     exporting.check_same_run(pathlib.Path(settings.export), version)
     if not before or "run" not in model.recipe:
-        raise ValueError(
-            f"`export` takes the model of a run: {version} does not state which run exported it"
-        )
+        cause = f"{version} does not state which run exported it"
+        raise ValueError(f"`export` takes the model of a run: {cause}")
     folder = version.resolve().parents[2]  # of saved_models/NAME/1
     run = exporting.load_run(folder / "runs" / model.recipe["run"])
     return exporting.serve_run(run, version, before["levels"], options)
@@ -107,8 +106,7 @@ def export_scored(settings, model, images, served, results):
     if settings.export_classes:
         served.add_classes(class_means(rows, found.labels, found.names), top=TOP)
     if settings.export_gallery:
-        names = dict(zip(np.unique(found.labels).tolist(), found.names, strict=True))
-        classes = [names[label] for label in found.labels.tolist()]
+        classes = [found.names[i] for i in np.unique(found.labels, return_inverse=True)[1]]
         ids = ids_of(settings, split)
         gallery = Gallery([ids[row] for row in np.flatnonzero(shown)], rows, classes)
         served.add_gallery(gallery, top=TOP)

@@ -26,13 +26,9 @@ class Scored:
 
 def load_images(settings, model):
     """The `Scored` images; warns of classes that the model was trained on, unless asked for."""
-    dataset = pipelines.load(
-        settings.dataset,
-        settings.data_dir,
-        settings.skip_invalid,
-        training=settings.split in ("train", "validation"),
-        boxes=settings.boxes,
-    )
+    options = {"skip_invalid": settings.skip_invalid, "boxes": settings.boxes}
+    training = settings.split in ("train", "validation")
+    dataset = pipelines.load(settings.dataset, settings.data_dir, training=training, **options)
     split, queries = _chosen(settings, model, dataset)
     if settings.split != "test" or settings.task != "retrieval":
         queries = None
@@ -48,7 +44,7 @@ def load_images(settings, model):
     return Scored(split, queries, dataset)
 
 
-def training_split(settings, model, dataset):
+def training_split(settings, model, dataset) -> Any:
     """The images of the training classes, to calibrate by; None where they are not at hand."""
     if not model.was_trained_on(settings) or settings.split in ("train", "all"):
         return None

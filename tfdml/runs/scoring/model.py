@@ -8,6 +8,8 @@ import pathlib
 import pipelines
 import tfdml
 from tfdml.checks import check, check_fits
+from tfdml.progress import progress
+from tfdml.runs.images import preprocessing_of
 from tfdml.serving import exported
 
 
@@ -20,14 +22,14 @@ class ScoredModel:
         recipe: {name: value}, the settings of its training; empty if unknown.
         signatures: {name: signature}; empty until `loaded`.
         levels: How many embeddings of each image, side by side, are scored.
-        dim: Numbers of each of them.
+        dim: Numbers of each of them; 0 until `loaded`.
     """
 
     version: pathlib.Path
     recipe: dict
     signatures: dict = dataclasses.field(default_factory=dict)
     levels: int = 1
-    dim: int | None = None
+    dim: int = 0
 
     def was_trained_on(self, settings):
         """Whether the images to score are of the dataset and folder of the training."""
@@ -41,10 +43,6 @@ class ScoredModel:
         """The model with its signatures and the levels that are scored."""
         signatures = exported.load_signatures(self.version, settings.rank_by == "similarity")
         width = signatures["embed_images"].structured_outputs["embedding"].shape[1]
-        levels, dim = self._levels_of(settings, width)
-        return dataclasses.replace(self, signatures=signatures, levels=levels, dim=dim)
-
-    def _levels_of(self, settings, width):
         weights = settings.level_weights
         most = len(weights or [1])
         if "embedding_dim" in self.recipe:
@@ -55,18 +53,14 @@ class ScoredModel:
         fit = weights is None or (len(weights) == levels > 1 and width % levels == 0)
         expectation = "`level_weights` must have one number for each level of a model with several"
         check(fit, expectation, level_weights=weights, levels=levels)
-        return levels, width // most
+        dim = width // most
+        return dataclasses.replace(self, signatures=signatures, levels=levels, dim=dim)
 
     @property
     def preprocessing(self):
         """How the images of the training were brought to their size."""
         mean = self.version / "assets.extra" / exported.MEAN_IMAGE
-        return pipelines.Preprocessing(
-            warp_size=self.recipe.get("warp_size"),
-            keep_aspect=self.recipe.get("keep_aspect", False),
-            trim_white=self.recipe.get("trim_white", False),
-            mean_image=pipelines.read_mean_image(mean) if self.recipe.get("mean_image") else None,
-        )
+        return preprocessing_of(self.recipe, mean if self.recipe.get("mean_image") else None)
 
     def embed(self, settings, split, signature=None):
         """Embeddings of the images, in order.
@@ -80,7 +74,6 @@ class ScoredModel:
             (n, levels * dim) floats.
         """
         import numpy as np
-        from tqdm import tqdm
 
         from pipelines.images import named
         from pipelines.views import views
@@ -91,8 +84,8 @@ class ScoredModel:
         width = signature.structured_outputs["embedding"].shape[1]
         batch_size = settings.batch_size or fitting_batch_size(image_size, width)
         network = InPieces(lambda images: signature(images=images)["embedding"], batch_size)
-        preprocessing = self.preprocessing
-        read_size = preprocessing.size_of_views(image_size) if settings.crops > 1 else image_size
+        reading = self.preprocessing
+        read_size = reading.size_of_views(image_size) if settings.crops > 1 else image_size
         rows, scored = len(split.labels), self.levels * self.dim
         check_fits(4 * rows * scored, "the embeddings", images=rows, embedding_dim=scored)
         pixels = math.prod(read_size) * min(batch_size, rows)
@@ -105,9 +98,8 @@ class ScoredModel:
                 return of_views[0]
             return tfdml.evaluation.average_views(of_views, self.levels)
 
-        options = {"preprocessing": preprocessing}
-        batches = pipelines.evaluation_batches(split, read_size, batch_size, **options)
-        batches = tqdm(batches, desc="Embedding", delay=2, disable=None, unit="batch")
+        batches = pipelines.evaluation_batches(split, read_size, batch_size, preprocessing=reading)
+        batches = progress("Embedding", batches, unit="batch")
         with named(split):
             return np.concatenate([embeddings_of(images) for images in batches])
 
@@ -178,16 +170,17 @@ def completed(settings, model):
     of_training = model.recipe if model.was_trained_on(settings) else {}
     shared = bool(of_training.get("validation_share"))
     split = settings.split or ("validation" if shared else "test")
-    images = {"train": "the training", "validation": "a training with --validation_share"}
-    if split in images and not (shared if split == "validation" else of_training):
-        raise ValueError(
-            f"`split` can be {split} for the images of {images[split]}. Received: split={split}, "
-            f"model={model.version}, dataset={settings.dataset}, data_dir={settings.data_dir}"
-        )
     skip_invalid, boxes = settings.skip_invalid, settings.boxes or of_training.get("boxes")
     if skip_invalid is None:
         skip_invalid = bool(of_training.get("skip_invalid"))
-    return dataclasses.replace(settings, split=split, skip_invalid=skip_invalid, boxes=boxes)
+    settings = dataclasses.replace(settings, split=split, skip_invalid=skip_invalid, boxes=boxes)
+    images, at_hand = {
+        "train": ("the training", of_training),
+        "validation": ("a training with --validation_share", shared),
+    }.get(split, ("", True))
+    expectation = f"`split` can be {split} for the images of {images}"
+    settings.check(at_hand, expectation, "model", "dataset", "data_dir")
+    return settings
 
 
 def similarity_of(signature, pairs=None):

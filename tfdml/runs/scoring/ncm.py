@@ -29,7 +29,7 @@ class NearestClassMean(Scoring):
 
     def __post_init__(self):
         super().__post_init__()
-        check_positive(draws=self.draws, **({} if self.shots is None else {"shots": self.shots}))
+        check_positive(**self.given("draws", "shots"))
 
     @property
     def words(self):
@@ -45,12 +45,6 @@ class NearestClassMean(Scoring):
         """{"scores": {name: value}, "deviations": {name: value}} over the draws."""
         from tfdml.evaluation.transfer import few_shot_scores
 
-        return few_shot_scores(
-            model.embed_joined(self, images.split),
-            images.split.labels,
-            shots=self.shots,
-            k=self.k,
-            draws=self.draws,
-            seed=self.seed,
-            renormalize_means=self.renormalize_means,
-        )
+        options = self.given("shots", "k", "draws", "seed", "renormalize_means")
+        embeddings = model.embed_joined(self, images.split)
+        return few_shot_scores(embeddings, images.split.labels, **options)

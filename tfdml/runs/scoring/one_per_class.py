@@ -40,14 +40,9 @@ class OnePerClass(Scoring):
 
     def score(self, model, images):
         """{"scores": {name: mean}, "deviations": {name: deviation}} over the draws."""
-        found = tfdml.evaluation.one_per_class_scores(
-            model.embed_joined(self, images.split),
-            images.split.labels,
-            self.k,
-            draws=self.draws,
-            seed=self.seed,
-            similarity=model.similarity(self),
-        )
+        embeddings, labels = model.embed_joined(self, images.split), images.split.labels
+        options = {"draws": self.draws, "seed": self.seed, "similarity": model.similarity(self)}
+        found = tfdml.evaluation.one_per_class_scores(embeddings, labels, self.k, **options)
         deviations = {name: deviation for name, (_, deviation) in found.items()}
         return {
             "scores": {name: mean for name, (mean, _) in found.items()},

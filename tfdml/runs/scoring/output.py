@@ -90,7 +90,9 @@ def write_queries(settings, images, per_query):
 
     split, queries = images.split, images.queries
     labels, ids = split.labels, ids_of(settings, split)
-    content = "\0".join(ids).encode() if split.holds_paths else np.ascontiguousarray(split.images)
+    content = "\0".join(ids).encode()
+    if not split.holds_paths:
+        content = np.ascontiguousarray(split.images).data
     if queries is not None:
         labels, ids = labels[queries], np.asarray(ids)[queries]
     of_images = {

@@ -58,10 +58,8 @@ def _neighbours(settings, images, embeddings, similarity):
     """The rows nearest to each, where they are not those that were scored; else None."""
     most = min(NEIGHBOURS, len(embeddings) - 1)
     if settings.rank_by == "similarity":
-        candidates = _candidates(settings, images)
-        return tfdml.evaluation.reranked_neighbours(
-            embeddings, most, similarity=similarity, candidates=candidates
-        )
+        options = {"similarity": similarity, "candidates": _candidates(settings, images)}
+        return tfdml.evaluation.reranked_neighbours(embeddings, most, **options)
     return None if images.queries is None else tfdml.evaluation.nearest_neighbours(embeddings, most)
 
 

@@ -78,17 +78,15 @@ class Retrieval(Scoring):
         by_distance = self.rank_by == "distance"
         if self.rerank is not None:
             expectation = "`rerank` orders images by the learned similarity: leave out `rank_by`"
-            self.check(not by_distance, expectation, "rank_by", "rerank")
-            enough = self.rerank >= max(self.counts)
-            self.check(enough, "`rerank` must be >= `k`", "rerank", "k")
+            self.check(not by_distance, expectation, "rank_by")
+            self.check(self.rerank >= max(self.counts), "`rerank` must be >= `k`")
         self._check_clusters()
         self._check_export()
-        if self.false_match_rate is not None:
-            check_share(false_match_rate=self.false_match_rate)
+        check_share(**self.given("false_match_rate"))
         if not by_distance:
-            expectation = "`{name}` is for `rank_by` distance"
-            self.check_default(("index", "false_match_rate"), expectation, "rank_by")
-        self.check(self.index != "", "`index` must be a name of faiss, such as HNSW32", "index")
+            names = ("index", "false_match_rate")
+            self.check_default(names, "`{name}` is for `rank_by` distance")
+        self.check(self.index != "", "`index` must be a name of faiss, such as HNSW32")
         if self.index is None:
             self.check_default(("index_parameters",), "`index_parameters` are those of an `index`")
 
@@ -96,20 +94,19 @@ class Retrieval(Scoring):
         check_positive(restarts=self.restarts)
         check_one_of(("kmeans", "affinity_propagation"), cluster_by=self.cluster_by)
         restarts = self.restarts == 1 or self.cluster_by == "kmeans"
-        self.check(restarts, "`restarts` are of k-means", "cluster_by", "restarts")
+        self.check(restarts, "`restarts` are of k-means", "cluster_by")
         clusters = self.nmi or not self.changed(("cluster_by", "restarts"))
-        expectation = "`cluster_by` and `restarts` are of the clusters of `nmi`"
-        self.check(clusters, expectation, "nmi", "cluster_by", "restarts")
+        self.check(clusters, "`cluster_by` and `restarts` are of the clusters of `nmi`")
 
     def _check_export(self):
         if self.export is None:
             names = ("export_options", "export_classes", "export_gallery")
-            self.check_default(names, "`{name}` is an option of `export`", "export")
+            self.check_default(names, "`{name}` is an option of `export`")
             return
         served = "`export` is of a model that is scored as it is served, with `{name}` {default}"
         of_distance = served.format(name="rank_by", default="distance")
-        self.check(self.rank_by == "distance", of_distance, "export", "rank_by")
-        self.check_default(("crops", "mirror", "levels", "level_weights"), served, "export")
+        self.check(self.rank_by == "distance", of_distance)
+        self.check_default(("crops", "mirror", "levels", "level_weights"), served)
 
     @property
     def words(self):
@@ -164,41 +161,40 @@ class Retrieval(Scoring):
         pairs = tfdml.evaluation.scores_to_rank(len(labels))
         if gallery:
             pairs = len(labels) * len(gallery["gallery_labels"])
-        per_query = tfdml.evaluation.retrieval_scores_per_query(
-            *data, self.k, similarity=model.similarity(self, pairs), **gallery
-        )
-        average, intervals = tfdml.evaluation.macro_average, tfdml.evaluation.bootstrap_intervals
+        options = {"k": self.k, "similarity": model.similarity(self, pairs), **gallery}
+        per_query = tfdml.evaluation.retrieval_scores_per_query(*data, **options)
+        average = tfdml.evaluation.macro_average
         results = {
             "scores": {name: float(values.mean()) for name, values in per_query.items()},
             "macro": {name: average(values, labels) for name, values in per_query.items()},
             "per_query": per_query,
         }
         if len(set(labels.tolist())) > 1:
-            results["intervals"] = intervals(per_query, labels, seed=self.seed)
+            intervals = tfdml.evaluation.bootstrap_intervals(per_query, labels, seed=self.seed)
+            results["intervals"] = intervals
         if self.index:
-            options = {"index": self.index, "parameters": self.index_parameters}
-            results["approximate"] = tfdml.evaluation.approximate_recall(
-                *data, self.k, seed=self.seed, **options, **gallery
-            )
+            options = {"index": self.index, "parameters": self.index_parameters, "seed": self.seed}
+            recalls = tfdml.evaluation.approximate_recall(*data, k=self.k, **options, **gallery)
+            results["approximate"] = recalls
         return results
 
     def _reranked(self, signature, data, gallery):
         """Recalls; "reranking" compares those of a sample of queries with a full ranking."""
         from tfdml.evaluation.report.tables import named_recalls
 
-        count = len(data[1])
+        count, candidates = len(data[1]), self.rerank or 0
         queries = min(COMPARED_QUERIES, count)
         findable = len(gallery["gallery_labels"]) if gallery else count - 1
-        options = {"candidates": self.rerank, **gallery}
+        options = {"k": self.k, "candidates": candidates, **gallery}
         recalls = tfdml.evaluation.recall_after_reranking(
-            *data, self.k, similarity=similarity_of(signature, count * self.rerank), **options
+            *data, similarity=similarity_of(signature, count * candidates), **options
         )
-        similarity = similarity_of(signature, queries * (findable + self.rerank))
+        similarity = similarity_of(signature, queries * (findable + candidates))
         with warnings.catch_warnings():
             # Of queries without a relevant row it was warned before.
             warnings.simplefilter("ignore", UserWarning)
             exact, reranked = tfdml.evaluation.exact_and_reranked_recall(
-                *data, k=self.k, similarity=similarity, queries=queries, seed=self.seed, **options
+                *data, similarity=similarity, queries=queries, seed=self.seed, **options
             )
         lost = {k: exact[k] - reranked[k] for k in exact}
         compared = {"exact": exact, "reranked": reranked, "lost": lost}
@@ -211,8 +207,8 @@ class Retrieval(Scoring):
         levels = tfdml.evaluation.split_levels(embeddings, model.levels)
         for number, of_level in enumerate(levels, start=1):
             data, gallery = tfdml.evaluation.apart(of_level, labels, images.queries)
-            metrics = ("recall", "map@r")
-            found = tfdml.evaluation.retrieval_scores(*data, self.k, metrics=metrics, **gallery)
+            options = {"k": self.k, "metrics": ("recall", "map@r"), **gallery}
+            found = tfdml.evaluation.retrieval_scores(*data, **options)
             if has_pairs_of_both_kinds(labels):
                 found.update(tfdml.evaluation.distance_statistics(of_level, labels))
             scores[f"level {number}"] = found

@@ -3,11 +3,12 @@
 import dataclasses
 from typing import ClassVar
 
-from tfdml.checks import check, check_one_of
+from tfdml.checks import check, check_one_of, check_positive
+from tfdml.runs.settings import Settings
 
 
 @dataclasses.dataclass(frozen=True)
-class Scoring:
+class Scoring(Settings):
     """Which model to score, on which images.
 
     Args:
@@ -63,42 +64,21 @@ class Scoring:
 
     def __post_init__(self):
         check_one_of((None, "test", "validation", "train", "all"), split=self.split)
-        self.check(self.counts and min(self.counts) > 0, "`k` must be numbers > 0", "k")
         check_one_of(("distance", "similarity"), rank_by=self.rank_by)
         check_one_of((1, 5, 10), crops=self.crops)
+        check_positive(**self.given("batch_size", "levels"))
+        self.check(self.counts and min(self.counts) > 0, "`k` must be numbers > 0")
         advice = "10 `crops` have the mirror images already: leave out `mirror`"
-        self.check(not (self.mirror and self.crops == 10), advice, "crops", "mirror")
+        self.check(not (self.mirror and self.crops == 10), advice)
         if self.rank_by == "similarity":
             views = "`crops`, `mirror` and `levels` are for `rank_by` distance"
-            self.check_default(("crops", "mirror", "levels"), views, "rank_by")
-        for name in self.changed(("batch_size", "levels")):
-            self.check(getattr(self, name) > 0, f"`{name}` must be > 0", name)
+            self.check_default(("crops", "mirror", "levels"), views)
+            joined = "`level_weights` are for `rank_by` distance"
+            self.check_default(("level_weights",), joined)
         if self.level_weights is not None:
-            weights = self.level_weights
-            expectation = "`level_weights` are for `rank_by` distance"
-            self.check(self.rank_by == "distance", expectation, "rank_by", "level_weights")
-            valid = min(weights, default=-1) >= 0 < max(weights, default=0)
-            self.check(valid, "`level_weights` must be >= 0, and not all 0", "level_weights")
-        self.check(0 <= self.seed < 2**32, "`seed` must be >= 0 and < 2**32", "seed")
-
-    def check(self, holds, expectation, *names):
-        """Raises a ValueError that states the named settings, unless the expectation holds."""
-        check(holds, expectation, **{name: getattr(self, name) for name in names})
-
-    def check_default(self, names, expectation, *reasons):
-        """Raises a ValueError for one of the named settings that is not at its default.
-
-        The expectation may hold `{name}` and `{default}`; the reasons are settings to state too.
-        """
-        for name in self.changed(names):
-            default = getattr(type(self), name, None)
-            self.check(False, expectation.format(name=name, default=default), *reasons, name)
-
-    def changed(self, names):
-        """The names, of those given, of the settings that are not at their defaults."""
-        # A dataclass keeps its defaults as attributes of the class, except those of dicts.
-        defaults = {name: getattr(type(self), name, {}) for name in names}
-        return [name for name, default in defaults.items() if getattr(self, name) != default]
+            valid = min(self.level_weights, default=-1) >= 0 < max(self.level_weights, default=0)
+            self.check(valid, "`level_weights` must be >= 0, and not all 0")
+        self.check(0 <= self.seed < 2**32, "`seed` must be >= 0 and < 2**32")
 
     @property
     def counts(self):
@@ -132,7 +112,6 @@ class Scoring:
         """The settings with `k`, at most the number of neighbours that there are."""
         what, most = self.most_neighbours(split, queries)
         if self.k is None:
-            counts = [k for k in self.neighbours if k <= most]
-            return dataclasses.replace(self, k=counts or [1])
+            return dataclasses.replace(self, k=[k for k in self.neighbours if k <= most] or [1])
         check(max(self.counts) <= most, f"`k` must not exceed the {what}", k=self.k, **{what: most})
         return self

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pipelines
 import tfdml
-from tfdml.checks import check, unknown_option
+from tfdml.checks import check, check_options
 from tfdml.runs.scoring.images import Scored, names_of, training_split
 from tfdml.runs.scoring.settings import Scoring
 
@@ -40,10 +40,8 @@ class ZeroShot(Scoring):
     def __post_init__(self):
         super().__post_init__()
         valid = self.unseen_share is None or 0 < self.unseen_share < 1
-        self.check(valid, "`unseen_share` must be > 0 and < 1", "unseen_share")
-        for option in self.placement:
-            if option not in PLACEMENT:
-                raise ValueError(unknown_option("`placement`", option, PLACEMENT))
+        self.check(valid, "`unseen_share` must be > 0 and < 1")
+        check_options("`placement`", self.placement, PLACEMENT)
 
     @property
     def words(self):
@@ -76,14 +74,13 @@ class ZeroShot(Scoring):
         return UnseenImages(unseen, None, images.dataset, known, hierarchy)
 
     def _training_classes(self, model, images):
-        self.check(
-            model.was_trained_on(self) and self.split in ("test", "validation"),
+        known = training_split(self, model, images.dataset)
+        expectation = (
             "`unseen_share` must be given, except for the split test or validation of the "
-            "images of the training, whose training classes are known",
-            "split",
-            "dataset",
+            "images of the training, whose training classes are known"
         )
-        return training_split(self, model, images.dataset)
+        self.check(known is not None, expectation, "split", "dataset")
+        return known
 
     def _held_out(self, split, hierarchy):
         """The images of known and of unseen classes, by `unseen_share`."""
@@ -92,7 +89,7 @@ class ZeroShot(Scoring):
         classes = np.unique(split.labels).tolist()
         unseen = tfdml.evaluation.every_nth_child(classes, hierarchy, self.unseen_share)
         expectation = "`unseen_share` must hold out a class of a parent or more"
-        self.check(unseen, expectation, "unseen_share")
+        self.check(unseen, expectation)
         rows = np.isin(split.labels, unseen)
         return split.subset(~rows), split.subset(rows)
 
@@ -110,16 +107,10 @@ class ZeroShot(Scoring):
         """{"scores": {name: value}}, and the same for the other ways to count classes."""
         from tfdml.evaluation.zero_shot import zero_shot_scores
 
-        return zero_shot_scores(
-            model.embed_joined(self, images.known),
-            images.known.labels,
-            images.hierarchy,
-            model.embed_joined(self, images.split),
-            images.split.labels,
-            k=self.k,
-            renormalize_means=self.renormalize_means,
-            **self.placement,
-        )
+        splits = (images.known, images.split)
+        known, unseen = ((model.embed_joined(self, split), split.labels) for split in splits)
+        options = {"k": self.k, "renormalize_means": self.renormalize_means, **self.placement}
+        return zero_shot_scores(*known, images.hierarchy, *unseen, **options)
 
 
 @dataclasses.dataclass(frozen=True)
