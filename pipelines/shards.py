@@ -175,8 +175,11 @@ def _written(folder, plan):
 
 def _is_whole(path, shard):
     """Whether a file of the cache has all of the bytes that its metadata states."""
-    of_size = path.is_file() and path.stat().st_size == shard.get("bytes")
-    return of_size and cache.sha256_of(path) == shard.get("sha256")
+    try:
+        of_size = path.stat().st_size == shard.get("bytes")
+        return of_size and cache.sha256_of(path) == shard.get("sha256")
+    except OSError:
+        return False
 
 
 def _contents_of(split, settings, channels):
@@ -214,7 +217,8 @@ def write_shard(path, plan, rows, images):
         try:
             with tf.io.TFRecordWriter(str(unfinished)) as file:
                 for row, content in rows:
-                    record = _example_of(row, content, images).SerializeToString()
+                    example = _example_of(row, content, images)
+                    record = example.SerializeToString(deterministic=True)  # in every process
                     file.write(record)
                     # A record begins with 12 bytes, its length and their checksum, and ends with 4.
                     shard["offset"].append(shard["bytes"] + 12 + record.index(content))
@@ -260,10 +264,8 @@ def _write_index(folder, plan, shards, rows, dataset):
         "class_names": [[int(label), name] for label, name in class_names.items()],
         "index_sha256": cache.sha256_of(folder / cache.INDEX),
         "shards": [
-            {
-                **{"name": f"images-{number:05}.tfrecord", "images": len(shard["length"])},
-                **{key: shard[key] for key in ("bytes", "sha256")},
-            }
+            {"name": f"images-{number:05}.tfrecord", "images": len(shard["length"])}
+            | {key: shard[key] for key in ("bytes", "sha256")}
             for number, shard in enumerate(shards)
         ],
     }
