@@ -48,13 +48,9 @@ def load(data_dir=None, skip_invalid=False, training=True):
     warped = Preprocessing(**{name: settings[name] for name in WARP})
     parts, super_labels = np.array(PARTS)[rows["part"]], rows.get("super_labels")
     listing = Listing(paths, rows["labels"], class_names, super_labels, warped=warped, parts=parts)
-    return Dataset(
-        settings["dataset"],
-        image_size=tuple(manifest["image_size"]),
-        augmentation=Augmentation(**manifest["augmentation"]),
-        preprocessing=warped,
-        **listing.splits(),
-    )
+    size, augmentation = tuple(manifest["image_size"]), Augmentation(**manifest["augmentation"])
+    defaults = {"image_size": size, "augmentation": augmentation, "preprocessing": warped}
+    return Dataset(settings["dataset"], **defaults, **listing.splits())
 
 
 def read_manifest(folder):
@@ -66,10 +62,8 @@ def read_manifest(folder):
     """
     path = folder / MANIFEST
     if not path.is_file():
-        advice = "write or finish it with python -m pipelines.cache"
-        raise FileNotFoundError(
-            f"there is no finished cache in {folder}, which has no {MANIFEST}: {advice}"
-        )
+        lost = f"there is no finished cache in {folder}, which has no {MANIFEST}"
+        raise FileNotFoundError(f"{lost}: write or finish it with python -m pipelines.cache")
     try:
         manifest = json.loads(path.read_text())
         version = manifest["format"]
