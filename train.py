@@ -100,7 +100,9 @@ def parse(arguments):
 
 def resumed(parser, run, arguments):
     """The recipe of a run that stopped; exits with code 2 if the arguments change it."""
-    saved = RUNS / (run or "") / "config.yaml"
+    if not run:
+        parser.error("--resume needs --run NAME")
+    saved = RUNS / run / "config.yaml"
     if not saved.is_file():
         parser.error(f"--resume needs --run NAME of a run that exists. Found no {saved}")
     before = parser.settings_of(parser.parse_args(["--config", str(saved)]))

@@ -1,7 +1,5 @@
 """Batches of images for training and for evaluation."""
 
-from typing import NamedTuple
-
 import numpy as np
 import tensorflow as tf
 
@@ -11,8 +9,8 @@ from pipelines.images import crop, prepare, random_colour, random_flip, random_p
 from pipelines.pairs import pair_indices
 from pipelines.preprocessing import Preprocessing
 from pipelines.records import read_batches
-from pipelines.sampling import balanced_indices, group_indices, step_seed
-from pipelines.split import Split, check_split
+from pipelines.sampling import all_steps, balanced_indices, group_indices, step_seed
+from pipelines.split import check_split
 from pipelines.whole_classes import whole_class_indices
 from tfdml.checks import check, check_bool, check_image_size, check_integer, check_type
 from tfdml.decoding import decode, resize
@@ -238,7 +236,8 @@ def pair_batches(
         return _batches(making, indices, batch_size, seed, start_step)
     check_integer(0, seed=seed, start_step=start_step)
     check_bool(reshuffle=reshuffle)
-    _check_hard_neighbours(hard_neighbours, split, batch_size, start_step)
+    _check_is(HardNeighbours, "hard_neighbours", hard_neighbours)
+    hard_neighbours.check_suits(split.labels, batch_size, start_step)
     refresh_every = hard_neighbours.refresh_every
     indices_of = hard_pairs(hard_neighbours, seed)
     load = _loader(making, batch_size, batch_size, seed)
@@ -249,41 +248,23 @@ def pair_batches(
         indices = steps.map(lambda step: indices_of(step, nearest), tf.data.AUTOTUNE)
         return load(tf.data.Dataset.zip(steps, indices))
 
-    refreshes = tf.data.Dataset.counter(
-        tf.constant(start_step, tf.int64), tf.constant(refresh_every, tf.int64)
-    )
+    refreshes = all_steps(start_step, refresh_every)
     options = tf.data.Options()
     options.experimental_optimization.inject_prefetch = False  # not beyond a refresh
     return refreshes.flat_map(until_refresh).with_options(options)
 
 
-def _check_hard_neighbours(neighbours, split, batch_size, start_step):
-    _check_is("a", HardNeighbours, hard_neighbours=neighbours)
-    check(
-        neighbours.batch_size == batch_size and np.array_equal(neighbours.labels, split.labels),
-        "`hard_neighbours` must have the labels of the split and this batch size",
-        **{"batch_size": batch_size, "hard_neighbours.batch_size": neighbours.batch_size},
-    )
-    check(
-        start_step % neighbours.refresh_every == 0,
-        "`start_step` must be a multiple of `refresh_every`",
-        start_step=start_step,
-        refresh_every=neighbours.refresh_every,
-    )
-
-
 def _batches(making, indices, batch, seed, start_step):
     """Batches of images and labels from indices; of at most `batch` if their shape is unknown."""
-    steps = tf.data.Dataset.counter(tf.constant(start_step, tf.int64))
     load = _loader(making, batch, indices.element_spec.shape[0], seed)
-    return load(tf.data.Dataset.zip(steps, indices))
+    return load(tf.data.Dataset.zip(all_steps(start_step), indices))
 
 
 def _loader(making, batch, size, seed):
     """Returns a function from a dataset of (step, indices) to one of (images, labels).
 
     Args:
-        making: `_Making`.
+        making: As returned by `_checked`.
         batch: Most indices of a batch.
         size: Indices of every batch; None if their number varies.
         seed: Of the augmentation.
@@ -366,11 +347,8 @@ def evaluation_batches(
     images = tf.data.Dataset.from_tensor_slices((split.images, boxes_of(split), split.labels))
     if split.holds_records:
         images = images.batch(_RECORDS).map(_with_contents, tf.data.AUTOTUNE).unbatch()
-    return (
-        images.map(load, num_parallel_calls=tf.data.AUTOTUNE)
-        .batch(batch_size)
-        .prefetch(tf.data.AUTOTUNE)
-    )
+    images = images.map(load, num_parallel_calls=tf.data.AUTOTUNE)
+    return images.batch(batch_size).prefetch(tf.data.AUTOTUNE)
 
 
 def boxes_of(split):
@@ -402,32 +380,23 @@ def part_of(split, image, box, channels):
     return image if split.boxes is None else crop(image, box)
 
 
-class _Making(NamedTuple):
-    """How images are made of a split: (height, width, channels), and what is done to them."""
-
-    split: Split
-    image_size: tuple
-    augmentation: Augmentation
-    preprocessing: Preprocessing
-
-
 def _checked(split, image_size, augmentation, preprocessing):
-    """Checks the arguments and returns them as `_Making`."""
+    """Checks the arguments and returns them, with defaults in place of None."""
     augmentation = Augmentation() if augmentation is None else augmentation
     preprocessing = Preprocessing() if preprocessing is None else preprocessing
-    _check_is("an", Augmentation, augmentation=augmentation)
-    _check_is("a", Preprocessing, preprocessing=preprocessing)
+    _check_is(Augmentation, "augmentation", augmentation)
+    _check_is(Preprocessing, "preprocessing", preprocessing)
     image_size = _checked_size(split, image_size)
     preprocessing.check_sizes(image_size, augmentation)
     if split.warped is not None:
         preprocessing = preprocessing.of_warped(split.warped)
-    return _Making(split, image_size, augmentation, preprocessing)
+    return split, image_size, augmentation, preprocessing
 
 
-def _check_is(article, kind, **values):
-    for name, value in values.items():
-        expected = f"`{name}` must be {article} `{kind.__name__}` or None"
-        check_type(isinstance(value, kind), expected, **{name: value})
+def _check_is(kind, name, value):
+    article = "an" if kind is Augmentation else "a"
+    expected = f"`{name}` must be {article} `{kind.__name__}` or None"
+    check_type(isinstance(value, kind), expected, **{name: value})
 
 
 def _checked_size(split, image_size):
@@ -437,13 +406,12 @@ def _checked_size(split, image_size):
     check_image_size(" for paths" if split.holds_paths else "", image_size=image_size)
     size = tuple(image_size)  # pyright: ignore[reportArgumentType], it is not None
     if split.holds_paths:
-        of_files = "`image_size` must have 1 or 3 channels for paths"
-        check(size[2] in (1, 3), of_files, image_size=size)
+        expected = "`image_size` must have 1 or 3 channels for paths"
+        check(size[2] in (1, 3), expected, image_size=size)
     else:
-        check(
-            size[2] == split.images.shape[3],
+        channels, expected = (
+            split.images.shape[3],
             "`image_size` must have the channels of the images",
-            image_size=size,
-            channels=split.images.shape[3],
         )
+        check(size[2] == channels, expected, image_size=size, channels=channels)
     return size

@@ -92,8 +92,7 @@ def with_boxes(dataset, path, data_dir):
         missing = [name for name in names if name not in boxes]
         received = {"without": len(missing), "first": Bare(*missing[:1])}
         check(not missing, f"{path} must have a box for every image", **received)
-        of_images = np.array([boxes[name] for name in names], np.int64)
-        splits[name] = dataclasses.replace(split, boxes=of_images)
+        splits[name] = dataclasses.replace(split, boxes=[boxes[name] for name in names])
     for split in splits.values():
         check_inside(split)
     return dataclasses.replace(dataset, **splits)

@@ -61,9 +61,8 @@ def parse(arguments):
         if not (getattr(given, name) or given.verify):
             parser.error(f"--{name} must be given, or --verify")
     if given.lossless and given.quality is not None:
-        parser.error(
-            f"--quality is for JPEG: leave it out with --lossless. Received: {given.quality}"
-        )
+        for_jpeg = "--quality is for JPEG: leave it out with --lossless"
+        parser.error(f"{for_jpeg}. Received: {given.quality}")
     if given.quality is None and not given.lossless:
         given.quality = 95
     return given

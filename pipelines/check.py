@@ -79,10 +79,8 @@ def check(name, data_dir=None, boxes=None):
 
     found = []
     for message in (warning.message for warning in caught):
-        if isinstance(message, LeftOut):
-            found += [f"{message.what}: {item}" for item in message.items]
-        else:
-            found.append(str(message))
+        left_out = isinstance(message, LeftOut)
+        found += [f"{message.what}: {i}" for i in message.items] if left_out else [str(message)]
     rest = find_unreadable(split.images)  # of a dataset that `load` does not verify
     found += [f"{split.images[row]} ({reason})" for row, reason in rest.items()]
     return found, len(split.images) - len(rest)

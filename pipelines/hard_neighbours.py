@@ -46,16 +46,19 @@ class HardNeighbours:
         check_enough(int(np.sum(counts * (counts - 1)) // 2), batch_size // 4)
         # When the last one is added, the batch may have m - 3 of its candidates already.
         others = len(labels) - int(counts.max())
-        check(
-            others >= batch_size - 2,
-            "there must be at least `batch_size` - 2 images outside every class",
-            batch_size=batch_size,
-            others=others,
-        )
-        self.labels = labels
-        self.batch_size = batch_size
-        self.refresh_every = refresh_every
+        needed = "there must be at least `batch_size` - 2 images outside every class"
+        check(others >= batch_size - 2, needed, batch_size=batch_size, others=others)
+        self.labels, self.batch_size, self.refresh_every = labels, batch_size, refresh_every
         self._step = self._nearest = None
+
+    def check_suits(self, labels, batch_size, start_step):
+        """Raises a ValueError unless batches of these labels can use it from this step on."""
+        suits = self.batch_size == batch_size and np.array_equal(self.labels, labels)
+        expected = "`hard_neighbours` must have the labels of the split and this batch size"
+        received = {"batch_size": batch_size, "hard_neighbours.batch_size": self.batch_size}
+        check(suits, expected, **received)
+        every, expected = self.refresh_every, "`start_step` must be a multiple of `refresh_every`"
+        check(start_step % every == 0, expected, start_step=start_step, refresh_every=every)
 
     def refresh(self, step, embeddings):
         """Sets the embeddings that batches from a step on are made with.
@@ -70,11 +73,9 @@ class HardNeighbours:
             ValueError: If they are not one row per image, or not finite.
         """
         embeddings = np.asarray(embeddings)
-        check(
-            embeddings.ndim == 2 and len(embeddings) == len(self.labels),
-            "`embeddings` must have one row per image",
-            **{"embeddings.shape": embeddings.shape, "images": len(self.labels)},
-        )
+        matches = embeddings.ndim == 2 and len(embeddings) == len(self.labels)
+        received = {"embeddings.shape": embeddings.shape, "images": len(self.labels)}
+        check(matches, "`embeddings` must have one row per image", **received)
         if not np.isfinite(embeddings).all():
             raise ValueError("`embeddings` must be finite. Received: infinite numbers or NaN")
         self._nearest = nearest_of_other_classes(embeddings, self.labels, self.batch_size - 2)
@@ -83,10 +84,8 @@ class HardNeighbours:
     def nearest(self, step):
         """The (n, m - 2) int32 table of a step; raises a RuntimeError without a refresh at it."""
         if step != self._step:
-            raise RuntimeError(
-                f"`refresh` must be called at step {step}, before its batch is taken. The last "
-                f"call was at step {self._step}"
-            )
+            needed = f"`refresh` must be called at step {step}, before its batch is taken"
+            raise RuntimeError(f"{needed}. The last call was at step {self._step}")
         return self._nearest
 
 
@@ -104,15 +103,12 @@ def hard_pairs(neighbours, seed):
         Function of () int64 and (n, m - 2) int32 that returns (m,) int64 indices: the left images
         of the pairs, the right ones, and the neighbours that these added, in the same order.
     """
-    batch_size = neighbours.batch_size
-    pairs = positive_pairs(neighbours.labels)
-    draw = pairs_in_turn(pairs, batch_size // 4, seed, reshuffle=True)
-    half = batch_size // 2
+    half = neighbours.batch_size // 2
+    draw = pairs_in_turn(positive_pairs(neighbours.labels), half // 2, seed, reshuffle=True)
 
     def indices_of(step, nearest):
-        chosen = tf.concat(
-            [tf.reshape(draw(step), [half]), tf.fill([half], tf.constant(-1, tf.int64))], axis=0
-        )
+        drawn = tf.reshape(draw(step), [half])
+        chosen = tf.pad(drawn, [[0, half]], constant_values=-1)
 
         def add(place, chosen):
             candidates = tf.cast(tf.gather(nearest, chosen[place]), tf.int64)

@@ -122,10 +122,9 @@ def cut_out(image, place, image_size, preprocessing):
         `image_size`, uint8; with a mean image float32.
     """
     begin = tf.concat([tf.cast(place, tf.int32), [0]], axis=0)
-    image = tf.slice(image, begin, image_size)
-    if preprocessing.mean_image is None:
+    image, mean = tf.slice(image, begin, image_size), preprocessing.mean_image
+    if mean is None:
         return image
-    mean = preprocessing.mean_image
     mean = mean - mean.mean(axis=(0, 1))  # the network subtracts the means of the channels
     return tf.cast(image, tf.float32) - tf.slice(mean, begin, image_size)
 
@@ -228,13 +227,9 @@ def random_warp(images, augmentation, draws):
     zero = tf.zeros_like(angle)
     rows = [cosine, -sine, from_x - cosine * middle_x + sine * middle_y]
     rows += [sine, cosine, from_y - sine * middle_x - cosine * middle_y, zero, zero]
+    sampling = {"interpolation": "BILINEAR", "fill_mode": "NEAREST", "fill_value": 0.0}
     return tf.raw_ops.ImageProjectiveTransformV3(
-        images=images,
-        transforms=tf.stack(rows, axis=1),
-        output_shape=[height, width],
-        interpolation="BILINEAR",
-        fill_mode="NEAREST",
-        fill_value=0.0,
+        images=images, transforms=tf.stack(rows, axis=1), output_shape=[height, width], **sampling
     )
 
 
@@ -285,12 +280,9 @@ def _sides(image, size, covers):
 
 def _ends(dark):
     """First and end of the lines with a dark pixel, with the margins of `trim_white`."""
-    lines, number = tf.where(dark)[:, 0], tf.size(dark, tf.int64)
-    first = tf.maximum(tf.reduce_min(lines) - _MARGIN, 0)
-    last = tf.minimum(tf.reduce_max(lines) + _MARGIN + 2, number)
-    found = tf.size(lines) > 0
-    zero = tf.zeros([], tf.int64)
-    return tf.where(found, first, zero), tf.where(found, last, number)
+    lines = tf.where(dark | ~tf.reduce_any(dark))[:, 0]  # all lines of a white image
+    end = tf.minimum(tf.reduce_max(lines) + _MARGIN + 2, tf.size(dark, tf.int64))
+    return tf.maximum(tf.reduce_min(lines) - _MARGIN, 0), end
 
 
 @contextlib.contextmanager
@@ -315,12 +307,9 @@ def cause_of(error, *splits):
     for split in (split for split in splits if split.holds_paths):
         for row, reason in unreadable(split.images):
             what = f"{split.images[row]} cannot be read ({reason})"
-            if split.holds_records:
-                return f"{what}: write the cache again"
-            return (
-                f"{what}: repair it, or start again with --skip_invalid true, which leaves out all "
-                "such images; python -m pipelines.check lists them"
-            )
+            advice = "repair it, or start again with --skip_invalid true, which leaves out all"
+            advice += " such images; python -m pipelines.check lists them"
+            return f"{what}: {'write the cache again' if split.holds_records else advice}"
         if split.boxes is not None:
             try:
                 check_inside(split)

@@ -51,12 +51,9 @@ def read_mean_image(path):
         mean = _of_numpy(path) if path.suffix == ".npy" else _of_caffe(path.read_bytes())
     except Exception as error:  # what NumPy and protobuf raise has no common class
         raise ValueError(f"{path} cannot be read ({error})") from error
-    check(
-        mean.ndim == 3 and mean.size and mean.dtype.kind == "f" and np.isfinite(mean).all(),
-        f"{path} must hold (height, width, channels) finite floats",
-        shape=mean.shape,
-        dtype=Bare(mean.dtype),
-    )
+    holds = mean.ndim == 3 and mean.size and mean.dtype.kind == "f" and np.isfinite(mean).all()
+    expected = f"{path} must hold (height, width, channels) finite floats"
+    check(holds, expected, shape=mean.shape, dtype=Bare(mean.dtype))
     return mean.astype(np.float32)
 
 

@@ -53,12 +53,9 @@ class Preprocessing:
             check_integer(warp_size=self.warp_size)
             check_positive(warp_size=self.warp_size)
         check_bool(keep_aspect=self.keep_aspect, trim_white=self.trim_white)
-        check(
-            not (self.keep_aspect and self.trim_white),
-            "`trim_white` keeps the aspect by white margins: leave out `keep_aspect`",
-            keep_aspect=self.keep_aspect,
-            trim_white=self.trim_white,
-        )
+        kept, trimmed = self.keep_aspect, self.trim_white
+        needless = "`trim_white` keeps the aspect by white margins: leave out `keep_aspect`"
+        check(not (kept and trimmed), needless, keep_aspect=kept, trim_white=trimmed)
         if self.mean_image is not None:
             self._check_mean_image()
 
@@ -67,16 +64,10 @@ class Preprocessing:
 
         mean = np.asarray(self.mean_image)
         check_type(mean.dtype.kind == "f", "`mean_image` must be floats", dtype=Bare(mean.dtype))
-        check(
-            mean.ndim == 3 and np.isfinite(mean).all(),
-            "`mean_image` must be (height, width, channels), all finite",
-            shape=mean.shape,
-        )
-        check(
-            not self.keep_aspect,
-            "`mean_image` requires images of one size: leave out `keep_aspect`",
-            keep_aspect=self.keep_aspect,
-        )
+        expected = "`mean_image` must be (height, width, channels), all finite"
+        check(mean.ndim == 3 and np.isfinite(mean).all(), expected, shape=mean.shape)
+        of_one_size = "`mean_image` requires images of one size: leave out `keep_aspect`"
+        check(not self.keep_aspect, of_one_size, keep_aspect=self.keep_aspect)
         vars(self).update(mean_image=mean.astype(np.float32))
 
     @property
@@ -98,10 +89,8 @@ class Preprocessing:
         Returns:
             (height, width, channels): `warp_size`, or without one 8 / 7 of the sides of a crop.
         """
-        height, width, channels = image_size
-        if self.warp_size is None:
-            return round(height / _SHARE), round(width / _SHARE), channels
-        return self.warp_size, self.warp_size, channels
+        sides = (round(side / _SHARE) for side in image_size[:2])
+        return *((self.warp_size,) * 2 if self.warp_size else sides), image_size[2]
 
     def of_warped(self, warped):
         """The preprocessing left to do for images that were warped before, as in a cache.
@@ -117,11 +106,8 @@ class Preprocessing:
         for name in ("warp_size", "keep_aspect", "trim_white"):
             wanted, had = getattr(self, name), getattr(warped, name)
             advice = "train with it, or write another cache"
-            check(
-                wanted == had,
-                f"`{name}` must be that of the cache, {had}: {advice}",
-                **{name: wanted},
-            )
+            expected = f"`{name}` must be that of the cache, {had}: {advice}"
+            check(wanted == had, expected, **{name: wanted})
         return dataclasses.replace(self, trim_white=False)
 
     def check_sizes(self, image_size, augmentation=None):
@@ -131,25 +117,16 @@ class Preprocessing:
             image_size: (height, width, channels) of a crop.
             augmentation: `Augmentation` of training; None in evaluation.
         """
-        check(
-            not self.warp_size or self.warp_size >= max(image_size[:2]),
-            "`warp_size` must be at least the side of a crop",
-            warp_size=self.warp_size,
-            image_size=tuple(image_size),
-        )
+        large = not self.warp_size or self.warp_size >= max(image_size[:2])
+        received = {"warp_size": self.warp_size, "image_size": tuple(image_size)}
+        check(large, "`warp_size` must be at least the side of a crop", **received)
         if self.mean_image is None:
             return
-        size = (*self.size_of_warp(image_size), image_size[2])
-        check(
-            self.mean_image.shape == size,
-            f"`mean_image` must have the size of the images before the crop, {size}",
-            **{"mean_image.shape": self.mean_image.shape},
-        )
+        size, found = (*self.size_of_warp(image_size), image_size[2]), self.mean_image.shape
+        expected = f"`mean_image` must have the size of the images before the crop, {size}"
+        check(found == size, expected, **{"mean_image.shape": found})
         if augmentation is not None:
-            check(
-                not (augmentation.crops or augmentation.colour),
-                "`mean_image` is subtracted from whole images, so pixels leave [0, 255]: set "
-                "`crop` of the augmentation to 1 and `colour` to 0",
-                crop=augmentation.crop,
-                colour=augmentation.colour,
-            )
+            crop, colour = augmentation.crop, augmentation.colour
+            whole = "`mean_image` is subtracted from whole images, so pixels leave [0, 255]: set"
+            expected = f"{whole} `crop` of the augmentation to 1 and `colour` to 0"
+            check(not (augmentation.crops or colour), expected, crop=crop, colour=colour)

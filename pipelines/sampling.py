@@ -40,21 +40,16 @@ def balanced_indices(
     by_class, first, counts = (tf.constant(part, tf.int64) for part in classes)
     check_integer(1, classes_per_batch=classes_per_batch, images_per_class=images_per_class)
     check_integer(0, seed=seed, start_step=start_step)
-    check(
-        classes_per_batch <= len(counts),
-        "`classes_per_batch` must not exceed the number of classes",
-        classes_per_batch=classes_per_batch,
-        classes=len(counts),
-    )
+    received = {"classes_per_batch": classes_per_batch, "classes": len(counts)}
+    needed = "`classes_per_batch` must not exceed the number of classes"
+    check(classes_per_batch <= len(counts), needed, **received)
     check_one_of(SAMPLERS, sampler=sampler)
     batch = classes_per_batch * images_per_class
     batches_per_epoch = len(counts) // classes_per_batch
 
     def indices_of(step):
         epoch, place = step // batches_per_epoch, step % batches_per_epoch
-        order = tf.random.experimental.stateless_shuffle(
-            tf.range(len(counts)), step_seed(seed, "classes", epoch)
-        )
+        order = shuffle(len(counts), step_seed(seed, "classes", epoch))
         classes = order[place * classes_per_batch :][:classes_per_batch]
         sizes = tf.gather(counts, classes)
         largest = tf.reduce_max(sizes)
@@ -129,27 +124,17 @@ def group_indices(
     if images_per_class is not None:
         check_integer(2, images_per_class=images_per_class)
     check_bool(evenly=evenly)
-    check(
-        classes_per_batch % super_classes == 0,
-        "`super_classes` must divide `classes_per_batch`",
-        super_classes=super_classes,
-        classes_per_batch=classes_per_batch,
-    )
-    check(
-        super_labels is not None,
-        "groups need `super_labels`, the super-class of each image, such as the alphabets of "
-        "omniglot",
-        super_labels=super_labels,
-    )
+    received = {"super_classes": super_classes, "classes_per_batch": classes_per_batch}
+    divides = classes_per_batch % super_classes == 0
+    check(divides, "`super_classes` must divide `classes_per_batch`", **received)
+    alphabets = "the super-class of each image, such as the alphabets of omniglot"
+    needed = f"groups need `super_labels`, {alphabets}"
+    check(super_labels is not None, needed, super_labels=super_labels)
     groups = _grouped(checked_labels(labels), np.asarray(super_labels))
     by_class, first, counts, starts, sizes, totals = map(tf.constant, groups)
-    check(
-        super_classes <= len(sizes),
-        "`super_classes` must not exceed the number of super-classes that have a class of 2 images "
-        "or more",
-        super_classes=super_classes,
-        found=len(sizes),
-    )
+    of_pairs = "the number of super-classes that have a class of 2 images or more"
+    enough, found = f"`super_classes` must not exceed {of_pairs}", len(sizes)
+    check(super_classes <= found, enough, super_classes=super_classes, found=found)
     most = images_per_class or tf.reduce_max(counts)
 
     def classes_of(step):
@@ -167,12 +152,11 @@ def group_indices(
 
     def indices_of(step):
         owner, turn, rows = rows_of(classes_of(step), first, counts)
-        keys = tf.random.stateless_uniform(
-            [2, tf.size(owner)], step_seed(seed, "images", step), dtype=tf.float64
-        )
+        of_images = step_seed(seed, "images", step)
+        keys = tf.random.stateless_uniform([2, tf.size(owner)], of_images, dtype=tf.float64)
         # Classes stay adjacent, each shuffled within; then any surplus images are dropped.
-        shuffled = tf.argsort(tf.cast(owner, tf.float64) + keys[0])
-        candidates = tf.boolean_mask(shuffled, turn < most)
+        places = tf.argsort(tf.cast(owner, tf.float64) + keys[0])
+        candidates = tf.boolean_mask(places, turn < most)
         kept = tf.argsort(tf.boolean_mask(keys[1], turn < most))[:batch_size]
         candidates = tf.gather(candidates, tf.sort(kept))
         owner = tf.gather(owner, candidates)
@@ -201,6 +185,11 @@ def _grouped(labels, super_labels):
     return by_class, *(part.astype(np.int32) for part in groups)
 
 
+def shuffle(count, seed):
+    """The numbers from 0 to `count` - 1 in a random order, (count,) int32."""
+    return tf.random.experimental.stateless_shuffle(tf.range(count), seed)
+
+
 def rows_by_class(labels, least=2):
     """Rows sorted by class; first row and count of each class of `least` images or more."""
     by_class = np.argsort(labels, kind="stable")
@@ -227,10 +216,14 @@ def rows_of(classes, first, counts):
     return owner, turn, tf.gather(first, tf.gather(classes, owner)) + turn
 
 
+def all_steps(start, every=1):
+    """The endless `tf.data.Dataset` of steps, () int64."""
+    return tf.data.Dataset.counter(tf.constant(start, tf.int64), tf.constant(every, tf.int64))
+
+
 def each_step(indices_of, start_step):
     """The endless `tf.data.Dataset` of a function of the step."""
-    steps = tf.data.Dataset.counter(tf.constant(start_step, tf.int64))
-    return steps.map(indices_of, num_parallel_calls=tf.data.AUTOTUNE)
+    return all_steps(start_step).map(indices_of, num_parallel_calls=tf.data.AUTOTUNE)
 
 
 def _draw(weights, count, seed):

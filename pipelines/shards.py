@@ -1,11 +1,13 @@
 """Writes a cache: the images of a dataset, resized, in a few TFRecord files."""
 
+import contextlib
 import dataclasses
 import hashlib
 import io
 import json
 import os
 import pathlib
+import time
 
 import numpy as np
 import tensorflow as tf
@@ -24,6 +26,7 @@ from tfdml.progress import progress
 LARGEST = 4096  # side in pixels
 SHARD_BYTES = 128e6  # approximate size of a file
 BYTES_PER_PIXEL = 0.45  # of a JPEG of quality 95; photographs have 0.3 to 0.6
+_KILLED = 600  # seconds without a write after which an unfinished file is taken as left behind
 
 
 def verify(folder):
@@ -75,23 +78,22 @@ def write_cache(
         OSError: If an image cannot be read or a file cannot be written; finished files stay.
     """
     _check(dataset, size, quality, images_per_file)
-    preprocessing = Preprocessing(size, keep_aspect, trim_white)
+    bytes_per_pixel = BYTES_PER_PIXEL if quality else dataset.image_size[2]
+    usual_number = max(1, round(SHARD_BYTES / (bytes_per_pixel * size**2)))
+    warped = Preprocessing(size, keep_aspect, trim_white)
     settings = {
         "dataset": dataset.name,
-        **{name: getattr(preprocessing, name) for name in cache.WARP},
+        **{name: getattr(warped, name) for name in cache.WARP},
         "quality": quality,
         "boxes": dataset.train.boxes is not None,
-        "images_per_file": images_per_file or _usual_number(dataset, size, quality),
+        "images_per_file": images_per_file or usual_number,
     }
     images, rows = _listed(dataset)
     plan = {"settings": settings, "images": _digest_of(images, rows)}
     folder = pathlib.Path(folder).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
-    _check_same(folder, plan)
     shards = _write_shards(folder, plan, images, rows["order"], dataset.image_size[2])
-    manifest = _write_index(folder, plan, shards, rows, dataset)
-    cache.check_files(folder, manifest)
-    return manifest
+    return _write_index(folder, plan, shards, rows, dataset)
 
 
 def _check(dataset, size, quality, images_per_file):
@@ -102,18 +104,9 @@ def _check(dataset, size, quality, images_per_file):
     if quality is not None:
         check_integer(1, quality=quality)
         check(quality <= 100, "`quality` must be from 1 to 100", quality=quality)
-    for split in dataset.splits.values():
-        check(
-            split.holds_paths and split.warped is None,
-            "a cache needs a dataset of separate image files",
-            dataset=Bare(dataset.name),
-        )
-
-
-def _usual_number(dataset, size, quality):
-    """The number of images that take about 128 MB."""
-    of_pixel = BYTES_PER_PIXEL if quality else dataset.image_size[2]
-    return max(1, round(SHARD_BYTES / (of_pixel * size**2)))
+    of_files = all(split.holds_paths and not split.warped for split in dataset.splits.values())
+    needed = "a cache needs a dataset of separate image files"
+    check(of_files, needed, dataset=Bare(dataset.name))
 
 
 def _listed(dataset):
@@ -122,14 +115,12 @@ def _listed(dataset):
     "order" has the rows in the order in which they are written: those of a class adjacent.
     """
     images = dataset.both()
-    numbers = [PARTS.index(name) for name in dataset.splits]
     counts = [len(split.labels) for split in dataset.splits.values()]
-    part = np.repeat(np.array(numbers, np.int8), counts)
-    rows = {"part": part, "labels": images.labels}
+    numbers = np.array([PARTS.index(name) for name in dataset.splits], np.int8)
+    rows = {"part": np.repeat(numbers, counts), "labels": images.labels}
     if images.super_labels is not None:
         rows["super_labels"] = images.super_labels
-    rows["order"] = np.lexsort((images.labels, part))
-    return images, rows
+    return images, {**rows, "order": np.lexsort((images.labels, rows["part"]))}
 
 
 def _digest_of(images, rows):
@@ -142,74 +133,74 @@ def _digest_of(images, rows):
     return digest.hexdigest()
 
 
-def _check_same(folder, plan):
-    """Raises a ValueError if a folder holds a cache of other images or settings."""
-    for path in sorted(folder.glob("images-*.json")):
-        try:
-            before = json.loads(path.read_text())
-            settings, images = before["settings"], before["images"]
-        except (ValueError, LookupError, TypeError):
-            continue  # it is rewritten
-        changed = {
-            name: value for name, value in plan["settings"].items() if settings.get(name) != value
-        }
-        if changed or images != plan["images"]:
-            what = ", ".join(f"{n}={settings.get(n)}, now {v}" for n, v in changed.items())
-            raise ValueError(
-                f"{folder} holds a cache of other {'settings' if changed else 'images'}: choose "
-                f"another folder, or delete it{f'. It has {what}' if changed else ''}"
-            )
-
-
 def _write_shards(folder, plan, images, order, channels):
     """Writes the missing files; returns the metadata of all files, in order."""
-    for killed in folder.glob("*.unfinished*"):
-        killed.unlink()
+    written = _written(folder, plan)
+    for path in folder.glob("*.unfinished*"):
+        with contextlib.suppress(FileNotFoundError):  # another process has just finished it
+            if time.time() - path.stat().st_mtime > _KILLED:
+                path.unlink()
     number = plan["settings"]["images_per_file"]
     shards = []
     for first in progress("Writing", range(0, len(order), number), unit="file"):
         path = folder / f"images-{first // number:05}.tfrecord"
         chosen = order[first : first + number]
-        shard = _finished(path, plan)
-        if shard is None:
+        shard = written.get(path)
+        if not (shard and _is_whole(path, shard)):
             contents = _contents_of(images.subset(chosen), plan["settings"], channels)
             shard = write_shard(path, plan, zip(chosen.tolist(), contents, strict=True), images)
         shards.append(shard)
     return shards
 
 
-def _finished(path, plan):
-    """Metadata of a file of the cache; None if the file is missing or incomplete."""
+def _written(folder, plan):
+    """{file: its metadata} of earlier writes; a ValueError if of other images or settings."""
+    shards = {}
+    for path in sorted(folder.glob("images-*.json")):
+        try:
+            shard = json.loads(path.read_text())
+            had, images = shard["settings"], shard["images"]
+        except (ValueError, LookupError, TypeError):
+            continue  # it is rewritten
+        wanted = plan["settings"].items()
+        changed = [f"{n}={had.get(n)}, now {value}" for n, value in wanted if had.get(n) != value]
+        if changed or images != plan["images"]:
+            raise ValueError(
+                f"{folder} holds a cache of other {'settings' if changed else 'images'}: choose "
+                f"another folder, or delete it{'. It has ' * bool(changed)}{', '.join(changed)}"
+            )
+        shards[path.with_suffix(".tfrecord")] = shard
+    return shards
+
+
+def _is_whole(path, shard):
+    """Whether a file of the cache has all of the bytes that its metadata states."""
     try:
-        shard = json.loads(path.with_suffix(".json").read_text())
-        same = shard["images"] == plan["images"] and shard["settings"] == plan["settings"]
-        whole = path.stat().st_size == shard["bytes"] and cache.sha256_of(path) == shard["sha256"]
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
-    return shard if same and whole else None
+        of_size = path.stat().st_size == shard.get("bytes")
+        return of_size and cache.sha256_of(path) == shard.get("sha256")
+    except OSError:
+        return False
 
 
 def _contents_of(split, settings, channels):
     """The encoded images of a split; an OSError names one that cannot be read."""
-    preprocessing = Preprocessing(**{name: settings[name] for name in cache.WARP})
+    warped = Preprocessing(**{name: settings[name] for name in cache.WARP})
     size, quality = (settings["warp_size"],) * 2, settings["quality"]
 
     def load(image, box):
-        image = warp(part_of(split, image, box, channels), size, preprocessing)
+        image = warp(part_of(split, image, box, channels), size, warped)
         return tf.io.encode_jpeg(image, quality=quality) if quality else image
 
     rows = tf.data.Dataset.from_tensor_slices((split.images, boxes_of(split)))
     rows = rows.map(load, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
     with named(split):
         for image in rows.as_numpy_iterator():
-            yield bytes(image) if quality else _bmp_of(image)
-
-
-def _bmp_of(image):
-    """The bytes of an image as BMP, lossless."""
-    content = io.BytesIO()
-    Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image).save(content, "BMP")
-    return content.getvalue()
+            if quality:
+                yield bytes(image)
+            else:
+                content = io.BytesIO()
+                Image.fromarray(image[:, :, 0] if channels == 1 else image).save(content, "BMP")
+                yield content.getvalue()
 
 
 def write_shard(path, plan, rows, images):
@@ -226,7 +217,8 @@ def write_shard(path, plan, rows, images):
         try:
             with tf.io.TFRecordWriter(str(unfinished)) as file:
                 for row, content in rows:
-                    record = _example_of(row, content, images).SerializeToString()
+                    example = _example_of(row, content, images)
+                    record = example.SerializeToString(deterministic=True)  # in every process
                     file.write(record)
                     # A record begins with 12 bytes, its length and their checksum, and ends with 4.
                     shard["offset"].append(shard["bytes"] + 12 + record.index(content))
@@ -245,26 +237,21 @@ def _example_of(row, content, images):
     """A `tf.train.Example` with the feature names of TensorFlow's own datasets."""
     label = int(images.labels[row])
     name = (images.class_names or {}).get(label, str(label))
-    features = {
-        "image/encoded": {"bytes_list": {"value": [content]}},
-        "image/class/text": {"bytes_list": {"value": [name.encode()]}},
-        "image/filename": {"bytes_list": {"value": [os.fsencode(images.images[row])]}},
-        "image/class/label": {"int64_list": {"value": [label]}},
-    }
+    texts = {"encoded": content, "class/text": name.encode()}
+    texts["filename"] = os.fsencode(images.images[row])
+    features = {f"image/{key}": {"bytes_list": {"value": [texts[key]]}} for key in texts}
+    features["image/class/label"] = {"int64_list": {"value": [label]}}
     return tf.train.Example(features={"feature": features})
 
 
 def _write_index(folder, plan, shards, rows, dataset):
     """Writes the index and, last, the manifest; returns the manifest."""
     index = {name: array for name, array in rows.items() if name != "order"}
-    counts = [len(shard["length"]) for shard in shards]
-    for name, values in (
-        ("shard", np.repeat(np.arange(len(shards)), counts)),
-        ("offset", np.concatenate([shard["offset"] for shard in shards])),
-        ("length", np.concatenate([shard["length"] for shard in shards])),
-    ):
-        index[name] = np.empty(len(values), np.int64)
-        index[name][rows["order"]] = values
+    index["shard"] = np.repeat(np.arange(len(shards)), [len(shard["length"]) for shard in shards])
+    index["offset"] = np.concatenate([shard["offset"] for shard in shards])
+    index["length"] = np.concatenate([shard["length"] for shard in shards])
+    for name in ("shard", "offset", "length"):
+        index[name] = index[name][np.argsort(rows["order"])].astype(np.int64)
     (folder / cache.MANIFEST).unlink(missing_ok=True)
     with replacing(folder / cache.INDEX) as unfinished, open(unfinished, "wb") as file:
         np.savez_compressed(file, **index)
@@ -277,12 +264,8 @@ def _write_index(folder, plan, shards, rows, dataset):
         "class_names": [[int(label), name] for label, name in class_names.items()],
         "index_sha256": cache.sha256_of(folder / cache.INDEX),
         "shards": [
-            {
-                "name": f"images-{number:05}.tfrecord",
-                "images": len(shard["length"]),
-                "bytes": shard["bytes"],
-                "sha256": shard["sha256"],
-            }
+            {"name": f"images-{number:05}.tfrecord", "images": len(shard["length"])}
+            | {key: shard[key] for key in ("bytes", "sha256")}
             for number, shard in enumerate(shards)
         ],
     }

@@ -50,14 +50,11 @@ class Split:
         check(images.shape[:1] != (0,), "a split must hold at least one image", images=0)
         are_pixels = images.dtype == np.uint8 and images.ndim == 4
         are_paths = images.dtype.kind == "U" and images.ndim == 1
-        how = "; convert those in [0, 1] by (255 * images).astype('uint8')"
-        check_type(
-            are_pixels or are_paths,
-            "`images` must be (n, height, width, channels) uint8 or (n,) paths"
-            f"{how if images.dtype.kind == 'f' else ''}",
-            shape=images.shape,
-            dtype=Bare(images.dtype),
-        )
+        expected = "`images` must be (n, height, width, channels) uint8 or (n,) paths"
+        if images.dtype.kind == "f":
+            expected += "; convert those in [0, 1] by (255 * images).astype('uint8')"
+        received = {"shape": images.shape, "dtype": Bare(images.dtype)}
+        check_type(are_pixels or are_paths, expected, **received)
         vars(self).update(images=images, labels=_integers("labels", self.labels, (len(images),)))
         if self.super_labels is not None:
             super_labels = _integers("super_labels", self.super_labels, (len(images),))
@@ -94,30 +91,19 @@ class Split:
         """The split of the chosen rows (booleans or indices)."""
         if np.asarray(chosen).dtype == bool and np.all(chosen):
             return self  # spares a copy of the pixels
-        of_images = {
-            name: value[chosen]
-            for name, value in vars(self).items()
-            if isinstance(value, np.ndarray)
-        }
-        return dataclasses.replace(self, **of_images)
+        fields = vars(self).items()
+        rows = {name: value[chosen] for name, value in fields if isinstance(value, np.ndarray)}
+        return dataclasses.replace(self, **rows)
 
 
 def _integers(name, values, shape):
     values = np.asarray(values)
-    each, how = "four edges", ""
-    if len(shape) == 1:
-        each, how = "one id", f"; convert names by np.unique({name}, return_inverse=True)[1]"
-    check(
-        values.shape == shape,
-        f"`{name}` must have {each} per image",
-        images=shape[0],
-        **{f"{name}.shape": values.shape},
-    )
-    check_type(
-        values.dtype.kind in "iu",
-        f"`{name}` must be integers{how if values.dtype.kind in 'UTO' else ''}",
-        dtype=Bare(values.dtype),
-    )
+    expected = f"`{name}` must have {'one id' if len(shape) == 1 else 'four edges'} per image"
+    check(values.shape == shape, expected, images=shape[0], **{f"{name}.shape": values.shape})
+    expected = f"`{name}` must be integers"
+    if len(shape) == 1 and values.dtype.kind in "UTO":
+        expected += f"; convert names by np.unique({name}, return_inverse=True)[1]"
+    check_type(values.dtype.kind in "iu", expected, dtype=Bare(values.dtype))
     return values.astype(np.int64)
 
 
@@ -127,25 +113,18 @@ def _check_boxes(boxes, size):
     good = (left >= 0) & (left < right) & (right <= width)
     good &= (top >= 0) & (top < bottom) & (bottom <= height)
     row = int(np.argmin(good))
-    check(
-        good[row],
-        "`boxes` must have left < right and upper < lower edge, inside the image",
-        row=row,
-        box=boxes[row].tolist(),
-        **({} if size is None else {"width": width, "height": height}),
-    )
+    received = {} if size is None else {"width": width, "height": height}
+    expected = "`boxes` must have left < right and upper < lower edge, inside the image"
+    check(good[row], expected, row=row, box=boxes[row].tolist(), **received)
 
 
 def _check_nested(labels, super_labels):
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     expected = super_labels[first][inverse]
     row = int(np.argmax(super_labels != expected))
-    check(
-        super_labels[row] == expected[row],
-        "`super_labels` must be the same for all images of a class",
-        **{"class": int(labels[row])},
-        super_labels=[int(expected[row]), int(super_labels[row])],
-    )
+    both = [int(expected[row]), int(super_labels[row])]
+    nested = "`super_labels` must be the same for all images of a class"
+    check(both[0] == both[1], nested, **{"class": int(labels[row])}, super_labels=both)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,10 +223,8 @@ def rows_to_find(split, queries=None):
 def check_split(split):
     """Raises a TypeError unless it is a `Split`."""
     if not isinstance(split, Split):
-        raise TypeError(
-            "`split` must be a `Split`, such as `dataset.train`. "
-            f"Received: split of type {type(split).__name__}"
-        )
+        received = f"Received: split of type {type(split).__name__}"
+        raise TypeError(f"`split` must be a `Split`, such as `dataset.train`. {received}")
 
 
 def hold_out_classes(split, share):
@@ -302,13 +279,10 @@ def draw_gallery(split, seed=0):
     """
     check_split(split)
     check_integer(0, seed=seed)
-    check(
-        split.num_classes < len(split.labels),
-        "drawing a gallery needs a class with 2 or more images",
-        images=len(split.labels),
-        classes=split.num_classes,
-    )
-    order = np.random.default_rng(seed).permutation(len(split.labels))
-    drawn = np.zeros(len(split.labels), bool)
+    images, classes = len(split.labels), split.num_classes
+    needed = "drawing a gallery needs a class with 2 or more images"
+    check(classes < images, needed, images=images, classes=classes)
+    order = np.random.default_rng(seed).permutation(images)
+    drawn = np.zeros(images, bool)
     drawn[order[np.unique(split.labels[order], return_index=True)[1]]] = True
     return split.subset(~drawn), split.subset(drawn)

@@ -11,13 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pipelines.records import is_record, read
 from tfdml.progress import progress
 
-_BEGINNINGS = {
-    b"\xff\xd8\xff": "JPEG",
-    b"\x89PNG": "PNG",
-    b"GIF8": "GIF",
-    b"BM": "BMP",
-    b"RIFF": "WebP",
-}
+_KINDS = {b"\xff\xd8\xff": "JPEG", b"\x89PNG": "PNG", b"GIF8": "GIF", b"BM": "BMP", b"RIFF": "WebP"}
+_NO_MEMORY = (OSError, RuntimeError, sqlite3.Error)  # of an unreadable or missing database
 
 
 def find_unreadable(paths):
@@ -45,7 +40,10 @@ def unreadable(paths):
     good = []
     pool = ThreadPoolExecutor(os.cpu_count())
     try:
-        reasons = _mapped(pool, _problem, [paths[row] for row in unknown])
+        # In chunks, so that millions of files do not wait in the queue at once.
+        chunks = (unknown[first : first + 2048] for first in range(0, len(unknown), 2048))
+        reasons = (pool.map(_problem, [paths[row] for row in chunk]) for chunk in chunks)
+        reasons = itertools.chain.from_iterable(reasons)
         reasons = progress("Checking images", reasons, total=len(unknown))
         for row, reason in zip(unknown, reasons, strict=True):
             if reason:
@@ -55,13 +53,6 @@ def unreadable(paths):
     finally:  # keeps what was checked before Ctrl-C
         pool.shutdown(cancel_futures=True)
         _remember(good)
-
-
-def _mapped(pool, function, items):
-    """`pool.map` in chunks of 2,048 items, so that stopping early does not wait for all."""
-    items = iter(items)
-    while some := list(itertools.islice(items, 2048)):
-        yield from pool.map(function, some)
 
 
 def _problem(path):
@@ -93,32 +84,28 @@ def _problem(path):
 def _kind_of_damage(contents, message):
     if not contents:
         return "empty"
-    rejected = re.search(r"\b(an? [\w ]+) cannot be read", message)  # by `decode` itself
-    if rejected:
+    if rejected := re.search(r"\b(an? [\w ]+) cannot be read", message):  # by `decode` itself
         return rejected[1]
-    for beginning, name in _BEGINNINGS.items():
+    for beginning, name in _KINDS.items():
         if contents.startswith(beginning):
             return f"a {name} that is cut off or damaged"
-    return f"not {', '.join(_BEGINNINGS.values())}"
+    return f"not {', '.join(_KINDS.values())}"
 
 
 def _stamp(path):
     """Identity of an unchanged file: (path, size, modification time in ns); None if missing."""
-    if is_record(path):
-        return None
     try:
-        found = os.stat(path)
+        found = None if is_record(path) else os.stat(path)
     except OSError:
-        return None
-    return os.fsencode(os.path.abspath(path)), found.st_size, found.st_mtime_ns
+        found = None
+    return found and (os.fsencode(os.path.abspath(path)), found.st_size, found.st_mtime_ns)
 
 
 def _memory():
     """Opens the database of readable files; its writes are atomic."""
     root = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-    folder = root / "tfdml"
-    folder.mkdir(parents=True, exist_ok=True)
-    memory = sqlite3.connect(folder / "images.sqlite")
+    (root / "tfdml").mkdir(parents=True, exist_ok=True)
+    memory = sqlite3.connect(root / "tfdml" / "images.sqlite")
     memory.execute("create table if not exists readable (path primary key, size, modified)")
     return memory
 
@@ -130,7 +117,7 @@ def _remembered(stamps):
         with contextlib.closing(_memory()) as memory:
             rows = (memory.execute(find, stamp[:1]).fetchone() for stamp in stamps if stamp)
             return {row for row in rows if row}
-    except (OSError, RuntimeError, sqlite3.Error):
+    except _NO_MEMORY:
         return set()
 
 
@@ -138,9 +125,5 @@ def _remember(stamps):
     if not stamps:
         return
     # If nothing can be written, the next check decodes them again.
-    with (
-        contextlib.suppress(OSError, RuntimeError, sqlite3.Error),
-        contextlib.closing(_memory()) as memory,
-        memory,
-    ):
+    with contextlib.suppress(*_NO_MEMORY), contextlib.closing(_memory()) as memory, memory:
         memory.executemany("insert or replace into readable values (?, ?, ?)", stamps)

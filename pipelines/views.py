@@ -29,16 +29,13 @@ def views(images, image_size, *, crops=1, mirror=False):
     check(crops in (1, 5, 10), "`crops` must be 1, 5 or 10", crops=crops)
     height, width, _ = image_size
     down, right = images.shape[1] - height, images.shape[2] - width
-    check(
-        min(down, right) >= 0 and (crops > 1 or (down, right) == (0, 0)),
-        "`images` must have the size of a view, or for several crops at least that",
-        **{"images.shape": tuple(images.shape), "image_size": tuple(image_size)},
-    )
+    fits = min(down, right) >= 0 and (crops > 1 or (down, right) == (0, 0))
+    expected = "`images` must have the size of a view, or for several crops at least that"
+    received = {"images.shape": tuple(images.shape), "image_size": tuple(image_size)}
+    check(fits, expected, **received)
     corners = [(0, 0), (0, right), (down, 0), (down, right), (down // 2, right // 2)]
-    parts = [
-        images[:, top : top + height, left : left + width]
-        for top, left in (corners[:1] if crops == 1 else corners)
-    ]
+    places = corners[:1] if crops == 1 else corners
+    parts = [images[:, top : top + height, left : left + width] for top, left in places]
     if mirror or crops == 10:
         parts += [tf.reverse(part, axis=[2]) for part in parts]
     return parts

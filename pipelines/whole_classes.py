@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from pipelines.sampling import checked_labels, rows_by_class, rows_of, step_seed
+from pipelines.sampling import all_steps, checked_labels, rows_by_class, rows_of, shuffle, step_seed
 from tfdml.checks import check, check_integer
 
 
@@ -42,27 +42,18 @@ def whole_class_indices(labels, batch_size, seed=0, start_step=0):
     check_integer(4, batch_size=batch_size)
     check_integer(0, seed=seed, start_step=start_step)
     by_class, first, counts = rows_by_class(checked_labels(labels))
-    check(
-        len(counts) >= 2,
-        "batches of whole classes need 2 or more classes with 2 or more images",
-        classes=len(counts),
-    )
+    needed = "batches of whole classes need 2 or more classes with 2 or more images"
+    check(len(counts) >= 2, needed, classes=len(counts))
     largest = int(counts.max())
-    check(
-        batch_size >= largest + 2,
-        "`batch_size` must be at least the size of the largest class + 2, so that every batch "
-        "has 2 classes",
-        batch_size=batch_size,
-        largest=largest,
-    )
+    received = {"batch_size": batch_size, "largest": largest}
+    needed = "`batch_size` must be at least the size of the largest class + 2, so that every batch"
+    check(batch_size >= largest + 2, f"{needed} has 2 classes", **received)
     # A batch uses up at most m - 2 images and one class that fills the 2 remaining places.
     batches_per_epoch = max(1, int(counts.sum()) // (batch_size - 2 + largest))
     by_class, first, counts = map(tf.constant, (by_class, first, counts))
 
     def epoch_of(epoch):
-        order = tf.random.experimental.stateless_shuffle(
-            tf.range(tf.size(counts)), step_seed(seed, "classes", epoch)
-        )
+        order = shuffle(tf.size(counts), step_seed(seed, "classes", epoch))
         following = _following(tf.gather(counts, order), batch_size)
         ends = tf.scan(lambda begin, _: following[begin], tf.range(batches_per_epoch), 0)
         begins = tf.concat([[0], ends[:-1]], axis=0)
@@ -78,14 +69,12 @@ def whole_class_indices(labels, batch_size, seed=0, start_step=0):
 
     def images_of(classes, step):
         owner, _, rows = rows_of(classes, first, counts)
-        keys = tf.random.stateless_uniform(
-            tf.shape(owner), step_seed(seed, "images", step), dtype=tf.float64
-        )
-        shuffled = tf.argsort(tf.cast(owner, tf.float64) + keys)[:batch_size]  # class by class
-        return tf.gather(by_class, tf.gather(rows, shuffled))
+        of_images = step_seed(seed, "images", step)
+        keys = tf.random.stateless_uniform(tf.shape(owner), of_images, dtype=tf.float64)
+        places = tf.argsort(tf.cast(owner, tf.float64) + keys)[:batch_size]  # class by class
+        return tf.gather(by_class, tf.gather(rows, places))
 
-    epochs = tf.data.Dataset.counter(tf.constant(start_step // batches_per_epoch, tf.int64))
-    return epochs.flat_map(epoch_of)
+    return all_steps(start_step // batches_per_epoch).flat_map(epoch_of)
 
 
 def _following(sizes, batch_size):

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import uuid
 
 
 @contextlib.contextmanager
@@ -13,8 +14,8 @@ def replacing(path, unfinished=None):
 
     Args:
         path: `pathlib.Path` of the file, which may exist.
-        unfinished: Path to write to, in the same folder; `path` with the suffix `.unfinished` if
-            None.
+        unfinished: Path to write to, in the same folder; if None, `path` with a unique suffix that
+            ends in `.unfinished`, which keeps apart processes that write the same file.
 
     Example:
         >>> import pathlib, tempfile
@@ -24,7 +25,7 @@ def replacing(path, unfinished=None):
         >>> path.read_text(), [file.name for file in path.parent.iterdir()]
         ('0.5', ['scores.txt'])
     """
-    unfinished = unfinished or path.with_name(f"{path.name}.unfinished")
+    unfinished = unfinished or path.with_name(f"{path.name}.{uuid.uuid4().hex}.unfinished")
     try:
         with naming(path):
             yield unfinished

@@ -76,12 +76,9 @@ def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None, *, 
     else:
         raise ValueError(unknown_name("dataset", name, names()))
     if boxes == ANNOTATED:
-        check(
-            entry_of(name) in WITH_BOXES,
-            f"dataset {name!r} has no boxes: `boxes` must be a CSV file. Datasets with boxes: "
-            f"{', '.join(WITH_BOXES)}",
-            boxes=boxes,
-        )
+        none = f"dataset {name!r} has no boxes: `boxes` must be a CSV file"
+        listed = f"{none}. Datasets with boxes: {', '.join(WITH_BOXES)}"
+        check(entry_of(name) in WITH_BOXES, listed, boxes=boxes)
         options = {**options, "boxes": True}
     module = importlib.import_module(f"{__name__}.{module}")
     dataset = module.load(data_dir, skip_invalid, training, **options)

@@ -98,24 +98,18 @@ class Archive:
             lines = path.read_text(encoding="utf-8").splitlines()[skip:]
         except UnicodeDecodeError as error:
             raise ValueError(f"{path} must be a text file ({error.reason})") from error
-        rows = [
-            self._row(f"{path}, line {number}", line, columns)
-            for number, line in enumerate(lines, start=skip + 1)
-            if line.strip()
-        ]
+        kinds, rows = [_KINDS.get(column[0], str.rstrip) for column in columns], []
+        for number, line in enumerate(map(str.strip, lines), start=skip + 1):
+            cells = line.split(maxsplit=len(columns) - 1)
+            try:
+                if cells:
+                    rows.append(tuple(kind(cell) for kind, cell in zip(kinds, cells, strict=True)))
+            except ValueError:
+                wanted = " ".join(column.lstrip("#.") for column in columns)
+                expected = f"{path}, line {number} must be `{wanted}`; source: {self.source}"
+                raise ValueError(f"{expected}. Received: {line!r}") from None
         check(rows, f"{path} must hold a list; source: {self.source}", lines=0)
         return rows
-
-    def _row(self, where, line, columns):
-        cells = line.split(maxsplit=len(columns) - 1)
-        kinds = [_KINDS.get(column[0], str.rstrip) for column in columns]
-        try:
-            return tuple(kind(cell) for kind, cell in zip(kinds, cells, strict=True))
-        except ValueError:
-            wanted = " ".join(column.lstrip("#.") for column in columns)
-            raise ValueError(
-                f"{where} must be `{wanted}`; source: {self.source}. Received: {line.strip()!r}"
-            ) from None
 
     def parts(self, paths, columns, skip=0):
         """The lines of several lists, one for each part of the dataset.
@@ -150,10 +144,6 @@ class Archive:
         """
         found = {row[0]: row[1:] for row in rows}
         lost = [key for key in keys if key not in found]
-        check(
-            not lost,
-            f"{path} must have a line for every image; source: {self.source}",
-            without=len(lost),
-            first=Bare(*lost[:1]),
-        )
+        needed = f"{path} must have a line for every image; source: {self.source}"
+        check(not lost, needed, without=len(lost), first=Bare(*lost[:1]))
         return [found[key] for key in keys]

@@ -11,6 +11,7 @@ from pipelines.datasets.listing import PARTS, Listing
 from pipelines.preprocessing import Preprocessing
 from pipelines.records import record_path
 from pipelines.split import Dataset
+from tfdml.checks import check
 from tfdml.progress import progress
 
 FORMAT = 1
@@ -41,24 +42,15 @@ def load(data_dir=None, skip_invalid=False, training=True):
         rows = {name: index[name] for name in index.files}
     files = [str(folder / shard["name"]) for shard in manifest["shards"]]
     places = zip(rows["shard"], rows["offset"], rows["length"], strict=True)
-    paths = np.array([record_path(files[shard], *place) for shard, *place in places])
-    class_names = {int(label): name for label, name in manifest["class_names"]} or None
-    warped = Preprocessing(**{name: manifest["settings"][name] for name in WARP})
-    listing = Listing(
-        paths,
-        rows["labels"],
-        class_names,
-        rows.get("super_labels"),
-        warped=warped,
-        parts=np.array(PARTS)[rows["part"]],
-    )
-    return Dataset(
-        manifest["settings"]["dataset"],
-        image_size=tuple(manifest["image_size"]),
-        augmentation=Augmentation(**manifest["augmentation"]),
-        preprocessing=warped,
-        **listing.splits(),
-    )
+    paths = [record_path(files[shard], *place) for shard, *place in places]
+    class_names = dict(manifest["class_names"]) or None
+    settings = manifest["settings"]
+    warped = Preprocessing(**{name: settings[name] for name in WARP})
+    parts, super_labels = np.array(PARTS)[rows["part"]], rows.get("super_labels")
+    listing = Listing(paths, rows["labels"], class_names, super_labels, warped=warped, parts=parts)
+    size, augmentation = tuple(manifest["image_size"]), Augmentation(**manifest["augmentation"])
+    defaults = {"image_size": size, "augmentation": augmentation, "preprocessing": warped}
+    return Dataset(settings["dataset"], **defaults, **listing.splits())
 
 
 def read_manifest(folder):
@@ -70,19 +62,15 @@ def read_manifest(folder):
     """
     path = folder / MANIFEST
     if not path.is_file():
-        raise FileNotFoundError(
-            f"there is no finished cache in {folder}, which has no {MANIFEST}: write or finish it "
-            "with python -m pipelines.cache"
-        )
+        lost = f"there is no finished cache in {folder}, which has no {MANIFEST}"
+        raise FileNotFoundError(f"{lost}: write or finish it with python -m pipelines.cache")
     try:
         manifest = json.loads(path.read_text())
         version = manifest["format"]
     except (ValueError, LookupError, TypeError) as error:
         raise ValueError(f"{path} cannot be read ({error}): write the cache again") from error
-    if version != FORMAT:
-        raise ValueError(
-            f"{path} must have format {FORMAT}: write the cache again. Received: format={version!r}"
-        )
+    expected = f"{path} must have format {FORMAT}: write the cache again"
+    check(version == FORMAT, expected, format=version)
     return manifest
 
 
@@ -105,12 +93,12 @@ def check_files(folder, manifest, checksums=False):
         if not path.is_file():
             raise FileNotFoundError(f"{path} is missing: {again}")
     for path, shard in shards.items():
-        size = path.stat().st_size
-        if size != shard["bytes"]:
-            raise ValueError(f"{path} must have {shard['bytes']:,} bytes, not {size:,}: {again}")
+        size, expected = path.stat().st_size, shard["bytes"]
+        if size != expected:
+            raise ValueError(f"{path} must have {expected:,} bytes, not {size:,}: {again}")
     digests = {folder / INDEX: manifest["index_sha256"]}
     if checksums:
-        digests.update((path, shard["sha256"]) for path, shard in shards.items())
+        digests |= {path: shard["sha256"] for path, shard in shards.items()}
     for path, digest in progress("Verifying", digests.items(), unit="file"):
         if sha256_of(path) != digest:
             raise ValueError(f"{path} has changed since it was written: {again}")

@@ -57,13 +57,10 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
         labels.append(annotations["class"].astype(np.int64))
         edges.append(np.stack([annotations[edge].astype(np.float64) for edge in EDGES], axis=1))
     labels = np.concatenate(labels)
-    listing = Listing(
-        paths,
-        labels,
-        dict(enumerate(map(str, _read(names, "class_names")), start=1)),
-        boxes=np.concatenate(edges) if boxes else None,
-        parts=np.where(labels <= TRAINED, "train", "test"),
-    )
+    class_names = dict(enumerate(map(str, _read(names, "class_names")), start=1))
+    edges = np.concatenate(edges) if boxes else None
+    parts = np.where(labels <= TRAINED, "train", "test")
+    listing = Listing(paths, labels, class_names, boxes=edges, parts=parts)
     return ARCHIVE.dataset(listing, skip_invalid, training, counts=COUNTS)
 
 
@@ -75,10 +72,8 @@ def _read(path, variable, fields=()):
     except KeyError:
         lost = [variable]
     except Exception as error:  # what a broken MATLAB file raises has no common class
-        raise ValueError(
-            f"{path} cannot be read ({error}): it is cut off or not a MATLAB file. Source: "
-            f"{ARCHIVE.source}"
-        ) from error
+        cause = f"{path} cannot be read ({error}): it is cut off or not a MATLAB file"
+        raise ValueError(f"{cause}. Source: {ARCHIVE.source}") from error
     if lost:
         where = "" if lost == [variable] else f" in `{variable}`"
         raise ValueError(f"{path} must have `{'`, `'.join(lost)}`{where}. Source: {ARCHIVE.source}")

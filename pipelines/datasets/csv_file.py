@@ -1,3 +1,5 @@
+import collections
+
 from pipelines.boxes import csv_lines
 from pipelines.datasets import given_path
 from pipelines.datasets.listing import Listing, dataset_of, first_half, numbered
@@ -42,14 +44,10 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     table = {name: [row[name] for row in rows] for name in names}
     labels, class_names = numbered(table["label"])
     super_labels = numbered(table["super_label"])[0] if "super_label" in names else None
-    listing = Listing(
-        [str(path.parent / image) for image in table["path"]],
-        labels,
-        class_names,
-        super_labels,
-        [[int(row[edge]) for edge in EDGES] for row in rows] if boxes else None,
-        parts=[PARTS[part] for part in table["split"]] if "split" in names else first_half(labels),
-    )
+    images = [str(path.parent / image) for image in table["path"]]
+    edges = [[int(row[edge]) for edge in EDGES] for row in rows] if boxes else None
+    parts = [PARTS[part] for part in table["split"]] if "split" in names else first_half(labels)
+    listing = Listing(images, labels, class_names, super_labels, edges, parts=parts)
     where = f". Paths are relative to {path.parent}, the folder of {path.name}"
     return dataset_of("csv", listing, skip_invalid, training, where=where, exact_boxes=True)
 
@@ -61,12 +59,10 @@ def _find(data_dir):
         files = sorted(inner for inner in path.iterdir() if inner.suffix.lower() == ".csv")
         if len(files) == 1:
             return files[0]
-        found = ", ".join(file.name for file in files) or "none"
         error = ValueError if files else FileNotFoundError
-        raise error(
-            f"{path} must have one CSV file, with the columns path and label; if it has several, "
-            f"give the file itself. Found: {found}"
-        )
+        expected = f"{path} must have one CSV file, with the columns path and label"
+        found = ", ".join(file.name for file in files) or "none"
+        raise error(f"{expected}; if it has several, give the file itself. Found: {found}")
     if not path.exists():
         raise FileNotFoundError(f"`data_dir` must be a CSV file or its folder; there is no {path}")
     return path
@@ -78,25 +74,20 @@ def _read(path):
     _check_names(path, names)
     rows = [_checked(f"{path}, line {number}", names, cells) for number, cells in lines]
     check(rows, f"{path} must list images", images=0)
-    seen = set()
-    for row in rows:
-        if row["path"] in seen:
-            raise ValueError(f"{path} must list an image once. Received twice: {row['path']}")
-        seen.add(row["path"])
+    images = collections.Counter(row["path"] for row in rows)
+    if len(images) < len(rows):
+        twice = images.most_common(1)[0][0]
+        raise ValueError(f"{path} must list an image once. Received twice: {twice}")
     return names, rows
 
 
 def _check_names(path, names):
     edges = len(set(names).intersection(EDGES))
-    if (
-        not {"path", "label"} <= set(names) <= set(COLUMNS)
-        or len(set(names)) < len(names)
-        or edges not in (0, len(EDGES))
-    ):
-        raise ValueError(
-            f"{path} must begin with a line that names its columns: path,label and, if wanted, "
-            f"split, super_label and all of {','.join(EDGES)}. Received: {','.join(names)!r}"
-        )
+    known = {"path", "label"} <= set(names) <= set(COLUMNS) and len(set(names)) == len(names)
+    wanted = f"path,label and, if wanted, split, super_label and all of {','.join(EDGES)}"
+    if not known or edges not in (0, len(EDGES)):
+        expected = f"{path} must begin with a line that names its columns: {wanted}"
+        raise ValueError(f"{expected}. Received: {','.join(names)!r}")
 
 
 def _checked(where, names, cells):
@@ -104,15 +95,12 @@ def _checked(where, names, cells):
     if len(cells) != len(names) or not all(cells):
         raise ValueError(f"{where} must have {','.join(names)}. Received: {','.join(cells)!r}")
     if "split" in row and row["split"] not in PARTS:
-        raise ValueError(
-            f"{where}: `split` must be one of {', '.join(PARTS)}. Received: {row['split']!r}"
-        )
+        expected = f"{where}: `split` must be one of {', '.join(PARTS)}"
+        raise ValueError(f"{expected}. Received: {row['split']!r}")
     if "x1" in row:
         box = [row[edge] for edge in EDGES]
         left, top, right, bottom = (int(edge) if edge.isdecimal() else -1 for edge in box)
         if not (0 <= left < right and 0 <= top < bottom):
-            raise ValueError(
-                f"{where}: a box must be integers with 0 <= x1 < x2 and 0 <= y1 < y2. "
-                f"Received: {','.join(box)!r}"
-            )
+            expected = f"{where}: a box must be integers with 0 <= x1 < x2 and 0 <= y1 < y2"
+            raise ValueError(f"{expected}. Received: {','.join(box)!r}")
     return row

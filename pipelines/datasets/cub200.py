@@ -47,11 +47,7 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
         columns = [".x", ".y", ".width", ".height"]
         left, top, width, height = of_images("bounding_boxes.txt", columns).T
         edges = np.stack([left, top, left + width, top + height], axis=1)
-    listing = Listing(
-        [str(root / "images" / path) for _, path in images],
-        labels,
-        class_names,
-        boxes=edges,
-        parts=np.where(labels <= TRAINED, "train", "test"),
-    )
+    paths = [str(root / "images" / path) for _, path in images]
+    parts = np.where(labels <= TRAINED, "train", "test")
+    listing = Listing(paths, labels, class_names, boxes=edges, parts=parts)
     return ARCHIVE.dataset(listing, skip_invalid, training, counts=COUNTS)

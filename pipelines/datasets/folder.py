@@ -35,21 +35,12 @@ def load(data_dir=None, skip_invalid=False, training=True):
     found = sorted(f"{paths[row]} ({reason})" for row, reason in broken.items())
     leave_out("images that cannot be read", found, skip_invalid)
     labels = np.repeat(np.arange(len(names)), [len(classes[name]) for name in names])
-    listing = Listing(
-        [str(path) for path in paths],
-        labels,
-        dict(enumerate(names)),
-        parts=np.where(labels < len(names) // 2, "train", "test"),
-    )
-    return dataset_of(
-        "folder",
-        listing.subset(~np.isin(np.arange(len(paths)), list(broken))),
-        skip_invalid,
-        training,
-        check_files=False,
-        image_size=(112, 112, 3),
-        augmentation=Augmentation(crop=0.5, aspect=4 / 3, flip=True),
-    )
+    parts = np.where(labels < len(names) // 2, "train", "test")
+    listing = Listing(list(map(str, paths)), labels, dict(enumerate(names)), parts=parts)
+    listing = listing.subset(~np.isin(np.arange(len(paths)), list(broken)))
+    augmentation = Augmentation(crop=0.5, aspect=4 / 3, flip=True)
+    defaults = {"image_size": (112, 112, 3), "augmentation": augmentation}
+    return dataset_of("folder", listing, skip_invalid, training, check_files=False, **defaults)
 
 
 def _find_classes(data_dir):
@@ -73,11 +64,9 @@ def _find_classes(data_dir):
         warn(f"ignored {len(inner)} folders inside those of the classes: {first_five(inner)}")
     with_images = sum(map(bool, classes.values()))
     if with_images < 2:
-        raise ValueError(
-            f"{folder} must have 2 or more sub-folders with images ({', '.join(SUFFIXES)}), one "
-            "per class: one class to train and one to test. "
-            f"Found: sub-folders={len(classes)}, with images={with_images}"
-        )
+        needed = f"{folder} must have 2 or more sub-folders with images ({', '.join(SUFFIXES)})"
+        found = f"Found: sub-folders={len(classes)}, with images={with_images}"
+        raise ValueError(f"{needed}, one per class: one class to train and one to test. {found}")
     return classes
 
 

@@ -45,13 +45,8 @@ def load(data_dir=None, skip_invalid=False, training=True, *, name="imagenet2010
         PAMI 2013.
         Differs: ImageNet-10K tests on the synsets not trained on; the papers test on all.
     """
-    archive = Archive(
-        name,
-        TITLES[name],
-        folder="train",
-        source=f"the archives of the synsets of {TITLES[name]}, such as n01440764.tar, each "
-        "unpacked to a folder of its name",
-    )
+    source = f"the archives of the synsets of {TITLES[name]}, such as n01440764.tar, each unpacked"
+    archive = Archive(name, TITLES[name], "train", f"{source} to a folder of its name")
     root = archive.given(data_dir, "folders such as n01440764")
     found = _synsets(root) or _synsets(root / archive.folder)
     if not found:
@@ -62,12 +57,10 @@ def load(data_dir=None, skip_invalid=False, training=True, *, name="imagenet2010
     total, trained = SYNSETS[name]
     chosen = _listed(archive, root, synsets) or _drawn(synsets, trained)
     counts = [len(found[synset]) for synset in synsets]
-    listing = Listing(
-        [path for synset in synsets for path in found[synset]],
-        np.repeat(np.arange(len(synsets)), counts),
-        dict(enumerate(synsets)),
-        parts=np.repeat([("test", "train")[synset in chosen] for synset in synsets], counts),
-    )
+    images = [path for synset in synsets for path in found[synset]]
+    labels = np.repeat(np.arange(len(synsets)), counts)
+    parts = np.repeat([("test", "train")[synset in chosen] for synset in synsets], counts)
+    listing = Listing(images, labels, dict(enumerate(synsets)), parts=parts)
     published = {"train": (None, trained), "test": (None, total - trained)}
     return archive.dataset(listing, skip_invalid, training, counts=published, check_files=False)
 
@@ -95,17 +88,13 @@ def _listed(archive, root, synsets):
     listed = {synset for (synset,) in archive.rows(path, ("synset",))}
     unknown = sorted(listed.difference(synsets))
     if unknown:
-        raise ValueError(
-            f"{path} must name existing folders. "
-            f"Received: {len(unknown)} others, such as {unknown[0]!r}"
-        )
+        received = f"Received: {len(unknown)} others, such as {unknown[0]!r}"
+        raise ValueError(f"{path} must name existing folders. {received}")
     return listed
 
 
 def _drawn(synsets, count):
     count = min(count, len(synsets))
-    warn(
-        f"there is no {LIST}: {count:,} of {len(synsets):,} synsets are drawn to train, with seed "
-        f"{SEED}; they are not those of the papers"
-    )
+    drawn = f"{count:,} of {len(synsets):,} synsets are drawn to train, with seed {SEED}"
+    warn(f"there is no {LIST}: {drawn}; they are not those of the papers")
     return set(np.random.default_rng(SEED).choice(synsets, count, replace=False).tolist())

@@ -48,14 +48,9 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
         raise ValueError(f"{partition} must give {wanted}. Received: {unknown[0]!r}")
     folder = ARCHIVE.file(root, "img", "Img/img").parent
     labels, class_names = numbered(items)
-    listing = Listing(
-        [str(folder / image) for image in images],
-        labels,
-        class_names,
-        _kinds(images, labels),
-        _boxes(root, images) if boxes else None,
-        parts=[PARTS[word] for word in words],
-    )
+    paths, parts = [str(folder / image) for image in images], [PARTS[word] for word in words]
+    kinds, edges = _kinds(images, labels), _boxes(root, images) if boxes else None
+    listing = Listing(paths, labels, class_names, kinds, edges, parts=parts)
     return ARCHIVE.dataset(listing, skip_invalid, training, counts=COUNTS)
 
 

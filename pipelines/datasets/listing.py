@@ -86,14 +86,12 @@ def dataset_of(
     for part in ("train", "test"):
         needed = f"dataset {name!r} must have training and test images"
         check(part in listing.parts, needed, **{part: 0})
-    if listing.boxes is not None and not exact_boxes:
+    if listing.boxes is not None and exact_boxes:
+        check_inside(listing)
+    elif listing.boxes is not None:
         boxes = cut_to_images(listing.images, listing.boxes)
         listing = dataclasses.replace(listing, boxes=boxes)
-    splits = listing.splits()
-    if listing.boxes is not None and exact_boxes:
-        for split in splits.values():
-            check_inside(split)
-    return Dataset(name, image_size=image_size, augmentation=augmentation, **splits)
+    return Dataset(name, image_size=image_size, augmentation=augmentation, **listing.splits())
 
 
 def _check_counts(name, listing, counts, skip_invalid):
@@ -102,18 +100,16 @@ def _check_counts(name, listing, counts, skip_invalid):
         labels = listing.labels[listing.parts == part]
         found = len(labels), len(np.unique(labels))
         if any(want not in (None, have) for want, have in zip(expected, found, strict=True)):
-            different.append(
-                f"{part}: {_in_words(*found)} where {_in_words(*expected)} are published"
-            )
-    if not different:
-        return
+            published = f"{_in_words(*expected)} are published"
+            different.append(f"{part}: {_in_words(*found)} where {published}")
     sentence = f"dataset {name!r} differs from the published one ({'; '.join(different)})"
-    if not skip_invalid:
+    if different and not skip_invalid:
+        advice = "get them again, or accept them with skip_invalid=True, on the command line"
         raise ValueError(
-            f"{sentence}. Its lists are cut off or of another release: get them again, or accept "
-            "them with skip_invalid=True, on the command line --skip_invalid true"
+            f"{sentence}. Its lists are cut off or of another release: {advice} --skip_invalid true"
         )
-    warn(f"{sentence}: its scores are not comparable")
+    if different:
+        warn(f"{sentence}: its scores are not comparable")
 
 
 def _in_words(*counts):
@@ -141,12 +137,9 @@ def _without_single(listing, skip_invalid):
     """The list without the training classes that have a single image."""
     _, inverse, counts = np.unique(listing.labels, return_inverse=True, return_counts=True)
     single = (listing.parts == "train") & (counts < 2)[inverse]
-    names = listing.class_names or {}
-    leave_out(
-        "training classes with fewer than 2 images, which have no positive pair",
-        [names.get(label, str(label)) for label in listing.labels[single].tolist()],
-        skip_invalid,
-    )
+    what = "training classes with fewer than 2 images, which have no positive pair"
+    names, labels = listing.class_names or {}, listing.labels[single].tolist()
+    leave_out(what, [names.get(label, str(label)) for label in labels], skip_invalid)
     return listing.subset(~single)
 
 
@@ -160,10 +153,8 @@ def numbered(words):
         `(ids, names)`: (n,) int64, and {id: word}.
     """
     names = sorted(set(words))
-    if all(map(_is_id, names)):
-        ids = {name: int(name) for name in names}
-    else:
-        ids = {name: i for i, name in enumerate(names)}
+    values = map(int, names) if all(map(_is_id, names)) else range(len(names))
+    ids = dict(zip(names, values, strict=True))
     return np.array([ids[word] for word in words], np.int64), {ids[name]: name for name in names}
 
 
@@ -188,15 +179,12 @@ def leave_out(what, items, skip_invalid, error: type[Exception] = ValueError, wh
         error: Class of the error.
         where: Appended to the description in the error.
     """
-    if not items:
-        return
     sentence = f"{len(items)} {what}: {first_five(items)}"
-    if not skip_invalid:
-        raise error(
-            f"{sentence}{where}. Repair them, or leave them out with skip_invalid=True, on "
-            "the command line --skip_invalid true"
-        )
-    warn(LeftOut(f"left out {sentence}", what, items))
+    if items and not skip_invalid:
+        advice = "Repair them, or leave them out with skip_invalid=True, on the command line"
+        raise error(f"{sentence}{where}. {advice} --skip_invalid true")
+    if items:
+        warn(LeftOut(f"left out {sentence}", what, items))
 
 
 def warn(warning):

@@ -35,12 +35,8 @@ def load(data_dir=None, skip_invalid=False, training=True):
         batches = batches_of(builder, [part], ("image", "label", "alphabet"), _shrink)
         images, labels, alphabets = map(np.concatenate, zip(*batches, strict=True))
         splits.append(Split(images, labels, class_names, super_labels=alphabets))
-    return Dataset(
-        "omniglot",
-        *splits,
-        image_size=(SIDE, SIDE, 1),
-        augmentation=Augmentation(rotation=15.0, zoom=0.15, shift=0.1),
-    )
+    augmentation = Augmentation(rotation=15.0, zoom=0.15, shift=0.1)
+    return Dataset("omniglot", *splits, image_size=(SIDE, SIDE, 1), augmentation=augmentation)
 
 
 def _shrink(example):

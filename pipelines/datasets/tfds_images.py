@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
@@ -81,15 +83,13 @@ def prepared(name, data_dir, download=None):
     except ValueError as error:  # invalid name, config or version
         cause = str(error).splitlines()[0]
         raise ValueError(f"TensorFlow Datasets cannot load {name!r} ({cause})") from error
-    if not builder.data_path.exists():
-        if not download:
-            chosen = f" --data_dir {data_dir}" if data_dir else ""
-            also = "" if download is None else ", or in Python with download=True"
-            raise FileNotFoundError(
-                f"{name} is not prepared in {builder.data_path}. "
-                f"Prepare it by: tfds build {name}{chosen}{also}"
-            )
+    if download and not builder.data_path.exists():
         builder.download_and_prepare()
+    elif not builder.data_path.exists():
+        chosen = f" --data_dir {data_dir}" if data_dir else ""
+        also = "" if download is None else ", or in Python with download=True"
+        lost = f"{name} is not prepared in {builder.data_path}"
+        raise FileNotFoundError(f"{lost}. Prepare it by: tfds build {name}{chosen}{also}")
     return builder
 
 
@@ -115,22 +115,19 @@ def _keys(name, info):
     """Names of the image and the label features."""
     keys = info.supervised_keys or ("image", "label")
     found = dict(info.features.items())
-    features = [found[key] for key in keys if key in found]
-    kinds = (tfds.features.Image, tfds.features.ClassLabel)
-    suit = [isinstance(feature, kind) for feature, kind in zip(features, kinds, strict=False)]
-    if len(keys) == 2 and suit == [True, True] and features[0].shape[2] in (1, 3):
-        return keys
+    features: list[Any] = [found.get(key) for key in keys]
+    needed = f"'tfds:{name}' must have grey or RGB images with one label each"
     listed = {key: type(feature).__name__ for key, feature in found.items()}
-    raise ValueError(
-        f"'tfds:{name}' must have grey or RGB images with one label each. "
-        f"Received: keys={keys}, features={listed}"
-    )
+    suits = len(keys) == 2 and isinstance(features[1], tfds.features.ClassLabel)
+    suits = suits and isinstance(features[0], tfds.features.Image)
+    suits = suits and features[0].shape[2] in (1, 3)
+    check(suits, needed, keys=keys, features=listed)
+    return keys
 
 
 def _key_of_boxes(name, features):
-    keys = [
-        key for key, feature in features.items() if isinstance(feature, tfds.features.BBoxFeature)
-    ]
+    kind = tfds.features.BBoxFeature
+    keys = [key for key, feature in features.items() if isinstance(feature, kind)]
     check(len(keys) == 1, f"'tfds:{name}' must have one bounding box for each image", boxes=keys)
     return keys[0]
 
@@ -140,10 +137,8 @@ def _read(builder, image, label, box, size):
     found = builder.info.splits
     parts = [part for part in PARTS if part in found] or list(found)
     if len(parts) > 1 and parts[0] not in PARTS:
-        raise ValueError(
-            f"'tfds:{builder.name}' must have splits named {', '.join(PARTS)}, or a single one. "
-            f"Received: {', '.join(parts)}"
-        )
+        wanted = f"splits named {', '.join(PARTS)}, or a single one"
+        raise ValueError(f"'tfds:{builder.name}' must have {wanted}. Received: {', '.join(parts)}")
 
     def read(example):
         pixels = decode(example[image], size[2], as_stored=bool(box))

@@ -47,10 +47,8 @@ def load(data_dir=None, skip_invalid=False, training=True, *, size=800, models=F
     """
     folder = "train_test_split"
     root = ARCHIVE.root(data_dir, [folder])
-    lists = {
-        "train": root / folder / "train_list.txt",
-        "test": root / folder / f"test_list_{size}.txt",
-    }
+    files = {"train": "train_list.txt", "test": f"test_list_{size}.txt"}
+    lists = {part: root / folder / file for part, file in files.items()}
     rows, parts = ARCHIVE.parts(lists, ("image", "#vehicle"))
     images, labels = zip(*rows, strict=True)
     listing = Listing([str(root / "image" / f"{i}.jpg") for i in images], labels, parts=parts)

@@ -155,9 +155,11 @@ def test_files_are_examples_that_any_program_reads_class_by_class(written, datas
     }
     files = sorted(map(str, written.glob("*.tfrecord")))
     assert len(files) == 5
-    rows = [
-        tf.io.parse_single_example(record, features) for record in tf.data.TFRecordDataset(files)
-    ]
+    found = list(tf.data.TFRecordDataset(files).as_numpy_iterator())
+    for record in found:  # two processes write the same bytes
+        example = tf.train.Example.FromString(record)
+        assert example.SerializeToString(deterministic=True) == record
+    rows = [tf.io.parse_single_example(record, features) for record in found]
     assert len(rows) == 32
     trained = [int(row["image/class/label"]) for row in rows[:16]]
     assert trained == sorted(dataset.train.labels)
@@ -187,7 +189,10 @@ def test_a_write_that_was_stopped_goes_on(written, dataset, tmp_path, monkeypatc
     monkeypatch.setattr(shards, "write_shard", stopped)
     with pytest.raises(KeyboardInterrupt):
         write(dataset, tmp_path)
-    (tmp_path / ".unfinished-x").write_bytes(b"of a write that was killed")
+    killed, other = (tmp_path / f"images-00003.tfrecord.{name}.unfinished" for name in "xy")
+    killed.write_bytes(b"of a write that was killed")
+    os.utime(killed, (0, 0))
+    other.write_bytes(b"of a process that still writes")
     (tmp_path / "images-00001.json").write_text("{")  # killed before it told of its file
     with pytest.raises(FileNotFoundError, match=r"no finished cache .* with python -m pip"):
         pipelines.load("cache", data_dir=tmp_path)
@@ -197,6 +202,24 @@ def test_a_write_that_was_stopped_goes_on(written, dataset, tmp_path, monkeypatc
     )
     write(dataset, tmp_path)
     assert calls == [f"images-0000{number}.tfrecord" for number in (1, 2, 3, 4)]
+    other.unlink()
+    assert contents_of(tmp_path) == contents_of(written)
+
+
+def test_two_writes_of_one_folder_at_once_are_kept_apart(written, dataset, tmp_path, monkeypatch):
+    write_shard, others = shards.write_shard, iter([True])
+
+    def while_another_writes(path, plan, rows, images):
+        def rows_and_another_write():
+            for row in rows:
+                if next(others, False):  # after the first file is begun
+                    write(dataset, tmp_path)
+                yield row
+
+        return write_shard(path, plan, rows_and_another_write(), images)
+
+    monkeypatch.setattr(shards, "write_shard", while_another_writes)
+    write(dataset, tmp_path)
     assert contents_of(tmp_path) == contents_of(written)
 
 

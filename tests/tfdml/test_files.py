@@ -11,10 +11,21 @@ def test_a_file_is_replaced_when_the_block_ends(name, tmp_path):
     path = tmp_path / "file"
     path.write_text("before")
     with replacing(path, name and tmp_path / name) as unfinished:
-        assert unfinished == tmp_path / (name or "file.unfinished")
+        assert unfinished.parent == tmp_path
+        assert name in (None, unfinished.name)
         unfinished.write_text("after")
         assert path.read_text() == "before"
     assert path.read_text() == "after"
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+def test_writes_of_one_file_at_once_are_kept_apart(tmp_path):
+    path = tmp_path / "file"
+    with replacing(path) as first, replacing(path) as second:
+        assert first.name.endswith(".unfinished")
+        first.write_text("first")
+        second.write_text("second")
+    assert path.read_text() == "first"
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 

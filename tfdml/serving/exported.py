@@ -23,8 +23,9 @@ def find_version(folder):
 def recipe_of(version):
     """The settings of a version's training; {} if it was exported by another program."""
     recipe = read_metadata(version).get("recipe")
-    known = isinstance(recipe, dict) and {"dataset", "data_dir"} <= set(recipe)
-    return recipe if known else {}
+    if isinstance(recipe, dict) and {"dataset", "data_dir"} <= set(recipe):
+        return recipe
+    return {}
 
 
 def config_of(version):

@@ -1,4 +1,5 @@
 import pathlib
+import warnings
 
 from tfdml.checks import check, check_type
 from tfdml.decoding import decode, resize
@@ -86,6 +87,11 @@ def export_model(
     from tfdml.models import EmbeddingModel
 
     check_new(pathlib.Path(path))
+    if not pathlib.Path(path).name.isdigit():
+        warnings.warn(
+            f"TF Serving reads versions from folders that are numbers, not {str(path)!r}",
+            stacklevel=2,
+        )
     embedder = model
     if isinstance(model, EmbeddingModel):
         embedder, loss = model.embedder, loss or model.loss

@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -56,6 +57,13 @@ def test_never_overwrites_a_version(served):
     with pytest.raises(FileExistsError, match="never overwritten"):
         export_model(embedder, version, preprocessing.reader(SIZE))
     assert (version / "saved_model.pb").read_bytes() == before
+
+
+def test_a_folder_that_is_no_version_is_warned_of(tmp_path):
+    embedder = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
+    with pytest.warns(UserWarning, match="folders that are numbers, not .*model"):
+        path = export_model(embedder, tmp_path / "model")
+    assert (path / "saved_model.pb").is_file()
 
 
 def test_a_failed_export_leaves_nothing(served, tmp_path, monkeypatch):

@@ -91,7 +91,7 @@ def comparison_table(comparison):
     runs = comparison["runs"]
     first, width = next(iter(runs)), max(map(len, runs))
     lines = []
-    for score in runs[first]:
+    for score in without_twins(runs[first]):
         lines.append(score)
         for name, scores in runs.items():
             line = f"  {name:{width}}  {_interval(scores[score], 'score')}"
