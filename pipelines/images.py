@@ -313,6 +313,6 @@ def cause_of(error, *splits):
         if split.boxes is not None:
             try:
                 check_inside(split)
-            except ValueError as refusal:
-                return str(refusal)
+            except ValueError as error:
+                return str(error)
     return error.message.partition("\n\t [[")[0].splitlines()[-1]  # below a stack of calls

@@ -5,7 +5,7 @@
 
 `--nmi` and `--train_classes` add NMI and Recall@1 of the classes that were trained on.
 What stands behind `--` goes to `train.py` of every run. Runs that are complete are not repeated,
-and one that was stopped goes on; one of other settings is refused. Writes table.md and curves.png
+and one that was stopped goes on; one of other settings is rejected. Writes table.md and curves.png
 to runs/pddm_omniglot/, named after the folder of the recipes.
 """
 

@@ -51,7 +51,7 @@ class Parser(jsonargparse.ArgumentParser):
                 action.nargs, action.const = "?", True  # a flag without a value is true
 
     def parse_args(self, args=None, namespace=None, **kwargs):
-        """As `jsonargparse.ArgumentParser.parse_args`; refuses flags that it would misread."""
+        """As `jsonargparse.ArgumentParser.parse_args`; rejects flags that it would misread."""
         for word in sys.argv[1:] if args is None else args:
             deep = re.match(r"(--\w+\.\w+)\.(\w+)", word)
             if deep:  # it keeps the last of them alone, as text
@@ -59,7 +59,7 @@ class Parser(jsonargparse.ArgumentParser):
         return super().parse_args(args, namespace, **kwargs)
 
     def settings_of(self, namespace):
-        """The dataclass that the parsed flags describe; exits with code 2 if it refuses them."""
+        """The dataclass that the parsed flags describe; exits with code 2 if it rejects them."""
         given = namespace.as_dict()
         values = {name: given[name] for name in self._types}
         for name, value in values.items():

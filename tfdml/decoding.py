@@ -52,8 +52,8 @@ def _not_jpeg(contents):
 
     def other():
         animated = _is_webp(header) & (header[20] // 2 % 2 == 1)
-        refusal = tf.debugging.assert_equal(animated, False, "an animated WebP cannot be read")
-        with tf.control_dependencies([refusal]):
+        still = tf.debugging.assert_equal(animated, False, "an animated WebP cannot be read")
+        with tf.control_dependencies([still]):
             # Not `channels=3`, which fails for a WebP with transparency.
             image = tf.io.decode_image(contents, channels=0, expand_animations=False)
         has_colour = tf.shape(image)[2] >= 3
@@ -123,8 +123,8 @@ def _bmp_of_palette(contents, header):
     bits, compression = _little_endian(header, 28, 2), _little_endian(header, 30, 4)
     readable = (size >= 40) & (compression == 0) & (bits > 0)
     readable &= (width > 0) & (height != 0) & (start >= 14 + size)
-    refusal = tf.debugging.assert_equal(readable, True, "a BMP of this kind cannot be read")
-    with tf.control_dependencies([refusal]):
+    known = tf.debugging.assert_equal(readable, True, "a BMP of this kind cannot be read")
+    with tf.control_dependencies([known]):
         stride = (bits * width + 31) // 32 * 4  # rows end at a multiple of 4 bytes
     body = tf.strings.substr(contents, start, stride * tf.abs(height))
     rows = tf.reshape(tf.io.decode_raw(body, tf.uint8), [tf.abs(height), stride, 1])

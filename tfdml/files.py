@@ -15,7 +15,7 @@ def replacing(path, unfinished=None):
     Args:
         path: `pathlib.Path` of the file, which may exist.
         unfinished: Path to write to, in the same folder; if None, `path` with a unique suffix that
-            ends in `.unfinished`, which keeps apart processes that write the same file.
+            ends in `.unfinished`, so that processes that write the same file do not collide.
 
     Example:
         >>> import pathlib, tempfile

@@ -58,7 +58,7 @@ def only_writer(folder):
 
 
 def check_same_classes(folder, files):
-    """Refuses to go on with other classes: the images changed since the run began."""
+    """Raises a ValueError for other classes: the images changed since the run began."""
     path = folder / "trained_classes.json"
     if path.is_file() and path.read_text() != files[path.name]:
         raise ValueError(

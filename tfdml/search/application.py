@@ -132,8 +132,8 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
         return response
 
     @app.errorhandler(RejectedError)
-    def refused(refusal):
-        return {"error": str(refusal)}, refusal.status
+    def rejected(error):
+        return {"error": str(error)}, error.status
 
     @app.errorhandler(HTTPException)
     def failed(error):

@@ -43,8 +43,8 @@ def embedded(model, folder, files):
             pending.append((Entry(name, stamp, *read_header(content)), content))
         except FileNotFoundError:
             continue
-        except RejectedError as refusal:
-            done[name] = LeftOut(stamp, str(refusal))
+        except RejectedError as error:
+            done[name] = LeftOut(stamp, str(error))
         except OSError as error:
             done[name] = LeftOut(_NEVER, error.strerror or str(error))
         size = sum(len(content) for _, content in pending)

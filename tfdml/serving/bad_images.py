@@ -1,4 +1,4 @@
-"""Extracts the reason for an image from a batch error of `reading.refuse_unreadable`."""
+"""Extracts the reason for an image from a batch error of `reading.reject_unreadable`."""
 
 import re
 

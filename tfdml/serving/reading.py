@@ -49,7 +49,7 @@ def read_batch(image_bytes, read_image, image_shape, max_pixels=MAX_PIXELS):
     return images[:rows], problems[:rows]
 
 
-def refuse_unreadable(problems, name):
+def reject_unreadable(problems, name):
     """Returns an operation that fails if there are problems, and names their rows.
 
     Args:

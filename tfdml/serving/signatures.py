@@ -12,7 +12,7 @@ from tfdml.progress import progress
 from tfdml.serving.metadata import metadata_of, write_metadata
 from tfdml.serving.nearest import Nearest
 from tfdml.serving.options import ExportOptions
-from tfdml.serving.reading import read_batch, refuse_unreadable
+from tfdml.serving.reading import read_batch, reject_unreadable
 from tfdml.serving.versions import new_version
 from tfdml.serving.warmup import write_warmup
 from tfdml.serving.weights import StoredWeights
@@ -156,8 +156,8 @@ class ServedModel:
             **problems: (n,) texts for each input.
         """
         if self.options.on_bad_image == "error":
-            refusals = [refuse_unreadable(texts, name) for name, texts in problems.items()]
-            with tf.control_dependencies(refusals):
+            rejections = [reject_unreadable(texts, name) for name, texts in problems.items()]
+            with tf.control_dependencies(rejections):
                 return {name: tf.identity(values) for name, values in function().items()}
         valid = tf.reduce_all([tf.equal(texts, "") for texts in problems.values()], axis=0)
         return {**{name: blank(v, valid) for name, v in function().items()}, "valid": valid}

@@ -2,12 +2,12 @@ import pytest
 import tensorflow as tf
 
 from tfdml.serving.bad_images import reason_for_first
-from tfdml.serving.reading import refuse_unreadable
+from tfdml.serving.reading import reject_unreadable
 
 
 @tf.function
 def refuse(problems):
-    with tf.control_dependencies([refuse_unreadable(problems, "image_bytes_b")]):
+    with tf.control_dependencies([reject_unreadable(problems, "image_bytes_b")]):
         return tf.size(problems)
 
 

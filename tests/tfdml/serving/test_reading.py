@@ -9,7 +9,7 @@ import tensorflow as tf
 from PIL import Image
 
 from pipelines.images import reader
-from tfdml.serving.reading import MAX_PIXELS, read_batch, refuse_unreadable
+from tfdml.serving.reading import MAX_PIXELS, read_batch, reject_unreadable
 
 SIZE = (6, 5, 3)
 DAMAGED = "is damaged, cut off, or of a kind that cannot be read"
@@ -143,10 +143,10 @@ def test_the_size_of_every_format_is_read_right():
 
 
 def test_an_error_names_the_rows_and_what_is_wrong_with_them():
-    refuse_unreadable(tf.constant(["", ""]), "image_bytes")
+    reject_unreadable(tf.constant(["", ""]), "image_bytes")
     with pytest.raises(
         tf.errors.InvalidArgumentError, match=r"x\[1\] is empty; x\[3\] is damaged"
     ) as error:
-        refuse_unreadable(tf.constant(["", "is empty", "", *["is damaged"] * 20]), "x")
+        reject_unreadable(tf.constant(["", "is empty", "", *["is damaged"] * 20]), "x")
     assert "x[11]" in error.value.message
     assert "x[12]" not in error.value.message
