@@ -18,6 +18,7 @@ import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
 
+CLASSES = 1000
 CASES = {
     "lifted": ("lifted", {}),
     "binomial": ("binomial", {}),
@@ -33,14 +34,22 @@ CASES = {
     "hard_contrastive": ("hard_contrastive", {}),
     "hdc, 3 x 128-d": ("hdc", {}, 384),
     "hdc, cascade": ("hdc", {"selection": "cascade"}, 384),
-    "npair, first": ("npair", {}),
-    "npair, all": ("npair", {"pairs": "all"}),
+    "npair, first": ("npair", {"pairs": "first"}),
+    "npair, all": ("npair", {}),
     "triplet, all": ("triplet", {}),
     "triplet, semihard": ("triplet", {"mining": "semihard"}),
     "triplet, hard": ("triplet", {"mining": "hard"}),
-    "pddm, local": ("pddm", {"score_scale": "local"}),
-    "pddm, raw": ("pddm", {"score_scale": None}),
-    "pddm, minmax": ("pddm", {}),
+    "pddm, all pairs": ("pddm", {}),
+    "pddm, local": ("pddm", {"num_quadruplets": 1, "score_scale": "local"}),
+    "pddm, raw": ("pddm", {"num_quadruplets": 1, "score_scale": None}),
+    "pddm, minmax": ("pddm", {"num_quadruplets": 1, "score_scale": "minmax"}),
+    **{name: (name, {}) for name in ("multi_similarity", "supcon", "sincere", "ntxent", "circle")},
+    **{name: (name, {}) for name in ("smooth_ap", "roadmap", "recall_at_k")},
+    **{
+        f"{name}, {CLASSES} classes": (name, {"num_classes": CLASSES})
+        for name in ("norm_softmax", "arcface", "sub_center_arcface", "soft_triple", "proxy_anchor")
+    },
+    "memory of 8,192, contrastive": ("memory", {"base": "contrastive", "size": 8192}),
 }
 LARGEST = {"clustering": 256}  # its search takes batch³ operations for each class
 
