@@ -27,7 +27,7 @@ from tfdml.models import BACKBONES
 from tfdml.runs import folders, outcome
 from tfdml.runs.checkpoints import load_checkpoint
 from tfdml.runs.folders import RUNS, SAVED_MODELS
-from tfdml.runs.images import images_to_score, load_images, training_batches
+from tfdml.runs.images import images_to_score, load_images, sample_to_embed, training_batches
 from tfdml.runs.interrupts import resumable
 from tfdml.runs.model import build_model, levels_of
 from tfdml.runs.recipe import Recipe
@@ -147,7 +147,7 @@ def fit(recipe, folder, model, images, batches, callbacks):
             steps_per_epoch=interval,
             initial_epoch=first,
             epochs=first + math.ceil((recipe.steps - start) / interval),
-            callbacks=[*callbacks_of(recipe, folder, images, start), *callbacks],
+            callbacks=[*callbacks_of(recipe, folder, images, start, model.loss), *callbacks],
             verbose=verbosity(),
         )
         seconds = time.perf_counter() - began
@@ -168,7 +168,7 @@ def score(title, model, images):
     return outcome.score(model.embed(batches, verbose=verbosity()), images, model)
 
 
-def callbacks_of(recipe, folder, images, start):
+def callbacks_of(recipe, folder, images, start, loss):
     """What stops, watches, logs and saves the training, in this order."""
     import keras
 
@@ -178,6 +178,8 @@ def callbacks_of(recipe, folder, images, start):
     if recipe.validation_share:
         batches = images_to_score(images.test, images.dataset)
         yield callbacks.RetrievalScores(batches, images.test.labels)
+    if loss.compares_batches:
+        yield callbacks.EmbeddingDrift(sample_to_embed(images.train, images.dataset))
     yield callbacks.LossLogs(folder / "logs" / "train")
     yield keras.callbacks.TensorBoard(str(folder / "logs"))
     yield keras.callbacks.CSVLogger(str(folder / "logs" / "epochs.csv"), append=start > 0)

@@ -142,7 +142,7 @@ def networks():
                 patch.setattr(importlib.import_module("tfdml.models.alexnet"), "UNITS", 512)
                 for name in ("googlenet", "alexnet"):
                     module = importlib.import_module(f"tfdml.models.{name}")
-                    patch.setattr(module, "_conv", narrow(module._conv))
+                    patch.setattr(module, "conv", narrow(module.conv))
                 embedder = build(*arguments, **options)
             built[key] = embedder, embedder.get_weights()
         embedder, weights = built[key]

@@ -185,6 +185,33 @@ class WatchDensityTargets(LossLogs):
         super().__init__(log_dir)
 
 
+class EmbeddingDrift(keras.callbacks.Callback):
+    """Logs the mean cosine between the embeddings of images now and an epoch ago: `drift_cosine`.
+
+    Near 1, the embeddings that a cross-batch memory holds are still those of the network.
+
+    Args:
+        images: Inputs of `EmbeddingModel.embed`, such as some of the training images.
+    """
+
+    def __init__(self, images):
+        super().__init__()
+        self.images = images
+
+    def on_train_begin(self, logs=None):
+        self._before = self._directions()
+
+    def on_epoch_end(self, epoch, logs):
+        now = self._directions()
+        logs["drift_cosine"] = float(np.mean(np.sum(now * self._before, axis=1)))
+        self._before = now
+
+    def _directions(self):
+        embeddings = self.model.embed(self.images)
+        lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
+        return embeddings / np.where(lengths > 0, lengths, 1.0)
+
+
 class EmbeddingsOfEpoch(keras.callbacks.Callback):
     """Passes the embeddings of images to a function at the start of every epoch.
 

@@ -121,6 +121,20 @@ def test_a_loss_logs_what_it_learned_by_name(rows):
     assert logs["scale"] == [3.5]
 
 
+def test_the_drift_of_embeddings_is_logged(rows):
+    model, drift = build(), callbacks.EmbeddingDrift(rows)
+    before = model.embed(rows)
+    first = model.fit(rows, LABELS, verbose=0, callbacks=[drift]).history["drift_cosine"]
+    now = model.embed(rows)
+    cosines = (before * now).sum(axis=1) / np.linalg.norm(before, axis=1)
+    expected = np.mean(cosines / np.linalg.norm(now, axis=1))
+    np.testing.assert_allclose(first, [expected], rtol=1e-5)
+    assert expected < 1 - 1e-6
+    frozen = build(learning_rate=0.0)
+    history = frozen.fit(rows, LABELS, verbose=0, callbacks=[drift]).history
+    np.testing.assert_allclose(history["drift_cosine"], [1.0], rtol=1e-6)
+
+
 def test_the_former_name_of_the_logs_warns():
     with pytest.warns(DeprecationWarning, match="LossLogs"):
         assert isinstance(callbacks.WatchDensityTargets(), callbacks.LossLogs)

@@ -106,6 +106,12 @@ def hard_neighbours(recipe, split, dataset):
     return neighbours, [tfdml.callbacks.EmbeddingsOfEpoch(images, neighbours.refresh)]
 
 
+def sample_to_embed(split, dataset):
+    """About 500 images of a split, evenly, as `images_to_score`."""
+    count = len(split.labels)
+    return images_to_score(split.subset(list(range(0, count, 1 + count // 500))), dataset)
+
+
 def images_to_score(split, dataset):
     """The images of a split, as the served model sees them."""
     size, preprocessing = dataset.image_size, dataset.preprocessing
