@@ -62,16 +62,16 @@ class LiftedStructuredLoss(PairLoss):
         nearness = self.margin - distances
         reduce = pairwise.masked_logsumexp if self.variant == "smooth" else pairwise.masked_max
         push = reduce(nearness, negatives, axis=1)[:, None]
+        contested = positives & ops.any(negatives, axis=1, keepdims=True)
         if labels is reference_labels:  # the distances are symmetric
             other = ops.transpose(push)
         else:
             other = reduce(nearness, negatives, axis=0)[None, :]
+            contested = contested & ops.any(negatives, axis=0, keepdims=True)
         if self.variant == "smooth":
             # log(exp(a) + exp(b)); `ops.logaddexp` drops to float32 on JAX.
             pushes = push + ops.softplus(other - push)
         else:
             pushes = (ops.maximum if self.variant == "max" else ops.add)(push, other)
-        contested = positives & ops.any(negatives, axis=1, keepdims=True)
-        contested = contested & ops.any(negatives, axis=0, keepdims=True)
         lifted = ops.where(contested, pushes + distances, 0.0)
         return pairwise.masked_mean(ops.square(ops.relu(lifted)), positives) / 2.0
