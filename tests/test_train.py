@@ -750,3 +750,15 @@ def test_density_is_measured_where_it_is_needed(loss, options, measured, capsys)
     assert loss.num_classes == 5
     if "initial_density" in options:
         assert loss.regularizer.initial_density == options["initial_density"]
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, 3.0), (7.0, 7.0)])
+def test_proxies_learn_at_the_rate_of_new_layers_or_their_own(given, expected):
+    options = {} if given is None else {"proxy_multiplier": given}
+    recipe = completed(
+        loss="proxy_anchor", loss_options=options, dataset="digits", head_multiplier=3.0
+    )
+    dataset = pipelines.load("digits")
+    model = train.build_model(recipe, dataset.train, dataset)
+    assert model.loss.num_classes == dataset.train.num_classes
+    assert model.optimizer.multiplier_at("class_proxies/proxies") == expected

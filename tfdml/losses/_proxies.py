@@ -25,7 +25,7 @@ class ProxyLoss(LearnedLoss):
     """
 
     is_softmax = False  # over classes, of which some may be left out
-    suggested_multiplier = None  # of the learning rate, by `train.py`; None for that of new layers
+    suggested_multiplier = None  # by `train.py`, on top of pretrained weights
 
     def __init__(self, *, num_classes, centers, initializer, proxy_multiplier, name):
         super().__init__(normalize=True, name=name)

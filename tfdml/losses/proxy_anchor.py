@@ -22,7 +22,8 @@ class ProxyAnchorLoss(ProxyLoss):
         margin: Of the cosine; >= 0. Published: 0.1.
         initializer: Keras initializer of the proxies; if None, normal with deviation √(2 / C).
         proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
-            None, 100, as published.
+            None, 100 on top of pretrained weights, as published, else that of other new
+            layers.
         name: Name of the loss in logs.
 
     Attributes:

@@ -25,7 +25,8 @@ class ProxyNCALoss(ProxyLoss):
         variant: `"plusplus"` or `"classic"`.
         initializer: Keras initializer of the proxies; if None, normal with deviation 1 / 8.
         proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
-            None, 100; the published ratios of 10⁴ and more belong to their optimizer.
+            None, 100 on top of pretrained weights, else that of other new layers; the
+            published ratios of 10⁴ and more belong to their optimizer.
         name: Name of the loss in logs.
 
     Attributes:

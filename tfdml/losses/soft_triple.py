@@ -30,7 +30,8 @@ class SoftTripleLoss(ProxyLoss):
         weight: Of the distances between centers; >= 0.
         initializer: Keras initializer of the proxies; if None, uniform in ±1 / √(C K).
         proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
-            None, 100, as published.
+            None, 100 on top of pretrained weights, as published, else that of other new
+            layers.
         name: Name of the loss in logs.
 
     Attributes:

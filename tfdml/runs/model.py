@@ -39,7 +39,8 @@ def build_model(recipe, split, dataset):
         if layer.trainable:
             own = getattr(layer, "learning_rate_multiplier", None)
             if own is None:
-                own = getattr(layer, "suggested_multiplier", None) or recipe.head_multiplier
+                suggested = getattr(layer, "suggested_multiplier", None) if recipe.weights else None
+                own = suggested or recipe.head_multiplier
             multipliers[f"^{layer.name}/"] = own
     options = {
         "learning_rate": learning_rate(recipe),
