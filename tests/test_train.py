@@ -762,3 +762,19 @@ def test_proxies_learn_at_the_rate_of_new_layers_or_their_own(given, expected):
     model = train.build_model(recipe, dataset.train, dataset)
     assert model.loss.num_classes == dataset.train.num_classes
     assert model.optimizer.multiplier_at("class_proxies/proxies") == expected
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [
+        ("memory", {"base": "multi_similarity", "size": 256}),
+        ("sampled_classes", {"base": "cosface", "rate": 0.9}),
+    ],
+)
+def test_trains_with_layers_that_have_no_weights_to_train(loss, options, tmp_path):
+    flags = [f"--loss_options.{name}={value}" for name, value in options.items()]
+    small = ["--classes_per_batch", "2", "--images_per_class", "2"]
+    run(*SMALL, "--loss", loss, *flags, *small, "--steps", "2", "--run", "r", cwd=tmp_path)
+    logs = (tmp_path / "runs" / "r" / "logs" / "epochs.csv").read_text().splitlines()
+    assert ("drift_cosine" in logs[0]) == (loss == "memory")
+    assert ("proxy_degrees" in logs[0]) == (loss == "sampled_classes")

@@ -20,7 +20,7 @@ class ClassSampler(keras.layers.Layer):
     decays = False
 
     def __init__(self, seed=0, name="class_sampler", **kwargs):
-        super().__init__(name=name, **kwargs)
+        super().__init__(name=name, **{"trainable": False, **kwargs})
         self.seed = int(seed)
         self.generator = keras.random.SeedGenerator(self.seed)
 

@@ -33,7 +33,7 @@ class EmbeddingMemory(keras.layers.Layer):
     decays = False
 
     def __init__(self, size, name="embedding_memory", **kwargs):
-        kwargs.setdefault("dtype", "float32")
+        kwargs = {"dtype": "float32", "trainable": False, **kwargs}
         super().__init__(name=name, autocast=False, **kwargs)
         check_integer(size=size)
         check_positive(size=size)

@@ -71,8 +71,9 @@ class MetricLoss(keras.losses.Loss):
             )
         if self.layers and sample_weight is None:  # Keras passes it, users do not
             raise ValueError(
-                f"{type(self).__name__} has a trainable layer, {self.layers[0].name!r}, which a "
-                "plain keras.Model does not train. Compile it with tfdml.EmbeddingModel instead."
+                f"{type(self).__name__} has a layer, {self.layers[0].name!r}, which a "
+                "plain keras.Model neither trains nor saves. Compile it with tfdml.EmbeddingModel "
+                "instead."
             )
         labels = _as_labels(y_true, y_pred, self.num_classes, self.compares_batches)
         embeddings = _as_embeddings(y_pred)

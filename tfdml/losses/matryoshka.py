@@ -47,8 +47,13 @@ class MatryoshkaLoss(LearnedLoss):
 
     def __init__(self, *, base, dims, weights=None, name="matryoshka"):
         self.base = built(losses.get, base=base)
-        super().__init__(normalize=False, name=name)
+        super().__init__(normalize=self.base.normalize, name=name)
         check(self.base.levels == 1, "`base` must be of one level", levels=self.base.levels)
+        check(
+            not (self.base.learns_similarity or self.base.compares_batches),
+            "`base` must not learn a similarity or keep a memory, which have one width",
+            base=self.base.name,
+        )
         check(
             isinstance(dims, (list, tuple))
             and len(dims) > 0

@@ -43,7 +43,8 @@ class CrossBatchMemoryLoss(LearnedLoss):
     Source:
         Wang, Zhang, Huang, Scott. Cross-batch memory for embedding learning. CVPR 2020, Algorithm
         1. Their contrastive loss sums over pairs and divides by the batch, so that the second part
-        grows with the memory; here both parts are averaged as `base` is.
+        grows with the memory.
+        Differs: both parts are averaged as `base` is.
 
     Example:
         >>> loss = CrossBatchMemoryLoss(base="contrastive", size=4, start_step=0)

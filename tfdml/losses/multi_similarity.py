@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check_finite, check_not_negative, check_positive
+from tfdml.checks import check, check_finite, check_not_negative, check_positive
 from tfdml.losses.base import PairLoss
 
 
@@ -63,6 +63,7 @@ class MultiSimilarityLoss(PairLoss):
         super().__init__(normalize=normalize, name=name)
         check_positive(alpha=alpha, beta=beta)
         check_finite(threshold=threshold)
+        check(-1 <= threshold <= 1, "`threshold` must be from -1 to 1", threshold=threshold)
         if epsilon is not None:
             check_not_negative(epsilon=epsilon)
         self.alpha = float(alpha)

@@ -67,6 +67,10 @@ class RegularizedLoss(LearnedLoss):
         return self.base.levels
 
     @property
+    def compares_batches(self):
+        return self.base.compares_batches
+
+    @property
     def layer(self):
         return next(reversed(self.layers), None)
 

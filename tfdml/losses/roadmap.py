@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check, check_bool, check_not_negative, check_positive
+from tfdml.checks import check, check_bool, check_not_negative, check_number, check_positive
 from tfdml.losses._soft_ranks import average_precision_loss, masks_of_ranks, soft_ranks, true_step
 from tfdml.losses.base import PairLoss
 
@@ -83,6 +83,7 @@ class ROADMAPLoss(PairLoss):
             "positive_target": positive_target,
             "negative_target": negative_target,
         }.items():
+            check_number(**{target: value})
             check(-1 <= value <= 1, f"`{target}` must be from -1 to 1", **{target: value})
         self.temperature = float(temperature)
         self.slope = float(slope)

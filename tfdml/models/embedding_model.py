@@ -74,13 +74,21 @@ class EmbeddingModel(keras.Model):
 
         `loss` is a loss, its config, or its name in `tfdml.losses` or Keras.
 
-        Those with `decays = False` are excluded from the weight decay of the optimizer.
+        Layers with `decays = False` are excluded from the weight decay of the optimizer.
 
         Raises:
             ValueError: If a layer of the loss has a `learning_rate_multiplier` that the optimizer
                 does not apply.
         """
-        loss = _loss_of(loss)
+        loss = _as_loss(loss)
+        if self.micro_batch is not None:
+            check(
+                kwargs.get("jit_compile") is not True,
+                "`jit_compile` must not be true with `micro_batch`: XLA cannot compile pieces",
+                jit_compile=True,
+                micro_batch=self.micro_batch,
+            )
+            kwargs["jit_compile"] = False
         super().compile(optimizer=optimizer, loss=loss, **kwargs)
         self.loss_layers.clear()
         for layer in getattr(loss, "layers", ()):
@@ -236,7 +244,7 @@ class EmbeddingModel(keras.Model):
         return cls(**{**config, "embedder": embedder})
 
 
-def _loss_of(identifier):
+def _as_loss(identifier):
     if isinstance(identifier, str) and identifier not in losses.LOSSES:
         with contextlib.suppress(ValueError):
             return keras.losses.get(identifier)

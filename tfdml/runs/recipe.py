@@ -67,7 +67,8 @@ class Recipe(Settings):
         images_per_class: Images of each of these classes (K); a batch has P × K images. The sampler
             of the N-pair paper is `balanced` with K = 2.
         micro_batch: Images at a time in a step, for batches beyond the memory: the loss is still
-            that of the whole batch. Takes about a third longer. If not given, all at once.
+            that of the whole batch, but batch normalisation that is trained takes the statistics of
+            each piece. Takes about a third longer. If not given, all at once.
         sampler: `balanced`: K images of each of P classes; `mixed`: K to 2 K images of each of
             fewer classes; `groups`: all images of P / 2 classes of each of 2 super-classes, such as
             alphabets, at most P × K; `whole_classes`: all images of random classes, P × K, which
@@ -89,8 +90,9 @@ class Recipe(Settings):
         weight_decay: Share of each kernel that is added to its gradient, as in Caffe.
         head_multiplier: Factor of the learning rate for new layers: the embedding layers, those of
             early exits, and what the loss learns, except targets of density, which have
-            `loss_options.alpha_multiplier`. If not given, 10 on top of pretrained `weights`, else
-            1.
+            `loss_options.alpha_multiplier`, and proxies, which may have another on top of
+            pretrained weights: `loss_options.proxy_multiplier`. If not given, 10 on top of
+            pretrained `weights`, else 1.
         head_steps: Number of first steps that train new layers only. If not given, a tenth of
             `steps`, at most 100, on top of pretrained `weights`, else 0.
         exit_multiplier: Factor for the layers of early exits before their embeddings, which some

@@ -21,7 +21,7 @@ class Entry(NamedTuple):
 
     name: str  # path relative to the folder of images, with slashes
     stamp: Stamp  # of the file that was embedded
-    format: str  # a key of `pictures.MIME_TYPES`
+    format: str  # a key of `images.MIME_TYPES`
     width: int  # pixels
     height: int
 

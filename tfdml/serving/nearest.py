@@ -51,7 +51,7 @@ class Gallery:
 def class_means(embeddings, labels, names):
     """The mean embedding of each class, for nearest-class-mean classification.
 
-    Means are not scaled to unit length, as in `evaluate.py --task ncm`.
+    Means are not scaled to unit length, as in `evaluate.py ncm`.
 
     Args:
         embeddings: (n, dim) floats.

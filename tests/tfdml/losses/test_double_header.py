@@ -223,8 +223,8 @@ def test_refuses_wrong_options(options, message):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="fits by the tape")
-def test_a_plain_model_is_refused_since_it_would_not_train_the_layer(rng):
+def test_a_plain_model_is_rejected_since_it_would_not_train_the_layer(rng):
     model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(4)])
     model.compile(optimizer="sgd", loss=losses.get("pddm"))
-    with pytest.raises(ValueError, match=r"plain keras\.Model does not train"):
+    with pytest.raises(ValueError, match=r"plain keras\.Model neither trains nor saves"):
         model.fit(rng.normal(size=(8, 6)), np.repeat(np.arange(2), 4), verbose=0)

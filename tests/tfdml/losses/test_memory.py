@@ -113,6 +113,15 @@ def test_what_learns_or_has_no_pairs_is_rejected():
         memory(base="clustering")
 
 
+def test_a_memory_inside_another_loss_keeps_the_ids(rng):
+    inner = {"name": "memory", "base": "contrastive", "size": 8}
+    loss = losses.get("regularized", base=inner, regularizer="gor")
+    loss(LABELS + 7, rng.normal(size=(4, 3)), training=True)
+    assert ops.convert_to_numpy(loss.layer.labels)[:4].tolist() == [7, 7, 8, 8]
+    with pytest.raises(ValueError, match="`base` must not learn a similarity or keep a memory"):
+        losses.get("matryoshka", base=inner, dims=(3, 2))
+
+
 def test_a_saved_model_goes_on_with_its_memory(rng, tmp_path):
     import tfdml
 

@@ -88,3 +88,11 @@ def test_the_size_of_pieces_is_saved_and_checked():
     for wrong, error in ((0, ValueError), (2.5, TypeError)):
         with pytest.raises(error, match=r"`micro_batch` must be.*Received: micro_batch="):
             build(wrong, losses.get("npair"))
+
+
+def test_pieces_are_not_compiled_by_xla(rng):
+    model = build(8, losses.get("npair"), jit_compile="auto")
+    assert model.jit_compile is False
+    model.train_on_batch(rng.normal(size=(20, 6)).astype("float32"), LABELS)
+    with pytest.raises(ValueError, match="`jit_compile` must not be true with `micro_batch`"):
+        build(8, losses.get("npair"), jit_compile=True)
