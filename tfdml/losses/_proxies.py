@@ -96,6 +96,26 @@ class ProxyLoss(LearnedLoss):
         raise NotImplementedError
 
 
+class MarginSoftmaxLoss(ProxyLoss):
+    """Base class of softmax losses with a margin: a subclass implements `penalized(cosines)`."""
+
+    is_softmax = True
+
+    def published_initializer(self, num_classes):
+        return keras.initializers.RandomNormal(stddev=0.01)
+
+    def of_cosines(self, labels, cosines):
+        if self.centers > 1:
+            cosines = ops.max(cosines, axis=2)
+        targets = target_mask(labels, cosines)
+        logits = self.scale * ops.where(targets, self.penalized(cosines), cosines)
+        return cross_entropy(logits, targets)
+
+    def penalized(self, cosines):
+        """The cosines with the margin, of which those of the own class count."""
+        raise NotImplementedError
+
+
 def target_mask(labels, cosines):
     """(n, num_classes) booleans: the class of each row."""
     return labels[:, None] == ops.arange(ops.shape(cosines)[1], dtype=labels.dtype)[None, :]

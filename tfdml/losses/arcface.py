@@ -5,11 +5,11 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check, check_bool, check_not_negative, check_positive
-from tfdml.losses._proxies import ProxyLoss, cross_entropy, target_mask
+from tfdml.losses._proxies import MarginSoftmaxLoss
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class ArcFaceLoss(ProxyLoss):
+class ArcFaceLoss(MarginSoftmaxLoss):
     """Softmax over cosines, with a margin on the angle to the proxy of the own class.
 
     With c the cosines of row i and the proxies, y the class of row i and θ = arccos c[i, y]:
@@ -91,20 +91,7 @@ class ArcFaceLoss(ProxyLoss):
         self.margin = float(margin)
         self.straight_through = straight_through
 
-    is_softmax = True
-
-    def published_initializer(self, num_classes):
-        return keras.initializers.RandomNormal(stddev=0.01)
-
-    def of_cosines(self, labels, cosines):
-        if self.centers > 1:
-            cosines = ops.max(cosines, axis=2)
-        targets = target_mask(labels, cosines)
-        return cross_entropy(
-            self.scale * ops.where(targets, self._penalized(cosines), cosines), targets
-        )
-
-    def _penalized(self, cosines):
+    def penalized(self, cosines):
         sines = pairwise.root(ops.relu(1.0 - ops.square(cosines)))
         turned = cosines * math.cos(self.margin) - sines * math.sin(self.margin)
         if self.straight_through:

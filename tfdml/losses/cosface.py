@@ -1,12 +1,11 @@
 import keras
-from keras import ops
 
 from tfdml.checks import check_not_negative, check_positive
-from tfdml.losses._proxies import ProxyLoss, cross_entropy, target_mask
+from tfdml.losses._proxies import MarginSoftmaxLoss
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class CosFaceLoss(ProxyLoss):
+class CosFaceLoss(MarginSoftmaxLoss):
     """Softmax over cosines, with a margin on the cosine of the own class.
 
     With c the cosines of row i and the proxies, and y the class of row i:
@@ -78,18 +77,5 @@ class CosFaceLoss(ProxyLoss):
         self.scale = float(scale)
         self.margin = float(margin)
 
-    is_softmax = True
-
-    def published_initializer(self, num_classes):
-        return keras.initializers.RandomNormal(stddev=0.01)
-
-    def of_cosines(self, labels, cosines):
-        if self.centers > 1:
-            cosines = ops.max(cosines, axis=2)
-        targets = target_mask(labels, cosines)
-        return cross_entropy(
-            self.scale * ops.where(targets, self._penalized(cosines), cosines), targets
-        )
-
-    def _penalized(self, cosines):
+    def penalized(self, cosines):
         return cosines - self.margin

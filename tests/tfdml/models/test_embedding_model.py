@@ -419,9 +419,7 @@ def test_trains_saves_and_restores_the_layers_of_a_loss_in_a_loss(images, tmp_pa
     loss = losses.get("density", base=base, initial_density=[0.1, 0.2, 0.3, 0.4] * 4)
     plain = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
     plain.compile(loss=loss)
-    with pytest.raises(
-        ValueError, match=r"DensityAdaptiveLoss has a layer.* tfdml.EmbeddingModel"
-    ):
+    with pytest.raises(ValueError, match=r"DensityAdaptiveLoss has a layer.* tfdml.EmbeddingModel"):
         plain.fit(images[:4], np.array([0, 0, 1, 1]), verbose=0)
     model = build(loss=loss)
     assert model.loss_layers == [loss.base.layer, loss.layer]
