@@ -125,6 +125,24 @@ def masks_against(labels, reference_labels, self_positions):
     return same & (index[None, :] != self_positions[:, None]), negative
 
 
+def label_overlap(labels, reference_labels, dtype):
+    """Intersection over union of the label sets of rows, 0 for a row without labels.
+
+    Args:
+        labels: (n, num_labels) integers, 1 for each label of a row and 0 elsewhere.
+        reference_labels: (m, num_labels) integers, likewise.
+        dtype: Of the result.
+
+    Returns:
+        (n, m) floats from 0 to 1.
+    """
+    labels, reference_labels = (ops.cast(sets, dtype) for sets in (labels, reference_labels))
+    shared = labels @ ops.transpose(reference_labels)
+    sizes, reference_sizes = (ops.sum(sets, axis=1) for sets in (labels, reference_labels))
+    either = sizes[:, None] + reference_sizes[None, :] - shared
+    return shared / ops.maximum(either, 1.0)
+
+
 def class_means(labels, rows):
     """The mean of the class of each row, and the number of rows of that class.
 

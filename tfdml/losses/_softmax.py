@@ -1,4 +1,7 @@
-"""Softmax of each positive pair against the other pairs of its anchor, as in SupCon."""
+"""Softmax of each positive pair against the other pairs of its anchor, as in SupCon.
+
+Positive pairs have weights: 1 for rows of one class, or the overlap of the labels of two rows.
+"""
 
 from keras import ops
 
@@ -7,31 +10,48 @@ from tfdml.checks import check_not_negative, check_positive
 from tfdml.losses.base import PairLoss
 
 
-def pair_losses(logits, positives, negatives, margin, positives_repel):
-    """Cross-entropy of each positive pair among the pairs of its anchor.
+def pair_losses(logits, weights, negatives, margin, positives_repel):
+    """Weighted cross-entropy of each positive pair among the pairs of its anchor.
 
     With z the logits:
 
         loss[i, p] = log(exp(z[i, p] - margin) + Σ_{n in N(i)} exp(z[i, n])) - (z[i, p] - margin)
 
     or, with `positives_repel`, with the sum of exp(z[i, j] - margin) over all positives j instead
-    of the first term.
+    of the first term; times the weight of the pair.
 
     Args:
         logits: (n, m) floats.
-        positives: (n, m) booleans.
+        weights: (n, m) floats from 0 to 1, above 0 for the positives.
         negatives: (n, m) booleans.
         margin: Advantage that a positive must have, in logits.
         positives_repel: Whether all positives of an anchor are in the denominator.
 
     Returns:
-        (n, m) floats; only those where `positives` have a meaning.
+        (n, m) floats, 0 where `weights` are.
     """
+    positives = weights > 0
     if positives_repel:
         shifted = ops.where(positives, logits - margin, logits)
-        return pairwise.masked_logsumexp(shifted, positives | negatives, axis=1)[:, None] - shifted
+        push = pairwise.masked_logsumexp(shifted, positives | negatives, axis=1)[:, None]
+        return weights * ops.where(positives, push - shifted, 0.0)
     push = pairwise.masked_logsumexp(logits, negatives, axis=1)[:, None]
-    return ops.softplus(ops.where(positives, push - logits + margin, 0.0))
+    return weights * ops.softplus(ops.where(positives, push - logits + margin, 0.0))
+
+
+def weights_against(labels, reference_labels, self_positions, dtype):
+    """The weights of positive pairs and the mask of negative ones, as `pairwise.masks_against`.
+
+    Of ids, (n,) integers, a positive pair has the weight 1; of several labels a row, (n,
+    num_labels), their overlap.
+    """
+    if len(labels.shape) == 1:
+        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
+        return ops.cast(positives, dtype), negatives
+    overlap = pairwise.label_overlap(labels, reference_labels, dtype)
+    index = ops.arange(ops.shape(reference_labels)[0], dtype=self_positions.dtype)
+    not_self = index[None, :] != self_positions[:, None]
+    return ops.where(not_self, overlap, 0.0), (overlap <= 0) & not_self
 
 
 class SoftmaxLoss(PairLoss):
@@ -40,6 +60,7 @@ class SoftmaxLoss(PairLoss):
     A subclass implements `mean(losses, positives)`.
     """
 
+    takes_label_sets = True
     positives_repel = False
 
     def __init__(self, *, temperature, margin, normalize, name):
@@ -53,9 +74,11 @@ class SoftmaxLoss(PairLoss):
         self, labels, embeddings, reference_labels, reference_embeddings, self_positions
     ):
         logits = embeddings @ ops.transpose(reference_embeddings) / self.temperature
-        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
-        losses = pair_losses(logits, positives, negatives, self.margin, self.positives_repel)
-        return self.mean(losses, positives)
+        weights, negatives = weights_against(
+            labels, reference_labels, self_positions, logits.dtype
+        )
+        losses = pair_losses(logits, weights, negatives, self.margin, self.positives_repel)
+        return self.mean(losses, weights > 0)
 
 
 def mean_over_anchors(losses, positives):

@@ -18,11 +18,11 @@ class MetricLoss(keras.losses.Loss):
 
     A subclass implements `call(labels, embeddings)`, which returns a scalar. It gets labels as
     (batch,) integers and embeddings as (batch, dim) float32 (float64 stays), of unit length if
-    `normalize`. Its options are attributes of the same names, for
-    `get_config`, or `option(name)` returns them. A loss for
-    several exits of a network sets `levels` to the number of parts of an embedding. A loss with
-    values per class sets `num_classes`. See `PairLoss` for objectives over pairs of rows, and
-    `LearnedLoss` for those with trainable weights.
+    `normalize`. Its options are attributes of the same names, for `get_config`, or `option(name)`
+    returns them. A loss for several exits of a network sets `levels` to the number of parts of an
+    embedding. A loss with values per class sets `num_classes`. One that takes several labels a row
+    sets `takes_label_sets`; its `call` gets either form. See `PairLoss` for objectives over pairs
+    of rows, and `LearnedLoss` for those with trainable weights.
 
     Differs: Keras casts labels to float, which merges class ids from 2**24 on; here they stay
     integers. Keras weights samples; the terms here are pairs, so `sample_weight` is rejected.
@@ -37,6 +37,7 @@ class MetricLoss(keras.losses.Loss):
     levels = 1  # equal parts of an embedding, each with a loss of its own
     compares_batches = False  # labels of a batch with those of other batches
     num_classes = None  # labels are any ids; or 0 to num_classes - 1
+    takes_label_sets = False  # also several labels a row: (batch, num_labels) of 0 and 1
 
     def __init__(self, *, normalize, name=None):
         super().__init__(name=name, reduction="sum_over_batch_size")
@@ -47,22 +48,25 @@ class MetricLoss(keras.losses.Loss):
         """The loss of one batch.
 
         Args:
-            y_true: (batch,) or (batch, 1) integers, the class id of each row.
+            y_true: (batch,) or (batch, 1) integers, the class id of each row. For losses with
+                `takes_label_sets` also (batch, num_labels) integers, 1 for each label of a row and
+                0 elsewhere, num_labels >= 2.
             y_pred: (batch, dim) floats, the embedding of each row. Without `normalize`, norms up
                 to 1e18 are supported, as their squares are in the range of float32.
             sample_weight: Must be None.
             training: Whether layers of the loss, if any, run in training mode.
 
         Returns:
-            A scalar float32 (float64 for float64 embeddings), NaN if any embedding is. In a
-            replica of a `tf.distribute` strategy it is divided by the number of replicas, as
-            Keras does for its own losses, so that the replicas' gradients add up to their mean.
+            A scalar float32 (float64 for float64 embeddings), NaN if any embedding is, or if a
+            tensor of label sets has other numbers than 0 and 1. In a replica of a `tf.distribute`
+            strategy it is divided by the number of replicas, as Keras does for its own losses, so
+            that the replicas' gradients add up to their mean.
 
         Raises:
             TypeError: If the labels are not integers or the embeddings not floats.
             ValueError: If the shapes disagree, the batch is empty, `sample_weight` is given, a
-                label is not below `num_classes`, or a loss with layers is called by a plain
-                `keras.Model`, which would not train them.
+                label is not below `num_classes`, label sets are not of 0 and 1, or a loss with
+                layers is called by a plain `keras.Model`, which would not train them.
         """
         if sample_weight is not None and sample_weight is not _NOT_GIVEN:
             raise ValueError(
@@ -75,7 +79,7 @@ class MetricLoss(keras.losses.Loss):
                 "plain keras.Model neither trains nor saves. Compile it with tfdml.EmbeddingModel "
                 "instead."
             )
-        labels = _as_labels(y_true, y_pred, self.num_classes, self.compares_batches)
+        labels = self._as_labels(y_true, y_pred)
         embeddings = _as_embeddings(y_pred)
         check(
             labels.shape[0] == embeddings.shape[0]
@@ -93,8 +97,52 @@ class MetricLoss(keras.losses.Loss):
                 embeddings = self.unit_rows(embeddings)
             value = self._value(labels, embeddings, training)
             # NaN in a row that no term uses would not show in the value otherwise.
-            broken = ops.where(ops.isnan(ops.sum(embeddings)), float("nan"), 0.0)
+            broken = ops.isnan(ops.sum(embeddings))
+            if len(labels.shape) == 2:
+                broken = broken | ops.any((labels != 0) & (labels != 1))
+            broken = ops.where(broken, float("nan"), 0.0)
             return _share_of_replica(value + ops.cast(broken, value.dtype))
+
+    def _as_labels(self, labels, embeddings):
+        """Labels as a tensor: (batch,) ids, or (batch, num_labels) of 0 and 1."""
+        if not ops.is_tensor(labels):
+            labels = np.asarray(labels)
+            _check_integers(labels, embeddings)
+            labels = self._checked_array(labels)
+        if _builds_for_replicas():
+            labels = ops.cast(labels, "int64")
+        _check_integers(labels, embeddings)
+        dtype = _dtype(labels)
+        if dtype not in ("int32", "int64"):  # TensorFlow accepts no others as indices
+            labels = ops.cast(labels, "int64" if dtype in ("uint32", "uint64") else "int32")
+        if self.takes_label_sets and _are_sets(labels):
+            return labels
+        expected = "`labels` must have the shape (batch,) or (batch, 1)"
+        if self.takes_label_sets:
+            expected += ", or (batch, num_labels) for several labels a row"
+        check(
+            len(labels.shape) == 1 or (len(labels.shape) == 2 and labels.shape[1] == 1),
+            expected,
+            **{"labels.shape": tuple(labels.shape)},
+        )
+        return ops.reshape(labels, (-1,))
+
+    def _checked_array(self, labels):
+        are_sets = self.takes_label_sets and _are_sets(labels)
+        count = 2 if are_sets else self.num_classes
+        if count is not None:
+            check(
+                labels.size == 0 or (labels.min() >= 0 and labels.max() < count),
+                "`labels` of the shape (batch, num_labels) must be 0 or 1"
+                if are_sets
+                else f"`labels` must be from 0 to {count - 1}, the classes of the loss",
+                labels=Bare(f"{labels.min()} to {labels.max()}" if labels.size else "none"),
+            )
+        elif not self.compares_batches:
+            # Renumbered, as JAX truncates integers to 32 bits.
+            labels = np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
+        dtype = _WIDEST_ID if self.compares_batches else "int32"
+        return ops.convert_to_tensor(labels.astype(dtype))
 
     def unit_rows(self, embeddings):
         """The embeddings scaled to unit length, as with `normalize`."""
@@ -204,33 +252,9 @@ def _deserialized(value):
     return keras.saving.deserialize_keras_object(value) if is_part else value
 
 
-def _as_labels(labels, embeddings, num_classes, keep_ids):
-    if not ops.is_tensor(labels):
-        labels = np.asarray(labels)
-        _check_integers(labels, embeddings)
-        if num_classes is not None:
-            check(
-                labels.size == 0 or (labels.min() >= 0 and labels.max() < num_classes),
-                f"`labels` must be from 0 to {num_classes - 1}, the classes of the loss",
-                labels=Bare(f"{labels.min()} to {labels.max()}" if labels.size else "none"),
-            )
-        elif not keep_ids:
-            # Renumbered, as JAX truncates integers to 32 bits.
-            labels = np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
-        labels = ops.convert_to_tensor(labels.astype(_WIDEST_ID if keep_ids else "int32"))
-    if _builds_for_replicas():
-        labels = ops.cast(labels, "int64")
-    _check_integers(labels, embeddings)
-    dtype = _dtype(labels)
-    if dtype not in ("int32", "int64"):  # TensorFlow accepts no others as indices
-        labels = ops.cast(labels, "int64" if dtype in ("uint32", "uint64") else "int32")
-    rank = len(labels.shape)
-    check(
-        rank == 1 or (rank == 2 and labels.shape[1] == 1),
-        "`labels` must have the shape (batch,) or (batch, 1)",
-        **{"labels.shape": tuple(labels.shape)},
-    )
-    return ops.reshape(labels, (-1,))
+def _are_sets(labels):
+    """Whether labels are several a row, of 0 and 1, rather than ids."""
+    return len(labels.shape) == 2 and labels.shape[1] != 1
 
 
 def _check_integers(labels, embeddings):

@@ -8,12 +8,16 @@ from tfdml.losses._softmax import SoftmaxLoss
 class NTXentLoss(SoftmaxLoss):
     """Normalized temperature-scaled cross-entropy of each positive pair among negatives.
 
-    With z = s / temperature the scaled cosines and N(i) the rows of other classes:
+    With z = s / temperature the scaled cosines, t[i, p] = z[i, p] - margin those of positives p, and
+    N(i) the rows of other classes:
 
         loss = mean over positive pairs (i, p) of
-               log(exp(z[i, p]) + Σ_{n in N(i)} exp(z[i, n])) - z[i, p]
+               log(exp(t[i, p]) + Σ_{n in N(i)} exp(z[i, n])) - t[i, p]
 
-    As `SINCERELoss`, but every pair has the same weight, so that large classes weigh more.
+    As `SINCERELoss`, but the mean is over all pairs at once, so that large classes weigh more.
+
+    With several labels a row, each pair is weighted by the overlap of the labels, as in
+    `SupConLoss`.
 
     Args:
         temperature: Divisor of the cosines, T; > 0. Published: 0.5 and 0.1.
@@ -23,13 +27,15 @@ class NTXentLoss(SoftmaxLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
+        labels: (batch,) integers, one class id per row; or (batch, num_labels) integers, 1 for each
+            label of a row and 0 elsewhere.
         embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
         Returns a scalar float32; 0 when the batch holds no positive pair.
 
     Raises:
         TypeError: If `labels` are not integers, `embeddings` not floats or an option not a number.
-        ValueError: If the shapes disagree or an option is out of range.
+        ValueError: If the shapes disagree, label sets are not of 0 and 1 or an option is out of
+            range.
 
     Source:
         Chen, Kornblith, Norouzi, Hinton. A simple framework for contrastive learning of visual

@@ -7,13 +7,17 @@ from tfdml.losses._softmax import SoftmaxLoss, mean_over_anchors
 class SINCERELoss(SoftmaxLoss):
     """Supervised InfoNCE: softmax of each positive pair among the negatives of its anchor.
 
-    With z = s / temperature the scaled cosines and N(i) the rows of other classes:
+    With z = s / temperature the scaled cosines, t[i, p] = z[i, p] - margin those of positives p, and
+    N(i) the rows of other classes:
 
         loss = mean over anchors i of the mean over positives p of
-               log(exp(z[i, p]) + Σ_{n in N(i)} exp(z[i, n])) - z[i, p]
+               log(exp(t[i, p]) + Σ_{n in N(i)} exp(z[i, n])) - t[i, p]
 
     Unlike `SupConLoss`, positives do not repel each other. Anchors without a positive do not
     count.
+
+    With several labels a row, each pair is weighted by the overlap of the labels, as in
+    `SupConLoss`.
 
     Args:
         temperature: Divisor of the cosines, T; > 0. Published: 0.07.
@@ -23,19 +27,23 @@ class SINCERELoss(SoftmaxLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
+        labels: (batch,) integers, one class id per row; or (batch, num_labels) integers, 1 for each
+            label of a row and 0 elsewhere.
         embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
         Returns a scalar float32; 0 when the batch holds no positive pair.
 
     Raises:
         TypeError: If `labels` are not integers, `embeddings` not floats or an option not a number.
-        ValueError: If the shapes disagree or an option is out of range.
+        ValueError: If the shapes disagree, label sets are not of 0 and 1 or an option is out of
+            range.
 
     Source:
         Feeney, Hughes. SINCERE: supervised information noise-contrastive estimation revisited.
         2023, eq. 6.
         Barbano et al. Unbiased supervised contrastive learning. ICLR 2023: the margin
         (ε-SupInfoNCE).
+        Differs: with a margin it is larger than ε-SupInfoNCE by the margin, a constant; anchors
+        without a positive do not count, where the authors' code averages over all rows.
 
     Example:
         >>> loss = SINCERELoss(temperature=1.0)

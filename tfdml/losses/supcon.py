@@ -7,13 +7,18 @@ from tfdml.losses._softmax import SoftmaxLoss, mean_over_anchors
 class SupConLoss(SoftmaxLoss):
     """Supervised contrastive loss: softmax of each positive pair among all pairs of its anchor.
 
-    With z = s / temperature the scaled cosines and A(i) all rows but i:
+    With s the cosines, z[i, p] = s[i, p] / temperature - margin for positives p, z[i, n] =
+    s[i, n] / temperature for rows n of other classes, and A(i) all rows but i:
 
         loss = mean over anchors i of the mean over positives p of
-               log Σ_{a in A(i)} exp(z[i, a]) - z[i, p]
+               weight[i, p] (log Σ_{a in A(i)} exp(z[i, a]) - z[i, p])
 
     The other positives are in the denominator, so that positives also repel each other. Anchors
     without a positive do not count.
+
+    The weight is 1 for two rows of one class. With several labels a row, it is the number of labels
+    that both rows have over the number that either has; rows that share a label are positives,
+    all others negatives, among them rows without labels.
 
     Args:
         temperature: Divisor of the cosines, T; > 0. Published: 0.1.
@@ -23,18 +28,21 @@ class SupConLoss(SoftmaxLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
+        labels: (batch,) integers, one class id per row; or (batch, num_labels) integers, 1 for each
+            label of a row and 0 elsewhere.
         embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
         Returns a scalar float32; 0 when the batch holds no positive pair.
 
     Raises:
         TypeError: If `labels` are not integers, `embeddings` not floats or an option not a number.
-        ValueError: If the shapes disagree or an option is out of range.
+        ValueError: If the shapes disagree, label sets are not of 0 and 1 or an option is out of
+            range.
 
     Source:
         Khosla et al. Supervised contrastive learning. NeurIPS 2020, eq. 2 (L_out).
         Barbano et al. Unbiased supervised contrastive learning. ICLR 2023: the margin (ε-SupCon).
-        Differs: the authors' code multiplies by temperature / 0.07; here the loss is as printed.
+        Differs: the code of both multiplies by temperature / 0.07; here the loss is as printed.
+        With a margin it is larger than ε-SupCon by the margin, a constant.
 
     Example:
         >>> loss = SupConLoss(temperature=1.0)

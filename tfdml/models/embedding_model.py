@@ -149,9 +149,7 @@ class EmbeddingModel(keras.Model):
             loss, *embedded = self._loss_of(own, images, labels, sample_weight, training=True)
             scaled = self.optimizer.scale_loss(loss)
         if isinstance(self.loss, MetricLoss):
-            ordered = tf.sort(tf.cast(tf.reshape(embedded[0], [-1]), tf.int64))
-            has_pair = tf.reduce_any(ordered[1:] == ordered[:-1])
-            self._met.no_pair.assign(self._met.no_pair | ~has_pair)
+            self._met.no_pair.assign(self._met.no_pair | ~_has_pair(embedded[0]))
         variables = self.trainable_variables
         gradients = tape.gradient(scaled, variables)
         if self.micro_batch is not None:
@@ -270,6 +268,14 @@ class _WarnWithoutPairs(keras.callbacks.Callback):
                 "class-balanced batches, such as those of pipelines.balanced_batches",
                 stacklevel=2,
             )
+
+
+def _has_pair(labels):
+    """Whether two rows have the same class id, or one of several labels, in common."""
+    if labels.shape.rank == 2 and labels.shape[1] != 1:
+        return tf.reduce_any(tf.reduce_sum(tf.cast(labels, tf.int64), axis=0) > 1)
+    ordered = tf.sort(tf.cast(tf.reshape(labels, [-1]), tf.int64))
+    return tf.reduce_any(ordered[1:] == ordered[:-1])
 
 
 def _added(gradients, of_embedder):

@@ -83,8 +83,10 @@ def of_case(name, options, dim):
     return lambda labels, rows: [np.asarray(part) for part in compiled(rows, labels)]
 
 
-def float32_forms(name, options, dim):
+def float32_forms(name, options, dim, num_labels=None):
     """Functions of labels and float32 rows to the value: those of any batch size, those of one.
+
+    With `num_labels`, of several labels a row.
 
     On TensorFlow eager, a graph, and a graph with XLA; on JAX `of_case`; on PyTorch eager.
     """
@@ -96,7 +98,8 @@ def float32_forms(name, options, dim):
         return [loss], []
     import tensorflow as tf
 
-    signature = [tf.TensorSpec([None], tf.int64), tf.TensorSpec([None, dim])]
+    labels = [None] if num_labels is None else [None, num_labels]
+    signature = [tf.TensorSpec(labels, tf.int64), tf.TensorSpec([None, dim])]
     graph, xla = (
         tf.function(loss.__call__, input_signature=signature, jit_compile=jit_compile)
         for jit_compile in (False, True)

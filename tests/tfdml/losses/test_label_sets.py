@@ -1,0 +1,152 @@
+"""Several labels a row: the softmax losses weigh each positive pair by the overlap of the labels."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from backend import float32_forms, value_and_gradient
+from keras import ops
+
+from tfdml import losses
+
+NAMES = ["supcon", "sincere", "ntxent"]
+each = pytest.mark.parametrize("name", NAMES)
+SETS = np.array(
+    [
+        [1, 1, 0, 0],
+        [1, 0, 0, 0],
+        [0, 1, 1, 0],
+        [1, 1, 1, 0],
+        [0, 0, 0, 1],
+        [0, 0, 0, 0],  # no label
+        [0, 0, 0, 0],
+        [1, 1, 0, 0],
+    ]
+)
+IDS = np.array([0, 0, 0, 1, 1, 2, 2, 3])
+
+
+def loop(name, sets, x, temperature, margin=0.0):
+    z = x / np.linalg.norm(x, axis=1, keepdims=True)
+    z = z @ z.T / temperature
+    of_sets = [set(np.flatnonzero(row)) for row in sets]
+    of_rows = []
+    for i, own in enumerate(of_sets):
+        others = [j for j in range(len(sets)) if j != i]
+        positives = {
+            j: len(own & of_sets[j]) / len(own | of_sets[j]) for j in others if own & of_sets[j]
+        }
+        pushed = [j for j in others if j not in positives]
+        of_row = []
+        for p, weight in positives.items():
+            pulled = positives if name == "supcon" else [p]
+            terms = [z[i, j] - margin for j in pulled] + [z[i, j] for j in pushed]
+            of_row.append(weight * (np.logaddexp.reduce(terms) - z[i, p] + margin))
+        of_rows.append(of_row)
+    if name == "ntxent":
+        return np.mean([value for of_row in of_rows for value in of_row])
+    return np.mean([np.mean(of_row) for of_row in of_rows if of_row])
+
+
+@each
+@pytest.mark.parametrize("margin", [0.0, 0.4])
+def test_equals_a_loop_over_sets_of_labels(name, margin, rng):
+    x = rng.normal(size=(8, 5))
+    loss = losses.get(name, temperature=0.3, margin=margin)
+    value, gradient = value_and_gradient(loss, SETS, x)
+    np.testing.assert_allclose(value, loop(name, SETS, x, 0.3, margin), rtol=1e-9)
+    move = 1e-6 * rng.normal(size=x.shape)
+    difference = loop(name, SETS, x + move, 0.3, margin) - loop(name, SETS, x - move, 0.3, margin)
+    np.testing.assert_allclose((gradient * move).sum(), difference / 2, rtol=1e-6)
+
+
+@each
+def test_one_label_a_row_has_the_value_of_ids_exactly(name, rng):
+    x = rng.normal(size=(8, 5)).astype("float32")
+    one_hot = np.eye(4, dtype=int)[IDS]
+    loss = losses.get(name)
+    of_ids, gradient_of_ids = value_and_gradient(loss, IDS, x)
+    of_sets, gradient_of_sets = value_and_gradient(loss, one_hot, x)
+    assert of_sets == of_ids
+    np.testing.assert_array_equal(gradient_of_sets, gradient_of_ids)
+
+
+@each
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_low_precision_is_computed_in_float32(name, dtype, rng):
+    low = ops.cast(rng.normal(size=(8, 5)), dtype)
+    exact = np.asarray(ops.convert_to_numpy(ops.cast(low, "float64")))
+    value = losses.get(name)(SETS.astype("uint8"), low)
+    assert keras.backend.standardize_dtype(value.dtype) == "float32"
+    expected = loop(name, SETS, exact, losses.get(name).temperature)
+    np.testing.assert_allclose(float(value), expected, rtol=1e-5)
+
+
+@each
+@pytest.mark.parametrize(
+    "sets",
+    [np.zeros((8, 3), int), np.ones((8, 3), int), np.eye(8, dtype=int), np.array([[1, 0]])],
+    ids=["no labels", "all labels", "all different", "one row"],
+)
+def test_degenerate_sets_stay_finite(name, sets, rng):
+    x = rng.normal(size=(len(sets), 5)).astype("float32")
+    for rows in (x, 0 * x, np.broadcast_to(x[:1], x.shape)):
+        value, gradient = value_and_gradient(losses.get(name), sets, rows)
+        assert value >= 0
+        assert np.isfinite(value)
+        assert np.isfinite(gradient).all()
+        if not (sets.sum(axis=0) > 1).any():
+            assert value == 0
+
+
+@each
+def test_sets_are_the_same_in_eager_graph_and_xla(name, rng):
+    x = rng.normal(size=(8, 5)).astype("float32")
+    expected = loop(name, SETS, x.astype("float64"), losses.get(name).temperature)
+    of_any_size, of_one_size = float32_forms(name, json.dumps({}), dim=5, num_labels=4)
+    for form in of_any_size + of_one_size:
+        np.testing.assert_allclose(float(form(SETS, x)), expected, rtol=1e-5)
+
+
+def test_numbers_other_than_0_and_1_are_rejected_in_arrays_and_nan_in_tensors(rng):
+    loss, x = losses.get("supcon"), rng.normal(size=(8, 5))
+    for wrong in (SETS + 1, SETS - 1):
+        with pytest.raises(ValueError, match=r"must be 0 or 1\. Received: labels=(1 to 2|-1 to 0)"):
+            loss(wrong, x)
+        assert np.isnan(float(loss(ops.convert_to_tensor(wrong), ops.convert_to_tensor(x))))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("triplet", {}),
+        ("recall_at_k", {}),
+        ("arcface", {"num_classes": 4}),
+        ("memory", {"base": "supcon", "size": 8}),
+        ("matryoshka", {"base": "supcon", "dims": (2,)}),
+        ("regularized", {"base": "supcon", "regularizer": "gor"}),
+    ],
+)
+def test_other_losses_reject_several_labels_a_row(name, options, rng):
+    loss = losses.get(name, **options)
+    with pytest.raises(ValueError, match=r"\(batch, 1\)\. Received: labels.shape=\(8, 4\)"):
+        loss(SETS, rng.normal(size=(8, 5)))
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="trains by TensorFlow")
+def test_a_model_learns_from_several_labels(rng, recwarn):
+    import tfdml
+
+    keras.utils.set_random_seed(0)
+    sets = rng.integers(0, 2, (64, 6))
+    images = (sets @ rng.normal(size=(6, 10)) + 0.1 * rng.normal(size=(64, 10))).astype("float32")
+    model = tfdml.EmbeddingModel(keras.Sequential([keras.Input((10,)), keras.layers.Dense(8)]))
+    model.compile("adam", "supcon")
+    history = model.fit(images, sets, epochs=20, batch_size=16, verbose=0).history["loss"]
+    assert history[-1] < 0.9 * history[0]
+    by_hand = float(model.loss(sets, model.embed(images)))
+    assert model.evaluate(images, sets, batch_size=64, verbose=0) == pytest.approx(by_hand, 1e-5)
+    assert not [w for w in recwarn if "no two images" in str(w.message)]
+    with pytest.warns(UserWarning, match="no two images of one class"):
+        model.fit(images[:4], np.eye(4, dtype=int), verbose=0)
