@@ -54,6 +54,9 @@ class StopOnNaN(keras.callbacks.Callback):
             self._was_finite = True
             return
         cause = "the loss was never finite: check the images and the options of the loss"
+        num_classes = getattr(self.model.loss, "num_classes", None)
+        if num_classes is not None:
+            cause += f", and that labels are from 0 to {num_classes - 1}, as its num_classes says"
         self._stop(f"loss {logs['loss']}", self._diverged() if self._was_finite else cause)
 
     def on_epoch_end(self, epoch, logs=None):

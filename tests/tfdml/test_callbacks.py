@@ -9,11 +9,11 @@ from tfdml.evaluation import recall_at_k
 LABELS = np.repeat(np.arange(4), 4)
 
 
-def build(learning_rate=0.01):
+def build(learning_rate=0.01, loss="lifted"):
     keras.utils.set_random_seed(0)
     inputs = keras.Input((6,))
     model = EmbeddingModel(keras.Model(inputs, keras.layers.Dense(4, name="embedding")(inputs)))
-    model.compile(optimizer=keras.optimizers.SGD(learning_rate), loss=losses.get("lifted"))
+    model.compile(optimizer=keras.optimizers.SGD(learning_rate), loss=loss)
     return model
 
 
@@ -56,6 +56,13 @@ def test_a_diverging_run_stops_with_step_and_cause(rows):
     message = r"loss nan at step 2.*diverged.*learning rate.*1e\+30"
     with pytest.raises(FloatingPointError, match=message):
         build(1e30).fit(rows, LABELS, epochs=9, verbose=0, callbacks=[callbacks.StopOnNaN()])
+
+
+def test_a_class_beyond_those_of_the_loss_is_a_possible_cause(rows):
+    model = build(0.01, losses.CosFaceLoss(num_classes=3))
+    message = "never finite.*labels are from 0 to 2, as its num_classes says"
+    with pytest.raises(FloatingPointError, match=message):
+        model.fit(rows, LABELS + 2, verbose=0, callbacks=[callbacks.StopOnNaN()])
 
 
 def test_nan_images_are_told_from_diverging_weights(rows):

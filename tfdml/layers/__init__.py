@@ -3,6 +3,7 @@
 from tfdml.layers.class_proxies import ClassProxies
 from tfdml.layers.class_sampler import ClassSampler
 from tfdml.layers.density_targets import DensityTargets
+from tfdml.layers.draws import Draws
 from tfdml.layers.embedding_memory import EmbeddingMemory
 from tfdml.layers.grouped_conv2d import GroupedConv2D
 from tfdml.layers.local_response_normalization import LocalResponseNormalization
@@ -15,6 +16,7 @@ __all__ = [
     "ClassProxies",
     "ClassSampler",
     "DensityTargets",
+    "Draws",
     "EmbeddingMemory",
     "GroupedConv2D",
     "LocalResponseNormalization",

@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check_integer, check_not_negative, check_positive
+from tfdml.checks import check_integer, check_not_negative
 
 
 @keras.saving.register_keras_serializable("tfdml")
@@ -48,9 +48,7 @@ class ClassProxies(keras.layers.Layer):
     ):
         kwargs.setdefault("dtype", "float32")  # float16 merges the cosines of close rows
         super().__init__(name=name, autocast=False, **kwargs)
-        for argument, value in {"num_classes": num_classes, "centers": centers}.items():
-            check_integer(**{argument: value})
-            check_positive(**{argument: value})
+        check_integer(1, num_classes=num_classes, centers=centers)
         if learning_rate_multiplier is not None:
             check_not_negative(learning_rate_multiplier=learning_rate_multiplier)
         self.num_classes = int(num_classes)

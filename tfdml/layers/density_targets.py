@@ -1,7 +1,7 @@
 import keras
 from keras import ops
 
-from tfdml.checks import check_finite, check_integer, check_not_negative, check_positive
+from tfdml.checks import check_finite, check_integer, check_not_negative
 
 
 @keras.saving.register_keras_serializable("tfdml")
@@ -40,8 +40,7 @@ class DensityTargets(keras.layers.Layer):
     ):
         kwargs.setdefault("dtype", "float32")  # targets differ by less than float16 resolves
         super().__init__(name=name, **kwargs)
-        check_integer(num_classes=num_classes)
-        check_positive(num_classes=num_classes)
+        check_integer(1, num_classes=num_classes)
         check_finite(start=start)
         check_not_negative(learning_rate_multiplier=learning_rate_multiplier)
         self.num_classes = int(num_classes)

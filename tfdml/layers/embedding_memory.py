@@ -1,7 +1,7 @@
 import keras
 from keras import ops
 
-from tfdml.checks import check, check_integer, check_positive
+from tfdml.checks import check, check_integer
 from tfdml.pairwise import NOBODY
 
 
@@ -35,8 +35,7 @@ class EmbeddingMemory(keras.layers.Layer):
     def __init__(self, size, name="embedding_memory", **kwargs):
         kwargs = {"dtype": "float32", "trainable": False, **kwargs}
         super().__init__(name=name, autocast=False, **kwargs)
-        check_integer(size=size)
-        check_positive(size=size)
+        check_integer(1, size=size)
         self.size = int(size)
 
     def build(self, input_shape):

@@ -45,8 +45,8 @@ class LocalResponseNormalization(keras.layers.Layer):
 
     def __init__(self, depth_radius=2, alpha=1e-4, beta=0.75, bias=1.0, **kwargs):
         super().__init__(**kwargs)
-        check_integer(depth_radius=depth_radius)
-        check_not_negative(depth_radius=depth_radius, alpha=alpha)
+        check_integer(0, depth_radius=depth_radius)
+        check_not_negative(alpha=alpha)
         check_number(beta=beta)
         check(np.isfinite(beta), "`beta` must be finite", beta=beta)
         check_positive(bias=bias)

@@ -3,7 +3,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from tfdml.checks import check, check_bool, check_integer, check_positive, check_share
+from tfdml.checks import check, check_bool, check_integer, check_share
 
 _DTYPES = ("float32", "float64")  # others cannot resolve close scores
 _PAIRS_AT_ONCE = 8192
@@ -86,8 +86,7 @@ class PDDM(keras.layers.Layer):
         if seed is not None:
             check_integer(seed=seed)
         if units is not None:
-            check_integer(units=units)
-            check_positive(units=units)
+            check_integer(1, units=units)
         check_bool(use_position=use_position)
         check_share(dropout=dropout)
         self.units = None if units is None else int(units)

@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check, check_integer, check_not_negative, check_positive
+from tfdml.checks import check, check_integer, check_not_negative
 from tfdml.layers import ClassProxies
 from tfdml.losses.base import LearnedLoss
 
@@ -31,8 +31,7 @@ class ProxyLoss(LearnedLoss):
         super().__init__(normalize=True, name=name)
         if proxy_multiplier is not None:
             check_not_negative(proxy_multiplier=proxy_multiplier)
-        check_integer(centers=centers)
-        check_positive(centers=centers)
+        check_integer(1, centers=centers)
         self.centers = int(centers)
         self.initializer = None if initializer is None else keras.initializers.get(initializer)
         self.proxy_multiplier = None if proxy_multiplier is None else float(proxy_multiplier)
@@ -41,8 +40,7 @@ class ProxyLoss(LearnedLoss):
             self._set_classes(num_classes)
 
     def _set_classes(self, num_classes):
-        check_integer(num_classes=num_classes)
-        check_positive(num_classes=num_classes)
+        check_integer(1, num_classes=num_classes)  # before the initializer divides by it
         self.num_classes = int(num_classes)
         self.layer = ClassProxies(
             self.num_classes,

@@ -74,9 +74,7 @@ class SoftmaxLoss(PairLoss):
         self, labels, embeddings, reference_labels, reference_embeddings, self_positions
     ):
         logits = embeddings @ ops.transpose(reference_embeddings) / self.temperature
-        weights, negatives = weights_against(
-            labels, reference_labels, self_positions, logits.dtype
-        )
+        weights, negatives = weights_against(labels, reference_labels, self_positions, logits.dtype)
         losses = pair_losses(logits, weights, negatives, self.margin, self.positives_repel)
         return self.mean(losses, weights > 0)
 

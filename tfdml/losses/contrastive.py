@@ -14,7 +14,8 @@ class ContrastiveLoss(PairLoss):
 
         Σ_{same class} D[i, j]  +  Σ_{other class} max(0, margin - D[i, j])
 
-    divided according to `average_over`. At loss 0 all rows of a class coincide.
+    divided according to `average_over`. At loss 0 all rows of a class coincide. Against other rows
+    the pairs are those of an anchor and a reference.
 
     Args:
         margin: Distance above which a negative pair has no loss, in squared distance (0 to 4 for
@@ -106,7 +107,10 @@ class ContrastiveLoss(PairLoss):
             return pairwise.masked_mean(losses, pairs)
         if self.average_over == "active":
             return pairwise.masked_mean(losses, pairs & ~(losses <= 0))
-        total = pairwise.masked_sum(losses, pairs) / 2.0  # each pair of a batch occurs twice
+        # A pair of two anchors occurs twice, with either as the reference.
+        index = ops.arange(ops.shape(reference_labels)[0], dtype=self_positions.dtype)
+        anchors = ops.any(index[None, :] == self_positions[:, None], axis=0)
+        total = pairwise.masked_sum(ops.where(anchors[None, :], losses / 2.0, losses), pairs)
         if self.average_over == "batch":
             return total / ops.cast(ops.shape(labels)[0], total.dtype)
         return total

@@ -9,7 +9,6 @@ from tfdml.checks import (
     check_finite,
     check_integer,
     check_not_negative,
-    check_positive,
 )
 from tfdml.layers import DensityTargets
 from tfdml.losses.base import LearnedLoss
@@ -111,8 +110,7 @@ class DensityRegularizer(LearnedLoss):
             initial_density = _checked_density(initial_density, num_classes)
             num_classes = len(initial_density)
         if num_classes is not None:
-            check_integer(num_classes=num_classes)
-            check_positive(num_classes=num_classes)
+            check_integer(1, num_classes=num_classes)
             num_classes = int(num_classes)
             self.layer = DensityTargets(num_classes, self.alpha_init, self.alpha_multiplier)
         self.num_classes, self.initial_density = num_classes, initial_density

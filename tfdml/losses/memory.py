@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from tfdml import losses
-from tfdml.checks import check_integer, check_not_negative, check_positive, check_type
+from tfdml.checks import check_integer, check_positive, check_type
 from tfdml.layers import EmbeddingMemory
 from tfdml.losses._parts import built
 from tfdml.losses.base import LearnedLoss, PairLoss
@@ -62,13 +62,16 @@ class CrossBatchMemoryLoss(LearnedLoss):
             isinstance(self.base, PairLoss), "`base` must be an objective over pairs", base=base
         )
         super().__init__(normalize=self.base.normalize, name=name)
-        check_integer(start_step=start_step)
-        check_not_negative(start_step=start_step)
+        check_integer(0, start_step=start_step)
         check_positive(weight=weight)
         self.layer = EmbeddingMemory(size)
         self.size = self.layer.size
         self.start_step = int(start_step)
         self.weight = float(weight)
+
+    @property
+    def layers(self):
+        return [*self.base.layers, self.layer]
 
     @property
     def levels(self):
@@ -79,7 +82,7 @@ class CrossBatchMemoryLoss(LearnedLoss):
 
     def call(self, labels, embeddings, training=False):
         memory = self.layer
-        own = self.base.call(labels, embeddings)
+        own = self.base._value(labels, embeddings, training)
         if not memory.built:
             memory.build(embeddings.shape)
         labels = ops.cast(labels, memory.labels.dtype)

@@ -8,8 +8,8 @@ from tfdml.losses._softmax import SoftmaxLoss
 class NTXentLoss(SoftmaxLoss):
     """Normalized temperature-scaled cross-entropy of each positive pair among negatives.
 
-    With z = s / temperature the scaled cosines, t[i, p] = z[i, p] - margin those of positives p, and
-    N(i) the rows of other classes:
+    With z = s / temperature the scaled cosines, t[i, p] = z[i, p] - margin those of positives p,
+    and N(i) the rows of other classes:
 
         loss = mean over positive pairs (i, p) of
                log(exp(t[i, p]) + Σ_{n in N(i)} exp(z[i, n])) - t[i, p]

@@ -3,7 +3,8 @@ import numpy as np
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check, check_bool, check_positive
+from tfdml.checks import check, check_bool, check_integer, check_positive
+from tfdml.layers import Draws
 from tfdml.losses._soft_ranks import masks_of_ranks, sigmoid_step, soft_ranks
 from tfdml.losses.base import PairLoss
 
@@ -21,30 +22,44 @@ class RecallAtKLoss(PairLoss):
     R[q, K] is the share of the K first places that positives hold. Queries without a positive do
     not count. The loss has a positive minimum, as σ_count(0) = 0.5.
 
+    With `mix`, in training, every pair of rows x, y of one class adds a virtual row of that class,
+    a x + (1 - a) y, not scaled to unit length, with a from 0 to 1 drawn for each. Virtual rows are
+    queries, positives and negatives like the others. Their similarities follow from those of the
+    rows: no image is embedded twice.
+
     Args:
         k: Numbers of neighbours; positive integers.
         rank_temperature: Of the smooth ranks, in cosine; > 0.
         count_temperature: Of the smooth counts, in ranks; > 0.
         rank_self: Whether the query itself is among the rows that are ranked, as in the authors'
             code, where every rank is one too large.
+        mix: Rows of a class, m >= 2, if the pairs of a class are mixed (SiMix); None for no
+            virtual rows. A batch has places for those of classes of m rows, batch * (m - 1) / 2;
+            of larger classes, pairs beyond the places are left out.
+        seed: Integer that seeds the draws.
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
+
+    Attributes:
+        layers: With `mix`, `Draws`, whose state is saved: a run resumes with the same draws.
 
     Call:
         labels: (batch,) integers, one class id per row; classes of any size.
         embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
+        training: Whether to add virtual rows; False by default.
         Returns a scalar float32, from 0 to 1; 0 when the batch holds no positive pair.
 
     Raises:
         TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
             type.
-        ValueError: If the shapes disagree or an option is out of range.
+        ValueError: If the shapes disagree or an option is out of range; with `mix` also in a plain
+            `keras.Model`, which would not mix.
 
     Source:
         Patel, Tolias, Matas. Recall@k surrogate loss with large batches and similarity mixup. CVPR
-        2022, eqs. 3 to 7; the minimum with K in the numerator is that of their code.
-        Differs: the query itself is not ranked, as the paper has it and its code has not; the
-        similarity mixup is left out.
+        2022, eqs. 3 to 7, and their similarity mixup; the minimum with K in the numerator is that
+        of their code.
+        Differs: the query itself is not ranked, as the paper has it and its code has not.
 
     Example:
         >>> rows = np.array([[1., 0.], [0.8, 0.6], [0., 1.]])
@@ -59,12 +74,16 @@ class RecallAtKLoss(PairLoss):
         rank_temperature=0.01,
         count_temperature=1.0,
         rank_self=False,
+        mix=None,
+        seed=0,
         normalize=True,
         name="recall_at_k",
     ):
         super().__init__(normalize=normalize, name=name)
         check_positive(rank_temperature=rank_temperature, count_temperature=count_temperature)
         check_bool(rank_self=rank_self)
+        if mix is not None:
+            check_integer(2, mix=mix)
         check(
             isinstance(k, (list, tuple))
             and len(k) > 0
@@ -76,15 +95,34 @@ class RecallAtKLoss(PairLoss):
         self.rank_temperature = float(rank_temperature)
         self.count_temperature = float(count_temperature)
         self.rank_self = rank_self
+        self.mix = None if mix is None else int(mix)
+        draws = Draws(seed)
+        self.seed = draws.seed
+        self.layers = () if mix is None else (draws,)
+
+    def _value(self, labels, embeddings, training):
+        if not training or self.mix is None:
+            return self.call(labels, embeddings)
+        one, other, present = pairs_of_classes(labels, self.mix)
+        shares = self.layers[0].uniform(ops.shape(one), embeddings.dtype)
+        similarities = with_mixed_rows(embeddings @ ops.transpose(embeddings), one, other, shares)
+        present = ops.concatenate([ops.ones_like(labels, "bool"), present])
+        labels = ops.concatenate([labels, ops.take(labels, one)])
+        rows = ops.arange(ops.shape(labels)[0])
+        return self._of(similarities, labels, labels, rows, present[:, None] & present[None, :])
 
     def call_against(
         self, labels, embeddings, reference_labels, reference_embeddings, self_positions
     ):
         similarities = embeddings @ ops.transpose(reference_embeddings)
+        return self._of(similarities, labels, reference_labels, self_positions)
+
+    def _of(self, similarities, labels, reference_labels, self_positions, counted=True):
         positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
         ranked, _ = masks_of_ranks(labels, reference_labels, self_positions, self.rank_self)
+        positives, ranked = positives & counted, (ranked | negatives) & counted
         step = sigmoid_step(self.rank_temperature)
-        ranks = 1.0 + soft_ranks(similarities, positives, ranked | negatives, step)
+        ranks = 1.0 + soft_ranks(similarities, positives, ranked, step)
         sizes = ops.sum(ops.cast(positives, ranks.dtype), axis=1)
         recalls = []
         for count in self.k:
@@ -92,3 +130,44 @@ class RecallAtKLoss(PairLoss):
             found = ops.minimum(pairwise.masked_sum(counted, positives, axis=1), float(count))
             recalls.append(found / ops.clip(sizes, 1.0, float(count)))
         return pairwise.masked_mean(1.0 - sum(recalls) / len(recalls), sizes > 0)
+
+
+def pairs_of_classes(labels, size):
+    """The unordered pairs of rows of one class, in as many places as classes of `size` rows have.
+
+    Args:
+        labels: (n,) integers.
+        size: Rows of a class; pairs beyond the places are left out, places beyond them unused.
+
+    Returns:
+        Two vectors of n (size - 1) / 2 rows, and booleans: whether the place is used.
+    """
+    count = ops.shape(labels)[0]
+    index = ops.arange(count)
+    pairs = (labels[:, None] == labels[None, :]) & (index[:, None] < index[None, :])
+    # Padded, as a small batch has fewer pairs at all than places.
+    pairs = ops.pad(ops.cast(pairs, "float32"), ((0, 0), (0, size)))
+    found, places = ops.top_k(ops.reshape(pairs, (-1,)), count * (size - 1) // 2)
+    one, other = places // (count + size), places % (count + size)
+    return one, ops.minimum(other, count - 1), found > 0
+
+
+def with_mixed_rows(similarities, one, other, shares):
+    """Dot products of n rows and, after them, m rows: shares * one + (1 - shares) * other.
+
+    Args:
+        similarities: (n, n) floats, the dot products of the rows.
+        one: (m,) integers, rows.
+        other: (m,) integers, rows.
+        shares: (m,) floats from 0 to 1.
+
+    Returns:
+        (n + m, n + m) floats.
+    """
+
+    def mixed(rows):
+        weight = shares[:, None]
+        return weight * ops.take(rows, one, axis=0) + (1.0 - weight) * ops.take(rows, other, axis=0)
+
+    columns = ops.concatenate([similarities, ops.transpose(mixed(similarities))], axis=1)
+    return ops.concatenate([columns, mixed(columns)], axis=0)

@@ -7,8 +7,8 @@ from tfdml.losses._softmax import SoftmaxLoss, mean_over_anchors
 class SINCERELoss(SoftmaxLoss):
     """Supervised InfoNCE: softmax of each positive pair among the negatives of its anchor.
 
-    With z = s / temperature the scaled cosines, t[i, p] = z[i, p] - margin those of positives p, and
-    N(i) the rows of other classes:
+    With z = s / temperature the scaled cosines, t[i, p] = z[i, p] - margin those of positives p,
+    and N(i) the rows of other classes:
 
         loss = mean over anchors i of the mean over positives p of
                log(exp(t[i, p]) + Σ_{n in N(i)} exp(z[i, n])) - t[i, p]

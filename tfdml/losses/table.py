@@ -75,8 +75,9 @@ def get(name, /, *, preset=None, **options):
     """Builds a loss by its name in `LOSSES`, or from a Keras config.
 
     Args:
-        name: A key of `LOSSES`, such as `"lifted"`; or a Keras config, `{"class_name": ...,
-            "config": ...}`; or a loss, which is returned.
+        name: A key of `LOSSES`, such as `"lifted"`; or a dict of a name and options, `{"name":
+            "lifted", "margin": 0.5}`; or a Keras config, `{"class_name": ..., "config": ...}`; or a
+            loss, which is returned.
         preset: None for the defaults, or `"published"` for the options of the paper, for losses in
             `PUBLISHED`, whose defaults differ.
         **options: Options of that loss; a dict is merged into the dict that the name implies.
@@ -96,6 +97,10 @@ def get(name, /, *, preset=None, **options):
             options=sorted(options),
             preset=preset,
         )
+        if isinstance(name, dict) and "class_name" not in name:
+            from tfdml.losses._parts import built
+
+            return built(get, loss=name)
         return keras.losses.get(name)
     published = {}
     if preset is not None:

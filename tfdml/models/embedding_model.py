@@ -72,7 +72,8 @@ class EmbeddingModel(keras.Model):
     def compile(self, optimizer="rmsprop", loss=None, **kwargs):
         """As `keras.Model.compile`; adds the trainable `layers` of the loss to the model.
 
-        `loss` is a loss, its config, or its name in `tfdml.losses` or Keras.
+        `loss` is a loss, its config, its name in `tfdml.losses` or Keras, or a dict of a name in
+        `tfdml.losses` and options.
 
         Layers with `decays = False` are excluded from the weight decay of the optimizer.
 

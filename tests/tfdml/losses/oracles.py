@@ -608,6 +608,8 @@ def recall_at_k(
     count_temperature=1.0,
     rank_self=False,
     normalize=True,
+    mix=None,  # in training only
+    seed=0,
 ):
     s, positives, _ = cosines_and_pairs(labels, x, normalize)
     losses = []

@@ -133,6 +133,7 @@ CASES = [
     ("recall_at_k", {"rank_temperature": 0.1}),
     ("recall_at_k", {"k": (1, 3), "rank_temperature": 0.2, "count_temperature": 0.5}),
     ("recall_at_k", {"rank_temperature": 0.3, "rank_self": True, "normalize": False}),
+    ("recall_at_k", {"rank_temperature": 0.1, "mix": 4, "seed": 1}),
     ("roadmap", {"temperature": 0.1}),
     (
         "roadmap",

@@ -1,4 +1,4 @@
-"""Several labels a row: the softmax losses weigh each positive pair by the overlap of the labels."""
+"""Several labels a row: softmax losses weigh each positive pair by the overlap of the labels."""
 
 import json
 

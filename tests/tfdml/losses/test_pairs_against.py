@@ -13,6 +13,7 @@ CASES = [
     ("binomial", {}),
     ("contrastive", {"average_over": "active"}),
     ("contrastive", {"average_over": "batch", "squared": False}),
+    ("contrastive", {"average_over": "sum"}),
     ("histogram", {}),
     ("lifted", {}),
     ("lifted", {"variant": "max"}),
@@ -86,13 +87,30 @@ def test_the_loss_against_one_reference_pair_equals_that_of_a_loop(name, options
     np.testing.assert_allclose(value, EXPECTED[name](loss, squared, root, dot, a, b), rtol=1e-9)
 
 
+@pytest.mark.parametrize("average_over", ["sum", "batch"])
+def test_contrastive_counts_a_pair_of_two_anchors_once_and_others_too(average_over, rng):
+    loss = losses.get("contrastive", average_over=average_over, normalize=False)
+    x, y = rng.normal(size=(2, 3, 2))
+    labels, others = np.array([0, 0, 1]), np.array([0, 1, 1])
+    references, order = np.concatenate([y, x]), np.array([3, 4, 5])
+    value = float(against(loss, x, labels, references, np.concatenate([others, labels]), order))
+    total = 0
+    for i in range(3):
+        for rows, classes, start in ((x, labels, i + 1), (y, others, 0)):
+            for j in range(start, 3):
+                squared = ((x[i] - rows[j]) ** 2).sum()
+                total += squared if labels[i] == classes[j] else max(0, 1 - squared)
+    expected = total / 3 if average_over == "batch" else total
+    np.testing.assert_allclose(value, expected, rtol=1e-9)
+
+
 def of_contrastive(loss, squared, root, dot, a, b):
     distances = squared if loss.squared else root
     terms = [distances[i, i] for i in (0, 1)]
     terms += [max(0, loss.margin - distances[i, 1 - i]) for i in (0, 1)]
     if loss.average_over == "active":
         return sum(terms) / sum(term > 0 for term in terms)
-    return sum(terms) / 2 / 2
+    return sum(terms) / (2 if loss.average_over == "batch" else 1)
 
 
 def of_lifted(loss, squared, root, dot, a, b):

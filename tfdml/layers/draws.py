@@ -1,0 +1,41 @@
+import keras
+from keras import ops
+
+from tfdml.checks import check_integer
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class Draws(keras.layers.Layer):
+    """Uniform random numbers, whose state is saved with a model.
+
+    Args:
+        seed: Integer.
+        name: Name of the layer.
+
+    Raises:
+        TypeError: If `seed` is not an integer.
+    """
+
+    decays = False
+
+    def __init__(self, seed=0, name="draws", **kwargs):
+        super().__init__(name=name, **{"trainable": False, **kwargs})
+        check_integer(seed=seed)
+        self.seed = int(seed)
+        self.generator = keras.random.SeedGenerator(self.seed)
+
+    def build(self, input_shape=None):
+        self.built = True
+
+    def uniform(self, shape, dtype="float32"):
+        """Floats from 0 to below 1, others with each call."""
+        return keras.random.uniform(shape, dtype=dtype, seed=self.generator)
+
+    def save_own_variables(self, store):  # Keras saves no state of generators
+        store["state"] = ops.convert_to_numpy(self.generator.state)
+
+    def load_own_variables(self, store):
+        self.generator.state.assign(store["state"])
+
+    def get_config(self):
+        return {**super().get_config(), "seed": self.seed}
