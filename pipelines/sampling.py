@@ -3,7 +3,15 @@
 import numpy as np
 import tensorflow as tf
 
-from tfdml.checks import Bare, check, check_bool, check_integer, check_one_of, check_type
+from tfdml.checks import (
+    Bare,
+    check,
+    check_bool,
+    check_integer,
+    check_one_of,
+    check_shapes,
+    check_type,
+)
 
 SAMPLERS = ("balanced", "mixed")
 
@@ -244,9 +252,11 @@ def _draw(weights, count, seed):
 
 
 def checked_labels(labels):
-    """Returns the labels as an array; raises a TypeError unless they are integers."""
+    """Returns the labels as an array; raises an error unless they are (n,) integers."""
     labels = np.asarray(labels)
     check_type(labels.dtype.kind in "iu", "`labels` must be integers", dtype=Bare(labels.dtype))
+    one_each = "`labels` must be (n,) class ids; images of several labels take shuffled_batches"
+    check_shapes(labels.ndim == 1, one_each, labels=labels)
     return labels
 
 

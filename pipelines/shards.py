@@ -107,6 +107,7 @@ def _check(dataset, size, quality, images_per_file):
     of_files = all(split.holds_paths and not split.warped for split in dataset.splits.values())
     needed = "a cache needs a dataset of separate image files"
     check(of_files, needed, dataset=Bare(dataset.name))
+    dataset.train.check_one_label("images of a cache")
 
 
 def _listed(dataset):

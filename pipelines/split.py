@@ -18,7 +18,8 @@ class Split:
     Args:
         images: (n, height, width, channels) uint8, or (n,) paths of image files, strings or
             `os.PathLike`.
-        labels: (n,) integer class ids.
+        labels: (n,) integer class ids; or several labels an image, (n, num_labels) integers, 1 for
+            each label of the image and 0 elsewhere, num_labels >= 2: class ids are columns.
         class_names: Class id -> name, where the classes have names.
         super_labels: (n,) integer ids of the super-classes, such as alphabets of characters, where
             the classes have some: the same for all images of a class.
@@ -30,7 +31,8 @@ class Split:
 
     Raises:
         ValueError: If there are no images, not one label, super-label and box each, a class is in
-            two super-classes, or a box is empty or, for an array, not inside its image.
+            two super-classes, several labels are not 0 and 1 or have super-labels, or a box is
+            empty or, for an array, not inside its image.
         TypeError: If the labels, super-labels or boxes are not integers, or the images neither
             uint8 nor paths.
     """
@@ -55,7 +57,9 @@ class Split:
             expected += "; convert those in [0, 1] by (255 * images).astype('uint8')"
         received = {"shape": images.shape, "dtype": Bare(images.dtype)}
         check_type(are_pixels or are_paths, expected, **received)
-        vars(self).update(images=images, labels=_integers("labels", self.labels, (len(images),)))
+        vars(self).update(images=images, labels=_checked_labels(self.labels, len(images)))
+        if self.super_labels is not None:
+            self.check_one_label("super-classes")
         if self.super_labels is not None:
             super_labels = _integers("super_labels", self.super_labels, (len(images),))
             _check_nested(self.labels, super_labels)
@@ -74,18 +78,36 @@ class Split:
         return self.holds_paths and self.warped is not None
 
     @property
+    def classes(self):
+        """Ids of the classes that have images, in order."""
+        if self.labels.ndim == 2:
+            return np.flatnonzero(self.labels.any(axis=0))
+        return np.unique(self.labels)
+
+    @property
     def num_classes(self):
-        return len(np.unique(self.labels))
+        return len(self.classes)
 
     @property
     def names(self):
         """Names of the classes that have images, or their ids as text, in the order of the ids."""
-        return [(self.class_names or {}).get(i, str(i)) for i in np.unique(self.labels).tolist()]
+        return [(self.class_names or {}).get(i, str(i)) for i in self.classes.tolist()]
 
     def renumbered(self):
         """The split with class ids 0, 1, 2, ... in the order of its own."""
-        labels = np.unique(self.labels, return_inverse=True)[1]
+        if self.labels.ndim == 2:
+            labels = self.labels[:, self.classes]
+        else:
+            labels = np.unique(self.labels, return_inverse=True)[1]
         return dataclasses.replace(self, labels=labels, class_names=dict(enumerate(self.names)))
+
+    def check_one_label(self, what):
+        """Raises a ValueError that names `what` if an image may have several labels."""
+        several = (
+            f"{what} must have one class id per image. Images of several labels train from Python: "
+            "EmbeddingModel.fit on pipelines.shuffled_batches, with the loss 'supcon'"
+        )
+        check(self.labels.ndim == 1, several, **{"labels.shape": self.labels.shape})
 
     def subset(self, chosen):
         """The split of the chosen rows (booleans or indices)."""
@@ -98,13 +120,25 @@ class Split:
 
 def _integers(name, values, shape):
     values = np.asarray(values)
-    expected = f"`{name}` must have {'one id' if len(shape) == 1 else 'four edges'} per image"
+    each = "four edges" if name == "boxes" else "one id" if len(shape) == 1 else "a row of 0 and 1"
+    expected = f"`{name}` must have {each} per image"
     check(values.shape == shape, expected, images=shape[0], **{f"{name}.shape": values.shape})
     expected = f"`{name}` must be integers"
     if len(shape) == 1 and values.dtype.kind in "UTO":
         expected += f"; convert names by np.unique({name}, return_inverse=True)[1]"
     check_type(values.dtype.kind in "iu", expected, dtype=Bare(values.dtype))
     return values.astype(np.int64)
+
+
+def _checked_labels(labels, count):
+    """Returns one class id per image, or several labels of each, 0 or 1."""
+    labels = np.asarray(labels)
+    if labels.ndim != 2 or labels.shape[1] < 2:
+        return _integers("labels", labels, (count,))
+    labels = _integers("labels", labels, (count, labels.shape[1]))
+    expected = "several `labels` an image must be 0 or 1"
+    check(np.isin(labels, (0, 1)).all(), expected, labels=Bare(f"{labels.min()} to {labels.max()}"))
+    return labels
 
 
 def _check_boxes(boxes, size):
@@ -135,7 +169,7 @@ class Dataset:
         name: Name of the dataset.
         train: `Split` to train on.
         test: `Split` of classes not in `train`: queries and gallery at once or, with a separate
-            gallery, the queries only.
+            gallery, the queries only. With several labels an image, those of `train` too.
         image_size: (height, width, channels), the default size of its images.
         augmentation: Default `Augmentation`.
         preprocessing: Default `Preprocessing`.
@@ -155,6 +189,8 @@ class Dataset:
     gallery: Split | None = None
 
     def __post_init__(self):
+        if self.train.labels.ndim == 2:
+            return
         for name in [*self.splits][1:]:
             shared = np.intersect1d(self.train.labels, self.splits[name].labels)[:5].tolist()
             check(not shared, f"train and {name} must not share classes", shared=shared)
@@ -246,7 +282,8 @@ def hold_out_classes(split, share):
         ValueError: If `share` is out of range or there is a single class.
     """
     check_split(split)
-    classes = np.unique(split.labels)
+    split.check_one_label("classes to hold out")
+    classes = split.classes
     check_number(share=share)
     check(0 < share < 1, "`share` must be > 0 and < 1", share=share)
     check(len(classes) >= 2, "holding out classes needs 2 or more", classes=len(classes))
@@ -278,6 +315,7 @@ def draw_gallery(split, seed=0):
         [4] [7 4]
     """
     check_split(split)
+    split.check_one_label("a gallery to draw")
     check_integer(0, seed=seed)
     images, classes = len(split.labels), split.num_classes
     needed = "drawing a gallery needs a class with 2 or more images"

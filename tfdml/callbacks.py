@@ -130,10 +130,18 @@ class RetrievalScores(keras.callbacks.Callback):
         images: Inputs of `EmbeddingModel.embed`.
         labels: (n,) integers, the class ids of the images.
         k: Numbers of neighbours.
+
+    Raises:
+        ValueError: If `labels` are several a row.
     """
 
     def __init__(self, images, labels, k=(1,)):
         super().__init__()
+        check(
+            np.ndim(labels) == 1,
+            "`labels` must be (n,) class ids: images of several labels are not scored",
+            **{"labels.shape": np.shape(labels)},
+        )
         self.images, self.labels, self.k = images, labels, tuple(k)
 
     def on_epoch_end(self, epoch, logs):

@@ -1,12 +1,15 @@
 import collections
 
+import numpy as np
+
 from pipelines.boxes import csv_lines
 from pipelines.datasets import given_path
 from pipelines.datasets.listing import Listing, dataset_of, first_half, numbered
 from tfdml.checks import check
 
 EDGES = ("x1", "y1", "x2", "y2")
-COLUMNS = ("path", "label", "split", "super_label", *EDGES)
+COLUMNS = ("path", "label", "labels", "split", "super_label", *EDGES)
+SEPARATOR = ";"
 PARTS = {"train": "train", "test": "test", "query": "test", "gallery": "gallery"}
 
 
@@ -17,6 +20,10 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
 
         path: Of the image, relative to the folder of the file.
         label: The class, a number or a name.
+        labels: Instead of `label`: several classes of an image, separated by `;`, or none. The
+            labels of the splits are then (n, num_labels) of 0 and 1, for losses such as `supcon`;
+            test images may have labels of training images, and `split` is required. Such data
+            trains by `EmbeddingModel.fit`; `train.py` and `evaluate.py` reject it.
         split: Optional: `train`, `test`, or `query` and `gallery` instead of `test`. Without it the
             first half of the classes in sorted order is for training (rounded down).
         super_label: Optional: the super-class, a number or a name.
@@ -42,7 +49,9 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     if boxes and "x1" not in names:
         raise ValueError(f"{path} must have the columns {','.join(EDGES)} for boxes: {names}")
     table = {name: [row[name] for row in rows] for name in names}
-    labels, class_names = numbered(table["label"])
+    labels, class_names = (
+        numbered(table["label"]) if "label" in names else numbered_sets(table["labels"])
+    )
     super_labels = numbered(table["super_label"])[0] if "super_label" in names else None
     images = [str(path.parent / image) for image in table["path"]]
     edges = [[int(row[edge]) for edge in EDGES] for row in rows] if boxes else None
@@ -50,6 +59,22 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     listing = Listing(images, labels, class_names, super_labels, edges, parts=parts)
     where = f". Paths are relative to {path.parent}, the folder of {path.name}"
     return dataset_of("csv", listing, skip_invalid, training, where=where, exact_boxes=True)
+
+
+def numbered_sets(cells):
+    """Several labels of each of n cells, such as `"cat;dog"`.
+
+    Returns:
+        `(labels, names)`: (n, num_labels) int64 of 0 and 1, and {column: name}.
+    """
+    words = [[word.strip() for word in cell.split(SEPARATOR) if word.strip()] for cell in cells]
+    _, names = numbered([word for row in words for word in row])
+    ordered = [names[i] for i in sorted(names)]
+    column = {name: place for place, name in enumerate(ordered)}
+    labels = np.zeros((len(cells), len(ordered)), np.int64)
+    for row, of_image in enumerate(words):
+        labels[row, [column[word] for word in of_image]] = 1
+    return labels, dict(enumerate(ordered))
 
 
 def _find(data_dir):
@@ -83,8 +108,13 @@ def _read(path):
 
 def _check_names(path, names):
     edges = len(set(names).intersection(EDGES))
-    known = {"path", "label"} <= set(names) <= set(COLUMNS) and len(set(names)) == len(names)
-    wanted = f"path,label and, if wanted, split, super_label and all of {','.join(EDGES)}"
+    known = "path" in names and set(names) <= set(COLUMNS) and len(set(names)) == len(names)
+    several = "labels" in names and "split" in names and "super_label" not in names
+    known = known and ("label" in names) != ("labels" in names) and (several or "label" in names)
+    wanted = (
+        f"path,label and, if wanted, split, super_label and all of {','.join(EDGES)}; or "
+        f"path,labels,split, for several labels separated by {SEPARATOR!r}"
+    )
     if not known or edges not in (0, len(EDGES)):
         expected = f"{path} must begin with a line that names its columns: {wanted}"
         raise ValueError(f"{expected}. Received: {','.join(names)!r}")
@@ -92,7 +122,7 @@ def _check_names(path, names):
 
 def _checked(where, names, cells):
     row = dict(zip(names, cells, strict=False))
-    if len(cells) != len(names) or not all(cells):
+    if len(cells) != len(names) or not all(row[name] for name in names if name != "labels"):
         raise ValueError(f"{where} must have {','.join(names)}. Received: {','.join(cells)!r}")
     if "split" in row and row["split"] not in PARTS:
         expected = f"{where}: `split` must be one of {', '.join(PARTS)}"

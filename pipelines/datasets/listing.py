@@ -81,7 +81,7 @@ def dataset_of(
         listing = _without_missing(listing, skip_invalid, where)
         if skip_invalid:
             listing = _without_unreadable(listing)
-    if training:
+    if training and listing.labels.ndim == 1:
         listing = _without_single(listing, skip_invalid)
     for part in ("train", "test"):
         needed = f"dataset {name!r} must have training and test images"

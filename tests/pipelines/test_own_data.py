@@ -70,3 +70,17 @@ def test_a_box_is_in_the_pixels_of_the_file_and_what_it_holds_is_turned(tmp_path
     part = Split([tmp_path / "1.jpg"], [0], boxes=[box])
     images = next(iter(pipelines.evaluation_batches(part, (20, 6, 3))))
     np.testing.assert_array_equal(images[0], expected)
+
+
+def test_several_labels_are_checked():
+    names = ["1.jpg", "2.jpg"]
+    assert Split(names, [[1, 0], [1, 1]]).num_classes == 2
+    for wrong, message in (
+        ([[1, 2], [0, 0]], r"must be 0 or 1\. Received: labels=0 to 2"),
+        ([[1, 0]], r"a row of 0 and 1 per image\. Received: images=2, labels.shape=\(1, 2\)"),
+        ([[1], [0]], r"one id per image\. Received: images=2, labels.shape=\(2, 1\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Split(names, wrong)
+    with pytest.raises(ValueError, match="super-classes must have one class id per image"):
+        Split(names, [[1, 0], [1, 1]], super_labels=[0, 0])

@@ -22,13 +22,16 @@ class Draws(keras.layers.Layer):
         super().__init__(name=name, **{"trainable": False, **kwargs})
         check_integer(seed=seed)
         self.seed = int(seed)
-        self.generator = keras.random.SeedGenerator(self.seed)
 
     def build(self, input_shape=None):
+        # Not earlier: built by `compile`, in the scope of a strategy, all replicas draw the same.
+        self.generator = keras.random.SeedGenerator(self.seed)
         self.built = True
 
     def uniform(self, shape, dtype="float32"):
         """Floats from 0 to below 1, others with each call."""
+        if not self.built:
+            self.build()
         return keras.random.uniform(shape, dtype=dtype, seed=self.generator)
 
     def save_own_variables(self, store):  # Keras saves no state of generators

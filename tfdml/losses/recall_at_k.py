@@ -41,7 +41,8 @@ class RecallAtKLoss(PairLoss):
         name: Name of the loss in logs.
 
     Attributes:
-        layers: With `mix`, `Draws`, whose state is saved: a run resumes with the same draws.
+        layers: With `mix`, a layer `Draws`, whose state is saved: a run resumes with the same
+            draws.
 
     Call:
         labels: (batch,) integers, one class id per row; classes of any size.
@@ -96,15 +97,15 @@ class RecallAtKLoss(PairLoss):
         self.count_temperature = float(count_temperature)
         self.rank_self = rank_self
         self.mix = None if mix is None else int(mix)
-        draws = Draws(seed)
-        self.seed = draws.seed
-        self.layers = () if mix is None else (draws,)
+        self.draws = Draws(seed)
+        self.seed = self.draws.seed
+        self.layers = () if mix is None else (self.draws,)
 
     def _value(self, labels, embeddings, training):
         if not training or self.mix is None:
             return self.call(labels, embeddings)
         one, other, present = pairs_of_classes(labels, self.mix)
-        shares = self.layers[0].uniform(ops.shape(one), embeddings.dtype)
+        shares = self.draws.uniform(ops.shape(one), embeddings.dtype)
         similarities = with_mixed_rows(embeddings @ ops.transpose(embeddings), one, other, shares)
         present = ops.concatenate([ops.ones_like(labels, "bool"), present])
         labels = ops.concatenate([labels, ops.take(labels, one)])

@@ -3,6 +3,7 @@ import pathlib
 import pytest
 
 import pipelines
+from pipelines.split import draw_gallery
 
 
 @pytest.fixture
@@ -129,3 +130,51 @@ def test_says_which_file_is_wanted(tmp_path):
         (tmp_path / name).write_text("path,label\n")
     with pytest.raises(ValueError, match=r"give the file itself\. Found: a\.csv, b\.CSV"):
         load(tmp_path)
+
+
+SEVERAL = ["a.png,cat; dog,train", "b.png,dog,train", "c.png,,train", "d.png,cow;cat,test"]
+
+
+def test_several_labels_of_an_image_are_rows_of_0_and_1(table):
+    dataset = load(table("path,labels,split", *SEVERAL))
+    assert dataset.train.labels.tolist() == [[1, 0, 1], [0, 0, 1], [0, 0, 0]]
+    assert dataset.test.labels.tolist() == [[1, 1, 0]]
+    assert dataset.train.names == ["cat", "dog"]
+    assert dataset.test.names == ["cat", "cow"]
+    assert dataset.train.num_classes == 2
+    renumbered = dataset.train.renumbered()
+    assert renumbered.labels.tolist() == [[1, 1], [0, 1], [0, 0]]
+    assert renumbered.class_names == {0: "cat", 1: "dog"}
+    assert dataset.both().labels.shape == (4, 3)
+
+
+def test_several_labels_are_sorted_as_numbers(table):
+    dataset = load(table("path,labels,split", "a.png,10;9,train", "b.png,10,test"))
+    assert dataset.train.class_names == {0: "9", 1: "10"}
+
+
+@pytest.mark.parametrize("columns", ["path,labels", "path,label,labels,split"])
+def test_several_labels_need_a_split_and_no_single_label(table, columns):
+    rows = [",".join(["a.png", *"x" * columns.count(",")])]
+    with pytest.raises(
+        ValueError, match="or path,labels,split, for several labels separated by ';'"
+    ):
+        load(table(columns, *rows))
+
+
+def test_what_needs_one_class_per_image_rejects_several(table):
+    split = load(table("path,labels,split", *SEVERAL)).train
+    with pytest.raises(ValueError, match=r"shuffled_batches. Received: labels.shape=\(3, 3\)"):
+        pipelines.balanced_batches(split, 1, 2, image_size=(8, 8, 3))
+    for divide in (lambda: pipelines.hold_out_classes(split, 0.5), lambda: draw_gallery(split)):
+        with pytest.raises(ValueError, match=r"one class id per image.*labels.shape=\(3, 3\)"):
+            divide()
+
+
+def test_train_py_rejects_several_labels_before_training(table):
+    from tfdml.runs.images import load_images
+    from tfdml.runs.recipe import Recipe
+
+    path = table("path,labels,split", *SEVERAL)
+    with pytest.raises(ValueError, match=r"by train.py must have one class id.*EmbeddingModel.fit"):
+        load_images(Recipe(dataset="csv", data_dir=str(path), loss="supcon"))

@@ -29,6 +29,7 @@ def load_images(settings, model):
     options = {"skip_invalid": settings.skip_invalid, "boxes": settings.boxes}
     training = settings.split in ("train", "validation")
     dataset = pipelines.load(settings.dataset, settings.data_dir, training=training, **options)
+    dataset.train.check_one_label("images to score by evaluate.py")
     split, queries = _chosen(settings, model, dataset)
     if settings.split != "test" or settings.task != "retrieval":
         queries = None
