@@ -28,7 +28,7 @@ def pair_losses(logits, positives, negatives, margin, positives_repel):
         (n, m) floats; only those where `positives` have a meaning.
     """
     if positives_repel:
-        shifted = ops.where(positives, logits - margin, logits)
+        shifted = ops.where(positives, logits - margin, logits) if margin else logits
         return pairwise.masked_logsumexp(shifted, positives | negatives, axis=1)[:, None] - shifted
     push = pairwise.masked_logsumexp(logits, negatives, axis=1)[:, None]
     return ops.softplus(ops.where(positives, push - logits + margin, 0.0))
