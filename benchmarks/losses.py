@@ -167,14 +167,14 @@ def peak_memory():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("losses", nargs="*", metavar="LOSS", help="rows to print; default: all")
     parser.add_argument("--xla", action="store_true", help="compile the step with XLA")
     parser.add_argument("--check", action="store_true", help="fail if a limit is exceeded")
     parser.add_argument("--batches", type=int, nargs="+", default=[512])
     arguments = parser.parse_args()
     if unknown := set(arguments.losses) - set(CASES):
-        parser.error(f"LOSS must be among {', '.join(CASES)}. Received: {', '.join(unknown)}")
+        parser.error(f"LOSS must be among {list(CASES)}. Received: {sorted(unknown)}")
     context = multiprocessing.get_context("spawn")
     print(
         f"{'loss':25}{'batch':>7}{'ms':>9}{'product':>9}{'ratio':>7}{'limit':>7}{'MB':>7}{'limit':>7}"

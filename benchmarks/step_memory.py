@@ -3,8 +3,8 @@
     python benchmarks/step_memory.py                      # both
     python benchmarks/step_memory.py --batches 64 256     # in micro batches, of fewer images
 
-In micro batches: MobileNetV2 at 96 pixels, at once and 64 images at a time. With sampled classes: 64
-rows of 128-d, the proxies of a million classes and CosFace over all, or over a hundredth of them in
+In micro batches: MobileNetV2 at 96 pixels, at once and 64 images at a time. With sampled classes:
+64 rows of 128-d, the proxies of a million classes, and CosFace over all or a hundredth of them in
 each step. Prints the mean of three steps after the first, all cores together (CPU) too, and what
 building and training add to the memory. Each row has a process of its own.
 """
@@ -74,7 +74,7 @@ def peak_memory():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--batches", type=int, nargs="*", default=[64, 256, 1024])
     arguments = parser.parse_args()
     rows = {
@@ -84,8 +84,9 @@ def main():
         for batch in arguments.batches
         for size in (None, MICRO_BATCH)
     }
-    for rate in (1, RATE):
-        rows[f"{CLASSES:,} classes, {rate:.0%} in a step"] = with_classes, rate
+    rows |= {
+        f"{CLASSES:,} classes, {rate:.0%} in a step": (with_classes, rate) for rate in (1, RATE)
+    }
     context = multiprocessing.get_context("spawn")
     print(f"{'step':40}{'s':>8}{'CPU s':>8}{'GB':>8}")
     for name, row in rows.items():
