@@ -33,8 +33,7 @@ def soft_ranks(similarities, positives, others, step):
             chosen = place == count
             score = pairwise.masked_sum(similarities, chosen, axis=1)[:, None]
             valid = others & ~chosen & ops.any(chosen, axis=1, keepdims=True)
-            # Elsewhere a difference of 0: any step is finite there.
-            value, slope = step(ops.where(valid, similarities - score, 0.0))
+            value, slope = step(similarities - score)
             steps = ops.where(valid, value, 0.0), ops.where(valid, slope, 0.0)
             return count + 1, total + add(chosen, *steps)
 

@@ -32,7 +32,7 @@ def pair_losses(logits, weights, negatives, margin, positives_repel):
     """
     positives = weights > 0
     if positives_repel:
-        shifted = ops.where(positives, logits - margin, logits)
+        shifted = ops.where(positives, logits - margin, logits) if margin else logits
         push = pairwise.masked_logsumexp(shifted, positives | negatives, axis=1)[:, None]
         return weights * ops.where(positives, push - shifted, 0.0)
     push = pairwise.masked_logsumexp(logits, negatives, axis=1)[:, None]

@@ -78,11 +78,11 @@ class MultiSimilarityLoss(PairLoss):
         positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
         if self.epsilon is not None:
             fixed = ops.stop_gradient(similarities)
-            hardest_positive = pairwise.masked_min(fixed, positives, axis=1)[:, None]
-            hardest_negative = pairwise.masked_max(fixed, negatives, axis=1)[:, None]
-            negatives = negatives & (fixed + self.epsilon > hardest_positive)
-            positives = positives & (fixed - self.epsilon < hardest_negative)
-        above = similarities - self.threshold
-        pull = pairwise.masked_logsumexp(-self.alpha * above, positives, axis=1)
-        push = pairwise.masked_logsumexp(self.beta * above, negatives, axis=1)
+            lowest = pairwise.masked_min(fixed, positives, axis=1) - self.epsilon
+            highest = pairwise.masked_max(fixed, negatives, axis=1) + self.epsilon
+            negatives = negatives & (fixed > lowest[:, None])
+            positives = positives & (fixed < highest[:, None])
+        pull = pairwise.masked_logsumexp(-self.alpha * similarities, positives, axis=1)
+        push = pairwise.masked_logsumexp(self.beta * similarities, negatives, axis=1)
+        pull, push = pull + self.alpha * self.threshold, push - self.beta * self.threshold
         return pairwise.mean(ops.softplus(pull) / self.alpha + ops.softplus(push) / self.beta)

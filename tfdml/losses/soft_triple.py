@@ -99,8 +99,10 @@ class SoftTripleLoss(ProxyLoss):
 
     def of_cosines(self, labels, cosines):
         if self.centers > 1:
-            shares = ops.softmax(cosines / self.gamma, axis=2)
-            cosines = ops.sum(shares * cosines, axis=2)
+            # Several times as fast as `ops.softmax`, which is slow over a short axis.
+            most = ops.stop_gradient(ops.max(cosines, axis=2, keepdims=True))
+            shares = ops.exp((cosines - most) / self.gamma)
+            cosines = ops.sum(shares * cosines, axis=2) / ops.sum(shares, axis=2)
         targets = target_mask(labels, cosines)
         logits = self.scale * ops.where(targets, cosines - self.margin, cosines)
         return cross_entropy(logits, targets) + self.weight * self._spread(cosines.dtype)
