@@ -1,5 +1,7 @@
 """What the objectives over proxies of classes share."""
 
+import functools
+
 import keras
 import numpy as np
 from keras import ops
@@ -104,7 +106,8 @@ class MarginSoftmaxLoss(ProxyLoss):
 
     def of_cosines(self, labels, cosines):
         if self.centers > 1:
-            cosines = ops.max(cosines, axis=2)
+            # Its gradient is faster than that of `ops.max`.
+            cosines = functools.reduce(ops.maximum, ops.unstack(cosines, axis=2))
         targets = target_mask(labels, cosines)
         logits = self.scale * ops.where(targets, self.penalized(cosines), cosines)
         return cross_entropy(logits, targets)
