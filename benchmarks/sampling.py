@@ -20,6 +20,7 @@ from pipelines import HardNeighbours, Split, balanced_batches, pair_batches
 from pipelines.images import reader
 from pipelines.pairs import pair_indices
 from pipelines.sampling import balanced_indices, group_indices
+from pipelines.shuffled import shuffled_indices
 from pipelines.whole_classes import whole_class_indices
 from tfdml.decoding import decode
 
@@ -36,6 +37,7 @@ SAMPLERS = {
         labels, labels % SUPER_CLASSES, **GROUP, start_step=step
     ),
     "whole classes": lambda labels, step: whole_class_indices(labels, 100, start_step=step),
+    "shuffled": lambda labels, step: shuffled_indices(len(labels), BATCH_SIZE, start_step=step),
     "pairs": lambda labels, step: pair_indices(labels, BATCH_SIZE, start_step=step),
 }
 

@@ -3,6 +3,7 @@ from .batches import balanced_batches as balanced_batches
 from .batches import evaluation_batches as evaluation_batches
 from .batches import group_batches as group_batches
 from .batches import pair_batches as pair_batches
+from .batches import shuffled_batches as shuffled_batches
 from .batches import whole_class_batches as whole_class_batches
 from .datasets import entry_of as entry_of
 from .datasets import is_listed as is_listed

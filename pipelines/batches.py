@@ -10,6 +10,7 @@ from pipelines.pairs import pair_indices
 from pipelines.preprocessing import Preprocessing
 from pipelines.records import read_batches
 from pipelines.sampling import all_steps, balanced_indices, group_indices, step_seed
+from pipelines.shuffled import shuffled_indices
 from pipelines.split import check_split
 from pipelines.whole_classes import whole_class_indices
 from tfdml.checks import check, check_bool, check_image_size, check_integer, check_type
@@ -167,6 +168,46 @@ def whole_class_batches(
     """
     making = _checked(split, image_size, augmentation, preprocessing)
     indices = whole_class_indices(split.labels, batch_size, seed, start_step)
+    return _batches(making, indices, batch_size, seed, start_step)
+
+
+def shuffled_batches(
+    split,
+    batch_size,
+    seed=0,
+    image_size=None,
+    augmentation=None,
+    start_step=0,
+    *,
+    preprocessing=None,
+):
+    """Endless batches of images in a random order, each a function of (seed, step) alone.
+
+    Each image comes at most once an epoch, whatever its class: for losses over proxies of classes.
+    A batch of few of many classes may have no positive pair. `shuffled_indices` in
+    `pipelines/shuffled.py` has the details.
+
+    Args:
+        split: `Split` to draw from.
+        batch_size: m, images of a batch; at most those of the split.
+        seed: Of the order of the images and of their augmentation.
+        image_size: As for `balanced_batches`.
+        augmentation: `Augmentation`, or None for none.
+        start_step: Step of the first batch: the optimizer's, to resume.
+        preprocessing: As for `balanced_batches`.
+
+    Returns:
+        `tf.data.Dataset` of `(images, labels)`: (m, height, width, channels) float32 in [0, 255]
+        and (m,) int64.
+
+    Raises:
+        TypeError: If a number is not an integer, `split` not a `Split` or `augmentation` not an
+            `Augmentation`.
+        ValueError: If the split has fewer than m images, a number is out of range, or `image_size`
+            does not suit these images or is missing for paths.
+    """
+    making = _checked(split, image_size, augmentation, preprocessing)
+    indices = shuffled_indices(len(split.labels), batch_size, seed, start_step)
     return _batches(making, indices, batch_size, seed, start_step)
 
 

@@ -272,6 +272,7 @@ def small_model():
         ("whole_classes", {}, 2),
         ("pairs", {"reshuffle": True}, 1),
         ("pairs", {"hard_neighbours": True}, 1),
+        ("shuffled", {}, 1),
     ],
 )
 def test_a_model_trains_with_the_batches_of_every_sampler(
@@ -487,6 +488,14 @@ REJECTED = [
         ["--exit_multiplier", "2", *READ_WHOLE],
         ["`exit_multiplier`", "Received: exit_multiplier=2.0"],
     ),
+    (
+        ["--pooling", "average+max", *READ_WHOLE],
+        ["`pooling`", "small_cnn", "Received: pooling='average+max'"],
+    ),
+    (
+        ["--sampler", "shuffled", "--dataset", "digits", "--classes_per_batch", "500"],
+        ["`batch_size`", "the number of images", "Received: batch_size=2000"],
+    ),
     (NO_DATA, ["there is no missing"]),
     (
         ["--weights", "missing.h5", "--dataset", "folder", "--data_dir", "."],
@@ -511,6 +520,16 @@ def test_bad_input_is_rejected_with_a_sentence(arguments, words, tmp_path):
     [
         ({"images_per_class": 1}, "`images_per_class` .*Received: images_per_class=1"),
         ({"classes_per_batch": 1}, "`classes_per_batch` .*Received: classes_per_batch=1"),
+        (
+            {"sampler": "shuffled", "images_per_class": 0},
+            "`images_per_class` .*Received: images_per_class=0",
+        ),
+        ({"clip_value": 0.0}, r"`clip_value` .*Received: clip_value=0\.0"),
+        ({"clip_norm": -1.0}, r"`clip_norm` .*Received: clip_norm=-1\.0"),
+        (
+            {"clip_value": 1.0, "clip_norm": 2.0},
+            r"`clip_value` and `clip_norm` .*Received: clip_value=1\.0, clip_norm=2\.0",
+        ),
         ({"embedding_dim": 0}, "`embedding_dim` .*Received: embedding_dim=0"),
         ({"dropout": 1.0}, r"`dropout` .*Received: dropout=1\.0"),
         ({"seed": 2**32}, "`seed` .*Received: seed=4294967296"),
@@ -778,3 +797,33 @@ def test_trains_with_layers_that_have_no_weights_to_train(loss, options, tmp_pat
     logs = (tmp_path / "runs" / "r" / "logs" / "epochs.csv").read_text().splitlines()
     assert ("drift_cosine" in logs[0]) == (loss == "memory")
     assert ("proxy_degrees" in logs[0]) == (loss == "sampled_classes")
+
+
+def test_shuffled_batches_train_proxies_from_class_means_and_resume(tmp_path):
+    flags = ["--run", "r", "--loss", "proxy_anchor", "--loss_options.initializer", "class_means"]
+    flags += ["--sampler", "shuffled", "--images_per_class", "1", "--clip_value", "0.001"]
+    flags += ["--freeze_batch_norm", "true", "--weight_decay", "0.01", "--checkpoint_every", "1"]
+    printed = run(*SMALL, *flags, "--steps", "1", cwd=tmp_path)
+    assert "Embedding the training images for the loss" in printed
+    checkpoint = tmp_path / "runs" / "r" / "checkpoint.keras"
+    before = read_model(checkpoint)
+    printed = run("--run", "r", "--resume", "--steps", "3", cwd=tmp_path)
+    assert "Embedding the training images for the loss" not in printed
+    after = read_model(checkpoint)
+    assert (int(after.optimizer.iterations), after.optimizer.clipvalue) == (3, 0.001)
+    for model in (before, after):
+        for layer in model.embedder.layers:
+            if isinstance(layer, keras.layers.BatchNormalization):
+                assert not layer.trainable
+                assert not np.array(layer.moving_mean).any()
+    moved = np.array(after.loss.layer.proxies) - np.array(before.loss.layer.proxies)
+    assert np.abs(moved).max() > 0
+
+
+def test_settings_of_a_run_reach_its_network_and_optimizer():
+    dataset = small_dataset()
+    recipe = completed(backbone="mobilenet_v2", pooling="average+max", clip_norm=2.0)
+    wide = dataclasses.replace(dataset, image_size=(32, 32, 3))
+    model = train.build_model(recipe, dataset.train, wide)
+    assert model.embedder.get_layer("average_and_max").output.shape == (None, 1280)
+    assert model.optimizer.global_clipnorm == 2.0

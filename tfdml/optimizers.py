@@ -59,11 +59,11 @@ class _PerVariable(keras.optimizers.Optimizer):
         multiplier = self._multiplier_of[index]
         if self.head_steps and not self._is_new[index]:
             learning_rate = ops.where(self.iterations < self.head_steps, 0.0, learning_rate)
-        if self.l2 and len(variable.shape) >= 2:
+        if self.l2 and len(variable.shape) >= 2 and self._use_weight_decay(variable):
             gradient = gradient + ops.cast(self.l2 * variable, gradient.dtype)
         learning_rate = learning_rate * multiplier
         # Of some rows, as TensorFlow gives for gathered ones.
-        if hasattr(gradient, "indices") and not self.l2 and not getattr(self, "amsgrad", False):
+        if hasattr(gradient, "indices") and not getattr(self, "amsgrad", False):
             self._update_rows(gradient, variable, index, learning_rate)
         else:
             super().update_step(gradient, variable, learning_rate)
@@ -100,8 +100,9 @@ class SGD(_PerVariable, keras.optimizers.SGD):
             most one may match a variable; the factor of all others is 1.
         bias_multiplier: Further factor >= 0 for variables named `bias`; 2 in Caffe's models.
         l2: Adds `l2 * kernel` to the gradient of each variable of two dimensions or more, before
-            momentum, as Caffe's `weight_decay`; not for biases and gains. Keras' own
-            `weight_decay` shrinks variables separately from the gradient.
+            momentum, as Caffe's `weight_decay`; not for biases and gains, nor for those given to
+            `exclude_from_weight_decay`, as `EmbeddingModel.compile` gives proxies of classes.
+            Keras' own `weight_decay` shrinks variables separately from the gradient.
         head_steps: Number of first steps that only update variables matched by `multipliers`, such
             as new layers on top of a pretrained network.
         *args, **kwargs: Arguments of `keras.optimizers.SGD`.

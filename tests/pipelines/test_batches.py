@@ -15,11 +15,13 @@ from pipelines import (
     evaluation_batches,
     group_batches,
     pair_batches,
+    shuffled_batches,
     whole_class_batches,
 )
 from pipelines.images import cause_of, random_warp, resize
 from pipelines.pairs import pair_indices
 from pipelines.sampling import balanced_indices, group_indices
+from pipelines.shuffled import shuffled_indices
 from pipelines.whole_classes import whole_class_indices
 from tfdml.decoding import decode
 
@@ -175,9 +177,16 @@ def test_groups_need_super_labels(split):
 
 @pytest.mark.parametrize(
     ("batches_of", "indices_of"),
-    [(whole_class_batches, whole_class_indices), (pair_batches, pair_indices)],
+    [
+        (whole_class_batches, whole_class_indices),
+        (pair_batches, pair_indices),
+        (
+            shuffled_batches,
+            lambda labels, *sizes, **at: shuffled_indices(len(labels), *sizes, **at),
+        ),
+    ],
 )
-def test_whole_classes_and_pairs_are_the_images_of_the_sampled_indices(
+def test_whole_classes_pairs_and_shuffled_are_the_images_of_the_sampled_indices(
     nested_splits, batches_of, indices_of
 ):
     split = nested_splits[0]
@@ -189,9 +198,14 @@ def test_whole_classes_and_pairs_are_the_images_of_the_sampled_indices(
 
 
 @pytest.mark.parametrize(
-    "batches_of", [whole_class_batches, pytest.param(pair_batches, marks=pytest.mark.slow)]
+    "batches_of",
+    [
+        whole_class_batches,
+        pytest.param(pair_batches, marks=pytest.mark.slow),
+        pytest.param(shuffled_batches, marks=pytest.mark.slow),
+    ],
 )
-def test_whole_classes_and_pairs_of_paths_are_those_of_their_pixels_and_resume(
+def test_whole_classes_pairs_and_shuffled_of_paths_are_those_of_their_pixels_and_resume(
     nested_splits, batches_of
 ):
     def take(count, split, **options):

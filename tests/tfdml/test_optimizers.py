@@ -91,3 +91,60 @@ def test_biases_have_a_multiplier_on_top_of_that_of_their_group(optimizer):
     assert optimizer.from_config(scaled.get_config()).bias_multiplier == 2.0
     with pytest.raises(ValueError, match=r"`bias_multiplier`.*Received"):
         optimizer(bias_multiplier=-1.0)
+
+
+@pytest.mark.parametrize("optimizer", [optimizers.SGD, optimizers.Adam])
+def test_l2_spares_what_is_excluded_from_weight_decay(optimizer):
+    spared, plain = variables(), variables()
+    decaying = optimizer(0.1, l2=0.5)
+    decaying.exclude_from_weight_decay([spared[0]])
+    for each, group in ((decaying, spared), (optimizer(0.1), plain)):
+        for seed in (2, 3):
+            each.apply([keras.random.normal(v.shape, seed=seed) for v in group], group)
+    np.testing.assert_array_equal(spared[0], plain[0])
+    assert np.abs(np.array(spared[2]) - np.array(plain[2])).max() > 1e-3
+
+
+def test_the_rows_of_what_is_spared_from_l2_are_updated_alone():
+    table = keras.Variable(np.ones((4, 2), "float32"), name="table")
+    optimizer = optimizers.SGD(0.1, l2=0.5, momentum=0.9)
+    optimizer.exclude_from_weight_decay([table])
+    optimizer.build([table])
+    for rows in ([1, 1, 3], [0]):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.gather(table.value, rows))
+        optimizer.apply(tape.gradient(loss, [table.value]), [table])
+    # The momentum of rows 1 and 3 waits for their next gradient.
+    np.testing.assert_allclose(table, [[0.9] * 2, [0.8] * 2, [1.0] * 2, [0.9] * 2], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "clipped"),
+    [
+        ({"clipvalue": 0.5}, lambda all_gradients: [g.clip(-0.5, 0.5) for g in all_gradients]),
+        (
+            {"global_clipnorm": 0.5},
+            lambda all_gradients: [
+                g * 0.5 / np.sqrt(sum((g**2).sum() for g in all_gradients)) for g in all_gradients
+            ],
+        ),
+    ],
+)
+def test_gradients_are_clipped_before_multipliers_decay_and_first_steps(options, clipped, rng):
+    ours = variables()
+    before = [np.array(v) for v in ours]
+    optimizer = optimizers.SGD(
+        0.1, multipliers={"head/": 10.0}, head_steps=1, l2=0.01, bias_multiplier=2.0, **options
+    )
+    optimizer.build(ours)
+    gradients = [rng.normal(size=v.shape).astype("float32") for v in ours]
+    expected = [b.copy() for b in before]
+    for step in range(2):
+        optimizer.apply([keras.ops.convert_to_tensor(g) for g in gradients], ours)
+        for place, (value, change) in enumerate(zip(expected, clipped(gradients), strict=True)):
+            rate = 0.1 * (10.0 if place >= 2 else float(step >= 1)) * (2.0 if place % 2 else 1.0)
+            value -= rate * (change + (0.0 if place % 2 else 0.01 * value))
+    for one, other in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    config = type(optimizer).from_config(optimizer.get_config()).get_config()
+    assert {name: config[name] for name in options} == options

@@ -30,6 +30,7 @@ class ArcFaceLoss(MarginSoftmaxLoss):
         straight_through: Whether the gradient ignores the margin: t has the slope `scale` in
             c[i, y], and no fallback for large angles, as in insightface's code.
         initializer: Keras initializer of the proxies; if None, normal with deviation 0.01.
+            `"class_means"`: these, turned by `prepare` to the means of the classes in training.
         proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
             None, that of other new layers.
         name: Name of the loss in logs.

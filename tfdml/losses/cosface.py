@@ -23,6 +23,7 @@ class CosFaceLoss(MarginSoftmaxLoss):
         margin: Of the cosine; >= 0. Published: 0.35.
         centers: Centers of each class, of which the most similar counts; 1 as published.
         initializer: Keras initializer of the proxies; if None, normal with deviation 0.01.
+            `"class_means"`: these, turned by `prepare` to the means of the classes in training.
         proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
             None, that of other new layers.
         name: Name of the loss in logs.

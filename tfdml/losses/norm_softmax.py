@@ -17,6 +17,7 @@ class NormalizedSoftmaxLoss(ProxyLoss):
             the training images in `prepare`, as `train.py` does.
         scale: Inverse temperature of the cosines; > 0. Published: 20.
         initializer: Keras initializer of the proxies; if None, uniform in ±1 / √dim.
+            `"class_means"`: these, turned by `prepare` to the means of the classes in training.
         proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
             None, that of other new layers, as published.
         name: Name of the loss in logs.

@@ -21,6 +21,7 @@ class ProxyAnchorLoss(ProxyLoss):
         scale: Inverse temperature of the cosines; > 0. Published: 32.
         margin: Of the cosine; >= 0. Published: 0.1.
         initializer: Keras initializer of the proxies; if None, normal with deviation √(2 / C).
+            `"class_means"`: these, turned by `prepare` to the means of the classes in training.
         proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
             None, 100 on top of pretrained weights, as published, else that of other new
             layers.

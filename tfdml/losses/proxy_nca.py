@@ -24,6 +24,7 @@ class ProxyNCALoss(ProxyLoss):
             Published: 18 for `"plusplus"`, 2 for `"classic"`.
         variant: `"plusplus"` or `"classic"`.
         initializer: Keras initializer of the proxies; if None, normal with deviation 1 / 8.
+            `"class_means"`: these, turned by `prepare` to the means of the classes in training.
         proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
             None, 100 on top of pretrained weights, else that of other new layers; the
             published ratios of 10⁴ and more belong to their optimizer.

@@ -29,6 +29,7 @@ class SoftTripleLoss(ProxyLoss):
         margin: Of the similarity; >= 0.
         weight: Of the distances between centers; >= 0.
         initializer: Keras initializer of the proxies; if None, uniform in ±1 / √(C K).
+            `"class_means"`: these, turned by `prepare` to the means of the classes in training.
         proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
             None, 100 on top of pretrained weights, as published, else that of other new
             layers.

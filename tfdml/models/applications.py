@@ -8,9 +8,6 @@ They return a list of (batch, features) tensors, from the shallowest level to th
     OSError: If Keras cannot download the weights.
     ValueError: If weights are given for images without 3 channels, or the file does not have the
         weights of this network.
-
-With pretrained weights batch normalisation is frozen: the statistics of class-balanced batches of a
-few classes differ from those of test images.
 """
 
 import math
@@ -85,10 +82,6 @@ def _features(application, name, images, weights, levels, exits, side="output"):
         raise OSError(sentence) from error
     if weights not in (None, "imagenet"):
         _load_weights(network, application, weights)
-    if weights is not None:
-        # `training=False` would not do: Keras overrides it when the whole model trains.
-        for layer in network.layers:
-            layer.trainable = not isinstance(layer, layers.BatchNormalization)
     maps = [getattr(network.get_layer(layer), side) for layer in exits[3 - levels :]]
     early = [exit_features(x, f"exit{number}") for number, x in enumerate(maps, start=1)]
     return [*early, network.output]

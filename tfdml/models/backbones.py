@@ -12,3 +12,14 @@ BACKBONES = {
     "resnet50": ("applications", 3),
     "small_cnn": ("small_cnn", 3),
 }
+
+# Those that end in global average pooling.
+POOLED = (
+    "convnext_tiny",
+    "efficientnet_b0",
+    "googlenet",
+    "inception_v3",
+    "mobilenet_v2",
+    "resnet50",
+)
+POOLINGS = ("average", "average+max")

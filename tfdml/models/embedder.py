@@ -6,7 +6,7 @@ import keras
 from tfdml import checks
 from tfdml.checks import check, check_integer, unknown_name
 from tfdml.layers import MirrorAverage, UnitLength
-from tfdml.models.backbones import BACKBONES
+from tfdml.models.backbones import BACKBONES, POOLED, POOLINGS
 
 _COPIES = 4  # of a weight in training: the weight, its gradient and two moments of Adam
 
@@ -21,6 +21,8 @@ def build_embedder(
     levels=1,
     dropout=0.0,
     mirror=False,
+    pooling="average",
+    freeze_batch_norm=None,
 ):
     """Builds a network from images to embeddings, including its preprocessing.
 
@@ -38,6 +40,12 @@ def build_embedder(
         mirror: Whether to average the features of an image and of its mirror image, except in
             training, by `tfdml.layers.MirrorAverage`: for objects seen from either side, in twice
             the time.
+        pooling: `"average"`, or `"average+max"` for the sum of the averages and the maxima of the
+            last maps, as in the code of Proxy-Anchor; for backbones that end in global average
+            pooling.
+        freeze_batch_norm: Whether batch normalisation keeps its statistics, scales and offsets in
+            training; None for with `weights` only: the statistics of batches of a few classes
+            differ from those of test images.
 
     Returns:
         A functional `keras.Model` from (batch, height, width, channels) floats in [0, 255] to
@@ -46,9 +54,9 @@ def build_embedder(
 
     Raises:
         TypeError: If `embedding_dim` or `levels` is not an integer, `dropout` not a number or
-            `mirror` not a bool.
-        ValueError: If an argument is out of range, the backbone unknown, or the memory too small to
-            train the layers of the embedding.
+            `mirror` or `freeze_batch_norm` not a bool.
+        ValueError: If an argument is out of range, the backbone unknown or without this pooling, or
+            the memory too small to train the layers of the embedding.
         FileNotFoundError: If `weights` is a path without a file, or `"imagenet"` for a backbone
             whose published weights must be converted first; the message says how.
         OSError: If `"imagenet"` cannot be downloaded.
@@ -64,15 +72,23 @@ def build_embedder(
     expectation = "features without an embedding (`embedding_dim` None) require 1 level"
     check(embedding_dim is not None or levels == 1, expectation, levels=levels)
     shares = dropout_of_levels(dropout, levels)
-    checks.check_bool(mirror=mirror)
+    frozen = weights is not None if freeze_batch_norm is None else freeze_batch_norm
+    checks.check_bool(mirror=mirror, freeze_batch_norm=frozen)
+    check_pooling(backbone, pooling)
     if weights not in (None, "imagenet") and not os.path.isfile(weights):
         expectation = "`weights` must be an existing file"
         raise FileNotFoundError(f"{expectation}. Received: weights={weights!r}")
     module = importlib.import_module(f"tfdml.models.{module_name}")
     inputs = keras.Input(tuple(map(int, input_shape)), name="images")
     features = getattr(module, backbone)(inputs, weights=weights, levels=int(levels))
+    if pooling == "average+max":
+        features[-1] = _with_maxima(inputs, features[-1])
+    network = keras.Model(inputs, features, name=f"{backbone}_features")
+    for layer in network.layers:
+        if isinstance(layer, keras.layers.BatchNormalization):
+            # `training=False` would not do: Keras overrides it when the whole model trains.
+            layer.trainable = not frozen
     if mirror:
-        network = keras.Model(inputs, features, name=f"{backbone}_features")
         features = MirrorAverage(network, name="mirror_average")(inputs)
     if embedding_dim is not None:
         weights = sum((x.shape[-1] + 1) * int(embedding_dim) for x in features)
@@ -149,6 +165,23 @@ def number_of_levels(embedder):
     """Number of embeddings per image that an embedder of `build_embedder` concatenates."""
     names = {layer.name for layer in embedder.layers}
     return max(1, sum(f"embedding{level}" in names for level in (1, 2, 3)))
+
+
+def check_pooling(backbone, pooling):
+    """Raises a ValueError for a pooling that is unknown, or not of this backbone."""
+    checks.check_one_of(POOLINGS, pooling=pooling)
+    expectation = f"`pooling` must be 'average' for {backbone}, which has no global pooling"
+    check(pooling == "average" or backbone in POOLED, expectation, pooling=pooling)
+
+
+def _with_maxima(inputs, features):
+    """The features with the maxima of the maps added to their averages."""
+    *_, before, last = keras.Model(inputs, features).layers
+    is_pool = isinstance(last, keras.layers.GlobalAveragePooling2D)
+    pool = last if is_pool else before  # ConvNeXt normalises what it pools
+    maxima = keras.layers.GlobalMaxPooling2D(name="max_pool")(pool.input)
+    x = keras.layers.Add(name="average_and_max")([pool.output, maxima])
+    return x if is_pool else last(x)
 
 
 def dropout_of_levels(dropout, levels):

@@ -9,6 +9,7 @@ import tensorflow as tf
 from tfdml import losses, pairwise
 from tfdml.checks import check, check_integer, check_positive, check_shapes, check_type
 from tfdml.evaluation import weigh_levels
+from tfdml.layers import ClassProxies
 from tfdml.losses import MetricLoss
 from tfdml.models.embedder import number_of_levels
 from tfdml.models.micro_batches import embed_in_pieces, gradients_in_pieces
@@ -123,6 +124,8 @@ class EmbeddingModel(keras.Model):
         **kwargs,
     ):
         """As `keras.Model.fit`; warns once if batches have no two images of one class.
+
+        Not for losses over proxies of classes, which need none.
 
         Args:
             shuffle: Whether to shuffle arrays before each epoch; None means True. Datasets must
@@ -255,7 +258,8 @@ class _WarnWithoutPairs(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         self.model._met.no_pair.assign(False)
-        self._warned = False
+        # Proxies of classes are positives of every row.
+        self._warned = any(isinstance(layer, ClassProxies) for layer in self.model.loss_layers)
 
     def on_train_batch_end(self, batch, logs=None):
         if batch == 0:

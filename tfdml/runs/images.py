@@ -36,7 +36,7 @@ def load_images(recipe):
         train_split, test_split = pipelines.hold_out_classes(train_split, recipe.validation_share)
         queries = None
     wanted, classes = recipe.classes_per_batch, train_split.num_classes
-    if wanted and recipe.sampler not in ("whole_classes", "pairs"):
+    if wanted and recipe.sampler not in ("whole_classes", "pairs", "shuffled"):
         expectation = "`classes_per_batch` must not exceed the number of training classes"
         check(wanted <= classes, expectation, classes_per_batch=wanted, classes=classes)
     train_split = train_split.renumbered()  # what a loss keeps of each class it finds by its id
@@ -87,6 +87,8 @@ def training_batches(recipe, start_step, split, dataset):
         return pipelines.group_batches(split, classes, classes * images, **options), []
     if recipe.sampler == "whole_classes":
         return pipelines.whole_class_batches(split, classes * images, **options), []
+    if recipe.sampler == "shuffled":
+        return pipelines.shuffled_batches(split, classes * images, **options), []
     if recipe.sampler == "pairs":
         neighbours, callbacks = hard_neighbours(recipe, split, dataset)
         options |= recipe.sampler_options | {"hard_neighbours": neighbours}

@@ -26,6 +26,8 @@ def build_model(recipe, split, dataset):
         levels=levels_of(recipe, loss),
         dropout=recipe.dropout,
         mirror=recipe.mirror,
+        pooling=recipe.pooling,
+        freeze_batch_norm=recipe.freeze_batch_norm,
     )
     if recipe.init_from:
         copy_weights(recipe, embedder)
@@ -47,6 +49,8 @@ def build_model(recipe, split, dataset):
         "multipliers": multipliers,
         "bias_multiplier": recipe.bias_multiplier,
         "l2": recipe.weight_decay,
+        "clipvalue": recipe.clip_value,
+        "global_clipnorm": recipe.clip_norm,
         "head_steps": recipe.head_steps if multipliers else 0,  # without new layers all learn
     }
     if recipe.optimizer == "adam":

@@ -9,10 +9,11 @@ from tfdml.runs.settings import Settings
 
 MOST_DIMENSIONS = 65_536  # of an embedding; beyond it TensorFlow may crash for lack of memory
 USUAL_CLASSES = 32  # of a batch
-SAMPLERS = ("balanced", "mixed", "groups", "whole_classes", "pairs")
+SAMPLERS = ("balanced", "mixed", "groups", "whole_classes", "pairs", "shuffled")
 POSITIVE = (
     *("embedding_dim", "image_size", "learning_rate", "checkpoint_every"),
     *("head_multiplier", "exit_multiplier", "bias_multiplier", "micro_batch"),
+    *("clip_value", "clip_norm"),
 )
 FEW_CLASSES = 10  # of fewer, a rate of 1e-3 fits the training classes alone
 
@@ -62,10 +63,14 @@ class Recipe(Settings):
             such as `[0.7, 0.7, 0.4]`.
         mirror: Average the features of an image and of its mirror image when embedding, for things
             seen from either side: better retrieval in twice the time. Training uses one of them.
+        pooling: `average`, or `average+max` for the sum of the averages and the maxima of the last
+            maps, as in the code of Proxy-Anchor, for backbones that end in global average pooling.
+        freeze_batch_norm: Keep the statistics, scales and offsets of batch normalisation in
+            training. If not given, on top of pretrained `weights` only.
         classes_per_batch: Distinct classes in a batch (P); 32 if not given, or all training
             classes where there are fewer.
         images_per_class: Images of each of these classes (K); a batch has P × K images. The sampler
-            of the N-pair paper is `balanced` with K = 2.
+            of N-pair and NT-Xent is `balanced` with K = 2.
         micro_batch: Images at a time in a step, for batches beyond the memory: the loss is still
             that of the whole batch, but batch normalisation that is trained takes the statistics of
             each piece. Takes about a third longer. If not given, all at once.
@@ -73,7 +78,8 @@ class Recipe(Settings):
             fewer classes; `groups`: all images of P / 2 classes of each of 2 super-classes, such as
             alphabets, at most P × K; `whole_classes`: all images of random classes, P × K, which
             must exceed the largest class by 2 or more; `pairs`: P × K / 2 pairs, about half of one
-            class.
+            class; `shuffled`: P × K images in a random order, whatever their classes, for losses
+            over proxies.
         sampler_options: Options of the samplers `groups` and `pairs`, such as
             `--sampler_options.hard_neighbours true`; the docstrings of `pipelines.group_batches`
             and `pipelines.pair_batches` list them. Hard neighbours are refreshed every
@@ -87,7 +93,11 @@ class Recipe(Settings):
             by `decay_factor` every `decay_every` steps).
         decay_factor: For the schedule `step`, above 0 and below 1; 0.1 if not given.
         decay_every: Steps between the changes of the schedule `step`.
-        weight_decay: Share of each kernel that is added to its gradient, as in Caffe.
+        weight_decay: Share of each kernel that is added to its gradient, as in Caffe; not of
+            proxies.
+        clip_value: Most that any number of the gradients may be, of either sign.
+        clip_norm: Largest norm of the gradients of all variables together; larger ones are scaled
+            down to it.
         head_multiplier: Factor of the learning rate for new layers: the embedding layers, those of
             early exits, and what the loss learns, except targets of density, which have
             `loss_options.alpha_multiplier`, and proxies, which may have another on top of
@@ -131,6 +141,8 @@ class Recipe(Settings):
     levels: int | None = None
     dropout: float | list[float] = 0.0
     mirror: bool = False
+    pooling: str = "average"
+    freeze_batch_norm: bool | None = None
     classes_per_batch: int | None = None
     images_per_class: int = 4
     micro_batch: int | None = None
@@ -143,6 +155,8 @@ class Recipe(Settings):
     decay_factor: float | None = None
     decay_every: int | None = None
     weight_decay: float = 0.0
+    clip_value: float | None = None
+    clip_norm: float | None = None
     head_multiplier: float | None = None
     head_steps: int | None = None
     exit_multiplier: float | None = None
@@ -164,6 +178,8 @@ class Recipe(Settings):
         self.check(fits, f"`embedding_dim` must be <= {MOST_DIMENSIONS:,}")
         one_start = not (self.weights and self.init_from)
         self.check(one_start, "`weights` and `init_from` are two starts of the network: give one")
+        one_clip = self.clip_value is None or self.clip_norm is None
+        self.check(one_clip, "`clip_value` and `clip_norm` are two ways to clip: give one")
         warms_up = self.warmup_steps < self.steps or self.warmup_steps == 0
         self.check(warms_up, "`warmup_steps` must be < `steps`")
         self.check(0 <= self.seed < 2**32, "`seed` must be >= 0 and < 2**32")
@@ -177,9 +193,10 @@ class Recipe(Settings):
             "`keep_aspect` does not go with `trim_white`, whose white margins keep it, nor with "
             "`mean_image`, which is of images of one size",
         )
-        has_negatives = self.classes_per_batch is None or self.classes_per_batch >= 2
+        least = 1 if self.sampler == "shuffled" else 2
+        has_negatives = self.classes_per_batch is None or self.classes_per_batch >= least
         self.check(has_negatives, "`classes_per_batch` must be >= 2: one class has no negative")
-        has_positives = self.images_per_class >= 2
+        has_positives = self.images_per_class >= least
         self.check(has_positives, "`images_per_class` must be >= 2: one image has no positive")
         takes_options = self.sampler in ("groups", "pairs") or not self.sampler_options
         expectation = "`sampler_options` are those of the samplers `groups` and `pairs`"

@@ -36,7 +36,7 @@ def check_model(recipe):
     """Checks options of the loss, the network and the export. Imports TensorFlow."""
     import_tensorflow()
     from tfdml import losses
-    from tfdml.models.embedder import dropout_of_levels
+    from tfdml.models.embedder import check_pooling, dropout_of_levels
     from tfdml.serving.options import export_options
 
     loss = losses.get(recipe.loss, **recipe.loss_options)
@@ -52,6 +52,7 @@ def check_model(recipe):
         expectation = "`exit_multiplier` requires a model with early exits (levels > 1)"
         recipe.check(recipe.exit_multiplier is None, expectation)
     dropout_of_levels(recipe.dropout, levels)
+    check_pooling(recipe.backbone, recipe.pooling)
     precision = export_options(recipe.export_options).precision
     expectation = (
         "a run is exported as float32; `evaluate.py --export` rounds it and measures the loss"

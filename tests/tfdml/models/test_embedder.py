@@ -214,6 +214,82 @@ def test_pretrained_weights_freeze_batch_normalisation_and_nothing_else(data_fol
     assert len(trained) == 52
 
 
+def batch_norms(embedder):
+    """The layers of batch normalisation, and whether each may be trained."""
+    network = embedder
+    if "mirror_average" in {layer.name for layer in embedder.layers}:
+        network = embedder.get_layer("mirror_average").layer
+    kind = keras.layers.BatchNormalization
+    return [layer for layer in network.layers if isinstance(layer, kind)]
+
+
+@pytest.mark.parametrize("mirror", [False, True])
+def test_frozen_batch_normalisation_keeps_all_its_values(mirror, rng, tmp_path):
+    images = rng.uniform(0, 255, (4, 28, 28, 1)).astype("float32")
+    options = {"input_shape": (28, 28, 1), "mirror": mirror}
+    embedder = build_embedder("small_cnn", 4, **options, freeze_batch_norm=True)
+    embedder.save(tmp_path / "embedder.keras")
+    for model in (embedder, keras.models.load_model(tmp_path / "embedder.keras")):
+        assert len(batch_norms(model)) == 4
+        before = [np.array(v) for layer in batch_norms(model) for v in layer.variables]
+        model(images, training=True)
+        after = [np.array(v) for layer in batch_norms(model) for v in layer.variables]
+        for old, new in zip(before, after, strict=True):
+            np.testing.assert_array_equal(old, new)
+        assert not [v for layer in batch_norms(model) for v in layer.trainable_variables]
+        assert len(model.trainable_variables) == 4 + 2  # kernels, and the embedding
+    trained = build_embedder("small_cnn", 4, **options)
+    before = np.array(batch_norms(trained)[0].moving_mean)
+    trained(images, training=True)
+    assert np.abs(before - np.array(batch_norms(trained)[0].moving_mean)).max() > 0
+    assert len(trained.trainable_variables) == 4 + 2 + 4 * 2
+
+
+@pytest.mark.parametrize(("given", "frozen"), [(None, True), (False, False)])
+def test_pretrained_batch_normalisation_may_be_trained(given, frozen, tmp_path):
+    weights = str(tmp_path / "some.weights.h5")
+    options = {"include_top": False, "weights": None, "pooling": "avg"}
+    keras.applications.MobileNetV2((32, 32, 3), **options).save_weights(weights)
+    options = {"input_shape": (32, 32, 3), "weights": weights, "freeze_batch_norm": given}
+    embedder = build_embedder("mobilenet_v2", 4, **options)
+    assert {layer.trainable for layer in batch_norms(embedder)} == {not frozen}
+
+
+@pytest.mark.parametrize(
+    ("backbone", "mirror"),
+    [
+        ("mobilenet_v2", False),
+        pytest.param("mobilenet_v2", True, marks=pytest.mark.slow),
+        ("googlenet", False),
+        pytest.param("convnext_tiny", False, marks=pytest.mark.slow),
+        pytest.param("efficientnet_b0", False, marks=pytest.mark.slow),
+        pytest.param("inception_v3", False, marks=pytest.mark.slow),
+        pytest.param("resnet50", False, marks=pytest.mark.slow),
+    ],
+)
+def test_maxima_of_the_last_maps_may_be_added_to_the_averages(backbone, mirror, rng, tmp_path):
+    height, width, channels = {**SHAPES, **LARGE_SHAPES}[backbone]
+    shape = (2 * height, 2 * width, channels)  # maps of several pixels
+    images = rng.uniform(0, 255, (2, *shape)).astype("float32")
+    options = {"input_shape": shape, "normalize": False, "mirror": mirror}
+    embedder = build_embedder(backbone, None, **options, pooling="average+max")
+    network = embedder.get_layer("mirror_average").layer if mirror else embedder
+    pool = network.get_layer("max_pool")
+    expected = 0
+    for side in (images, images[:, :, ::-1])[: 1 + mirror]:
+        maps = outputs(keras.Model(network.input, pool.input), side)
+        assert maps.shape[1] > 1
+        expected = expected + (maps.mean((1, 2)) + maps.max((1, 2))) / (1 + mirror)
+    if backbone == "convnext_tiny":
+        expected -= expected.mean(1, keepdims=True)
+        expected /= np.sqrt((expected**2).mean(1, keepdims=True) + 1e-6)
+    embedder.save(tmp_path / "embedder.keras")
+    for model in (embedder, keras.models.load_model(tmp_path / "embedder.keras")):
+        np.testing.assert_allclose(outputs(model, images), expected, rtol=1e-3, atol=1e-4)
+    plain = build_embedder(backbone, None, **options)
+    assert [w.shape for w in plain.get_weights()] == [w.shape for w in embedder.get_weights()]
+
+
 def test_takes_numpy_scalars():
     shape = tuple(np.array([8, 8, 1]))
     embedder = build_embedder("small_cnn", np.int64(4), input_shape=shape, dropout=np.float32(0.5))
@@ -257,6 +333,13 @@ def test_takes_numpy_scalars():
             ValueError,
             "`levels` of small_cnn.*Received: levels=4",
         ),
+        (
+            {"pooling": "average+max"},
+            ValueError,
+            "`pooling` must be 'average' for small_cnn.*Received: pooling='average.max'",
+        ),
+        ({"pooling": "max"}, ValueError, "`pooling` must be one of.*Received: pooling='max'"),
+        ({"freeze_batch_norm": 1}, TypeError, "`freeze_batch_norm`.*Received: .*=1"),
         ({"levels": 2.0}, TypeError, "`levels`.*Received: levels=2.0"),
         ({"weights": "missing.h5"}, FileNotFoundError, "`weights`.*Received: .*missing.h5"),
     ],

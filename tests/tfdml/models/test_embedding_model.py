@@ -83,6 +83,30 @@ def test_batches_without_a_positive_pair_are_warned_of_once(jit_compile, images)
         model.fit(images[::4], LABELS[::4], verbose=0)
 
 
+def test_proxies_need_no_positive_pair(images):
+    loss = losses.get("norm_softmax", num_classes=4)
+    for each in (loss, losses.get("matryoshka", base=loss, dims=[4])):
+        model = build(loss=each)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model.fit(images[::4], LABELS[::4], verbose=0)
+
+
+def test_l2_decay_spares_proxies(images):
+    after = []
+    for l2 in (0.0, 0.5):
+        keras.utils.set_random_seed(0)
+        loss = losses.get("proxy_anchor", num_classes=4)
+        model = EmbeddingModel(build().embedder)
+        model.compile(optimizers.SGD(0.01, l2=l2), loss)
+        model.train_on_batch(images, LABELS)
+        after.append([np.array(v) for v in model.trainable_variables])
+    (*_, kernel, _, proxies), (*_, decayed, _, spared) = after
+    assert proxies.shape[0] == 4
+    np.testing.assert_array_equal(proxies, spared)
+    assert np.abs(kernel - decayed).max() > 1e-4
+
+
 def test_arrays_are_shuffled_unless_asked_otherwise(images):
     seen = []
 
