@@ -14,19 +14,22 @@ def build_model(recipe, split, dataset):
     import keras
 
     import tfdml
+    from tfdml.models.precision import built_with
 
     keras.utils.set_random_seed(recipe.seed)
     loss = tfdml.losses.get(recipe.loss, **recipe.loss_options)
-    embedder = tfdml.models.build_embedder(
-        recipe.backbone,
-        recipe.embedding_dim,
-        input_shape=dataset.image_size,
-        weights=recipe.weights,
-        normalize=loss.normalize,
-        levels=levels_of(recipe, loss),
-        dropout=recipe.dropout,
-        mirror=recipe.mirror,
-    )
+    with built_with(recipe.precision):
+        embedder = tfdml.models.build_embedder(
+            recipe.backbone,
+            recipe.embedding_dim,
+            input_shape=dataset.image_size,
+            weights=recipe.weights,
+            normalize=loss.normalize,
+            levels=levels_of(recipe, loss),
+            dropout=recipe.dropout,
+            mirror=recipe.mirror,
+        )
+        model = tfdml.EmbeddingModel(embedder, micro_batch=recipe.micro_batch)
     if recipe.init_from:
         copy_weights(recipe, embedder)
     loss.prepare(
@@ -53,7 +56,6 @@ def build_model(recipe, split, dataset):
         optimizer = tfdml.optimizers.Adam(**options)
     else:
         optimizer = tfdml.optimizers.SGD(momentum=0.9, **options)
-    model = tfdml.EmbeddingModel(embedder, micro_batch=recipe.micro_batch)
     model.compile(optimizer=optimizer, loss=loss)
     images = max(len(each.labels) for each in (split, *dataset.splits.values()))
     width = embedder.output_shape[-1]
