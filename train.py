@@ -51,7 +51,9 @@ def main(arguments=None):
         check_model(recipe)
         model = load_checkpoint(recipe, folder) if resume else None
         if model is not None:  # a run of an earlier version has none of these steps
-            recipe = dataclasses.replace(recipe, head_steps=model.optimizer.head_steps)
+            # Under float16 Keras wraps the optimizer.
+            optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+            recipe = dataclasses.replace(recipe, head_steps=optimizer.head_steps)
         step = 0 if model is None else int(model.optimizer.iterations)
         # First, as a sampler may reject the images; the model of density embeds all of them.
         batches, callbacks = training_batches(recipe, step, images.train, images.dataset)
@@ -163,9 +165,12 @@ def fit(recipe, folder, model, images, batches, callbacks):
 
 
 def score(title, model, images):
+    from tfdml.models.precision import in_float32
+
     print(title, flush=True)
     batches = images_to_score(images.test, images.dataset)
-    return outcome.score(model.embed(batches, verbose=verbosity()), images, model)
+    embeddings = in_float32(model.embedder).predict(batches, verbose=verbosity())
+    return outcome.score(embeddings, images, model)
 
 
 def callbacks_of(recipe, folder, images, start, loss):
@@ -212,6 +217,7 @@ def export(recipe, model, images, scores):
 
     from pipelines.images import reader
     from tfdml import serving
+    from tfdml.models.precision import in_float32
     from tfdml.serving.exported import MEAN_IMAGE
     from tfdml.serving.options import export_options
     from tfdml.serving.versions import versions_of
@@ -223,7 +229,7 @@ def export(recipe, model, images, scores):
         assets[MEAN_IMAGE] = mean_file.getvalue()
     versions = versions_of(SAVED_MODELS / recipe.run)
     return serving.export_model(
-        model.embedder,
+        in_float32(model.embedder),
         SAVED_MODELS / recipe.run / str(1 + max(versions, default=0)),
         read_image=reader(dataset.image_size, dataset.preprocessing),
         loss=model.loss,

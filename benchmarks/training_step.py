@@ -2,7 +2,9 @@
 
     python benchmarks/training_step.py recipes/hdc/cars196_hdc.yaml
     python benchmarks/training_step.py recipes/hdc/*.yaml --steps 20
+    python benchmarks/training_step.py recipes/hdc/cars196_hdc.yaml -- --precision mixed_bfloat16
 
+What stands behind `--` goes to `train.py`, over the settings of the recipe.
 The network, loss, batch and optimizer are those of the recipe; the images are noise and the weights
 random, which cost the same, so no data is needed. Reading images is not included. The seconds of
 all cores together (CPU) are comparable on a machine that others use too.
@@ -29,13 +31,14 @@ def main():
     )
     parser.add_argument("recipes", type=pathlib.Path, nargs="+", help="YAML files of settings")
     parser.add_argument("--steps", type=int, default=3, help="steps to time; default: 3")
-    arguments = parser.parse_args()
+    split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    arguments, settings = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1 :]
     if arguments.steps < 1:
         parser.error(f"--steps must be >= 1. Received: {arguments.steps}")
     width = max(len(str(path)) for path in arguments.recipes)
     print(f"{'recipe':{width}}{'s/step':>10}{'CPU':>10}{'steps':>10}{'hours':>10}")
     for path in arguments.recipes:
-        recipe, _ = train.parse(["--config", str(path), "--weights", "null"])
+        recipe, _ = train.parse(["--config", str(path), "--weights", "null", *settings])
         recipe, _ = recipe.completed(recipe.classes_per_batch or 32)
         seconds, cpu = seconds_per_step(recipe, arguments.steps)
         hours = seconds * recipe.steps / 3600

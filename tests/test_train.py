@@ -21,6 +21,7 @@ import pipelines
 import tfdml
 import train
 from tfdml.evaluation import recall_at_k
+from tfdml.models.precision import in_float32
 from tfdml.runs.checkpoints import read_model
 from tfdml.runs.images import Images
 from tfdml.runs.learning_rate import learning_rate
@@ -827,3 +828,23 @@ def test_settings_of_a_run_reach_its_network_and_optimizer():
     model = train.build_model(recipe, dataset.train, wide)
     assert model.embedder.get_layer("average_and_max").output.shape == (None, 1280)
     assert model.optimizer.global_clipnorm == 2.0
+
+
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+def test_a_run_of_mixed_precision_scores_and_exports_in_float32(precision, tmp_path):
+    name = ["--run", "mixed"]
+    run(*SMALL, *TWO_STEPS, *name, "--precision", precision, cwd=tmp_path)
+    run(*name, "--resume", "--steps", "4", cwd=tmp_path)
+    model = read_model(tmp_path / "runs" / "mixed" / "checkpoint.keras")
+    policies = {layer.dtype_policy.name for layer in model.embedder.layers}
+    assert policies == {precision, "float32"}
+    assert keras.config.dtype_policy().name == "float32"
+    digits = pipelines.load("digits").test
+    float32 = in_float32(model.embedder).predict(digits.images, verbose=0)
+    scores = json.loads((tmp_path / "runs" / "mixed" / "scores.json").read_text())
+    assert scores["trained"]["recall@1"] == recall_at_k(float32, digits.labels)[1]
+    served = tf.saved_model.load(str(tmp_path / "saved_models" / "mixed" / "2"))
+    images = tf.cast(digits.images[:8], tf.float32)
+    embeddings = served.signatures["embed_images"](images=images)["embedding"]
+    np.testing.assert_allclose(embeddings, float32[:8], atol=1e-6)
+    assert np.abs(model.embed(digits.images[:8]) - float32[:8]).max() > 1e-5

@@ -46,10 +46,12 @@ def serve_run(model, trained, levels=None, options=None):
     import tensorflow as tf
 
     from tfdml.models import first_levels, number_of_levels
+    from tfdml.models.precision import in_float32
     from tfdml.serving import ServedModel
 
     whole = levels in (None, number_of_levels(model.embedder))
-    embedder = model.embedder if whole else first_levels(model.embedder, levels)
+    embedder = in_float32(model.embedder)
+    embedder = embedder if whole else first_levels(embedder, levels)
     reader = tf.saved_model.load(str(trained))
     expected = f"{trained} must be one that tfdml exported, with the function read_image"
     check(hasattr(reader, "read_image"), expected, signatures=list(reader.signatures))

@@ -14,21 +14,24 @@ def build_model(recipe, split, dataset):
     import keras
 
     import tfdml
+    from tfdml.models.precision import built_with
 
     keras.utils.set_random_seed(recipe.seed)
     loss = tfdml.losses.get(recipe.loss, **recipe.loss_options)
-    embedder = tfdml.models.build_embedder(
-        recipe.backbone,
-        recipe.embedding_dim,
-        input_shape=dataset.image_size,
-        weights=recipe.weights,
-        normalize=loss.normalize,
-        levels=levels_of(recipe, loss),
-        dropout=recipe.dropout,
-        mirror=recipe.mirror,
-        pooling=recipe.pooling,
-        freeze_batch_norm=recipe.freeze_batch_norm,
-    )
+    with built_with(recipe.precision):
+        embedder = tfdml.models.build_embedder(
+            recipe.backbone,
+            recipe.embedding_dim,
+            input_shape=dataset.image_size,
+            weights=recipe.weights,
+            normalize=loss.normalize,
+            levels=levels_of(recipe, loss),
+            dropout=recipe.dropout,
+            mirror=recipe.mirror,
+            pooling=recipe.pooling,
+            freeze_batch_norm=recipe.freeze_batch_norm,
+        )
+        model = tfdml.EmbeddingModel(embedder, micro_batch=recipe.micro_batch)
     if recipe.init_from:
         copy_weights(recipe, embedder)
     loss.prepare(
@@ -57,7 +60,6 @@ def build_model(recipe, split, dataset):
         optimizer = tfdml.optimizers.Adam(**options)
     else:
         optimizer = tfdml.optimizers.SGD(momentum=0.9, **options)
-    model = tfdml.EmbeddingModel(embedder, micro_batch=recipe.micro_batch)
     model.compile(optimizer=optimizer, loss=loss)
     images = max(len(each.labels) for each in (split, *dataset.splits.values()))
     width = embedder.output_shape[-1]

@@ -10,6 +10,7 @@ from tfdml.runs.settings import Settings
 MOST_DIMENSIONS = 65_536  # of an embedding; beyond it TensorFlow may crash for lack of memory
 USUAL_CLASSES = 32  # of a batch
 SAMPLERS = ("balanced", "mixed", "groups", "whole_classes", "pairs", "shuffled")
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 POSITIVE = (
     *("embedding_dim", "image_size", "learning_rate", "checkpoint_every"),
     *("head_multiplier", "exit_multiplier", "bias_multiplier", "micro_batch"),
@@ -84,6 +85,10 @@ class Recipe(Settings):
             `--sampler_options.hard_neighbours true`; the docstrings of `pipelines.group_batches`
             and `pipelines.pair_batches` list them. Hard neighbours are refreshed every
             `checkpoint_every` steps.
+        precision: `float32`, or `mixed_bfloat16` or `mixed_float16`: layers of the backbone compute
+            in 16 bits in training; weights, embedding, loss, scores and export stay float32. Pays
+            on GPUs and on CPUs with AVX512_BF16 or AMX instructions, for networks of large
+            convolutions such as GoogLeNet. With `mixed_float16`, steps that overflow are skipped.
         optimizer: `adam` or `sgd` (momentum 0.9).
         learning_rate: Initial learning rate. If not given, 1e-3 for a network with random weights,
             and 1e-4 for a trained one, by `weights` or `init_from`, and for fewer than 10 training
@@ -148,6 +153,7 @@ class Recipe(Settings):
     micro_batch: int | None = None
     sampler: str = "balanced"
     sampler_options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    precision: str = "float32"
     optimizer: str = "adam"
     learning_rate: float | None = None
     warmup_steps: int = 0
@@ -173,6 +179,7 @@ class Recipe(Settings):
         check_not_negative(**self.given("steps", "warmup_steps", "weight_decay", "head_steps"))
         check_share(validation_share=self.validation_share)
         check_one_of(SAMPLERS, sampler=self.sampler)
+        check_one_of(PRECISIONS, precision=self.precision)
         check_one_of(("adam", "sgd"), optimizer=self.optimizer)
         fits = self.embedding_dim is None or self.embedding_dim <= MOST_DIMENSIONS
         self.check(fits, f"`embedding_dim` must be <= {MOST_DIMENSIONS:,}")
