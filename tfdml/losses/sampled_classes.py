@@ -5,7 +5,7 @@ from tfdml import losses
 from tfdml.checks import check, check_integer, check_positive, check_type
 from tfdml.layers import ClassSampler
 from tfdml.losses._parts import built
-from tfdml.losses._proxies import ProxyLoss
+from tfdml.losses._proxies import ProxyLoss, known_labels
 from tfdml.losses.base import LearnedLoss
 
 
@@ -102,9 +102,7 @@ class SampledClassesLoss(LearnedLoss):
         )
         if not self.layer.built:
             self.layer.build(embeddings.shape)
-        known = (labels >= 0) & (labels < self.num_classes)
-        sampled, places = self.sampler(
-            ops.where(known, labels, 0), num_classes=self.num_classes, count=count
-        )
+        labels, all_known = known_labels(labels, self.num_classes)
+        sampled, places = self.sampler(labels, num_classes=self.num_classes, count=count)
         value = self.base.of_cosines(places, self.base.layer.cosines(embeddings, sampled))
-        return ops.where(ops.all(known), value, float("nan"))
+        return ops.where(all_known, value, float("nan"))

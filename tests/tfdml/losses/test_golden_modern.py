@@ -1,5 +1,6 @@
 """Values of the objectives after 2019 that were computed independently, as float64 loops."""
 
+import keras
 import numpy as np
 import pytest
 from backend import value_and_gradient
@@ -104,11 +105,25 @@ def test_a_row_on_its_proxy_or_opposite_keeps_gradients_finite():
         assert np.isfinite(gradient).all(), name
 
 
-def test_ids_beyond_the_classes_are_rejected_in_arrays_and_nan_in_tensors():
+@pytest.mark.parametrize("name", ["arcface", "sampled_classes"])
+def test_ids_beyond_the_classes_are_rejected_and_never_wrap(name):
     loss = with_proxies("arcface", PROXIES)
+    if name == "sampled_classes":
+        loss = losses.get(name, base=loss, rate=1)
+    unknown, rows = ops.convert_to_tensor(UNEVEN[:4] + 5), ops.convert_to_tensor(ROWS[:4])
+    if keras.backend.backend() != "tensorflow":
+        assert np.isnan(float(loss(unknown, rows, training=True)))
+        return
+    import tensorflow as tf
+
     with pytest.raises(ValueError, match="from 0 to 4"):
         loss(UNEVEN + 5, ROWS)
-    assert np.isnan(float(loss(ops.convert_to_tensor(UNEVEN + 5), ops.convert_to_tensor(ROWS))))
+    graph = tf.function(lambda labels: loss(labels, rows, training=True))
+    for call in (graph, graph.python_function):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="labels must be from 0 to 4"):
+            call(unknown)
+    compiled = tf.function(graph.python_function, jit_compile=True)
+    assert np.isnan(float(compiled(unknown)))
 
 
 def test_the_number_of_classes_is_needed_and_prepare_counts_it():
