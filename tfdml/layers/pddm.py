@@ -3,7 +3,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from tfdml.checks import check, check_bool, check_integer, check_share
+from tfdml.checks import check, check_bool, check_finite, check_integer, check_share
 
 _DTYPES = ("float32", "float64")  # others cannot resolve close scores
 _PAIRS_AT_ONCE = 8192
@@ -45,6 +45,8 @@ class PDDM(keras.layers.Layer):
             only on the difference.
         dropout: Share of the outputs of W_u, W_v and W_c dropped in training, 0 to below 1; in
             steps of 1/1024.
+        difference_bias: Initial value of b_u. At 0 the score starts blind to the length of u, as u'
+            is a direction: a value > 0 lets it see distances from the first step.
         seed: Seed of the initial weights and of the dropout; None for a random one.
         **kwargs: Arguments of `keras.layers.Layer`. `dtype` is float32, even under a
             mixed-precision policy, or float64: rankings need their resolution.
@@ -75,7 +77,15 @@ class PDDM(keras.layers.Layer):
         (3, 3)
     """
 
-    def __init__(self, units=None, use_position=True, dropout=0.5, seed=None, **kwargs):
+    def __init__(
+        self,
+        units=None,
+        use_position=True,
+        dropout=0.5,
+        seed=None,
+        difference_bias=0.0,
+        **kwargs,
+    ):
         kwargs.setdefault("dtype", "float32")
         super().__init__(**kwargs)
         check(
@@ -89,9 +99,11 @@ class PDDM(keras.layers.Layer):
             check_integer(1, units=units)
         check_bool(use_position=use_position)
         check_share(dropout=dropout)
+        check_finite(difference_bias=difference_bias)
         self.units = None if units is None else int(units)
         self.use_position = use_position
         self.dropout = float(dropout)
+        self.difference_bias = float(difference_bias)
         self.seed = None if seed is None else int(seed)
         self._noise_seed = keras.random.SeedGenerator(seed)
 
@@ -111,9 +123,14 @@ class PDDM(keras.layers.Layer):
         for number, (name, shape) in enumerate(kernels.items()):
             seed = None if self.seed is None else self.seed + number
             initializer = keras.initializers.GlorotUniform(seed)
+            bias = self.difference_bias if name == "difference" else 0.0
             self._affine[name] = (
                 self.add_weight(shape=shape, initializer=initializer, name=f"{name}_kernel"),
-                self.add_weight(shape=shape[1:], initializer="zeros", name=f"{name}_bias"),
+                self.add_weight(
+                    shape=shape[1:],
+                    initializer=keras.initializers.Constant(bias),
+                    name=f"{name}_bias",
+                ),
             )
 
     def call(self, a, b, training=False):
@@ -266,6 +283,7 @@ class PDDM(keras.layers.Layer):
             "use_position": self.use_position,
             "dropout": self.dropout,
             "seed": self.seed,
+            "difference_bias": self.difference_bias,
         }
 
 

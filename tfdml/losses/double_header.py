@@ -20,8 +20,10 @@ from tfdml.losses._quadruplets import mine, mine_hardest
 from tfdml.losses.base import LearnedLoss
 
 # Default options of the PDDM.
-_SIMILARITY: Mapping[str, Any] = types.MappingProxyType({"dropout": 0.0})
-_SIMILARITY_OPTIONS = ("dropout", "dtype", "name", "seed", "trainable", "units", "use_position")
+_SIMILARITY: Mapping[str, Any] = types.MappingProxyType({"dropout": 0.0, "difference_bias": 0.5})
+_SIMILARITY_OPTIONS = (
+    *("difference_bias", "dropout", "dtype", "name", "seed", "trainable", "units", "use_position"),
+)
 
 
 @keras.saving.register_keras_serializable("tfdml")
@@ -36,6 +38,11 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         E_e  = max(0, beta + D[i, j] - D[i, k]) + max(0, beta + D[i, j] - D[j, l])
         loss = E_m + embedding_weight * E_e
 
+    With a `temperature` T, the hardest negatives of E_m and its max(0, x) are smooth:
+
+        s[i, k] = T log Σ exp(S[i, n] / T) over the negatives n of i, s[j, l] likewise
+        max(0, x) = T log(1 + exp(x / T))
+
     No gradient flows through mining and the range of the scores. With `num_quadruplets=1` and a
     `score_scale` other than `"minmax"` no batch × batch matrix of scores is computed: the positive
     pairs are scored, then the negatives of the selected pair. Otherwise all pairs are scored once
@@ -43,8 +50,8 @@ class DoubleHeaderHingeLoss(LearnedLoss):
 
     Args:
         similarity: A `PDDM` layer; or a dict of its options, such as `{"use_position": False}`,
-            with dropout 0 by default; or None to mine by distance and learn no similarity: the loss
-            is then only E_e.
+            with dropout 0 and `difference_bias` 0.5 by default; or None to mine by distance and
+            learn no similarity: the loss is then only E_e.
         alpha: Margin of scaled scores; > 0.
         beta: Margin of squared distances (0 to 4), or of distances if not `squared`; > 0.
         embedding_weight: Factor of E_e; >= 0. 0 trains only the similarity.
@@ -56,6 +63,7 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         score_scale: `"minmax"`: maps the lowest and highest score of the batch to 0 and 1;
             `"local"`: the same with the scores of the pair (i, j) and of the negatives of i and j;
             `"sigmoid"`: 1 / (1 + exp(-S)); None: no scaling.
+        temperature: T of the smooth maxima of E_m, in scores; > 0. None for the hardest negatives.
         mine_with_dropout: Whether mining uses the scores of the loss, with the same dropout;
             otherwise it uses scores without dropout.
         squared: Whether E_e uses squared distances.
@@ -81,8 +89,9 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, eq. 3 and 4;
         the paper's weight decay belongs to the optimizer. `lmdm`, `pddm_triplet` and `quadruplet`
         are its comparisons in section 4.
-        Differs: the paper uses one quadruplet per batch, scores in [0, 1], alpha 0.5, beta 1 and
-        dropout 0.5, which do not train in thousands of steps; the defaults do. For the paper's
+        Differs: the paper uses one quadruplet per batch, its hardest negatives, scores in [0, 1],
+        alpha 0.5, beta 1 and dropout 0.5, which do not train in thousands of steps; the defaults
+        do, also on photographs, by the smooth maxima and the initial bias. For the paper's
         options use `tfdml.losses.get("pddm", preset="published")`. The paper does not say how
         scores are scaled to [0, 1]; `"minmax"` over the batch is our reading. Its extremes have no
         gradient, as otherwise the mined scores would be constants.
@@ -105,6 +114,7 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         metric_headers=2,
         num_quadruplets="per_positive_pair",
         score_scale=None,
+        temperature=0.1,
         mine_with_dropout=True,
         squared=True,
         normalize=True,
@@ -125,6 +135,8 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         check_one_of((1, 2), metric_headers=metric_headers)
         check_one_of((1, "per_class", "per_positive_pair"), num_quadruplets=num_quadruplets)
         check_one_of(("minmax", "local", "sigmoid", None), score_scale=score_scale)
+        if temperature is not None:
+            check_positive(temperature=temperature)
         check_bool(mine_with_dropout=mine_with_dropout, squared=squared)
         check(
             similarity is not None or embedding_weight > 0,
@@ -138,6 +150,7 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         self.metric_headers = int(metric_headers)
         self.num_quadruplets = num_quadruplets
         self.score_scale = score_scale
+        self.temperature = None if temperature is None else float(temperature)
         self.mine_with_dropout = mine_with_dropout
         self.squared = squared
         if similarity is not None:
@@ -156,7 +169,7 @@ class DoubleHeaderHingeLoss(LearnedLoss):
             if self.num_quadruplets == "per_positive_pair":  # needs almost every score
                 matrix = self.layer.matrix_of_ends(ends)
             mined = self._mine(labels, ends, matrix)
-            metric = ops.cast(self._metric_loss(ends, matrix, mined), embeddings.dtype)
+            metric = ops.cast(self._metric_loss(labels, ends, matrix, mined), embeddings.dtype)
             losses = metric + self.embedding_weight * self._embedding_loss(embeddings, mined)
         return pairwise.masked_mean(losses, mined.valid)
 
@@ -187,21 +200,48 @@ class DoubleHeaderHingeLoss(LearnedLoss):
             highest=pairwise.masked_max(scores, pairs, axis=(0, 1)),
         )
 
-    def _metric_loss(self, ends, matrix, mined):
-        left = ops.concatenate([mined.i, mined.i, mined.j])
-        right = ops.concatenate([ops.cast(row, mined.i.dtype) for row in mined[1:4]])
-        if matrix is None:
-            scores = self.layer.score(ends, left, right)
+    def _metric_loss(self, labels, ends, matrix, mined):
+        if self.temperature is None:
+            left = ops.concatenate([mined.i, mined.i, mined.j])
+            right = ops.concatenate([ops.cast(row, mined.i.dtype) for row in mined[1:4]])
+            scores = self._scores(ends, matrix, left, right)
+            scores = ops.reshape(scores, (3, ops.shape(mined.i)[0]))
         else:
-            scores = ops.take(ops.reshape(matrix, (-1,)), left * ops.shape(matrix)[0] + right)
+            positive = self._scores(ends, matrix, mined.i, ops.cast(mined.j, mined.i.dtype))
+            negative = self._smooth_hardest(labels, ends, matrix, mined)
+            scores = ops.concatenate([positive[None], negative])
         if self.score_scale == "sigmoid":
             scores = ops.sigmoid(scores)
-        scores = ops.reshape(scores, (3, ops.shape(mined.i)[0]))
         if self.score_scale in ("minmax", "local"):
             spread = mined.highest - mined.lowest
             scores = (scores - mined.lowest) / ops.where(spread > 0, spread, 1.0)
-        losses = ops.relu(self.alpha + scores[1:] - scores[:1])
+        losses = self.alpha + scores[1:] - scores[:1]
+        if self.temperature is None:
+            losses = ops.relu(losses)
+        else:
+            losses = self.temperature * ops.softplus(losses / self.temperature)
         return ops.sum(losses[: self.metric_headers], axis=0)
+
+    def _scores(self, ends, matrix, left, right):
+        """(p,) scores of pairs, from those of all pairs if they are known."""
+        if matrix is None:
+            return self.layer.score(ends, left, right)
+        return ops.take(ops.reshape(matrix, (-1,)), left * ops.shape(matrix)[0] + right)
+
+    def _smooth_hardest(self, labels, ends, matrix, mined):
+        """(2, q) smooth maxima of the scores of the negatives of i, and of those of j."""
+        rows = ops.concatenate([mined.i, ops.cast(mined.j, mined.i.dtype)])
+        if matrix is None:
+            count = ops.shape(labels)[0]
+            all_rows = ops.arange(count, dtype=rows.dtype)
+            left, right = ops.repeat(rows, count), ops.tile(all_rows, [ops.shape(rows)[0]])
+            scores = ops.reshape(self.layer.score(ends, left, right), (-1, count))
+            negatives = ops.take(labels, rows)[:, None] != labels[None, :]
+        else:
+            scores, negatives = matrix, pairwise.negative_mask(labels)
+        hardest = pairwise.masked_logsumexp(scores / self.temperature, negatives, axis=1)
+        hardest = hardest if matrix is None else ops.take(hardest, rows)
+        return self.temperature * ops.reshape(hardest, (2, -1))
 
     def _embedding_loss(self, embeddings, mined):
         chosen = ops.stack([ops.cast(row, mined.i.dtype) for row in mined[:4]])

@@ -61,7 +61,11 @@ REGULARIZERS = {
 
 # Published options, for losses with different defaults: `get(name, preset="published")`.
 _ONE_QUADRUPLET = {"alpha": 0.5, "beta": 1.0, "num_quadruplets": 1, "score_scale": "minmax"}
-_OF_PDDM = {**_ONE_QUADRUPLET, "similarity": {"dropout": 0.5}}
+_OF_PDDM = {
+    **_ONE_QUADRUPLET,
+    "similarity": {"dropout": 0.5, "difference_bias": 0.0},
+    "temperature": None,
+}
 PUBLISHED = {
     "lmdm": _OF_PDDM,
     "npair": {"pairs": "first", "scale": 1.0},

@@ -396,6 +396,7 @@ def double_header(
     metric_headers=2,
     num_quadruplets="per_positive_pair",
     score_scale=None,
+    temperature=0.1,
     mine_with_dropout=True,
     squared=True,
     normalize=True,
@@ -439,8 +440,16 @@ def double_header(
             "minmax": lambda s: (s - min(every)) / (max(every) - min(every)),
             "local": lambda s: (s - min(here)) / (max(here) - min(here)),  # noqa: B023
         }[score_scale]
-        near = scale(scores[i][j])
-        metric = [max(0.0, alpha + scale(scores[a][b]) - near) for a, b in ((i, k), (j, l))]
+        near, highest = scale(scores[i][j]), (scores[i][k], scores[j][l])
+        if temperature is not None:
+            highest = [
+                temperature * math.log(sum(math.exp(scores[a][b] / temperature) for b in rows))
+                for a, rows in ((i, negatives[i]), (j, negatives[j]))
+            ]
+        gaps = [alpha + scale(score) - near for score in highest]
+        metric = [max(0.0, gap) for gap in gaps]
+        if temperature is not None:
+            metric = [temperature * math.log1p(math.exp(gap / temperature)) for gap in gaps]
         embedding = [
             max(0.0, beta + distance(x[i], x[j], squared) - distance(x[a], x[b], squared))
             for a, b in ((i, k), (j, l))

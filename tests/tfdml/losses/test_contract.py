@@ -31,8 +31,19 @@ from tfdml import losses
 
 BACKEND = keras.backend.backend()
 # A similarity with the same first weights each time, for the losses that learn one.
-LEARNED = {"similarity": {"units": 8, "seed": 3, "dropout": 0.0, "dtype": "float64"}}
-ONE_QUADRUPLET = {"num_quadruplets": 1, "score_scale": "minmax", "alpha": 0.5, "beta": 1.0}
+LEARNED = {
+    "similarity": {
+        "units": 8,
+        "seed": 3,
+        "dropout": 0.0,
+        "difference_bias": 0.5,
+        "dtype": "float64",
+    }
+}
+ONE_QUADRUPLET = {
+    **{"num_quadruplets": 1, "score_scale": "minmax", "alpha": 0.5, "beta": 1.0},
+    "temperature": None,
+}
 FIRST, DISJOINT = ({"pairs": pairs, "scale": 1.0} for pairs in ("first", "disjoint"))
 DENSITIES = [0.1 + 0.05 * label for label in range(12)]
 INITIALIZER = {"class_name": "RandomNormal", "config": {"stddev": 1.0, "seed": 3}}
@@ -251,8 +262,8 @@ PATHS = {
     "hdc-selection=previous-squared=False-average_over=sum-margin=1.5": "rank by the last level",
     "hard_contrastive-hard_ratios=(0.2,)-average_over=ordered": "pairs counted twice, or once",
     "pddm": "matrix with gradients",
-    "pddm-num_quadruplets=1-score_scale=minmax-alpha=0.5-beta=1.0": "range of the matrix of scores",
-    "pddm-num_quadruplets=1-score_scale=local-alpha=0.5-beta=1.0": "mining without a matrix",
+    "pddm-num_quadruplets=1-score_scale=minmax-alpha=0.5-beta=1.0-temperature=None": "range of all",
+    "pddm-num_quadruplets=1-score_scale=local-alpha=0.5-beta=1.0-temperature=None": "no matrix",
     "pddm-score_scale=local-num_quadruplets=per_class": "quadruplets of classes, their ranges",
     "quadruplet": "mining by distance",
 }

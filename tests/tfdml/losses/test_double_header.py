@@ -119,9 +119,11 @@ def scored_pairs(loss, batch, dim, monkeypatch):
 
 @pytest.mark.skipif(keras.backend.backend() == "jax", reason="traced once, run many times")
 def test_one_quadruplet_scores_no_matrix(monkeypatch):
-    loss = losses.get("pddm", num_quadruplets=1)
+    loss = losses.get("pddm", num_quadruplets=1, temperature=None)
     # 4 images a class: their 96 pairs (one more is masked), all rows for two, three scores.
     assert scored_pairs(loss, 64, 8, monkeypatch) == [97, 128, 3]
+    loss = losses.get("pddm", num_quadruplets=1)
+    assert scored_pairs(loss, 64, 8, monkeypatch) == [97, 128, 1, 128]
     loss = losses.get("pddm", preset="published")
     assert scored_pairs(loss, 64, 8, monkeypatch) == [64 * 65 // 2, 3]
 
@@ -130,6 +132,39 @@ def test_one_quadruplet_scores_no_matrix(monkeypatch):
 def test_all_positive_pairs_score_the_matrix_once(monkeypatch):
     loss = losses.get("pddm")
     assert scored_pairs(loss, 64, 8, monkeypatch) == [64 * 65 // 2]
+
+
+@pytest.mark.parametrize("num_quadruplets", [1, "per_class", "per_positive_pair"])
+def test_a_temperature_smooths_the_maxima_of_the_metric_loss(num_quadruplets, rng):
+    labels, x = np.array([0, 0, 0, 1, 1, 2, 2, 3]), rng.normal(size=(8, 5))
+    options = {"num_quadruplets": num_quadruplets, "alpha": 0.3, "embedding_weight": 0.0}
+    layer = PDDM(seed=3, units=8, difference_bias=0.5, dropout=0.0, dtype="float64")
+    loss = losses.get("pddm", similarity=layer, temperature=0.2, **options)
+    value, gradient = value_and_gradient(loss, labels, x)
+    scores = ops.convert_to_numpy(layer.matrix(oracles.unit(x)))
+    mined = mine(ops.convert_to_tensor(labels), ops.convert_to_tensor(scores), num_quadruplets)
+    i, j, valid = (ops.convert_to_numpy(part) for part in (mined.i, mined.j, mined.valid))
+
+    def hardest(row):
+        return 0.2 * np.log(sum(np.exp(scores[row, labels != labels[row]] / 0.2)))
+
+    expected = [
+        sum(0.2 * np.log1p(np.exp((0.3 + hardest(row) - scores[a, b]) / 0.2)) for row in (a, b))
+        for a, b in zip(i[valid], j[valid], strict=True)
+    ]
+    np.testing.assert_allclose(value, np.mean(expected), rtol=1e-6)
+    assert np.isfinite(gradient).all()
+    cold = losses.get("pddm", similarity=layer, temperature=1e-4, **options)
+    hard = losses.get("pddm", similarity=layer, temperature=None, **options)
+    np.testing.assert_allclose(float(cold(labels, x)), float(hard(labels, x)), atol=1e-3)
+
+
+def test_a_score_with_a_bias_starts_aware_of_distances(rng):
+    row, step = rng.normal(size=(1, 16)), rng.normal(size=(1, 16))
+    for bias, aware in ((0.0, False), (0.5, True)):
+        layer = PDDM(seed=3, use_position=False, difference_bias=bias)
+        near, far = (float(layer(row, row + length * step)[0]) for length in (0.1, 1.0))
+        assert (abs(far - near) > 1e-3) == aware
 
 
 def test_a_gap_of_the_wrong_sign_is_what_costs(rng):
