@@ -63,12 +63,15 @@ def nearest_rows(queries, gallery, k, own=None):
     margins = 2 * score_error(np.sqrt(queries.squared_norms), farthest, gallery.exact.shape[1])
     found, distances = np.empty((len(asked), k), np.int64), np.empty((len(asked), k))
     block = max(1, _BLOCK_BYTES // (4 * rows))
+    buffers = np.empty((2, min(block, len(asked)), rows), np.float32)
     for first in range(0, len(asked), block):
-        scores = asked[first : first + block] @ columns
+        scores, partitioned = buffers[:, : len(asked) - first]
+        np.matmul(asked[first : first + block], columns, out=scores)
         if own is not None:
             scores[np.arange(len(scores)), own[first : first + block]] = -np.inf
-        kth = np.partition(scores, rows - k, axis=1)[:, rows - k]
-        lowest = (kth - margins[first : first + block]).astype(np.float32)
+        partitioned[:] = scores
+        partitioned.partition(rows - k, axis=1)
+        lowest = (partitioned[:, rows - k] - margins[first : first + block]).astype(np.float32)
         for i, query in enumerate(range(first, first + len(scores))):
             candidates = (scores[i] >= lowest[i]).nonzero()[0]  # including all of the K nearest
             near = queries.squared_norms[query] - 2 * scores[i, candidates].astype(np.float64)
