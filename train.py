@@ -46,11 +46,11 @@ def main(arguments=None):
         check_files(recipe)
         if recipe.skip_invalid or not pipelines.is_listed(recipe.dataset):
             check_model(recipe)  # before minutes of reading images
-        images = load_images(recipe)
+        images, head_steps = load_images(recipe), recipe.head_steps
         recipe = with_defaults(recipe, images.train)
         check_model(recipe)
         model = load_checkpoint(recipe, folder) if resume else None
-        if model is not None:  # a run of an earlier version has none of these steps
+        if model is not None and head_steps is None:  # a run of a version before these steps
             recipe = dataclasses.replace(recipe, head_steps=model.optimizer.head_steps)
         step = 0 if model is None else int(model.optimizer.iterations)
         # First, as a sampler may reject the images; the model of density embeds all of them.
