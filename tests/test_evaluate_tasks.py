@@ -100,7 +100,7 @@ def settings_on_the_page(path):
     return dict(re.findall(r"<dt>(.*?)</dt>\s*<dd>(.*?)</dd>", path.read_text()))
 
 
-def test_class_means_of_some_images_tell_the_others(photos, version, capsys):
+def test_class_means_of_some_images_identify_the_others(photos, version, capsys):
     images, labels = data_of(photos, CLASSES[4:])
     rows = embedding_of(images).numpy()
     content = scores(version, "--task", "ncm", name="evaluation_ncm")
