@@ -68,14 +68,24 @@ def task_of(arguments):
     if words and words[0] in (*TASKS, COMPARE):
         return words[0], words[1:]
     options = argparse.ArgumentParser(PROGRAM, add_help=False, allow_abbrev=False)
-    options.add_argument("--task", nargs="?", const="", default="retrieval")
+    options.add_argument("--task", nargs="?", const="")
     options.add_argument(f"--{COMPARE}", action="store_true")
     given, words = options.parse_known_args(words)
     if given.compare:
         return COMPARE, words
+    if given.task is None:
+        if is_misspelt_task(words):
+            fail(PROGRAM, unknown_name("task", words[0], [*TASKS, COMPARE]))
+        return Retrieval.task, words
     if given.task not in TASKS:
         fail(PROGRAM, unknown_name("task", given.task, TASKS))
     return given.task, words
+
+
+def is_misspelt_task(words):
+    """Whether the first of two words, as of a task and a model, is not the path of a model."""
+    two = len(words) > 1 and not any(word.startswith("-") for word in words[:2])
+    return two and not pathlib.Path(words[0]).exists()
 
 
 def parse(task, arguments):

@@ -46,11 +46,11 @@ def main(arguments=None):
         check_files(recipe)
         if recipe.skip_invalid or not pipelines.is_listed(recipe.dataset):
             check_model(recipe)  # before minutes of reading images
-        images = load_images(recipe)
+        images, head_steps = load_images(recipe), recipe.head_steps
         recipe = with_defaults(recipe, images.train)
         check_model(recipe)
         model = load_checkpoint(recipe, folder) if resume else None
-        if model is not None:  # a run of an earlier version has none of these steps
+        if model is not None and head_steps is None:  # a run of a version before these steps
             # Under float16 Keras wraps the optimizer.
             optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
             recipe = dataclasses.replace(recipe, head_steps=optimizer.head_steps)

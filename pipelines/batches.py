@@ -450,9 +450,7 @@ def _checked_size(split, image_size):
         expected = "`image_size` must have 1 or 3 channels for paths"
         check(size[2] in (1, 3), expected, image_size=size)
     else:
-        channels, expected = (
-            split.images.shape[3],
-            "`image_size` must have the channels of the images",
-        )
+        channels = split.images.shape[3]
+        expected = "`image_size` must have the channels of the images"
         check(size[2] == channels, expected, image_size=size, channels=channels)
     return size

@@ -143,5 +143,4 @@ def _with_sizes(paths, boxes):
 
 
 def _check_box(inside, path, box, width, height):
-    expected = f"{path}: a box must be inside its image"
-    check(inside, expected, box=box, width=width, height=height)
+    check(inside, f"{path}: a box must be inside its image", box=box, width=width, height=height)

@@ -130,7 +130,7 @@ def test_the_crop_of_the_warp_takes_the_place_of_the_datasets(arguments, crop, f
         ),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(arguments, message, capsys):
+def test_settings_that_do_not_go_together_are_rejected(arguments, message, capsys):
     with pytest.raises(SystemExit):
         recipe_of(*arguments)
     assert message in capsys.readouterr().err
@@ -144,7 +144,7 @@ def test_settings_that_do_not_go_together_are_refused(arguments, message, capsys
         (["--mean_image", "small.npy"], "(112, 112, 3)"),
     ],
 )
-def test_what_does_not_fit_the_images_is_refused_before_the_run(
+def test_what_does_not_fit_the_images_is_rejected_before_the_run(
     arguments, message, version, capsys
 ):
     np.save("small.npy", np.zeros((4, 4, 3)))

@@ -100,7 +100,7 @@ def settings_on_the_page(path):
     return dict(re.findall(r"<dt>(.*?)</dt>\s*<dd>(.*?)</dd>", path.read_text()))
 
 
-def test_class_means_of_some_images_tell_the_others(photos, version, capsys):
+def test_class_means_of_some_images_identify_the_others(photos, version, capsys):
     images, labels = data_of(photos, CLASSES[4:])
     rows = embedding_of(images).numpy()
     content = scores(version, "--task", "ncm", name="evaluation_ncm")
@@ -413,5 +413,13 @@ def test_the_task_is_the_first_word_or_an_option():
     for words in (["ncm", "x"], ["x", "--task", "ncm"], ["--task=ncm", "x"]):
         assert evaluate.task_of(words) == ("ncm", ["x"])
     assert evaluate.task_of(["x", "--k", "5"]) == ("retrieval", ["x", "--k", "5"])
-    for words in (["compare", "a", "b"], ["--compare", "a", "b"]):
+    for words in (["compare", "a", "b"], ["--compare", "a", "b"], ["a", "b", "--compare"]):
         assert evaluate.task_of(words) == ("compare", ["a", "b"])
+
+
+def test_a_misspelt_task_is_named(tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main(["retreival", "saved_models/x", "--k", "5"])
+    expected = "evaluate.py: error: Unknown task 'retreival'. Did you mean 'retrieval'? Available: "
+    assert capsys.readouterr().err.startswith(expected)
+    assert evaluate.task_of([str(tmp_path), "more"]) == ("retrieval", [str(tmp_path), "more"])

@@ -1,4 +1,4 @@
-"""A run exported by the three programs: with what is said of it, rounded, with classes to tell."""
+"""A run exported by the three programs: with what is said of it, rounded, with classes to name."""
 
 import importlib.util
 import json
@@ -56,13 +56,13 @@ def embeddings_of(version, images):
     return embed(images=tf.constant(images, tf.float32))["embedding"].numpy()
 
 
-def test_train_tells_what_it_exports(here):
-    told = read_metadata(MODEL / "1")
-    assert told["licence"] == "CC-BY-4.0"
-    assert told["on_bad_image"] == "nan"
-    assert told["trained_classes"] == ["0", "1", "2", "3", "4"]
-    assert told["scores"] == json.loads(pathlib.Path("runs/small/scores.json").read_text())
-    assert told["recipe"]["export_options"] == {"licence": "CC-BY-4.0", "on_bad_image": "nan"}
+def test_train_states_what_it_exports(here):
+    stated = read_metadata(MODEL / "1")
+    assert stated["licence"] == "CC-BY-4.0"
+    assert stated["on_bad_image"] == "nan"
+    assert stated["trained_classes"] == ["0", "1", "2", "3", "4"]
+    assert stated["scores"] == json.loads(pathlib.Path("runs/small/scores.json").read_text())
+    assert stated["recipe"]["export_options"] == {"licence": "CC-BY-4.0", "on_bad_image": "nan"}
     embed = signatures_of(MODEL / "1")["serving_default"]
     assert embed(image_bytes=tf.constant([b""]))["valid"].numpy().tolist() == [False]
 
@@ -70,10 +70,13 @@ def test_train_tells_what_it_exports(here):
 def test_evaluate_exports_what_it_scores_with_rounded_weights(here, test_split, capsys):
     options = ["--export", "saved_models/rounded", "--export_options.precision", "int8"]
     evaluate.main([str(MODEL), "--nmi", "false", *options, "--export_gallery", "--export_classes"])
-    told, exact = read_metadata(pathlib.Path("saved_models/rounded/1")), read_metadata(MODEL / "1")
-    assert told["precision"] == "int8"
-    assert told["licence"] == "CC-BY-4.0"
-    assert told["scores"] == exact["scores"]
+    stated, exact = (
+        read_metadata(pathlib.Path("saved_models/rounded/1")),
+        read_metadata(MODEL / "1"),
+    )
+    assert stated["precision"] == "int8"
+    assert stated["licence"] == "CC-BY-4.0"
+    assert stated["scores"] == exact["scores"]
     images, labels = test_split.images, test_split.labels
     rows = embeddings_of("saved_models/rounded/1", images)
     recalls = {
@@ -81,11 +84,11 @@ def test_evaluate_exports_what_it_scores_with_rounded_weights(here, test_split, 
         "int8": recall_at_k(rows, labels, k=1)[1],
     }
     printed = capsys.readouterr().out
-    for name, of_precision in told["precision_scores"].items():
+    for name, of_precision in stated["precision_scores"].items():
         assert of_precision["recall@1"] == pytest.approx(recalls[name], abs=2e-3)
         assert f"{name:>7}: recall@1 {of_precision['recall@1']:.4f}, " in printed
-    assert told["precision_scores"]["float32"]["megabytes"] == megabytes(MODEL / "1")
-    assert list(told["precision_scores"]) == ["float32", "int8"]
+    assert stated["precision_scores"]["float32"]["megabytes"] == megabytes(MODEL / "1")
+    assert list(stated["precision_scores"]) == ["float32", "int8"]
 
     content = tf.io.encode_png(images[7])[None]
     served = signatures_of("saved_models/rounded/1")
@@ -109,9 +112,9 @@ def test_an_export_again_has_the_classes_and_images_of_folders(here, test_split,
         Image.fromarray(test_split.images[row, :, :, 0]).save(file)
     folder = str(tmp_path / "photos")
     export.main(["runs/small", "--classes", folder, "--gallery", folder, "--top", "3"])
-    told = read_metadata(MODEL / "2")
-    assert told["top"] == {"classify": 3, "neighbours": 3}
-    assert told["on_bad_image"] == "nan"
+    stated = read_metadata(MODEL / "2")
+    assert stated["top"] == {"classify": 3, "neighbours": 3}
+    assert stated["on_bad_image"] == "nan"
     content = tf.io.encode_png(test_split.images[5])[None]
     found = signatures_of(MODEL / "2")["neighbours"](image_bytes=content)
     label = test_split.labels[5]
@@ -127,8 +130,12 @@ def test_an_export_again_may_change_what_the_run_said(here, capsys):
         ["runs/small", "--precision", "float16", "--licence", "MIT", "--on_bad_image", "error"]
     )
     assert "\nsaved_models/small_float16/1: " in capsys.readouterr().out
-    told = read_metadata(pathlib.Path("saved_models/small_float16/1"))
-    assert (told["precision"], told["licence"], told["on_bad_image"]) == ("float16", "MIT", "error")
+    stated = read_metadata(pathlib.Path("saved_models/small_float16/1"))
+    assert (stated["precision"], stated["licence"], stated["on_bad_image"]) == (
+        "float16",
+        "MIT",
+        "error",
+    )
     images = pipelines.load("digits").test.images[:20]
     rounded = embeddings_of("saved_models/small_float16/1", images)
     np.testing.assert_allclose(rounded, embeddings_of(MODEL / "1", images), atol=5e-3)
@@ -136,15 +143,15 @@ def test_an_export_again_may_change_what_the_run_said(here, capsys):
 
 def test_an_export_again_scores_rounded_weights(here, test_split, capsys):
     export.main(["runs/small", "--precision", "int8"])
-    told = read_metadata(pathlib.Path("saved_models/small_int8/1"))["precision_scores"]
+    stated = read_metadata(pathlib.Path("saved_models/small_int8/1"))["precision_scores"]
     printed = capsys.readouterr().out
-    assert list(told) == ["float32", "int8"]
+    assert list(stated) == ["float32", "int8"]
     for name, folder in (("float32", MODEL / "1"), ("int8", "saved_models/small_int8/1")):
         rows = embeddings_of(folder, test_split.images)
         recall = recall_at_k(rows, test_split.labels, k=1)[1]
-        assert told[name]["recall@1"] == pytest.approx(recall, abs=2e-3)
-        assert f"{name:>7}: recall@1 {told[name]['recall@1']:.4f}, " in printed
-    assert told["float32"]["megabytes"] == megabytes(newest_version(MODEL))
+        assert stated[name]["recall@1"] == pytest.approx(recall, abs=2e-3)
+        assert f"{name:>7}: recall@1 {stated[name]['recall@1']:.4f}, " in printed
+    assert stated["float32"]["megabytes"] == megabytes(newest_version(MODEL))
 
 
 def test_an_export_again_goes_on_without_the_images_of_the_run(here, monkeypatch, recwarn):
@@ -168,7 +175,7 @@ def test_an_export_again_goes_on_without_the_images_of_the_run(here, monkeypatch
         (["--top", "0"], "`top` must be > 0. Received: top=0"),
     ],
 )
-def test_export_refuses_what_it_cannot_do(arguments, message, here, capsys):
+def test_export_rejects_what_it_cannot_do(arguments, message, here, capsys):
     before = sorted(pathlib.Path("saved_models").rglob("*.pb"))
     with pytest.raises(SystemExit, match="2"):
         export.main(["runs/small", *arguments])
@@ -176,7 +183,7 @@ def test_export_refuses_what_it_cannot_do(arguments, message, here, capsys):
     assert sorted(pathlib.Path("saved_models").rglob("*.pb")) == before
 
 
-def test_export_refuses_what_is_no_run(capsys):
+def test_export_rejects_what_is_no_run(capsys):
     with pytest.raises(SystemExit, match="2"):
         export.main(["/"])
     assert "error: no SavedModel at /saved_models" in capsys.readouterr().err
@@ -192,7 +199,7 @@ def test_export_refuses_what_is_no_run(capsys):
         (["--export", "other"], "is of another run"),
     ],
 )
-def test_evaluate_refuses_to_export_what_it_does_not_score(arguments, message, here, capsys):
+def test_evaluate_rejects_to_export_what_it_does_not_score(arguments, message, here, capsys):
     other = pathlib.Path("other/1")
     other.mkdir(parents=True, exist_ok=True)
     (other / "saved_model.pb").touch()
@@ -209,7 +216,7 @@ def test_evaluate_refuses_to_export_what_it_does_not_score(arguments, message, h
         (["--export_options.licens", "MIT"], "no option 'licens'. Did you mean 'licence'?"),
     ],
 )
-def test_train_refuses_wrong_options_before_it_trains(
+def test_train_rejects_wrong_options_before_it_trains(
     options, message, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)

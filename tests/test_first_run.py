@@ -205,7 +205,7 @@ def test_a_learned_similarity_is_judged_by_pairs(tmp_path):
     assert scores["similarity_collapsed"] == (aucs[1] < outcome.COLLAPSED)
 
 
-def test_a_similarity_by_class_is_told_from_chance(rng):
+def test_a_similarity_by_class_is_distinguished_from_chance(rng):
     labels = np.repeat(np.arange(5), 4)
     embeddings = np.eye(5)[labels]
 

@@ -111,10 +111,10 @@ def test_shallow_levels_are_exported_alone(here, embeddings, levels):
 def test_rounded_shallow_levels_are_scored_beside_the_same_levels(here, embeddings):
     labels, run = pipelines.load("digits").test.labels, str(here / "runs" / "small")
     export.main([run, "--levels", "1", "--precision", "float16", "--out", "rounded"])
-    told = read_metadata(pathlib.Path("rounded/1"))["precision_scores"]
+    stated = read_metadata(pathlib.Path("rounded/1"))["precision_scores"]
     recall = recall_at_k(embeddings[:, :4], labels, k=1)[1]
-    assert told["float32"]["recall@1"] == pytest.approx(recall, abs=2e-3)
-    assert told["float16"]["recall@1"] == pytest.approx(recall, abs=2e-2)
+    assert stated["float32"]["recall@1"] == pytest.approx(recall, abs=2e-3)
+    assert stated["float16"]["recall@1"] == pytest.approx(recall, abs=2e-2)
 
 
 def test_versions_of_another_run_are_not_joined(here, capsys):
@@ -202,9 +202,9 @@ def test_a_whole_run_is_exported_again_beside_the_first(trained, monkeypatch, ca
         for version in (1, 2)
     )
     np.testing.assert_allclose(first["embedding"], again["embedding"], atol=1e-6)
-    told = [read_metadata(pathlib.Path(f"saved_models/small/{version}")) for version in (1, 2)]
-    assert told[0] == told[1]
-    assert told[0]["scores"]["trained"].keys() >= {"recall@1"}
+    stated = [read_metadata(pathlib.Path(f"saved_models/small/{version}")) for version in (1, 2)]
+    assert stated[0] == stated[1]
+    assert stated[0]["scores"]["trained"].keys() >= {"recall@1"}
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_whole_run_is_exported_again_beside_the_first(trained, monkeypatch, ca
         (["runs/small", "--levels", "0"], "`levels` must be from 1 to 3. Received: levels=0"),
     ],
 )
-def test_export_refuses_what_there_is_not(arguments, message, trained, monkeypatch, capsys):
+def test_export_rejects_what_there_is_not(arguments, message, trained, monkeypatch, capsys):
     monkeypatch.chdir(trained)
     with pytest.raises(SystemExit, match="2"):
         export.main(arguments)
@@ -233,7 +233,7 @@ def test_export_refuses_what_there_is_not(arguments, message, trained, monkeypat
         ("[1, 1, 1]", "`level_weights` are for `rank_by` distance"),
     ],
 )
-def test_evaluate_refuses_wrong_weights(weights, message, here, capsys):
+def test_evaluate_rejects_wrong_weights(weights, message, here, capsys):
     arguments = ["--level_weights", weights]
     arguments += ["--rank_by", "similarity"] if "rank_by" in message else []
     with pytest.raises(SystemExit, match="2"):
@@ -254,7 +254,7 @@ def test_evaluate_refuses_wrong_weights(weights, message, here, capsys):
         (["--dropout", "[0.5, 1.0, 0]"], "`dropout` must be >= 0 and < 1"),
     ],
 )
-def test_train_refuses_levels_that_do_not_fit(arguments, message, tmp_path, monkeypatch, capsys):
+def test_train_rejects_levels_that_do_not_fit(arguments, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit, match="2"):
         train.main([*SMALL, *arguments])

@@ -124,12 +124,12 @@ def test_a_full_disk_gets_a_sentence_and_leaves_no_half_file(tmp_path):
     assert not list((tmp_path / "saved_models").iterdir())
 
 
-HELP = """
+WITHOUT_TENSORFLOW = """
 import sys
 import {name} as script
 
 try:
-    script.main(["--help"])
+    script.main({arguments})
 finally:
     heavy = {{"tensorflow", "keras", "sklearn", "numpy"}} & set(sys.modules)
     assert not heavy, heavy
@@ -138,10 +138,18 @@ finally:
 
 @pytest.mark.parametrize("name", ["train", "evaluate"])
 def test_help_names_every_dataset_without_tensorflow(name, tmp_path):
-    result = run_program(HELP.format(name=name), cwd=tmp_path)
+    result = run_program(WITHOUT_TENSORFLOW.format(name=name, arguments=["--help"]), cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     for dataset in pipelines.names():
         assert dataset in result.stdout
+
+
+def test_a_misspelt_loss_option_is_named_without_tensorflow(tmp_path):
+    arguments = ["--loss_options.marginn", "1"]
+    program = WITHOUT_TENSORFLOW.format(name="train", arguments=arguments)
+    result = run_program(program, cwd=tmp_path)
+    assert result.returncode == 2, result.stderr
+    assert "Did you mean 'margin'?" in result.stderr
 
 
 @pytest.mark.parametrize("script", ["train.py", "evaluate.py"])

@@ -121,6 +121,13 @@ def test_resume_rejects_other_settings(finished):
     assert "--seed differs from the run's: 1, was 0" in message
 
 
+def test_a_run_without_new_layers_resumes_with_its_head_steps(tmp_path):
+    given = ["--run", "x", "--head_steps", "1"]
+    run(*given, *SMALL, *TWO_STEPS, "--embedding_dim", "null", "--loss", "triplet", cwd=tmp_path)
+    for steps in ("3", "4"):
+        run(*given, "--resume", "--steps", steps, cwd=tmp_path)
+
+
 def test_resume_rejects_a_broken_checkpoint(tmp_path):
     folder = tmp_path / "runs" / "x"
     (folder / "logs").mkdir(parents=True)
@@ -454,7 +461,8 @@ REJECTED = [
         ["--loss_options.similarity.dropout", "0"],
         ["--loss_options.similarity.dropout", """--loss_options.similarity '{"dropout": ...}'"""],
     ),
-    (["--loss_options.magrin", "1", *READ_WHOLE], ["'magrin'", "'margin'"]),
+    (["--loss_options.magrin", "1", *NO_DATA], ["loss 'lifted'", "'magrin'", "'margin'"]),
+    (["--loss", "memory", *NO_DATA], ["loss 'memory' requires the option 'base'"]),
     (["--loss_options.margin", "-1", *READ_WHOLE], ["`margin`", "> 0", "Received: margin=-1"]),
     (["--augmentation.flp", "true", *NO_DATA], ["'flp'", "'flip'"]),
     (

@@ -3,7 +3,7 @@
 from tqdm import tqdm
 
 
-def progress(what, items=None, *, total=None, unit="image") -> tqdm:
+def progress(what, items=None, *, total=None, unit="image", shown=True) -> tqdm:
     """`tqdm` over items, shown in a terminal if they take more than two seconds.
 
     Args:
@@ -11,5 +11,7 @@ def progress(what, items=None, *, total=None, unit="image") -> tqdm:
         items: Iterable; None for a bar that is moved by `update`.
         total: Number of items, if they have no length.
         unit: Of the items.
+        shown: Whether to show it at all.
     """
-    return tqdm(items, what, total, unit=unit, delay=2, disable=None)
+    disable = None if shown else True  # None: unless in a terminal
+    return tqdm(items, what, total, unit=unit, delay=2, disable=disable)

@@ -31,14 +31,14 @@ def test_each_geometric_option_warps(options):
         ("colour", 0.6, ">= 0 and <= 0.5"),
     ],
 )
-def test_refuses_values_out_of_range(name, value, range_):
+def test_rejects_values_out_of_range(name, value, range_):
     with pytest.raises(ValueError, match=f"`{name}` must be {range_}. Received: {name}={value}"):
         Augmentation(**{name: value})
 
 
 @pytest.mark.parametrize("name", ["crop", "aspect", "rotation", "zoom", "shift", "colour"])
 @pytest.mark.parametrize("value", ["abc", None, True, [1.0]])
-def test_refuses_what_is_no_number(name, value):
+def test_rejects_what_is_no_number(name, value):
     message = re.escape(f"`{name}` must be a number. Received: {name}={value!r}")
     with pytest.raises(TypeError, match=message):
         Augmentation(**{name: value})
@@ -53,6 +53,6 @@ def test_changed_replaces_some_fields():
     assert changed == Augmentation(zoom=0.1)
 
 
-def test_changed_refuses_a_misspelt_field():
+def test_changed_rejects_a_misspelt_field():
     with pytest.raises(ValueError, match=r"no option 'rotatoin'. Did you mean 'rotation'?"):
         Augmentation().changed(rotatoin=3)

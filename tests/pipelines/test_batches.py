@@ -296,7 +296,7 @@ def test_augmentation_is_of_what_is_in_the_boxes(boxed_splits):
     assert_equal_batches(*(take(3, split, 3, 2, **options) for split in boxed_splits[0]))
 
 
-def test_a_box_outside_of_its_file_is_refused_with_the_name(path_split):
+def test_a_box_outside_of_its_file_is_rejected_with_the_name(path_split):
     boxes = np.tile([0, 0, 12, 10], (40, 1))
     boxes[7] = [3, 2, 13, 10]
     split = dataclasses.replace(path_split, boxes=boxes)
@@ -318,7 +318,7 @@ def test_paths_need_an_image_size(path_split, batches):
         batches(path_split)
 
 
-def test_more_classes_than_there_are_is_refused(split):
+def test_more_classes_than_there_are_is_rejected(split):
     with pytest.raises(ValueError, match="classes_per_batch=11, classes=10"):
         balanced_batches(split, 11, 2)
 
@@ -332,7 +332,7 @@ def test_an_image_size_is_three_integers(split, path_split, size):
 
 
 @pytest.mark.parametrize("name", ["classes_per_batch", "images_per_class", "seed", "start_step"])
-def test_refuses_what_is_no_integer(split, name):
+def test_rejects_what_is_no_integer(split, name):
     options = {"classes_per_batch": 2, "images_per_class": 2, name: "2"}
     with pytest.raises(TypeError, match=f"`{name}` must be an integer. Received: {name}='2'"):
         balanced_batches(split, **options)
@@ -356,7 +356,7 @@ def test_paths_are_colour_or_grey(path_split, batches, channels):
 
 
 @pytest.mark.parametrize("batches", [evaluation_batches, lambda s: balanced_batches(s, 2, 2)])
-def test_refuses_a_dataset_for_one_of_its_splits(split, batches):
+def test_rejects_a_dataset_for_one_of_its_splits(split, batches):
     other = Split(split.images, split.labels + 10)
     message = "such as `dataset.train`. Received: split of type Dataset"
     with pytest.raises(TypeError, match=f"^`split` must be a `Split`, {message}$"):
@@ -364,7 +364,7 @@ def test_refuses_a_dataset_for_one_of_its_splits(split, batches):
 
 
 @pytest.mark.parametrize("value", ["flip", "", {"flip": True}])
-def test_refuses_what_is_no_augmentation(split, value):
+def test_rejects_what_is_no_augmentation(split, value):
     message = re.escape(f"an `Augmentation` or None. Received: augmentation={value!r}")
     with pytest.raises(TypeError, match=f"^`augmentation` must be {message}$"):
         balanced_batches(split, 2, 2, augmentation=value)
@@ -374,7 +374,7 @@ def test_refuses_what_is_no_augmentation(split, value):
     ("size", "error", "expectation"),
     [(0, ValueError, ">= 1"), (2.5, TypeError, "an integer"), ("8", TypeError, "an integer")],
 )
-def test_refuses_a_wrong_batch_size(split, size, error, expectation):
+def test_rejects_a_wrong_batch_size(split, size, error, expectation):
     message = re.escape(f"must be {expectation}. Received: batch_size={size!r}")
     with pytest.raises(error, match=f"^`batch_size` {message}$"):
         evaluation_batches(split, batch_size=size)

@@ -66,7 +66,7 @@ def test_names_the_image_whose_box_is_outside(photos, file):
         (HEADER + "a.png,1,2,3,4\n\na.png,1,2,3,4\n", "line 4: a.png has a box already"),
     ],
 )
-def test_refuses_files_with_their_name_and_line(text, message, file):
+def test_rejects_files_with_their_name_and_line(text, message, file):
     file.write_text(text)
     with pytest.raises(ValueError, match=message):
         read_boxes(file)
@@ -92,7 +92,7 @@ def test_boxes_of_annotations_are_cut_to_their_images(photos):
 
 
 @pytest.mark.parametrize("box", [[20, 0, 25, 5], [-4, 0, 0, 5], [3, 4, 2, 8], [0, 16, 5, 20]])
-def test_a_box_elsewhere_is_refused_with_the_name(photos, box):
+def test_a_box_elsewhere_is_rejected_with_the_name(photos, box):
     edges = r"(\.0)?, ".join(map(str, box))
     message = rf"1\.png: a box must be inside its image\. Received: box=\[{edges}"
     with pytest.raises(ValueError, match=message):

@@ -193,7 +193,7 @@ def test_a_write_that_was_stopped_goes_on(written, dataset, tmp_path, monkeypatc
     killed.write_bytes(b"of a write that was killed")
     os.utime(killed, (0, 0))
     other.write_bytes(b"of a process that still writes")
-    (tmp_path / "images-00001.json").write_text("{")  # killed before it told of its file
+    (tmp_path / "images-00001.json").write_text("{")  # killed before it listed its file
     with pytest.raises(FileNotFoundError, match=r"no finished cache .* with python -m pip"):
         pipelines.load("cache", data_dir=tmp_path)
     calls.clear()
@@ -307,7 +307,7 @@ def test_a_folder_keeps_the_images_that_it_began_with(written, dataset):
         ({"warp_size": 16, "trim_white": True}, "`trim_white` must be that of the cache, False"),
     ],
 )
-def test_batches_refuse_what_the_cache_was_not_made_for(preprocessing, message, written):
+def test_batches_reject_what_the_cache_was_not_made_for(preprocessing, message, written):
     split = pipelines.load("cache", data_dir=written).train
     with pytest.raises(ValueError, match=message):
         pipelines.evaluation_batches(split, SIZE, preprocessing=Preprocessing(**preprocessing))
@@ -341,7 +341,7 @@ def test_a_cache_is_of_image_files(written, dataset, tmp_path):
         ({"keep_aspect": True, "trim_white": True}, ValueError, "leave out `keep_aspect`"),
     ],
 )
-def test_refuses_settings_out_of_range(options, error, message, dataset, tmp_path):
+def test_rejects_settings_out_of_range(options, error, message, dataset, tmp_path):
     with pytest.raises(error, match=message):
         write(dataset, tmp_path / "none", **options)
     assert not (tmp_path / "none").exists()
@@ -379,7 +379,7 @@ def test_the_command_writes_and_verifies(dataset, tmp_path, capsys):
         (["--dataset", "cub20", "--out", "y"], "Unknown dataset 'cub20'. Did you mean 'cub200'?"),
     ],
 )
-def test_the_command_refuses_with_one_sentence(arguments, message, capsys):
+def test_the_command_rejects_with_one_sentence(arguments, message, capsys):
     with pytest.raises(SystemExit) as stopped:
         cache.main(arguments)
     assert stopped.value.code == 2

@@ -166,7 +166,7 @@ def test_many_classes_start_at_once():
         ),
     ],
 )
-def test_refuses_what_cannot_be_drawn(options, error, message):
+def test_rejects_what_cannot_be_drawn(options, error, message):
     arguments = {"labels": np.arange(12) // 2, "batch_size": 8, "refresh_every": 5, **options}
     with pytest.raises(error, match=re.escape(message)):
         HardNeighbours(**arguments)
@@ -180,7 +180,7 @@ def test_refuses_what_cannot_be_drawn(options, error, message):
         (np.full((12, 2), np.nan), "must be finite. Received: infinite numbers or NaN"),
     ],
 )
-def test_refuses_embeddings_that_cannot_be(embeddings, message):
+def test_rejects_embeddings_that_cannot_be(embeddings, message):
     neighbours = HardNeighbours(np.arange(12) // 2, 8, refresh_every=5)
     with pytest.raises(ValueError, match=re.escape(f"`embeddings` {message}")):
         neighbours.refresh(0, embeddings)
@@ -197,7 +197,7 @@ def test_refuses_embeddings_that_cannot_be(embeddings, message):
         ({"reshuffle": "no"}, TypeError, "`reshuffle` must be true or false"),
     ],
 )
-def test_batches_refuse_neighbours_of_others(options, error, message):
+def test_batches_reject_neighbours_of_others(options, error, message):
     split = numbered_split([2] * 9)
     neighbours = HardNeighbours(split.labels, 8, refresh_every=5)
     arguments = {"split": split, "batch_size": 8, "hard_neighbours": neighbours, **options}

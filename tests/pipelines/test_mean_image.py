@@ -55,13 +55,13 @@ def test_reads_an_array_of_numpy_as_it_is(rng, tmp_path):
         ("mean.npz", b"", r"a file .npy or .binaryproto. Received: mean_image=.*mean.npz"),
     ],
 )
-def test_refuses_a_file_without_a_mean_image(name, content, message, tmp_path):
+def test_rejects_a_file_without_a_mean_image(name, content, message, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=message):
         read_mean_image(tmp_path / name)
 
 
-def test_refuses_an_archive_of_arrays_by_another_name(tmp_path):
+def test_rejects_an_archive_of_arrays_by_another_name(tmp_path):
     with open(tmp_path / "mean.npy", "wb") as file:
         np.savez(file, mean=np.zeros((4, 4, 3)))
     with pytest.raises(ValueError, match=r"mean.npy cannot be read"):
@@ -71,7 +71,7 @@ def test_refuses_an_archive_of_arrays_by_another_name(tmp_path):
 @pytest.mark.parametrize(
     "array", [np.zeros((4, 4)), np.zeros((4, 4, 3), int), np.full((4, 4, 3), np.inf)]
 )
-def test_refuses_an_array_that_is_none(array, tmp_path):
+def test_rejects_an_array_that_is_none(array, tmp_path):
     np.save(tmp_path / "mean.npy", array)
     with pytest.raises(ValueError, match=r"must hold \(height, width, channels\) finite floats"):
         read_mean_image(tmp_path / "mean.npy")

@@ -177,13 +177,13 @@ def test_many_classes_start_at_once_at_any_step():
         ({"start_step": 2**63}, ValueError, "`start_step` must be < 2**63"),
     ],
 )
-def test_refuses_what_cannot_be_drawn(options, error, message):
+def test_rejects_what_cannot_be_drawn(options, error, message):
     arguments = {"labels": [0, 0, 1, 1, 2], "batch_size": 4, **options}
     with pytest.raises(error, match=re.escape(message)):
         pair_indices(**arguments)
 
 
 @pytest.mark.parametrize("labels", [["a", "a", "b", "b"], [0.0, 0.0, 1.0, 1.0]])
-def test_refuses_labels_that_are_no_integers(labels):
+def test_rejects_labels_that_are_no_integers(labels):
     with pytest.raises(TypeError, match=r"`labels` must be integers. Received: dtype="):
         pair_indices(labels, 4)

@@ -247,7 +247,7 @@ def test_the_middle_of_several_crops_is_the_one_that_is_served(options, side, ph
         ({"mean_image": MEAN * np.nan}, ValueError, "all finite"),
     ],
 )
-def test_refuses_what_does_not_go_together(options, error, message):
+def test_rejects_what_does_not_go_together(options, error, message):
     with pytest.raises(error, match=message):
         Preprocessing(**options)
 
@@ -269,17 +269,17 @@ def test_refuses_what_does_not_go_together(options, error, message):
         ({"warp_size": 16, "mean_image": MEAN}, {"colour": 0.1}, "Received: crop=1.0, colour=0.1"),
     ],
 )
-def test_batches_refuse_sizes_that_do_not_fit(options, augmentation, message, photos):
+def test_batches_reject_sizes_that_do_not_fit(options, augmentation, message, photos):
     making = {"augmentation": Augmentation(**augmentation)}
     with pytest.raises(ValueError, match=re.escape(message)):
         balanced_batches(photos, 2, 2, 0, SIZE, **making, preprocessing=Preprocessing(**options))
     if not augmentation:
-        for refuse in (reader, lambda *a: evaluation_batches(photos, a[0], preprocessing=a[1])):
+        for reject in (reader, lambda *a: evaluation_batches(photos, a[0], preprocessing=a[1])):
             with pytest.raises(ValueError, match=re.escape(message)):
-                refuse(SIZE, Preprocessing(**options))
+                reject(SIZE, Preprocessing(**options))
 
 
-def test_batches_refuse_what_is_no_preprocessing(photos):
+def test_batches_reject_what_is_no_preprocessing(photos):
     message = "`preprocessing` must be a `Preprocessing` or None. Received: preprocessing=256"
     with pytest.raises(TypeError, match=message):
         evaluation_batches(photos, SIZE, preprocessing=256)

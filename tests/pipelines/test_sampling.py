@@ -115,7 +115,7 @@ def test_many_classes_start_at_once_at_any_step():
         ({"seed": 2**63}, r"`seed` must be < 2\*\*63\. Received: seed=9223372036854775808"),
     ],
 )
-def test_refuses_what_cannot_be_drawn(options, message):
+def test_rejects_what_cannot_be_drawn(options, message):
     with pytest.raises(ValueError, match=message):
         balanced_indices(
             [0, 0, 1, 1, 2, 3], **{"classes_per_batch": 2, "images_per_class": 2, **options}
@@ -124,7 +124,7 @@ def test_refuses_what_cannot_be_drawn(options, message):
 
 @pytest.mark.parametrize("name", ["classes_per_batch", "images_per_class", "seed", "start_step"])
 @pytest.mark.parametrize("value", [2.0, "2", None, True])
-def test_refuses_what_is_no_integer(name, value):
+def test_rejects_what_is_no_integer(name, value):
     options = {"classes_per_batch": 2, "images_per_class": 2, name: value}
     with pytest.raises(TypeError, match=f"`{name}` must be an integer. Received: {name}={value!r}"):
         balanced_indices([0, 0, 1, 1], **options)
@@ -187,7 +187,7 @@ def test_a_small_class_repeats_its_images_in_a_mixed_batch():
             assert repeats.max() - repeats.min() <= 1
 
 
-def test_refuses_an_unknown_sampler():
+def test_rejects_an_unknown_sampler():
     with pytest.raises(ValueError, match=r"must be one of .*'mixed'.* Received: sampler='mxed'"):
         balanced_indices(np.arange(4) // 2, 2, 2, sampler="mxed")
 
@@ -269,11 +269,11 @@ def test_groups_have_two_images_or_more_of_each_class_of_few_super_classes(examp
 def test_groups_that_fit_have_all_images_of_as_many_classes_as_there_are():
     labels, super_labels = nested([[2, 3, 4], [5, 2], [3, 3, 3, 2, 1]])
     for indices in groups(30, labels, super_labels, 6, 24):
-        kin, sizes = np.unique(super_labels[indices], return_counts=True)
-        assert len(kin) == 2
+        drawn_super, sizes = np.unique(super_labels[indices], return_counts=True)
+        assert len(drawn_super) == 2
         for label in set(labels[indices]):
             assert set(np.flatnonzero(labels == label)) <= set(indices)
-        for super_class, size in zip(kin - 2**40, sizes, strict=True):
+        for super_class, size in zip(drawn_super - 2**40, sizes, strict=True):
             assert size in ([9], [7], [9, 8])[super_class]  # three of the four, none of one image
 
 
@@ -380,7 +380,7 @@ def test_many_groups_start_at_once_at_any_step():
         ({"start_step": 2**63}, ValueError, "`start_step` must be < 2**63"),
     ],
 )
-def test_groups_refuse_what_cannot_be_drawn(options, error, message):
+def test_groups_reject_what_cannot_be_drawn(options, error, message):
     labels, super_labels = nested([[2, 1], [3], [2], [1, 1]])
     arguments = {"super_labels": super_labels, "classes_per_batch": 2, "batch_size": 9, **options}
     with pytest.raises(error, match=re.escape(message)):

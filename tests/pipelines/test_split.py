@@ -82,7 +82,7 @@ def test_boxes_stay_with_their_rows():
         ([[0, 0, 3, 2], [0, -1, 1, 2]], ValueError, r"row=1, box=\[0, -1, 1, 2\]"),
     ],
 )
-def test_refuses_boxes_that_do_not_fit(boxes, error, message):
+def test_rejects_boxes_that_do_not_fit(boxes, error, message):
     with pytest.raises(error, match=message):
         Split(np.zeros((2, 2, 3, 1), np.uint8), [0, 1], boxes=boxes)
 
@@ -118,7 +118,7 @@ def test_both_splits_of_a_dataset_join_with_their_names():
         ),
     ],
 )
-def test_refuses_super_labels_that_do_not_fit(super_labels, error, message):
+def test_rejects_super_labels_that_do_not_fit(super_labels, error, message):
     with pytest.raises(error, match=message):
         Split(np.zeros((3, 2, 2, 1), np.uint8), [7, 8, 7], super_labels=super_labels)
 
@@ -148,12 +148,12 @@ def test_refuses_super_labels_that_do_not_fit(super_labels, error, message):
         ([["a.png"], ["b.png"]], np.zeros(2, int), TypeError, r"Received: shape=\(2, 1\)"),
     ],
 )
-def test_refuses_images_and_labels_that_do_not_fit(images, labels, error, message):
+def test_rejects_images_and_labels_that_do_not_fit(images, labels, error, message):
     with pytest.raises(error, match=message):
         Split(images, labels)
 
 
-def test_a_dataset_refuses_shared_classes():
+def test_a_dataset_rejects_shared_classes():
     with pytest.raises(ValueError, match=r"must not share classes\. Received: shared=\[2\]"):
         Dataset("x", tiny([1, 2]), tiny([2, 3]), image_size=(2, 2, 1))
 
@@ -172,18 +172,18 @@ def test_both_sides_keep_a_class(share):
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -1.0])
-def test_holding_out_refuses_a_share_out_of_range(share):
+def test_holding_out_rejects_a_share_out_of_range(share):
     with pytest.raises(ValueError, match=f"`share` must be > 0 and < 1. Received: share={share}"):
         hold_out_classes(tiny([1, 2]), share)
 
 
 @pytest.mark.parametrize("share", ["a", None, True])
-def test_holding_out_refuses_a_share_that_is_no_number(share):
+def test_holding_out_rejects_a_share_that_is_no_number(share):
     with pytest.raises(TypeError, match=f"^`share` must be a number. Received: share={share!r}$"):
         hold_out_classes(tiny([1, 2]), share)
 
 
-def test_holding_out_refuses_a_single_class():
+def test_holding_out_rejects_a_single_class():
     with pytest.raises(ValueError, match=r"needs 2 or more. Received: classes=1"):
         hold_out_classes(tiny([1, 1]), 0.5)
 
@@ -232,7 +232,7 @@ def test_a_gallery_has_one_random_image_of_every_class(rng):
     assert drawn == set(range(len(labels)))
 
 
-def test_a_gallery_refuses_what_it_cannot_be_drawn_of():
+def test_a_gallery_rejects_what_it_cannot_be_drawn_of():
     with pytest.raises(TypeError, match="`split` must be a `Split`"):
         draw_gallery([1, 2])
     with pytest.raises(TypeError, match=r"`seed` must be an integer\. Received: seed=1\.5"):

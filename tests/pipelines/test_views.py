@@ -47,6 +47,6 @@ def test_a_single_crop_is_the_whole_image(rng):
         ((6, 8), 5, "must have the size of a view, or for several crops at least that"),
     ],
 )
-def test_refuses_views_that_cannot_be(shape, crops, message):
+def test_rejects_views_that_cannot_be(shape, crops, message):
     with pytest.raises(ValueError, match=message):
         views(np.zeros((1, *shape, 1), "float32"), (7, 8, 1), crops=crops)

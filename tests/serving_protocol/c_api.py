@@ -54,7 +54,7 @@ def load_library():
     return library
 
 
-class RefusedError(Exception):
+class RejectedError(Exception):
     """What TensorFlow says instead of a result, and the name of its code."""
 
     def __init__(self, code, text):
@@ -105,7 +105,7 @@ class Session:
             {name: array, of objects that are bytes where the output is a string}.
 
         Raises:
-            RefusedError: If TensorFlow does not take them.
+            RejectedError: If TensorFlow does not take them.
         """
         definition = self.signatures[signature]
         names = sorted(definition.outputs)
@@ -174,7 +174,7 @@ class Session:
 
 
 class Status:
-    """A `TF_Status`, which raises what it was told when the block ends."""
+    """A `TF_Status`, which raises what it was given when the block ends."""
 
     def __init__(self, library):
         self._tf, self._status = library, pointer(library.TF_NewStatus())
@@ -186,7 +186,7 @@ class Status:
         code, text = self._tf.TF_GetCode(self._status), self._tf.TF_Message(self._status)
         self._tf.TF_DeleteStatus(self._status)
         if code:
-            raise RefusedError(CODES[code], text.decode(errors="replace"))
+            raise RejectedError(CODES[code], text.decode(errors="replace"))
 
 
 def main(*jobs):

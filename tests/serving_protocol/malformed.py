@@ -3,7 +3,7 @@
     python tests/serving_protocol/malformed.py VERSION COUNT [SEED]
 
 Runs the signatures of a SavedModel by the C API on inputs that are wrong in some way, in a process
-that may take a bounded memory, and prints as JSON how many of each kind were refused, with which
+that may take a bounded memory, and prints as JSON how many of each kind were rejected, with which
 code, and how many were answered, with the largest memory that was needed. A good input must give
 the same numbers after every hundred bad ones and after the last.
 """
@@ -20,7 +20,7 @@ import zlib
 
 import numpy as np
 import PIL.Image
-from c_api import RefusedError, Session
+from c_api import RejectedError, Session
 
 MEMORY = 8 * 2**30  # bytes of addresses, of which the libraries and the threads take some
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
@@ -51,7 +51,7 @@ def random_after_a_signature(rng):
 
 
 def huge(rng):
-    """A small file whose header tells of an enormous image."""
+    """A small file whose header states an enormous image."""
     sides = rng.choice([8_000, 24_000, 60_000, 65_535], 2).tolist()
     return rng.choice([huge_png, huge_gif, huge_bmp, huge_jpeg, huge_webp])(*sides)
 
@@ -156,7 +156,7 @@ def main(version, count, seed=0):
             session.run(signature, inputs)
             found[kind]["answered"] += 1
             answered.append(repr(inputs)[:120])
-        except RefusedError as refusal:
+        except RejectedError as refusal:
             found[kind][refusal.code] += 1
         slowest = max(slowest, time.perf_counter() - started)
         if number % 100 == 99 or number == int(count) - 1:

@@ -27,7 +27,7 @@ import time
 from concurrent import futures
 
 import numpy as np
-from c_api import DTYPES, STRING, RefusedError, Session
+from c_api import DTYPES, STRING, RejectedError, Session
 
 # The servicer classes import messages from the package `tensorflow`: its modules are found, what
 # it runs when it is imported, all of TensorFlow and Keras, is not run.
@@ -98,18 +98,18 @@ class Models:
         """(version, session) of a `ModelSpec`."""
         sessions = self.sessions.get(spec.name)
         if not sessions:
-            raise RefusedError("NOT_FOUND", f"Servable not found for request: Latest({spec.name})")
+            raise RejectedError("NOT_FOUND", f"Servable not found for request: Latest({spec.name})")
         version = max(sessions)
         if spec.HasField("version"):
             version = spec.version.value
         elif spec.version_label:
             if spec.version_label not in self.labels[spec.name]:
-                raise RefusedError(
+                raise RejectedError(
                     "INVALID_ARGUMENT", f"Unrecognized servable version label: {spec.version_label}"
                 )
             version = self.labels[spec.name][spec.version_label]
         if version not in sessions:
-            raise RefusedError(
+            raise RejectedError(
                 "NOT_FOUND", f"Servable not found for request: Specific({spec.name}, {version})"
             )
         return version, sessions[version]
@@ -150,10 +150,10 @@ def predict(session, signature, inputs):
     definition = session.signatures.get(signature or "serving_default")
     if definition is None:
         text = f'Serving signature name: "{signature}" not found in signature def'
-        raise RefusedError("INVALID_ARGUMENT", text)
+        raise RejectedError("INVALID_ARGUMENT", text)
     if set(definition.inputs) != set(inputs):
         text = f"input size does not match signature: {sorted(inputs)}, {sorted(definition.inputs)}"
-        raise RefusedError("INVALID_ARGUMENT", text)
+        raise RejectedError("INVALID_ARGUMENT", text)
     return session.run(signature or "serving_default", inputs)
 
 
@@ -167,17 +167,17 @@ def array_of(tensor):
     count = int(np.prod(shape, dtype=object))
     if tensor.dtype == STRING:
         if count != len(tensor.string_val) or len(shape) != 1:
-            raise RefusedError(
+            raise RejectedError(
                 "INVALID_ARGUMENT", "a tensor of strings must have one for each place"
             )
         return list(tensor.string_val)
     if tensor.dtype not in DTYPES:
-        raise RefusedError("INVALID_ARGUMENT", f"no tensors of type {tensor.dtype}")
+        raise RejectedError("INVALID_ARGUMENT", f"no tensors of type {tensor.dtype}")
     values = np.frombuffer(tensor.tensor_content, DTYPES[tensor.dtype])
     if not tensor.tensor_content:
         values = np.array(getattr(tensor, FIELDS[tensor.dtype]), DTYPES[tensor.dtype])
     if min(shape, default=1) < 0 or len(values) != count:
-        raise RefusedError(
+        raise RejectedError(
             "INVALID_ARGUMENT", f"{len(values)} numbers are no tensor of shape {shape}"
         )
     return values.reshape(shape)
@@ -208,7 +208,7 @@ def metadata_of(models, spec):
 def status_of(models, spec):
     sessions = models.sessions.get(spec.name)
     if not sessions:
-        raise RefusedError("NOT_FOUND", f"Could not find any versions of model {spec.name}")
+        raise RejectedError("NOT_FOUND", f"Could not find any versions of model {spec.name}")
     one = spec.HasField("version") or spec.version_label
     response = get_model_status_pb2.GetModelStatusResponse()
     for version in [models.find(spec)[0]] if one else sorted(sessions, reverse=True):
@@ -223,7 +223,7 @@ def refusing(method):
     def called(self, request, context):
         try:
             return method(self, request)
-        except RefusedError as refusal:
+        except RejectedError as refusal:
             context.abort(getattr(grpc.StatusCode, refusal.code), str(refusal))
 
     return called
@@ -264,14 +264,14 @@ class Faults:
         self.seen = collections.Counter()
 
     def apply(self, fault):
-        """Waits or refuses; returns what is to be done to the answer."""
+        """Waits or rejects; returns what is to be done to the answer."""
         kind, _, rest = (fault or "").partition(":")
         if kind == "slow":
             time.sleep(float(rest))
         if kind == "unavailable":
             self.seen[rest] += 1
             if self.seen[rest] <= int(rest.partition(":")[0]):
-                raise RefusedError("UNAVAILABLE", "The batch scheduling queue is full")
+                raise RejectedError("UNAVAILABLE", "The batch scheduling queue is full")
         return kind
 
 
@@ -290,7 +290,7 @@ class FaultyCalls(grpc.ServerInterceptor):
         def answer(request, context):
             try:
                 self.faults.apply(headers[FAULT])
-            except RefusedError as refusal:
+            except RejectedError as refusal:
                 context.abort(getattr(grpc.StatusCode, refusal.code), str(refusal))
             response = handler.unary_unary(request, context)
             if kind == "short":
@@ -327,7 +327,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if kind == "short" and "outputs" in found:
                 found["outputs"] = found["outputs"][1:]
             text = json.dumps(found) if kind != "garbage" else '{"outputs": [[0.1, '
-        except RefusedError as refusal:
+        except RejectedError as refusal:
             code, text = HTTP_CODES.get(refusal.code, 500), json.dumps({"error": str(refusal)})
         content = text.encode()
         self.send_response(code)
@@ -343,7 +343,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.path,
         )
         if path is None or (path["method"] == ":predict") != (body is not None):
-            raise RefusedError("NOT_FOUND", f"Malformed request: {self.command} {self.path}")
+            raise RejectedError("NOT_FOUND", f"Malformed request: {self.command} {self.path}")
         spec = model_pb2.ModelSpec(name=path["name"], version_label=path["label"])
         if path["version"]:
             spec.version.value = int(path["version"])
@@ -382,7 +382,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 else {}
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RefusedError("INVALID_ARGUMENT", f"JSON Parse error: {error!r}") from error
+            raise RejectedError("INVALID_ARGUMENT", f"JSON Parse error: {error!r}") from error
         found = predict(session, signature, inputs)
         outputs = {name: array.tolist() for name, array in found.items()}
         return {"outputs": outputs if len(outputs) > 1 else next(iter(outputs.values()))}

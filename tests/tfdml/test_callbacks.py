@@ -31,7 +31,7 @@ def test_a_checkpoint_is_replaced_after_every_epoch(rows, tmp_path):
     np.testing.assert_array_equal(restored.embed(rows), model.embed(rows))
 
 
-def test_a_checkpoint_refuses_other_formats():
+def test_a_checkpoint_rejects_other_formats():
     with pytest.raises(ValueError, match=r"`path`.*Received: path='c\.h5'"):
         callbacks.Checkpoint("c.h5")
 
@@ -66,7 +66,7 @@ def test_a_class_beyond_those_of_the_loss_is_a_possible_cause(rows):
         model.fit(rows, LABELS + 2, verbose=0, callbacks=[callbacks.StopOnNaN()])
 
 
-def test_nan_images_are_told_from_diverging_weights(rows):
+def test_nan_images_are_distinguished_from_diverging_weights(rows):
     rows[3, 2] = np.nan
     message = "loss nan at step 1.*never finite.*images"
     with pytest.raises(FloatingPointError, match=message):

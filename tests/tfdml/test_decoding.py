@@ -152,7 +152,7 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_refuses_what_is_cut_off(name):
+def test_rejects_what_is_cut_off(name):
     contents = WHOLE[name]
     kept = [len(contents) - cut for cut in (2, 20, len(contents) // 2)]
     for length in (*kept, 64, 40, 20, 12, 3):
@@ -163,12 +163,12 @@ def test_refuses_what_is_cut_off(name):
 @pytest.mark.parametrize(
     "contents", [b"", b"\0", b"text", b"BM", b"RIFF", b"GIF89a", b"\xff\xd8\xff"]
 )
-def test_refuses_what_is_no_image(contents):
+def test_rejects_what_is_no_image(contents):
     with pytest.raises(tf.errors.InvalidArgumentError):
         compiled(tf.constant(contents), 3)
 
 
-def test_refuses_an_animated_webp():
+def test_rejects_an_animated_webp():
     # TensorFlow 2.21 ends the process over it: writes past the end of its memory.
     contents = encode(NOISE, "WEBP", save_all=True, append_images=[COLOUR.resize((64, 64))])
     with pytest.raises(tf.errors.InvalidArgumentError, match="an animated WebP cannot be read"):
@@ -176,7 +176,7 @@ def test_refuses_an_animated_webp():
 
 
 @pytest.mark.parametrize(("at", "value"), [(30, 1), (14, 12), (28, 0), (10, 50), (18, 0)])
-def test_refuses_a_bmp_that_it_would_misread(at, value):
+def test_rejects_a_bmp_that_it_would_misread(at, value):
     contents = bytearray(WHOLE["bmp palette"])
     contents[at : at + 2] = struct.pack("<H", value)
     with pytest.raises(tf.errors.InvalidArgumentError, match="a BMP of this kind cannot be read"):
@@ -189,7 +189,7 @@ def test_static_channels_are_known_in_a_graph():
 
 
 def test_takes_a_jpeg_whose_damage_the_library_conceals():
-    # Not a promise: what no reader can tell. A change here is a change of the docstring.
+    # Not a promise: what no reader can know. A change here is a change of the docstring.
     damaged = bytearray(WHOLE["jpeg"])
     damaged[1500:1520] = bytes(20)
     assert decode(tf.constant(bytes(damaged)), 3).shape == (64, 64, 3)

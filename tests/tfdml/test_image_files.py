@@ -14,6 +14,6 @@ def test_sub_folders_are_classes_without_what_is_hidden(tmp_path):
     assert [path.name for path in found["b"]] == ["1.PNG", "2.png", "inner", "notes.txt"]
 
 
-def test_images_are_told_by_their_suffix():
+def test_images_are_recognised_by_their_suffix():
     names = {"a.JPeG": True, "a.b.webp": True, "png": False, "a.tiff": False}
     assert {name: is_image(pathlib.Path(name)) for name in names} == names

@@ -48,7 +48,7 @@ def test_is_rebuilt_with_its_multipliers():
     assert restored.multipliers == {"head/": 3.0}
 
 
-def test_refuses_patterns_that_match_nothing_or_twice():
+def test_rejects_patterns_that_match_nothing_or_twice():
     with pytest.raises(ValueError, match=r"Received: pattern='haed/'"):
         optimizers.SGD(multipliers={"haed/": 2.0}).build(variables())
     with pytest.raises(ValueError, match=r"at most one pattern .* path=.*head/kernel"):

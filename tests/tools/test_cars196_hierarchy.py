@@ -19,7 +19,7 @@ NAMES = {
 def test_reads_makes_and_types_off_the_names(types, tmp_path, capsys):
     for name in NAMES:
         (tmp_path / "cars" / name).mkdir(parents=True)
-    out = tmp_path / "kin.csv"
+    out = tmp_path / "hierarchy.csv"
     cars196_hierarchy.main([str(tmp_path / "cars"), str(out), *(["--types"] if types else [])])
     assert f"8 classes below {8 + 5 * types} makes or types" in capsys.readouterr().out
     parents = read_hierarchy(out)
@@ -29,9 +29,9 @@ def test_reads_makes_and_types_off_the_names(types, tmp_path, capsys):
     assert "car" not in parents
 
 
-def test_refuses_other_names_and_files_that_exist(tmp_path, capsys):
+def test_rejects_other_names_and_files_that_exist(tmp_path, capsys):
     (tmp_path / "cars" / "poodle").mkdir(parents=True)
-    out = tmp_path / "kin.csv"
+    out = tmp_path / "hierarchy.csv"
     with pytest.raises(SystemExit, match="2"):
         cars196_hierarchy.main([str(tmp_path / "cars"), str(out)])
     assert "named like 012.Make_Model_Type_2008. Received: poodle" in capsys.readouterr().err
@@ -39,7 +39,7 @@ def test_refuses_other_names_and_files_that_exist(tmp_path, capsys):
     out.touch()
     with pytest.raises(SystemExit, match="2"):
         cars196_hierarchy.main([str(tmp_path / "cars"), str(out)])
-    assert "kin.csv exists: choose another name" in capsys.readouterr().err
+    assert "hierarchy.csv exists: choose another name" in capsys.readouterr().err
 
 
 def test_every_class_of_the_data_set_has_a_make(data_folder):

@@ -246,7 +246,7 @@ def one_layer(name="conv1/7x7_s2", kernel=(64, 3, 7, 7), biases=1):
         ),
     ],
 )
-def test_refuses_other_files(content, message, tmp_path, capsys):
+def test_rejects_other_files(content, message, tmp_path, capsys):
     source, out = tmp_path / "net.caffemodel", tmp_path / "net.npz"
     if isinstance(content, bytes):
         source.write_bytes(content)
@@ -260,7 +260,7 @@ def test_refuses_other_files(content, message, tmp_path, capsys):
     assert list(tmp_path.iterdir()) == [source]
 
 
-def test_refuses_half_a_file(tmp_path, capsys):
+def test_rejects_half_a_file(tmp_path, capsys):
     write_caffemodel(tmp_path / "net.caffemodel", one_layer(), old=True)
     whole = (tmp_path / "net.caffemodel").read_bytes()
     (tmp_path / "net.caffemodel").write_bytes(whole[:-100])
@@ -269,7 +269,7 @@ def test_refuses_half_a_file(tmp_path, capsys):
     assert "is not a complete .caffemodel" in capsys.readouterr().err
 
 
-def test_refuses_fewer_weights_than_the_shape_says(tmp_path, capsys):
+def test_rejects_fewer_weights_than_the_shape_says(tmp_path, capsys):
     shape, three = struct.pack("<4B", 64, 3, 7, 7), field(5, np.zeros(3, "<f4").tobytes())
     wrong = three + field(7, field(1, shape))
     layer = field(1, b"conv1/7x7_s2") + field(7, wrong)
@@ -290,7 +290,7 @@ def test_refuses_fewer_weights_than_the_shape_says(tmp_path, capsys):
         ("net.caffemodel", "folder/out.npz", "there is no folder"),
     ],
 )
-def test_refuses_paths(source, out, message, tmp_path, capsys):
+def test_rejects_paths(source, out, message, tmp_path, capsys):
     (tmp_path / "net.caffemodel").touch()
     (tmp_path / "there.npz").write_text("mine")
     with pytest.raises(SystemExit, match="2"):

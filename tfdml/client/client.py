@@ -265,9 +265,10 @@ class Client(contextlib.AbstractContextManager):
 def _read(images, names):
     """An `Image` of one or two images, or the `ImageError` of the first unreadable one."""
     try:
-        image = Image(*zip(*map(read, images, names), strict=True))
+        names, contents = zip(*map(read, images, names), strict=True)
     except ImageError as error:
         return error
+    image = Image(names, contents)
     if len(images) > 1 and not all(isinstance(content, bytes) for content in image.contents):
         raise TypeError(f"{image.name} must be encoded images, or arrays of uint8")
     return image

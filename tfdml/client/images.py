@@ -99,8 +99,7 @@ def read(given, name):
         return name, given
     check_type(isinstance(given, np.ndarray), f"{name} must be one of {_KINDS}", image=type(given))
     known = given.dtype == np.uint8 or given.dtype.kind == "f"
-    expected = f"{name} must be of uint8, or of floats in [0, 255]"
-    check_type(known, expected, dtype=given.dtype.name)
+    check_type(known, f"{name} must be of uint8, or of floats in [0, 255]", dtype=given.dtype.name)
     channels = given.shape[2:] or (1,)
     is_image = given.ndim in (2, 3) and given.size > 0 and channels in ((1,), (3,))
     expected = "(height, width), or (height, width, channels) with 1 or 3 channels"

@@ -12,6 +12,7 @@ from tfdml.evaluation.ranking.by_distance import ranks_by_distance
 from tfdml.evaluation.ranking.by_similarity import ranks_by_similarity
 from tfdml.evaluation.ranking.metrics import Metrics
 from tfdml.evaluation.ranking.search import search_of
+from tfdml.evaluation.signatures import with_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,13 +36,12 @@ class Keywords(TypedDict, total=False):
 
 
 def _with_keywords(function: _Function) -> _Function:
-    """Spells out the keywords in the signature of a function, which `help` shows."""
+    """Spells out the keywords in the signature of a function, and rejects others by its name."""
     keywords = [*inspect.signature(search_of).parameters.values()][2:]
     keywords.append(inspect.Parameter("similarity", inspect.Parameter.KEYWORD_ONLY, default=None))
     signature = inspect.signature(function)
     *given, _ = signature.parameters.values()
-    function.__signature__ = signature.replace(parameters=[*given, *keywords])
-    return function
+    return with_signature(function, signature.replace(parameters=[*given, *keywords]))
 
 
 @_with_keywords
@@ -341,7 +341,7 @@ def ndcg_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
 def _values(embeddings, labels, k, metrics, *, similarity=None, **search):
     """The result of `retrieval_scores_per_query`.
 
-    Warnings refer to the caller of the public function that calls this one.
+    Warnings refer to the caller of the public function, which `with_signature` wraps.
     """
     inputs.check_callable_or_none(similarity=similarity)
     search = search_of(embeddings, labels, **search)
@@ -356,7 +356,7 @@ def _values(embeddings, labels, k, metrics, *, similarity=None, **search):
         block = slice(ranks.first, ranks.last)
         for name, of in metrics.values(ranks, relevant[block]).items():
             values.setdefault(name, np.empty(len(relevant)))[search.order[block]] = of
-    inputs.warn_of_misses(int(np.count_nonzero(relevant == 0)), len(relevant), stacklevel=3)
+    inputs.warn_of_misses(int(np.count_nonzero(relevant == 0)), len(relevant), stacklevel=4)
     return values
 
 

@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -14,17 +14,19 @@ def takes_arguments_of(
 ) -> Callable[[Callable[..., _Result]], Callable[_Arguments, _Result]]:
     """Gives the decorated function the signature of another, which `help` shows, and checks it."""
     signature = inspect.signature(original)
+    return lambda function: with_signature(function, signature)
 
-    def decorate(function):
-        @functools.wraps(function)
-        def checked(*args, **kwargs):
-            try:
-                signature.bind(*args, **kwargs)
-            except TypeError as error:
-                raise TypeError(f"{function.__name__}() {error}") from None
-            return function(*args, **kwargs)
 
-        checked.__dict__["__signature__"] = signature
-        return checked
+def with_signature(function, signature) -> Any:
+    """The function with a signature, which `help` shows; other arguments raise a TypeError."""
 
-    return decorate
+    @functools.wraps(function)
+    def checked(*args, **kwargs):
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{function.__name__}() {error}") from None
+        return function(*args, **kwargs)
+
+    checked.__dict__["__signature__"] = signature
+    return checked

@@ -1,10 +1,12 @@
 """Table of the losses by name, readable without Keras."""
 
+import ast
 import importlib
 import inspect
 import itertools
+import pathlib
 
-from tfdml.checks import check, unknown_name, unknown_option
+from tfdml.checks import check, check_options, unknown_name
 
 # Names of `--loss` and `get`: name -> (module of this package, class, options that the name
 # implies).
@@ -119,6 +121,18 @@ def get(name, /, *, preset=None, **options):
     return _build("loss", LOSSES, name, published, options)
 
 
+def check_names_of_options(name, options):
+    """Raises the errors of `get` for the names of options of a loss, without importing Keras."""
+    module, class_name, implied = LOSSES[name]
+    source = pathlib.Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
+    classes = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)}
+    functions = [node for node in classes[class_name].body if isinstance(node, ast.FunctionDef)]
+    [taken] = [function.args for function in functions if function.name == "__init__"]
+    defaults = zip(taken.kwonlyargs, taken.kw_defaults, strict=True)
+    required = {option.arg: default is None for option, default in defaults}
+    _check_names(f"loss {name!r}", {**implied, **options}, required)
+
+
 def get_regularizer(name, /, **options):
     """As `get`, for `REGULARIZERS`."""
     return _build("regularizer", REGULARIZERS, name, options)
@@ -129,15 +143,19 @@ def _build(kind, table, name, *given):
         raise ValueError(unknown_name(kind, name, table))
     module, class_name, preset = table[name]
     loss = getattr(importlib.import_module(f"tfdml.losses.{module}"), class_name)
-    parameters = inspect.signature(loss).parameters
-    available = set(parameters) - {"name"}  # given by `name` itself
-    settings = {"name": name, **preset}
+    settings = dict(preset)
     for option, value in itertools.chain.from_iterable(options.items() for options in given):
-        if option not in available:
-            raise ValueError(unknown_option(f"{kind} {name!r}", option, available))
         adds = isinstance(value, dict) and isinstance(settings.get(option), dict)
         settings[option] = {**settings[option], **value} if adds else value
-    for option, parameter in parameters.items():
-        if parameter.default is parameter.empty and option not in settings:
-            raise ValueError(f"{kind} {name!r} requires the option {option!r}.")
-    return loss(**settings)
+    parameters = inspect.signature(loss).parameters.values()
+    required = {option.name: option.default is option.empty for option in parameters}
+    _check_names(f"{kind} {name!r}", settings, required)
+    return loss(name=name, **settings)
+
+
+def _check_names(owner, given, required):
+    """Checks the names of options against {name: whether the option must be given}."""
+    check_options(owner, given, set(required) - {"name"})  # given by the owner's name itself
+    for option, needed in required.items():
+        if needed and option not in given:
+            raise ValueError(f"{owner} requires the option {option!r}.")

@@ -18,6 +18,7 @@ class Images(NamedTuple):
 
 def load_images(recipe):
     """The `Images` of a recipe."""
+    preprocessing = preprocessing_of(vars(recipe), recipe.mean_image)
     options = {"skip_invalid": recipe.skip_invalid, "boxes": recipe.boxes}
     dataset = pipelines.load(recipe.dataset, recipe.data_dir, **options)
     dataset.train.check_one_label("images to train on by train.py")
@@ -28,7 +29,7 @@ def load_images(recipe):
         dataset,
         image_size=image_size,
         augmentation=augmentation_of(recipe, dataset),
-        preprocessing=preprocessing_of(vars(recipe), recipe.mean_image),
+        preprocessing=preprocessing,
     )
     dataset.preprocessing.check_sizes(image_size, dataset.augmentation)
     train_split, (test_split, queries) = dataset.train, dataset.scored()

@@ -75,7 +75,7 @@ class Search:
 
 def main(arguments=None):
     more = "docs/search.md documents the JSON interface and its limits."
-    texts = {"prog": PROGRAM, "description": (__doc__ or "").partition("\n")[0], "epilog": more}
+    texts = {"prog": PROGRAM, "description": __doc__, "epilog": more}
     parser = Parser(Search, as_positional=False, **texts)
     settings = parser.settings_of(parser.parse_args(arguments))
     with one_sentence(PROGRAM, ValueError, TypeError, OSError, ImportError):

@@ -114,7 +114,7 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
         return status(), 202
 
     @app.before_request
-    def refuse_other_sites():
+    def reject_other_sites():
         if trusted_hosts is not None and _host_name() not in trusted_hosts:
             expected = "This host name is not trusted; add it with --trusted_hosts"
             host = flask.request.headers.get("Host")

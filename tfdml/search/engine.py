@@ -7,9 +7,9 @@ import time
 from typing import NamedTuple
 
 import numpy as np
-from tqdm import tqdm
 
 from tfdml.checks import check
+from tfdml.progress import progress
 from tfdml.search.catalogue import Catalogue, Entry, LeftOut, load, save
 from tfdml.search.images import RejectedError, image_files, read, read_header
 from tfdml.search.index import Index
@@ -228,7 +228,7 @@ class ImageSearch:
         before = len(self)
         unsaved = bool(gone or cleared) or not self.path.exists()
         pending, wait, saved = {}, _SAVE_EVERY, time.monotonic()
-        bar = tqdm(total=self._total, desc="Embedding", unit="image", delay=2, disable=not show)
+        bar = progress("Embedding", total=self._total, shown=show)
         try:
             for batch in embedded(self.model, self.folder, new):
                 pending.update(batch)

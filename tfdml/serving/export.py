@@ -78,7 +78,7 @@ class Export:
 
 
 def main(arguments=None):
-    parser = Parser(Export, prog=PROGRAM, description=(__doc__ or "").partition("\n")[0])
+    parser = Parser(Export, prog=PROGRAM, description=__doc__)
     settings = parser.settings_of(parser.parse_args(arguments))
     with one_sentence(PROGRAM, ValueError, TypeError, OSError):
         run = pathlib.Path(settings.run).resolve()

@@ -164,7 +164,7 @@ class ServedModel:
 
     def _similarity(self, image_bytes_a, image_bytes_b):
         rows = tf.size(image_bytes_a)
-        with tf.control_dependencies([refuse_without_partner(image_bytes_a, image_bytes_b)]):
+        with tf.control_dependencies([reject_without_partner(image_bytes_a, image_bytes_b)]):
             images, problems = self._read(tf.concat([image_bytes_a, image_bytes_b], axis=0))
 
         def scores():
@@ -176,7 +176,7 @@ class ServedModel:
 
     def _score_pairs(self, embeddings_a, embeddings_b):
         # Otherwise another operation may fail first.
-        with tf.control_dependencies([refuse_without_partner(embeddings_a, embeddings_b)]):
+        with tf.control_dependencies([reject_without_partner(embeddings_a, embeddings_b)]):
             a, b = tf.identity(embeddings_a), tf.identity(embeddings_b)
         if self._loss is None:
             return {"similarity": tf.reduce_sum(pairwise.normalize(a) * pairwise.normalize(b), 1)}
@@ -217,7 +217,7 @@ def blank(values, valid):
     return tf.where(valid, values, "" if values.dtype == tf.string else float("nan"))
 
 
-def refuse_without_partner(a, b):
+def reject_without_partner(a, b):
     """Returns an operation that fails unless a and b have the same number of rows."""
     message = "a and b must have the same number of rows"
     return tf.debugging.assert_equal(tf.shape(a)[0], tf.shape(b)[0], message)

@@ -47,7 +47,7 @@ def test_loads_what_the_cache_was_made_of(folder):
         (lambda f: (f / "index.npz").write_bytes(b"x"), ValueError, "has changed since it was wr"),
     ],
 )
-def test_refuses_a_cache_that_is_not_whole(break_it, error, message, folder):
+def test_rejects_a_cache_that_is_not_whole(break_it, error, message, folder):
     break_it(folder)
     with pytest.raises(error, match=message):
         pipelines.load("cache", data_dir=folder)

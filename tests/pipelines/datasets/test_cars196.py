@@ -120,7 +120,7 @@ def test_names_a_file_that_is_cut_off_or_another(merged, divided):
         load(divided)
 
 
-def test_refuses_other_counts_than_published(merged, monkeypatch):
+def test_rejects_other_counts_than_published(merged, monkeypatch):
     monkeypatch.setattr(cars196, "COUNTS", {"train": (4, 2), "test": (4, 2)})
     message = "test: 3 images of 2 classes where 4 images of 2 classes are published"
     with pytest.raises(ValueError, match=message):

@@ -45,7 +45,7 @@ def test_numbers_are_sorted_as_numbers(table):
     assert dataset.test.labels.tolist() == [2**40 + 1, 2**40 + 1, 10, 10]
 
 
-def test_the_split_may_be_told(table):
+def test_the_split_may_be_given(table):
     rows = ["a.png,x,train,u", "b.png,x,train,u", "c.png,y,query,v", "d.png,y,gallery,v"]
     dataset = load(table("path, label, split, super_label", *rows, "e.png,z,test,u"))
     assert dataset.train.names == ["x"]
@@ -66,7 +66,7 @@ def test_boxes_are_taken_when_asked_for(table):
     assert dataset.test.boxes.tolist() == [[5, 6, 7, 8], [5, 6, 20, 8]]
 
 
-def test_a_box_beyond_its_image_is_refused(table):
+def test_a_box_beyond_its_image_is_rejected(table):
     path = table("path,label,x1,y1,x2,y2", *BOXED[:3], "d.png,y,5,6,21,8")
     load(path)
     with pytest.raises(ValueError, match=r"d\.png: a box must be inside .*\[5, 6, 21, 8\]"):
@@ -107,13 +107,13 @@ def test_boxes_need_their_columns(table):
         ("path,label\na.png,1\nb.png,2\n", r"2 of 2 images that are missing: .*a\.png"),
     ],
 )
-def test_refuses_a_file_that_is_not_as_it_must_be(tmp_path, text, message):
+def test_rejects_a_file_that_is_not_as_it_must_be(tmp_path, text, message):
     (tmp_path / "images.csv").write_text(text)
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         load(tmp_path)
 
 
-def test_refuses_to_test_on_nothing(table):
+def test_rejects_to_test_on_nothing(table):
     path = table("path,label,split", "a.png,1,train", "b.png,1,train")
     with pytest.raises(ValueError, match=r"'csv' must have training and test images.*: test=0"):
         load(path)

@@ -43,7 +43,7 @@ def test_the_first_classes_train(birds, parent):
     assert batch.shape == (10, 224, 224, 3)
 
 
-def test_rows_are_told_by_their_numbers_not_by_their_order(birds):
+def test_rows_are_found_by_their_numbers_not_by_their_order(birds):
     for file in ("image_class_labels.txt", "bounding_boxes.txt"):
         lines = (birds / file).read_text().splitlines()
         (birds / file).write_text("\n".join(reversed(lines)))
@@ -105,7 +105,7 @@ def test_names_the_line_where_a_list_is_cut_off(birds):
         load(birds)
 
 
-def test_refuses_other_counts_than_published(birds, recwarn):
+def test_rejects_other_counts_than_published(birds, recwarn):
     lines = (birds / "images.txt").read_text().splitlines(keepends=True)
     (birds / "images.txt").write_text("".join(lines[:9]))
     message = (
@@ -128,9 +128,9 @@ def test_names_the_images_that_are_missing_or_cannot_be_read(birds, recwarn):
     (birds / "images" / "001.Black_footed_Albatross" / "Photo_0_3.jpg").write_bytes(b"cut")
     dataset = load(birds, skip_invalid=True)
     assert (len(dataset.train.labels), len(dataset.test.labels)) == (4, 4)
-    told = [str(warning.message) for warning in recwarn]
-    assert re.match(r"left out 1 of 10 images that are missing: .*Photo_1_4\.jpg$", told[0])
-    assert re.match(r"left out 1 images that cannot be read: .*\(3 bytes, .*\)$", told[1])
+    reported = [str(warning.message) for warning in recwarn]
+    assert re.match(r"left out 1 of 10 images that are missing: .*Photo_1_4\.jpg$", reported[0])
+    assert re.match(r"left out 1 images that cannot be read: .*\(3 bytes, .*\)$", reported[1])
     assert {warning.filename for warning in recwarn} == {__file__}
 
 
@@ -147,9 +147,9 @@ def test_a_training_class_needs_two_images(birds, monkeypatch):
     with pytest.raises(ValueError, match=r"1 training classes with fewer .*: 003\.Sooty_Albatross"):
         load(birds)
     assert load(birds, training=False).train.num_classes == 3
-    with pytest.warns(UserWarning, match=r"left out 1 training classes") as told:
+    with pytest.warns(UserWarning, match=r"left out 1 training classes") as reported:
         assert load(birds, skip_invalid=True).train.num_classes == 2
-    assert told[0].filename == __file__
+    assert reported[0].filename == __file__
 
 
 def test_says_what_is_wanted_where_nothing_is(tmp_path):

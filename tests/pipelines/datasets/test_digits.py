@@ -18,6 +18,6 @@ def test_grey_levels_span_the_range():
     assert (images.min(), images.max()) == (0, 255)
 
 
-def test_refuses_a_folder():
+def test_rejects_a_folder():
     with pytest.raises(ValueError, match=r"'digits' is built in\. Received: data_dir='x'"):
         pipelines.load("digits", data_dir="x")

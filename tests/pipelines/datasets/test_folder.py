@@ -145,7 +145,7 @@ def test_names_sub_folders_without_images(folder):
         assert load(folder, skip_invalid=True).test.num_classes == 3
 
 
-def test_refuses_what_is_no_folder_of_classes(tmp_path):
+def test_rejects_what_is_no_folder_of_classes(tmp_path):
     with pytest.raises(ValueError, match=r"needs `data_dir`.*Received: data_dir=None"):
         load(None)
     with pytest.raises(FileNotFoundError, match=r"one sub-folder per class; there is no .*missing"):
@@ -155,7 +155,7 @@ def test_refuses_what_is_no_folder_of_classes(tmp_path):
         load(tmp_path / "file")
 
 
-def test_refuses_fewer_than_two_classes(tmp_path):
+def test_rejects_fewer_than_two_classes(tmp_path):
     with pytest.raises(ValueError, match=r"2 or more .*Found: sub-folders=0, with images=0"):
         load(tmp_path)
     (tmp_path / "empty").mkdir()
@@ -164,7 +164,7 @@ def test_refuses_fewer_than_two_classes(tmp_path):
         load(tmp_path)
 
 
-def test_refuses_to_train_on_nothing(tmp_path):
+def test_rejects_to_train_on_nothing(tmp_path):
     for name in ("cat", "dog"):
         write(tmp_path / name / "1.jpg")
     with (

@@ -76,6 +76,6 @@ def test_raw_pixels_leave_something_to_learn(glyphs):
     assert 0.6 < hits.mean() < 0.8
 
 
-def test_refuses_a_folder():
+def test_rejects_a_folder():
     with pytest.raises(ValueError, match=r"'glyphs' is built in. Received: data_dir='x'"):
         pipelines.load("glyphs", data_dir="x")

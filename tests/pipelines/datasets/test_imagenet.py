@@ -34,11 +34,11 @@ def test_the_listed_synsets_train(photos, recwarn):
 
 
 @pytest.mark.parametrize(("name", "trained"), [("imagenet2010", 4), ("imagenet10k", 3)])
-def test_without_a_list_synsets_are_drawn_and_that_is_told(photos, name, trained):
+def test_without_a_list_synsets_are_drawn_and_that_is_reported(photos, name, trained):
     message = rf"no train_synsets\.txt: {trained} of 6 synsets are drawn .*not those of the papers"
-    with pytest.warns(UserWarning, match=message) as told:
+    with pytest.warns(UserWarning, match=message) as reported:
         first = load(photos, name)
-    assert told[0].filename == __file__
+    assert reported[0].filename == __file__
     with pytest.warns(UserWarning, match=message):
         second = load(photos, name)
     assert first.train.names == second.train.names
@@ -55,7 +55,7 @@ def test_the_synsets_may_lie_in_a_folder_train(photos, write_image):
     assert load(photos).train.names == SYNSETS[:4]
 
 
-def test_refuses_a_list_of_others_or_of_another_length(photos):
+def test_rejects_a_list_of_others_or_of_another_length(photos):
     path = photos / "train_synsets.txt"
     path.write_text("n00000001\nn99999999\n")
     with pytest.raises(ValueError, match=r"existing folders\. .*1 others, .*'n99999999'"):

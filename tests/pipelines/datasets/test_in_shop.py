@@ -52,7 +52,7 @@ def test_the_kind_of_an_item_is_that_of_its_first_image(clothes):
     assert dataset.gallery.super_labels.tolist() == [men, men, women]
 
 
-def test_boxes_are_told_by_the_image_and_cut_to_it(clothes):
+def test_boxes_are_found_by_the_image_and_cut_to_it(clothes):
     dataset = load(clothes, boxes="annotated")
     assert dataset.train.boxes.tolist() == [[3, 2, 18, 12], [1, 1, 5, 6]]
     assert dataset.test.boxes.tolist() == [[0, 0, 20, 16], [6, 4, 8, 8]]
@@ -85,14 +85,14 @@ def test_names_an_image_without_a_box(clothes):
         load(clothes, boxes="annotated")
 
 
-def test_refuses_another_word_for_a_part(clothes):
+def test_rejects_another_word_for_a_part(clothes):
     path = clothes / "Eval" / "list_eval_partition.txt"
     path.write_text(path.read_text().replace("gallery", "galery"))
     with pytest.raises(ValueError, match=r"give train or query or gallery .*Received: 'galery'"):
         load(clothes)
 
 
-def test_refuses_other_counts_than_published(clothes, monkeypatch):
+def test_rejects_other_counts_than_published(clothes, monkeypatch):
     monkeypatch.setattr(in_shop, "COUNTS", {**COUNTS, "gallery": (4, 2)})
     with pytest.raises(ValueError, match="gallery: 3 images of 2 classes where 4 images"):
         load(clothes)

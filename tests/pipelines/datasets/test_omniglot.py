@@ -16,14 +16,14 @@ def test_has_20_drawings_of_964_characters_and_659_others(data_folder):
     alphabets = [set(split.super_labels) for split in (omniglot.train, omniglot.test)]
     assert [len(ids) for ids in alphabets] == [30, 20]
     assert not set.intersection(*alphabets)
-    kin = dict(zip(omniglot.train.labels, omniglot.train.super_labels, strict=True))
+    alphabet_of = dict(zip(omniglot.train.labels, omniglot.train.super_labels, strict=True))
     for images, labels in (
         pipelines.group_batches(omniglot.train, 20, 100).take(20).as_numpy_iterator()
     ):
         assert images.shape == (len(labels), 28, 28, 1)
         assert 90 <= len(labels) <= 100
         assert np.unique(labels, return_counts=True)[1].min() >= 2
-        assert len({kin[label] for label in labels}) == 2
+        assert len({alphabet_of[label] for label in labels}) == 2
 
 
 def test_says_how_to_prepare_what_is_not_there(tmp_path):

@@ -131,7 +131,7 @@ def test_two_sets_are_those_of_the_papers():
     assert tfds_images.COUNTS["cars196"]["train"] == (8054, 98)
 
 
-def test_refuses_what_are_no_labelled_images(prepared):
+def test_rejects_what_are_no_labelled_images(prepared):
     with pytest.raises(
         ValueError, match=r"'tfds:tiny_texts' must have grey or RGB images .*'text': 'Text'"
     ):

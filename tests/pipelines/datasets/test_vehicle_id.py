@@ -58,7 +58,7 @@ def test_names_a_missing_list(vehicles, file):
         load(vehicles, "vehicle_id_2400")
 
 
-def test_refuses_other_counts_than_published(vehicles, monkeypatch):
+def test_rejects_other_counts_than_published(vehicles, monkeypatch):
     monkeypatch.setitem(vehicle_id.TESTED, 800, (9, 2))
     with pytest.raises(ValueError, match=r"'vehicle_id' differs .*test: 8 images of 2 classes wh"):
         load(vehicles)
@@ -73,7 +73,7 @@ def test_names_the_line_that_is_cut_off(vehicles):
         load(vehicles)
 
 
-def test_a_vehicle_to_train_and_to_test_on_is_refused(vehicles):
+def test_a_vehicle_to_train_and_to_test_on_is_rejected(vehicles):
     path = vehicles / "train_test_split" / "train_list.txt"
     path.write_text(path.read_text().replace(" 30", " 9"))
     with pytest.raises(ValueError, match=r"train and test must not share classes\. .*\[9\]"):

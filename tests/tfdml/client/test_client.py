@@ -43,7 +43,7 @@ def pauses(monkeypatch):
 
 def test_embeds_files_bytes_and_arrays_in_their_order(client, served, contents, files):
     expected = served.embed(contents)
-    assert np.ptp(expected, axis=0).min() > 1e-3  # or their order could not be told
+    assert np.ptp(expected, axis=0).min() > 1e-3  # or their order could not be known
     np.testing.assert_allclose(client.embed(files), expected, atol=1e-5)
     np.testing.assert_allclose(client.embed(map(str, files)), expected, atol=1e-5)
     np.testing.assert_allclose(client.embed(contents), expected, atol=1e-5)
@@ -82,7 +82,7 @@ def test_the_learned_similarity_of_pairs(client, served, contents, files):
     np.testing.assert_allclose(client.similarity(files, contents[::-1]), expected, atol=1e-5)
 
 
-def test_tells_versions_and_signatures(client):
+def test_states_versions_and_signatures(client):
     assert [(each.version, each.state) for each in client.status()] == [
         (2, "AVAILABLE"),
         (1, "AVAILABLE"),

@@ -51,7 +51,7 @@ def test_floats_keep_their_numbers(rng):
         (np.full((16, 12, 3), np.nan), ValueError, r"in \[0, 255\]"),
     ],
 )
-def test_what_is_no_image_is_refused(image, error, said):
+def test_what_is_no_image_is_rejected(image, error, said):
     with pytest.raises(error, match=said):
         images.read(image, "image 0")
 
@@ -68,13 +68,13 @@ def test_what_is_no_image_is_refused(image, error, said):
         (iter(["x.png"]), None),
     ],
 )
-def test_tells_how_many_images_were_given(given, count):
+def test_states_how_many_images_were_given(given, count):
     listed, found = images.listed(given)
     assert found == count
     assert len(list(listed)) == (count or 1)
 
 
-def test_what_holds_no_images_is_refused():
+def test_what_holds_no_images_is_rejected():
     with pytest.raises(TypeError, match=r"`images` .*Received: images=3"):
         images.listed(3)
     with pytest.raises(ValueError, match=r"an array must be .*shape=\(1, 1, 2, 2, 3\)"):

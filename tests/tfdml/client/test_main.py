@@ -127,7 +127,7 @@ def test_prints_similarities_the_greatest_first(run, served, contents, files):
     assert "images" in errors
 
 
-def test_tells_the_state_of_the_versions(run):
+def test_states_the_state_of_the_versions(run):
     code, said, _ = run("status")
     assert code == 0
     lines = said.splitlines()

@@ -170,7 +170,7 @@ def test_the_seed_moves_the_graph_and_nothing_exact(rng):
     assert parts[0][0] == parts[2][0]
 
 
-def test_tells_the_cost(rng):
+def test_states_the_cost(rng):
     found = approximate_recall(*classes(rng, 600))
     for name in ("build_seconds", "search_seconds", "exact_search_seconds"):
         assert 0 < found[name] < 60

@@ -98,7 +98,7 @@ def test_scores_are_exactly_one_where_clusters_are_classes(method, classes, rng)
     assert clustering_scores(x, labels - 2**40, method=method) == expected
 
 
-@pytest.mark.filterwarnings("ignore")  # scikit-learn and cluster() both tell of the collapse
+@pytest.mark.filterwarnings("ignore")  # scikit-learn and cluster() both warn of the collapse
 @pytest.mark.parametrize("method", METHODS)
 def test_collapsed_embeddings_score_by_chance(method):
     labels = np.repeat(np.arange(4), 5)

@@ -26,8 +26,8 @@ def test_equals_loops_over_all_galleries(rng):
             gallery, queries = [first, second, 4], [1 - first, 5 - second]
             for q in queries:
                 distances = [math.dist(x[q], x[j]) for j in gallery]
-                mate = distances[[labels[j] for j in gallery].index(labels[q])]
-                expected.append(1 / sum(distance <= mate for distance in distances))
+                relevant = distances[[labels[j] for j in gallery].index(labels[q])]
+                expected.append(1 / sum(distance <= relevant for distance in distances))
     scores = one_per_class_scores(x, labels, k=1, draws=500, metrics=("map", "mrr"))
     assert scores["map"] == scores["mrr"]
     mean, deviation = scores["map"]
@@ -47,7 +47,7 @@ def test_the_seed_decides_the_draws(rng):
 
 def test_a_class_of_one_row_asks_nothing(rng):
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # no query is without a mate
+        warnings.simplefilter("error")  # no query is without a relevant row
         x, labels = np.array([[0.0], [1.0], [0.9]]), np.array([0, 0, 1])
         scores = one_per_class_scores(x, labels, k=(1, 2), draws=20)
     assert scores["recall@2"] == (1.0, 0.0)

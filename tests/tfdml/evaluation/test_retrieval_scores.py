@@ -342,6 +342,8 @@ def test_functions_of_one_metric_take_the_arguments_of_all(function, rng):
         of.name for of in parameters if of.kind is of.KEYWORD_ONLY
     ]
     x, labels = rng.normal(size=(30, 3)), np.arange(30) % 4
+    with pytest.raises(TypeError, match=rf"^{function.__name__}\(\) got an unexpected .*'kk'"):
+        function(x, labels, kk=3)
     options = {
         "gallery_embeddings": x[10:],
         "gallery_labels": labels[10:],

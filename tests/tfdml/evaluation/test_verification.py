@@ -208,7 +208,7 @@ def test_perfect_embeddings_score_as_such(exact_pairs, noise, rng, monkeypatch):
 
 
 def test_distances_that_tie_but_for_rounding_match_together(rng):
-    # Corners of a simplex, turned: all 2**0.5 apart, and no rounding error tells them apart.
+    # Corners of a simplex, turned: all 2**0.5 apart, and no rounding error separates them.
     turn = np.linalg.qr(rng.normal(size=(60, 60)))[0]
     labels = np.arange(60) // 3
     scores = verification_scores(turn, labels)

@@ -35,6 +35,6 @@ def test_is_rebuilt_from_its_config():
         ),
     ],
 )
-def test_refuses_wrong_arguments(arguments, error, message):
+def test_rejects_wrong_arguments(arguments, error, message):
     with pytest.raises(error, match=message):
         DensityTargets(**arguments)

@@ -82,12 +82,12 @@ def test_takes_numpy_scalars_and_keeps_plain_numbers():
         ({"bias": 0}, ValueError, "`bias`.*Received: bias=0"),
     ],
 )
-def test_refuses_wrong_options(options, error, message):
+def test_rejects_wrong_options(options, error, message):
     with pytest.raises(error, match=message):
         LocalResponseNormalization(**options)
 
 
-def test_refuses_an_unknown_number_of_channels():
+def test_rejects_an_unknown_number_of_channels():
     message = re.escape("Received: shape=(None, 4, None)")
     with pytest.raises(ValueError, match=message):
         LocalResponseNormalization()(keras.Input((4, None)))

@@ -147,7 +147,7 @@ def test_is_saved_in_a_model(rng, tmp_path):
         ({"use_position": "no"}, "`use_position`.*Received: use_position='no'"),
     ],
 )
-def test_refuses_wrong_options(options, message):
+def test_rejects_wrong_options(options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         PDDM(**options)
 
@@ -158,30 +158,30 @@ def test_takes_numpy_scalars_and_keeps_plain_numbers():
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "mixed_float16"])
-def test_refuses_half_precision(dtype):
+def test_rejects_half_precision(dtype):
     message = f"`dtype`.*Received: dtype='{dtype}'"
     with pytest.raises(ValueError, match=message):
         PDDM(dtype=dtype)
 
 
 @pytest.mark.parametrize("seed", [True, "x", 1.5])
-def test_refuses_a_seed_that_is_no_integer(seed):
+def test_rejects_a_seed_that_is_no_integer(seed):
     with pytest.raises(TypeError, match=r"`seed`.*Received: seed="):
         PDDM(seed=seed)
 
 
-def test_refuses_rows_of_different_width():
+def test_rejects_rows_of_different_width():
     with pytest.raises(ValueError, match=r"Received: a.shape=\(4, 3\), b.shape=\(4, 2\)"):
         PDDM().matrix(np.zeros((4, 3)), np.zeros((4, 2)))
 
 
-def test_refuses_rows_without_a_partner():
+def test_rejects_rows_without_a_partner():
     with pytest.raises(ValueError, match=r"Received: a.shape=\(4, 3\), b.shape=\(1, 3\)"):
         PDDM()(np.zeros((4, 3), "float32"), np.zeros((1, 3), "float32"))
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 4, 3), (4, 2)])
-def test_refuses_rows_that_do_not_fit_its_weights(shape):
+def test_rejects_rows_that_do_not_fit_its_weights(shape):
     layer, rows = PDDM(), np.zeros(shape, "float32")
     layer.build((None, 3))
     refusal = re.escape(f"embeddings must be (n, 3). Received: shape[1:]={shape[1:]}")

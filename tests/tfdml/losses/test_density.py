@@ -109,7 +109,7 @@ def test_at_its_best_targets_it_rewards_density_linearly(rng):
     np.testing.assert_allclose(gradient, tangent, atol=1e-12)
 
 
-def test_refuses_what_is_not_known_of_the_classes(rng):
+def test_rejects_what_is_not_known_of_the_classes(rng):
     labels, x = np.array([0, 0, 1, 1]), rng.normal(size=(4, 3))
     with pytest.raises(ValueError, match=r"`initial_density`.*Received: num_classes=None"):
         losses.get("density")(labels, x)
@@ -145,7 +145,7 @@ def test_a_density_inside_a_regularized_loss_finds_its_classes(rng):
         loss(labels + 1, x)
 
 
-def test_refuses_a_second_density():
+def test_rejects_a_second_density():
     base = {"name": "density", "initial_density": [0.1, 0.2]}
     for name, options in (
         ("density", {"initial_density": [0.1, 0.2]}),
@@ -169,7 +169,7 @@ def test_targets_stay_float32_under_mixed_precision(rng):
 
 
 @pytest.mark.parametrize("density", [3.0, [[0.1]], [], [0.1, float("nan")], "ab", {0: 1}])
-def test_refuses_what_are_no_densities(density):
+def test_rejects_what_are_no_densities(density):
     message = "`initial_density`.*Received: "
     with pytest.raises(ValueError, match=message):
         losses.get("density", initial_density=density)

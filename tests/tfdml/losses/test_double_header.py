@@ -252,7 +252,7 @@ def test_a_dict_adds_to_what_the_name_stands_for():
         ({"mine_with_dropout": 1}, "`mine_with_dropout`.*Received: mine_with"),
     ],
 )
-def test_refuses_wrong_options(options, message):
+def test_rejects_wrong_options(options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         losses.get("pddm", **options)
 

@@ -137,7 +137,7 @@ def test_the_number_of_classes_is_needed_and_prepare_counts_it():
         loss.prepare(UNEVEN + 5, embeddings=None, features=None)
 
 
-def test_logs_tell_how_far_the_proxies_turned():
+def test_logs_state_how_far_the_proxies_turned():
     loss = with_proxies("cosface", np.eye(4))
     assert loss.logs() == {"proxy_degrees": 0.0}
     turned = np.eye(4)

@@ -72,7 +72,7 @@ def test_is_trained_and_saved(rng, tmp_path, narrow):
     )
 
 
-def test_refuses_weights_that_do_not_fit(tmp_path, narrow):
+def test_rejects_weights_that_do_not_fit(tmp_path, narrow):
     path = tmp_path / "weights.npz"
     np.savez(path, **{"conv1/kernel": np.zeros((11, 11, 3, 96)), "fc8/bias": np.zeros(1000)})
     message = r"weights.npz', missing=\['conv1/bias', .*, '8 more'\]$"
@@ -105,6 +105,6 @@ def test_says_where_imagenet_weights_are():
         ),
     ],
 )
-def test_refuses_wrong_arguments(options, message, narrow):
+def test_rejects_wrong_arguments(options, message, narrow):
     with pytest.raises(ValueError, match=message):
         model_of(**{"side": 64, **options})

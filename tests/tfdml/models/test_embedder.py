@@ -344,7 +344,7 @@ def test_takes_numpy_scalars():
         ({"weights": "missing.h5"}, FileNotFoundError, "`weights`.*Received: .*missing.h5"),
     ],
 )
-def test_refuses_wrong_arguments(arguments, error, message):
+def test_rejects_wrong_arguments(arguments, error, message):
     arguments = {"backbone": "small_cnn", "input_shape": (28, 28, 1), **arguments}
     with pytest.raises(error, match=message):
         build_embedder(**arguments)
@@ -359,7 +359,7 @@ def test_refuses_wrong_arguments(arguments, error, message):
         "other.weights.h5",
     ],
 )
-def test_refuses_a_file_of_other_weights(name, tmp_path):
+def test_rejects_a_file_of_other_weights(name, tmp_path):
     path = tmp_path / name
     path.write_text("no weights")
     if name.startswith("other"):

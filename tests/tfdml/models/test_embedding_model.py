@@ -261,13 +261,13 @@ def test_a_frozen_or_mixed_model_comes_back_so(tmp_path):
         (keras.Model(), ValueError, "model of a known input shape. Received: embedder=<Model"),
     ],
 )
-def test_refuses_what_is_no_built_model(embedder, error, message):
+def test_rejects_what_is_no_built_model(embedder, error, message):
     with pytest.raises(error, match=message):
         EmbeddingModel(embedder)
 
 
 @pytest.mark.parametrize("loss", ["triplet", "pddm"])
-def test_refuses_to_fit_without_labels(loss, images):
+def test_rejects_to_fit_without_labels(loss, images):
     message = r"labels.*Received: labels=None"
     with pytest.raises(ValueError, match=message):
         build(loss=losses.get(loss)).fit(images, verbose=0)
@@ -292,7 +292,7 @@ def test_similarity_is_the_cosine_of_rows():
 
 @pytest.mark.parametrize("loss", ["triplet", "pddm"])
 @pytest.mark.parametrize("shapes", [((3, 8), (1, 8)), ((3, 8), (3, 4)), ((8,), (8,))])
-def test_similarity_refuses_shapes_that_do_not_match(loss, shapes):
+def test_similarity_rejects_shapes_that_do_not_match(loss, shapes):
     a, b = map(np.ones, shapes)
     message = f"Received: a.shape={a.shape}, b.shape={b.shape}"
     with pytest.raises(ValueError, match=re.escape(message)):
@@ -424,7 +424,7 @@ def test_targets_of_density_are_never_decayed(policy, by_name, rng, tmp_path):
     ]
 
 
-def test_refuses_an_optimizer_that_passes_over_a_multiplier_of_the_loss():
+def test_rejects_an_optimizer_that_passes_over_a_multiplier_of_the_loss():
     def compiled(optimizer, multiplier):
         model = one_layer()
         loss = losses.get("density", initial_density=[0.3] * 4, alpha_multiplier=multiplier)

@@ -196,7 +196,7 @@ def test_stays_near_float32_under_mixed_precision(path, rng):
         ({"variant": np.array("keras")}, "`variant`.*Received: variant='keras'"),
     ],
 )
-def test_refuses_weights_that_do_not_fit(change, message, arrays, tmp_path):
+def test_rejects_weights_that_do_not_fit(change, message, arrays, tmp_path):
     changed = {k: v for k, v in {**arrays, **change}.items() if v is not None}
     np.savez(tmp_path / "changed.npz", **changed)
     with pytest.raises(ValueError, match=message):
@@ -211,7 +211,7 @@ def test_names_the_first_of_many_weights_that_are_missing(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["text", "array", "cut off", "objects"])
-def test_refuses_what_is_no_file_of_weights(content, path, tmp_path):
+def test_rejects_what_is_no_file_of_weights(content, path, tmp_path):
     wrong = tmp_path / "wrong.npz"
     if content == "text":
         wrong.write_text("no weights")
@@ -252,7 +252,7 @@ def test_says_where_imagenet_weights_are():
         ),
     ],
 )
-def test_refuses_wrong_arguments(options, error, message):
+def test_rejects_wrong_arguments(options, error, message):
     with pytest.raises(error, match=message):
         model_of(**{"side": 64, **options})
 
@@ -287,7 +287,7 @@ def test_the_pretrained_network_equals_caffe(side, data_folder, cars):
 
 @pytest.mark.slow
 @pytest.mark.data
-def test_pretrained_features_tell_cars_apart(data_folder, cars):
+def test_pretrained_features_distinguish_cars(data_folder, cars):
     images, labels = cars(128), np.repeat(np.arange(10), 20)
     keras.utils.set_random_seed(0)
     recalls = []

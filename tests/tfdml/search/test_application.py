@@ -69,7 +69,7 @@ def test_gives_all_scores_and_says_which_decides(learned_model, folder, index_fi
 
 
 @pytest.mark.parametrize("k", ["0", "201", "-1", "1.5", "x", "", "1e1", "٣", "9" * 30])
-def test_refuses_another_number_of_images(k, client, encoded):
+def test_rejects_another_number_of_images(k, client, encoded):
     for answer in (
         client.post("/api/search", query_string={"k": k}, data=encoded((1, 2, 3))),
         client.get("/api/similar/0", query_string={"k": k}),
@@ -77,7 +77,7 @@ def test_refuses_another_number_of_images(k, client, encoded):
         assert error_of(answer, 400).startswith("`k` must be")
 
 
-def test_refuses_what_is_no_picture(client, encoded):
+def test_rejects_what_is_no_picture(client, encoded):
     def asked(content):
         return client.post("/api/search", data=content, content_type=PNG)
 
@@ -90,7 +90,7 @@ def test_refuses_what_is_no_picture(client, encoded):
     )
 
 
-def test_refuses_what_is_too_large(client):
+def test_rejects_what_is_too_large(client):
     import io
 
     for size in (50_001, 500_000):
@@ -105,10 +105,10 @@ def test_an_upload_is_never_written_to_a_file(client, encoded, monkeypatch):
 
     from werkzeug import formparser
 
-    def refused(*_, **__):
+    def rejected(*_, **__):
         raise AssertionError("a temporary file")
 
-    monkeypatch.setattr(formparser, "SpooledTemporaryFile", refused)
+    monkeypatch.setattr(formparser, "SpooledTemporaryFile", rejected)
     picture = encoded((1, 2, 3), "BMP", (120, 100))
     assert len(picture) > 30_000
     answer = client.post("/api/search", data={"image": (io.BytesIO(picture), "a.bmp")})
@@ -125,7 +125,7 @@ def test_serves_images_and_small_copies_by_id(client, folder, encoded):
 
 
 @pytest.mark.parametrize("path", ["similar/77", "images/77", "images/77/thumbnail"])
-def test_refuses_ids_that_are_not_there(path, client):
+def test_rejects_ids_that_are_not_there(path, client):
     assert "no image with this id. Received: id=77" in error_of(client.get(f"/api/{path}"), 404)
 
 
@@ -177,7 +177,7 @@ def test_links_that_lead_out_are_neither_found_nor_served(search, folder, client
     error_of(client.get(f"/api/images/{key}/thumbnail"), 404)
 
 
-def test_tells_its_status(client, search, folder):
+def test_states_its_status(client, search, folder):
     (folder / "text.png").write_bytes(b"no picture")
     search.refresh()
     status = client.get("/api/status").json
@@ -294,7 +294,7 @@ def test_other_methods_and_addresses_get_a_sentence(client):
     error_of(client.get("/api/nothing"), 404)
 
 
-def test_what_fails_unforeseen_tells_nothing_of_the_inside(client, search, monkeypatch):
+def test_what_fails_unforeseen_reveals_nothing_of_the_inside(client, search, monkeypatch):
     def fail(*_):
         raise RuntimeError("/home/secret")
 

@@ -52,20 +52,20 @@ def test_comes_back_as_it_was(saved):
     assert [file.name for file in path.parent.iterdir()] == ["index.npz"]
 
 
-def test_refuses_the_index_of_another_model(saved):
+def test_rejects_the_index_of_another_model(saved):
     with pytest.raises(ValueError, match=r"by this model: .*--index"):
         load(saved[0], "another")
 
 
 @pytest.mark.parametrize("size", [0, 10, 100, 0.5, 0.9])
-def test_refuses_half_a_file(size, saved):
+def test_rejects_half_a_file(size, saved):
     path, whole = saved[0], saved[0].read_bytes()
     path.write_bytes(whole[: int(size * len(whole)) if isinstance(size, float) else size])
     with pytest.raises(ValueError, match=r"not the index of a search: .*--index"):
         load(path, "made by this")
 
 
-def test_refuses_another_archive(saved):
+def test_rejects_another_archive(saved):
     path = saved[0]
     np.savez(path, other=np.arange(3))
     with pytest.raises(ValueError, match="is not the index of a search"):
@@ -79,7 +79,7 @@ def test_refuses_another_archive(saved):
         load(path, "made by this")
 
 
-def test_refuses_rows_and_images_of_two_saves(saved):
+def test_rejects_rows_and_images_of_two_saves(saved):
     path, index, catalogue = saved
     save(path, index, catalogue.without([0]), "made by this")
     with pytest.raises(ValueError, match="as many rows as images"):
@@ -105,7 +105,7 @@ def test_a_save_that_fails_leaves_the_one_before(saved, monkeypatch):
     "text",
     ["", "[]", "{}", '{"entries": {"x": []}, "left_out": {}, "next_id": 0}', '{"entries": 3}'],
 )
-def test_refuses_another_catalogue(text, saved, monkeypatch):
+def test_rejects_another_catalogue(text, saved, monkeypatch):
     path, index, catalogue = saved
     monkeypatch.setattr(Catalogue, "to_json", lambda self: text)
     save(path, index, catalogue, "made by this")
@@ -113,7 +113,7 @@ def test_refuses_another_catalogue(text, saved, monkeypatch):
         load(path, "made by this")
 
 
-def test_refuses_rows_of_another_program(saved, monkeypatch):
+def test_rejects_rows_of_another_program(saved, monkeypatch):
     path, index, catalogue = saved
     monkeypatch.setattr(Index, "to_bytes", lambda self: np.zeros(100, np.uint8))
     save(path, index, catalogue, "made by this")

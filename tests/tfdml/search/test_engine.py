@@ -45,7 +45,7 @@ def test_finds_the_nearest_images_of_an_image_without_itself(search, folder, enc
     assert caught.value.status == 404
 
 
-def test_tells_the_cosine_where_all_embeddings_are_of_one_length(model, folder, index_file):
+def test_states_the_cosine_where_all_embeddings_are_of_one_length(model, folder, index_file):
     model.radius = 3.0
     rows = {"blue.png": (3.0, 0, 0), "red/dark.png": (0, 3.0, 0), "red/bright.png": (-3.0, 0, 0)}
     model.embed = lambda contents: [np.array(next(left), np.float32) for _ in contents]
@@ -79,7 +79,7 @@ def test_a_learned_similarity_puts_the_nearest_in_order(learned_model, folder, i
     assert len(search.by_picture(asked, 5).found) == 5  # more than it was to put in order
 
 
-def test_refuses_to_rerank_without_a_learned_similarity(model, folder, index_file):
+def test_rejects_to_rerank_without_a_learned_similarity(model, folder, index_file):
     with pytest.raises(ValueError, match="`rerank` needs"):
         ImageSearch(model, folder, index_file, rerank=10)
 
@@ -105,7 +105,7 @@ def test_embeds_only_what_is_new(model, search, folder, index_file, encoded):
     assert third.refresh() == (0, 0)
 
 
-def test_files_that_are_no_images_are_told_and_not_tried_again(model, search, folder, index_file):
+def test_files_that_are_no_images_are_listed_and_not_tried_again(model, search, folder, index_file):
     (folder / "text.png").write_bytes(b"no picture")
     search.refresh()
     assert list(search.left_out) == ["text.png"]
@@ -167,7 +167,7 @@ def test_starts_with_an_empty_folder(model, tmp_path, index_file, encoded):
     assert search.sample(3, 0) == {}
 
 
-def test_refuses_folders_and_indexes_that_cannot_be(model, folder, index_file, tmp_path):
+def test_rejects_folders_and_indexes_that_cannot_be(model, folder, index_file, tmp_path):
     with pytest.raises(FileNotFoundError, match="`images` must be a folder"):
         ImageSearch(model, tmp_path / "missing", index_file)
     (tmp_path / "link").symlink_to(folder)
@@ -176,7 +176,7 @@ def test_refuses_folders_and_indexes_that_cannot_be(model, folder, index_file, t
             ImageSearch(model, folder, path)
 
 
-def test_refuses_pictures_that_cannot_be_read(search, encoded):
+def test_rejects_pictures_that_cannot_be_read(search, encoded):
     for content, status in ((b"text", 415), (encoded((1, 2, 3))[:60], 400)):
         with pytest.raises(RejectedError) as caught:
             search.by_picture(content, 3)
@@ -229,7 +229,7 @@ def wait_for(search):
     raise TimeoutError
 
 
-def test_tells_why_a_refresh_in_the_background_failed(search, folder, tmp_path):
+def test_states_why_a_refresh_in_the_background_failed(search, folder, tmp_path):
     folder.rename(tmp_path / "elsewhere")
     folder.mkdir()
     search.start_refresh()

@@ -72,7 +72,7 @@ def test_a_folder_with_the_name_of_an_image_is_none(images):
     assert list(image_files(images)) == ["album.png/a.png"]
 
 
-def test_paths_that_leave_the_folder_are_refused(images, outside):
+def test_paths_that_leave_the_folder_are_rejected(images, outside):
     write(images / "own.png")
     (images / "link.png").symlink_to(outside)
     (images / "folder").symlink_to(outside.parent)
@@ -141,7 +141,7 @@ def opened(content):
 
 
 @pytest.mark.parametrize("kind", MIME_TYPES)
-def test_tells_the_type_by_the_content(kind, encoded):
+def test_recognises_the_type_by_the_content(kind, encoded):
     assert read_header(encoded((1, 2, 3), kind, (31, 17))) == (kind, 31, 17)
 
 
@@ -149,13 +149,13 @@ def test_tells_the_type_by_the_content(kind, encoded):
     "content",
     [b"", b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"GIF", bytes(1000), b"%PDF-1.7 " * 50],
 )
-def test_refuses_what_is_no_picture(content):
+def test_rejects_what_is_no_picture(content):
     with pytest.raises(RejectedError, match="must be a complete JPEG") as caught:
         read_header(content)
     assert caught.value.status == 415
 
 
-def test_refuses_types_that_a_model_does_not_read(encoded):
+def test_rejects_types_that_a_model_does_not_read(encoded):
     for kind in ("TIFF", "ICO", "PPM"):
         with pytest.raises(RejectedError) as caught:
             read_header(encoded((1, 2, 3), kind))
@@ -164,7 +164,7 @@ def test_refuses_types_that_a_model_does_not_read(encoded):
 
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 @pytest.mark.parametrize(("width", "height"), [(10_001, 5000), (12_000, 12_000), (99_999, 99_999)])
-def test_refuses_too_many_pixels_by_the_header_alone(width, height):
+def test_rejects_too_many_pixels_by_the_header_alone(width, height):
     assert width * height > MAX_PIXELS
     with pytest.raises(RejectedError, match=r"50,000,000 .*Received: ") as caught:
         read_header(png_that_claims(width, height))

@@ -48,7 +48,7 @@ def test_finds_as_many_as_there_are(rows, ids):
     assert len(few.changed(remove=ids[:3]).nearest(rows[0], 5)[0]) == 0
 
 
-def test_refuses_rows_and_ids_that_do_not_fit(rows, ids):
+def test_rejects_rows_and_ids_that_do_not_fit(rows, ids):
     index = Index(6).changed(add=(ids[:3], rows[:3]))
     with pytest.raises(ValueError, match="`rows` must have 6"):
         index.changed(add=(ids[:3], rows[:3, :5]))

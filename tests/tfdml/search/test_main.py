@@ -38,10 +38,10 @@ def test_a_wrong_argument_gets_one_sentence(arguments, sentence, capsys):
     with pytest.raises(SystemExit) as stopped:
         command.main(arguments)
     assert stopped.value.code == 2
-    told = capsys.readouterr().err
-    assert sentence in told
-    assert told.startswith("tfdml.search: error: ")
-    assert told.count("\n") == 1
+    reported = capsys.readouterr().err
+    assert sentence in reported
+    assert reported.startswith("tfdml.search: error: ")
+    assert reported.count("\n") == 1
 
 
 def test_says_what_to_install(monkeypatch, capsys):
@@ -126,7 +126,7 @@ def test_serves_from_the_command_line(
         ("rerank", -1, "`rerank` .*Received: rerank=-1"),
     ],
 )
-def test_refuses_what_is_out_of_range(name, value, message):
+def test_rejects_what_is_out_of_range(name, value, message):
     with pytest.raises(ValueError, match=message):
         command.Search("model", "images", **{name: value})
 

@@ -40,7 +40,7 @@ def test_embeds_as_the_model_does(name, versions, opened, pictures):
     assert opened[name].dim == 8
 
 
-def test_tells_the_length_of_the_embeddings(opened):
+def test_states_the_length_of_the_embeddings(opened):
     assert opened["plain"].radius == pytest.approx(1, abs=1e-5)
     assert opened["learned"].radius is None
 
@@ -53,7 +53,7 @@ def test_one_that_cannot_be_read_does_not_keep_the_others(opened, pictures):
     assert "cannot read the picture (it is damaged" in str(rows[1])
 
 
-def test_tells_an_unreadable_picture_also_of_a_model_that_gives_nan(complete, pictures):
+def test_reports_an_unreadable_picture_also_of_a_model_that_gives_nan(complete, pictures):
     row, refusal = SearchModel(complete).embed([pictures[0], pictures[0][:100]])
     assert np.isfinite(row).all()
     assert "cannot read the picture (it is damaged" in str(refusal)
@@ -102,7 +102,7 @@ def test_the_fingerprint_is_of_the_network_wherever_it_lies(versions, tmp_path):
     assert fingerprint(copy) != fingerprint(plain)
 
 
-def test_refuses_a_model_that_takes_no_encoded_images(tmp_path):
+def test_rejects_a_model_that_takes_no_encoded_images(tmp_path):
     class Other(tf.Module):
         @tf.function(input_signature=[tf.TensorSpec((None, 4, 4, 3), tf.float32, "images")])
         def embed(self, images):

@@ -47,7 +47,7 @@ class Page(in_chromium.Browser):
         return self.texts("#results .name")
 
     def wait_for(self, selector, text):
-        self.wait(lambda: any(text in told for told in self.texts(selector)))
+        self.wait(lambda: any(text in shown for shown in self.texts(selector)))
 
     def give(self, kind, content, target="#drop", name="a.png", mime_type="image/png"):
         encoded = base64.b64encode(content).decode()
@@ -70,7 +70,7 @@ def test_says_what_there_is_and_what_to_do(page):
     assert "Choose an image, drop one here or paste it." in page.texts("#drop")[0]
     assert "BMP, GIF, JPEG, PNG, WEBP, up to 0.1 MB. It is not kept." in page.texts("#drop")[0]
     assert page.texts("h2") == ["Or start from one of these"]
-    assert "5 of 5 images, drawn at random." in page.texts("#told")[0]
+    assert "5 of 5 images, drawn at random." in page.texts("#status")[0]
     assert not page.one("#query").is_displayed()
 
 
@@ -83,7 +83,9 @@ def test_finds_by_a_chosen_file(page, tmp_path, encoded):
     assert page.texts("#results .folder") == ["red", "red", "green"]
     distance = np.linalg.norm([10, 20, 20])
     assert page.texts("#results .score")[0] == f"distance {distance:#.4g}"
-    assert re.match(r"[\d.]+ ms \(embedding [\d.]+ ms, search [\d.]+ ms\)", page.texts("#told")[0])
+    assert re.match(
+        r"[\d.]+ ms \(embedding [\d.]+ ms, search [\d.]+ ms\)", page.texts("#status")[0]
+    )
     assert page.one("#query").is_displayed()
     assert page.texts("#query-name") == ["asked for.png"]
     assert (
@@ -144,7 +146,7 @@ def test_bars_reach_from_the_last_to_the_best(page, encoded):
         "return [...document.querySelectorAll('.bar span')].map((e) => e.style.width)"
     )
     assert (widths[0], widths[2]) == ("100%", "10%")
-    assert "Bars reach from the last image shown to the best." in page.texts("#told")[0]
+    assert "Bars reach from the last image shown to the best." in page.texts("#status")[0]
 
 
 def test_bars_are_the_cosine_where_there_is_one(model, folder, index_file, serving, browser):
@@ -176,7 +178,7 @@ def test_shows_both_scores_where_a_similarity_was_learned(
         expected = f"similarity {best['similarity']:#.4g} distance {best['distance']:#.4g}"
         assert browser.texts(".score")[0] == expected
         assert "the learned similarity of the 100 nearest" in browser.texts("#about")[0]
-        assert "reranking" in browser.texts("#told")[0]
+        assert "reranking" in browser.texts("#status")[0]
         browser.reset()
 
 
@@ -188,7 +190,7 @@ def test_shows_more_images(page):
     assert not page.one("#more").is_displayed()
 
 
-def test_errors_are_told_in_words(page, encoded):
+def test_errors_are_reported_in_words(page, encoded):
     def error():
         page.wait(lambda: page.one("#error").is_displayed())
         return page.texts("#error")[0]
@@ -239,7 +241,7 @@ def test_an_empty_folder_says_what_to_do(model, tmp_path, index_file, serving, b
     with serving(search) as ask:
         browser.open(f"http://127.0.0.1:{ask.port}/")
         browser.wait_for("h2", "The folder is empty")
-        assert browser.texts("#told") == ["Put images into it and refresh the index."]
+        assert browser.texts("#status") == ["Put images into it and refresh the index."]
         browser.give("drop", encoded((1, 2, 3)))
         browser.wait_for("h2", "Nothing to find yet")
         browser.reset()

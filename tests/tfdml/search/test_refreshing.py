@@ -8,7 +8,7 @@ from tfdml.search.refreshing import changes, embedded
 OLD, NEW = Stamp(1, 1), Stamp(1, 2)
 
 
-def test_tells_what_is_new_gone_and_changed():
+def test_states_what_is_new_gone_and_changed():
     names = ("kept.png", "changed.png", "gone.png")
     catalogue, _ = Catalogue().with_more(
         [Entry(name, OLD, "PNG", 1, 1) for name in names],
@@ -31,28 +31,28 @@ def test_embeds_files_and_says_why_some_are_left_out(model, folder, colours, enc
     (folder / "vanished.png").unlink()
     batches = list(embedded(model, folder.resolve(), files))
     assert all(len(batch) <= model.batch_size for batch in batches)
-    told = {name: value for batch in batches for name, value in batch.items()}
-    assert set(told) == {*colours, "text.png", "half.png"}
+    reported = {name: value for batch in batches for name, value in batch.items()}
+    assert set(reported) == {*colours, "text.png", "half.png"}
     for name, colour in colours.items():
-        entry, row = told[name]
+        entry, row = reported[name]
         assert entry == Entry(name, files[name], "PNG", 40, 30)
         np.testing.assert_allclose(row, colour)
-    assert "must be a complete" in told["text.png"].cause
-    assert told["text.png"].stamp == files["text.png"]
-    assert told["half.png"].stamp == files["half.png"]
+    assert "must be a complete" in reported["text.png"].cause
+    assert reported["text.png"].stamp == files["text.png"]
+    assert reported["half.png"].stamp == files["half.png"]
 
 
 def test_a_file_that_may_not_be_opened_is_tried_again(model, folder, monkeypatch):
     from tfdml.search import refreshing
 
-    def refused(*_):
+    def rejected(*_):
         raise PermissionError(13, "Permission denied")
 
     files = image_files(folder.resolve())
-    monkeypatch.setattr(refreshing, "read", refused)
-    [told] = embedded(model, folder.resolve(), {"blue.png": files["blue.png"]})
-    assert told["blue.png"].cause == "Permission denied"
-    catalogue, _ = Catalogue().with_more([], told)
+    monkeypatch.setattr(refreshing, "read", rejected)
+    [reported] = embedded(model, folder.resolve(), {"blue.png": files["blue.png"]})
+    assert reported["blue.png"].cause == "Permission denied"
+    catalogue, _ = Catalogue().with_more([], reported)
     assert "blue.png" in changes(catalogue, files)[2]
 
 

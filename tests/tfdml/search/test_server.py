@@ -26,7 +26,7 @@ def test_answers_over_a_socket(search, serving, encoded):
         assert "Server" not in headers
 
 
-def test_refuses_by_the_announced_size_before_it_is_sent(search, serving):
+def test_rejects_by_the_announced_size_before_it_is_sent(search, serving):
     with serving(search, upload_bytes=1000) as ask:
         request = b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
         status, head, body = raw(ask.port, request % 10**12)
@@ -35,7 +35,7 @@ def test_refuses_by_the_announced_size_before_it_is_sent(search, serving):
         assert json.loads(body) == {"error": "The picture must be a file of at most 0.001 MB"}
 
 
-def test_refuses_pieces_that_grow_too_large(search, serving):
+def test_rejects_pieces_that_grow_too_large(search, serving):
     size = 1000 + FORM_BYTES + 10
     with serving(search, upload_bytes=1000) as ask:
         head = b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"

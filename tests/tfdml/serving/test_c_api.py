@@ -130,8 +130,8 @@ def test_refusals_leave_the_session_as_it_was(served, contents):
         ({"image_bytes": np.zeros(2, "float32")}, "Expects arg.0. to be string but float"),
         ({}, "You must feed a value for placeholder"),
     ]:
-        with pytest.raises(c_api.RefusedError, match=said) as refused:
+        with pytest.raises(c_api.RejectedError, match=said) as rejected:
             session.run("serving_default", inputs)
-        assert refused.value.code == "INVALID_ARGUMENT"
+        assert rejected.value.code == "INVALID_ARGUMENT"
     found = session.run("serving_default", {"image_bytes": contents})
     np.testing.assert_allclose(found["embedding"], served.embed(contents), atol=1e-5)

@@ -30,7 +30,7 @@ def test_sub_folders_are_classes_and_files_in_them_images(folder):
     assert means.embeddings.tolist() == [[1, 1], [2, 3]]
 
 
-def test_refuses_a_folder_without_images_and_one_with_too_many(folder, tmp_path, monkeypatch):
+def test_rejects_a_folder_without_images_and_one_with_too_many(folder, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="must have sub-folders"):
         folders.images_of(tmp_path / "a")
     monkeypatch.setattr(folders, "MOST_ROWS", 2)

@@ -10,7 +10,7 @@ from tfdml.serving.metadata import FILE, metadata_of, read_metadata, write_metad
 from tfdml.serving.options import MAX_PIXELS
 
 
-def test_tells_what_the_model_is_and_what_is_known_of_it(tmp_path):
+def test_states_what_the_model_is_and_what_is_known_of_it(tmp_path):
     embedder = build_embedder("small_cnn", 4, input_shape=(8, 6, 1), levels=2)
     options = ExportOptions(licence="CC-BY-4.0", on_bad_image="nan")
     served = ServedModel(embedder, reader((8, 6, 1)), options=options)
@@ -43,7 +43,7 @@ def test_tells_what_the_model_is_and_what_is_known_of_it(tmp_path):
 
 
 @pytest.mark.parametrize("content", [None, b"", b"words", b"[1]", b"\xff", b'{"recipe": [1]}'])
-def test_what_another_program_wrote_tells_nothing(content, tmp_path):
+def test_what_another_program_wrote_yields_nothing(content, tmp_path):
     (tmp_path / "assets.extra").mkdir()
     if content is not None:
         (tmp_path / "assets.extra" / FILE).write_bytes(content)

@@ -49,6 +49,6 @@ def test_means_are_of_each_class(rng):
         ((list(range(100_001)), np.ones((100_001, 1))), "rows=100001"),
     ],
 )
-def test_refuses_what_is_no_gallery(arguments, message):
+def test_rejects_what_is_no_gallery(arguments, message):
     with pytest.raises(ValueError, match=message):
         Gallery(*arguments)

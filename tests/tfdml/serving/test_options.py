@@ -19,6 +19,6 @@ def test_options_of_a_dictionary_are_checked():
 
 
 def test_an_export_again_keeps_all_but_the_precision():
-    told = {"precision": "int8", "on_bad_image": "nan", "licence": None, "dimension": 8}
-    assert options_kept(told) == {"on_bad_image": "nan"}
+    stored = {"precision": "int8", "on_bad_image": "nan", "licence": None, "dimension": 8}
+    assert options_kept(stored) == {"on_bad_image": "nan"}
     assert options_kept({}) == {}

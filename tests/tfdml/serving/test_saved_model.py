@@ -29,7 +29,7 @@ def test_a_loss_that_learned_nothing_serves_the_cosine(served):
 
 
 @pytest.mark.parametrize("counts", [(1, 3), (3, 1), (3, 2)])
-def test_rows_without_a_partner_are_refused(counts, learned_signatures, contents, rng):
+def test_rows_without_a_partner_are_rejected(counts, learned_signatures, contents, rng):
     images = [tf.constant(contents[:count]) for count in counts]
     a, b = (tf.constant(rows) for rows in rows_of(rng, *counts))
     signatures = learned_signatures

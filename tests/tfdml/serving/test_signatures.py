@@ -103,13 +103,13 @@ def test_an_error_names_the_bad_images_of_a_batch(strict, images):
         call(strict["similarity"], images[:2], [images[0], b""])
 
 
-def test_an_image_of_more_pixels_than_asked_for_is_refused(strict, images):
+def test_an_image_of_more_pixels_than_asked_for_is_rejected(strict, images):
     assert call(strict["read_images"], images[:2])["images"].shape == (2, *SIZE)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[1\] has 60 x 31 pixels"):
         call(strict["read_images"], [images[0], png(31, 60)])
 
 
-def test_valid_is_told_where_bad_images_are_taken_alone(strict, tolerant):
+def test_valid_is_stated_where_bad_images_are_taken_alone(strict, tolerant):
     for name in ("serving_default", "read_images", "similarity"):
         assert "valid" not in strict[name].get_concrete_function().structured_outputs
         assert "valid" in tolerant[name].get_concrete_function().structured_outputs
@@ -140,7 +140,7 @@ def test_classes_are_those_of_the_nearest_means_and_at_most_as_many(tolerant, im
     assert set(found) == {"classes", "distances", "valid"}
 
 
-def test_refuses_a_gallery_of_another_model(strict_model):
+def test_rejects_a_gallery_of_another_model(strict_model):
     with pytest.raises(ValueError, match=r"Received: dim=8, embeddings=7"):
         strict_model.add_gallery(Gallery(["a"], np.ones((1, 7))), top=5)
     with pytest.raises(ValueError, match=r"`top` .*Received: top=0"):

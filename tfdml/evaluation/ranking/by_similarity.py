@@ -38,7 +38,7 @@ def ranks_by_similarity(search, similarity, only_nearest):
     """
     table = _Table(search, only_nearest)
     _score_tiles(search, similarity, table)
-    inputs.warn_if_equal(np.concatenate([table.best_relevant(), table.best_others]), stacklevel=4)
+    inputs.warn_if_equal(np.concatenate([table.best_relevant(), table.best_others]), stacklevel=5)
     for rows in _slices(len(search.queries)):
         yield table.ranks(rows)
 

@@ -1,5 +1,7 @@
 """The nearest neighbours of rows and their distances."""
 
+import functools
+
 import numpy as np
 
 from tfdml.checks import check
@@ -52,22 +54,30 @@ def nearest_rows(queries, gallery, k, own=None):
         own: (n,) gallery rows of the queries themselves, which are excluded; or None.
 
     Returns:
-        (n, k) int64 row numbers and (n, k) float64 squared distances.
+        (n, k) int64 row numbers and (n, k) float64 squared distances: exact where another row is
+        almost as far, and elsewhere accurate enough to be in the order of the exact ones.
     """
     columns, asked = gallery.score_columns(), queries.score_rows()
     rows, farthest = len(gallery.exact), np.sqrt(gallery.squared_norms.max())
-    errors = score_error(np.sqrt(queries.squared_norms), farthest, gallery.exact.shape[1])
+    # Scores that differ by more than this are in the order of the distances.
+    margins = 2 * score_error(np.sqrt(queries.squared_norms), farthest, gallery.exact.shape[1])
     found, distances = np.empty((len(asked), k), np.int64), np.empty((len(asked), k))
     block = max(1, _BLOCK_BYTES // (4 * rows))
+    buffers = np.empty((2, min(block, len(asked)), rows), np.float32)
     for first in range(0, len(asked), block):
-        scores = asked[first : first + block] @ columns
+        scores, partitioned = buffers[:, : len(asked) - first]
+        np.matmul(asked[first : first + block], columns, out=scores)
         if own is not None:
             scores[np.arange(len(scores)), own[first : first + block]] = -np.inf
-        kth = np.partition(scores, rows - k, axis=1)[:, rows - k]
-        lowest = kth - 2 * errors[first : first + block]  # rows of the K may score this low
+        partitioned[:] = scores
+        partitioned.partition(rows - k, axis=1)
+        lowest = (partitioned[:, rows - k] - margins[first : first + block]).astype(np.float32)
         for i, query in enumerate(range(first, first + len(scores))):
-            candidates = np.flatnonzero(scores[i] >= lowest[i])
-            found[query], distances[query] = _nearest(queries, query, gallery, candidates, k)
+            candidates = (scores[i] >= lowest[i]).nonzero()[0]  # including all of the K nearest
+            near = queries.squared_norms[query] - 2 * scores[i, candidates].astype(np.float64)
+            exact = functools.partial(squared_distances, queries.exact, query, gallery.exact)
+            nearest = _nearest(candidates, near, 2 * margins[query], exact, k)
+            found[query], distances[query] = candidates[nearest], near[nearest]
     return found, distances
 
 
@@ -80,16 +90,26 @@ def distances_to(embeddings, neighbours):
     return np.ldexp(np.sqrt(squared), frame.exponent).reshape(neighbours.shape)
 
 
-def _nearest(queries, query, gallery, candidates, k):
-    """The k candidates nearest to a query, nearest first, and their squared distances."""
-    best, distances = np.empty(0, np.int64), np.empty(0)
-    for first in range(0, len(candidates), _CHUNK_ROWS):
-        some = candidates[first : first + _CHUNK_ROWS]
-        best = np.concatenate([best, some])
-        found = squared_distances(queries.exact, query, gallery.exact, some)
-        distances = np.concatenate([distances, found])
-        order = np.argsort(distances, kind="stable")[:k]
-        best, distances = best[order], distances[order]
-        if len(best) == k and distances[-1] == 0:  # no other can be nearer
+def _nearest(rows, distances, margin, exact, k):
+    """The indices of the k nearest rows, nearest first; replaces uncertain distances by exact ones.
+
+    Args:
+        rows: (t,) ascending gallery rows.
+        distances: (t,) float64 estimates of their squared distances, changed in place.
+        margin: Distances that differ by more are in the exact order.
+        exact: Function of rows that returns their exact distances.
+        k: At most t.
+    """
+    order = distances.argsort()
+    ordered = distances[order]
+    close = ordered[1:] - ordered[:-1] <= margin
+    uncertain = np.zeros(len(rows), bool)
+    uncertain[order[1:][close]] = uncertain[order[:-1][close]] = True
+    uncertain = uncertain.nonzero()[0]
+    distances[uncertain] = np.inf
+    for first in range(0, len(uncertain), _CHUNK_ROWS):
+        some = uncertain[first : first + _CHUNK_ROWS]
+        distances[some] = exact(rows[some])
+        if np.count_nonzero(distances == 0) >= k:  # no other can be nearer
             break
-    return best, distances
+    return distances.argsort(kind="stable")[:k]

@@ -158,7 +158,7 @@ function showQueries() {
   byId("queries").classList.toggle("single", rows.length === 1);
   const of = gallery.classes ? ` of ${count(gallery.classes.size, "class", "classes")}` : "";
   const order = gallery.order === "random" ? "in random order" : `the ${gallery.order} first`;
-  byId("gallery-told").textContent =
+  byId("gallery-status").textContent =
     gallery.caption || `${count(rows.length, "query", "queries")}${of}, ${order}.`;
   for (const tab of document.getElementsByName("order")) {
     tab.checked = !gallery.only && tab.value === gallery.order;
@@ -302,7 +302,7 @@ function showTable() {
     if (name !== column.name) header.removeAttribute("aria-sort");
     else header.ariaSort = sign > 0 ? "ascending" : "descending";
   });
-  byId("table-told").textContent = count(kept.length, "class", "classes");
+  byId("table-status").textContent = count(kept.length, "class", "classes");
   byId("more-classes").hidden = kept.length <= shown;
 }
 
@@ -487,7 +487,7 @@ function startMap() {
     drawn.length < ids.length
       ? `A random sample of ${drawn.length.toLocaleString("en")} of ${count(ids.length, "image")}`
       : count(ids.length, "image");
-  byId("map-told").textContent =
+  byId("map-caption").textContent =
     `${part} by t-SNE, coloured by class: nearby images have similar embeddings. Point at or tap ` +
     "one to see it and its class. Drag to move; zoom with the buttons, by pinching, or with the " +
     "wheel after a click or with Ctrl.";

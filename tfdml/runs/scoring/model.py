@@ -190,9 +190,5 @@ def similarity_of(signature, pairs=None):
         signature: `score_pairs` or `score_matrix` of a model.
         pairs: How many pairs there will be, for a progress bar; none is shown if None.
     """
-    from tqdm import tqdm
-
-    bar = tqdm(
-        desc="Scoring", total=pairs, delay=2, unit="pair", unit_scale=True, disable=pairs is None
-    )
+    bar = progress("Scoring", total=pairs, unit="pair", shown=pairs is not None)
     return exported.similarity_of(signature, bar)

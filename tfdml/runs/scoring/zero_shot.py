@@ -88,8 +88,7 @@ class ZeroShot(Scoring):
 
         classes = np.unique(split.labels).tolist()
         unseen = tfdml.evaluation.every_nth_child(classes, hierarchy, self.unseen_share)
-        expectation = "`unseen_share` must hold out a class of a parent or more"
-        self.check(unseen, expectation)
+        self.check(unseen, "`unseen_share` must hold out a class of a parent or more")
         rows = np.isin(split.labels, unseen)
         return split.subset(~rows), split.subset(rows)
 

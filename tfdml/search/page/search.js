@@ -142,7 +142,7 @@ async function route() {
     showQuery(null);
     byId("results").replaceChildren();
     byId("results-title").textContent = "No answer";
-    byId("told").textContent = "";
+    byId("status").textContent = "";
     byId("more").hidden = true;
   }
   byId("results").setAttribute("aria-busy", "false");
@@ -167,7 +167,7 @@ function showResults({ results, ranked_by: kind, seconds }) {
   const parts = ["embedding", "search", "reranking"].filter((part) => part in seconds);
   const each = parts.map((part) => `${part} ${milliseconds(seconds[part])}`).join(", ");
   const bars = kind === "cosine" ? "" : " Bars reach from the last image shown to the best.";
-  byId("told").textContent = results.length
+  byId("status").textContent = results.length
     ? `${milliseconds(seconds.total)} (${each}).${bars}`
     : "The folder holds no image that can be searched.";
   const share = shareOf(results, kind);
@@ -180,7 +180,7 @@ function showResults({ results, ranked_by: kind, seconds }) {
 
 function showSample(images) {
   byId("results-title").textContent = images.length ? "Or start from one of these" : "The folder is empty";
-  byId("told").textContent = images.length
+  byId("status").textContent = images.length
     ? `${images.length} of ${number(status.images)} images, drawn at random. Choose one to find what resembles it.`
     : "Put images into it and refresh the index.";
   byId("results").replaceChildren(...images.map((image) => card(image, null)));

@@ -6,7 +6,7 @@ from hypothesis.extra.numpy import arrays
 
 from tfdml.evaluation import nearest_neighbours
 from tfdml.evaluation.ranking import neighbours, points
-from tfdml.evaluation.ranking.neighbours import distances_to
+from tfdml.evaluation.ranking.neighbours import distances_to, nearest_rows
 
 
 def by_sorting(x, k):
@@ -35,7 +35,22 @@ def test_orders_ties_by_number(x, k):
     assert nearest_neighbours(x, k).tolist() == by_sorting(x, k)
 
 
-def test_tells_rows_apart_that_float32_does_not(rng):
+@settings(max_examples=60, deadline=None)
+@given(
+    arrays(np.float64, (9, 2), elements=st.integers(-2, 2).map(float)),
+    arrays(np.float64, (13, 2), elements=st.integers(-2, 2).map(lambda x: x + 2.0**-26 * (x > 1))),
+    st.integers(1, 13),
+)
+def test_distances_compare_as_the_exact_ones(x, gallery, k):
+    frame = points.Frame.around(gallery, x)
+    found, distances = nearest_rows(frame.points(x), frame.points(gallery), k)
+    exact = np.square(x[:, None] - gallery[found]).sum(axis=2)
+    for compare in (np.less, np.equal):
+        by_estimate = compare(distances[:, None], distances[:, :, None])
+        assert (by_estimate == compare(exact[:, None], exact[:, :, None])).all()
+
+
+def test_orders_rows_that_are_equal_in_float32(rng):
     x = np.repeat([-1.0, 1.0], 30)[:, None] + 1e-6 * rng.normal(size=(60, 3))
     assert nearest_neighbours(x, 6).tolist() == by_sorting(x, 6)
 
@@ -51,10 +66,12 @@ def test_scale_does_not_matter(scale, rng):
     assert (nearest_neighbours(x * scale, 4) == nearest_neighbours(x, 4)).all()
 
 
-def test_of_collapsed_rows_finds_the_first(monkeypatch):
+def test_of_collapsed_rows_finds_the_first(monkeypatch, rng):
     monkeypatch.setattr(neighbours, "_CHUNK_ROWS", 3)
     assert nearest_neighbours(np.ones((8, 2)), 4).tolist() == by_sorting(np.ones((8, 2)), 4)
     assert nearest_neighbours(np.zeros((3, 2)), 2).tolist() == [[1, 2], [0, 2], [0, 1]]
+    collapsed_classes = np.repeat(rng.normal(size=(5, 4)), 9, axis=0)
+    assert nearest_neighbours(collapsed_classes, 4).tolist() == by_sorting(collapsed_classes, 4)
 
 
 def test_chunks_of_candidates_change_nothing(monkeypatch, rng):
@@ -63,7 +80,7 @@ def test_chunks_of_candidates_change_nothing(monkeypatch, rng):
     assert nearest_neighbours(x, 9).tolist() == by_sorting(x, 9)
 
 
-def test_tells_the_distances(rng, monkeypatch):
+def test_computes_the_distances(rng, monkeypatch):
     monkeypatch.setattr(points, "_CHUNK_ROWS", 7)
     x = rng.normal(size=(20, 3)).astype(np.float32)
     found = nearest_neighbours(x, 3)

@@ -6,7 +6,7 @@ from tfdml.evaluation.ranking.points import Frame, score_bounds, squared_distanc
 
 @pytest.mark.parametrize("scale", [2.0**-1060, 1.0, 2.0**1000])
 @pytest.mark.parametrize("offset", [0, 1000])
-def test_scores_outside_the_bounds_tell_which_row_is_nearer(scale, offset, rng):
+def test_scores_outside_the_bounds_decide_which_row_is_nearer(scale, offset, rng):
     rows, others = ((rng.normal(size=(40, 9)) + offset) * scale for _ in range(2))
     frame = Frame.around(others, rows)
     queries, gallery = frame.points(rows), frame.points(others)

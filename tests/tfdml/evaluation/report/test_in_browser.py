@@ -121,7 +121,7 @@ def test_filters_the_queries_by_class(browser, page):
     browser.one("#wanted").send_keys("Class B")
     expected = [row for row in np.argsort(VALUES).tolist() if ids[row] == 1]
     browser.wait_for(expected[:8])
-    assert browser.texts("#gallery-told") == [
+    assert browser.texts("#gallery-status") == [
         f"{len(expected)} queries of 1 class, the worst first."
     ]
     browser.one("#wanted").clear()
@@ -193,7 +193,7 @@ def test_sorts_and_filters_the_table(browser, page):
     browser.one("#table-filter").send_keys("S C")
     assert browser.texts("#table tbody th") == ["class c"]
     browser.click("#table tbody a")
-    browser.wait(lambda: "of 1 class" in browser.texts("#gallery-told")[0])
+    browser.wait(lambda: "of 1 class" in browser.texts("#gallery-status")[0])
     assert browser.one("#wanted").get_attribute("value") == "class c"
 
 
@@ -302,4 +302,4 @@ def test_shows_few_images(images, browser, report):
     browser.wait_for([0])
     assert len(browser.all(".found .card")) == images - 1
     browser.open(report(images=images), "#image-99")
-    assert "in order" not in browser.texts("#gallery-told")[0]
+    assert "in order" not in browser.texts("#gallery-status")[0]

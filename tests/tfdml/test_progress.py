@@ -1,0 +1,21 @@
+import io
+import sys
+
+import pytest
+
+from tfdml.progress import progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "shown", "expected"),
+    [(Terminal, True, True), (Terminal, False, False), (io.StringIO, True, False)],
+)
+def test_is_shown_in_a_terminal_if_asked_for(stream, shown, expected, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", stream())
+    with progress("Counting", total=3, shown=shown) as bar:
+        assert bar.disable != expected
