@@ -16,6 +16,7 @@ DEFAULTS = {
         "squared_hinge": False,
         "average_over": "pairs",
     },
+    losses.CrossBatchMemoryLoss: {"start_step": 1000, "weight": 1.0},
     losses.CoupledClustersLoss: {"margin": 1.0, "normalize": False},
     losses.DensityAdaptiveLoss: {
         "weight": 10.0,
@@ -38,6 +39,7 @@ DEFAULTS = {
         "metric_headers": 2,
         "num_quadruplets": "per_positive_pair",
         "score_scale": None,
+        "temperature": 0.1,
         "mine_with_dropout": True,
         "squared": True,
     },
@@ -55,6 +57,7 @@ DEFAULTS = {
     },
     losses.HistogramLoss: {"num_bins": 201},
     losses.LiftedStructuredLoss: {"margin": 1.0, "variant": "smooth", "normalize": False},
+    losses.MatryoshkaLoss: {"weights": None},
     losses.NPairLoss: {"pairs": "all", "scale": 16.0, "l2": 0.0},
     losses.RegularizedLoss: {"weight": 1.0},
     losses.ArcFaceLoss: {
@@ -84,6 +87,7 @@ DEFAULTS = {
         "rank_temperature": 0.01,
         "count_temperature": 1.0,
         "rank_self": False,
+        "mix": None,
     },
     losses.ROADMAPLoss: {
         "temperature": 0.01,
@@ -95,6 +99,7 @@ DEFAULTS = {
         "negative_target": 0.6,
         "rank_self": False,
     },
+    losses.SampledClassesLoss: {"rate": 0.1, "seed": 0},
     losses.SINCERELoss: {"temperature": 0.07, "margin": 0.0},
     losses.SmoothAPLoss: {"temperature": 0.01, "rank_self": False},
     losses.SupConLoss: {"temperature": 0.1, "margin": 0.0},
@@ -104,7 +109,7 @@ DEFAULTS = {
         "squared": True,
         "average_over": "triplets",
     },
-    layers.PDDM: {"units": None, "use_position": True, "dropout": 0.5},
+    layers.PDDM: {"units": None, "use_position": True, "dropout": 0.5, "difference_bias": 0.0},
     layers.DensityTargets: {"start": 0.5, "learning_rate_multiplier": 1.0},
     layers.LocalResponseNormalization: {
         "depth_radius": 2,

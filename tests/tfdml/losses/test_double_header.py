@@ -134,6 +134,13 @@ def test_all_positive_pairs_score_the_matrix_once(monkeypatch):
     assert scored_pairs(loss, 64, 8, monkeypatch) == [64 * 65 // 2]
 
 
+def test_of_tied_pairs_of_a_class_the_first_is_mined():
+    labels, scores = np.array([0, 0, 0, 1, 1]), np.zeros((5, 5))
+    mined = mine(ops.convert_to_tensor(labels), ops.convert_to_tensor(scores), "per_class")
+    i, j, valid = (ops.convert_to_numpy(part) for part in (mined.i, mined.j, mined.valid))
+    assert list(zip(i[valid], j[valid], strict=True)) == [(0, 1), (3, 4)]
+
+
 @pytest.mark.parametrize("num_quadruplets", [1, "per_class", "per_positive_pair"])
 def test_a_temperature_smooths_the_maxima_of_the_metric_loss(num_quadruplets, rng):
     labels, x = np.array([0, 0, 0, 1, 1, 2, 2, 3]), rng.normal(size=(8, 5))

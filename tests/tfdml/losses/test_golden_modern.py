@@ -126,6 +126,32 @@ def test_ids_beyond_the_classes_are_rejected_and_never_wrap(name):
     assert np.isnan(float(compiled(unknown)))
 
 
+@pytest.mark.parametrize(
+    ("name", "deviation"),
+    [
+        ("arcface", 0.01),
+        ("cosface", 0.01),
+        ("norm_softmax", (1 / 3 / 64) ** 0.5),
+        ("proxy_anchor", (2 / 400) ** 0.5),
+        ("proxy_nca", 1 / 8),
+    ],
+)
+def test_proxies_start_with_the_lengths_of_the_paper(name, deviation):
+    keras.utils.set_random_seed(0)
+    loss = losses.get(name, num_classes=400)
+    loss.layer.build((None, 64))
+    proxies = ops.convert_to_numpy(loss.layer.proxies)
+    np.testing.assert_allclose(proxies.std(), deviation, rtol=0.05)
+
+
+def test_the_threshold_of_multi_similarity_is_a_cosine():
+    for threshold in (-1.0, 1.0):
+        assert losses.get("multi_similarity", threshold=threshold).threshold == threshold
+    for threshold in (-1.1, 1.1):
+        with pytest.raises(ValueError, match="`threshold` must be from -1 to 1"):
+            losses.get("multi_similarity", threshold=threshold)
+
+
 def test_the_number_of_classes_is_needed_and_prepare_counts_it():
     loss = losses.get("proxy_anchor")
     with pytest.raises(ValueError, match="`num_classes`"):

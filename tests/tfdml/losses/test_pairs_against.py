@@ -5,7 +5,7 @@ import pytest
 from backend import value_and_gradient
 from keras import ops
 
-from tfdml import losses
+from tfdml import losses, pairwise
 from tfdml.losses.base import PairLoss
 
 LABELS = np.array([0, 0, 1, 1, 2, 2, 2, 3])
@@ -85,6 +85,17 @@ def test_the_loss_against_one_reference_pair_equals_that_of_a_loop(name, options
     root, dot = np.sqrt(squared), a @ b.T
     value = float(against(loss, x, np.array([4, 7]), y, np.array([4, 7]), np.array([-1, -1])))
     np.testing.assert_allclose(value, EXPECTED[name](loss, squared, root, dot, a, b), rtol=1e-9)
+
+
+@every_case
+def test_references_of_nobody_change_nothing(name, options, rng):
+    loss, x, y = losses.get(name, **options), rng.normal(size=(4, 5)), rng.normal(size=(6, 5))
+    labels, others, positions = np.array([0, 0, 1, 2]), np.array([0, 1, 1, 0, 2, 3]), np.full(4, -1)
+    expected = float(against(loss, x, labels, y, others, positions))
+    more, nobody = np.concatenate([y, y[:3]]), np.concatenate([others, np.full(3, pairwise.NOBODY)])
+    assert expected != 0
+    value = float(against(loss, x, labels, more, nobody, positions))
+    np.testing.assert_allclose(value, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("average_over", ["sum", "batch"])

@@ -65,6 +65,13 @@ def test_an_update_moves_the_sampled_proxies_alone_those_of_the_batch_among_them
     assert all(each[batch[1]].all() for each in moved)
 
 
+def test_the_number_of_sampled_classes_is_rounded_up(batch):
+    model = build(sampled(0.55), "sgd")
+    before = np.array(model.loss.layer.proxies)
+    model.train_on_batch(*batch)
+    assert (np.array(model.loss.layer.proxies) != before).any(axis=1).sum() == 28  # of 27.5
+
+
 def test_the_denominator_grows_with_the_rate(batch):
     model = build(sampled(1.0), "sgd")
     rows = model.embed(batch[0])
