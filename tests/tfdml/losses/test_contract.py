@@ -817,3 +817,10 @@ def test_equals_tensorflow_addons_and_the_peer_libraries(name, options, key, raw
         if expected is not None:
             value = float(losses.get(name, **options, normalize=normalize)(labels, x))
             np.testing.assert_allclose(value, expected, rtol=1e-5)
+
+
+def test_a_single_active_triplet_is_the_mean_over_the_active():
+    options = {"margin": 0.1, "squared": False, "normalize": False, "average_over": "active"}
+    rows = np.array([[0.0], [1.0], [-1.05]])
+    loss = losses.get("triplet", **options)
+    np.testing.assert_allclose(float(loss(np.array([0, 0, 1]), rows)), 0.05, rtol=1e-6)
