@@ -178,3 +178,31 @@ def test_a_first_run_of_a_loss_is_compared_with_the_untrained_network(rerun, tmp
     assert [line.split(" | ")[0] for line in lines[2:]] == ["| npair", "| regularized"]
     result = rerun("--sets", "cub200", program=first_run)
     assert "--sets cub200 needs --cub200 PATH" in result.sentence
+
+
+def test_losses_train_on_frozen_features(folder, table, tmp_path, monkeypatch):
+    (folder / "pddm.yaml").write_text(f"loss: pddm\n{SETTINGS}")
+    flags = [
+        "--seeds",
+        "0",
+        "1",
+        "--",
+        "--validation_share",
+        "0.4",
+        "--classes_per_batch",
+        "3",
+        "--learning_rate",
+        "0.1",
+    ]
+    monkeypatch.setattr(sys, "argv", ["frozen_features.py", str(folder), *flags])
+    monkeypatch.chdir(tmp_path)
+    importlib.import_module("frozen_features").main()
+    written = (tmp_path / "runs" / "small_digits" / "frozen.md").read_text()
+    head, _, *rows = [line.split(" | ") for line in written.splitlines()]
+    assert head == ["| recipe", "ranked by", "0", "2 |"]
+    assert [row[:2] for row in rows] == [
+        ["| lifted", "distance"],
+        ["| pddm", "distance"],
+        ["| pddm", "score"],
+    ]
+    assert all(row[2] != row[3].removesuffix(" |") for row in rows)  # it trained

@@ -1,0 +1,121 @@
+"""Trains losses on the features of a frozen backbone, where a thousand steps take seconds.
+
+    python recipes/frozen_features.py recipes/pddm/cub200_frozen --seeds 0 1 \
+        -- --data_dir CUB_200_2011 --weights googlenet.npz
+
+Every recipe of the folder trains an embedding layer, and what its loss learns, on the features of
+its backbone. What stands behind `--` goes to `train.py`, which reads the recipes. Writes
+runs/NAME/frozen.md: Recall@1 in percent, by distance and by the learned score, of the classes that
+`validation_share` holds out, after 0, 30, 100, 300, 1,000, ... steps, mean over the seeds.
+"""
+
+import argparse
+import pathlib
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+from run import RUNS
+from tqdm import tqdm
+
+import tfdml
+import train
+from pipelines.sampling import balanced_indices
+from tfdml.evaluation import recall_at_k
+from tfdml.runs.images import images_to_score, load_images
+from tfdml.runs.learning_rate import learning_rate
+
+STEPS = (0, 30, 100, 300, 1000, 3000, 10_000)  # after which to score
+OF_FEATURES = (
+    *("dataset", "data_dir", "boxes", "validation_share"),
+    *("backbone", "weights", "image_size", "warp_size"),
+)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=pathlib.Path, help="folder of recipes, *.yaml")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="default: 0")
+    split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    given, settings = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1 :]
+    known, lines = {}, []
+    recipes = sorted(given.folder.glob("*.yaml"))
+    for path in tqdm(recipes, "Recipes", disable=None):
+        recipe, _ = train.parse(["--config", str(path), *settings])
+        of = tuple(getattr(recipe, name) for name in OF_FEATURES)
+        if of not in known:
+            known[of] = Features(recipe)
+        recipe, _ = recipe.completed(known[of].train.num_classes)
+        runs = [scores_of(recipe, known[of], seed) for seed in given.seeds]
+        for ranked_by in runs[0]:
+            means = 100 * np.mean([run[ranked_by] for run in runs], axis=0)
+            lines.append(f"| {path.stem} | {ranked_by} | {' | '.join(f'{x:.1f}' for x in means)} |")
+    heads = ["recipe", "ranked by", *(f"{step:,}" for step in points_of(recipe))]
+    table = "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *lines])
+    folder = RUNS / "_".join(given.folder.resolve().parts[-2:])
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "frozen.md").write_text(table + "\n")
+    print(table)
+
+
+class Features:
+    """Features of the images to train on and to score, and their labels."""
+
+    def __init__(self, recipe):
+        images = load_images(recipe)
+        backbone = tfdml.models.build_embedder(
+            recipe.backbone,
+            None,
+            input_shape=images.dataset.image_size,
+            weights=recipe.weights,
+            normalize=False,
+        )
+        self.train, self.test = images.train, images.test
+        self.of_train, self.of_test = (
+            backbone.predict(images_to_score(split, images.dataset), verbose=0)
+            for split in (images.train, images.test)
+        )
+
+
+def points_of(recipe):
+    return [*(step for step in STEPS if step < recipe.steps), recipe.steps]
+
+
+def scores_of(recipe, features, seed):
+    """{what ranks: Recall@1 after each number of steps}."""
+    keras.utils.set_random_seed(seed)
+    loss = tfdml.losses.get(recipe.loss, **recipe.loss_options)
+    inputs = keras.Input(features.of_train.shape[1:])
+    rows = keras.layers.Dense(recipe.embedding_dim, name="embedding")(inputs)
+    if loss.normalize:
+        rows = tfdml.layers.UnitLength()(rows)
+    model = tfdml.EmbeddingModel(keras.Model(inputs, rows))
+    multipliers = {"^embedding/": recipe.head_multiplier}
+    multipliers |= {f"^{x.name}/": recipe.head_multiplier for x in loss.layers if x.trainable}
+    optimizer = tfdml.optimizers.Adam(learning_rate(recipe), multipliers=multipliers)
+    model.compile(optimizer=optimizer, loss=loss)
+    labels = features.train.labels
+    batches = balanced_indices(labels, recipe.classes_per_batch, recipe.images_per_class, seed).map(
+        lambda rows: (tf.gather(features.of_train, rows), tf.gather(labels, rows))
+    )
+    batches, done = iter(batches), 0
+    found = {"distance": []} | ({"score": []} if loss.learns_similarity else {})
+    if loss.learns_similarity:
+        score = tf.function(loss.layer.matrix, reduce_retracing=True)
+    for step in points_of(recipe):
+        for _ in range(step - done):
+            model.train_on_batch(*next(batches))
+        done = step
+        embeddings = model.embed(features.of_test)
+        for ranked_by, recalls in found.items():
+            similarity = score if ranked_by == "score" else None
+            recall = recall_at_k(embeddings, features.test.labels, k=1, similarity=similarity)
+            recalls.append(recall[1])
+    return found
+
+
+if __name__ == "__main__":
+    main()
