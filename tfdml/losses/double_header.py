@@ -258,3 +258,8 @@ class DoubleHeaderHingeLoss(LearnedLoss):
 
     def option(self, name):
         return self.layer if name == "similarity" else super().option(name)
+
+    @classmethod
+    def from_config(cls, config):
+        # Losses saved before there was a temperature had the hardest negatives.
+        return super().from_config({"temperature": None, **config})
