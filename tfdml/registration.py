@@ -10,6 +10,7 @@ CLASSES = {
         "ClassProxies",
         "ClassSampler",
         "DensityTargets",
+        "Draws",
         "EmbeddingMemory",
         "GroupedConv2D",
         "LocalResponseNormalization",

@@ -277,7 +277,7 @@ class _WarnWithoutPairs(keras.callbacks.Callback):
 
 def _has_pair(labels):
     """Whether two rows have the same class id, or one of several labels, in common."""
-    if labels.shape.rank == 2 and labels.shape[1] != 1:
+    if len(labels.shape) == 2 and labels.shape[1] != 1:
         return tf.reduce_any(tf.reduce_sum(tf.cast(labels, tf.int64), axis=0) > 1)
     ordered = tf.sort(tf.cast(tf.reshape(labels, [-1]), tf.int64))
     return tf.reduce_any(ordered[1:] == ordered[:-1])

@@ -18,7 +18,6 @@ class Images(NamedTuple):
 
 def load_images(recipe):
     """The `Images` of a recipe."""
-    preprocessing = preprocessing_of(vars(recipe), recipe.mean_image)
     options = {"skip_invalid": recipe.skip_invalid, "boxes": recipe.boxes}
     dataset = pipelines.load(recipe.dataset, recipe.data_dir, **options)
     dataset.train.check_one_label("images to train on by train.py")
@@ -29,7 +28,7 @@ def load_images(recipe):
         dataset,
         image_size=image_size,
         augmentation=augmentation_of(recipe, dataset),
-        preprocessing=preprocessing,
+        preprocessing=preprocessing_of(vars(recipe), recipe.mean_image),
     )
     dataset.preprocessing.check_sizes(image_size, dataset.augmentation)
     train_split, (test_split, queries) = dataset.train, dataset.scored()

@@ -9,6 +9,7 @@ from tfdml.models import BACKBONES
 from tfdml.models.published import how_to_convert
 from tfdml.quiet import import_tensorflow
 from tfdml.runs.checkpoints import source_of
+from tfdml.runs.images import preprocessing_of
 from tfdml.runs.model import levels_of
 
 SAMPLER_OPTIONS = {
@@ -24,6 +25,7 @@ def check_files(recipe):
     if recipe.data_dir is None or os.path.exists(os.path.expanduser(recipe.data_dir)):
         # If not, loading says first what the images are.
         check_weights(recipe)
+        preprocessing_of(vars(recipe), recipe.mean_image)
     options = {name: value for name, value in recipe.loss_options.items() if name != "preset"}
     check_names_of_options(recipe.loss, options)
     pipelines.Augmentation().changed(**recipe.augmentation)
