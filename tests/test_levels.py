@@ -73,7 +73,7 @@ def test_each_level_is_scored_alone_and_all_together(here, embeddings, capsys):
     together = recall_at_k(embeddings, labels, k=1)[1]
     assert content["scores"]["recall@1"] == pytest.approx(together, abs=2e-3)
     printed = capsys.readouterr().out
-    assert "Scores of each level, by distance:" in printed
+    assert "Scores of each level or size, by distance:" in printed
     assert f"level 2  {alone[1]:10.4f}" in printed
 
 
@@ -268,3 +268,61 @@ def test_another_loss_may_train_all_levels_as_one():
     dataset = pipelines.load("digits")
     recipe, _ = recipe.completed(5)
     assert train.build_model(recipe, dataset.train, dataset).embedder.output_shape == (None, 384)
+
+
+@pytest.fixture(scope="module")
+def matryoshka(tmp_path_factory):
+    """The folder in which a small run of embeddings that can be cut short was trained."""
+    folder = tmp_path_factory.mktemp("matryoshka")
+    flags = ["--dataset", "digits", "--embedding_dim", "8", "--classes_per_batch", "5"]
+    flags += ["--loss", "matryoshka", "--loss_options.base", "npair"]
+    flags += ["--loss_options.dims", "[8, 4, 2]", "--steps", "2", "--checkpoint_every", "2"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        train.main(["--run", "cut", *flags])
+    return folder
+
+
+def test_every_size_of_a_matryoshka_run_is_scored_and_one_alone(matryoshka, here):
+    digits, model = pipelines.load("digits").test, matryoshka / "saved_models" / "cut"
+    whole = keras.models.load_model(matryoshka / "runs" / "cut" / "checkpoint.keras")
+    embeddings = whole.embed(digits.images)
+    sizes = scores(model)["levels"]
+    assert list(sizes) == ["first 2", "first 4", "first 8"]
+    for size in (2, 4, 8):
+        cut = embeddings[:, :size] / np.linalg.norm(embeddings[:, :size], axis=1, keepdims=True)
+        expected = recall_at_k(cut, digits.labels, k=1)[1]
+        assert sizes[f"first {size}"]["recall@1"] == pytest.approx(expected, abs=2e-3)
+    alone = scores(model, "--dims", "4", name="evaluation_dims_4")
+    assert "levels" not in alone
+    assert alone["scores"]["recall@1"] == sizes["first 4"]["recall@1"]
+
+
+def test_the_first_numbers_are_exported_alone(matryoshka, here):
+    export.main([str(matryoshka / "runs" / "cut"), "--dims", "4"])
+    exported = newest_version(matryoshka / "saved_models" / "cut_dims_4")
+    assert read_metadata(exported)["dimension"] == 4
+    images = tf.cast(pipelines.load("digits").test.images[:8], tf.float32)
+    short, long = (
+        tf.saved_model.load(str(path)).signatures["embed_images"](images=images)["embedding"]
+        for path in (exported, newest_version(matryoshka / "saved_models" / "cut"))
+    )
+    np.testing.assert_allclose(short, tf.math.l2_normalize(long[:, :4], axis=1), atol=1e-6)
+    assert list(scores(exported.parent)["levels"]) == ["first 2", "first 4"]
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "expected"),
+    [
+        (evaluate, ["saved_models/cut", "--dims", "9"], "`dims` must not exceed the embedding"),
+        (evaluate, ["saved_models/cut", "--dims", "0"], "`dims` must be > 0"),
+        (export, ["runs/cut", "--dims", "9"], "`dims` must not exceed the embedding"),
+    ],
+)
+def test_numbers_that_an_embedding_has_not_are_rejected(matryoshka, program, arguments, expected):
+    assert expected in programs.run(program.main, *arguments, cwd=matryoshka).sentence
+
+
+def test_dims_of_several_levels_are_rejected(trained):
+    result = programs.run(evaluate.main, "saved_models/small", "--dims", "2", cwd=trained)
+    assert "a model of one level" in result.sentence

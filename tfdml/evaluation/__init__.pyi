@@ -11,6 +11,7 @@ from .density import class_density as class_density
 from .hierarchy import every_nth_child as every_nth_child
 from .hierarchy import read_hierarchy as read_hierarchy
 from .levels import average_views as average_views
+from .levels import first_dims as first_dims
 from .levels import split_levels as split_levels
 from .levels import weigh_levels as weigh_levels
 from .pairs import distance_statistics as distance_statistics

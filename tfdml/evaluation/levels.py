@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tfdml.checks import check, check_not_negative, check_type
+from tfdml.checks import check, check_integer, check_not_negative, check_type
 from tfdml.evaluation.transfer import unit_rows
 
 
@@ -62,6 +62,36 @@ def weigh_levels(embeddings, weights):
         length = np.where(length > 0, length, 1)
         weighted.append(part / length * part.dtype.type(weight / np.linalg.norm(weights)))
     return np.concatenate(weighted, axis=1)
+
+
+def first_dims(embeddings, dims):
+    """Cuts embeddings to their first numbers, for models trained to be cut short.
+
+    Args:
+        embeddings: (n, dim) floats.
+        dims: Numbers to keep, 1 to dim.
+
+    Returns:
+        (n, dims) floats, of unit length again if all rows had it.
+
+    Raises:
+        TypeError: If they are not floats, or `dims` is not an integer.
+        ValueError: If `dims` is out of range.
+
+    Source:
+        Kusupati et al. Matryoshka representation learning. NeurIPS 2022, section 4.3.
+
+    Example:
+        >>> print(first_dims(np.array([[0.6, 0.0, 0.8]]), 2))
+        [[1. 0.]]
+    """
+    (embeddings,) = split_levels(embeddings, 1)
+    check_integer(1, dims=dims)
+    width = embeddings.shape[1]
+    check(dims <= width, "`dims` must not exceed the embedding", dims=dims, embedding_dim=width)
+    cut = embeddings[:, :dims]
+    unit = np.allclose(np.linalg.norm(embeddings, axis=1), 1.0, atol=1e-3)
+    return unit_rows(cut).astype(embeddings.dtype) if unit else cut
 
 
 def average_views(embeddings, levels=1):

@@ -146,6 +146,31 @@ def first_levels(embedder, levels):
     return _side_by_side(embedder.input, embeddings, embedder.name)
 
 
+def first_dims(embedder, dims):
+    """An embedder of the first numbers of its embeddings, trained to be cut short.
+
+    Args:
+        embedder: A `keras.Model` to (batch, dim) floats, of one level.
+        dims: Numbers to keep, 1 to dim.
+
+    Returns:
+        A functional `keras.Model` from the same images to (batch, dims) floats, of unit length if
+        the embedder ends in `UnitLength`. It shares the weights.
+
+    Raises:
+        TypeError: If `dims` is not an integer.
+        ValueError: If `dims` is out of range, or the embedder has several levels.
+    """
+    check_integer(1, dims=dims)
+    check(number_of_levels(embedder) == 1, "`embedder` must have one level", dims=dims)
+    width = embedder.output_shape[-1]
+    check(dims <= width, "`dims` must not exceed the embedding", dims=dims, embedding_dim=width)
+    rows = embedder.output[:, :dims]
+    if isinstance(embedder.layers[-1], UnitLength):
+        rows = UnitLength(dtype="float32", name="unit_length_of_first")(rows)
+    return keras.Model(embedder.input, rows, name=embedder.name)
+
+
 def backbone_of(embedder):
     """The part of an embedder before its embedding: images to features.
 

@@ -28,30 +28,35 @@ def load_run(run):
     return read_model(checkpoint)
 
 
-def serve_run(model, trained, levels=None, options=None):
-    """The model of a run, or its shallow levels, ready to be written.
+def serve_run(model, trained, levels=None, options=None, dims=None):
+    """The model of a run, or its shallow levels or first numbers, ready to be written.
 
     Args:
         model: The `EmbeddingModel` of the run.
         trained: Path of the version that the run exported; images are read in the same way.
         levels: Number of shallowest levels to keep; all if None.
         options: `ExportOptions`; the defaults if None.
+        dims: Numbers of each embedding to keep, of a model of one level; all if None.
 
     Returns:
         A `ServedModel`.
 
     Raises:
-        ValueError: If the model has fewer levels, or `trained` has no function `read_image`.
+        ValueError: If the model has fewer levels or numbers, or `trained` has no function
+            `read_image`.
     """
     import tensorflow as tf
 
-    from tfdml.models import first_levels, number_of_levels
+    from tfdml.models import first_dims, first_levels, number_of_levels
     from tfdml.models.precision import in_float32
     from tfdml.serving import ServedModel
 
-    whole = levels in (None, number_of_levels(model.embedder))
     embedder = in_float32(model.embedder)
-    embedder = embedder if whole else first_levels(embedder, levels)
+    if levels not in (None, number_of_levels(embedder)):
+        embedder = first_levels(embedder, levels)
+    if dims not in (None, embedder.output_shape[-1]):
+        embedder = first_dims(embedder, dims)
+    whole = embedder.output_shape == model.embedder.output_shape
     reader = tf.saved_model.load(str(trained))
     expected = f"{trained} must be one that tfdml exported, with the function read_image"
     check(hasattr(reader, "read_image"), expected, signatures=list(reader.signatures))

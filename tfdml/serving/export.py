@@ -1,6 +1,7 @@
-"""Exports a trained run again: only shallow levels, smaller files, or with classification.
+"""Exports a trained run again: shallow levels, short embeddings, small files, classification.
 
     python -m tfdml.serving.export runs/cars_hdc --levels 1
+    python -m tfdml.serving.export runs/cars_matryoshka --dims 64
     python -m tfdml.serving.export runs/cars_lifted --precision int8
     python -m tfdml.serving.export runs/cars_lifted --classes photos --gallery photos
 
@@ -34,6 +35,8 @@ class Export:
             `runs`.
         levels: Number of shallowest levels to keep; all if not given. With fewer levels a learned
             similarity is left out.
+        dims: Numbers of each embedding to keep, the first, of a run with the loss `matryoshka`; all
+            if not given.
         precision: Of the stored weights: `float32`; or `float16` or `int8` for a half or a quarter
             of the size.
         on_bad_image: For an unreadable image, `error` fails the request and `nan` gives NaN and
@@ -50,11 +53,13 @@ class Export:
         description: What the model is for; that of the run's export if not given.
         score: Score `float16` and `int8` beside the run's weights, on its own images: Recall@1.
         out: Folder of the new model, which becomes its next version. If not given,
-            saved_models/NAME, with the suffixes `_levels_N` and `_PRECISION` where they apply.
+            saved_models/NAME, with the suffixes `_levels_N`, `_dims_N` and `_PRECISION` where they
+            apply.
     """
 
     run: str
     levels: int | None = None
+    dims: int | None = None
     precision: str = "float32"
     on_bad_image: str | None = None
     max_pixels: int | None = None
@@ -85,7 +90,7 @@ def main(arguments=None):
         trained = shown(newest_version(run.parent.parent / "saved_models" / run.name))
         import_tensorflow()
         options = settings.options_after(read_metadata(trained))
-        name = run.name + suffix_of(settings.levels, options.precision)
+        name = run.name + suffix_of(settings.levels, settings.dims, options.precision)
         out = pathlib.Path(settings.out or trained.parent.with_name(name))
         check_writable(out)
         from tfdml.runs import exporting
@@ -105,10 +110,11 @@ def export_again(settings, options, run, trained, out):
 
     for folder in filter(None, (settings.classes, settings.gallery)):
         nearest.images_of(folder)  # raises before the model is read
-    served = exporting.serve_run(exporting.load_run(run), trained, settings.levels, options)
+    kept = {"levels": settings.levels, "dims": settings.dims}
+    served = exporting.serve_run(exporting.load_run(run), trained, options=options, **kept)
     known, before = {}, read_metadata(trained).get("precision", "float32")
     if settings.score and options.precision not in ("float32", before):
-        known = rounding_scores(served, trained, settings.levels)
+        known = rounding_scores(served, trained, **kept)
     if settings.classes:
         served.add_classes(nearest.means_of_folder(served, settings.classes), top=settings.top)
     if settings.gallery:
@@ -116,22 +122,23 @@ def export_again(settings, options, run, trained, out):
     return exporting.write_next(served, out, trained, **known)
 
 
-def rounding_scores(served, trained, levels):
+def rounding_scores(served, trained, **kept):
     """`precision_scores` of rounded weights; nothing, with a warning, if they cannot be scored."""
     from tfdml.runs.scoring.exporting import score_rounded
 
     try:
-        return {"precision_scores": score_rounded(served, trained, levels)}
+        return {"precision_scores": score_rounded(served, trained, **kept)}
     except (ValueError, OSError, ImportError) as error:
         loss = f"what {served.options.precision} loses is not scored"
         warnings.warn(f"{loss}: {error}", stacklevel=2)
         return {}
 
 
-def suffix_of(levels, precision):
+def suffix_of(levels, dims, precision):
     """The suffix that is added to the name of a run to name its model."""
-    shallow = "" if levels is None else f"_levels_{levels}"
-    return shallow if precision == "float32" else f"{shallow}_{precision}"
+    parts = {"levels": levels, "dims": dims}
+    suffix = "".join(f"_{name}_{kept}" for name, kept in parts.items() if kept is not None)
+    return suffix if precision == "float32" else f"{suffix}_{precision}"
 
 
 def shown(path):

@@ -53,7 +53,7 @@ def results_text(results):
         lines.append("In brackets: 95 % bootstrap intervals over classes.")
     if "levels" in results:
         table = scores_table(results["levels"], columns=results["scores"])
-        lines += ["\nScores of each level, by distance:", table]
+        lines += ["\nScores of each level or size, by distance:", table]
     lines += _numbers("Standard deviations over the draws:", results.get("deviations"), width=12)
     if "unseen" in results:
         lines += [_classes_text(**results["classes"]), scores_table(results["unseen"])]

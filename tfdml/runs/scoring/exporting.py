@@ -12,13 +12,14 @@ from tfdml.serving.metadata import read_metadata
 from tfdml.serving.versions import megabytes
 
 
-def score_rounded(served, trained, levels=None):
+def score_rounded(served, trained, levels=None, dims=None):
     """Scores rounded weights beside those of a run, on the images that the run is scored on.
 
     Args:
         served: `ServedModel`.
         trained: Path of the version that the run exported.
         levels: Number of shallowest levels that `served` has; all if None.
+        dims: Numbers of an embedding that `served` has; all if None.
 
     Returns:
         `precision_scores` of the metadata.
@@ -26,12 +27,12 @@ def score_rounded(served, trained, levels=None):
     Raises:
         ValueError, OSError, ImportError: If the images cannot be read.
     """
-    settings = Retrieval(str(trained), levels=levels)
+    settings = Retrieval(str(trained), levels=levels, dims=dims)
     model = find_model(settings)
     settings = completed(settings, model)
     model = model.loaded(settings)
     images = load_images(settings, model)
-    exact = recall_of(model.embed(settings, images.split), images)
+    exact = recall_of(model.embed_joined(settings, images.split), images)
     return compare_precisions(settings, model, images, served, exact)[0]
 
 
@@ -84,7 +85,8 @@ def model_to_export(settings, model):
         raise ValueError(f"`export` takes the model of a run: {cause}")
     folder = version.resolve().parents[2]  # of saved_models/NAME/1
     run = exporting.load_run(folder / "runs" / model.recipe["run"])
-    return exporting.serve_run(run, version, before["levels"], options)
+    dims = before["dimension"] if before["levels"] == 1 else None
+    return exporting.serve_run(run, version, before["levels"], options, dims)
 
 
 def export_scored(settings, model, images, served, results):

@@ -46,7 +46,8 @@ class ScoredModel:
         weights = settings.level_weights
         most = len(weights or [1])
         if "embedding_dim" in self.recipe:
-            most = width // (self.recipe["embedding_dim"] or width)
+            # An export of the first numbers is shorter.
+            most = max(1, width // (self.recipe["embedding_dim"] or width))
         levels = settings.levels or most
         expectation = "`levels` must not exceed those of the model"
         check(levels <= most, expectation, levels=levels, of_model=most)
@@ -54,6 +55,9 @@ class ScoredModel:
         expectation = "`level_weights` must have one number for each level of a model with several"
         check(fit, expectation, level_weights=weights, levels=levels)
         dim = width // most
+        fit = settings.dims is None or (levels == 1 and settings.dims <= dim)
+        expectation = "`dims` must not exceed the embedding of a model of one level"
+        check(fit, expectation, dims=settings.dims, embedding_dim=dim, levels=levels)
         return dataclasses.replace(self, signatures=signatures, levels=levels, dim=dim)
 
     @property
@@ -104,7 +108,9 @@ class ScoredModel:
             return np.concatenate([embeddings_of(images) for images in batches])
 
     def joined(self, settings, embeddings):
-        """The embeddings of all levels, weighed if `level_weights` are given."""
+        """The embeddings of all levels, weighed by `level_weights`, or their first `dims`."""
+        if settings.dims is not None:
+            return tfdml.evaluation.first_dims(embeddings, settings.dims)
         if settings.level_weights is None:
             return embeddings
         return tfdml.evaluation.weigh_levels(embeddings, settings.level_weights)

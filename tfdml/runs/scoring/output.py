@@ -36,6 +36,8 @@ def _words(settings, model):
         yield from (f"{weight:g}" for weight in settings.level_weights)
     if settings.levels:
         yield f"levels_{settings.levels}"
+    if settings.dims:
+        yield f"dims_{settings.dims}"
     if settings.crops > 1:
         yield f"crops_{settings.crops}"
     if settings.mirror:

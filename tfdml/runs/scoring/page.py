@@ -6,7 +6,7 @@ import tfdml
 from tfdml.runs.scoring.images import has_pairs_of_both_kinds, ids_of
 from tfdml.runs.scoring.model import similarity_of
 
-CHANGES_OF_EMBEDDINGS = ("boxes", "crops", "mirror", "levels", "level_weights")
+CHANGES_OF_EMBEDDINGS = ("boxes", "crops", "mirror", "levels", "level_weights", "dims")
 NEIGHBOURS = 10  # of each image on the page, where they are not those of the scores
 CANDIDATES = 100  # nearest by distance that a learned similarity ranks for the page
 

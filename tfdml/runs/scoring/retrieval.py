@@ -106,7 +106,7 @@ class Retrieval(Scoring):
         served = "`export` is of a model that is scored as it is served, with `{name}` {default}"
         of_distance = served.format(name="rank_by", default="distance")
         self.check(self.rank_by == "distance", of_distance)
-        self.check_default(("crops", "mirror", "levels", "level_weights"), served)
+        self.check_default(("crops", "mirror", "levels", "level_weights", "dims"), served)
 
     @property
     def words(self):
@@ -144,8 +144,8 @@ class Retrieval(Scoring):
             results["scores"].update(clusters)
         if self.rank_by == "distance" and has_pairs:
             results["distances"] = tfdml.evaluation.distance_statistics(embeddings, labels)
-        if model.levels > 1:
-            results["levels"] = self._of_each_level(model, images, of_levels)
+        if parts := self._parts(model, of_levels):
+            results["levels"] = {name: self._of(part, images) for name, part in parts.items()}
         if self.false_match_rate is not None and has_pairs:
             results["verification"] = self._verified(model, images, embeddings)
         if untrained := untrained_scores(self, model):
@@ -201,18 +201,28 @@ class Retrieval(Scoring):
         reranking = {name: named_recalls(of_sample) for name, of_sample in compared.items()}
         return {"scores": named_recalls(recalls), "reranking": {"queries": queries, **reranking}}
 
-    def _of_each_level(self, model, images, embeddings):
-        """{level: {name: value}}, each level ranked by itself, by distance."""
-        labels, scores = images.split.labels, {}
-        levels = tfdml.evaluation.split_levels(embeddings, model.levels)
-        for number, of_level in enumerate(levels, start=1):
-            data, gallery = tfdml.evaluation.apart(of_level, labels, images.queries)
-            options = {"k": self.k, "metrics": ("recall", "map@r"), **gallery}
-            found = tfdml.evaluation.retrieval_scores(*data, **options)
-            if has_pairs_of_both_kinds(labels):
-                found.update(tfdml.evaluation.distance_statistics(of_level, labels))
-            scores[f"level {number}"] = found
-        return scores
+    def _parts(self, model, embeddings):
+        """{name: embeddings} of each level of several, or of each size that was trained."""
+        if model.levels > 1:
+            levels = tfdml.evaluation.split_levels(embeddings, model.levels)
+            return {f"level {number}": level for number, level in enumerate(levels, start=1)}
+        if model.recipe.get("loss") != "matryoshka" or self.dims is not None:
+            return {}
+        return {
+            f"first {size}": tfdml.evaluation.first_dims(embeddings, size)
+            for size in sorted(model.recipe["loss_options"]["dims"])
+            if size <= embeddings.shape[1]  # of an export of the first numbers
+        }
+
+    def _of(self, embeddings, images):
+        """{name: value} of embeddings ranked by distance."""
+        labels = images.split.labels
+        data, gallery = tfdml.evaluation.apart(embeddings, labels, images.queries)
+        options = {"k": self.k, "metrics": ("recall", "map@r"), **gallery}
+        found = tfdml.evaluation.retrieval_scores(*data, **options)
+        if has_pairs_of_both_kinds(labels):
+            found.update(tfdml.evaluation.distance_statistics(embeddings, labels))
+        return found
 
     def _verified(self, model, images, embeddings):
         """Verification by a threshold on the distance; "calibrated" by the training classes."""

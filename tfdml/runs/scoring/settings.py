@@ -38,6 +38,8 @@ class Scoring(Settings):
         levels: Score only the first levels of a model with several; all if not given.
         level_weights: Joins the levels of a model with several by these factors, such as
             `[1, 2, 3]`, to unit length, instead of as they are.
+        dims: Score only the first numbers of the embeddings, to unit length where the whole ones
+            are, as of a model trained with the loss `matryoshka`; all if not given.
         seed: Seed of all that is drawn at random.
         out: JSON file for the scores; in the run's folder if not given, named after the task, the
             images if they are not those of the training, and the options that change the scores.
@@ -59,6 +61,7 @@ class Scoring(Settings):
     k: int | list[int] | None = None
     levels: int | None = None
     level_weights: list[float] | None = None
+    dims: int | None = None
     seed: int = 0
     out: str | None = None
 
@@ -66,13 +69,13 @@ class Scoring(Settings):
         check_one_of((None, "test", "validation", "train", "all"), split=self.split)
         check_one_of(("distance", "similarity"), rank_by=self.rank_by)
         check_one_of((1, 5, 10), crops=self.crops)
-        check_positive(**self.given("batch_size", "levels"))
+        check_positive(**self.given("batch_size", "levels", "dims"))
         self.check(self.counts and min(self.counts) > 0, "`k` must be numbers > 0")
         advice = "10 `crops` have the mirror images already: leave out `mirror`"
         self.check(not (self.mirror and self.crops == 10), advice)
         if self.rank_by == "similarity":
-            views = "`crops`, `mirror` and `levels` are for `rank_by` distance"
-            self.check_default(("crops", "mirror", "levels"), views)
+            views = "`crops`, `mirror`, `levels` and `dims` are for `rank_by` distance"
+            self.check_default(("crops", "mirror", "levels", "dims"), views)
             joined = "`level_weights` are for `rank_by` distance"
             self.check_default(("level_weights",), joined)
         if self.level_weights is not None:
@@ -88,7 +91,7 @@ class Scoring(Settings):
     @property
     def changes_embeddings(self):
         """Whether the embeddings are others than those that a similarity learned."""
-        return bool(self.changed(("level_weights", "levels", "crops", "mirror")))
+        return bool(self.changed(("level_weights", "levels", "dims", "crops", "mirror")))
 
     @property
     def words(self):

@@ -41,7 +41,7 @@ def test_prints_every_part_that_was_measured():
         "    recall@1  0.5000",
         "         map  0.2500",
         "",
-        "Scores of each level, by distance:",
+        "Scores of each level or size, by distance:",
         "           recall@1",
         "level 1      0.1250",
         "",
