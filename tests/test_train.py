@@ -856,3 +856,21 @@ def test_a_run_of_mixed_precision_scores_and_exports_in_float32(precision, tmp_p
     embeddings = served.signatures["embed_images"](images=images)["embedding"]
     np.testing.assert_allclose(embeddings, float32[:8], atol=1e-6)
     assert np.abs(model.embed(digits.images[:8]) - float32[:8]).max() > 1e-5
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (
+            ["memory", "--loss_options.base", "npair", "--loss_options.size", "8"],
+            "size=8, batch=20",
+        ),
+        (
+            ["sampled_classes", "--loss_options.base", "cosface", "--loss_options.rate", "0.5"],
+            "rate=0.5, sampled=3, of_batch=5",
+        ),
+    ],
+)
+def test_a_batch_that_the_loss_cannot_take_is_rejected_before_training(flags, expected, tmp_path):
+    assert expected in rejection(*SMALL, *TWO_STEPS, "--loss", *flags, cwd=tmp_path)
+    assert not (tmp_path / "runs").exists()

@@ -56,14 +56,14 @@ class EmbeddingMemory(keras.layers.Layer):
         self.next = weight("next", (), 0, "int32")
         self.built = True
 
+    def check_batch(self, batch):
+        """Raises a ValueError if a batch of so many rows does not fit."""
+        fits = "`size` of the memory must be at least the batch"
+        check(batch <= self.size, fits, size=self.size, batch=batch)
+
     def call(self, rows, labels):
-        batch = rows.shape[0]
-        check(
-            batch is None or batch <= self.size,
-            "`size` of the memory must be at least the batch",
-            size=self.size,
-            batch=batch,
-        )
+        if rows.shape[0] is not None:
+            self.check_batch(rows.shape[0])
         count = ops.shape(rows)[0]
         places = (self.next + ops.arange(count, dtype="int32")) % self.size
         index = places[:, None]

@@ -150,14 +150,17 @@ def known_labels(labels, num_classes):
         InvalidArgumentError: If there are, in TensorFlow without XLA.
     """
     known = (labels >= 0) & (labels < num_classes)
-    all_known = ops.all(known)
+    all_known = asserted(ops.all(known), f"labels must be from 0 to {num_classes - 1}", labels)
+    return ops.where(known, labels, 0), all_known
+
+
+def asserted(condition, expectation, labels):
+    """A boolean of the batch, which must be true; TensorFlow without XLA raises if it is not."""
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        tf.debugging.Assert(
-            all_known, [f"labels must be from 0 to {num_classes - 1}. Received:", labels]
-        )
-    return ops.where(known, labels, 0), all_known
+        tf.debugging.Assert(condition, [f"{expectation}. Received:", labels])
+    return condition
 
 
 def target_mask(labels, cosines):

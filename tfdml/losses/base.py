@@ -160,6 +160,17 @@ class MetricLoss(keras.losses.Loss):
             features: The same for the (n, features) outputs of its backbone.
         """
 
+    def check_batch(self, rows, classes):
+        """Raises a ValueError for batches that it cannot take, before training. Most take all.
+
+        Args:
+            rows: Rows of a batch.
+            classes: Most classes of a batch.
+        """
+        base = getattr(self, "base", None)
+        if base is not None:
+            base.check_batch(rows, classes)
+
     def logs(self):
         """What it learned, for the logs: {name: number or array}."""
         return {}

@@ -80,8 +80,14 @@ class CrossBatchMemoryLoss(LearnedLoss):
     def unit_rows(self, embeddings):
         return self.base.unit_rows(embeddings)
 
+    def check_batch(self, rows, classes):
+        super().check_batch(rows, classes)
+        self.layer.check_batch(rows)
+
     def call(self, labels, embeddings, training=False):
         memory = self.layer
+        if training and embeddings.shape[0] is not None:
+            memory.check_batch(embeddings.shape[0])
         own = self.base._value(labels, embeddings, training)
         if not memory.built:
             memory.build(embeddings.shape)

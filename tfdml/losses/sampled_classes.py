@@ -1,3 +1,5 @@
+import math
+
 import keras
 from keras import ops
 
@@ -5,7 +7,7 @@ from tfdml import losses
 from tfdml.checks import check, check_integer, check_positive, check_type
 from tfdml.layers import ClassSampler
 from tfdml.losses._parts import built
-from tfdml.losses._proxies import ProxyLoss, known_labels
+from tfdml.losses._proxies import ProxyLoss, asserted, known_labels
 from tfdml.losses.base import LearnedLoss
 
 
@@ -21,8 +23,7 @@ class SampledClassesLoss(LearnedLoss):
         base: An objective whose classes compete in a softmax, by name, or as a dict of a name and
             options: `"norm_softmax"`, `"proxy_nca"`, `"cosface"`, `"arcface"` or
             `"sub_center_arcface"`.
-        rate: Share of the classes in a step, above 0 and up to 1; at least as many as rows in a
-            batch.
+        rate: Share of the classes in a step, above 0 and up to 1; at least as many as a batch has.
         seed: Integer that seeds the draws.
         name: Name of the loss in logs.
 
@@ -39,8 +40,9 @@ class SampledClassesLoss(LearnedLoss):
     Raises:
         TypeError: If `labels` are not integers, `embeddings` not floats or `base` has no softmax
             over proxies.
-        ValueError: If the shapes disagree, an option is out of range or a batch has more rows than
-            there are classes to sample.
+        ValueError: If the shapes disagree or an option is out of range.
+        InvalidArgumentError: If a batch has more classes than are sampled or a label of no class,
+            in TensorFlow; the loss is NaN under XLA and on other backends.
 
     Source:
         An et al. Partial FC: training 10 million identities on a single machine. ICCVW 2021; An et
@@ -88,21 +90,30 @@ class SampledClassesLoss(LearnedLoss):
     def logs(self):
         return self.base.logs()
 
+    @property
+    def _count(self):
+        """Classes in a step."""
+        return math.ceil(self.rate * (self.num_classes or 0))
+
+    def check_batch(self, rows, classes):
+        super().check_batch(rows, classes)
+        check(
+            classes <= self._count,
+            "`rate` must sample at least as many classes as a batch may have",
+            rate=self.rate,
+            sampled=self._count,
+            of_batch=classes,
+        )
+
     def call(self, labels, embeddings, training=False):
         if not training or self.num_classes is None:
             return self.base.call(labels, embeddings)
-        count = -int(-self.rate * self.num_classes // 1)
-        batch = embeddings.shape[0]
-        check(
-            batch is None or batch <= count,
-            "`rate` must sample at least as many classes as a batch has rows",
-            rate=self.rate,
-            classes=count,
-            batch=batch,
-        )
+        count = self._count
         if not self.layer.built:
             self.layer.build(embeddings.shape)
         labels, all_known = known_labels(labels, self.num_classes)
         sampled, places = self.sampler(labels, num_classes=self.num_classes, count=count)
+        all_held = ops.all(ops.take(sampled, places) == ops.cast(labels, sampled.dtype))
+        all_held = asserted(all_held, f"a batch must have at most {count} classes", labels)
         value = self.base.of_cosines(places, self.base.layer.cosines(embeddings, sampled))
-        return ops.where(all_known, value, float("nan"))
+        return ops.where(all_known & all_held, value, float("nan"))

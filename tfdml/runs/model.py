@@ -65,6 +65,9 @@ def build_model(recipe, split, dataset):
     width = embedder.output_shape[-1]
     check_fits(4 * images * width, "embeddings of all images", images=images, embedding_dim=width)
     # What a loss cannot be computed from, it says now, before the run has a folder.
+    batch = recipe.classes_per_batch * recipe.images_per_class
+    balanced = recipe.sampler == "balanced"
+    loss.check_batch(batch, recipe.classes_per_batch if balanced else min(batch, split.num_classes))
     rows = keras.ops.zeros((2, *embedder.output_shape[1:]))
     loss([0, split.num_classes - 1], rows)
     return model

@@ -9,6 +9,8 @@ from tfdml import losses, optimizers
 
 if keras.backend.backend() != "tensorflow":
     pytest.skip("trains by TensorFlow", allow_module_level=True)
+import tensorflow as tf
+
 INITIALIZER = {"class_name": "RandomNormal", "config": {"seed": 3}}
 COSFACE = {"num_classes": 50, "initializer": INITIALIZER, "scale": 8.0}
 
@@ -103,5 +105,11 @@ def test_what_cannot_be_sampled_is_rejected(batch):
         losses.get("sampled_classes", base="proxy_anchor")
     with pytest.raises(ValueError, match=r"`rate` must be <= 1\. Received: rate=1.5"):
         sampled(1.5)
-    with pytest.raises(ValueError, match=r"`rate` must sample at least as many classes.*batch=20"):
-        build(sampled(0.3), "sgd").train_on_batch(*batch)
+    sampled(0.3).check_batch(20, 15)
+    with pytest.raises(ValueError, match=r"`rate` must sample.*sampled=15, of_batch=16"):
+        losses.get("matryoshka", base=sampled(0.3), dims=[8]).check_batch(20, 16)
+    classes = len(set(batch[1].tolist()))
+    build(sampled(classes / 50), "sgd").train_on_batch(*batch)
+    few = build(sampled((classes - 1) / 50), "sgd")
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"at most {classes - 1} classes"):
+        few.train_on_batch(*batch)
