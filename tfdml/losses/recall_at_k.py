@@ -118,10 +118,10 @@ class RecallAtKLoss(PairLoss):
         similarities = embeddings @ ops.transpose(reference_embeddings)
         return self._of(similarities, labels, reference_labels, self_positions)
 
-    def _of(self, similarities, labels, reference_labels, self_positions, counted=True):
+    def _of(self, similarities, labels, reference_labels, self_positions, present=True):
         positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
         ranked, _ = masks_of_ranks(labels, reference_labels, self_positions, self.rank_self)
-        positives, ranked = positives & counted, (ranked | negatives) & counted
+        positives, ranked = positives & present, (ranked | negatives) & present
         step = sigmoid_step(self.rank_temperature)
         ranks = 1.0 + soft_ranks(similarities, positives, ranked, step)
         sizes = ops.sum(ops.cast(positives, ranks.dtype), axis=1)
