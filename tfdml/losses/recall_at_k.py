@@ -97,15 +97,16 @@ class RecallAtKLoss(PairLoss):
         self.count_temperature = float(count_temperature)
         self.rank_self = rank_self
         self.mix = None if mix is None else int(mix)
-        self.draws = Draws(seed)
-        self.seed = self.draws.seed
-        self.layers = () if mix is None else (self.draws,)
+        check_integer(seed=seed)
+        self.seed = int(seed)
+        self.layers = () if mix is None else (Draws(seed),)
 
     def _value(self, labels, embeddings, training):
         if not training or self.mix is None:
             return self.call(labels, embeddings)
+        (draws,) = self.layers
         one, other, present = pairs_of_classes(labels, self.mix)
-        shares = self.draws.uniform(ops.shape(one), embeddings.dtype)
+        shares = draws.uniform(ops.shape(one), embeddings.dtype)
         similarities = with_mixed_rows(embeddings @ ops.transpose(embeddings), one, other, shares)
         present = ops.concatenate([ops.ones_like(labels, "bool"), present])
         labels = ops.concatenate([labels, ops.take(labels, one)])

@@ -32,7 +32,7 @@ class Shares:
 
 def in_training(shares, mix=4, **options):
     loss = losses.get("recall_at_k", mix=mix, **{**OPTIONS, **options})
-    loss.draws = Shares(shares)
+    loss.layers = (Shares(shares),)
 
     def value_of(labels, embeddings):
         return loss(labels, embeddings, training=True)
