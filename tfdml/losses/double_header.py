@@ -91,7 +91,7 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         are its comparisons in section 4.
         Differs: the paper uses one quadruplet per batch, its hardest negatives, scores in [0, 1],
         alpha 0.5, beta 1 and dropout 0.5, which do not train in thousands of steps; the defaults
-        do, also on photographs, by the smooth maxima and the initial bias. For the paper's
+        do, and learn the score sooner by the smooth maxima and the initial bias. For the paper's
         options use `tfdml.losses.get("pddm", preset="published")`. The paper does not say how
         scores are scaled to [0, 1]; `"minmax"` over the batch is our reading. Its extremes have no
         gradient, as otherwise the mined scores would be constants.
