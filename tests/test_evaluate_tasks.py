@@ -397,7 +397,7 @@ def test_what_is_in_the_boxes_is_scored(photos, version, tmp_path):
         (["--crops", "10", "--mirror"], "10 `crops` have the mirror images already"),
         (
             ["--crops", "5", "--rank_by", "similarity"],
-            "`mirror` and `levels` are for `rank_by`",
+            "are for `rank_by` distance",
         ),
         (["--levels", "3"], "`levels` must not exceed those of the model. .*levels=3, of_model=2"),
         (["--batch_size", "0"], "`batch_size` must be > 0. Received: batch_size=0"),
