@@ -102,18 +102,18 @@ def scores_of(recipe, features, seed):
         lambda rows: (tf.gather(features.of_train, rows), tf.gather(labels, rows))
     )
     batches, done = iter(batches), 0
-    found = {"distance": []} | ({"score": []} if loss.learns_similarity else {})
+    similarities = {"distance": None}
     if loss.learns_similarity:
-        score = tf.function(loss.layer.matrix, reduce_retracing=True)
+        similarities["score"] = tf.function(loss.layer.matrix, reduce_retracing=True)
+    found = {ranked_by: [] for ranked_by in similarities}
     for step in points_of(recipe):
         for _ in range(step - done):
             model.train_on_batch(*next(batches))
         done = step
         embeddings = model.embed(features.of_test)
-        for ranked_by, recalls in found.items():
-            similarity = score if ranked_by == "score" else None
+        for ranked_by, similarity in similarities.items():
             recall = recall_at_k(embeddings, features.test.labels, k=1, similarity=similarity)
-            recalls.append(recall[1])
+            found[ranked_by].append(recall[1])
     return found
 
 

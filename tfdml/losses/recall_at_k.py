@@ -60,7 +60,7 @@ class RecallAtKLoss(PairLoss):
         Patel, Tolias, Matas. Recall@k surrogate loss with large batches and similarity mixup. CVPR
         2022, eqs. 3 to 7, and their similarity mixup; the minimum with K in the numerator is that
         of their code.
-        Differs: the query itself is not ranked, as the paper has it and its code has not.
+        Differs: the query itself is not ranked, as in the paper; the authors' code ranks it.
 
     Example:
         >>> rows = np.array([[1., 0.], [0.8, 0.6], [0., 1.]])
