@@ -99,7 +99,7 @@ class RecallAtKLoss(PairLoss):
         self.mix = None if mix is None else int(mix)
         check_integer(seed=seed)
         self.seed = int(seed)
-        self.layers = () if mix is None else (Draws(seed),)
+        self.layers = [] if mix is None else [Draws(seed)]
 
     def _value(self, labels, embeddings, training):
         if not training or self.mix is None:
