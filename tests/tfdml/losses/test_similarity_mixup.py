@@ -124,11 +124,14 @@ def test_a_resumed_run_draws_the_same_shares(inside, rng, tmp_path):
     x, labels = rng.normal(size=(8, 6)).astype("float32"), np.repeat([0, 1, 2, 3], 2)
     whole, halves = model(), model()
     for _ in range(3):
-        expected = whole.train_on_batch(x, labels)
+        whole.train_on_batch(x, labels)
     for _ in range(2):
         halves.train_on_batch(x, labels)
     halves.save(tmp_path / "model.keras")
     resumed = keras.models.load_model(tmp_path / "model.keras")
     halves.loss.layers[0].load_own_variables({"state": np.array([9, 9], "uint32")})
-    assert resumed.train_on_batch(x, labels) == pytest.approx(expected, 1e-4)
-    assert halves.train_on_batch(x, labels) != pytest.approx(expected, 1e-4)
+    resumed.train_on_batch(x, labels)
+    halves.train_on_batch(x, labels)
+    kernel, same, other = (model.embedder.get_weights()[0] for model in (whole, resumed, halves))
+    np.testing.assert_allclose(same, kernel, atol=1e-6)
+    assert np.abs(other - kernel).max() > 1e-5
