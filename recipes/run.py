@@ -3,7 +3,7 @@
     python recipes/run.py recipes/pddm/omniglot -- --data_dir PATH
     python recipes/run.py recipes/pddm/omniglot --seeds 0 1 --jobs 2 -- --data_dir PATH --steps 200
 
-`--nmi` and `--train_classes` add NMI and Recall@1 of the classes that were trained on.
+`--nmi` and `--train_classes` add NMI and F1, and Recall@1 of the classes that were trained on.
 What stands behind `--` goes to `train.py` of every run. Runs that are complete are not repeated,
 and one that was stopped goes on; one of other settings is rejected. Writes table.md and curves.png
 to runs/pddm_omniglot/, named after the folder of the recipes.
@@ -29,7 +29,6 @@ from tfdml.command_line import fail, one_sentence  # noqa: E402
 
 PROGRAM = "run.py"
 RUNS, SAVED_MODELS = pathlib.Path("runs"), pathlib.Path("saved_models")
-SCORES = ("recall@1", "recall@2", "recall@4", "recall@8")
 DISTANCES = {  # name in evaluation -> head of the column
     "positive_mean": "mean +",
     "positive_variance": "variance +",
@@ -38,7 +37,7 @@ DISTANCES = {  # name in evaluation -> head of the column
     "lda": "LDA",
 }
 BY_DISTANCE, BY_SIMILARITY = "distance", "similarity"
-NMI, TRAIN_CLASSES = "nmi", "train_classes"
+RECALL_AT_1, NMI, F1, TRAIN_CLASSES = "recall@1", "nmi", "f1", "train_classes"
 OWN_FLAGS = ("--config", "--seed", "--run", "--resume", "--help", "-h")
 
 
@@ -59,15 +58,12 @@ def main():
     threads = max(1, (os.cpu_count() or 1) // arguments.jobs)
     os.environ["TF_NUM_INTRAOP_THREADS"] = str(threads)
     with one_sentence(PROGRAM, RuntimeError), ThreadPoolExecutor(arguments.jobs) as pool:
-        scored = pool.map(
-            lambda run: train_and_score(run, work[run], arguments.nmi, arguments.train_classes),
-            work,
-        )
+        scored = pool.map(lambda run: train_and_score(run, work[run], arguments), work)
         for _ in tqdm(scored, "Runs", len(work)):
             pass
     folder = RUNS / table
     folder.mkdir(exist_ok=True)
-    text = table_of(names)
+    text = table_of(names, arguments.k)
     (folder / "table.md").write_text(text)
     plot_curves(names, folder / "curves.png")
     print(f"\n{text}\nTable: {folder / 'table.md'}   Curves: {folder / 'curves.png'}")
@@ -82,7 +78,11 @@ def parse():
     parser.add_argument(
         "--jobs", type=int, default=1, help="runs at once, which share the cores; default: 1"
     )
+    parser.add_argument("--k", type=int, nargs="+", default=[1, 2, 4, 8], help="of Recall@K")
     parser.add_argument("--nmi", action="store_true", help="also cluster by k-means")
+    parser.add_argument(
+        "--level_weights", type=float, nargs="+", help="of an ensemble of as many levels; else 1"
+    )
     parser.add_argument(
         "--train_classes", action="store_true", help="also score the classes that were trained on"
     )
@@ -90,8 +90,12 @@ def parse():
     arguments, settings = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1 :]
     if arguments.jobs < 1:
         parser.error(f"--jobs must be >= 1. Received: {arguments.jobs}")
-    if len(set(arguments.seeds)) < len(arguments.seeds):
-        parser.error(f"--seeds must differ. Received: {arguments.seeds}")
+    for name in ("seeds", "k"):
+        values = getattr(arguments, name)
+        if len(set(values)) < len(values):
+            parser.error(f"--{name} must differ. Received: {values}")
+    if min(arguments.k) < 1:
+        parser.error(f"--k must be >= 1. Received: {arguments.k}")
     for word in settings:
         if word.partition("=")[0] in OWN_FLAGS:
             parser.error(f"{word} cannot stand behind --: every run has its own")
@@ -106,26 +110,38 @@ def flags_of(recipe, seed, run, settings):
     return flags
 
 
-def train_and_score(run, flags, nmi, train_classes):
+def train_and_score(run, flags, arguments):
     """Trains, or goes on, and scores by distance and by what was learned, where there is such."""
     if not (SAVED_MODELS / run / "1").exists():
         call(run, "train.py", *flags)
     rankings = (
         [BY_DISTANCE, BY_SIMILARITY] if results_of(run)["learns_similarity"] else [BY_DISTANCE]
     )
+    levels = results_of(run)["levels"]
     for rank_by in rankings:
+        options = {"rank_by": rank_by, "k": arguments.k}
+        if levels > 1 and rank_by == BY_DISTANCE:
+            options["level_weights"] = level_weights(arguments.level_weights, levels)
+        nmi = arguments.nmi and rank_by == BY_DISTANCE
         path = scores_path(run, rank_by)
-        cluster = nmi and rank_by == BY_DISTANCE
-        if not path.exists() or (cluster and NMI not in scores_at(path)):
-            options = ["--rank_by", rank_by, "--nmi", str(cluster).lower(), "--out", path]
-            levels = results_of(run)["levels"]
-            if levels > 1 and rank_by == BY_DISTANCE:
-                options += ["--level_weights", [1] * levels]  # to unit length
-            call(run, "evaluate.py", SAVED_MODELS / run, *options)
+        written = json.loads(path.read_text()) if path.exists() else {}
+        if written | options != written or (nmi and not written["nmi"]):
+            words = [word for name, value in options.items() for word in (f"--{name}", value)]
+            words += ["--nmi", str(nmi).lower(), "--out", path]
+            call(run, "evaluate.py", SAVED_MODELS / run, *words)
     path = scores_path(run, TRAIN_CLASSES)
-    if train_classes and not path.exists():
+    if arguments.train_classes and not path.exists():
         options = ["--split", "train", "--nmi", "false", "--out", path]
         call(run, "evaluate.py", SAVED_MODELS / run, *options)
+
+
+def recalls(ks):
+    return [f"recall@{k}" for k in ks]
+
+
+def level_weights(given, levels):
+    """Those given for so many levels; without them each level has unit length."""
+    return given if given and len(given) == levels else [1] * levels
 
 
 def call(run, script, *arguments):
@@ -161,33 +177,34 @@ def rows_of(run):
             rows |= content.get("levels", {}) if rank_by == BY_DISTANCE else {}
             rows[rank_by] = {**content["scores"], **content.get("distances", {})}
     if scores_path(run, TRAIN_CLASSES).exists():
-        rows[BY_DISTANCE][TRAIN_CLASSES] = scores_at(scores_path(run, TRAIN_CLASSES))[SCORES[0]]
+        rows[BY_DISTANCE][TRAIN_CLASSES] = scores_at(scores_path(run, TRAIN_CLASSES))[RECALL_AT_1]
     return rows
 
 
-def numbers_of(run, ranked_by):
+def numbers_of(run, ranked_by, shown):
     """What stands in a line of the table; NaN for what is unknown."""
     results, scores = results_of(run), rows_of(run)[ranked_by]
     whole = results["train_seconds_from_step"] == 0
     of_all = ranked_by in (BY_DISTANCE, BY_SIMILARITY)
     return [
-        100 * results["untrained"][SCORES[0]] if of_all else np.nan,
-        *(100 * scores.get(name, np.nan) for name in (*SCORES, NMI, TRAIN_CLASSES)),
+        100 * results["untrained"][RECALL_AT_1] if of_all else np.nan,
+        *(100 * scores.get(name, np.nan) for name in shown),
         *(scores.get(name, np.nan) for name in DISTANCES),
         results["train_seconds"] if whole and of_all else np.nan,
     ]
 
 
-def table_of(names):
+def table_of(names, ks):
     """Markdown: a line per recipe and ranking, mean ± deviation over the seeds, in percent."""
     scored = {results_of(run)["scored_classes"] for runs in names.values() for run in runs}
-    heads = ["recipe", "ranked by", f"untrained {SCORES[0]}", *SCORES, "NMI"]
-    heads += [f"train {SCORES[0]}", *DISTANCES.values(), "seconds", "runs"]
+    shown = [*recalls(ks), NMI, F1, TRAIN_CLASSES]
+    heads = ["recipe", "ranked by", f"untrained {RECALL_AT_1}", *recalls(ks), "NMI", "F1"]
+    heads += [f"train {RECALL_AT_1}", *DISTANCES.values(), "seconds", "runs"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    digits = [1] * (3 + len(SCORES)) + [3] * len(DISTANCES)
+    digits = [1] * (1 + len(shown)) + [3] * len(DISTANCES)
     for recipe, runs in names.items():
         for ranked_by in rows_of(runs[0]):
-            values = np.array([numbers_of(run, ranked_by) for run in runs])
+            values = np.array([numbers_of(run, ranked_by, shown) for run in runs])
             deviations = values.std(axis=0, ddof=1) if len(runs) > 1 else 0 * values[0]
             *scores, seconds = zip(values.mean(axis=0), deviations, strict=True)
             cells = [

@@ -124,14 +124,16 @@ def test_a_table_of_a_folder_is_made_and_not_made_twice(folder, rerun, tmp_path)
     written = version.stat().st_mtime
     assert rerun(*arguments, *settings).code == 0
     assert version.stat().st_mtime == written
-    more = rerun(*arguments, "--nmi", "--train_classes", *settings)
+    more = rerun(*arguments, "--k", "1", "16", "--nmi", "--train_classes", *settings)
     assert more.code == 0, more.err
     assert version.stat().st_mtime == written
     heads, _, *rows = more.out.split("| recipe |")[1].splitlines()
     values = dict(zip(heads.split(" | ")[1:], rows[0].split(" | ")[2:], strict=False))
     run = tmp_path / "runs" / "small_digits_lifted_0"
     for column, file, name in (
+        ("recall@16", "distance", "recall@16"),
         ("NMI", "distance", "nmi"),
+        ("F1", "distance", "f1"),
         ("train recall@1", "train_classes", "recall@1"),
     ):
         score = json.loads((run / f"{file}.json").read_text())["scores"][name]
@@ -147,6 +149,8 @@ def test_a_table_of_a_folder_is_made_and_not_made_twice(folder, rerun, tmp_path)
         (["missing"], "no recipes, *.yaml, in missing"),
         (["small/digits", "--jobs", "0"], "--jobs must be >= 1. Received: 0"),
         (["small/digits", "--seeds", "1", "1"], "--seeds must differ. Received: [1, 1]"),
+        (["small/digits", "--k", "1", "1"], "--k must differ. Received: [1, 1]"),
+        (["small/digits", "--k", "0"], "--k must be >= 1. Received: [0]"),
         (["small/digits", "--", "--run", "x"], "--run cannot stand behind --"),
         (["small/digits", "--", "--stpes", "3"], "Did you mean --steps?"),
     ],
@@ -155,6 +159,18 @@ def test_a_table_of_a_folder_is_made_and_not_made_twice(folder, rerun, tmp_path)
 def test_wrong_arguments_are_rejected_before_anything_runs(arguments, message, rerun, tmp_path):
     assert message in rerun(*arguments).sentence
     assert not (tmp_path / "runs").exists()
+
+
+def test_levels_are_weighed_as_asked(folder, rerun, tmp_path):
+    (folder / "lifted.yaml").write_text(f"loss: hdc\n{SETTINGS}")
+    scores = tmp_path / "runs" / "small_digits_lifted_0" / "distance.json"
+    for flags, weights in (
+        ([], [1, 1, 1]),
+        (["--level_weights", "1", "1", "2"], [1, 1, 2]),
+        (["--level_weights", "1", "2"], [1, 1, 1]),
+    ):
+        assert rerun(folder, "--seeds", "0", *flags).code == 0
+        assert json.loads(scores.read_text())["level_weights"] == weights
 
 
 def test_a_run_that_fails_is_named(folder, rerun):
