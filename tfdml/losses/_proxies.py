@@ -23,9 +23,10 @@ class ProxyLoss(LearnedLoss):
         num_classes: Number of classes, with ids 0 to `num_classes - 1`; None to count those of the
             training images in `prepare`, as `train.py` does.
         centers: Centers of each class.
-        initializer: Keras initializer of the proxies, or `"class_means"`, for the mean directions
-            of the training embeddings of each class, which `prepare` measures. Their lengths are
-            published ones, and several centers lie about 6 degrees around the mean.
+        initializer: Start of the proxies: `"class_means"`, the mean directions of the training
+            embeddings of each class, which `prepare` measures; until then, or if None, those as
+            published; or a Keras initializer. Means keep the published lengths, and several centers
+            lie about 6 degrees around the mean.
         proxy_multiplier: Factor of the learning rate of the proxies.
         name: Name of the loss in logs.
     """

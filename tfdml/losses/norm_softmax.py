@@ -16,8 +16,9 @@ class NormalizedSoftmaxLoss(ProxyLoss):
         num_classes: Number of classes, C, with ids 0 to `num_classes - 1`; None to count those of
             the training images in `prepare`, as `train.py` does.
         scale: Inverse temperature of the cosines; > 0. Published: 20.
-        initializer: Keras initializer of the proxies; if None, uniform in ±1 / √dim.
-            `"class_means"`: these, turned by `prepare` to the means of the classes in training.
+        initializer: Start of the proxies: `"class_means"`, the mean directions of the classes,
+            which `prepare` measures; before, or if None, uniform in ±1 / √dim.
+            Or a Keras initializer.
         proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
             None, that of other new layers, as published.
         name: Name of the loss in logs.
@@ -40,6 +41,7 @@ class NormalizedSoftmaxLoss(ProxyLoss):
 
     Source:
         Zhai, Wu. Classification is a strong baseline for deep metric learning. BMVC 2019, eq. 3.
+        Differs: the proxies start at the class means.
 
     Example:
         >>> loss = NormalizedSoftmaxLoss(num_classes=2, scale=1.0, initializer="identity")
@@ -53,7 +55,7 @@ class NormalizedSoftmaxLoss(ProxyLoss):
         *,
         num_classes=None,
         scale=20.0,
-        initializer=None,
+        initializer="class_means",
         proxy_multiplier=None,
         name="norm_softmax",
     ):

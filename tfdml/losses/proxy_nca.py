@@ -23,8 +23,9 @@ class ProxyNCALoss(ProxyLoss):
         scale: Inverse temperature of the cosines; > 0.
             Published: 18 for `"plusplus"`, 2 for `"classic"`.
         variant: `"plusplus"` or `"classic"`.
-        initializer: Keras initializer of the proxies; if None, normal with deviation 1 / 8.
-            `"class_means"`: these, turned by `prepare` to the means of the classes in training.
+        initializer: Start of the proxies: `"class_means"`, the mean directions of the classes,
+            which `prepare` measures; before, or if None, normal with deviation 1 / 8.
+            Or a Keras initializer.
         proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
             None, 100 on top of pretrained weights, else that of other new layers; the
             published ratios of 10⁴ and more belong to their optimizer.
@@ -50,7 +51,8 @@ class ProxyNCALoss(ProxyLoss):
         Movshovitz-Attias, Toshev, Leung, Ioffe, Singh. No fuss distance metric learning using
         proxies. ICCV 2017, eq. 4 (`"classic"`).
         Teh, DeVries, Taylor. ProxyNCA++. ECCV 2020, eq. 6 (`"plusplus"`).
-        Differs: batches, pooling and rates of ProxyNCA++ are settings of a run, not of the loss.
+        Differs: batches, pooling and rates of ProxyNCA++ are settings of a run, not of the loss;
+        the proxies start at the class means.
 
     Example:
         >>> loss = ProxyNCALoss(num_classes=2, scale=1.0, initializer="identity")
@@ -65,7 +67,7 @@ class ProxyNCALoss(ProxyLoss):
         num_classes=None,
         scale=18.0,
         variant="plusplus",
-        initializer=None,
+        initializer="class_means",
         proxy_multiplier=None,
         name="proxy_nca",
     ):

@@ -28,8 +28,9 @@ class SoftTripleLoss(ProxyLoss):
         gamma: Temperature of the softmax over centers; > 0.
         margin: Of the similarity; >= 0.
         weight: Of the distances between centers; >= 0.
-        initializer: Keras initializer of the proxies; if None, uniform in ±1 / √(C K).
-            `"class_means"`: these, turned by `prepare` to the means of the classes in training.
+        initializer: Start of the proxies: `"class_means"`, the mean directions of the classes,
+            which `prepare` measures; before, or if None, uniform in ±1 / √(C K).
+            Or a Keras initializer.
         proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
             None, 100 on top of pretrained weights, as published, else that of other new
             layers.
@@ -55,7 +56,8 @@ class SoftTripleLoss(ProxyLoss):
         Qian, Shang, Sun, Hu, Li, Jin. SoftTriple loss: deep metric learning without triplet
         sampling. ICCV 2019, eqs. 6 and 9.
         Differs: 1e-5 below the root, as in the authors' code, keeps its slope finite at equal
-        centers; the sum over unordered pairs is divided by the number of ordered ones, as there.
+        centers; the sum over unordered pairs is divided by the number of ordered ones, as there;
+        the proxies start at the class means.
 
     Example:
         >>> loss = SoftTripleLoss(num_classes=2, centers=1, scale=1.0, initializer="identity")
@@ -73,7 +75,7 @@ class SoftTripleLoss(ProxyLoss):
         gamma=0.1,
         margin=0.01,
         weight=0.2,
-        initializer=None,
+        initializer="class_means",
         proxy_multiplier=None,
         name="soft_triple",
     ):
