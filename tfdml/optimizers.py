@@ -54,6 +54,14 @@ class _PerVariable(keras.optimizers.Optimizer):
     def _matching(self, path):
         return [pattern for pattern in self.multipliers if re.search(pattern, path)]
 
+    def _clip_gradients(self, grads):
+        # Keras' product and `ops.clip` would make gradients of some rows those of all.
+        values = [grad.values if hasattr(grad, "indices") else grad for grad in grads]
+        return [
+            type(grad)(value, grad.indices, grad.dense_shape) if hasattr(grad, "indices") else value
+            for grad, value in zip(grads, super()._clip_gradients(values), strict=True)
+        ]
+
     def update_step(self, gradient, variable, learning_rate):
         index = self._get_variable_index(variable)
         multiplier = self._multiplier_of[index]

@@ -105,9 +105,10 @@ def test_l2_spares_what_is_excluded_from_weight_decay(optimizer):
     assert np.abs(np.array(spared[2]) - np.array(plain[2])).max() > 1e-3
 
 
-def test_the_rows_of_what_is_spared_from_l2_are_updated_alone():
+@pytest.mark.parametrize("clip", [{}, {"clipvalue": 1e3}, {"global_clipnorm": 1e3}])
+def test_the_rows_of_what_is_spared_from_l2_are_updated_alone(clip):
     table = keras.Variable(np.ones((4, 2), "float32"), name="table")
-    optimizer = optimizers.SGD(0.1, l2=0.5, momentum=0.9)
+    optimizer = optimizers.SGD(0.1, l2=0.5, momentum=0.9, **clip)
     optimizer.exclude_from_weight_decay([table])
     optimizer.build([table])
     for rows in ([1, 1, 3], [0]):
