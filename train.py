@@ -178,13 +178,19 @@ def callbacks_of(recipe, folder, images, start, loss):
     import keras
 
     from tfdml import callbacks
+    from tfdml.layers import EmbeddingMemory
 
     yield callbacks.StopOnNaN()
     if recipe.validation_share:
         batches = images_to_score(images.test, images.dataset)
         yield callbacks.RetrievalScores(batches, images.test.labels)
     if loss.compares_batches:
-        yield callbacks.EmbeddingDrift(sample_to_embed(images.train, images.dataset))
+        size = next(layer.size for layer in loss.layers if isinstance(layer, EmbeddingMemory))
+        images_per_epoch = (
+            recipe.classes_per_batch * recipe.images_per_class * recipe.checkpoint_every
+        )
+        sample = sample_to_embed(images.train, images.dataset)
+        yield callbacks.EmbeddingDrift(sample, epochs=math.ceil(size / images_per_epoch))
     yield callbacks.LossLogs(folder / "logs" / "train")
     yield keras.callbacks.TensorBoard(str(folder / "logs"))
     yield keras.callbacks.CSVLogger(str(folder / "logs" / "epochs.csv"), append=start > 0)

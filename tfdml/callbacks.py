@@ -1,5 +1,6 @@
 """Keras callbacks: crash-safe checkpoints, a stop on divergence, logs of scores and losses."""
 
+import collections
 import pathlib
 import time
 import warnings
@@ -197,25 +198,29 @@ class WatchDensityTargets(LossLogs):
 
 
 class EmbeddingDrift(keras.callbacks.Callback):
-    """Logs the mean cosine between the embeddings of images now and an epoch ago: `drift_cosine`.
+    """Logs the mean cosine between the embeddings of images now and epochs ago: `drift_cosine`.
 
-    Near 1, the embeddings that a cross-batch memory holds are still those of the network.
+    With as many epochs as a cross-batch memory spans, it is near 1 as long as the oldest embeddings
+    in the memory are still those of the network.
 
     Args:
         images: Inputs of `EmbeddingModel.embed`, such as some of the training images.
+        epochs: Age of the embeddings compared with; before, those at the start of training.
     """
 
-    def __init__(self, images):
+    def __init__(self, images, epochs=1):
         super().__init__()
         self.images = images
+        self._past = collections.deque(maxlen=epochs)
 
     def on_train_begin(self, logs=None):
-        self._before = self._directions()
+        self._past.clear()
+        self._past.append(self._directions())
 
     def on_epoch_end(self, epoch, logs):
         now = self._directions()
-        logs["drift_cosine"] = float(np.mean(np.sum(now * self._before, axis=1)))
-        self._before = now
+        logs["drift_cosine"] = float(np.mean(np.sum(now * self._past[0], axis=1)))
+        self._past.append(now)
 
     def _directions(self):
         embeddings = self.model.embed(self.images)

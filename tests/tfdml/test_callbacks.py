@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfdml import EmbeddingModel, callbacks, losses
+from tfdml import EmbeddingModel, callbacks, losses, pairwise
 from tfdml.evaluation import recall_at_k
 
 LABELS = np.repeat(np.arange(4), 4)
@@ -138,6 +138,11 @@ def test_the_drift_of_embeddings_is_logged(rows):
     expected = np.mean(cosines / np.linalg.norm(now, axis=1))
     np.testing.assert_allclose(first, [expected], rtol=1e-5)
     assert expected < 1 - 1e-6
+    model, drift = build(), callbacks.EmbeddingDrift(rows, epochs=3)
+    before = pairwise.normalize(model.embed(rows))
+    history = model.fit(rows, LABELS, epochs=3, verbose=0, callbacks=[drift]).history
+    cosines = np.sum(before * pairwise.normalize(model.embed(rows)), axis=1)
+    np.testing.assert_allclose(history["drift_cosine"][-1], np.mean(cosines), rtol=1e-5)
     frozen = build(learning_rate=0.0)
     history = frozen.fit(rows, LABELS, verbose=0, callbacks=[drift]).history
     np.testing.assert_allclose(history["drift_cosine"], [1.0], rtol=1e-6)
