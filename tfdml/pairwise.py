@@ -190,3 +190,12 @@ def masked_min(values, mask, axis):
 def masked_logsumexp(values, mask, axis):
     """log Σ exp(values) where `mask`, along `axis`; as `masked_max` if there are none."""
     return ops.logsumexp(ops.where(mask, values, -_MASKED), axis=axis)
+
+
+def asserted(condition, expectation, received):
+    """A boolean tensor, which must be true; TensorFlow without XLA raises if it is not."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.debugging.Assert(condition, [f"{expectation}. Received:", received])
+    return condition

@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from tfdml.checks import check, check_integer
-from tfdml.pairwise import NOBODY
+from tfdml.pairwise import NOBODY, asserted
 
 
 @keras.saving.register_keras_serializable("tfdml")
@@ -28,6 +28,7 @@ class EmbeddingMemory(keras.layers.Layer):
     Raises:
         TypeError: If `size` is not an integer.
         ValueError: If `size` is not positive or below the batch.
+        InvalidArgumentError: If it is below a batch of a size that only TensorFlow's graph knows.
     """
 
     decays = False
@@ -62,9 +63,11 @@ class EmbeddingMemory(keras.layers.Layer):
         check(batch <= self.size, fits, size=self.size, batch=batch)
 
     def call(self, rows, labels):
-        if rows.shape[0] is not None:
-            self.check_batch(rows.shape[0])
         count = ops.shape(rows)[0]
+        if isinstance(count, int):
+            self.check_batch(count)
+        else:
+            asserted(count <= self.size, "`size` of the memory must be at least the batch", count)
         places = (self.next + ops.arange(count, dtype="int32")) % self.size
         index = places[:, None]
         rows = ops.cast(ops.stop_gradient(rows), self.rows.dtype)

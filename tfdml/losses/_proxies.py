@@ -80,7 +80,7 @@ class ProxyLoss(LearnedLoss):
     def _start_at_means(self, labels, embeddings):
         """Turns the proxies to the means of their classes."""
         rows = _directions(np.asarray(embeddings))
-        means = np.zeros((int(np.max(labels)) + 1, rows.shape[1]))
+        means = np.zeros((self.num_classes, rows.shape[1]))
         np.add.at(means, labels, rows)
         if not self.layer.built:
             self.layer.build(rows.shape)
@@ -132,11 +132,12 @@ class MarginSoftmaxLoss(ProxyLoss):
             # Its gradient is faster than that of `ops.max`.
             cosines = functools.reduce(ops.maximum, ops.unstack(cosines, axis=2))
         targets = target_mask(labels, cosines)
-        logits = self.scale * ops.where(targets, self.penalized(cosines), cosines)
+        own = ops.take_along_axis(cosines, labels[:, None], axis=1)
+        logits = self.scale * ops.where(targets, self.penalized(own), cosines)
         return cross_entropy(logits, targets)
 
     def penalized(self, cosines):
-        """The cosines with the margin, of which those of the own class count."""
+        """The cosines of the rows with their own classes, (n, 1), with the margin."""
         raise NotImplementedError
 
 
@@ -151,17 +152,10 @@ def known_labels(labels, num_classes):
         InvalidArgumentError: If there are, in TensorFlow without XLA.
     """
     known = (labels >= 0) & (labels < num_classes)
-    all_known = asserted(ops.all(known), f"labels must be from 0 to {num_classes - 1}", labels)
+    all_known = pairwise.asserted(
+        ops.all(known), f"labels must be from 0 to {num_classes - 1}", labels
+    )
     return ops.where(known, labels, 0), all_known
-
-
-def asserted(condition, expectation, labels):
-    """A boolean of the batch, which must be true; TensorFlow without XLA raises if it is not."""
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        tf.debugging.Assert(condition, [f"{expectation}. Received:", labels])
-    return condition
 
 
 def target_mask(labels, cosines):

@@ -195,7 +195,12 @@ class PairLoss(MetricLoss):
     """Base class of objectives over pairs of rows, which may also pair a batch with other rows.
 
     A subclass implements `call_against`; the loss of a batch is that against itself.
+
+    Attributes:
+        takes_references: Whether the options allow for rows of other batches.
     """
+
+    takes_references = True
 
     def call(self, labels, embeddings):
         own = ops.arange(ops.shape(labels)[0])

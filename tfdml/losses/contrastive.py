@@ -80,7 +80,7 @@ class ContrastiveLoss(PairLoss):
         check_one_of(("pairs", "active", "batch", "sum"), average_over=average_over)
         self.margin = float(margin)
         self.squared = squared
-        self.pairs = pairs
+        self.pairs, self.takes_references = pairs, pairs == "all"
         self.squared_hinge = squared_hinge
         self.average_over = average_over
 

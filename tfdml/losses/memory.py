@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from tfdml import losses
-from tfdml.checks import check_integer, check_positive, check_type
+from tfdml.checks import check, check_integer, check_positive, check_type
 from tfdml.layers import EmbeddingMemory
 from tfdml.losses._parts import built
 from tfdml.losses.base import LearnedLoss, PairLoss
@@ -61,6 +61,8 @@ class CrossBatchMemoryLoss(LearnedLoss):
         check_type(
             isinstance(self.base, PairLoss), "`base` must be an objective over pairs", base=base
         )
+        expectation = "`base` must compare all pairs: no option may choose pairs within a batch"
+        check(self.base.takes_references, expectation, base=self.base.get_config())
         super().__init__(normalize=self.base.normalize, name=name)
         check_integer(0, start_step=start_step)
         check_positive(weight=weight)
@@ -86,8 +88,6 @@ class CrossBatchMemoryLoss(LearnedLoss):
 
     def call(self, labels, embeddings, training=False):
         memory = self.layer
-        if training and embeddings.shape[0] is not None:
-            memory.check_batch(embeddings.shape[0])
         own = self.base._value(labels, embeddings, training)
         if not memory.built:
             memory.build(embeddings.shape)

@@ -13,8 +13,8 @@ class MultiSimilarityLoss(PairLoss):
     With s the cosine similarities, and P and N the positives and negatives of row i that the miner
     keeps:
 
-        loss = mean of log(1 + Σ_{p in P} exp(-alpha (s[i, p] - threshold))) / alpha
-                     + log(1 + Σ_{n in N} exp(beta (s[i, n] - threshold))) / beta
+        loss = mean over i of log(1 + Σ_{p in P} exp(-alpha (s[i, p] - threshold))) / alpha
+                            + log(1 + Σ_{n in N} exp(beta (s[i, n] - threshold))) / beta
 
     The miner keeps a negative that is more similar than the least similar positive, and a positive
     that is less similar than the most similar negative, both up to `epsilon`.

@@ -20,7 +20,7 @@ class NormalizedSoftmaxLoss(ProxyLoss):
             which `prepare` measures; before, or if None, uniform in ±1 / √dim.
             Or a Keras initializer.
         proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
-            None, that of other new layers, as published.
+            None, that of other new layers.
         name: Name of the loss in logs.
 
     Attributes:

@@ -56,7 +56,7 @@ class NPairLoss(PairLoss):
         check_positive(scale=scale)
         check_not_negative(l2=l2)
         check(not (normalize and l2), "`l2` requires raw rows: normalize=False", l2=l2)
-        self.pairs = pairs
+        self.pairs, self.takes_references = pairs, pairs == "all"
         self.scale = float(scale)
         self.l2 = float(l2)
 

@@ -40,7 +40,8 @@ class NTXentLoss(SoftmaxLoss):
     Source:
         Chen, Kornblith, Norouzi, Hinton. A simple framework for contrastive learning of visual
         representations. ICML 2020, eq. 1, for two views of each image.
-        Differs: takes all positive pairs of a class; with two rows per class it is the paper's.
+        Differs: takes all positive pairs of a class; with two rows per class it is the paper's. The
+        default temperature is lower, as suits labelled images.
 
     Example:
         >>> loss = NTXentLoss(temperature=1.0)

@@ -29,7 +29,7 @@ class ROADMAPLoss(PairLoss):
         temperature: Of σ, in cosine; > 0.
         slope: Slope of the step beyond the margin, ρ; > 0.
         margin: Difference beyond which the step is a line, δ; >= 0, in cosine.
-        offset: Value of the step at the margin.
+        offset: Value of the step at the margin; > 0.
         calibration: Weight of the calibration; >= 0.
         positive_target: Cosine from which positives cost nothing.
         negative_target: Cosine up to which negatives cost nothing.

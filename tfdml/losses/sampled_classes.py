@@ -3,11 +3,11 @@ import math
 import keras
 from keras import ops
 
-from tfdml import losses
+from tfdml import losses, pairwise
 from tfdml.checks import check, check_integer, check_positive, check_type
 from tfdml.layers import ClassSampler
 from tfdml.losses._parts import built
-from tfdml.losses._proxies import ProxyLoss, asserted, known_labels
+from tfdml.losses._proxies import ProxyLoss, known_labels
 from tfdml.losses.base import LearnedLoss
 
 
@@ -93,7 +93,7 @@ class SampledClassesLoss(LearnedLoss):
     @property
     def _count(self):
         """Classes in a step."""
-        return math.ceil(self.rate * (self.num_classes or 0))
+        return math.ceil(round(self.rate * (self.num_classes or 0), 6))
 
     def check_batch(self, rows, classes):
         super().check_batch(rows, classes)
@@ -114,6 +114,6 @@ class SampledClassesLoss(LearnedLoss):
         labels, all_known = known_labels(labels, self.num_classes)
         sampled, places = self.sampler(labels, num_classes=self.num_classes, count=count)
         all_held = ops.all(ops.take(sampled, places) == ops.cast(labels, sampled.dtype))
-        all_held = asserted(all_held, f"a batch must have at most {count} classes", labels)
+        all_held = pairwise.asserted(all_held, f"a batch must have at most {count} classes", labels)
         value = self.base.of_cosines(places, self.base.layer.cosines(embeddings, sampled))
         return ops.where(all_known & all_held, value, float("nan"))

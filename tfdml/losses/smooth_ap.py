@@ -22,7 +22,7 @@ class SmoothAPLoss(PairLoss):
         r[q, p]  = r+[q, p] + Σ_{n in N} σ(s[q, n] - s[q, p])
         loss     = 1 - mean over queries q of the mean over positives p of r+[q, p] / r[q, p]
 
-    Queries without a positive do not count.
+    Queries without a positive do not count; with `rank_self` every query has one.
 
     Args:
         temperature: Of the smooth step, in cosine; > 0.
@@ -33,7 +33,7 @@ class SmoothAPLoss(PairLoss):
     Call:
         labels: (batch,) integers, one class id per row; classes of any size.
         embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, from 0 to below 1; 0 when the batch holds no positive pair.
+        Returns a scalar float32, from 0 to below 1; 0 when no query has a positive.
 
     Raises:
         TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong

@@ -99,10 +99,10 @@ def test_a_row_on_its_proxy_or_opposite_keeps_gradients_finite():
         proxies = CENTERS if "centers" in options else PROXIES
         loss = with_proxies(name, proxies, **options)
         first = proxies.reshape(5, -1, 4)[:, 0]
-        _, gradient = value_and_gradient(loss, np.array([0, 1, 2, 3]), first[[0, 1, 2, 3]])
-        assert np.isfinite(gradient).all(), name
-        _, gradient = value_and_gradient(loss, np.array([0, 1, 2, 3]), -first[[0, 1, 2, 3]])
-        assert np.isfinite(gradient).all(), name
+        for rows in (first[:4], -first[:4]):
+            _, gradient = value_and_gradient(loss, np.arange(4), rows)
+            assert np.isfinite(gradient).all(), name
+            assert np.abs(gradient).max() > 0, name
 
 
 @pytest.mark.parametrize("name", ["arcface", "sampled_classes"])
@@ -156,7 +156,7 @@ def test_the_number_of_classes_is_needed_and_prepare_counts_it():
     loss = losses.get("proxy_anchor")
     with pytest.raises(ValueError, match="`num_classes`"):
         loss(UNEVEN, ROWS)
-    loss.prepare(UNEVEN, embeddings=None, features=None)
+    loss.prepare(UNEVEN, embeddings=lambda: ROWS, features=None)
     assert loss.num_classes == 4
     assert np.isfinite(float(loss(UNEVEN, ROWS)))
     with pytest.raises(ValueError, match="Received: num_classes=4, classes=9"):

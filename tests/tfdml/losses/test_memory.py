@@ -108,9 +108,26 @@ def test_a_batch_beyond_the_memory_is_rejected(rng):
         memory(size=3)(LABELS, rng.normal(size=(4, 3)), training=True)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="of TensorFlow's graphs")
+def test_a_batch_of_unknown_size_beyond_the_memory_is_rejected(rng):
+    import tensorflow as tf
+
+    loss = memory(size=3)
+    loss(LABELS[:3], rng.normal(size=(3, 3)), training=True)
+    step = tf.function(lambda labels, rows: loss(labels, rows, training=True))
+    step = step.get_concrete_function(
+        tf.TensorSpec([None], "int64"), tf.TensorSpec([None, 3], "float64")
+    )
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`size` of the memory must be"):
+        step(tf.constant(LABELS, "int64"), tf.constant(rng.normal(size=(4, 3))))
+
+
 def test_what_learns_or_has_no_pairs_is_rejected():
     with pytest.raises(TypeError, match=r"`base` must be an objective over pairs"):
         memory(base="clustering")
+    for base in ({"name": "contrastive", "pairs": "halves"}, {"name": "npair", "pairs": "first"}):
+        with pytest.raises(ValueError, match="no option may choose pairs within a batch"):
+            memory(base=base)
 
 
 def test_a_memory_inside_another_loss_keeps_the_ids(rng):

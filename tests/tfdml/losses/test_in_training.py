@@ -1,0 +1,81 @@
+"""Losses that do something else in training, where `test_contract.py` calls them outside it."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from tfdml import losses
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="takes gradients by tf.GradientTape"
+)
+LOSSES = {
+    "memory": {"base": "contrastive", "size": 16, "start_step": 0},
+    "memory of softmax": {"base": "supcon", "size": 16, "start_step": 0},
+    "sampled_classes": {"base": {"name": "arcface", "num_classes": 9}, "rate": 0.7},
+    "recall_at_k": {"mix": 2},
+}
+BATCHES = {
+    "pairs": [0, 0, 1, 1, 2, 2],
+    "one class": [3, 3, 3, 3, 3, 3],
+    "single images": [0, 1, 2, 3, 4, 5],
+}
+ROWS = {
+    "random": lambda rng: rng.normal(size=(6, 4)),
+    "equal": lambda rng: np.ones((6, 4)),
+    "zero": lambda rng: np.zeros((6, 4)),
+    "huge": lambda rng: 1e4 * rng.normal(size=(6, 4)),
+}
+
+
+def build(name):
+    keras.utils.set_random_seed(0)
+    return losses.get(name.partition(" ")[0], **LOSSES[name])
+
+
+def second_step(loss, labels, x):
+    """Value and gradient of the second step, when a memory holds the first."""
+    import tensorflow as tf
+
+    for _ in range(2):
+        rows = tf.convert_to_tensor(x)
+        with tf.GradientTape() as tape:
+            tape.watch(rows)
+            value = loss(labels, rows, training=True)
+    return value, tape.gradient(value, rows)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("name", LOSSES)
+def test_values_and_gradients_are_finite(name, batch, rows, dtype, rng):
+    x = ops.cast(ROWS[rows](rng).astype("float32"), dtype)
+    value, gradient = second_step(build(name), np.array(BATCHES[batch]), x)
+    assert np.isfinite(float(value))
+    assert np.isfinite(ops.convert_to_numpy(ops.cast(gradient, "float32"))).all()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_training_differs_from_the_loss_outside_it(name, rng):
+    x, labels, loss = rng.normal(size=(6, 4)), np.array(BATCHES["pairs"]), build(name)
+    value, gradient = second_step(loss, labels, x.astype("float32"))
+    assert abs(float(value) - float(loss(labels, x.astype("float32")))) > 1e-3
+    assert np.abs(gradient).max() > 1e-4
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_xla_compiles_them_and_computes_the_same_without_draws(name, rng):
+    import tensorflow as tf
+
+    labels, values = np.array(BATCHES["pairs"]), []
+    x = tf.constant(rng.normal(size=(6, 4)), "float32")
+    for xla in (False, True):
+        loss = build(name)
+        loss(labels, x, training=True)  # builds the layers
+        step = tf.function(lambda x, loss=loss: loss(labels, x, training=True), jit_compile=xla)
+        values.append([float(step(x)) for _ in range(2)])
+    assert np.isfinite(values).all()
+    if name.startswith("memory"):  # XLA draws other numbers
+        np.testing.assert_allclose(values[1], values[0], rtol=1e-4)
