@@ -564,6 +564,10 @@ def test_bad_input_is_rejected_with_a_sentence(arguments, words, tmp_path):
             "`warmup_steps` .*`cosine`.*Received: schedule='step', warmup_steps=9",
         ),
         ({"steps": -1}, "`steps` .*Received: steps=-1"),
+        (
+            {"micro_batch": 24, "classes_per_batch": 16},
+            "`micro_batch` must divide .*Received: .*classes_per_batch=16, images_per_class=4",
+        ),
         ({"exit_multiplier": 0.0}, r"`exit_multiplier` .*Received: exit_multiplier=0\.0"),
     ],
 )
@@ -809,7 +813,7 @@ def test_trains_with_layers_that_have_no_weights_to_train(loss, options, tmp_pat
 
 
 def test_shuffled_batches_train_proxies_from_class_means_and_resume(tmp_path):
-    flags = ["--run", "r", "--loss", "proxy_anchor", "--loss_options.initializer", "class_means"]
+    flags = ["--run", "r", "--loss", "proxy_anchor"]
     flags += ["--sampler", "shuffled", "--images_per_class", "1", "--clip_value", "0.001"]
     flags += ["--freeze_batch_norm", "true", "--weight_decay", "0.01", "--checkpoint_every", "1"]
     printed = run(*SMALL, *flags, "--steps", "1", cwd=tmp_path)

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdml import losses, pairwise
-from tfdml.checks import check, check_integer, check_positive, check_shapes, check_type
+from tfdml.checks import check, check_integer, check_shapes, check_type
 from tfdml.evaluation import weigh_levels
 from tfdml.layers import ClassProxies
 from tfdml.losses import MetricLoss
@@ -53,11 +53,10 @@ class EmbeddingModel(keras.Model):
         known = "`embedder` must be a Functional or Sequential model of a known input shape"
         check(getattr(embedder, "inputs", None), known, embedder=embedder)
         if micro_batch is not None:
-            check_integer(micro_batch=micro_batch)
-            check_positive(micro_batch=micro_batch)
+            check_integer(1, micro_batch=micro_batch)
         super().__init__(**kwargs)
         self.embedder = embedder
-        self.micro_batch = micro_batch
+        self.micro_batch = None if micro_batch is None else int(micro_batch)
         self.mean_loss = keras.metrics.Mean(name="loss")
         self.loss_layers = []  # never reassigned: Keras would keep tracking the old list
         self.built = True  # without `build`, after which `compile` could not add a layer
@@ -145,7 +144,7 @@ class EmbeddingModel(keras.Model):
         images, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         if self.micro_batch is not None:
             own = embed_in_pieces(self.embedder, images, self.micro_batch)
-        with tf.GradientTape(persistent=self.micro_batch is not None) as tape:
+        with tf.GradientTape() as tape:
             if self.micro_batch is None:
                 own = self(images, training=True)
             else:
@@ -155,11 +154,9 @@ class EmbeddingModel(keras.Model):
         if isinstance(self.loss, MetricLoss):
             self._met.no_pair.assign(self._met.no_pair | ~_has_pair(embedded[0]))
         variables = self.trainable_variables
-        gradients = tape.gradient(scaled, variables)
+        *gradients, of_own = tape.gradient(scaled, [*variables, own])
         if self.micro_batch is not None:
-            of_embedder = gradients_in_pieces(
-                self.embedder, images, tape.gradient(scaled, own), self.micro_batch
-            )
+            of_embedder = gradients_in_pieces(self.embedder, images, of_own, self.micro_batch)
             gradients = _added(gradients, of_embedder)
         self.optimizer.apply(gradients, variables)
         return self.compute_metrics(images, *embedded)

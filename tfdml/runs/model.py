@@ -44,8 +44,11 @@ def build_model(recipe, split, dataset):
         if layer.trainable:
             own = getattr(layer, "learning_rate_multiplier", None)
             if own is None:
-                suggested = getattr(layer, "suggested_multiplier", None) if recipe.weights else None
-                own = suggested or recipe.head_multiplier
+                own = recipe.head_multiplier
+                suggested = getattr(layer, "suggested_multiplier", None)
+                if suggested and recipe.weights:
+                    own = suggested
+                    print(f"Learning rate of the proxies: × {own:g}, on top of pretrained weights")
             multipliers[f"^{layer.name}/"] = own
     options = {
         "learning_rate": learning_rate(recipe),

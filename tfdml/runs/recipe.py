@@ -74,7 +74,7 @@ class Recipe(Settings):
             of N-pair and NT-Xent is `balanced` with K = 2.
         micro_batch: Images at a time in a step, for batches beyond the memory: the loss is still
             that of the whole batch, but batch normalisation that is trained takes the statistics of
-            each piece. Takes about a third longer. If not given, all at once.
+            each piece. Must divide P × K. Takes about a third longer. If not given, all at once.
         sampler: `balanced`: K images of each of P classes; `mixed`: K to 2 K images of each of
             fewer classes; `groups`: all images of P / 2 classes of each of 2 super-classes, such as
             alphabets, at most P × K; `whole_classes`: all images of random classes, P × K, which
@@ -100,7 +100,7 @@ class Recipe(Settings):
         decay_every: Steps between the changes of the schedule `step`.
         weight_decay: Share of each kernel that is added to its gradient, as in Caffe; not of
             proxies.
-        clip_value: Most that any number of the gradients may be, of either sign.
+        clip_value: Largest absolute value in a gradient; larger ones are clipped to it.
         clip_norm: Largest norm of the gradients of all variables together; larger ones are scaled
             down to it.
         head_multiplier: Factor of the learning rate for new layers: the embedding layers, those of
@@ -205,6 +205,10 @@ class Recipe(Settings):
         self.check(has_negatives, "`classes_per_batch` must be >= 2: one class has no negative")
         has_positives = self.images_per_class >= least
         self.check(has_positives, "`images_per_class` must be >= 2: one image has no positive")
+        if self.micro_batch and self.classes_per_batch:
+            divides = self.classes_per_batch * self.images_per_class % self.micro_batch == 0
+            expectation = "`micro_batch` must divide `classes_per_batch` × `images_per_class`"
+            self.check(divides, expectation)
         takes_options = self.sampler in ("groups", "pairs") or not self.sampler_options
         expectation = "`sampler_options` are those of the samplers `groups` and `pairs`"
         self.check(takes_options, expectation, "sampler")

@@ -43,16 +43,21 @@ def build(micro_batch, loss, *layers, **options):
         ("memory", {"base": "contrastive", "size": 64, "start_step": 0}),
     ],
 )
-def test_updates_equal_those_of_a_step_at_once(name, options, rng):
+@pytest.mark.parametrize("frozen", [False, True])
+def test_updates_equal_those_of_a_step_at_once(name, options, frozen, rng):
+    def build_of(micro_batch):
+        layers = [keras.layers.BatchNormalization(trainable=False)] if frozen else []
+        return build(micro_batch, losses.get(name, **options), *layers)
+
     rows, weights, values = rng.normal(size=(20, 6)).astype("float32"), [], []
     for micro_batch in (None, 8, 5, 64):
-        model = build(micro_batch, losses.get(name, **options))
+        model = build_of(micro_batch)
         values.append([model.train_on_batch(rows, LABELS) for _ in range(3)])
         weights.append(np.concatenate([np.ravel(v) for v in model.trainable_variables]))
     for of_pieces, value in zip(weights[1:], values[1:], strict=True):
         np.testing.assert_allclose(of_pieces, weights[0], atol=1e-6)
         np.testing.assert_allclose(value, values[0], rtol=1e-5)
-    untrained = build(None, losses.get(name, **options))
+    untrained = build_of(None)
     start = np.concatenate([np.ravel(v) for v in untrained.trainable_variables])
     assert np.abs(weights[0][: len(start)] - start).max() > 1e-3
 
