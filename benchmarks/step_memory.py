@@ -5,8 +5,8 @@
 
 In micro batches: MobileNetV2 at 96 pixels, at once and 64 images at a time. With sampled classes:
 64 rows of 128-d, the proxies of a million classes, and CosFace over all or a hundredth of them in
-each step. Prints the mean of three steps after the first, all cores together (CPU) too, and what
-building and training add to the memory. Each row has a process of its own.
+each step. Prints seconds and CPU seconds per step, the mean of three after the first, and the
+memory that building and training add. Each row has a process of its own.
 """
 
 import argparse

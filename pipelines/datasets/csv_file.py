@@ -70,6 +70,8 @@ def numbered_sets(cells):
     words = [[word.strip() for word in cell.split(SEPARATOR) if word.strip()] for cell in cells]
     _, names = numbered([word for row in words for word in row])
     ordered = [names[i] for i in sorted(names)]
+    if len(ordered) < 2:
+        raise ValueError(f"the column labels must name at least 2 labels. Received: {ordered}")
     column = {name: place for place, name in enumerate(ordered)}
     labels = np.zeros((len(cells), len(ordered)), np.int64)
     for row, of_image in enumerate(words):
