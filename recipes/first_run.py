@@ -23,7 +23,10 @@ from tfdml.losses import LOSSES
 PROGRAM = "first_run.py"
 OPTIONS = {
     "matryoshka": ["--loss_options.base", "npair", "--loss_options.dims", "[128, 64, 32]"],
-    "memory": ["--loss_options.base", "multi_similarity", "--loss_options.size", "1024"],
+    "memory": [
+        *("--loss_options.base", "multi_similarity", "--loss_options.size", "1024"),
+        *("--loss_options.start_step", "20"),
+    ],
     "sampled_classes": ["--loss_options.base", "cosface", "--loss_options.rate", "0.5"],
     "regularized": ["--loss_options.base", "npair", "--loss_options.regularizer", "gor"],
 }

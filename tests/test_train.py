@@ -784,6 +784,22 @@ def test_density_is_measured_where_it_is_needed(loss, options, measured, capsys)
         assert loss.regularizer.initial_density == options["initial_density"]
 
 
+def test_what_a_run_cannot_serve_is_said_before_the_images_are_embedded(tmp_path):
+    memory = ["--loss", "memory", "--loss_options.base", "contrastive", "--loss_options.size", "64"]
+    sizes = ["--loss", "matryoshka", "--loss_options.base", "cosface", "--loss_options.dims", "[2]"]
+    share = ["--loss", "sampled_classes", "--loss_options.base", "cosface"]
+    for flags, expected in (
+        (memory, "`start_step` must be below the steps, or the memory is never used"),
+        (sizes, "the largest of `dims` must be the width of the embeddings"),
+        ([*share, "--loss_options.rate", "0.1"], "`rate` must sample at least as many classes"),
+    ):
+        flags = [*SMALL, *flags, "--steps", "9", "--run", "r"]
+        result = programs.run(train.main, *flags, cwd=tmp_path)
+        assert expected in result.sentence
+        assert "Embedding" not in result.out
+        assert not (tmp_path / "runs" / "r").exists()
+
+
 @pytest.mark.parametrize(("given", "expected"), [(None, 3.0), (7.0, 7.0)])
 def test_proxies_learn_at_the_rate_of_new_layers_or_their_own(given, expected):
     options = {} if given is None else {"proxy_multiplier": given}
@@ -799,7 +815,7 @@ def test_proxies_learn_at_the_rate_of_new_layers_or_their_own(given, expected):
 @pytest.mark.parametrize(
     ("loss", "options"),
     [
-        ("memory", {"base": "multi_similarity", "size": 256}),
+        ("memory", {"base": "multi_similarity", "size": 256, "start_step": 0}),
         ("sampled_classes", {"base": "cosface", "rate": 0.9}),
     ],
 )

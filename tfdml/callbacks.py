@@ -164,9 +164,14 @@ class LossLogs(keras.callbacks.Callback):
         super().__init__()
         self.log_dir, self._writer = log_dir, None
 
+    def on_train_begin(self, logs=None):
+        self._learned()  # some log what changed since the last call
+
+    def _learned(self):
+        return self.model.loss.logs() if hasattr(self.model.loss, "logs") else {}
+
     def on_epoch_end(self, epoch, logs):
-        learned = self.model.loss.logs() if hasattr(self.model.loss, "logs") else {}
-        for name, value in learned.items():
+        for name, value in self._learned().items():
             if np.ndim(value) == 0:
                 logs[name] = float(value)
                 continue

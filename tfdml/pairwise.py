@@ -197,5 +197,8 @@ def asserted(condition, expectation, received):
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        tf.debugging.Assert(condition, [f"{expectation}. Received:", received])
+        values = (
+            [received] if len(received.shape) == 0 else [ops.min(received), "to", ops.max(received)]
+        )
+        tf.debugging.Assert(condition, [f"{expectation}. Received:", *values])
     return condition

@@ -63,8 +63,11 @@ class ProxyLoss(LearnedLoss):
         """The Keras initializer of the authors."""
         raise NotImplementedError
 
-    def prepare(self, labels, embeddings, features):
+    def prepare(self, labels, embeddings=None, features=None):
         """Counts the classes, if they are not known, and starts at their means if asked to."""
+        labels = np.asarray(labels)
+        expectation = "`labels` must be one class id per image, (n,)"
+        check(labels.ndim == 1, expectation, **{"labels.shape": labels.shape})
         num_classes = int(np.max(labels)) + 1
         if self.num_classes is None:
             self._set_classes(num_classes)
@@ -74,18 +77,18 @@ class ProxyLoss(LearnedLoss):
             num_classes=self.num_classes,
             classes=num_classes,
         )
-        if self.initializer == CLASS_MEANS:
+        if self.initializer == CLASS_MEANS and embeddings is not None:
             self._start_at_means(labels, embeddings())
 
     def _start_at_means(self, labels, embeddings):
         """Turns the proxies to the means of their classes."""
         rows = _directions(np.asarray(embeddings))
-        means = np.zeros((self.num_classes, rows.shape[1]))
-        np.add.at(means, labels, rows)
         if not self.layer.built:
             self.layer.build(rows.shape)
         before = ops.convert_to_numpy(self.layer.proxies)
         lengths = np.linalg.norm(before, axis=-1, keepdims=True)
+        means = np.zeros((len(before), rows.shape[1]))
+        np.add.at(means, labels, rows)
         start = _directions(means)
         if self.centers > 1:
             start = _directions(start[:, None] + 0.1 * before / lengths)

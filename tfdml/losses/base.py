@@ -11,6 +11,7 @@ from tfdml.checks import Bare, check, check_bool, check_type
 
 _WIDEST_ID = "int32" if keras.backend.backend() == "jax" else "int64"
 _NOT_GIVEN = object()
+OF_SETS = "`labels` of the shape (batch, num_labels) must be 0 or 1"
 
 
 class MetricLoss(keras.losses.Loss):
@@ -57,16 +58,16 @@ class MetricLoss(keras.losses.Loss):
             training: Whether layers of the loss, if any, run in training mode.
 
         Returns:
-            A scalar float32 (float64 for float64 embeddings), NaN if any embedding is, or if a
-            tensor of label sets has other numbers than 0 and 1. In a replica of a `tf.distribute`
-            strategy it is divided by the number of replicas, as Keras does for its own losses, so
-            that the replicas' gradients add up to their mean.
+            A scalar float32 (float64 for float64 embeddings), NaN if any embedding is. In a replica
+            of a `tf.distribute` strategy it is divided by the number of replicas, as Keras does for
+            its own losses, so that the replicas' gradients add up to their mean.
 
         Raises:
             TypeError: If the labels are not integers or the embeddings not floats.
             ValueError: If the shapes disagree, the batch is empty, `sample_weight` is given, a
                 label is not below `num_classes`, label sets are not of 0 and 1, or a loss with
-                layers is called by a plain `keras.Model`, which would not train them.
+                layers is called by a plain `keras.Model`, which would not train them. For labels
+                in tensors, TensorFlow raises an InvalidArgumentError, and elsewhere it is NaN.
         """
         if sample_weight is not None and sample_weight is not _NOT_GIVEN:
             raise ValueError(
@@ -99,7 +100,8 @@ class MetricLoss(keras.losses.Loss):
             # NaN in a row that no term uses would not show in the value otherwise.
             broken = ops.isnan(ops.sum(embeddings))
             if len(labels.shape) == 2:
-                broken = broken | ops.any((labels != 0) & (labels != 1))
+                valid = ops.all((labels == 0) | (labels == 1))
+                broken = broken | ~pairwise.asserted(valid, OF_SETS, labels)
             broken = ops.where(broken, float("nan"), 0.0)
             return _share_of_replica(value + ops.cast(broken, value.dtype))
 
@@ -133,7 +135,7 @@ class MetricLoss(keras.losses.Loss):
         if count is not None:
             check(
                 labels.size == 0 or (labels.min() >= 0 and labels.max() < count),
-                "`labels` of the shape (batch, num_labels) must be 0 or 1"
+                OF_SETS
                 if are_sets
                 else f"`labels` must be from 0 to {count - 1}, the classes of the loss",
                 labels=Bare(f"{labels.min()} to {labels.max()}" if labels.size else "none"),
@@ -151,25 +153,28 @@ class MetricLoss(keras.losses.Loss):
     def call(self, labels, embeddings):
         raise NotImplementedError
 
-    def prepare(self, labels, embeddings, features):
+    def prepare(self, labels, embeddings=None, features=None):
         """Sees the training images once, before the first step. Most losses ignore them.
 
         Args:
             labels: (n,) integers from 0 to the number of classes - 1, of the training images.
-            embeddings: Function that returns the (n, dim) embeddings of the untrained embedder.
-            features: The same for the (n, features) outputs of its backbone.
+            embeddings: Function that returns the (n, dim) embeddings of the untrained embedder, for
+                proxies that start at class means.
+            features: The same for the (n, features) outputs of its backbone, for densities.
         """
 
-    def check_batch(self, rows, classes):
-        """Raises a ValueError for batches that it cannot take, before training. Most take all.
+    def check_run(self, *, rows, classes, width, steps):
+        """Raises a ValueError for a training that it cannot serve, before the first step.
 
         Args:
             rows: Rows of a batch.
             classes: Most classes of a batch.
+            width: Numbers of an embedding.
+            steps: Training steps.
         """
         base = getattr(self, "base", None)
         if base is not None:
-            base.check_batch(rows, classes)
+            base.check_run(rows=rows, classes=classes, width=width, steps=steps)
 
     def logs(self):
         """What it learned, for the logs: {name: number or array}."""

@@ -115,7 +115,7 @@ class DensityRegularizer(LearnedLoss):
             self.layer = DensityTargets(num_classes, self.alpha_init, self.alpha_multiplier)
         self.num_classes, self.initial_density = num_classes, initial_density
 
-    def prepare(self, labels, embeddings, features):
+    def prepare(self, labels, embeddings=None, features=None):
         """Measures the initial densities, if it needs them, or counts the classes."""
         from tfdml.evaluation import class_density  # with scikit-learn, which losses do without
 
@@ -127,6 +127,8 @@ class DensityRegularizer(LearnedLoss):
             classes=num_classes,
         )
         if self.correlation and self.initial_density is None:
+            if features is None:
+                raise ValueError("`features` must be given: densities are measured from them")
             self._set_classes(num_classes, class_density(features(), labels))
         elif self.num_classes is None:
             self._set_classes(num_classes, None)

@@ -58,7 +58,7 @@ class MatryoshkaLoss(LearnedLoss):
             isinstance(dims, (list, tuple))
             and len(dims) > 0
             and all(isinstance(dim, (int, np.integer)) and dim > 0 for dim in dims),
-            "`dims` must be positive integers",
+            "`dims` must be a list of positive integers",
             dims=dims,
         )
         weights = [1.0] * len(dims) if weights is None else weights
@@ -80,8 +80,14 @@ class MatryoshkaLoss(LearnedLoss):
     def num_classes(self):
         return self.base.num_classes
 
-    def prepare(self, labels, embeddings, features):
+    def prepare(self, labels, embeddings=None, features=None):
         self.base.prepare(labels, embeddings, features)
+
+    def check_run(self, *, rows, classes, width, steps):
+        for dim in self.dims:
+            self.base.check_run(rows=rows, classes=classes, width=dim, steps=steps)
+        expectation = "the largest of `dims` must be the width of the embeddings"
+        check(max(self.dims) == width, expectation, dims=self.dims, width=width)
 
     def logs(self):
         return self.base.logs()

@@ -82,12 +82,22 @@ class CrossBatchMemoryLoss(LearnedLoss):
     def unit_rows(self, embeddings):
         return self.base.unit_rows(embeddings)
 
-    def check_batch(self, rows, classes):
-        super().check_batch(rows, classes)
+    def check_run(self, *, rows, classes, width, steps):
+        super().check_run(rows=rows, classes=classes, width=width, steps=steps)
         self.layer.check_batch(rows)
+        expectation = "`start_step` must be below the steps, or the memory is never used"
+        check(
+            steps == 0 or self.start_step < steps,
+            expectation,
+            start_step=self.start_step,
+            steps=steps,
+        )
 
     def call(self, labels, embeddings, training=False):
         memory = self.layer
+        rows = ops.shape(embeddings)[0]
+        if training and isinstance(rows, int):
+            memory.check_batch(rows)  # Keras would wrap an error of the layer in its own
         own = self.base._value(labels, embeddings, training)
         if not memory.built:
             memory.build(embeddings.shape)

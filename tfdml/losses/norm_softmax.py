@@ -50,6 +50,8 @@ class NormalizedSoftmaxLoss(ProxyLoss):
         0.4749
     """
 
+    is_softmax = True
+
     def __init__(
         self,
         *,
@@ -68,8 +70,6 @@ class NormalizedSoftmaxLoss(ProxyLoss):
         )
         check_positive(scale=scale)
         self.scale = float(scale)
-
-    is_softmax = True
 
     def published_initializer(self, num_classes):
         # Of variance 1 / (3 dim), which is that of uniform numbers in ±1 / √dim.

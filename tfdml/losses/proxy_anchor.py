@@ -55,6 +55,8 @@ class ProxyAnchorLoss(ProxyLoss):
         1.6518
     """
 
+    suggested_multiplier = 100.0
+
     def __init__(
         self,
         *,
@@ -76,8 +78,6 @@ class ProxyAnchorLoss(ProxyLoss):
         check_positive(scale=scale)
         self.scale = float(scale)
         self.margin = float(margin)
-
-    suggested_multiplier = 100.0
 
     def published_initializer(self, num_classes):
         return keras.initializers.RandomNormal(stddev=(2 / num_classes) ** 0.5)

@@ -61,6 +61,9 @@ class ProxyNCALoss(ProxyLoss):
         0.4749
     """
 
+    is_softmax = True
+    suggested_multiplier = 100.0
+
     def __init__(
         self,
         *,
@@ -82,9 +85,6 @@ class ProxyNCALoss(ProxyLoss):
         check_positive(scale=scale)
         self.scale = float(scale)
         self.variant = variant
-
-    is_softmax = True
-    suggested_multiplier = 100.0
 
     def published_initializer(self, num_classes):
         return keras.initializers.RandomNormal(stddev=1 / 8)

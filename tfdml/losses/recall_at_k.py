@@ -89,7 +89,7 @@ class RecallAtKLoss(PairLoss):
             isinstance(k, (list, tuple))
             and len(k) > 0
             and all(isinstance(count, (int, np.integer)) and count > 0 for count in k),
-            "`k` must be positive integers",
+            "`k` must be a list of positive integers",
             k=k,
         )
         self.k = tuple(map(int, k))

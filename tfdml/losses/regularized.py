@@ -91,7 +91,7 @@ class RegularizedLoss(LearnedLoss):
         """The similarity of `base`."""
         return self.base.similarity(a, b)
 
-    def prepare(self, labels, embeddings, features):
+    def prepare(self, labels, embeddings=None, features=None):
         for part in (self.base, self.regularizer):
             part.prepare(labels, embeddings, features)
         self._check_layers()

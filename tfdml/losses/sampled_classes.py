@@ -84,7 +84,7 @@ class SampledClassesLoss(LearnedLoss):
     def num_classes(self):
         return self.base.num_classes
 
-    def prepare(self, labels, embeddings, features):
+    def prepare(self, labels, embeddings=None, features=None):
         self.base.prepare(labels, embeddings, features)
 
     def logs(self):
@@ -95,8 +95,8 @@ class SampledClassesLoss(LearnedLoss):
         """Classes in a step."""
         return math.ceil(round(self.rate * (self.num_classes or 0), 6))
 
-    def check_batch(self, rows, classes):
-        super().check_batch(rows, classes)
+    def check_run(self, *, rows, classes, width, steps):
+        super().check_run(rows=rows, classes=classes, width=width, steps=steps)
         check(
             classes <= self._count,
             "`rate` must sample at least as many classes as a batch may have",

@@ -66,6 +66,8 @@ class SoftTripleLoss(ProxyLoss):
         0.4785
     """
 
+    suggested_multiplier = 100.0
+
     def __init__(
         self,
         *,
@@ -93,8 +95,6 @@ class SoftTripleLoss(ProxyLoss):
         self.gamma = float(gamma)
         self.margin = float(margin)
         self.weight = float(weight)
-
-    suggested_multiplier = 100.0
 
     def published_initializer(self, num_classes):
         bound = (num_classes * self.centers) ** -0.5

@@ -184,6 +184,9 @@ class EmbeddingModel(keras.Model):
         """As `keras.Model.compute_loss`, but passes `training` to the loss."""
         if not isinstance(self.loss, MetricLoss):
             return super().compute_loss(x, y, y_pred, sample_weight, training)
+        adopted = all(any(layer is own for own in self.loss_layers) for layer in self.loss.layers)
+        expectation = "the loss got a layer after `compile`: call its `prepare` before"
+        check(adopted, expectation, layers=[layer.name for layer in self.loss.layers])
         weighted = {} if sample_weight is None else {"sample_weight": sample_weight}
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
         return self.loss(y, y_pred, training=training, **weighted) + sum(self.losses) / replicas

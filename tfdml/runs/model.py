@@ -34,11 +34,24 @@ def build_model(recipe, split, dataset):
         model = tfdml.EmbeddingModel(embedder, micro_batch=recipe.micro_batch)
     if recipe.init_from:
         copy_weights(recipe, embedder)
+
+    def check_loss():
+        batch = recipe.classes_per_batch * recipe.images_per_class
+        per_class = recipe.sampler in ("balanced", "mixed", "groups")
+        classes = recipe.classes_per_batch if per_class else min(batch, split.num_classes)
+        width = embedder.output_shape[-1]
+        loss.check_run(rows=batch, classes=classes, width=width, steps=recipe.steps)
+
+    def embeddings_of(network):
+        check_loss()  # before it takes long
+        return embedded(network, split, dataset)
+
     loss.prepare(
         split.labels,
-        embeddings=lambda: embedded(embedder, split, dataset),
-        features=lambda: embedded(tfdml.models.backbone_of(embedder), split, dataset),
+        embeddings=lambda: embeddings_of(embedder),
+        features=lambda: embeddings_of(tfdml.models.backbone_of(embedder)),
     )
+    check_loss()
     multipliers = multipliers_of(recipe, embedder)
     for layer in loss.layers:
         if layer.trainable:
@@ -46,9 +59,9 @@ def build_model(recipe, split, dataset):
             if own is None:
                 own = recipe.head_multiplier
                 suggested = getattr(layer, "suggested_multiplier", None)
-                if suggested and recipe.weights:
+                if suggested and (recipe.weights or recipe.init_from):
                     own = suggested
-                    print(f"Learning rate of the proxies: × {own:g}, on top of pretrained weights")
+                    print(f"Learning rate of the proxies: × {own:g}, on top of trained weights")
             multipliers[f"^{layer.name}/"] = own
     options = {
         "learning_rate": learning_rate(recipe),
@@ -68,9 +81,6 @@ def build_model(recipe, split, dataset):
     width = embedder.output_shape[-1]
     check_fits(4 * images * width, "embeddings of all images", images=images, embedding_dim=width)
     # What a loss cannot be computed from, it says now, before the run has a folder.
-    batch = recipe.classes_per_batch * recipe.images_per_class
-    balanced = recipe.sampler == "balanced"
-    loss.check_batch(batch, recipe.classes_per_batch if balanced else min(batch, split.num_classes))
     rows = keras.ops.zeros((2, *embedder.output_shape[1:]))
     loss([0, split.num_classes - 1], rows)
     return model

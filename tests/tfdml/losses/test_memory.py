@@ -125,6 +125,10 @@ def test_a_batch_of_unknown_size_beyond_the_memory_is_rejected(rng):
 def test_what_learns_or_has_no_pairs_is_rejected():
     with pytest.raises(TypeError, match=r"`base` must be an objective over pairs"):
         memory(base="clustering")
+    of_run = {"rows": 4, "classes": 2, "width": 3}
+    memory(start_step=9).check_run(steps=10, **of_run)
+    with pytest.raises(ValueError, match=r"`start_step` must be below.*start_step=9, steps=9"):
+        memory(start_step=9).check_run(steps=9, **of_run)
     for base in ({"name": "contrastive", "pairs": "halves"}, {"name": "npair", "pairs": "first"}):
         with pytest.raises(ValueError, match="no option may choose pairs within a batch"):
             memory(base=base)

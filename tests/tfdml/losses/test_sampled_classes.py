@@ -105,9 +105,10 @@ def test_what_cannot_be_sampled_is_rejected(batch):
         losses.get("sampled_classes", base="proxy_anchor")
     with pytest.raises(ValueError, match=r"`rate` must be <= 1\. Received: rate=1.5"):
         sampled(1.5)
-    sampled(0.3).check_batch(20, 15)
+    of_run = {"rows": 20, "width": 8, "steps": 9}
+    sampled(0.3).check_run(classes=15, **of_run)
     with pytest.raises(ValueError, match=r"`rate` must sample.*sampled=15, of_batch=16"):
-        losses.get("matryoshka", base=sampled(0.3), dims=[8]).check_batch(20, 16)
+        losses.get("matryoshka", base=sampled(0.3), dims=[8]).check_run(classes=16, **of_run)
     classes = len(set(batch[1].tolist()))
     build(sampled(classes / 50), "sgd").train_on_batch(*batch)
     few = build(sampled((classes - 1) / 50), "sgd")

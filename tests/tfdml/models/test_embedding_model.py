@@ -515,3 +515,16 @@ def test_a_loss_may_be_given_by_name_or_config():
     model.compile("adam", loss="mse")
     with pytest.raises(ValueError, match=r"Unknown loss 'tripet'. Did you mean 'triplet'"):
         model.compile("adam", loss="tripet")
+
+
+def test_a_loss_that_is_prepared_after_compile_is_rejected(rng):
+    embedder = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3)])
+    x, labels = rng.normal(size=(8, 5)).astype("float32"), np.repeat(np.arange(4), 2)
+    model, loss = EmbeddingModel(embedder), losses.get("arcface")
+    model.compile("adam", loss)
+    loss.prepare(labels)
+    with pytest.raises(ValueError, match="after `compile`: call its `prepare` before"):
+        model.fit(x, labels, verbose=0)
+    model.compile("adam", loss)
+    model.fit(x, labels, verbose=0)
+    assert [layer.name for layer in model.loss_layers] == [loss.layer.name]
