@@ -148,8 +148,10 @@ def pairs_of_classes(labels, size):
     index = ops.arange(count)
     pairs = (labels[:, None] == labels[None, :]) & (index[:, None] < index[None, :])
     # Padded, as a small batch has fewer pairs at all than places.
-    pairs = ops.pad(ops.cast(pairs, "float32"), ((0, 0), (0, size)))
-    found, places = ops.top_k(ops.reshape(pairs, (-1,)), count * (size - 1) // 2)
+    pairs = ops.reshape(ops.pad(ops.cast(pairs, "int32"), ((0, 0), (0, size))), (-1,))
+    # The first pairs: of equal numbers `top_k` returns any on PyTorch.
+    order = ops.arange(ops.size(pairs), 0, -1)
+    found, places = ops.top_k(pairs * order, count * (size - 1) // 2)
     one, other = places // (count + size), places % (count + size)
     return one, ops.minimum(other, count - 1), found > 0
 

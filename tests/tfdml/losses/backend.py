@@ -16,6 +16,11 @@ if keras.backend.backend() == "jax":
     PRECISIONS.pop()
 
 
+# How closely float64 is computed: on PyTorch Keras takes, among others, the maximum of two float64
+# tensors and their cumulative sum in float32.
+DOUBLE = 1e-6 if keras.backend.backend() == "torch" else 1e-9
+
+
 def slow_on_jax(test):
     """Marks a test slow on JAX, which compiles every operation anew for its shapes."""
     return pytest.mark.slow(test) if keras.backend.backend() == "jax" else test

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from backend import value_and_gradient
+from backend import DOUBLE, value_and_gradient
 from keras import ops
 
 from tfdml import losses, pairwise
@@ -84,7 +84,7 @@ def test_the_loss_against_one_reference_pair_equals_that_of_a_loop(name, options
     squared = ((a[:, None] - b[None]) ** 2).sum(axis=2)
     root, dot = np.sqrt(squared), a @ b.T
     value = float(against(loss, x, np.array([4, 7]), y, np.array([4, 7]), np.array([-1, -1])))
-    np.testing.assert_allclose(value, EXPECTED[name](loss, squared, root, dot, a, b), rtol=1e-9)
+    np.testing.assert_allclose(value, EXPECTED[name](loss, squared, root, dot, a, b), rtol=DOUBLE)
 
 
 @every_case
@@ -112,7 +112,7 @@ def test_contrastive_counts_a_pair_of_two_anchors_once_and_others_too(average_ov
                 squared = ((x[i] - rows[j]) ** 2).sum()
                 total += squared if labels[i] == classes[j] else max(0, 1 - squared)
     expected = total / 3 if average_over == "batch" else total
-    np.testing.assert_allclose(value, expected, rtol=1e-9)
+    np.testing.assert_allclose(value, expected, rtol=DOUBLE)
 
 
 def of_contrastive(loss, squared, root, dot, a, b):

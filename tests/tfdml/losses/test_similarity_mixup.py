@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import oracles
 import pytest
-from backend import value_and_gradient
+from backend import DOUBLE, value_and_gradient
 from keras import ops
 
 from tfdml import losses
@@ -59,7 +59,7 @@ def test_equals_a_loop_over_rows_and_virtual_rows(layout, rank_self, rng):
 
     loss = in_training(shares, rank_self=rank_self)
     value, gradient = value_and_gradient(loss, np.array(labels), x)
-    np.testing.assert_allclose(value, expected(x), rtol=1e-9)
+    np.testing.assert_allclose(value, expected(x), rtol=DOUBLE)
     move = 1e-6 * rng.normal(size=x.shape)
     difference = expected(x + move) - expected(x - move)
     np.testing.assert_allclose((gradient * move).sum(), difference / 2, rtol=1e-5, atol=1e-13)
@@ -72,7 +72,7 @@ def test_a_share_of_0_or_1_repeats_rows(share, rng):
     order = [*range(5), *repeated]
     expected = oracles.recall_at_k(labels[order], x[order], **OPTIONS)
     value = float(in_training(np.full(9, share))(labels, x))
-    np.testing.assert_allclose(value, expected, rtol=1e-9)
+    np.testing.assert_allclose(value, expected, rtol=DOUBLE)
 
 
 def test_places_that_no_pair_uses_change_nothing(rng):
