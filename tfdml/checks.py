@@ -81,6 +81,15 @@ def check_not_negative(**values):
     _check_each(values, lambda value: 0 <= value < math.inf, ">= 0")
 
 
+def check_counts(**values):
+    """Checks that each named value is a list of different positive integers."""
+    for name, value in values.items():
+        counts = value if isinstance(value, (list, tuple)) else ()
+        valid = counts and all(_is(numbers.Integral, count) and count > 0 for count in counts)
+        expectation = f"`{name}` must be a list of different positive integers"
+        check(valid and len(set(counts)) == len(counts), expectation, **{name: value})
+
+
 def check_share(**values):
     """Checks that each named value is a number from 0 to below 1."""
     _check_each(values, lambda value: 0 <= value < 1, ">= 0 and < 1")

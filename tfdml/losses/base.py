@@ -172,9 +172,6 @@ class MetricLoss(keras.losses.Loss):
             width: Numbers of an embedding.
             steps: Training steps.
         """
-        base = getattr(self, "base", None)
-        if base is not None:
-            base.check_run(rows=rows, classes=classes, width=width, steps=steps)
 
     def logs(self):
         """What it learned, for the logs: {name: number or array}."""

@@ -1,14 +1,11 @@
 import keras
-import numpy as np
 
-from tfdml import losses
-from tfdml.checks import check, check_not_negative
-from tfdml.losses._parts import built
-from tfdml.losses.base import LearnedLoss
+from tfdml.checks import check, check_counts, check_not_negative
+from tfdml.losses._wrapped import WrappedLoss
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class MatryoshkaLoss(LearnedLoss):
+class MatryoshkaLoss(WrappedLoss):
     """The sum of a loss over the first numbers of the embeddings, so that they can be cut short.
 
         loss = Σ_d weights[d] * base(first d numbers of each row)
@@ -46,21 +43,14 @@ class MatryoshkaLoss(LearnedLoss):
     """
 
     def __init__(self, *, base, dims, weights=None, name="matryoshka"):
-        self.base = built(losses.get, base=base)
-        super().__init__(normalize=self.base.normalize, name=name)
+        super().__init__(base, name=name)
         check(self.base.levels == 1, "`base` must be of one level", levels=self.base.levels)
         check(
             not (self.base.learns_similarity or self.base.compares_batches),
             "`base` must not learn a similarity or keep a memory, which have one width",
             base=self.base.name,
         )
-        check(
-            isinstance(dims, (list, tuple))
-            and len(dims) > 0
-            and all(isinstance(dim, (int, np.integer)) and dim > 0 for dim in dims),
-            "`dims` must be a list of positive integers",
-            dims=dims,
-        )
+        check_counts(dims=dims)
         weights = [1.0] * len(dims) if weights is None else weights
         check(
             isinstance(weights, (list, tuple)) and len(weights) == len(dims),
@@ -72,25 +62,11 @@ class MatryoshkaLoss(LearnedLoss):
         self.dims = tuple(map(int, dims))
         self.weights = tuple(map(float, weights))
 
-    @property
-    def layers(self):
-        return self.base.layers
-
-    @property
-    def num_classes(self):
-        return self.base.num_classes
-
-    def prepare(self, labels, embeddings=None, features=None):
-        self.base.prepare(labels, embeddings, features)
-
     def check_run(self, *, rows, classes, width, steps):
         for dim in self.dims:
             self.base.check_run(rows=rows, classes=classes, width=dim, steps=steps)
         expectation = "the largest of `dims` must be the width of the embeddings"
         check(max(self.dims) == width, expectation, dims=self.dims, width=width)
-
-    def logs(self):
-        return self.base.logs()
 
     def call(self, labels, embeddings, training=False):
         width = embeddings.shape[1]

@@ -1,15 +1,14 @@
 import keras
 from keras import ops
 
-from tfdml import losses
 from tfdml.checks import check, check_integer, check_positive, check_type
 from tfdml.layers import EmbeddingMemory
-from tfdml.losses._parts import built
-from tfdml.losses.base import LearnedLoss, PairLoss
+from tfdml.losses._wrapped import WrappedLoss
+from tfdml.losses.base import PairLoss
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class CrossBatchMemoryLoss(LearnedLoss):
+class CrossBatchMemoryLoss(WrappedLoss):
     """A pair objective on the batch, and on the batch against the embeddings of earlier batches.
 
         loss = base(batch, batch) + weight * base(batch, memory)
@@ -54,37 +53,28 @@ class CrossBatchMemoryLoss(LearnedLoss):
         [0, 1]
     """
 
-    compares_batches = True
-
     def __init__(self, *, base, size, start_step=1000, weight=1.0, name="memory"):
-        self.base = built(losses.get, base=base)
+        super().__init__(base, name=name)
+        self.compares_batches = True
         check_type(
             isinstance(self.base, PairLoss), "`base` must be an objective over pairs", base=base
         )
         expectation = "`base` must compare all pairs: no option may choose pairs within a batch"
         check(self.base.takes_references, expectation, base=self.base.get_config())
-        super().__init__(normalize=self.base.normalize, name=name)
         check_integer(0, start_step=start_step)
         check_positive(weight=weight)
-        self.layer = EmbeddingMemory(size)
-        self.size = self.layer.size
+        self.memory = EmbeddingMemory(size)
+        self.size = self.memory.size
         self.start_step = int(start_step)
         self.weight = float(weight)
 
     @property
     def layers(self):
-        return [*self.base.layers, self.layer]
-
-    @property
-    def levels(self):
-        return self.base.levels
-
-    def unit_rows(self, embeddings):
-        return self.base.unit_rows(embeddings)
+        return [*self.base.layers, self.memory]
 
     def check_run(self, *, rows, classes, width, steps):
         super().check_run(rows=rows, classes=classes, width=width, steps=steps)
-        self.layer.check_batch(rows)
+        self.memory.check_batch(rows)
         expectation = "`start_step` must be below the steps, or the memory is never used"
         check(
             steps == 0 or self.start_step < steps,
@@ -94,7 +84,7 @@ class CrossBatchMemoryLoss(LearnedLoss):
         )
 
     def call(self, labels, embeddings, training=False):
-        memory = self.layer
+        memory = self.memory
         rows = ops.shape(embeddings)[0]
         if training and isinstance(rows, int):
             memory.check_batch(rows)  # Keras would wrap an error of the layer in its own

@@ -1,9 +1,8 @@
 import keras
-import numpy as np
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check, check_bool, check_integer, check_positive
+from tfdml.checks import check_bool, check_counts, check_integer, check_positive
 from tfdml.layers import Draws
 from tfdml.losses._soft_ranks import masks_of_ranks, sigmoid_step, soft_ranks
 from tfdml.losses.base import PairLoss
@@ -85,13 +84,7 @@ class RecallAtKLoss(PairLoss):
         check_bool(rank_self=rank_self)
         if mix is not None:
             check_integer(2, mix=mix)
-        check(
-            isinstance(k, (list, tuple))
-            and len(k) > 0
-            and all(isinstance(count, (int, np.integer)) and count > 0 for count in k),
-            "`k` must be a list of positive integers",
-            k=k,
-        )
+        check_counts(k=k)
         self.k = tuple(map(int, k))
         self.rank_temperature = float(rank_temperature)
         self.count_temperature = float(count_temperature)

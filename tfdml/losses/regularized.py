@@ -2,12 +2,11 @@ import keras
 
 from tfdml import losses
 from tfdml.checks import check, check_positive
-from tfdml.losses._parts import built
-from tfdml.losses.base import LearnedLoss
+from tfdml.losses._wrapped import WrappedLoss, built
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class RegularizedLoss(LearnedLoss):
+class RegularizedLoss(WrappedLoss):
     """A loss and a regularizer on the same embeddings.
 
         loss = base + weight * regularizer
@@ -47,9 +46,8 @@ class RegularizedLoss(LearnedLoss):
     """
 
     def __init__(self, *, base, regularizer, weight=1.0, name="regularized"):
-        self.base = built(losses.get, base=base)
+        super().__init__(base, name=name)
         self.regularizer = built(losses.get_regularizer, regularizer=regularizer)
-        super().__init__(normalize=self.base.normalize, name=name)
         check_positive(weight=weight)
         self._check_layers()
         self.weight = float(weight)
@@ -63,18 +61,6 @@ class RegularizedLoss(LearnedLoss):
         )
 
     @property
-    def levels(self):
-        return self.base.levels
-
-    @property
-    def compares_batches(self):
-        return self.base.compares_batches
-
-    @property
-    def layer(self):
-        return next(reversed(self.layers), None)
-
-    @property
     def layers(self):
         return [*self.base.layers, *self.regularizer.layers]
 
@@ -83,14 +69,6 @@ class RegularizedLoss(LearnedLoss):
         known = [part.num_classes for part in (self.base, self.regularizer) if part.num_classes]
         return min(known, default=None)
 
-    @property
-    def similarity_layer(self):
-        return getattr(self.base, "similarity_layer", None)
-
-    def similarity(self, a, b):
-        """The similarity of `base`."""
-        return self.base.similarity(a, b)
-
     def prepare(self, labels, embeddings=None, features=None):
         for part in (self.base, self.regularizer):
             part.prepare(labels, embeddings, features)
@@ -98,9 +76,6 @@ class RegularizedLoss(LearnedLoss):
 
     def logs(self):
         return {**self.base.logs(), **self.regularizer.logs()}
-
-    def unit_rows(self, embeddings):
-        return self.base.unit_rows(embeddings)
 
     def call(self, labels, embeddings, training=False):
         value = self.base._value(labels, embeddings, training)

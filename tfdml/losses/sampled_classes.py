@@ -3,16 +3,15 @@ import math
 import keras
 from keras import ops
 
-from tfdml import losses, pairwise
+from tfdml import pairwise
 from tfdml.checks import check, check_integer, check_positive, check_type
 from tfdml.layers import ClassSampler
-from tfdml.losses._parts import built
 from tfdml.losses._proxies import ProxyLoss, known_labels
-from tfdml.losses.base import LearnedLoss
+from tfdml.losses._wrapped import WrappedLoss
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class SampledClassesLoss(LearnedLoss):
+class SampledClassesLoss(WrappedLoss):
     """A softmax over proxies of the batch's classes and of a random share of the others.
 
     In training, `base` sees rate * C of the C classes: those of the batch, and others drawn anew in
@@ -58,13 +57,12 @@ class SampledClassesLoss(LearnedLoss):
     """
 
     def __init__(self, *, base, rate=0.1, seed=0, name="sampled_classes"):
-        self.base = built(losses.get, base=base)
+        super().__init__(base, name=name)
         check_type(
             isinstance(self.base, ProxyLoss) and self.base.is_softmax,
             "`base` must have a softmax over proxies, as 'arcface' has",
             base=base,
         )
-        super().__init__(normalize=True, name=name)
         check_positive(rate=rate)
         check(rate <= 1, "`rate` must be <= 1", rate=rate)
         check_integer(seed=seed)
@@ -79,16 +77,6 @@ class SampledClassesLoss(LearnedLoss):
     @property
     def layers(self):
         return [*self.base.layers, self.sampler]
-
-    @property
-    def num_classes(self):
-        return self.base.num_classes
-
-    def prepare(self, labels, embeddings=None, features=None):
-        self.base.prepare(labels, embeddings, features)
-
-    def logs(self):
-        return self.base.logs()
 
     @property
     def _count(self):

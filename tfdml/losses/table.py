@@ -104,7 +104,7 @@ def get(name, /, *, preset=None, **options):
             preset=preset,
         )
         if isinstance(name, dict) and "class_name" not in name:
-            from tfdml.losses._parts import built
+            from tfdml.losses._wrapped import built
 
             return built(get, loss=name)
         return keras.losses.get(name)

@@ -600,6 +600,11 @@ def test_rejects_wrong_input():
         ),
         ("clustering", {"gamma": 0}, "gamma", 0),
         ("clustering", {"swaps": -1}, "swaps", -1),
+        ("recall_at_k", {"k": 4}, "k", 4),
+        ("recall_at_k", {"k": (True, 2)}, "k", "(True, 2)"),
+        ("recall_at_k", {"k": (0, 1)}, "k", "(0, 1)"),
+        ("matryoshka", {"base": "triplet", "dims": ()}, "dims", "()"),
+        ("matryoshka", {"base": "triplet", "dims": (8, 8)}, "dims", "(8, 8)"),
     ],
 )
 def test_rejects_wrong_options(name, options, argument, received):
