@@ -93,10 +93,12 @@ class CrossBatchMemoryLoss(WrappedLoss):
             memory.build(embeddings.shape)
         labels = ops.cast(labels, memory.labels.dtype)
         places = memory(embeddings, labels) if training else ops.full_like(labels, -1)
-        references = ops.convert_to_tensor(memory.labels), ops.cast(memory.rows, embeddings.dtype)
-        against = ops.cond(
-            memory.steps > self.start_step,
-            lambda: self.base.call_against(labels, embeddings, *references, places),
-            lambda: ops.zeros((), own.dtype),
+        against = self.base.call_against(
+            labels,
+            embeddings,
+            ops.convert_to_tensor(memory.labels),
+            ops.cast(memory.rows, embeddings.dtype),
+            places,
         )
-        return own + self.weight * against
+        begun = ops.cast(memory.steps > self.start_step, own.dtype)
+        return own + self.weight * begun * against
