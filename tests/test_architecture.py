@@ -38,9 +38,11 @@ BELOW = {
     },
     "client": {"checks", "command_line", "files", "image_files", "progress", "serving"},
     "search": {"checks", "command_line", "files", "image_files", "progress", "quiet", "serving"},
+    "scale": {"checks", "command_line", "files", "image_files", "progress", "quiet", "serving"},
     "registration": {"losses"},
     "runs": {
         "checks",
+        "files",
         "progress",
         "quiet",
         "command_line",

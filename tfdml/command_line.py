@@ -118,10 +118,10 @@ def _in_words(kind):
     return " or ".join(_IN_WORDS.get(each) or _in_words(each) for each in kinds)
 
 
-def fail(program, message) -> typing.NoReturn:
-    """Prints one sentence to the standard error and exits with code 2."""
+def fail(program, message, code=2) -> typing.NoReturn:
+    """Prints one sentence to the standard error and exits with the code."""
     print(f"{program}: error: {message}", file=sys.stderr)
-    raise SystemExit(2)
+    raise SystemExit(code)
 
 
 def verbosity():
@@ -149,17 +149,18 @@ def write_text(path, text):
 
 
 @contextlib.contextmanager
-def one_sentence(program, *errors, stopped="stopped"):
-    """Turns the named errors, which carry a sentence for the user, into that sentence.
+def one_sentence(program, *errors, stopped="stopped", code=2, hint=""):
+    """Turns the named errors, which carry a sentence for the user, into that sentence and `hint`.
 
-    Warnings are a sentence too. After Ctrl-C it prints what `stopped` says and exits with code 130.
+    They exit with `code`. Warnings are a sentence too. After Ctrl-C it prints what `stopped` says
+    and exits with code 130.
     """
     formatted = warnings.formatwarning
     warnings.formatwarning = lambda message, *_, **__: f"{program}: warning: {message}\n"
     try:
         yield
     except errors as error:
-        fail(program, error)
+        fail(program, f"{error}{hint}", code)
     except KeyboardInterrupt:
         print(f"\n{program}: {stopped}", file=sys.stderr)
         raise SystemExit(130) from None

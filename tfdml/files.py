@@ -1,4 +1,4 @@
-"""Atomic replacement of files."""
+"""Atomic replacement of files, and locks of folders."""
 
 import contextlib
 import os
@@ -43,3 +43,29 @@ def naming(path):
         if error.errno is not None and error.filename is None:
             error.filename = str(path)
         raise
+
+
+@contextlib.contextmanager
+def locked(folder, taken):
+    """Locks a folder within the block, at most while the process lives, by a file `.lock` in it.
+
+    There is no lock on Windows.
+
+    Args:
+        folder: Its `pathlib.Path`; must exist.
+        taken: The error message if another process has locked it.
+
+    Raises:
+        BlockingIOError: If another process has locked it.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    with open(folder / ".lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BlockingIOError(taken) from None
+        yield

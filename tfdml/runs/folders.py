@@ -1,11 +1,11 @@
 """The folders of a run: free names, one writer, files that appear together or not at all."""
 
-import contextlib
 import itertools
 import pathlib
 import tempfile
 
 from tfdml.command_line import as_file_name
+from tfdml.files import locked
 
 RUNS = pathlib.Path("runs")
 SAVED_MODELS = pathlib.Path("saved_models")
@@ -41,20 +41,9 @@ def make_folders(folder, files):
             ) from error
 
 
-@contextlib.contextmanager
 def only_writer(folder):
     """Locks a run: of two processes that write to it, the second is rejected."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    with open(folder / ".lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BlockingIOError(f"another process is training run {folder.name!r}") from None
-        yield
+    return locked(folder, f"another process is training run {folder.name!r}")
 
 
 def check_same_classes(folder, files):

@@ -1,6 +1,5 @@
 """An exported model for search: embeddings of encoded images, and its learned similarity."""
 
-import hashlib
 import threading
 
 import numpy as np
@@ -8,9 +7,9 @@ import tensorflow as tf
 
 from tfdml.checks import check
 from tfdml.search.images import RejectedError
-from tfdml.serving.bad_images import reason_for_first
+from tfdml.serving.bad_images import UNKNOWN, reason_for_only
 from tfdml.serving.embedding import InPieces, fitting_batch_size
-from tfdml.serving.exported import load_signatures
+from tfdml.serving.exported import fingerprint, load_signatures
 
 _AT_ONCE = 2  # concurrent embeddings; each holds its decoded images in memory
 _PROBES = 8  # noise images to test whether all embeddings have the same length
@@ -55,8 +54,7 @@ class SearchModel:
         self.learned = "score_pairs" in signatures
         self._without_row = "The model gives no finite embedding"
         if "valid" in signatures["serving_default"].structured_outputs:
-            cause = "it is damaged, too large, or of a kind that cannot be read"
-            self._without_row = _UNREADABLE.format(cause)
+            self._without_row = _UNREADABLE.format(UNKNOWN)
         self._signatures = signatures
         self._under_way = threading.Semaphore(_AT_ONCE)
         self._warm_up(image_size)
@@ -78,7 +76,8 @@ class SearchModel:
                 raise
             except tf.errors.OpError as error:  # a single bad image fails the batch
                 if len(contents) == 1:
-                    return [RejectedError(_UNREADABLE.format(_cause(error.message)))]
+                    cause = reason_for_only(error.message, "image_bytes")
+                    return [RejectedError(_UNREADABLE.format(cause))]
                 rows = None
         if rows is None:
             return [self.embed([content])[0] for content in contents]
@@ -116,27 +115,6 @@ class SearchModel:
 
     def _embed(self, contents):
         return self._signatures["serving_default"](image_bytes=tf.constant(contents))["embedding"]
-
-
-def fingerprint(version):
-    """The SHA-256 of the graph and variables of a SavedModel, independent of its path."""
-    digest = hashlib.sha256()
-    for path in [version / "saved_model.pb", *sorted((version / "variables").glob("*"))]:
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-def _cause(message):
-    """The reason in a TensorFlow error about the only image of a batch.
-
-    >>> _cause("assertion failed: [image_bytes[0] is empty]\\n\\t [[node]]")
-    'it is empty'
-    >>> _cause("Invalid PNG data, size 12\\n\\t [[node]]")
-    'Invalid PNG data, size 12'
-    """
-    sentence = message.partition("\n\t [[")[0].splitlines()[-1]
-    return reason_for_first(sentence, "image_bytes") or sentence
 
 
 def _common_length(embed, image_size):

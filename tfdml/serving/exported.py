@@ -1,5 +1,6 @@
 """Signatures and training metadata of an exported version."""
 
+import hashlib
 import os
 import pathlib
 
@@ -49,6 +50,15 @@ def config_of(version):
 def trained_classes(version):
     """Names of the classes that a version was trained on; empty if it does not state them."""
     return read_metadata(version).get("trained_classes", [])
+
+
+def fingerprint(version):
+    """The SHA-256 of the graph and variables of a SavedModel, independent of its path."""
+    digest = hashlib.sha256()
+    for path in [version / "saved_model.pb", *sorted((version / "variables").glob("*"))]:
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def load_signatures(version, with_similarity=False):

@@ -8,7 +8,8 @@ from PIL import Image
 
 from pipelines import images as preprocessing
 from tfdml.search.images import RejectedError
-from tfdml.search.model import SearchModel, fingerprint
+from tfdml.search.model import SearchModel
+from tfdml.serving.exported import fingerprint
 
 SIZE = (16, 12, 3)  # of the images of `versions`
 pytestmark = pytest.mark.xdist_group("versions")

@@ -1,0 +1,72 @@
+"""Speed of `python -m tfdml.scale embed`, compared with the exported model alone.
+
+    python benchmarks/embedding.py saved_models/NAME/1 PHOTOS [--images 1000] [--engine local]
+
+Measures in turns the images per second of the model's `serving_default` on ready batches, encoded
+images in memory, and of the embedding of the same images from the list of their files to the
+written shards. The limit is a ratio of 0.9 of the second to the first.
+"""
+
+import argparse
+import pathlib
+import tempfile
+import time
+
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+from tfdml.scale.collection import Collection, manifest_of
+from tfdml.scale.embed import Embed, embed_missing
+from tfdml.scale.listing import Listing, list_images
+from tfdml.scale.model import ImageModel
+from tfdml.serving.exported import find_version
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", type=pathlib.Path)
+    parser.add_argument("photos", help="a folder, a pattern or a .parquet file")
+    parser.add_argument("--images", type=int, default=1000)
+    parser.add_argument("--engine", default="local")
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    version = find_version(arguments.model)
+    model = ImageModel(version)
+    signature = tf.saved_model.load(str(version)).signatures["serving_default"]
+    images = next(list_images(arguments.photos).shards(arguments.images))
+    contents = [pathlib.Path(path).read_bytes() for path in images["path"].to_pylist()]
+    firsts = range(0, len(contents), model.batch_size)
+    batches = [tf.constant(contents[first : first + model.batch_size]) for first in firsts]
+
+    def ready():
+        for batch in batches:
+            signature(image_bytes=batch)["embedding"].numpy()
+
+    def whole():
+        with tempfile.TemporaryDirectory() as folder:
+            given = Embed(str(version), arguments.photos, folder, engine=arguments.engine)
+            listing = Listing(images.to_batches)
+            collection = Collection(folder)
+            collection.begin(
+                manifest_of(model="", dim=model.dim, shard_size=given.shard_size), listing
+            )
+            embed_missing(given, version, model, collection, listing)
+
+    works = {"ready batches": ready, "embed": whole}
+    seconds = {name: [] for name in works}
+    for name, work in tqdm(list(works.items()) * (arguments.rounds + 1), "Rounds", delay=2):
+        start, cpu = time.perf_counter(), time.process_time()
+        work()
+        seconds[name].append((time.perf_counter() - start, time.process_time() - cpu))
+    # Without the first round, which prepares the graphs.
+    medians = {name: np.median(each[1:], axis=0) for name, each in seconds.items()}
+    for name, (wall, cpu) in medians.items():
+        rate = f"{len(contents) / wall:,.0f} images/s, {len(contents) / cpu:,.0f} per CPU second"
+        print(f"{name}: {rate}")
+    ratio = np.median([a[0] / b[0] for a, b in list(zip(*seconds.values(), strict=True))[1:]])
+    print(f"{len(contents):,} images in batches of {model.batch_size}: ratio {ratio:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""The embeddings of a collection on disk: a manifest, the list of the images, and shards.
+
+    manifest.json           format, model, dim, images, shard_size, shards, list: see `manifest_of`
+    list.parquet            path, label: the row number is the id
+    shards/00000.parquet    id, path, embedding, label, error: the images from id 0, in order
+
+A shard that exists is whole.
+"""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tfdml.checks import check
+from tfdml.progress import progress
+from tfdml.scale.storage import NO_FILE, Folder
+
+FORMAT = 1
+_SURELY = 100  # files that are not deleted all at once
+_MANIFEST, _LIST, _SHARDS = "manifest.json", "list.parquet", "shards"
+_WHAT = {
+    "format": "in another format",
+    "model": "of another model",
+    "dim": "of another length",
+    "shard_size": "in shards of another size",
+    "images": "of another list of images",
+    "list": "of another list of images",
+}
+
+
+def manifest_of(*, model, dim, shard_size, listing=None):
+    """What identifies the embeddings of a collection.
+
+    Args:
+        model: Fingerprint of the model.
+        dim: Length of an embedding.
+        shard_size: Images of a shard.
+        listing: `Listing`; None if it is not known yet.
+    """
+    known = {"format": FORMAT, "model": model, "dim": dim, "shard_size": shard_size}
+    if listing is None:
+        return known
+    shards = -(-listing.images // shard_size)
+    return {**known, "images": listing.images, "shards": shards, "list": listing.digest}
+
+
+class Collection:
+    """The embeddings of a collection.
+
+    Args:
+        url: Folder or URL.
+    """
+
+    def __init__(self, url):
+        self.folder = Folder(url)
+
+    def check(self, manifest):
+        """Checks that the folder holds what the manifest describes, or nothing.
+
+        Raises:
+            ValueError: If it holds something else.
+            OSError: If it cannot be written to.
+        """
+        self.folder.check_writable()
+        names = {name for name in self.folder.names() if not name.startswith(".")}
+        if _MANIFEST not in names:
+            expected = f"{self.folder} must be a new or empty folder"
+            check(not names, expected, found=sorted(names)[:5])
+            return
+        with self.folder.open(_MANIFEST) as file:
+            try:
+                found = dict(json.load(file))
+            except (ValueError, TypeError) as error:
+                raise ValueError(f"{self.folder}/{_MANIFEST} is damaged ({error})") from error
+        for name, what in _WHAT.items():
+            if name in manifest and found.get(name) != manifest[name]:
+                values = {"found": found.get(name), "expected": manifest[name]}
+                wrong = f"{self.folder} holds embeddings {what}. Choose another --out"
+                check(False, wrong, of=name, **values)
+
+    def begin(self, manifest, listing):
+        """Writes the manifest and the list, unless they exist; removes what killed writers left."""
+        names = self.folder.names()
+        if _MANIFEST not in names:
+            text = json.dumps(manifest, indent=2) + "\n"
+            self.folder.write(_MANIFEST, lambda file: file.write(text.encode()))
+        if _LIST not in names:
+            self.folder.write(_LIST, listing.write)
+        for inner in ("", _SHARDS):
+            self.folder.remove_unfinished(inner)
+
+    def missing(self, shards):
+        """The numbers of the missing shards, of a number of shards."""
+        names = self.folder.names(_SHARDS)
+        return [number for number in range(shards) if _name(number) not in names]
+
+    def write_shard(self, number, images, rows):
+        """Writes a shard.
+
+        Args:
+            number: Of the shard.
+            images: Table of the paths and labels of its images.
+            rows: Table of `rows_of` of the same images.
+
+        Raises:
+            ValueError: If none of many files exists.
+            RuntimeError: If there is not one row for each image.
+            OSError: If it cannot be written.
+        """
+        ids = rows["id"].to_numpy()
+        first = ids[0] if len(ids) else -1
+        if len(ids) != len(images) or (ids != np.arange(first, first + len(ids))).any():
+            raise RuntimeError(f"shard {number} must have one row for each image, in order")
+        gone = pc.sum(pc.equal(rows["error"], NO_FILE)).as_py()
+        if gone == len(images) >= _SURELY:
+            there = f"none of the {gone:,} images of shard {number} exists, such as"
+            raise ValueError(f"{there} {images['path'][0]}. Is their disk mounted?")
+        columns = [rows["id"], images["path"], rows["embedding"], images["label"], rows["error"]]
+        table = pa.table(columns, ["id", "path", "embedding", "label", "error"])
+        options = {"use_dictionary": ["label", "error"]}
+        name = f"{_SHARDS}/{_name(number)}"
+        self.folder.write(name, lambda file: pq.write_table(table, file, **options))
+
+    def unreadable(self, shards):
+        """The number of images without an embedding, from the footers of all shards."""
+        count = 0
+        for number in progress("Counting", range(shards), unit="shard"):
+            with self.folder.open(f"{_SHARDS}/{_name(number)}") as file:
+                about = pq.ParquetFile(file).metadata
+            errors = about.schema.names.index("error")
+            groups = (about.row_group(group) for group in range(about.num_row_groups))
+            nulls = sum(group.column(errors).statistics.null_count for group in groups)
+            count += about.num_rows - nulls
+        return count
+
+
+def rows_of(ids, embeddings, problems):
+    """A table of embeddings.
+
+    Args:
+        ids: (n,) int64.
+        embeddings: (n, dim) float32.
+        problems: n reasons why images have no embedding, None for those that have one.
+
+    Returns:
+        Table with the columns id, embedding and error.
+    """
+    error = pa.array(problems, pa.string())
+    missing = error.is_valid()
+    values = np.where(missing.to_numpy(zero_copy_only=False)[:, None], 0, embeddings)
+    values = pa.array(values.astype(np.float32).reshape(-1))
+    rows = pa.FixedSizeListArray.from_arrays(values, embeddings.shape[1], mask=missing)
+    return pa.table([pa.array(ids, pa.int64()), rows, error], ["id", "embedding", "error"])
+
+
+def _name(number):
+    return f"{number:05d}.parquet"

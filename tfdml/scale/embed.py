@@ -1,0 +1,146 @@
+"""Writes the embeddings of a collection of images to a folder of Parquet files.
+
+    python -m tfdml.scale embed --model saved_models/NAME/1 --images photos --out embeddings
+
+The same command continues after a stop: it embeds the shards that are missing.
+"""
+
+import contextlib
+import dataclasses
+import importlib.util
+import itertools
+import pathlib
+
+from tfdml.checks import check_integer, check_one_of
+from tfdml.command_line import Parser, one_sentence
+from tfdml.progress import progress
+from tfdml.quiet import import_tensorflow
+from tfdml.serving.exported import find_version, fingerprint
+from tfdml.serving.versions import name_of
+
+PROGRAM = "tfdml.scale embed"
+ENGINES = {
+    "local": ("pyarrow", "fsspec"),
+    "ray": ("pyarrow", "fsspec", "ray"),
+}  # and what they need
+CONTINUE = "run the same command to continue"
+
+
+@dataclasses.dataclass(frozen=True)
+class Embed:
+    """Model, images and output folder.
+
+    Args:
+        model: A run's folder in `saved_models/`, for its newest version, or one version.
+        images: A folder, whose images are found in all folders below it, labelled by the first of
+            these; a pattern in quotes, such as `'photos/**/*.jpg'`, without labels; or a Parquet
+            file with a column `path` and perhaps `label`. URLs such as s3://bucket/photos need the
+            package of their file system, such as s3fs.
+        out: Folder or URL to write to, which docs/scale.md describes; new, empty, or that of the
+            same command before a stop.
+        engine: `local` embeds in this process, on all cores and one GPU; `ray` on a Ray cluster, or
+            with all GPUs of this machine (`pip install -e ".[ray]"`).
+        address: Of the Ray cluster, such as 10.0.0.1:6379; `auto` is the one that this machine
+            belongs to. If not given, Ray starts on this machine.
+        shard_size: Images of a shard, which is what a stop may lose.
+    """
+
+    model: str
+    images: str
+    out: str
+    engine: str = "local"
+    address: str | None = None
+    shard_size: int = 10_000
+
+    def __post_init__(self):
+        check_one_of(list(ENGINES), engine=self.engine)
+        check_integer(1, shard_size=self.shard_size)
+        if self.address and self.engine != "ray":
+            raise ValueError("`address` is that of a Ray cluster: give --engine ray")
+
+
+def main(arguments=None):
+    parser = Parser(Embed, as_positional=False, prog=PROGRAM, description=__doc__)
+    settings = parser.settings_of(parser.parse_args(arguments))
+    with one_sentence(PROGRAM, ValueError, TypeError, OSError, ImportError):
+        check_installed(settings.engine)
+        version = find_version(pathlib.Path(settings.model))
+        import_tensorflow()
+        embed(settings, version)
+    print(f"Next: python -m tfdml.scale index {settings.out}")
+
+
+def embed(settings, version):
+    """Checks everything, then embeds what is missing."""
+    from tfdml.scale.collection import Collection, manifest_of
+    from tfdml.scale.listing import list_images
+    from tfdml.scale.model import ImageModel
+
+    model, collection = ImageModel(version), Collection(settings.out)
+    identity = {"model": fingerprint(version), "dim": model.dim, "shard_size": settings.shard_size}
+    collection.check(manifest_of(**identity))  # before listing, which may take minutes
+    listing = list_images(settings.images)
+    manifest = manifest_of(**identity, listing=listing)
+    stop = {"code": 1, "hint": f": {CONTINUE}", "stopped": f"stopped: {CONTINUE}"}
+    with collection.folder.only_writer():
+        collection.check(manifest)
+        with one_sentence(PROGRAM, RuntimeError, ValueError, OSError, **stop):
+            collection.begin(manifest, listing)
+            embed_missing(settings, version, model, collection, listing)
+            unreadable = collection.unreadable(manifest["shards"])
+    print(
+        f"Embedded {listing.images - unreadable:,} images with {name_of(version)}: {settings.out}"
+    )
+    print(
+        f"Could not read {unreadable:,} images" + (": see `error` in its shards" * (unreadable > 0))
+    )
+
+
+def embed_missing(settings, version, model, collection, listing):
+    """Embeds the images of the shards that do not exist, and writes each shard."""
+    from tfdml.scale.listing import cut
+
+    size = settings.shard_size
+    missing = dict.fromkeys(collection.missing(-(-listing.images // size)))
+    if not missing:
+        return
+    shards = (
+        (number, shard) for number, shard in enumerate(listing.shards(size)) if number in missing
+    )
+    shards, asked = itertools.tee(shards)
+    pieces = pieces_of(asked, size, model.batch_size)
+    if settings.engine == "ray":
+        from tfdml.scale.cluster import embedded
+
+        tables = embedded(version, pieces, address=settings.address)
+    else:
+        from tfdml.scale.local import embedded
+
+        tables = embedded(model, pieces)
+    images = sum(min(size, listing.images - number * size) for number in missing)
+    with contextlib.closing(tables), progress("Embedding", total=images) as bar:
+        for (number, shard), rows in zip(shards, cut(counted(tables, bar), size), strict=True):
+            collection.write_shard(number, shard, rows)
+
+
+def pieces_of(shards, shard_size, batch_size):
+    """The ids and paths of shards, in pieces of a batch."""
+    for number, shard in shards:
+        for first in range(0, len(shard), batch_size):
+            paths = shard["path"][first : first + batch_size].to_pylist()
+            start = number * shard_size + first
+            yield range(start, start + len(paths)), paths
+
+
+def counted(tables, bar):
+    for table in tables:
+        bar.update(len(table))
+        yield table
+
+
+def check_installed(engine):
+    """Raises an ImportError that says what to install for an engine."""
+    missing = [name for name in ENGINES[engine] if not importlib.util.find_spec(name)]
+    if missing:
+        extras = "scale,ray" if "ray" in missing else "scale"
+        raise ImportError(f"needs {', '.join(missing)}: pip install -e '.[{extras}]'")

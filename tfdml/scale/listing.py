@@ -1,0 +1,157 @@
+"""The list of the images of a collection: a folder, a pattern of paths, or a Parquet file."""
+
+import hashlib
+import json
+import os
+import re
+import warnings
+from pathlib import PurePosixPath
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from fsspec.implementations.local import LocalFileSystem
+
+from tfdml.checks import check
+from tfdml.image_files import SUFFIXES, is_image
+
+SCHEMA = pa.schema([("path", pa.string()), ("label", pa.string())])
+_AT_ONCE = 10_000  # rows
+
+
+class Listing:
+    """Paths and labels of images, in a fixed order. The row number is the id of an image.
+
+    Args:
+        batches: Function that returns an iterator over `pa.RecordBatch` of `SCHEMA`.
+
+    Attributes:
+        images: Number of rows.
+        digest: SHA-256 of the paths and labels, in order.
+
+    Raises:
+        ValueError: If a path is missing or is not valid Unicode.
+    """
+
+    def __init__(self, batches):
+        self.batches = batches
+        self.images, digest = 0, hashlib.sha256()
+        for batch in batches():
+            rows = zip(batch["path"].to_pylist(), batch["label"].to_pylist(), strict=True)
+            digest.update("".join(f"{json.dumps(row)}\n" for row in rows).encode())
+            self.images += len(batch)
+        self.digest = digest.hexdigest()
+
+    def shards(self, size):
+        """Cuts the list into tables of `size` rows; the last may have fewer."""
+        return cut((pa.Table.from_batches([batch]) for batch in self.batches()), size)
+
+    def write(self, file):
+        """Writes the list as a Parquet file."""
+        with pq.ParquetWriter(file, SCHEMA) as writer:
+            for batch in self.batches():
+                writer.write_batch(batch)
+
+
+def cut(tables, size):
+    """Cuts the rows of tables into tables of `size` rows; the last may have fewer."""
+    kept = None
+    for table in tables:
+        kept = table if kept is None else pa.concat_tables([kept, table])
+        while len(kept) >= size:
+            yield kept[:size]
+            kept = kept[size:]
+    if kept is not None and len(kept):
+        yield kept
+
+
+def list_images(images):
+    """The images of a collection.
+
+    Args:
+        images: A folder, whose images are found in all folders below it, with the name of the first
+            of these as the label; a pattern of paths such as `photos/**/*.jpg`, without labels; or
+            a Parquet file with a column `path` and perhaps `label`, in which relative paths start
+            at its folder. All may be URLs, such as `s3://bucket/photos`. Folders and patterns leave
+            out hidden files, files without the suffix of an image, and links to folders.
+
+    Returns:
+        `Listing`.
+
+    Raises:
+        FileNotFoundError: If there is no such folder or file.
+        ValueError: If it has no images, or the Parquet file no paths.
+    """
+    fs, root = fsspec.core.url_to_fs(images)
+    pattern = re.search(r"[*?[]", root)
+    if fs.isdir(root):
+        listing = _of_paths(fs, root, fs.find(root), labelled=True)
+    elif root.endswith(".parquet"):
+        listing = Listing(lambda: _of_parquet(fs, root))
+    elif pattern:
+        folder = root[: pattern.start()].rpartition("/")[0]
+        listing = _of_paths(fs, folder, fs.glob(root), labelled=False)
+    else:
+        expected = "a folder, a pattern such as 'photos/*.jpg', or a .parquet file"
+        raise FileNotFoundError(f"`images` must be {expected}. There is no {images}")
+    check(listing.images, "`images` must have images", images=images)
+    return listing
+
+
+def _of_paths(fs, folder, found, labelled):
+    """The images among the paths found below a folder, labelled by the folders in it."""
+    below = folder.rstrip("/") + "/"
+    inner = [path.removeprefix(below) for path in found]
+    shown = [path for path in inner if not path.startswith(".") and "/." not in path]
+    paths = sorted(path for path in shown if is_image(PurePosixPath(path)))
+    if len(paths) < len(shown):
+        others = f"{len(shown) - len(paths):,} files that do not end in {', '.join(SUFFIXES)}"
+        warnings.warn(f"ignored {others}", stacklevel=3)
+
+    def batches():
+        for first in range(0, len(paths), _AT_ONCE):
+            some = paths[first : first + _AT_ONCE]
+            labels = [_first_folder(path) if labelled else None for path in some]
+            yield _batch([_address(fs, below + path) for path in some], labels)
+
+    return Listing(batches)
+
+
+def _first_folder(path):
+    return path.partition("/")[0] if "/" in path else None
+
+
+def _of_parquet(fs, path):
+    """The batches of a Parquet file of paths."""
+    folder = path.rpartition("/")[0]
+    with fs.open(path, "rb") as file:
+        parquet = pq.ParquetFile(file)
+        names = parquet.schema_arrow.names
+        check("path" in names, f"{path} must have a column `path`", columns=names)
+        columns = [name for name in SCHEMA.names if name in names]
+        for rows in parquet.iter_batches(_AT_ONCE, columns=columns):
+            table = {name: rows[name].cast(pa.string()).to_pylist() for name in columns}
+            check(all(table["path"]), f"each row of {path} must have a `path`", rows=len(rows))
+            paths = [_from(fs, folder, path) for path in table["path"]]
+            yield _batch(paths, table.get("label", [None] * len(rows)))
+
+
+def _from(fs, folder, path):
+    """The address of a path in a list, which may be relative to the folder of the list."""
+    if "://" in path or os.path.isabs(path):
+        return path
+    return _address(fs, f"{folder}/{path}")
+
+
+def _address(fs, path):
+    """The path of a local file, the URL of another."""
+    return path if isinstance(fs, LocalFileSystem) else fs.unstrip_protocol(path)
+
+
+def _batch(paths, labels):
+    try:
+        return pa.record_batch([paths, labels], schema=SCHEMA)
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"paths and labels must be valid UTF-8. Received: {error.object!a}"
+        ) from None

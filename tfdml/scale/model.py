@@ -1,0 +1,110 @@
+"""An exported model, which reads and embeds image files."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import tensorflow as tf
+
+from tfdml.checks import check
+from tfdml.scale.storage import fetch
+from tfdml.serving.bad_images import UNKNOWN, reason_for_only, reasons
+from tfdml.serving.embedding import InPieces, fitting_batch_size
+from tfdml.serving.exported import load_signatures
+
+_FETCHING = ThreadPoolExecutor(32, "fetching")  # which mostly waits
+_NOT_FINITE = "the model gives no finite embedding"
+
+
+class ImageModel:
+    """The signatures `read_images` and `embed_images` of one exported version.
+
+    Args:
+        version: `pathlib.Path` of the version's folder.
+
+    Attributes:
+        dim: Length of an embedding.
+        batch_size: Images to read and embed at once.
+
+    Raises:
+        ValueError: If it cannot be read or lacks a signature.
+    """
+
+    def __init__(self, version):
+        signatures = load_signatures(version)
+        read, embed = signatures.get("read_images"), signatures["embed_images"]
+        check(
+            read is not None
+            and set(read.structured_input_signature[1]) == {"image_bytes"}
+            and "images" in read.structured_outputs,
+            f"read_images of {version} must take `image_bytes` and return `images`",
+            signatures=list(signatures),
+        )
+        self.image_shape = tuple(embed.structured_input_signature[1]["images"].shape[1:])
+        self.dim = embed.structured_outputs["embedding"].shape[1]
+        check(self.dim, f"`embedding` of {version} must have a fixed length", dim=self.dim)
+        self.batch_size = fitting_batch_size(self.image_shape, self.dim)
+        self._signatures = signatures
+        self._blank = tf.io.encode_png(tf.zeros(self.image_shape, tf.uint8)).numpy()
+        self._embed = InPieces(lambda images: embed(images=images)["embedding"], self.batch_size)
+
+    def read(self, paths):
+        """Reads image files.
+
+        Args:
+            paths: List of n paths or URLs.
+
+        Returns:
+            `(images, problems)`: (n, height, width, channels) float32, of any values for images
+            that cannot be read, and a list of n reasons, None for images that were read.
+
+        Raises:
+            OSError: If a file cannot be fetched for a reason that may pass, such as a timeout.
+        """
+        contents = list(_FETCHING.map(fetch, paths))
+        problems = {row: text for row, text in enumerate(contents) if isinstance(text, str)}
+        outputs = None
+        while outputs is None:
+            kept = [self._blank if row in problems else c for row, c in enumerate(contents)]
+            try:
+                outputs = self._read(kept)
+            except tf.errors.ResourceExhaustedError:
+                raise
+            except tf.errors.OpError as error:  # it names some of the unreadable images, or none
+                found = reasons(error.message, "image_bytes") or self._unreadable(kept)
+                if not found:
+                    raise
+                problems |= found
+        valid = outputs.get("valid", np.ones(len(paths), bool))
+        for row in np.flatnonzero(~np.asarray(valid)):
+            problems.setdefault(int(row), UNKNOWN)
+        return outputs["images"], [problems.get(row) for row in range(len(paths))]
+
+    def embed(self, images, problems):
+        """Embeds images.
+
+        Args:
+            images: (n, height, width, channels) float32.
+            problems: As returned by `read`.
+
+        Returns:
+            `(embeddings, problems)`: (n, dim) float32, and the reasons why rows are not valid.
+        """
+        rows = self._embed(images)
+        finite = np.isfinite(rows).all(axis=1)
+        pairs = zip(problems, finite, strict=True)
+        return rows, [each or (None if valid else _NOT_FINITE) for each, valid in pairs]
+
+    def _read(self, contents):
+        return self._signatures["read_images"](image_bytes=tf.constant(contents))
+
+    def _unreadable(self, contents):
+        """{row: reason} of the contents that cannot be read one at a time."""
+        found = {}
+        for row, content in enumerate(contents):
+            try:
+                self._read([content])
+            except tf.errors.ResourceExhaustedError:
+                raise
+            except tf.errors.OpError as error:
+                found[row] = reason_for_only(error.message, "image_bytes")
+        return found
