@@ -15,15 +15,15 @@ from tfdml.quiet import import_tensorflow
 from tfdml.scale.collection import rows_of
 
 _PIECES = 10_000  # of one execution of Ray Data, whose paths are all in memory
-_THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+_THREADS = 4  # most cores of an actor on CPUs: each holds the model in memory
 _models = {}  # in a worker: {model sent to it: `ImageModel`}
 
 
 def embedded(version, pieces, *, address=None):
     """Embeds images on Ray; its object store bounds how many of them are in memory at once.
 
-    Tasks on CPUs read images, and actors embed them: one per GPU, or one per two CPUs if there are
-    no GPUs. Ray repeats the work of processes and machines that die.
+    One actor per GPU embeds images, which tasks on CPUs read. If there are no GPUs, actors on CPUs
+    do both. Ray repeats the work of processes and machines that die.
 
     Args:
         version: `pathlib.Path` of the model's version, which is sent to the workers.
@@ -38,6 +38,7 @@ def embedded(version, pieces, *, address=None):
         RuntimeError: If Ray fails.
         OSError: If there is no cluster, or an image cannot be fetched.
     """
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     context = ray.data.DataContext.get_current()
@@ -55,39 +56,48 @@ def embedded(version, pieces, *, address=None):
 
 
 def _execution(model, pieces):
-    images = ray.data.from_arrow([pa.table({"id": ids, "path": paths}) for ids, paths in pieces])
-    resources = ray.cluster_resources()
-    gpus = int(resources.get("GPU", 0))
-    actors = gpus or max(1, int(resources["CPU"]) // 2)
-    whole = {"batch_size": None, "batch_format": "numpy", "num_cpus": 1}
-    # Another strategy than that of the actors keeps Ray from reading in them too.
-    read = images.map_batches(
-        _read, fn_kwargs={"model": [model]}, scheduling_strategy="SPREAD", **whole
-    )
-    rows = read.map_batches(
+    rows = ray.data.from_arrow([pa.table({"id": ids, "path": paths}) for ids, paths in pieces])
+    count, threads, resources = _actors()
+    options = {"batch_size": None, "batch_format": "numpy", "fn_kwargs": {"model": [model]}}
+    if threads is None:  # the actors are busy with their GPUs
+        rows = rows.map_batches(_read, num_cpus=1, **options)
+    rows = rows.map_batches(
         _Embedder,
-        fn_constructor_args=[[model], bool(gpus)],
-        compute=ray.data.ActorPoolStrategy(size=actors),
-        num_gpus=1 if gpus else 0,
-        **whole,
+        compute=ray.data.ActorPoolStrategy(size=count),
+        fn_constructor_args=[threads],
+        **resources,
+        **options,
     )
     for batch in rows.iter_batches(batch_size=None, batch_format="numpy"):
         yield rows_of(batch["id"], batch["embedding"], [each or None for each in batch["error"]])
 
 
-def _read(batch, model):
-    images, problems = _loaded(*model, gpu=False).read(list(batch["path"]))
-    return {"id": batch["id"], "images": np.asarray(images), "error": _texts(problems)}
+def _actors():
+    """Their number, their threads if they compute on CPUs, and what each of them occupies."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    gpus = sum(int(node.get("GPU", 0)) for node in nodes)
+    if gpus:
+        return gpus, None, {"num_cpus": 0, "num_gpus": 1}
+    cpus = [int(node["CPU"]) for node in nodes if node.get("CPU", 0) >= 1]
+    threads = min(_THREADS, *cpus)
+    return sum(each // threads for each in cpus), threads, {"num_cpus": threads}
 
 
 class _Embedder:
-    def __init__(self, model, gpu):
-        self.model = _loaded(*model, gpu=gpu)
+    def __init__(self, threads):
+        self.threads = threads
 
-    def __call__(self, batch):
+    def __call__(self, batch, model):
+        loaded = _loaded(*model, threads=self.threads)
+        batch = batch if "images" in batch else _read(batch, model, self.threads)
         problems = [each or None for each in batch["error"]]
-        rows, problems = self.model.embed(batch["images"], problems)
+        rows, problems = loaded.embed(batch["images"], problems)
         return {"id": batch["id"], "embedding": rows, "error": _texts(problems)}
+
+
+def _read(batch, model, threads=1):
+    images, problems = _loaded(*model, threads=threads).read(list(batch["path"]))
+    return {"id": batch["id"], "images": np.asarray(images), "error": _texts(problems)}
 
 
 def _texts(problems):
@@ -100,11 +110,12 @@ def _files(version):
     return {path.relative_to(version).as_posix(): path.read_bytes() for path in files}
 
 
-def _loaded(model, *, gpu):
-    """The model that was sent to this worker as an object of Ray."""
+def _loaded(model, *, threads):
+    """The model that was sent to this worker as an object of Ray; without threads on its GPU."""
     if model not in _models:
-        if not gpu:  # one CPU
-            os.environ.update(dict.fromkeys(_THREADS, "1"), CUDA_VISIBLE_DEVICES="-1")
+        if threads:  # TensorFlow reads these when it is imported
+            pools = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+            os.environ.update(dict.fromkeys(pools, str(threads)), CUDA_VISIBLE_DEVICES="-1")
         import_tensorflow()
         from tfdml.scale.model import ImageModel
 

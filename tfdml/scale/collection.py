@@ -97,11 +97,12 @@ class Collection:
         names = self.folder.names(_SHARDS)
         return [number for number in range(shards) if _name(number) not in names]
 
-    def write_shard(self, number, images, rows):
+    def write_shard(self, number, first, images, rows):
         """Writes a shard.
 
         Args:
             number: Of the shard.
+            first: Id of its first image.
             images: Table of the paths and labels of its images.
             rows: Table of `rows_of` of the same images.
 
@@ -111,8 +112,7 @@ class Collection:
             OSError: If it cannot be written.
         """
         ids = rows["id"].to_numpy()
-        first = ids[0] if len(ids) else -1
-        if len(ids) != len(images) or (ids != np.arange(first, first + len(ids))).any():
+        if not np.array_equal(ids, np.arange(first, first + len(images))):
             raise RuntimeError(f"shard {number} must have one row for each image, in order")
         gone = pc.sum(pc.equal(rows["error"], NO_FILE)).as_py()
         if gone == len(images) >= _SURELY:

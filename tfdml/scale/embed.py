@@ -120,7 +120,7 @@ def embed_missing(settings, version, model, collection, listing):
     images = sum(min(size, listing.images - number * size) for number in missing)
     with contextlib.closing(tables), progress("Embedding", total=images) as bar:
         for (number, shard), rows in zip(shards, cut(counted(tables, bar), size), strict=True):
-            collection.write_shard(number, shard, rows)
+            collection.write_shard(number, number * size, shard, rows)
 
 
 def pieces_of(shards, shard_size, batch_size):

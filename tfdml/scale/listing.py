@@ -87,10 +87,15 @@ def list_images(images):
     if fs.isdir(root):
         listing = _of_paths(fs, root, fs.find(root), labelled=True)
     elif root.endswith(".parquet"):
-        listing = Listing(lambda: _of_parquet(fs, root))
+        try:
+            listing = Listing(lambda: _of_parquet(fs, root))
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"{images} cannot be read ({error})") from error
     elif pattern:
         folder = root[: pattern.start()].rpartition("/")[0]
-        listing = _of_paths(fs, folder, fs.glob(root), labelled=False)
+        found = fs.glob(root, detail=True).items()
+        found = [path for path, about in found if about["type"] != "directory"]
+        listing = _of_paths(fs, folder, found, labelled=False)
     else:
         expected = "a folder, a pattern such as 'photos/*.jpg', or a .parquet file"
         raise FileNotFoundError(f"`images` must be {expected}. There is no {images}")

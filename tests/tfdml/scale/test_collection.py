@@ -1,0 +1,126 @@
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tfdml.scale.collection import Collection, manifest_of, rows_of
+from tfdml.scale.listing import Listing
+from tfdml.scale.storage import NO_FILE
+
+IDENTITY = {"model": "m", "dim": 2, "shard_size": 3}
+
+
+def listing_of(paths):
+    table = pa.table({"path": paths, "label": ["x"] * len(paths)})
+    return Listing(table.to_batches)
+
+
+@pytest.fixture
+def listing():
+    return listing_of(["/0", "/1", "/2", "/3"])
+
+
+@pytest.fixture
+def begun(listing, tmp_path):
+    collection = Collection(tmp_path / "out")
+    collection.begin(manifest_of(**IDENTITY, listing=listing), listing)
+    return collection
+
+
+def rows(first, last, problems=None):
+    embeddings = np.arange(2 * first, 2 * last, dtype=np.float32).reshape(-1, 2)
+    return rows_of(range(first, last), embeddings, problems or [None] * (last - first))
+
+
+def test_the_files(begun, listing, tmp_path):
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    counted = {"format": 1, "images": 4, "shards": 2, "list": listing.digest}
+    assert manifest == {**IDENTITY, **counted}
+    assert begun.missing(2) == [0, 1]
+    begun.write_shard(1, 3, list(listing.shards(3))[1], rows(3, 4))
+    assert begun.missing(2) == [0]
+    begun.write_shard(0, 0, next(listing.shards(3)), rows(0, 3, [None, "it is empty", None]))
+    assert begun.missing(2) == []
+    assert begun.unreadable(2) == 1
+    first = pq.read_table(tmp_path / "out" / "shards" / "00000.parquet")
+    assert [(field.name, str(field.type)) for field in first.schema][:2] == [
+        ("id", "int64"),
+        ("path", "string"),
+    ]
+    assert first.schema.field("embedding").type == pa.list_(pa.float32(), 2)
+    assert first.to_pydict() == {
+        "id": [0, 1, 2],
+        "path": ["/0", "/1", "/2"],
+        "embedding": [[0, 1], None, [4, 5]],
+        "label": ["x", "x", "x"],
+        "error": [None, "it is empty", None],
+    }
+    kept = pq.read_table(tmp_path / "out" / "list.parquet")
+    assert kept.to_pydict() == {"path": ["/0", "/1", "/2", "/3"], "label": ["x"] * 4}
+
+
+def test_the_values_of_unreadable_images_are_not_kept():
+    table = rows_of([0], np.full((1, 2), np.nan, np.float32), ["it is empty"])
+    assert table["embedding"].null_count == 1
+    assert table["embedding"].chunk(0).values.to_pylist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "wrong", [rows(0, 2), rows(1, 4), pa.concat_tables([rows(0, 2), rows(1, 2)])]
+)
+def test_lost_and_repeated_rows_are_noticed(wrong, begun, listing):
+    with pytest.raises(RuntimeError, match="shard 0 must have one row for each image, in order"):
+        begun.write_shard(0, 0, next(listing.shards(3)), wrong)
+    assert begun.missing(2) == [0, 1]
+
+
+def test_a_disk_that_is_not_mounted_is_noticed(begun):
+    listing = listing_of([f"/{i}" for i in range(100)])
+    with pytest.raises(ValueError, match="none of the 100 images of shard 0 exists, such as /0"):
+        begun.write_shard(0, 0, next(listing.shards(100)), rows(0, 100, [NO_FILE] * 100))
+    begun.write_shard(0, 0, next(listing.shards(100)), rows(0, 100, [NO_FILE] * 99 + [None]))
+    begun.write_shard(1, 0, next(listing.shards(99)), rows(0, 99, [NO_FILE] * 99))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": "n"}, "holds embeddings of another model. Choose another --out"),
+        ({"dim": 3}, "of another length.* found=2, expected=3"),
+        ({"shard_size": 4}, "in shards of another size.* found=3, expected=4"),
+        (
+            {"listing": listing_of(["/0", "/1", "/2"])},
+            "of another list of images.*'images'.*found=4",
+        ),
+        ({"listing": listing_of(["/0", "/1", "/2", "/4"])}, "of another list of images.*of='list'"),
+    ],
+)
+def test_a_folder_of_other_embeddings_is_rejected(change, message, begun, listing):
+    begun.check(manifest_of(**IDENTITY))
+    begun.check(manifest_of(**IDENTITY, listing=listing))
+    with pytest.raises(ValueError, match=message):
+        begun.check(manifest_of(**{**IDENTITY, "listing": listing, **change}))
+
+
+def test_a_folder_of_other_files_is_rejected(tmp_path):
+    (tmp_path / ".lock").touch()
+    Collection(tmp_path).check(manifest_of(**IDENTITY))
+    (tmp_path / "list.parquet").touch()
+    with pytest.raises(ValueError, match=r"must be a new or empty folder.*list\.parquet"):
+        Collection(tmp_path).check(manifest_of(**IDENTITY))
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"format": 1'])
+def test_a_damaged_manifest_is_named(text, begun, tmp_path):
+    (tmp_path / "out" / "manifest.json").write_text(text)
+    with pytest.raises(ValueError, match=r"manifest\.json is damaged"):
+        begun.check(manifest_of(**IDENTITY))
+
+
+def test_a_stop_at_the_beginning_is_made_good(begun, listing, tmp_path):
+    (tmp_path / "out" / "list.parquet").unlink()
+    (tmp_path / "out" / "list.parquet.0a.unfinished").touch()
+    begun.begin(manifest_of(**IDENTITY, listing=listing), listing)
+    assert begun.folder.names() == {"manifest.json", "list.parquet"}

@@ -1,0 +1,240 @@
+import importlib.util
+import json
+import pathlib
+import resource
+import shutil
+import subprocess
+import sys
+import time
+
+import fsspec
+import numpy as np
+import programs
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tfdml.files import locked
+from tfdml.scale import __main__ as command
+from tfdml.serving.exported import fingerprint
+
+pytestmark = pytest.mark.xdist_group("versions")
+
+
+@pytest.fixture
+def embed(version, photos, tmp_path):
+    """Runs the command with these options instead of those of `photos`, `version` and `out`."""
+
+    def run(**options):
+        given = {"model": version, "images": photos, "out": "out", "shard_size": 3, **options}
+        flags = [text for name, value in given.items() for text in (f"--{name}", value)]
+        return programs.run(command.main, "embed", *flags, cwd=tmp_path)
+
+    return run
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "out"
+
+
+def table_of(out):
+    return pa.concat_tables([pq.read_table(path) for path in sorted(out.glob("shards/*"))])
+
+
+def times(out):
+    return {path.name: path.stat().st_mtime_ns for path in out.rglob("*.*") if path.name != ".lock"}
+
+
+def test_a_folder(embed, out, served, photos, version):
+    result = embed()
+    assert result.code == 0, result.err
+    assert result.out.splitlines() == [
+        "Embedded 6 images with embedder/1: out",
+        "Could not read 1 images: see `error` in its shards",
+        "Next: python -m tfdml.scale index out",
+    ]
+    assert sorted(path.name for path in out.iterdir()) == [
+        ".lock",
+        "list.parquet",
+        "manifest.json",
+        "shards",
+    ]
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["model"] == fingerprint(version)
+    assert (manifest["dim"], manifest["images"], manifest["shards"]) == (8, 7, 3)
+    table = table_of(out)
+    assert [len(pq.read_table(path)) for path in sorted(out.glob("shards/*"))] == [3, 3, 1]
+    assert table["id"].to_pylist() == list(range(7))
+    assert table.select(["path", "label"]) == pq.read_table(out / "list.parquet")
+    bad = table["path"].to_pylist().index(str(photos / "a" / "bad.png"))
+    assert table["error"].to_pylist()[bad] == "it is not a JPEG, PNG, GIF, BMP or WebP"
+    assert table["embedding"].null_count == 1
+    kept = table.filter(table["error"].is_null())
+    contents = [pathlib.Path(path).read_bytes() for path in kept["path"].to_pylist()]
+    expected = served.embed(contents, version=1)
+    np.testing.assert_allclose(kept["embedding"].to_pylist(), expected, atol=1e-5)
+
+
+def test_a_second_run_does_what_is_missing(embed, out):
+    embed()
+    before, table = times(out), table_of(out)
+    (out / "shards" / "00001.parquet").rename(out / "shards" / "00001.parquet.ab.unfinished")
+    assert embed().code == 0
+    assert table_of(out) == table
+    after = times(out)
+    assert {name for name in after if after[name] != before.get(name)} == {"00001.parquet"}
+    assert embed().out.startswith("Embedded 6 images")
+    assert times(out) == after
+
+
+def test_continues_from_the_list_it_wrote(embed, out, photos):
+    embed()
+    (out / "shards" / "00002.parquet").unlink()
+    (photos / "c.png").write_bytes(b"")  # of no interest to the list
+    assert "of another list of images" in embed().sentence
+    assert embed(images=out / "list.parquet").code == 0
+    assert len(table_of(out)) == 7
+
+
+def test_other_file_systems(embed, photos, out):
+    memory = fsspec.filesystem("memory")
+    memory.put(str(photos), "/given", recursive=True)
+    result = embed(images="memory://given", out="memory://made")
+    assert result.code == 0, result.err
+    embed()
+    with memory.open("/made/shards/00000.parquet") as file:
+        table = pq.read_table(file)
+    assert (
+        table["embedding"].to_pylist() == pq.read_table(out / "shards")["embedding"][:3].to_pylist()
+    )
+    assert memory.ls("/made/shards", detail=False)[0] == "/made/shards/00000.parquet"
+    assert embed(images="memory://given", out="memory://made").out == result.out
+    for name in ("/given", "/made"):
+        memory.rm(name, recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"images": "nowhere"}, "There is no nowhere"),
+        ({"images": "nope://nowhere"}, "nope"),
+        ({"images": "."}, "`images` must have images"),
+        ({"model": "nowhere"}, "no SavedModel at nowhere"),
+        ({"engine": "spark"}, "`engine` must be one of 'local', 'ray'"),
+        ({"address": "auto"}, "give --engine ray"),
+        ({"shard_size": 0}, "`shard_size` must be >= 1"),
+        ({"out": "photos"}, "photos must be a new or empty folder"),
+        ({"out": "photos/0.png/out"}, "cannot write to"),
+    ],
+)
+def test_bad_input_is_rejected_before_work(options, sentence, embed, out, photos, tmp_path):
+    if options.get("images") == ".":
+        (tmp_path / "photos").rename(tmp_path / ".photos")
+    before = sorted(tmp_path.rglob("*"))
+    assert sentence in embed(**options).sentence
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_embeddings_of_something_else_are_kept(embed, out, served):
+    embed()
+    before = times(out)
+    assert "of another model" in embed(model=served.folder / "2").sentence
+    assert "in shards of another size" in embed(shard_size=2).sentence
+    assert "of another list of images" in embed(images="photos/b").sentence
+    assert times(out) == before
+
+
+def test_a_model_without_embed_images_is_rejected(embed, out, tmp_path):
+    import tensorflow as tf
+
+    model = tf.Module()
+    model.f = tf.function(lambda x: {"y": x}, input_signature=[tf.TensorSpec([None], tf.string)])
+    tf.saved_model.save(model, str(tmp_path / "other"), {"serving_default": model.f})
+    assert "has no signature embed_images" in embed(model="other").sentence
+    assert not out.exists()
+
+
+def test_a_folder_has_one_job(embed, out):
+    embed()
+    with locked(out, "taken"):
+        assert "another process is writing to out" in embed().sentence
+    assert embed().code == 0
+
+
+def test_says_what_to_install(embed, monkeypatch):
+    find = importlib.util.find_spec
+    missing = ("ray", "pyarrow")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda n: None if n in missing else find(n))
+    assert "needs pyarrow: pip install -e '.[scale]'" in embed().sentence
+    assert "needs pyarrow, ray: pip install -e '.[scale,ray]'" in embed(engine="ray").sentence
+
+
+def test_a_full_disk(embed, out, photos):
+    embed()
+    table = table_of(out)
+    shutil.rmtree(out / "shards")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))  # bytes of a file
+    try:
+        result = embed()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert result.code == 1
+    assert "File too large: " in result.err
+    assert "00000.parquet': run the same command to continue" in result.err
+    assert result.err.count("\n") == 1
+    assert not list(out.glob("shards/*"))
+    assert embed().code == 0
+    assert table_of(out) == table
+
+
+def test_help_waits_for_no_library():
+    program = (
+        "import sys; from tfdml.scale import __main__ as command\n"
+        "try: command.main(['embed', '--help'])\n"
+        "finally: print(sorted({'numpy', 'tensorflow', 'keras', 'pyarrow', 'fsspec', 'ray'} "
+        "& set(sys.modules)), file=sys.stderr)"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.stderr.splitlines() == ["[]"]
+    for flag in ("model", "images", "out", "engine", "address", "shard_size"):
+        assert f"--{flag}" in run.stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"]])
+def test_lists_its_commands(arguments, tmp_path):
+    assert (
+        "embed   writes the embeddings" in programs.run(command.main, *arguments, cwd=tmp_path).out
+    )
+
+
+def test_an_unknown_command_is_named(tmp_path):
+    result = programs.run(command.main, "embde", cwd=tmp_path)
+    assert "Unknown command 'embde'. Did you mean 'embed'?" in result.sentence
+
+
+@pytest.mark.slow
+def test_a_killed_job_loses_nothing_but_a_shard(version, photos, tmp_path):
+    paths = [str(path) for path in photos.rglob("[!.]*.*g")] * 1000
+    pq.write_table(pa.table({"path": paths}), tmp_path / "many.parquet")
+    flags = ["--model", version, "--images", tmp_path / "many.parquet", "--shard_size", "100"]
+
+    def start(out):
+        program = [sys.executable, "-m", "tfdml.scale", "embed", *flags, "--out", out]
+        return subprocess.Popen(list(map(str, program)), stdout=subprocess.PIPE)
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert start(whole).wait() == 0
+    with start(killed) as job:
+        while len(list(killed.glob("shards/*.parquet"))) < 5:
+            time.sleep(0.01)
+        job.kill()
+    before = times(killed / "shards")
+    assert 5 <= len(before) < 70
+    assert start(killed).wait() == 0
+    assert table_of(killed) == table_of(whole)
+    after = times(killed / "shards")
+    shards = [name for name in before if name.endswith(".parquet")]
+    assert all(after[name] == before[name] for name in shards)
+    assert len(after) == len(times(whole / "shards"))

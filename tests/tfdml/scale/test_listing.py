@@ -1,0 +1,162 @@
+import os
+import shutil
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tfdml.scale.listing import Listing, list_images
+
+IN_PHOTOS = ["0.png", "a/1.png", "a/2 [x].png", "a/bad.png", "b/1.png", "b/2.jpg", "b/deep/3.png"]
+LABELS = [None, "a", "a", "a", "b", "b", "b"]
+
+
+def rows_of(listing):
+    table = pa.Table.from_batches(listing.batches())
+    assert len(table) == listing.images
+    return table["path"].to_pylist(), table["label"].to_pylist()
+
+
+def parquet(file, **columns):
+    pq.write_table(pa.table(columns), file)
+    return str(file)
+
+
+def test_a_folder_is_labelled_by_its_first_folders(photos):
+    paths, labels = rows_of(list_images(str(photos)))
+    assert paths == [str(photos / name) for name in IN_PHOTOS]
+    assert labels == LABELS
+
+
+def test_a_folder_without_folders_has_no_labels(photos):
+    assert rows_of(list_images(f"{photos}/b/deep"))[1] == [None]
+
+
+def test_paths_are_absolute(photos, monkeypatch):
+    monkeypatch.chdir(photos.parent)
+    assert rows_of(list_images("photos")) == rows_of(list_images(str(photos)))
+    assert rows_of(list_images("photos/b/*"))[0] == [
+        str(photos / "b/1.png"),
+        str(photos / "b/2.jpg"),
+    ]
+
+
+def test_a_pattern_has_no_labels(photos):
+    paths, labels = rows_of(list_images(f"{photos}/**/*.png"))
+    assert paths == [str(photos / name) for name in IN_PHOTOS if name != "b/2.jpg"]
+    assert set(labels) == {None}
+
+
+def test_a_folder_may_be_named_like_a_pattern(photos):
+    other = shutil.copytree(photos, photos.parent / "[old] *")
+    assert rows_of(list_images(str(other)))[0] == [str(other / name) for name in IN_PHOTOS]
+
+
+def test_other_files_are_counted(photos):
+    (photos / "a" / "notes.txt").write_text("")
+    with pytest.warns(UserWarning, match="ignored 1 files that do not end in"):
+        assert list_images(str(photos)).images == len(IN_PHOTOS)
+
+
+def test_links_to_folders_are_not_followed(photos):
+    os.symlink(photos, photos / "a" / "all")
+    with pytest.warns(UserWarning, match="ignored 1 files"):
+        assert list_images(str(photos)).images == len(IN_PHOTOS)
+
+
+def test_a_folder_of_another_file_system(photos):
+    memory = fsspec.filesystem("memory")
+    memory.put(str(photos), "/listed", recursive=True)
+    paths, labels = rows_of(list_images("memory://listed"))
+    assert paths == [f"memory:///listed/{name}" for name in IN_PHOTOS]
+    assert labels == LABELS
+    assert len(rows_of(list_images("memory://listed/*/*.png"))[0]) == 4
+    memory.rm("/listed", recursive=True)
+
+
+@pytest.mark.parametrize(
+    "path_type", [pa.string(), pa.large_string(), pa.dictionary("int8", "str")]
+)
+def test_a_parquet_file(path_type, tmp_path):
+    paths = ["/photos/a.png", "b/c.png", "s3://bucket/d", "/photos/a.png"]
+    columns = {
+        "label": [3, None, 2**40, 1],
+        "path": pa.array(paths).cast(path_type),
+        "other": [0] * 4,
+    }
+    listed, labels = rows_of(list_images(parquet(tmp_path / "list.parquet", **columns)))
+    assert listed == ["/photos/a.png", f"{tmp_path}/b/c.png", "s3://bucket/d", "/photos/a.png"]
+    assert labels == ["3", None, "1099511627776", "1"]
+
+
+def test_a_parquet_file_needs_no_labels(tmp_path):
+    listing = list_images(parquet(tmp_path / "list.parquet", path=["a", "b"]))
+    assert rows_of(listing)[1] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"name": ["a"]}, r"must have a column `path`\. Received: columns=.'name'."),
+        ({"path": ["a", None]}, "each row of .* must have a `path`"),
+        ({"path": ["a", ""]}, "each row of .* must have a `path`"),
+        ({"path": pa.array([], pa.string())}, "`images` must have images"),
+    ],
+)
+def test_a_parquet_file_without_paths_is_rejected(columns, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        list_images(parquet(tmp_path / "list.parquet", **columns))
+
+
+@pytest.mark.parametrize("images", ["none", "none/*.png", ".", "none.parquet", "memory://none"])
+def test_no_images_are_rejected(images, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((ValueError, FileNotFoundError), match=r"must|No such file") as rejected:
+        list_images(images)
+    assert images in str(rejected.value)
+
+
+def test_a_damaged_parquet_file_is_named(tmp_path):
+    (tmp_path / "list.parquet").write_bytes(b"not Parquet")
+    with pytest.raises(ValueError, match=r"list\.parquet cannot be read"):
+        list_images(str(tmp_path / "list.parquet"))
+
+
+def test_file_names_must_be_unicode(photos):
+    os.rename(photos / "0.png", os.fsencode(photos) + b"/\xff.png")
+    with pytest.raises(ValueError, match=r"must be valid UTF-8. Received: '.*udcff.png'"):
+        list_images(str(photos))
+
+
+def test_the_digest_is_of_paths_and_labels_in_order(tmp_path):
+    lists = [
+        {"path": ["/a", "/b"]},
+        {"path": ["/b", "/a"]},
+        {"path": ["/a", "/b"], "label": ["x", None]},
+        {"path": ["/a", "/b"], "label": ["", None]},
+        {"path": ["/a"]},
+    ]
+    files = [parquet(tmp_path / f"{i}.parquet", **columns) for i, columns in enumerate(lists)]
+    assert len({list_images(file).digest for file in files}) == len(lists)
+    same = parquet(tmp_path / "same.parquet", path=["/a", "/b"], label=pa.nulls(2))
+    assert list_images(same).digest == list_images(files[0]).digest
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 20])
+def test_the_cut_depends_on_the_list_alone(size):
+    table = pa.table({"path": [f"/{i}" for i in range(17)], "label": pa.nulls(17, pa.string())})
+    cuts = [
+        [len(shard) for shard in Listing(lambda rows=rows: table.to_batches(rows)).shards(size)]
+        for rows in (1, 4, 100)
+    ]
+    assert cuts[0] == cuts[1] == cuts[2]
+    assert sum(cuts[0]) == 17
+    assert set(cuts[0][:-1]) <= {size}
+
+
+def test_a_list_is_written_and_read_again(photos, tmp_path):
+    listing = list_images(str(photos))
+    with open(tmp_path / "list.parquet", "wb") as file:
+        listing.write(file)
+    assert list_images(str(tmp_path / "list.parquet")).digest == listing.digest

@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfdml.scale.model import ImageModel
+
+pytestmark = pytest.mark.xdist_group("versions")
+
+
+@pytest.fixture(scope="module")
+def model(served):
+    return ImageModel(served.folder / "1")
+
+
+def write(folder, contents):
+    for i, content in enumerate(contents):
+        (folder / f"{i}").write_bytes(content)
+    return [str(folder / f"{i}") for i in range(len(contents))]
+
+
+def test_embeds_as_the_exported_model(model, served, files, contents):
+    rows, problems = model.embed(*model.read(list(map(str, files))))
+    assert problems == [None] * len(files)
+    np.testing.assert_allclose(rows, served.embed(contents, version=1), atol=1e-5)
+    assert model.dim == rows.shape[1]
+
+
+def test_says_why_images_cannot_be_read(model, contents, tmp_path):
+    bad = [b"", b"text", contents[1][:-40]]
+    paths = [*write(tmp_path, [contents[0], *bad, contents[2]]), str(tmp_path / "none")]
+    rows, problems = model.embed(*model.read(paths))
+    assert problems == [
+        None,
+        "it is empty",
+        "it is not a JPEG, PNG, GIF, BMP or WebP",
+        "it is damaged, cut off, or of a kind that cannot be read",
+        None,
+        "there is no such file",
+    ]
+    alone, _ = model.embed(*model.read([paths[0], paths[4]]))
+    np.testing.assert_allclose(rows[[0, 4]], alone, atol=1e-6)
+
+
+def test_more_unreadable_images_than_an_error_names(model, contents, tmp_path):
+    paths = write(tmp_path, [b""] * 25 + [contents[0]] + [b"text"] * 4)
+    _, problems = model.read(paths)
+    assert problems == ["it is empty"] * 25 + [None] + [problems[-1]] * 4
+
+
+def test_no_image_can_be_read(model, tmp_path):
+    rows, problems = model.embed(*model.read([str(tmp_path / "a"), str(tmp_path / "b")]))
+    assert len(rows) == 2
+    assert problems == ["there is no such file"] * 2
+
+
+def test_a_model_that_returns_nan_for_unreadable_images(complete, contents, tmp_path):
+    model = ImageModel(complete)
+    _, problems = model.embed(*model.read(write(tmp_path, [b"", contents[0]])))
+    assert problems == ["it is damaged, too large, or of a kind that cannot be read", None]
+
+
+class Other(tf.Module):
+    """A model of another program, whose errors name no images."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "image_bytes")])
+    def read(self, image_bytes):
+        decoded = tf.TensorSpec([4, 4, 3], tf.float32)
+        decode = lambda content: tf.image.resize(tf.io.decode_png(content, 3), (4, 4))  # noqa: E731
+        return {"images": tf.map_fn(decode, image_bytes, fn_output_signature=decoded)}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 4, 4, 3], tf.float32, "images")])
+    def embed(self, images):
+        return {"embedding": tf.math.log(tf.reduce_mean(images, axis=(1, 2)))}
+
+
+def save(path, **signatures):
+    module = Other()
+    functions = {name: getattr(module, method) for name, method in signatures.items()}
+    tf.saved_model.save(module, str(path), functions)
+    return path
+
+
+def test_a_model_of_another_program(tmp_path):
+    model = ImageModel(save(tmp_path / "model", read_images="read", embed_images="embed"))
+    pictures = [tf.fill([5, 5, 3], value) for value in (9, 0)]
+    encoded = [tf.io.encode_png(tf.cast(each, tf.uint8)).numpy() for each in pictures]
+    paths = write(tmp_path, [encoded[0], b"\x89PNG\r\n\x1a\n cut", encoded[1]])
+    rows, problems = model.embed(*model.read(paths))
+    np.testing.assert_allclose(rows[0], np.log([9, 9, 9]), rtol=1e-6)
+    assert "PNG" in problems[1]
+    assert problems[2] == "the model gives no finite embedding"
+
+
+@pytest.mark.parametrize(
+    ("signatures", "message"),
+    [
+        ({"read_images": "read"}, "has no signature embed_images. It has: read_images"),
+        ({"embed_images": "embed"}, "read_images of .* must take `image_bytes`"),
+        ({"embed_images": "embed", "read_images": "embed"}, "read_images of .* must take"),
+    ],
+)
+def test_a_model_without_a_signature_is_rejected(signatures, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        ImageModel(save(tmp_path / "model", **signatures))
