@@ -1,19 +1,21 @@
 """Embeds pieces of a collection on a Ray cluster, or with all GPUs of this machine."""
 
+import importlib
 import itertools
 import logging
 import os
 import pathlib
 import tempfile
+from typing import Any
 
+import lazy_loader
 import numpy as np
 import pyarrow as pa
-import ray
-import ray.data
 
 from tfdml.quiet import import_tensorflow
 from tfdml.scale.collection import rows_of
 
+ray: Any = lazy_loader.load("ray")  # an optional dependency
 _PIECES = 10_000  # of one execution of Ray Data, whose paths are all in memory
 _THREADS = 4  # most cores of an actor on CPUs: each holds the model in memory
 _models = {}  # in a worker: {model sent to it: `ImageModel`}
@@ -38,6 +40,7 @@ def embedded(version, pieces, *, address=None):
         RuntimeError: If Ray fails.
         OSError: If there is no cluster, or an image cannot be fetched.
     """
+    importlib.import_module("ray.data")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
     logging.getLogger("ray.data").setLevel(logging.ERROR)

@@ -90,7 +90,7 @@ class ImageModel:
             `(embeddings, problems)`: (n, dim) float32, and the reasons why rows are not valid.
         """
         rows = self._embed(images)
-        finite = np.isfinite(rows).all(axis=1)
+        finite = [np.isfinite(row).all() for row in rows]
         pairs = zip(problems, finite, strict=True)
         return rows, [each or (None if valid else _NOT_FINITE) for each, valid in pairs]
 

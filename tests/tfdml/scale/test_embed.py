@@ -216,7 +216,7 @@ def test_an_unknown_command_is_named(tmp_path):
 
 @pytest.mark.slow
 def test_a_killed_job_loses_nothing_but_a_shard(version, photos, tmp_path):
-    paths = [str(path) for path in photos.rglob("[!.]*.*g")] * 1000
+    paths = [str(path) for path in photos.rglob("[!.]*.[jp]*g")] * 1000
     pq.write_table(pa.table({"path": paths}), tmp_path / "many.parquet")
     flags = ["--model", version, "--images", tmp_path / "many.parquet", "--shard_size", "100"]
 
