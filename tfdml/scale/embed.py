@@ -7,6 +7,7 @@ The same command continues after a stop: it embeds the shards that are missing.
 
 import contextlib
 import dataclasses
+import importlib.metadata
 import importlib.util
 import itertools
 import pathlib
@@ -23,6 +24,7 @@ ENGINES = {
     "local": ("pyarrow", "fsspec"),
     "ray": ("pyarrow", "fsspec", "ray"),
 }  # and what they need
+OLDEST_PYARROW = 26  # older ones cannot keep a null among vectors of a fixed length in Parquet
 CONTINUE = "run the same command to continue"
 
 
@@ -141,6 +143,8 @@ def counted(tables, bar):
 def check_installed(engine):
     """Raises an ImportError that says what to install for an engine."""
     missing = [name for name in ENGINES[engine] if not importlib.util.find_spec(name)]
+    extras = "scale,ray" if "ray" in missing else "scale"
+    if not missing and int(importlib.metadata.version("pyarrow").split(".")[0]) < OLDEST_PYARROW:
+        missing = [f"pyarrow {OLDEST_PYARROW} or newer"]
     if missing:
-        extras = "scale,ray" if "ray" in missing else "scale"
         raise ImportError(f"needs {', '.join(missing)}: pip install -e '.[{extras}]'")
