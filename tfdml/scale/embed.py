@@ -10,6 +10,7 @@ import dataclasses
 import importlib.metadata
 import importlib.util
 import itertools
+import os
 import pathlib
 
 from tfdml.checks import check_integer, check_one_of
@@ -67,6 +68,8 @@ def main(arguments=None):
     with one_sentence(PROGRAM, ValueError, TypeError, OSError, ImportError):
         check_installed(settings.engine)
         version = find_version(pathlib.Path(settings.model))
+        if settings.engine == "ray":  # leave the GPUs' memory to the actors
+            os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
         import_tensorflow()
         embed(settings, version)
     print(f"Next: python -m tfdml.scale index {settings.out}")
@@ -90,12 +93,9 @@ def embed(settings, version):
             collection.begin(manifest, listing)
             embed_missing(settings, version, model, collection, listing)
             unreadable = collection.unreadable(manifest["shards"])
-    print(
-        f"Embedded {listing.images - unreadable:,} images with {name_of(version)}: {settings.out}"
-    )
-    print(
-        f"Could not read {unreadable:,} images" + (": see `error` in its shards" * (unreadable > 0))
-    )
+    embedded = f"{listing.images - unreadable:,} images with {name_of(version)}"
+    hint = ": see `error` in the shards" if unreadable else ""
+    print(f"Embedded {embedded}: {settings.out}\nCould not read {unreadable:,} images{hint}")
 
 
 def embed_missing(settings, version, model, collection, listing):
@@ -103,12 +103,10 @@ def embed_missing(settings, version, model, collection, listing):
     from tfdml.scale.listing import cut
 
     size = settings.shard_size
-    missing = dict.fromkeys(collection.missing(-(-listing.images // size)))
+    missing = set(collection.missing(-(-listing.images // size)))
     if not missing:
         return
-    shards = (
-        (number, shard) for number, shard in enumerate(listing.shards(size)) if number in missing
-    )
+    shards = (each for each in enumerate(listing.shards(size)) if each[0] in missing)
     shards, asked = itertools.tee(shards)
     pieces = pieces_of(asked, size, model.batch_size)
     if settings.engine == "ray":

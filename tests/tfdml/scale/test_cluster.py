@@ -23,7 +23,9 @@ def cluster():
 
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(ROOT)  # of the workers
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    patient = {"worker_register_timeout_seconds": 600}  # on a busy machine
+    head = {"num_cpus": 1, "_system_config": patient}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     yield cluster
     cluster.shutdown()
     os.environ.pop("PYTHONPATH")
