@@ -26,6 +26,7 @@ from tfdml.losses import LOSSES
 from tfdml.models import BACKBONES
 from tfdml.runs import folders, outcome
 from tfdml.runs.checkpoints import load_checkpoint
+from tfdml.runs.devices import HELP, requested
 from tfdml.runs.folders import RUNS, SAVED_MODELS
 from tfdml.runs.images import images_to_score, load_images, sample_to_embed, training_batches
 from tfdml.runs.interrupts import resumable
@@ -37,18 +38,24 @@ PROGRAM = "train.py"
 
 
 def main(arguments=None):
-    recipe, resume = parse(sys.argv[1:] if arguments is None else arguments)
+    recipe, resume, devices = parse(sys.argv[1:] if arguments is None else arguments)
     folder = RUNS / recipe.run
-    with one_sentence(PROGRAM, ValueError, TypeError, OSError), contextlib.ExitStack() as run:
-        check_writable(folder, SAVED_MODELS / recipe.run)
-        if resume:
-            run.enter_context(folders.only_writer(folder))
+    errors = ValueError, TypeError, OSError, FloatingPointError
+    with one_sentence(PROGRAM, *errors), contextlib.ExitStack() as run:
+        if devices.is_chief:
+            check_writable(folder, SAVED_MODELS / recipe.run)
+            if resume:
+                run.enter_context(folders.only_writer(folder))
         check_files(recipe)
+        run.enter_context(devices.speaking())
+        devices = devices.started()
+        devices.check(recipe)
         if recipe.skip_invalid or not pipelines.is_listed(recipe.dataset):
             check_model(recipe)  # before minutes of reading images
         images, head_steps = load_images(recipe), recipe.head_steps
         recipe = with_defaults(recipe, images.train)
         check_model(recipe)
+        devices.check(recipe)
         model = load_checkpoint(recipe, folder) if resume else None
         if model is not None and head_steps is None:  # a run of a version before these steps
             # Under float16 Keras wraps the optimizer.
@@ -56,34 +63,45 @@ def main(arguments=None):
             recipe = dataclasses.replace(recipe, head_steps=optimizer.head_steps)
         step = 0 if model is None else int(model.optimizer.iterations)
         # First, as a sampler may reject the images; the model of density embeds all of them.
-        batches, callbacks = training_batches(recipe, step, images.train, images.dataset)
+        part = devices.part
+        batches, callbacks = training_batches(recipe, step, images.train, images.dataset, part)
         if model is None:
             model = build_model(recipe, images.train, images.dataset)
         files = {
             "config.yaml": yaml.safe_dump(dataclasses.asdict(recipe), sort_keys=False),
             "trained_classes.json": json.dumps(images.train.names, ensure_ascii=False) + "\n",
         }
-        if resume:
+        settings = dataclasses.replace(recipe, run=None)
+        devices.check_agree(repr(settings), files["trained_classes.json"], str(step))
+        if resume and devices.is_chief:
             folders.check_same_classes(folder, files)
             write_text(folder / "config.yaml", files["config.yaml"])
-        else:
+        elif devices.is_chief:
             folders.make_folders(folder, files)
             run.enter_context(folders.only_writer(folder))
-        with one_sentence(PROGRAM, FloatingPointError, OSError), resumable(recipe.run, images):
-            scores = fit(recipe, folder, model, images, batches, callbacks)
+        with resumable(recipe.run, images), devices.stopping_together(recipe.run):
+            if not devices.is_chief:
+                train(recipe, model, batches, devices, [*stops(recipe), *callbacks])
+                return
+            scores = fit(recipe, folder, model, images, batches, callbacks, devices)
             report(recipe, folder, scores, images.train.num_classes)
             version = export(recipe, model, images, scores)
     print(f"Run: {folder}   Model: {version}")
 
 
 def parse(arguments):
-    """The recipe and whether it resumes. Imports neither TensorFlow nor Keras."""
+    """The recipe, whether it resumes, and its devices. Imports neither TensorFlow nor Keras."""
     names = {"losses": sorted(LOSSES), "datasets": pipelines.names(), "backbones": BACKBONES}
     parser = Parser(Recipe, names, __doc__, prog=PROGRAM)
     parser.add_argument("--config", action="config", help="YAML file of settings; flags win.")
     explained = "Go on with the run named by --run after a stop."
     parser.add_argument("--resume", action="store_true", help=explained)
+    parser.add_argument("--devices", help=HELP)
     given = parser.parse_args(arguments)
+    try:
+        devices = requested(given.devices)
+    except ValueError as error:
+        parser.error(str(error))
     recipe = resumed(parser, given.run, arguments) if given.resume else parser.settings_of(given)
     for kind, name, available in (
         ("loss", recipe.loss, LOSSES),
@@ -95,9 +113,9 @@ def parse(arguments):
     if recipe.run is None:
         name = folders.free_name(f"{recipe.dataset}_{recipe.loss}")
         recipe = dataclasses.replace(recipe, run=name)
-    elif not given.resume and folders.is_taken(recipe.run):
+    elif devices.is_chief and not given.resume and folders.is_taken(recipe.run):
         parser.error(f"run {recipe.run!r} exists. Choose another --run, or go on with --resume")
-    return recipe, given.resume
+    return recipe, given.resume, devices
 
 
 def resumed(parser, run, arguments):
@@ -127,7 +145,7 @@ def with_defaults(recipe, split):
     return recipe
 
 
-def fit(recipe, folder, model, images, batches, callbacks):
+def fit(recipe, folder, model, images, batches, callbacks, devices):
     """Trains to the last step; returns the scores of the untrained and the trained embedder.
 
     Those of the untrained alone if there are no steps.
@@ -142,16 +160,9 @@ def fit(recipe, folder, model, images, batches, callbacks):
         write_text(scores_path, json.dumps(scores, indent=2) + "\n")
     seconds = 0.0
     if recipe.steps:
-        began, interval = time.perf_counter(), recipe.checkpoint_every
-        first = math.ceil(start / interval)
-        model.fit(
-            batches,
-            steps_per_epoch=interval,
-            initial_epoch=first,
-            epochs=first + math.ceil((recipe.steps - start) / interval),
-            callbacks=[*callbacks_of(recipe, folder, images, start, model.loss), *callbacks],
-            verbose=verbosity(),
-        )
+        began = time.perf_counter()
+        watching = callbacks_of(recipe, folder, images, start, model.loss)
+        train(recipe, model, batches, devices, [*stops(recipe), *watching, *callbacks])
         seconds = time.perf_counter() - began
         scores["trained"] = score("Scoring the trained embedder", model, images)
         scores |= outcome.judged(scores)
@@ -164,6 +175,23 @@ def fit(recipe, folder, model, images, batches, callbacks):
     return scores
 
 
+def train(recipe, model, batches, devices, callbacks):
+    """Trains to the last step."""
+    start, interval = int(model.optimizer.iterations), recipe.checkpoint_every
+    if start >= recipe.steps:
+        return
+    first = math.ceil(start / interval)
+    devices.fit(
+        model,
+        batches,
+        steps_per_epoch=interval,
+        initial_epoch=first,
+        epochs=first + math.ceil((recipe.steps - start) / interval),
+        callbacks=callbacks,
+        verbose=verbosity(),
+    )
+
+
 def score(title, model, images):
     from tfdml.models.precision import in_float32
 
@@ -173,14 +201,20 @@ def score(title, model, images):
     return outcome.score(embeddings, images, model)
 
 
+def stops(recipe):
+    """What stops the training, on every worker; before what saves or scores a model."""
+    from tfdml import callbacks
+
+    return [callbacks.StopOnNaN(), callbacks.StopAt(recipe.steps)]
+
+
 def callbacks_of(recipe, folder, images, start, loss):
-    """What stops, watches, logs and saves the training, in this order."""
+    """What watches, logs and saves the training, in this order."""
     import keras
 
     from tfdml import callbacks
     from tfdml.layers import EmbeddingMemory
 
-    yield callbacks.StopOnNaN()
     if recipe.validation_share:
         batches = images_to_score(images.test, images.dataset)
         yield callbacks.RetrievalScores(batches, images.test.labels)
@@ -195,7 +229,6 @@ def callbacks_of(recipe, folder, images, start, loss):
     yield keras.callbacks.TensorBoard(str(folder / "logs"))
     yield keras.callbacks.CSVLogger(str(folder / "logs" / "epochs.csv"), append=start > 0)
     yield callbacks.Checkpoint(folder / "checkpoint.keras")
-    yield callbacks.StopAt(recipe.steps)
     if not verbosity():
         yield callbacks.ProgressLines(recipe.steps)
 

@@ -38,7 +38,7 @@ def main():
     width = max(len(str(path)) for path in arguments.recipes)
     print(f"{'recipe':{width}}{'s/step':>10}{'CPU':>10}{'steps':>10}{'hours':>10}")
     for path in arguments.recipes:
-        recipe, _ = train.parse(["--config", str(path), "--weights", "null", *settings])
+        recipe, *_ = train.parse(["--config", str(path), "--weights", "null", *settings])
         recipe, _ = recipe.completed(recipe.classes_per_batch or 32)
         seconds, cpu = seconds_per_step(recipe, arguments.steps)
         hours = seconds * recipe.steps / 3600

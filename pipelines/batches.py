@@ -33,6 +33,7 @@ def balanced_batches(
     sampler="balanced",
     *,
     preprocessing=None,
+    part=(0, 1),
 ):
     """Endless batches of P classes × K images, each a function of (seed, step) alone.
 
@@ -52,6 +53,8 @@ def balanced_batches(
         sampler: `"balanced"` for K images of each class, or `"mixed"` for K to 2 K of fewer.
         preprocessing: `Preprocessing`, or None to only resize. An augmentation with `crop` below 1
             replaces its random crop.
+        part: (i, n) for the rows of the i-th of n equal parts of every batch, for a worker of
+            several; other images are not read. n must divide the batch.
 
     Returns:
         `tf.data.Dataset` of `(images, labels)`: (P × K, height, width, channels) float32 in
@@ -68,7 +71,7 @@ def balanced_batches(
         split.labels, classes_per_batch, images_per_class, seed, start_step, sampler
     )
     batch = classes_per_batch * images_per_class
-    return _batches(making, indices, batch, seed, start_step)
+    return _batches(making, indices, batch, seed, start_step, part)
 
 
 def group_batches(
@@ -180,6 +183,7 @@ def shuffled_batches(
     start_step=0,
     *,
     preprocessing=None,
+    part=(0, 1),
 ):
     """Endless batches of images in a random order, each a function of (seed, step) alone.
 
@@ -195,6 +199,7 @@ def shuffled_batches(
         augmentation: `Augmentation`, or None for none.
         start_step: Step of the first batch: the optimizer's, to resume.
         preprocessing: As for `balanced_batches`.
+        part: As for `balanced_batches`.
 
     Returns:
         `tf.data.Dataset` of `(images, labels)`: (m, height, width, channels) float32 in [0, 255]
@@ -208,7 +213,7 @@ def shuffled_batches(
     """
     making = _checked(split, image_size, augmentation, preprocessing)
     indices = shuffled_indices(len(split.labels), batch_size, seed, start_step)
-    return _batches(making, indices, batch_size, seed, start_step)
+    return _batches(making, indices, batch_size, seed, start_step, part)
 
 
 def pair_batches(
@@ -222,6 +227,7 @@ def pair_batches(
     hard_neighbours=None,
     reshuffle=False,
     preprocessing=None,
+    part=(0, 1),
 ):
     """Endless batches of pairs, about half of them positive, as in the lifted-structure paper.
 
@@ -245,6 +251,7 @@ def pair_batches(
         reshuffle: Whether each epoch shuffles its pairs anew; if not, every epoch repeats the
             batches of the first. With hard neighbours it always does.
         preprocessing: As for `balanced_batches`.
+        part: As for `balanced_batches`.
 
     Returns:
         `tf.data.Dataset` of `(images, labels)`: (m, height, width, channels) float32 in [0, 255]
@@ -274,14 +281,14 @@ def pair_batches(
         indices = pair_indices(
             split.labels, batch_size, reshuffle=reshuffle, seed=seed, start_step=start_step
         )
-        return _batches(making, indices, batch_size, seed, start_step)
+        return _batches(making, indices, batch_size, seed, start_step, part)
     check_integer(0, seed=seed, start_step=start_step)
     check_bool(reshuffle=reshuffle)
     _check_is(HardNeighbours, "hard_neighbours", hard_neighbours)
     hard_neighbours.check_suits(split.labels, batch_size, start_step)
     refresh_every = hard_neighbours.refresh_every
     indices_of = hard_pairs(hard_neighbours, seed)
-    load = _loader(making, batch_size, batch_size, seed)
+    load = _loader(making, batch_size, batch_size, seed, part)
 
     def until_refresh(step):
         nearest = tf.numpy_function(hard_neighbours.nearest, [step], tf.int32)
@@ -295,13 +302,13 @@ def pair_batches(
     return refreshes.flat_map(until_refresh).with_options(options)
 
 
-def _batches(making, indices, batch, seed, start_step):
+def _batches(making, indices, batch, seed, start_step, part=(0, 1)):
     """Batches of images and labels from indices; of at most `batch` if their shape is unknown."""
-    load = _loader(making, batch, indices.element_spec.shape[0], seed)
+    load = _loader(making, batch, indices.element_spec.shape[0], seed, part)
     return load(tf.data.Dataset.zip(all_steps(start_step), indices))
 
 
-def _loader(making, batch, size, seed):
+def _loader(making, batch, size, seed, part):
     """Returns a function from a dataset of (step, indices) to one of (images, labels).
 
     Args:
@@ -309,12 +316,15 @@ def _loader(making, batch, size, seed):
         batch: Most indices of a batch.
         size: Indices of every batch; None if their number varies.
         seed: Of the augmentation.
+        part: (i, n), of n equal parts of the batch the one to load.
     """
+    rows = _rows_of(part, batch)
+    size = size and len(rows)
     split, image_size, augmentation, preprocessing = making
     several_sizes = split.holds_paths or split.boxes is not None or augmentation.crops
     one_by_one = several_sizes or preprocessing.takes_crops
     of_batch = augmentation.changed(flip=False) if one_by_one else augmentation
-    all_rows = [tf.constant(rows) for rows in (split.images, split.labels, boxes_of(split))]
+    tables = [tf.constant(each) for each in (split.images, split.labels, boxes_of(split))]
 
     def gather(step, indices):
         # Short batches are padded to `batch` rows; `finish` drops the padding.
@@ -324,7 +334,10 @@ def _loader(making, batch, size, seed):
             tf.random.stateless_uniform([batch, draws], step_seed(seed, purpose, step))
             for purpose, draws in _DRAWS.items()
         ]
-        return *(tf.gather(rows, indices) for rows in all_rows), tf.concat(draws, axis=1), kept
+        own = indices[rows.start : rows.stop]
+        here = (tf.concat(draws, axis=1), kept)
+        here = (each[rows.start : rows.stop] for each in here)
+        return *(tf.gather(table, own) for table in tables), *here
 
     def load(image, label, box, draws, kept):
         image = part_of(split, image, box, image_size[2])
@@ -335,7 +348,7 @@ def _loader(making, batch, size, seed):
     def finish(images, labels, _, draws, kept):
         if size is None:
             images, labels, draws = (
-                tf.boolean_mask(rows, kept) for rows in (images, labels, draws)
+                tf.boolean_mask(each, kept) for each in (images, labels, draws)
             )
         _, warps, colours = tf.split(draws, [_CROP_DRAWS, _WARP_DRAWS, _COLOUR_DRAWS], axis=1)
         images = random_warp(resize(images, image_size), of_batch, warps)
@@ -348,10 +361,20 @@ def _loader(making, batch, size, seed):
             batches = batches.map(_with_contents, num_parallel_calls=tf.data.AUTOTUNE)
         if one_by_one:
             images = batches.unbatch().map(load, num_parallel_calls=tf.data.AUTOTUNE)
-            batches = images.batch(batch, drop_remainder=True)
+            batches = images.batch(len(rows), drop_remainder=True)
         return batches.map(finish, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
     return batches_of
+
+
+def _rows_of(part, batch):
+    """The rows of a batch that are the i-th of n equal parts, as a range."""
+    index, count = part
+    check_integer(0, index=index)
+    check_integer(index + 1, count=count)
+    expectation = "`part` must be (i, n) of an n that divides the batch"
+    check(batch % count == 0, expectation, part=part, batch=batch)
+    return range(index * batch // count, (index + 1) * batch // count)
 
 
 def evaluation_batches(

@@ -263,7 +263,7 @@ def test_train_rejects_levels_that_do_not_fit(arguments, message, tmp_path, monk
 
 
 def test_another_loss_may_train_all_levels_as_one():
-    recipe, _ = train.parse(["--loss", "contrastive", "--levels", "3", "--run", "unused"])
+    recipe, *_ = train.parse(["--loss", "contrastive", "--levels", "3", "--run", "unused"])
     train.check_model(recipe)
     dataset = pipelines.load("digits")
     recipe, _ = recipe.completed(5)

@@ -27,7 +27,7 @@ def test_train_takes_every_recipe(tmp_path, monkeypatch):
     paths = sorted((ROOT / "recipes").rglob("*.yaml"))
     assert len(paths) >= 9
     for path in paths:
-        recipe, resume = train.parse(["--config", str(path)])
+        recipe, resume, _ = train.parse(["--config", str(path)])
         train.check_files(recipe)
         train.check_model(recipe)
         assert not resume, path

@@ -23,6 +23,7 @@ import train
 from tfdml.evaluation import recall_at_k
 from tfdml.models.precision import in_float32
 from tfdml.runs.checkpoints import read_model
+from tfdml.runs.devices import Devices
 from tfdml.runs.images import Images
 from tfdml.runs.learning_rate import learning_rate
 from tfdml.runs.recipe import Recipe
@@ -99,7 +100,7 @@ def test_the_saved_model_scores_what_the_run_reported(finished):
 
 def test_a_run_killed_before_its_first_checkpoint_resumes(tmp_path):
     folder = tmp_path / "runs" / "x"
-    recipe, _ = train.parse(["--run", "x", *SMALL, *TWO_STEPS])
+    recipe, *_ = train.parse(["--run", "x", *SMALL, *TWO_STEPS])
     (folder / "logs").mkdir(parents=True)
     (folder / "config.yaml").write_text(yaml.safe_dump(dataclasses.asdict(recipe)))
     run("--run", "x", "--resume", cwd=tmp_path)
@@ -219,7 +220,7 @@ def test_trains_and_scores_on_what_is_in_the_boxes(tmp_path):
     (tmp_path / "boxes.csv").write_text(f"path,x1,y1,x2,y2\n{lines}")
     data = ["--dataset", "folder", "--data_dir", str(photos), "--classes_per_batch", "2"]
     boxes = ["--boxes", str(tmp_path / "boxes.csv"), "--run", "unused"]
-    recipe, _ = train.parse([*data, *boxes])
+    recipe, *_ = train.parse([*data, *boxes])
     train_split, test_split, *_ = train.load_images(recipe)
     left = [split.boxes[:, 0].tolist() for split in (train_split, test_split)]
     assert left == [[0, 1, 2, 3], [4, 5, 6, 7]]
@@ -230,7 +231,7 @@ def test_batches_are_groups_of_related_classes(data_folder, monkeypatch, tmp_pat
     monkeypatch.chdir(tmp_path)
     data = ["--dataset", "omniglot", "--data_dir", str(data_folder / "tfds")]
     options = ["--sampler", "groups", "--sampler_options.evenly", "true"]
-    recipe, _ = train.parse([*data, *options, "--sampler_options.super_classes", "4"])
+    recipe, *_ = train.parse([*data, *options, "--sampler_options.super_classes", "4"])
     assert recipe.sampler_options == {"evenly": True, "super_classes": 4}
     train_split, *_, dataset = train.load_images(recipe)
     recipe = train.with_defaults(recipe, train_split)
@@ -338,7 +339,7 @@ def test_hard_neighbours_are_those_of_the_checkpoint_when_a_run_resumes(tmp_path
         batches, callbacks = train.training_batches(recipe, step, dataset.train, dataset)
         callbacks = [*callbacks, KeepCheckpoints()]
         images = Images(dataset.train, *dataset.scored(), dataset)
-        train.fit(recipe, folder, model, images, batches.map(noted), callbacks)
+        train.fit(recipe, folder, model, images, batches.map(noted), callbacks, Devices())
         return np.stack(seen)
 
     whole = batches_of_fit(train.build_model(recipe, dataset.train, dataset), tmp_path / "whole")

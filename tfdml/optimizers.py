@@ -56,10 +56,14 @@ class _PerVariable(keras.optimizers.Optimizer):
 
     def _clip_gradients(self, grads):
         # Keras' product and `ops.clip` would make gradients of some rows those of all.
+        if not (self.clipnorm or self.clipvalue or self.global_clipnorm):
+            return grads
+        grads, replicas = _sums_of_replicas(grads)
         values = [grad.values if hasattr(grad, "indices") else grad for grad in grads]
+        clipped = [value / replicas for value in super()._clip_gradients(values)]  # added up later
         return [
             type(grad)(value, grad.indices, grad.dense_shape) if hasattr(grad, "indices") else value
-            for grad, value in zip(grads, super()._clip_gradients(values), strict=True)
+            for grad, value in zip(grads, clipped, strict=True)
         ]
 
     def update_step(self, gradient, variable, learning_rate):
@@ -80,8 +84,7 @@ class _PerVariable(keras.optimizers.Optimizer):
         """The update of the rows that have a gradient, and of their moments, alone."""
         import tensorflow as tf
 
-        rows, places = tf.unique(gradient.indices)
-        values = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
+        rows, values = _merged(gradient)
 
         def resource(slot):  # of Keras, or already TensorFlow's
             return slot if isinstance(slot, tf.Variable) else slot.value
@@ -97,6 +100,31 @@ class _PerVariable(keras.optimizers.Optimizer):
     def get_config(self):
         names = ("multipliers", "bias_multiplier", "l2", "head_steps")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+
+def _sums_of_replicas(grads):
+    """The gradients of the whole batch, and the number of replicas that each have a part of it."""
+    if keras.backend.backend() != "tensorflow":
+        return grads, 1
+    import tensorflow as tf
+
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return grads, 1
+    sums = context.all_reduce("sum", grads)
+    for place, grad in enumerate(sums):
+        if hasattr(grad, "indices"):  # the rows of all replicas, where one row may be of several
+            rows, values = _merged(grad)
+            sums[place] = type(grad)(values, rows, grad.dense_shape)
+    return sums, context.num_replicas_in_sync
+
+
+def _merged(gradient):
+    """The rows of a gradient of some rows, each once, and their values."""
+    import tensorflow as tf
+
+    rows, places = tf.unique(gradient.indices)
+    return rows, tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
 
 
 @keras.saving.register_keras_serializable("tfdml")

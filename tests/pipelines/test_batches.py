@@ -378,3 +378,35 @@ def test_rejects_a_wrong_batch_size(split, size, error, expectation):
     message = re.escape(f"must be {expectation}. Received: batch_size={size!r}")
     with pytest.raises(error, match=f"^`batch_size` {message}$"):
         evaluation_batches(split, batch_size=size)
+
+
+@pytest.mark.parametrize("batches_of", [balanced_batches, shuffled_batches, pair_batches])
+def test_parts_are_the_rows_of_a_batch(path_split, batches_of):
+    sizes = (4, 3) if batches_of is balanced_batches else (12,)
+    options = {"image_size": (8, 6, 3), "augmentation": EVERYTHING, "start_step": 2}
+
+    def first(**part):
+        return next(batches_of(path_split, *sizes, **options, **part).as_numpy_iterator())
+
+    images, labels = first()
+    parts = [first(part=(index, 3)) for index in range(3)]
+    for index, (own, own_labels) in enumerate(parts):
+        assert len(own) == 4
+        np.testing.assert_array_equal(own, images[4 * index :][:4])
+        np.testing.assert_array_equal(own_labels, labels[4 * index :][:4])
+
+
+def test_a_part_does_not_read_images_of_another(path_split):
+    rows = next(balanced_indices(path_split.labels, 4, 3).as_numpy_iterator())
+    paths = path_split.images.copy()
+    paths[list({*rows[6:]} - {*rows[:6]})] = "missing.png"
+    broken = Split(paths, path_split.labels)
+    batches = balanced_batches(broken, 4, 3, image_size=(8, 6, 3), part=(0, 2)).take(1)
+    [(images, _)] = batches.as_numpy_iterator()
+    assert len(images) == 6
+
+
+@pytest.mark.parametrize("part", [(0, 5), (2, 2), (-1, 2)])
+def test_rejects_parts_that_do_not_divide_a_batch(split, part):
+    with pytest.raises(ValueError, match="must be"):
+        balanced_batches(split, 4, 3, part=part)

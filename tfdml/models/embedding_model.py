@@ -62,7 +62,7 @@ class EmbeddingModel(keras.Model):
         self.built = True  # without `build`, after which `compile` could not add a layer
         # Whether a batch had no positive pair; in a namespace, so that Keras does not track it.
         aggregation = tf.VariableAggregation.ONLY_FIRST_REPLICA
-        self._met = types.SimpleNamespace(
+        self.met = types.SimpleNamespace(
             no_pair=tf.Variable(False, trainable=False, aggregation=aggregation)
         )
 
@@ -135,7 +135,7 @@ class EmbeddingModel(keras.Model):
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
         if not isinstance(callbacks, keras.callbacks.CallbackList):
-            callbacks = [*keras.tree.flatten(callbacks or []), _WarnWithoutPairs()]
+            callbacks = [*keras.tree.flatten(callbacks or []), WarnWithoutPairs()]
         shuffle = y is not None if shuffle is None else shuffle
         given = (x, y, batch_size, epochs, verbose, callbacks, validation_split, validation_data)
         return super().fit(*given, shuffle, **kwargs)
@@ -152,7 +152,7 @@ class EmbeddingModel(keras.Model):
             loss, *embedded = self._loss_of(own, images, labels, sample_weight, training=True)
             scaled = self.optimizer.scale_loss(loss)
         if isinstance(self.loss, MetricLoss):
-            self._met.no_pair.assign(self._met.no_pair | ~_has_pair(embedded[0]))
+            self.met.no_pair.assign(self.met.no_pair | ~_has_pair(embedded[0]))
         variables = self.trainable_variables
         *gradients, of_own = tape.gradient(scaled, [*variables, own])
         if self.micro_batch is not None:
@@ -253,11 +253,11 @@ def _as_loss(identifier):
     return losses.get(identifier) if isinstance(identifier, (str, dict)) else identifier
 
 
-class _WarnWithoutPairs(keras.callbacks.Callback):
+class WarnWithoutPairs(keras.callbacks.Callback):
     """Warns once if a batch had no positive pair: after the first batch or after an epoch."""
 
     def on_train_begin(self, logs=None):
-        self.model._met.no_pair.assign(False)
+        self.model.met.no_pair.assign(False)
         # Proxies of classes are positives of every row.
         self._warned = any(isinstance(layer, ClassProxies) for layer in self.model.loss_layers)
 
@@ -266,7 +266,7 @@ class _WarnWithoutPairs(keras.callbacks.Callback):
             self.on_epoch_end(batch)
 
     def on_epoch_end(self, epoch, logs=None):
-        if not self._warned and bool(self.model._met.no_pair):
+        if not self._warned and bool(self.model.met.no_pair):
             self._warned = True
             warnings.warn(
                 "a batch had no two images of one class, so its loss has no positive pairs. Use "
@@ -296,7 +296,11 @@ def _of_all_replicas(*tensors):
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
         return tensors
-    return tuple(context.all_gather(tensor, axis=0) for tensor in tensors)
+    devices = context.strategy.extended.worker_devices
+    # Workers of one device each require that the tensors name it.
+    with tf.device(devices[0]) if len(devices) == 1 else contextlib.nullcontext():
+        own = [tf.identity(tensor) for tensor in tensors]
+    return tuple(context.all_gather(tensor, axis=0) for tensor in own)
 
 
 def _check_multiplied(optimizer, layer):

@@ -72,8 +72,11 @@ def preprocessing_of(settings, mean_image):
     return pipelines.Preprocessing(**given, mean_image=mean)
 
 
-def training_batches(recipe, start_step, split, dataset):
-    """The batches from a step on, and the callbacks that they need."""
+def training_batches(recipe, start_step, split, dataset, part=(0, 1)):
+    """The batches from a step on, and the callbacks that they need.
+
+    With a `part`, that of these batches, for samplers whose batches are of one size.
+    """
     classes, images = recipe.classes_per_batch, recipe.images_per_class
     options = {
         "seed": recipe.seed,
@@ -88,12 +91,14 @@ def training_batches(recipe, start_step, split, dataset):
     if recipe.sampler == "whole_classes":
         return pipelines.whole_class_batches(split, classes * images, **options), []
     if recipe.sampler == "shuffled":
-        return pipelines.shuffled_batches(split, classes * images, **options), []
+        return pipelines.shuffled_batches(split, classes * images, **options, part=part), []
     if recipe.sampler == "pairs":
         neighbours, callbacks = hard_neighbours(recipe, split, dataset)
         options |= recipe.sampler_options | {"hard_neighbours": neighbours}
-        return pipelines.pair_batches(split, classes * images, **options), callbacks
-    return pipelines.balanced_batches(split, classes, images, **options, sampler=recipe.sampler), []
+        batches = pipelines.pair_batches(split, classes * images, **options, part=part)
+        return batches, callbacks
+    options |= {"sampler": recipe.sampler, "part": part}
+    return pipelines.balanced_batches(split, classes, images, **options), []
 
 
 def hard_neighbours(recipe, split, dataset):

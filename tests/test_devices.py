@@ -1,0 +1,200 @@
+"""train.py on several devices and workers."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import types
+
+import numpy as np
+import programs
+import pytest
+from small_runs import SMALL
+from test_replicas import free_addresses
+
+import train
+from tfdml.runs.devices import Devices, requested
+from tfdml.runs.recipe import Recipe
+
+ROOT = pathlib.Path(__file__).parents[1]
+# Of an even number of images, and without statistics of a part of the batch.
+RUN = [*SMALL, "--classes_per_batch", "4", "--freeze_batch_norm", "true", "--run", "small"]
+EIGHT_STEPS = ["--steps", "8", "--checkpoint_every", "4"]
+WORKERS = {"worker": ["a:1", "b:2"]}
+
+
+def config_of(index, addresses):
+    return json.dumps(
+        {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+    )
+
+
+def start(*arguments, cwd, environment=None):
+    return subprocess.Popen(
+        [sys.executable, "-u", str(ROOT / "train.py"), *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def start_workers(count, *arguments, cwd):
+    addresses = free_addresses(count)
+    return [
+        start(*arguments, cwd=cwd, environment={"TF_CONFIG": config_of(index, addresses)})
+        for index in range(count)
+    ]
+
+
+def finished(*processes):
+    outputs = [process.communicate() for process in processes]
+    for process, (_, error) in zip(processes, outputs, strict=True):
+        assert process.returncode == 0, error
+    return outputs
+
+
+def losses_of(folder):
+    log = folder / "runs" / "small" / "logs" / "epochs.csv"
+    return np.genfromtxt(log, delimiter=",", names=True)["loss"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("two", "`devices` must be `all`, a number of GPUs, or cpu: and a number"),
+        ("0", "`devices` must be `all`"),
+        ("cpu:0", "`devices` must be `all`"),
+        ("4", "`devices` must not exceed the GPUs that TensorFlow finds"),
+        ("cpu:64", "TensorFlow has started already. Received: devices=cpu:64, CPUs="),
+    ],
+)
+def test_rejects_devices_that_are_not_there(text, expected, tmp_path):
+    result = programs.run(train.main, *RUN, "--devices", text, cwd=tmp_path)
+    assert expected in result.sentence
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ("{", "TF_CONFIG must be JSON such as"),
+        ("[]", "TF_CONFIG must be JSON such as"),
+        (json.dumps({"cluster": WORKERS}), "KeyError: 'task'"),
+        (json.dumps({"task": {"type": "worker", "index": 0}}), "KeyError: 'cluster'"),
+        (
+            json.dumps({"cluster": WORKERS, "task": {"type": "worker", "index": 2}}),
+            "the task of TF_CONFIG must be one of its cluster",
+        ),
+        (
+            json.dumps({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0}}),
+            "TF_CONFIG must have workers, and at most one chief, alone",
+        ),
+        (config_of(0, ["a:1", "a:1"]), "must be different texts HOST:PORT"),
+        (config_of(0, ["a", "b"]), "must be different texts HOST:PORT"),
+    ],
+)
+def test_rejects_a_cluster_that_is_none(config, expected, tmp_path, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", config)
+    assert expected in programs.run(train.main, *RUN, cwd=tmp_path).sentence
+    assert not list(tmp_path.iterdir())
+
+
+def test_rejects_devices_beside_a_cluster(tmp_path, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", config_of(0, ["a:1", "b:2"]))
+    result = programs.run(train.main, *RUN, "--devices", "2", cwd=tmp_path)
+    assert "`--devices` must not be given with TF_CONFIG" in result.sentence
+
+
+def test_the_chief_comes_before_the_workers():
+    cluster = {"chief": ["c:0"], **WORKERS}
+    parts = [
+        requested(None, {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}).part
+        for task in ({"type": "chief", "index": 0}, {"type": "worker", "index": 1})
+    ]
+    assert parts == [(0, 3), (2, 3)]
+    assert requested(None, {}).part == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"classes_per_batch": 5}, "must divide the batch.*Received: batch=20, devices=8"),
+        ({"sampler": "groups"}, "those of `sampler` groups vary in size"),
+        ({"sampler": "whole_classes"}, "those of `sampler` whole_classes vary in size"),
+        ({"precision": "mixed_float16"}, "mixed_float16 is for one device"),
+    ],
+)
+def test_rejects_recipes_that_devices_cannot_divide(settings, expected):
+    eight = Devices(strategy=types.SimpleNamespace(num_replicas_in_sync=8))
+    with pytest.raises(ValueError, match=expected):
+        eight.check(Recipe(**settings))
+    Devices().check(Recipe(**settings))
+    eight.check(Recipe(classes_per_batch=4))
+
+
+def test_a_run_on_two_devices_equals_one_and_resumes_on_one(tmp_path):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+    two = start(*RUN, *EIGHT_STEPS, "--devices", "cpu:2", cwd=tmp_path / "two")
+    one = programs.run(train.main, *RUN, *EIGHT_STEPS, cwd=tmp_path / "one")
+    assert one.code == 0, one.err
+    [(out, _)] = finished(two)
+    assert "step 8 of 8" in out
+    np.testing.assert_allclose(losses_of(tmp_path / "two"), losses_of(tmp_path / "one"), rtol=1e-4)
+    more = ["--run", "small", "--resume", "--steps", "12"]
+    for folder in ("one", "two"):
+        result = programs.run(train.main, *more, cwd=tmp_path / folder)
+        assert result.code == 0, result.err
+    found, expected = losses_of(tmp_path / "two"), losses_of(tmp_path / "one")
+    assert len(found) == 3
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_hard_neighbours_and_scores_are_found_on_two_workers(tmp_path):
+    options = ["--sampler", "pairs", "--sampler_options.hard_neighbours", "true"]
+    options += ["--validation_share", "0.4", "--classes_per_batch", "2"]
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+    finished(start(*RUN, *options, *EIGHT_STEPS, cwd=folders[0]))
+    finished(*start_workers(2, *RUN, *options, *EIGHT_STEPS, cwd=folders[1]))
+    np.testing.assert_allclose(*map(losses_of, folders), rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_workers_equal_one_device_and_the_chief_alone_speaks(tmp_path):
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+    finished(start(*RUN, *EIGHT_STEPS, cwd=folders[0]))
+    [(chief, _), (other, error)] = finished(*start_workers(2, *RUN, *EIGHT_STEPS, cwd=folders[1]))
+    assert "Recall@1" in chief
+    assert not other
+    assert not error
+    np.testing.assert_allclose(*map(losses_of, folders), rtol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_worker_that_is_killed_ends_the_run_which_resumes(lost, tmp_path):
+    steps = ["--steps", "100000", "--checkpoint_every", "4"]
+    workers = start_workers(2, *RUN, *steps, cwd=tmp_path)
+    checkpoint = tmp_path / "runs" / "small" / "checkpoint.keras"
+    while not checkpoint.exists():
+        assert all(worker.poll() is None for worker in workers), workers[0].communicate()
+        time.sleep(0.1)
+    workers[lost].send_signal(signal.SIGKILL)
+    began = time.monotonic()
+    workers[lost].communicate()
+    _, error = workers[1 - lost].communicate(timeout=100)
+    assert time.monotonic() - began < 60
+    assert workers[1 - lost].returncode == 1, error
+    assert "stopped, as another worker stopped or cannot be reached" in error
+    assert "--run small --resume" in error
+    assert checkpoint.exists()

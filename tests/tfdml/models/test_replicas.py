@@ -1,0 +1,69 @@
+"""Replicas of one process and of several make the updates of one device."""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from replicas_program import VARIANTS
+
+from tfdml.losses import LOSSES
+
+PROGRAM = pathlib.Path(__file__).with_name("replicas_program.py")
+ROOT = pathlib.Path(__file__).parents[3]
+
+
+def free_addresses(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+    for each in sockets:
+        each.close()
+    return addresses
+
+
+def trained(folder, kind, names, workers=1):
+    """What each process of a training wrote."""
+    paths, processes, addresses = [], [], free_addresses(workers)
+    for index in range(workers):
+        path = folder / f"{kind}{workers}_{index}.npz"
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        if kind == "workers":
+            task = {"type": "worker", "index": index}
+            config = {"cluster": {"worker": addresses}, "task": task}
+            environment["TF_CONFIG"] = json.dumps(config)
+        command = [sys.executable, str(PROGRAM), str(path), kind, ",".join(names)]
+        pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+        processes.append(subprocess.Popen(command, env=environment, **pipes))
+        paths.append(path)
+    for process in processes:
+        error = process.communicate()[1]
+        assert process.returncode == 0, error[-3000:]
+    return [np.load(path) for path in paths]
+
+
+def assert_equal(one, other):
+    assert set(one) == set(other)
+    for name in one:
+        np.testing.assert_allclose(other[name], one[name], rtol=1e-6, atol=1e-6, err_msg=name)
+
+
+def test_two_replicas_make_the_updates_of_one(tmp_path):
+    names = ["memory", "sampled_classes", "by value"]
+    [one], [two] = (trained(tmp_path, kind, names) for kind in ("one", "cpu:2"))
+    assert_equal(one, two)
+    assert one["memory/loss"].shape == (20,)
+
+
+@pytest.mark.slow
+def test_replicas_and_workers_make_the_updates_of_one(tmp_path):
+    names = [*LOSSES, *VARIANTS]
+    [one] = trained(tmp_path, "one", names)
+    for kind, workers in (("cpu:2", 1), ("cpu:4", 1), ("workers", 2), ("workers", 4)):
+        for found in trained(tmp_path, kind, names, workers):
+            assert_equal(one, found)

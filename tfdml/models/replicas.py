@@ -1,0 +1,112 @@
+"""Training on all devices of a `tf.distribute` strategy, each with a part of every batch."""
+
+import functools
+
+import keras
+import tensorflow as tf
+
+from tfdml.checks import check
+from tfdml.models.embedding_model import WarnWithoutPairs
+
+
+def fit_replicas(
+    model, strategy, batches, *, steps_per_epoch, epochs, initial_epoch=0, callbacks=(), verbose=0
+):
+    """As `EmbeddingModel.fit`, with a replica of the model on each device of a strategy.
+
+    `keras.Model.fit` cannot train on several workers (keras-team/keras#20585), and takes a batch
+    before the first callback runs. Every worker must call this with the same model and steps.
+    Callbacks see `model`, which belongs to this process alone: any worker may save it or predict
+    with it. It gets the state of the replicas, which are equal, after every epoch, and the number
+    of updates after every step.
+
+    Args:
+        model: A compiled `EmbeddingModel`, built outside the scope of the strategy.
+        strategy: A `tf.distribute.MirroredStrategy` or `MultiWorkerMirroredStrategy`.
+        batches: Endless `tf.data.Dataset` of `(images, labels)`: this worker's rows of every batch.
+            The devices of the worker divide them evenly.
+        steps_per_epoch: Updates between two calls of `on_epoch_end`.
+        epochs: Number of the last epoch.
+        initial_epoch: Number of epochs before the first.
+        callbacks: Keras callbacks, of this worker.
+        verbose: 1 shows a progress bar.
+
+    Raises:
+        ValueError: If the devices of the worker do not divide its rows.
+    """
+    if not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
+    with strategy.scope():
+        config = keras.saving.serialize_keras_object(model)
+        replicas = keras.saving.deserialize_keras_object(config)
+    _copy_state(model, replicas)
+    watching = keras.callbacks.CallbackList(
+        [*callbacks, WarnWithoutPairs()],
+        add_progbar=verbose != 0,
+        model=model,
+        verbose=verbose,
+        epochs=epochs,
+        steps=steps_per_epoch,
+    )
+
+    @functools.partial(tf.function, autograph=False)
+    def update(*batch):
+        return strategy.run(replicas.train_step, args=(batch,))
+
+    def step(batch):
+        logs = update(*_divided(strategy, batch))
+        model.optimizer.iterations.assign(_number(replicas.optimizer.iterations))
+        model.met.no_pair.assign(_number(replicas.met.no_pair))
+        # Every replica has the loss of the whole batch.
+        return {name: strategy.experimental_local_results(log)[0] for name, log in logs.items()}
+
+    remaining, logs = iter(batches), {}
+    model.stop_training = False
+    watching.on_train_begin()
+    for epoch in range(initial_epoch, epochs):
+        replicas.reset_metrics()
+        watching.on_epoch_begin(epoch)
+        for number in range(steps_per_epoch):
+            watching.on_train_batch_begin(number)
+            logs = step(next(remaining))
+            watching.on_train_batch_end(number, logs)
+            if model.stop_training:
+                break
+        _copy_state(replicas, model)
+        logs = {name: float(value) for name, value in logs.items()}
+        watching.on_epoch_end(epoch, logs)
+        if model.stop_training:
+            break
+    watching.on_train_end(logs)
+
+
+def _divided(strategy, batch):
+    """The rows of a worker as values of a strategy, an even part for each of its devices."""
+    devices = len(strategy.extended.worker_devices)
+    rows = len(batch[0])
+    expectation = "the devices of a worker must divide the rows of its batch"
+    check(rows % devices == 0, expectation, rows=rows, devices=devices)
+    with tf.device("CPU:0"):
+        parts = [tf.split(tensor, devices) for tensor in batch]
+
+    def of_replica(context, tensors):
+        return tensors[context.replica_id_in_sync_group % devices]
+
+    distribute = strategy.experimental_distribute_values_from_function
+    return [distribute(functools.partial(of_replica, tensors=each)) for each in parts]
+
+
+def _copy_state(source, target):
+    """Copies weights, random seeds and the optimizer's state; all workers must take part."""
+    for old, new in zip(_state(source), _state(target), strict=True):
+        new.assign(_number(old))
+
+
+def _state(model):
+    measured = {id(variable) for variable in model.metrics_variables}
+    own = [variable for variable in model.variables if id(variable) not in measured]
+    return [*own, *model.optimizer.variables]
+
+
+def _number(variable):
+    return keras.ops.convert_to_numpy(variable)
