@@ -79,7 +79,8 @@ def main(arguments=None):
         elif devices.is_chief:
             folders.make_folders(folder, files)
             run.enter_context(folders.only_writer(folder))
-        with resumable(recipe.run, images), devices.stopping_together(recipe.run):
+        go_on = f"Go on with: python {PROGRAM} --run {recipe.run} --resume"
+        with resumable(recipe.run, images), devices.stopping_together(go_on):
             if not devices.is_chief:
                 train(recipe, model, batches, devices, [*stops(recipe), *callbacks])
                 return
@@ -96,7 +97,7 @@ def parse(arguments):
     parser.add_argument("--config", action="config", help="YAML file of settings; flags win.")
     explained = "Go on with the run named by --run after a stop."
     parser.add_argument("--resume", action="store_true", help=explained)
-    parser.add_argument("--devices", help=HELP)
+    parser.add_argument("--devices", type=str, help=HELP)
     given = parser.parse_args(arguments)
     try:
         devices = requested(given.devices)

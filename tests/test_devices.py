@@ -195,6 +195,6 @@ def test_a_worker_that_is_killed_ends_the_run_which_resumes(lost, tmp_path):
     _, error = workers[1 - lost].communicate(timeout=100)
     assert time.monotonic() - began < 60
     assert workers[1 - lost].returncode == 1, error
-    assert "stopped, as another worker stopped or cannot be reached" in error
+    assert "train.py: error: another worker stopped, or cannot be reached" in error
     assert "--run small --resume" in error
     assert checkpoint.exists()

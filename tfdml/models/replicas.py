@@ -77,6 +77,7 @@ def fit_replicas(
         watching.on_epoch_end(epoch, logs)
         if model.stop_training:
             break
+    model.optimizer.finalize_variable_values(model.trainable_weights)
     watching.on_train_end(logs)
 
 

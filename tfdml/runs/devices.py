@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import hashlib
-import json
 import os
 import re
 import sys
@@ -11,6 +10,7 @@ from typing import Any
 
 from tfdml.checks import check
 from tfdml.quiet import import_tensorflow
+from tfdml.runs.cluster import read_config
 
 HELP = (
     "Devices to train on, each with an equal part of every batch: `all` GPUs of this machine, a "
@@ -22,7 +22,6 @@ HELP = (
     "resume on other devices."
 )
 VARYING = ("groups", "whole_classes")
-_WORKERS = ("chief", "worker")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,8 +121,10 @@ class Devices:
         def gather():
             return tf.distribute.get_replica_context().all_gather(number, axis=0)
 
-        found = self.strategy.experimental_local_results(self.strategy.run(tf.function(gather)))
-        if len(set(found[0].numpy().tolist())) > 1:
+        with self.stopping_together():
+            found = self.strategy.run(tf.function(gather))
+            numbers = self.strategy.experimental_local_results(found)[0].numpy()
+        if len({*numbers.tolist()}) > 1:
             raise ValueError(
                 "the workers differ in their recipe, classes or step: start the same command on "
                 "all, with the same images and, to resume, the same folder runs/"
@@ -139,8 +140,12 @@ class Devices:
             yield
 
     @contextlib.contextmanager
-    def stopping_together(self, run):
-        """Within it, a worker that is lost ends this one with a sentence and exit code 1."""
+    def stopping_together(self, go_on=""):
+        """Within it, a worker that is lost ends this one with a sentence and exit status 1.
+
+        Args:
+            go_on: Further sentence, which says how to go on.
+        """
         if not self.addresses:
             yield
             return
@@ -151,13 +156,8 @@ class Devices:
         try:
             yield
         except lost as error:
-            print(
-                f"\ntrain.py: stopped, as another worker stopped or cannot be reached. Go on "
-                f"with: python train.py --run {run} --resume, on as many workers as there are\n"
-                f"TensorFlow says: {error.message.splitlines()[0]}",
-                file=sys.stderr,
-                flush=True,
-            )
+            said = f"\ntrain.py: error: another worker stopped, or cannot be reached. {go_on}"
+            print(f"{said}\n({error.message.splitlines()[0]})", file=sys.stderr, flush=True)
             os._exit(1)  # the others would be waited for
 
 
@@ -171,7 +171,7 @@ def requested(text, environment=os.environ):
     if config is not None:
         expectation = "`--devices` must not be given with TF_CONFIG: each worker uses all its GPUs"
         check(text is None, expectation, devices=text)
-        return Devices(None, *_read_config(config))
+        return Devices(None, *read_config(config))
     if text is not None:
         known = re.fullmatch(r"all|(cpu:)?0*[1-9][0-9]{0,3}", text)
         expectation = "`devices` must be `all`, a number of GPUs, or cpu: and a number, as cpu:2"
@@ -179,37 +179,13 @@ def requested(text, environment=os.environ):
     return Devices(text)
 
 
-def _read_config(text):
-    """The addresses of all workers and the index of this one, of the JSON in TF_CONFIG."""
-    form = (
-        'TF_CONFIG must be JSON such as {"cluster": {"worker": ["host:port", "host:port"]}, '
-        '"task": {"type": "worker", "index": 0}}'
-    )
-    try:
-        config = json.loads(text)
-        cluster, task = config["cluster"], config["task"]
-        kind, index = task["type"], int(task["index"])
-        jobs = {job: list(addresses) for job, addresses in cluster.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise ValueError(f"{form}. Received: {text!r} ({reason})") from None
-    expectation = "TF_CONFIG must have workers, and at most one chief, alone"
-    check(jobs and set(jobs) <= set(_WORKERS), expectation, jobs=sorted(jobs))
-    check(len(jobs.get("chief", [])) <= 1, expectation, jobs=jobs)
-    expectation = "the task of TF_CONFIG must be one of its cluster"
-    here = kind in jobs and 0 <= index < len(jobs[kind])
-    check(here, expectation, task=task, cluster=jobs)
-    addresses = [address for job in _WORKERS for address in jobs.get(job, [])]
-    expectation = "the addresses of TF_CONFIG must be different texts HOST:PORT"
-    are_addresses = all(re.fullmatch(r".+:\d+", str(address)) for address in addresses)
-    check(are_addresses and len(set(addresses)) == len(addresses), expectation, cluster=jobs)
-    return tuple(addresses), index + (len(jobs.get("chief", [])) if kind == "worker" else 0)
-
-
 def _workers(_):
     import tensorflow as tf
 
-    return tf.distribute.MultiWorkerMirroredStrategy()
+    try:
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    except (tf.errors.OpError, RuntimeError) as error:
+        raise OSError(f"the workers of TF_CONFIG cannot start: {error}") from error
 
 
 def _of_this_machine(text):
