@@ -12,6 +12,7 @@ import types
 import numpy as np
 import programs
 import pytest
+import tensorflow as tf
 from small_runs import SMALL
 from test_replicas import free_addresses
 
@@ -70,13 +71,20 @@ def losses_of(folder):
         ("0", "`devices` must be `all`"),
         ("cpu:0", "`devices` must be `all`"),
         ("4", "`devices` must not exceed the GPUs that TensorFlow finds"),
-        ("cpu:64", "TensorFlow has started already. Received: devices=cpu:64, CPUs="),
     ],
 )
 def test_rejects_devices_that_are_not_there(text, expected, tmp_path):
     result = programs.run(train.main, *RUN, "--devices", text, cwd=tmp_path)
     assert expected in result.sentence
     assert not list(tmp_path.iterdir())
+
+
+def test_rejects_parts_of_a_processor_once_tensorflow_has_started():
+    tf.zeros([])
+    with pytest.raises(
+        ValueError, match="has started already. Received: devices='?cpu:64'?, CPUs="
+    ):
+        Devices("cpu:64").started()
 
 
 @pytest.mark.parametrize(

@@ -300,7 +300,11 @@ def _of_all_replicas(*tensors):
     # Workers of one device each require that the tensors name it.
     with tf.device(devices[0]) if len(devices) == 1 else contextlib.nullcontext():
         own = [tf.identity(tensor) for tensor in tensors]
-    return tuple(context.all_gather(tensor, axis=0) for tensor in own)
+    gathered = [context.all_gather(tensor, axis=0) for tensor in own]  # of unknown shape
+    return tuple(
+        tf.ensure_shape(rows, [None, *tensor.shape[1:]])
+        for rows, tensor in zip(gathered, tensors, strict=True)
+    )
 
 
 def _check_multiplied(optimizer, layer):

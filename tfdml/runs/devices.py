@@ -155,9 +155,9 @@ class Devices:
         lost += (tf.errors.InternalError, tf.errors.DeadlineExceededError)
         try:
             yield
-        except lost as error:
-            said = f"\ntrain.py: error: another worker stopped, or cannot be reached. {go_on}"
-            print(f"{said}\n({error.message.splitlines()[0]})", file=sys.stderr, flush=True)
+        except lost:
+            said = f"train.py: error: another worker stopped, or cannot be reached. {go_on}"
+            print(f"\n{said}", file=sys.stderr, flush=True)
             os._exit(1)  # the others would be waited for
 
 
