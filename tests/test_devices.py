@@ -81,7 +81,7 @@ def test_rejects_devices_that_are_not_there(text, expected, tmp_path):
 
 def test_rejects_parts_of_a_processor_once_tensorflow_has_started():
     tf.zeros([])
-    with pytest.raises(ValueError, match="has started already.*cpu:64"):
+    with pytest.raises(ValueError, match=r"has started already.*cpu:64"):
         Devices("cpu:64").started()
 
 

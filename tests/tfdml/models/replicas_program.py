@@ -20,7 +20,8 @@ STEPS, BATCH = 20, 16
 INITIALIZER = {"class_name": "RandomNormal", "config": {"seed": 3}}
 PROXIES = {"num_classes": 4, "initializer": INITIALIZER, "scale": 8.0}
 SAMPLED = {"name": "cosface", **PROXIES, "num_classes": 40}
-SIMILARITY = {"similarity": {"units": 4, "seed": 0, "dropout": 0.0}}
+# With a few units scores tie, and rounding decides which quadruplet is mined.
+SIMILARITY = {"similarity": {"units": 32, "seed": 0, "dropout": 0.0}}
 OPTIONS = {
     **dict.fromkeys(("arcface", "cosface", "norm_softmax", "proxy_anchor", "proxy_nca"), PROXIES),
     **dict.fromkeys(("soft_triple", "sub_center_arcface"), PROXIES),
