@@ -44,7 +44,7 @@ def main():
     known, lines = {}, []
     recipes = sorted(given.folder.glob("*.yaml"))
     for path in tqdm(recipes, "Recipes", disable=None):
-        recipe, _ = train.parse(["--config", str(path), *settings])
+        recipe, *_ = train.parse(["--config", str(path), *settings])
         of = tuple(getattr(recipe, name) for name in OF_FEATURES)
         if of not in known:
             known[of] = Features(recipe)
