@@ -16,10 +16,10 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from tfdml.scale.collection import Collection, manifest_of
 from tfdml.scale.embed import Embed, embed_missing
 from tfdml.scale.listing import Listing, list_images
 from tfdml.scale.model import ImageModel
+from tfdml.scale.writing import CollectionWriter, manifest_of
 from tfdml.serving.exported import find_version
 
 
@@ -47,7 +47,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             given = Embed(str(version), arguments.photos, folder, engine=arguments.engine)
             listing = Listing(images.to_batches)
-            collection = Collection(folder)
+            collection = CollectionWriter(folder)
             collection.begin(
                 manifest_of(model="", dim=model.dim, shard_size=given.shard_size), listing
             )

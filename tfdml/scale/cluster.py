@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tfdml.quiet import import_tensorflow
-from tfdml.scale.collection import rows_of
+from tfdml.scale.writing import rows_of
 
 ray: Any = lazy_loader.load("ray")  # an optional dependency
 _PIECES = 10_000  # of one execution of Ray Data, whose paths are all in memory

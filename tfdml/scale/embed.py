@@ -77,11 +77,11 @@ def main(arguments=None):
 
 def embed(settings, version):
     """Checks everything, then embeds what is missing."""
-    from tfdml.scale.collection import Collection, manifest_of
     from tfdml.scale.listing import list_images
     from tfdml.scale.model import ImageModel
+    from tfdml.scale.writing import CollectionWriter, manifest_of
 
-    model, collection = ImageModel(version), Collection(settings.out)
+    model, collection = ImageModel(version), CollectionWriter(settings.out)
     identity = {"model": fingerprint(version), "dim": model.dim, "shard_size": settings.shard_size}
     collection.check(manifest_of(**identity))  # before listing, which may take minutes
     listing = list_images(settings.images)

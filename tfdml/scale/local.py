@@ -3,7 +3,7 @@
 import collections
 from concurrent.futures import ThreadPoolExecutor
 
-from tfdml.scale.collection import rows_of
+from tfdml.scale.writing import rows_of
 
 _READING = 2  # pieces read at once, each on all cores, while another is embedded
 

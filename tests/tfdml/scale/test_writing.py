@@ -5,9 +5,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tfdml.scale.collection import Collection, manifest_of, rows_of
 from tfdml.scale.listing import Listing
 from tfdml.scale.storage import NO_FILE
+from tfdml.scale.writing import CollectionWriter, manifest_of, rows_of
 
 IDENTITY = {"model": "m", "dim": 2, "shard_size": 3}
 
@@ -24,7 +24,7 @@ def listing():
 
 @pytest.fixture
 def begun(listing, tmp_path):
-    collection = Collection(tmp_path / "out")
+    collection = CollectionWriter(tmp_path / "out")
     collection.begin(manifest_of(**IDENTITY, listing=listing), listing)
     return collection
 
@@ -106,10 +106,10 @@ def test_a_folder_of_other_embeddings_is_rejected(change, message, begun, listin
 
 def test_a_folder_of_other_files_is_rejected(tmp_path):
     (tmp_path / ".lock").touch()
-    Collection(tmp_path).check(manifest_of(**IDENTITY))
+    CollectionWriter(tmp_path).check(manifest_of(**IDENTITY))
     (tmp_path / "list.parquet").touch()
     with pytest.raises(ValueError, match=r"must be a new or empty folder.*list\.parquet"):
-        Collection(tmp_path).check(manifest_of(**IDENTITY))
+        CollectionWriter(tmp_path).check(manifest_of(**IDENTITY))
 
 
 @pytest.mark.parametrize("text", ["", "[1]", '{"format": 1'])

@@ -47,7 +47,7 @@ def manifest_of(*, model, dim, shard_size, listing=None):
     return {**known, "images": listing.images, "shards": shards, "list": listing.digest}
 
 
-class Collection:
+class CollectionWriter:
     """The embeddings of a collection.
 
     Args:
