@@ -6,6 +6,7 @@
         --export_options.precision int8
     python evaluate.py saved_models/glyphs_lifted --dataset folder --data_dir photos --split all
     python evaluate.py saved_models/glyphs_pddm --rank_by similarity
+    python evaluate.py saved_models/glyphs_lifted --gallery collection
     python evaluate.py ncm saved_models/glyphs_lifted --shots 5
     python evaluate.py compare runs/glyphs_lifted runs/glyphs_pddm
 

@@ -1,5 +1,7 @@
-"""TensorFlow without the lines that it prints at its start."""
+"""Libraries without the lines that they print from C++."""
 
+import contextlib
+import ctypes
 import os
 import sys
 
@@ -18,16 +20,38 @@ def import_tensorflow(start=None):
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if "tensorflow" in sys.modules:
         return None if start is None else start()
-    sys.stderr.flush()
-    kept = os.dup(2)
-    try:
-        with open(os.devnull, "w") as nowhere:
-            os.dup2(nowhere.fileno(), 2)
+    with silent():
         import tensorflow as tf
 
         started = None if start is None else start()
         tf.transpose(tf.zeros([1, 1], tf.uint8))  # starts the devices and oneDNN
-        return started
+    return started
+
+
+@contextlib.contextmanager
+def silent(*descriptors):
+    """Drops what is written to file descriptors within the block; 2, standard error, if not given.
+
+    With 1, standard output, the buffer of C is emptied, so that lines of C++ do not appear later.
+    """
+    descriptors = descriptors or (2,)
+    flush()
+    kept = {number: os.dup(number) for number in descriptors}
+    try:
+        with open(os.devnull, "w") as nowhere:
+            for number in descriptors:
+                os.dup2(nowhere.fileno(), number)
+        yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        flush()
+        for number, copy in kept.items():
+            os.dup2(copy, number)
+            os.close(copy)
+
+
+def flush():
+    """Empties the buffers of the standard output and error, of Python and of C."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if os.name == "posix":
+        ctypes.CDLL(None).fflush(None)

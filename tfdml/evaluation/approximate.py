@@ -93,7 +93,7 @@ def approximate_recall(
     rows, query_rows = (frame.points(of).exact.astype(np.float32) for of in (gallery, queries))
     received = {"index": index, "parameters": parameters, "rows": len(rows), "dim": rows.shape[1]}
     added, started = rows[order], time.perf_counter()
-    with _as_value_error(received):
+    with as_value_error(received):
         built = faiss.index_factory(rows.shape[1], index)
         built.train(added)
         built.add(added)
@@ -102,7 +102,7 @@ def approximate_recall(
     build_seconds = time.perf_counter() - started
 
     def search(some, width):
-        with _as_value_error(received):
+        with as_value_error(received):
             places = built.search(some, width)[1]
         return np.where(places < 0, -1, order[places])
 
@@ -152,8 +152,12 @@ def load_faiss():
 
 
 @contextlib.contextmanager
-def _as_value_error(received):
-    """Turns an error of faiss into a ValueError with the received values."""
+def as_value_error(received):
+    """Turns an error of faiss into a ValueError with the received values.
+
+    Args:
+        received: {name: value}, among them those that faiss may have rejected.
+    """
     try:
         yield
     except RuntimeError as error:  # its message begins with a location in the source of faiss

@@ -1,8 +1,10 @@
-"""Embeds image collections that do not fit in the memory of one machine.
+"""Embeds and indexes image collections that do not fit in the memory of one machine.
 
     python -m tfdml.scale embed --model saved_models/NAME/1 --images photos --out embeddings
+    python -m tfdml.scale index embeddings --factory IVF4096,SQ8
 
 embed   writes the embeddings of a collection to a folder of Parquet files
+index   builds an index of them, on disk
 
 Each has --help. docs/scale.md describes the files.
 """
@@ -14,7 +16,7 @@ from tfdml.checks import unknown_name
 from tfdml.command_line import fail
 
 PROGRAM = "tfdml.scale"
-COMMANDS = {"embed": "tfdml.scale.embed"}
+COMMANDS = {"embed": "tfdml.scale.embed", "index": "tfdml.scale.index_command"}
 
 
 def main(arguments=None):

@@ -7,7 +7,6 @@ The same command continues after a stop: it embeds the shards that are missing.
 
 import contextlib
 import dataclasses
-import importlib.metadata
 import importlib.util
 import itertools
 import os
@@ -25,7 +24,6 @@ ENGINES = {
     "local": ("pyarrow", "fsspec"),
     "ray": ("pyarrow", "fsspec", "ray"),
 }  # and what they need
-OLDEST_PYARROW = 26  # older ones cannot keep a null among vectors of a fixed length in Parquet
 CONTINUE = "run the same command to continue"
 
 
@@ -142,7 +140,5 @@ def check_installed(engine):
     """Raises an ImportError that says what to install for an engine."""
     missing = [name for name in ENGINES[engine] if not importlib.util.find_spec(name)]
     extras = "scale,ray" if "ray" in missing else "scale"
-    if not missing and int(importlib.metadata.version("pyarrow").split(".")[0]) < OLDEST_PYARROW:
-        missing = [f"pyarrow {OLDEST_PYARROW} or newer"]
     if missing:
         raise ImportError(f"needs {', '.join(missing)}: pip install -e '.[{extras}]'")

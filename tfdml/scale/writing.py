@@ -150,9 +150,11 @@ def rows_of(ids, embeddings, problems):
     """
     error = pa.array(problems, pa.string())
     missing = error.is_valid()
-    values = np.where(missing.to_numpy(zero_copy_only=False)[:, None], 0, embeddings)
-    values = pa.array(values.astype(np.float32).reshape(-1))
-    rows = pa.FixedSizeListArray.from_arrays(values, embeddings.shape[1], mask=missing)
+    read = ~missing.to_numpy(zero_copy_only=False)
+    values = pa.array(np.asarray(embeddings, np.float32)[read].reshape(-1))
+    ends = np.cumsum(read, dtype=np.int32) * np.int32(embeddings.shape[1])
+    # Not of a fixed size, of which pyarrow below 26 cannot keep nulls.
+    rows = pa.ListArray.from_arrays(np.append(np.int32(0), ends), values, mask=missing)
     return pa.table([pa.array(ids, pa.int64()), rows, error], ["id", "embedding", "error"])
 
 

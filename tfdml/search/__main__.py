@@ -17,6 +17,7 @@ import warnings
 from tfdml.checks import check, check_positive
 from tfdml.command_line import Parser, as_file_name, check_writable, one_sentence
 from tfdml.quiet import import_tensorflow
+from tfdml.scale import is_collection
 from tfdml.search import MOST_NEIGHBOURS
 from tfdml.serving.exported import find_version
 from tfdml.serving.versions import name_of
@@ -35,7 +36,7 @@ class Search:
         model: A run's folder in `saved_models/`, for its newest version, or one version.
         images: Folder of the images, searched with its sub-folders: .bmp, .gif, .jpeg, .jpg, .png
             and .webp. Hidden files and links that lead out of it are ignored. Nothing is ever
-            written to it.
+            written to it. Or a folder that `python -m tfdml.scale` embedded and indexed.
         index: File of the index, which the next start updates. If not given, a file in `indexes/`
             of the current folder, named after the model and `images`.
         host: Address to listen at. The default can be reached from this computer only, 0.0.0.0 from
@@ -83,6 +84,9 @@ def main(arguments=None):
         if missing:
             raise ImportError(f"the search needs {', '.join(missing)}: pip install -e '.[search]'")
         version = find_version(pathlib.Path(settings.model))
+        if is_collection(settings.images):
+            run_server(settings, open_collection(settings, version))
+            return
         index = pathlib.Path(settings.index or default_index(version, settings.images))
         check_writable(index.parent)
         import_tensorflow()
@@ -106,17 +110,38 @@ def default_index(version, images):
     return f"indexes/{as_file_name(name)}.npz"
 
 
+def open_collection(settings, version):
+    """The search of a collection, which has an index."""
+    for name in ("index", "rerank", "approximate"):
+        given = {name: getattr(settings, name)}
+        expected = f"`{name}` is for a folder of images, not for one that tfdml.scale indexed"
+        check(not given[name], expected, **given)
+    import_tensorflow()
+    _without_warnings_of_size()
+    from tfdml.search.collection import CollectionSearch
+    from tfdml.search.model import SearchModel
+
+    search = CollectionSearch(SearchModel(version), settings.images)
+    images = f"{len(search):,} images of {settings.images}"
+    print(f"{images}, ranked by {search.ranked_by}\nIndex: {search.index_folder}")
+    return search
+
+
 def open_search(settings, version, index):
     """The search of the settings, with its index loaded if it exists."""
-    from PIL import Image
-
     from tfdml.search.engine import ImageSearch
     from tfdml.search.model import SearchModel
 
-    # Images with too many pixels are rejected with a message of our own.
-    warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+    _without_warnings_of_size()
     options = {"rerank": settings.rerank, "approximate": settings.approximate}
     return ImageSearch(SearchModel(version), settings.images, index, **options)
+
+
+def _without_warnings_of_size():
+    """Images with too many pixels are rejected with a message of our own."""
+    from PIL import Image
+
+    warnings.simplefilter("ignore", Image.DecompressionBombWarning)
 
 
 def run_server(settings, search):

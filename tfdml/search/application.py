@@ -47,7 +47,7 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
     """The WSGI application of a search.
 
     Args:
-        search: An `ImageSearch`.
+        search: An `ImageSearch` or a `CollectionSearch`.
         neighbours: Default number of images in an answer.
         upload_bytes: Largest size of an uploaded picture.
         trusted_hosts: Allowed names in the Host header; any if None.
@@ -73,7 +73,7 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
             "model": name_of(search.model.version),
             "ranked_by": search.ranked_by,
             "reranked": search.rerank,
-            "exact": not search.cells,
+            "exact": search.exact,
             "neighbours": neighbours,
             "upload_bytes": upload_bytes,
             "types": sorted(MIME_TYPES.values()),
@@ -204,11 +204,10 @@ def _scores(found):
 
 
 def _image(key, entry):
-    folder, _, _ = entry.name.rpartition("/")
     return {
         "id": key,
         "name": _shown(entry.name),
-        "folder": _shown(folder),
+        "folder": _shown(entry.folder),
         "width": entry.width,
         "height": entry.height,
         "image": f"api/images/{key}",

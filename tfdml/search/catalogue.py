@@ -25,6 +25,11 @@ class Entry(NamedTuple):
     width: int  # pixels
     height: int
 
+    @property
+    def folder(self):
+        """The folder of the file, relative to that of the images."""
+        return self.name.rpartition("/")[0]
+
 
 class LeftOut(NamedTuple):
     """A file that the model cannot read as an image."""

@@ -4,13 +4,13 @@ import pathlib
 import random
 import threading
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfdml.checks import check
 from tfdml.progress import progress
-from tfdml.search.catalogue import Catalogue, Entry, LeftOut, load, save
+from tfdml.search.catalogue import Catalogue, LeftOut, load, save
 from tfdml.search.images import RejectedError, image_files, read, read_header
 from tfdml.search.index import Index
 from tfdml.search.refreshing import changes, embedded
@@ -24,7 +24,7 @@ class Found(NamedTuple):
     """An image that a search found; scores that do not apply are None."""
 
     id: int
-    entry: Entry
+    entry: Any  # `Entry`, or `Listed` of a collection
     distance: float  # Euclidean
     cosine: float | None
     similarity: float | None  # learned
@@ -104,6 +104,11 @@ class ImageSearch:
     def cells(self):
         """Number of cells of an approximate index; 0 if it is exact."""
         return self._snapshot.index.cells
+
+    @property
+    def exact(self):
+        """Whether a query is compared with the embeddings of all images."""
+        return not self.cells
 
     def by_picture(self, content, count):
         """The images nearest to a picture.

@@ -23,7 +23,7 @@ from tfdml.evaluation import (
     retrieval_scores,
     retrieval_scores_per_query,
 )
-from tfdml.evaluation.ranking import by_distance, by_similarity, points
+from tfdml.evaluation.ranking import by_distance, by_similarity, counting, points
 from tfdml.evaluation.ranking.metrics import METRICS
 from tfdml.evaluation.retrieval import Keywords
 
@@ -111,14 +111,10 @@ def _lonely_queries_may_warn():
 def sizes(request, monkeypatch):
     """Also blocks, chunks and tiles so small that each of them is filled several times."""
     if request.param == "small":
-        for name, size in {
-            "_BLOCK_BYTES": 4 * 60 * 7,
-            "_BLOCK_PAIRS": 100,
-            "_CHUNK_ROWS": 5,
-            "_FEW": 2,
-            "_DENSE": 3,
-        }.items():
+        for name, size in {"_BLOCK_BYTES": 4 * 60 * 7, "_BLOCK_PAIRS": 100}.items():
             monkeypatch.setattr(by_distance, name, size)
+        for name, size in {"_CHUNK_ROWS": 5, "_FEW": 2, "_DENSE": 3}.items():
+            monkeypatch.setattr(counting, name, size)
         monkeypatch.setattr(points, "_CHUNK_ROWS", 5)
         monkeypatch.setattr(by_similarity, "_TILE_ROWS", 7)
 
@@ -388,7 +384,7 @@ def test_many_relevant_rows_and_few_give_what_both_ways_of_counting_say(rng, mon
     x = (rng.normal(size=(3, 4))[labels] + rng.normal(size=(134, 4))).astype("float32")
     expected = brute_force(similarities(x, x), labels, (1, 8, 100))
     for few in (0, 8, 1000):
-        monkeypatch.setattr(by_distance, "_FEW", few)
+        monkeypatch.setattr(counting, "_FEW", few)
         for metrics in (None, ("precision", "recall"), "map@r"):
             scores = retrieval_scores_per_query(x, labels, k=(1, 8, 100), metrics=metrics)
             assert_equal(scores, expected)

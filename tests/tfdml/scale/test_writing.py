@@ -49,7 +49,7 @@ def test_the_files(begun, listing, tmp_path):
         ("id", "int64"),
         ("path", "string"),
     ]
-    assert first.schema.field("embedding").type == pa.list_(pa.float32(), 2)
+    assert first.schema.field("embedding").type == pa.list_(pa.field("element", pa.float32()))
     assert first.to_pydict() == {
         "id": [0, 1, 2],
         "path": ["/0", "/1", "/2"],
@@ -64,7 +64,7 @@ def test_the_files(begun, listing, tmp_path):
 def test_the_values_of_unreadable_images_are_not_kept():
     table = rows_of([0], np.full((1, 2), np.nan, np.float32), ["it is empty"])
     assert table["embedding"].null_count == 1
-    assert table["embedding"].chunk(0).values.to_pylist() == [0, 0]
+    assert table["embedding"].chunk(0).values.to_pylist() == []
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,10 @@ def results_text(results):
         queries = results["reranking"]["queries"]
         lines.append(f"\nReranked candidates and a ranking of all images, on {queries:,} queries:")
         lines.append(scores_table(results["reranking"]))
+    if "through_index" in results:
+        queries = results["through_index"]["queries"]
+        lines.append(f"\nThe index and an exact search, on {queries:,} queries:")
+        lines.append(scores_table(results["through_index"]))
     if "approximate" in results:
         lines.append(_approximate_text(results["approximate"]))
     return "\n".join(lines)

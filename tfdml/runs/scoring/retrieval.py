@@ -1,12 +1,15 @@
 """Retrieval: what images find among each other, or queries in a gallery."""
 
 import dataclasses
+import pathlib
 import warnings
 from typing import Any, ClassVar
 
 import pipelines
 import tfdml
 from tfdml.checks import check, check_one_of, check_positive, check_share
+from tfdml.command_line import as_file_name
+from tfdml.runs.scoring.collection import STORED, images_in, queries_of, score_in_collection
 from tfdml.runs.scoring.images import has_pairs_of_both_kinds, training_split
 from tfdml.runs.scoring.model import similarity_of, untrained_scores
 from tfdml.runs.scoring.settings import Scoring
@@ -34,8 +37,12 @@ class Retrieval(Scoring):
             images are of one class: ROC AUC, equal error rate, and the true match rate at this
             false match rate, such as 0.001. Where the model was trained on the same images, also
             the rates of the threshold that the training classes give. For `rank_by` distance.
+        gallery: Folder that `python -m tfdml.scale embed` wrote with this model, to search in, of
+            any size; its labels are compared with the names of the classes. An image that is in it
+            too, by its path, does not find itself. Without clusters and statistics of pairs.
         index: Also search by an index of faiss, such as `HNSW32` or `IVF64,Flat`, and measure the
-            recall that it loses (`pip install -e ".[search]"`).
+            recall that it loses (`pip install -e ".[search]"`). With `gallery`, `stored`: search by
+            the index of that folder instead, and measure its loss on 1,000 of the images.
         index_parameters: Of the index, such as `nprobe=16` or `efSearch=64`.
         report: Folder for a page to look at, `index.html`: the scores, a map, what queries find,
             which classes are confused. Also for pictures to print, `score_distributions.png` and
@@ -62,6 +69,7 @@ class Retrieval(Scoring):
     cluster_by: str = "kmeans"
     restarts: int = 1
     false_match_rate: float | None = None
+    gallery: str | None = None
     index: str | None = None
     index_parameters: str | None = None
     report: str | None = None
@@ -82,6 +90,7 @@ class Retrieval(Scoring):
             self.check(self.rerank >= max(self.counts), "`rerank` must be >= `k`")
         self._check_clusters()
         self._check_export()
+        self._check_gallery()
         check_share(**self.given("false_match_rate"))
         if not by_distance:
             names = ("index", "false_match_rate")
@@ -108,19 +117,43 @@ class Retrieval(Scoring):
         self.check(self.rank_by == "distance", of_distance)
         self.check_default(("crops", "mirror", "levels", "level_weights", "dims"), served)
 
+    def _check_gallery(self):
+        if self.gallery is None:
+            stored = self.index != STORED
+            self.check(stored, "`index` can be stored for a `gallery`")
+            return
+        names = ("rank_by", "rerank", "crops", "mirror", "levels", "level_weights", "dims")
+        served = "embeddings of a `gallery` are those of the model as it is served, by distance"
+        expected = f"{served}: leave out `{{name}}`"
+        self.check_default([name for name in names if name != "rank_by"], expected)
+        self.check(self.rank_by == "distance", expected.format(name="rank_by"))
+        names = ("cluster_by", "restarts", "false_match_rate", "report", "export")
+        self.check_default(names, "`{name}` does not go with a `gallery`")
+        self.check(self.index in (None, STORED), "the `index` of a `gallery` is `stored` with it")
+
     @property
     def words(self):
+        if self.gallery:
+            place = as_file_name(pathlib.Path(self.gallery).resolve().name)
+            return [f"in_{place}", *([STORED] if self.index else [])]
         if self.rank_by == "distance":
             return []
         return [f"rerank_{self.rerank}" if self.rerank else "similarity"]
 
     @property
     def ranking(self):
+        if self.gallery:
+            return f",\nin the gallery {self.gallery}" + ", through its index" * bool(self.index)
         if self.rerank:
             return f",\nthe {self.rerank:,} nearest of each ranked by the learned similarity"
         return ",\nranked by the learned similarity" * (self.rank_by == "similarity")
 
+    def prepare(self, model, images):
+        return queries_of(self, model, images) if self.gallery else images
+
     def most_neighbours(self, split, queries):
+        if self.gallery:
+            return "neighbours", images_in(self.gallery)
         findable = pipelines.rows_to_find(split, queries)
         if self.rerank is None:
             return "neighbours", findable
@@ -130,6 +163,8 @@ class Retrieval(Scoring):
 
     def score(self, model, images):
         """{"scores": {name: value}} with more beside it; "per_query" and "embeddings" as arrays."""
+        if self.gallery:
+            return score_in_collection(self, model, images)
         labels, of_levels = images.split.labels, model.embed(self, images.split)
         embeddings, has_pairs = model.joined(self, of_levels), has_pairs_of_both_kinds(labels)
         data, gallery = tfdml.evaluation.apart(embeddings, labels, images.queries)

@@ -1,0 +1,116 @@
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tfdml.scale import collection as module
+from tfdml.scale import is_collection
+from tfdml.scale.collection import Collection
+
+
+def test_reads_what_was_written(tmp_path, write, rng, monkeypatch):
+    rows = rng.normal(size=(20, 4)).astype(np.float32)
+    labels = [None if i == 4 else f"c{i % 3}" for i in range(20)]
+    written = write(tmp_path / "c", rows, labels, shard_size=6, unreadable=(0, 7, 12, 13))
+    assert is_collection(written.folder)
+    assert (written.dim, written.images, written.shards) == (4, 20, 4)
+    kept = [i for i in range(20) if i not in (0, 7, 12, 13)]
+    for size in (1, 3, 5, 100):  # rows of a chunk, across shards
+        monkeypatch.setattr(module, "_CHUNK_BYTES", size * 16)
+        chunks = list(written.chunks())
+        assert np.concatenate([chunk.ids for chunk in chunks]).tolist() == kept
+        np.testing.assert_array_equal(np.concatenate([c.embeddings for c in chunks]), rows[kept])
+        assert [text for c in chunks for text in c.labels.to_pylist()] == [labels[i] for i in kept]
+        assert max(len(chunk.ids) for chunk in chunks) <= size
+    np.testing.assert_array_equal(written.rows([19, 2, 2]), rows[[19, 2, 2]])
+    assert written.readable(2).tolist() == [14, 15, 16, 17]
+    with pytest.raises(KeyError, match="has no embedding"):
+        written.rows([7])
+
+
+def test_draws_the_same_rows_from_all_shards(clustered):
+    ids, rows = clustered.sample(100, seed=3)
+    again, _ = clustered.sample(100, seed=3)
+    other, _ = clustered.sample(100, seed=4)
+    assert ids.tolist() == again.tolist() != other.tolist()
+    assert 95 <= len(np.unique(ids)) == len(ids) <= 100
+    assert set(ids // 64) == set(range(10))
+    np.testing.assert_array_equal(rows, clustered.rows(ids))
+
+
+def test_counts_missing_shards(clustered):
+    clustered.check_complete()
+    for number in (2, 5):
+        clustered.shard_path(number).unlink()
+    with pytest.raises(ValueError, match=r"missing=2, first='00002.parquet, 00005.parquet'"):
+        clustered.check_complete()
+
+
+def test_rejects_another_model(clustered):
+    clustered.check_model("m" * 64)
+    with pytest.raises(ValueError, match=r"made by this model\. Received: model='other'"):
+        clustered.check_model("other")
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"format": 2}, "must be of the format 1. Received: format=2"),
+        ({"dim": 0}, "positive numbers"),
+        ({"images": "600"}, "positive numbers"),
+        ({"shards": 3}, "as many shards as its images fill"),
+        ({"model": None}, "positive numbers and texts"),
+        ({"dim": 15}, r"must have the `dim` of the manifest. Received: dim=15, dims=\[16\]"),
+        ({"shard_size": 60}, "must hold the images 0 to 59 in order. Received: rows=64"),
+        ({"images": 601}, "must list the images of the manifest. Received: images=601, rows=600"),
+    ],
+)
+def test_rejects_a_manifest_that_the_files_do_not_fit(clustered, changed, message):
+    path = clustered.folder / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
+
+    def read():
+        opened = Collection(clustered.folder)
+        return opened.shard(0), list(opened.listed("path"))
+
+    with pytest.raises(ValueError, match=message):
+        read()
+
+
+def test_rejects_what_is_no_collection(tmp_path, clustered):
+    with pytest.raises(FileNotFoundError, match=r"tfdml\.scale embed"):
+        Collection(tmp_path)
+    (tmp_path / "manifest.json").write_text("[]")
+    with pytest.raises(ValueError, match="is not the manifest"):
+        Collection(tmp_path)
+    clustered.shard_path(1).write_bytes(b"no table")
+    with pytest.raises(ValueError, match=r"00001\.parquet is not a shard that can be read"):
+        clustered.shard(1)
+    table = pq.read_table(clustered.shard_path(2)).drop(["embedding"])
+    pq.write_table(table, clustered.shard_path(2))
+    with pytest.raises(ValueError, match=r"00002.parquet"):
+        clustered.shard(2)
+
+
+def test_rejects_embeddings_that_are_not_finite(tmp_path, write):
+    rows = np.ones((5, 2), np.float32)
+    rows[3, 1] = np.nan
+    with pytest.raises(ValueError, match=r"must be finite. Received: ids=\[3\]"):
+        write(tmp_path / "c", rows, ["a"] * 5).shard(0)
+
+
+def test_embeddings_may_be_lists_without_a_fixed_size(tmp_path, write, rng):
+    rows = rng.normal(size=(5, 2)).astype(np.float32)
+    made = write(tmp_path / "c", rows, ["a"] * 5)
+    table = pq.read_table(made.shard_path(0))
+    given = [*rows[:3].tolist(), None, rows[4].tolist()]
+    column = pa.array(given, pa.list_(pa.float32()))
+    pq.write_table(table.set_column(2, "embedding", column), made.shard_path(0))
+    assert made.shard(0).ids.tolist() == [0, 1, 2, 4]
+    np.testing.assert_array_equal(made.shard(0).embeddings, rows[[0, 1, 2, 4]])
+    column = pa.array([[0.0] * 2] * 4 + [[0.0]], pa.list_(pa.float32()))
+    pq.write_table(table.set_column(2, "embedding", column), made.shard_path(0))
+    with pytest.raises(ValueError, match=r"`dim` of the manifest. Received: dim=2, dims=\[2, 1\]"):
+        made.shard(0)

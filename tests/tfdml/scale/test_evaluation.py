@@ -1,0 +1,126 @@
+"""Scores in a collection equal those of the in-memory evaluation of the same rows."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from tfdml import evaluation
+from tfdml.scale import collection as reading
+from tfdml.scale import evaluation as module
+from tfdml.scale.evaluation import Gallery, retrieval_scores_per_query, scores_through_index
+from tfdml.scale.index import StoredIndex
+from tfdml.scale.indexing import build
+
+
+@pytest.fixture(autouse=True)
+def _lonely_queries_may_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def in_memory(collection):
+    """Ids, rows and (m,) integer labels; images without a label are each of their own class."""
+    shards = [collection.shard(i) for i in range(collection.shards)]
+    ids, rows = (np.concatenate([shard[i] for shard in shards]) for i in range(2))
+    texts = [text for shard in shards for text in shard.labels.to_pylist()]
+    names = [text or f"none {i}" for i, text in enumerate(texts)]
+    return ids, rows, texts, np.unique(names, return_inverse=True)[1]
+
+
+@pytest.mark.parametrize("metrics", [None, "recall", ("recall", "map@r", "r_precision")])
+@pytest.mark.parametrize("small", [False, True])
+def test_equals_the_evaluation_in_memory(clustered, metrics, small, monkeypatch):
+    if small:
+        monkeypatch.setattr(reading, "_CHUNK_BYTES", 16 * 4 * 50)
+        monkeypatch.setattr(module, "_BLOCK_BYTES", 16 * 16 * 70)
+        monkeypatch.setattr(module, "_BLOCK_PAIRS", 400)
+    ids, rows, texts, labels = in_memory(clustered)
+    gallery, counts = Gallery(clustered), (1, 10, 596)
+    some = np.flatnonzero([text is not None for text in texts])[::3]
+    asked = rows[some], [texts[i] for i in some]
+    found = retrieval_scores_per_query(gallery, *asked, counts, metrics=metrics, own=ids[some])
+    expected = evaluation.retrieval_scores_per_query(rows, labels, counts, metrics=metrics)
+    assert found.keys() == expected.keys()
+    for name in found:
+        np.testing.assert_array_equal(found[name], expected[name][some], err_msg=name)
+    assert 0.2 < found["recall@1"].mean() < 1
+
+
+@pytest.mark.parametrize("kind", ["ties", "duplicates", "collapsed"])
+def test_ties_and_queries_without_positives_equal_those_in_memory(tmp_path, write, rng, kind):
+    rows = {
+        "ties": rng.integers(0, 3, (90, 3)),
+        "duplicates": np.repeat(rng.normal(size=(30, 5)), 3, axis=0),
+        "collapsed": np.full((90, 4), 0.3),
+    }[kind].astype(np.float32)
+    labels = rng.integers(0, 8, 90)
+    texts = [f"c{label}" for label in labels]
+    gallery = Gallery(write(tmp_path / "c", rows[30:], texts[30:], shard_size=13))
+    queries = [*texts[:25], *["unknown"] * 5]
+    labels[25:30] = 100
+    expected = evaluation.retrieval_scores_per_query(
+        rows[:30], labels[:30], (1, 5), gallery_embeddings=rows[30:], gallery_labels=labels[30:]
+    )
+    with pytest.warns(UserWarning, match="5 of 30 queries have no other row"):
+        found = retrieval_scores_per_query(gallery, rows[:30], queries, (1, 5))
+    for name in expected:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+    assert not found["map@r"][25:].any()
+
+
+def test_an_exact_index_loses_nothing_and_another_says_what(clustered):
+    ids, rows, texts, _ = in_memory(clustered)
+    gallery = Gallery(clustered)
+    some = np.flatnonzero([text is not None for text in texts])[::5]
+    given = rows[some], [texts[i] for i in some], (1, 10)
+    exact = retrieval_scores_per_query(
+        gallery, *given, metrics=("recall", "map@r", "r_precision"), own=ids[some]
+    )
+    build(clustered, "Flat")
+    options = {"metrics": ("recall", "map@r", "r_precision"), "own": ids[some]}
+    found, compared = scores_through_index(gallery, StoredIndex(clustered), *given, **options)
+    for name in exact:
+        np.testing.assert_allclose(found[name], exact[name], atol=1e-12, err_msg=name)
+    assert set(compared["lost"].values()) == {0.0}
+    build(clustered, "IVF32,PQ2x4", parameters="nprobe=1", overwrite=True)
+    index = StoredIndex(clustered)
+    found, compared = scores_through_index(gallery, index, *given, **options, queries=50, seed=1)
+    assert compared["queries"] == 50
+    assert compared["lost"]["map@r"] > 0.05
+    for name in exact:
+        assert found[name].mean() <= exact[name].mean()
+        lost = compared["exact"][name] - compared["approximate"][name]
+        assert compared["lost"][name] == lost
+
+
+def test_finds_ids_by_paths(clustered):
+    paths = ["images/5.png", "elsewhere.png", "images/599.png", "images/5.png"]
+    assert Gallery(clustered).ids_of(paths).tolist() == [5, -1, 599, 5]
+
+
+def test_rejects_what_cannot_be_evaluated(tmp_path, clustered, write, monkeypatch):
+    gallery, rows = Gallery(clustered), np.ones((2, 16), np.float32)
+    names = ["class 1", "class 2"]
+    with pytest.raises(ValueError, match=r"same dim\. Received: dim=8, of_gallery=16"):
+        retrieval_scores_per_query(gallery, rows[:, :8], names, 1)
+    with pytest.raises(ValueError, match="gallery_size=600"):
+        retrieval_scores_per_query(gallery, rows, names, 601)
+    with pytest.raises(TypeError, match="`labels` must be texts"):
+        retrieval_scores_per_query(gallery, rows, ["class 1", None], 1)
+    with pytest.raises(
+        ValueError, match=r"one text for each query\. Received: queries=2, labels=1"
+    ):
+        retrieval_scores_per_query(gallery, rows, names[:1], 1)
+    with pytest.raises(ValueError, match="must not rank the whole gallery"):
+        scores_through_index(gallery, None, rows, names, 1, metrics="map")
+    monkeypatch.setattr(module, "MOST_FOUND", 5)
+    with pytest.raises(ValueError, match=r"at most 5 images. Received: needed="):
+        scores_through_index(gallery, None, rows, names, 1)
+    unlabelled = write(tmp_path / "none", rows, [None, None])
+    with pytest.raises(ValueError, match=r"must have labels to evaluate by\. Received: images=2"):
+        Gallery(unlabelled)
+    clustered.shard_path(0).unlink()
+    with pytest.raises(ValueError, match="missing=1"):
+        Gallery(clustered)

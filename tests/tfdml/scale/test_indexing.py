@@ -1,0 +1,201 @@
+"""The index of a collection: ids, resuming, and what cannot be built."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tfdml.files import locked
+from tfdml.scale import filling, indexing
+from tfdml.scale.index import StoredIndex
+from tfdml.scale.indexing import UNFINISHED, build
+
+
+@pytest.fixture(autouse=True)
+def _in_parts(monkeypatch):
+    monkeypatch.setattr(filling, "_PART_BYTES", 4 * 16 * 64 * 3)  # of three shards
+
+
+def exact_neighbours(collection, queries, count):
+    """Ids and distances in float64, by a sort."""
+    ids, rows, _ = zip(*(collection.shard(i) for i in range(collection.shards)), strict=True)
+    ids, rows = np.concatenate(ids), np.concatenate(rows).astype(np.float64)
+    distances = np.linalg.norm(rows - queries[:, None], axis=2)
+    order = np.argsort(distances, axis=1, kind="stable")[:, :count]
+    return ids[order], np.take_along_axis(distances, order, axis=1)
+
+
+@pytest.mark.parametrize("scale", [1, 30], ids=["unit", "any length"])
+@pytest.mark.parametrize("factory", ["Flat", "IVF8,Flat", "HNSW32"])
+def test_finds_what_the_euclidean_distance_finds(tmp_path, write, rng, factory, scale):
+    rows = rng.normal(size=(300, 8)) * rng.uniform(1, scale, (300, 1))
+    if scale == 1:
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    collection = write(tmp_path / "c", rows, [None] * 300, shard_size=40, unreadable=(0, 50))
+    assert build(collection, factory, parameters="nprobe=8" if "IVF" in factory else "")
+    index = StoredIndex(collection)
+    assert len(index) == 298
+    found, distances = index.search(collection.rows([7, 299]), 5)
+    expected, expected_distances = exact_neighbours(collection, collection.rows([7, 299]), 5)
+    assert found.tolist() == expected.tolist()
+    np.testing.assert_allclose(distances, expected_distances, rtol=1e-5, atol=2e-3)
+
+
+@pytest.mark.parametrize("factory", ["SQ8", "PQ4x4", "IVF8,SQ8", "PCA8,IVF8,SQ8", "IVF8_HNSW8,SQ8"])
+def test_other_indexes_have_the_ids_of_the_rows(clustered, factory):
+    build(clustered, factory)
+    index = StoredIndex(clustered)
+    ids = [1, 70, 598]
+    found, _ = index.search(clustered.rows(ids), 20)
+    assert all(key in near for key, near in zip(ids, found.tolist(), strict=True))
+    assert not np.isin(found, [3, 64, 599]).any()
+    assert index.text(70) == ("images/70.png", clustered.shard(1).labels[5].as_py())
+    assert not (clustered.folder / UNFINISHED).exists()
+    about = json.loads((index.folder / "index.json").read_text())
+    assert (about["factory"], about["rows"], about["shards"]) == (factory, 597, 10)
+
+
+@pytest.mark.parametrize("factory", ["IVF8,SQ8", "SQ8"])
+def test_a_stopped_job_is_resumed_and_adds_nothing_twice(clustered, factory, monkeypatch):
+    monkeypatch.setattr(filling, "_SAVE_EVERY", 0)
+    monkeypatch.setattr(filling, "_SAVE_SHARE", 0)
+    added, add = [], filling._add
+
+    def stopping(index, collection, number, bar):
+        if number == 7 and 7 not in added:
+            added.append(7)
+            raise KeyboardInterrupt
+        added.append(number)
+        add(index, collection, number, bar)
+
+    monkeypatch.setattr(filling, "_add", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        build(clustered, factory)
+    assert not (clustered.folder / "index").exists()
+    trained = (clustered.folder / UNFINISHED / "trained.faiss").stat().st_mtime_ns
+    del added[:-1]
+    monkeypatch.setattr(indexing.shutil, "rmtree", lambda *_, **__: None)  # keeps the work
+    assert build(clustered, factory)
+    assert added[1:] == ([6, 7, 8, 9] if "IVF" in factory else [7, 8, 9])
+    assert (clustered.folder / UNFINISHED / "trained.faiss").stat().st_mtime_ns == trained
+    index = StoredIndex(clustered)
+    index.set_parameters("nprobe=8" if index.cells else "")
+    found, _ = index.search(clustered.rows([1]), 597)
+    assert sorted(found[0]) == [i for i in range(600) if i not in (3, 64, 599)]
+
+
+KILLED = """
+import os, signal, sys
+from tfdml.scale import filling
+from tfdml.scale.collection import Collection
+from tfdml.scale.indexing import build
+from tfdml.files import locked
+
+add = filling._add
+filling._PART_BYTES = 1
+
+def killed(index, collection, number, bar):
+    if number == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    add(index, collection, number, bar)
+
+filling._add = killed
+collection = Collection(sys.argv[1])
+with locked(collection.folder, "taken"):
+    build(collection, "IVF8,Flat")
+"""
+
+
+def test_the_lock_ends_with_a_killed_process(clustered, monkeypatch):
+    process = subprocess.run([sys.executable, "-c", KILLED, str(clustered.folder)], check=False)
+    assert process.returncode == -9
+    parts = [path.name for path in (clustered.folder / UNFINISHED).glob("part-*")]
+    assert len(parts) == 4
+    monkeypatch.setattr(filling, "_PART_BYTES", 1)
+    with locked(clustered.folder, "taken"):
+        with (
+            pytest.raises(BlockingIOError, match="taken"),
+            locked(clustered.folder, "taken"),
+        ):
+            pass
+        build(clustered, "IVF8,Flat", parameters="nprobe=8")
+    found, _ = StoredIndex(clustered).search(clustered.rows([5]), 597)
+    assert len(set(found[0].tolist())) == 597
+
+
+def test_an_index_of_other_settings_stays_until_it_may_be_replaced(clustered):
+    assert build(clustered, "SQ8")
+    assert not build(clustered, "SQ8")
+    with pytest.raises(FileExistsError, match=r"--overwrite.*'factory': 'SQ8'"):
+        build(clustered, "Flat")
+    assert StoredIndex(clustered).factory == "SQ8"
+    assert build(clustered, "IVF8,Flat", overwrite=True)
+    assert StoredIndex(clustered).parameters == "nprobe=3"
+    assert not build(clustered, "IVF8,Flat", parameters="nprobe=5")
+    assert StoredIndex(clustered).parameters == "nprobe=5"
+    assert {path.name for path in clustered.folder.glob("*index*")} == {"index"}
+
+
+def test_a_full_disk_is_a_sentence_and_leaves_the_index(clustered, monkeypatch):
+    build(clustered, "SQ8")
+    usage = shutil.disk_usage(clustered.folder)
+    monkeypatch.setattr(indexing.shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    with pytest.raises(OSError, match=r"is too small: the index needs .* GB more"):
+        build(clustered, "Flat", overwrite=True)
+    assert StoredIndex(clustered).factory == "SQ8"
+    rooms = iter([10**12, 1000])  # enough for the parts, but not to merge them
+    monkeypatch.setattr(indexing.shutil, "disk_usage", lambda _: usage._replace(free=next(rooms)))
+    with pytest.raises(OSError, match=r"is too small"):
+        build(clustered, "IVF8,Flat", overwrite=True)
+    assert StoredIndex(clustered).factory == "SQ8"
+    assert len(list((clustered.folder / UNFINISHED).glob("part-*"))) == 4
+
+
+def test_waits_for_the_embeddings(clustered):
+    clustered.shard_path(9).unlink()
+    with pytest.raises(ValueError, match="missing=1"):
+        build(clustered, "Flat")
+    assert {path.name for path in clustered.folder.glob("*index*")} == set()
+
+
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [
+        ("Nonsense", "faiss rejects the index .*factory='Nonsense', dim=16"),
+        ("PQ7", "faiss rejects the index .*multiple of the number of subquantizers"),
+        ("IVF8,PQ4x4fs", "cells that faiss can keep on disk"),
+        ("IVF8,PQ4,RFlat", "must not refine"),
+        ("IDMap,Flat", "leave out IDMap"),
+        ("NSG16", "an index that grows"),
+        ("IVF700,SQ8", "faiss rejects the index .*at least as large as number of clusters"),
+    ],
+)
+def test_rejects_what_cannot_be_built(clustered, factory, message):
+    with pytest.raises(ValueError, match=message):
+        build(clustered, factory)
+    assert not (clustered.folder / "index").exists()
+
+
+def test_rejects_search_parameters_before_it_reads_a_row(clustered):
+    with pytest.raises(ValueError, match=r"faiss rejects the index .*parameters='probes=4'"):
+        build(clustered, "IVF8,SQ8", parameters="probes=4")
+    assert not (clustered.folder / UNFINISHED).exists()
+
+
+def test_rejects_an_index_of_other_embeddings(clustered):
+    with pytest.raises(FileNotFoundError, match=r"tfdml\.scale index"):
+        StoredIndex(clustered)
+    build(clustered, "Flat")
+    path = clustered.folder / "manifest.json"
+    path.write_text(path.read_text().replace("m" * 64, "another"))
+    with pytest.raises(ValueError, match=r"build it again. Received: model='another'"):
+        StoredIndex(type(clustered)(clustered.folder))
+
+
+def test_rejects_rows_of_another_dim(clustered):
+    build(clustered, "Flat")
+    with pytest.raises(ValueError, match=r"must be \(n, 16\). Received: shape=\(1, 8\)"):
+        StoredIndex(clustered).search(np.zeros((1, 8), np.float32), 3)

@@ -1,0 +1,41 @@
+import numpy as np
+import pytest
+
+from tfdml.evaluation import nearest_neighbours
+from tfdml.scale import collection as reading
+from tfdml.scale.index import StoredIndex
+from tfdml.scale.indexing import build
+from tfdml.scale.loss import losses
+
+
+def test_counts_the_neighbours_that_are_found(tmp_path, write, rng, monkeypatch):
+    monkeypatch.setattr(reading, "_CHUNK_BYTES", 8 * 4 * 90)
+    rows = rng.normal(size=(400, 8)).astype(np.float32)
+    collection = write(tmp_path / "c", rows, [None] * 400, shard_size=50)
+    build(collection, "IVF8,SQ8", parameters="nprobe=2")
+    index = StoredIndex(collection)
+    found = {loss.parameters: loss for loss in losses(collection, index, queries=60)}
+    assert list(found) == ["nprobe=1", "nprobe=2", "nprobe=4"]
+    assert index.parameters == "nprobe=2"
+    own, asked = collection.sample(60, 0)
+    nearest = nearest_neighbours(rows, 100)[own]
+    for parameters, loss in found.items():
+        index.set_parameters(parameters)
+        ids, _ = index.search(asked, 101)
+        for count in (1, 10, 100):
+            hits = [
+                len(set(near[:count]) & set(of[of != key][:count]))
+                for key, near, of in zip(own, nearest, ids, strict=True)
+            ]
+            assert loss.recall[count] == pytest.approx(np.mean(hits) / count)
+    recalls = [loss.recall[10] for loss in found.values()]
+    assert 0.2 < recalls[0] < recalls[1] < recalls[2] < 1
+    assert all(loss.milliseconds > 0 for loss in found.values())
+
+
+def test_duplicates_at_the_border_count_as_found(tmp_path, write):
+    rows = np.repeat(np.eye(4, dtype=np.float32), 30, axis=0)
+    collection = write(tmp_path / "c", rows, [None] * 120, shard_size=50)
+    build(collection, "Flat")
+    [loss] = losses(collection, StoredIndex(collection), queries=10)
+    assert loss.recall == {1: 1.0, 10: 1.0, 100: 1.0}

@@ -1,0 +1,50 @@
+import re
+
+import programs
+import pytest
+
+from tfdml.files import locked
+from tfdml.scale import __main__ as command
+
+
+def run(*arguments, cwd="."):
+    return programs.run(command.main, *arguments, cwd=cwd)
+
+
+def test_indexes_and_reports(clustered):
+    result = run("index", clustered.folder, "--factory", "IVF8,SQ8", "--report", "true")
+    assert result.code == 0, result.err
+    assert re.search(r"Index: 597 images, [\d.]+ bytes each: ", result.out)
+    lines = result.out.splitlines()
+    assert lines[-3].split()[0] == "nprobe=1"
+    assert lines[-2].endswith("(stored)")
+    assert float(lines[-1].split()[1]) <= float(lines[-3].split()[1])
+    again = run("index", clustered.folder, "--factory", "IVF8,SQ8")
+    assert again.out.startswith("The index was there: 597 images")
+
+
+def test_says_what_it_does():
+    assert "index" in run("--help").out
+    assert "--report" in run("index", "--help").out
+    assert "IVF4096,SQ8" in run("index", "--help").out
+    assert "Did you mean 'index'" in run("indx").sentence
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--factory", "Nonsense"], "could not parse index string Nonsense"),
+        (["--factory", ""], "`factory` must be the name of an index"),
+        (["--factory", "SQ8", "--seed", "-1"], "`seed` must be >= 0"),
+        (["--factory", "SQ8", "--training_rows", "0"], "`training_rows` must be > 0"),
+    ],
+)
+def test_rejects_in_one_sentence(clustered, arguments, message):
+    assert message in run("index", clustered.folder, *arguments).sentence
+
+
+def test_rejects_a_second_job_and_what_is_no_collection(clustered, tmp_path):
+    with locked(clustered.folder, "taken"):
+        sentence = run("index", clustered.folder, "--factory", "SQ8").sentence
+    assert f"another job works on {clustered.folder}" in sentence
+    assert "there is no" in run("index", tmp_path, "--factory", "SQ8").sentence

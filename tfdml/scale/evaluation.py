@@ -1,0 +1,239 @@
+"""Retrieval scores of queries in a collection: exact, shard by shard, or through its index."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tfdml.checks import check
+from tfdml.evaluation import inputs
+from tfdml.evaluation.ranking.in_chunks import Chunk, ranks_in_chunks
+from tfdml.evaluation.ranking.metrics import Metrics
+from tfdml.evaluation.ranking.search import ranks_of
+from tfdml.progress import progress
+
+_BLOCK_BYTES = 2**28  # of the numbers of queries, 16 bytes each
+_BLOCK_PAIRS = 2**22  # of queries and relevant rows, some 50 bytes each
+_FOUND_AT_ONCE = 2**20  # neighbours found by the index per block of queries
+_UNLABELLED, _UNKNOWN = -1, -2  # classes of images without a label, of queries of other classes
+MOST_FOUND = 10_000  # neighbours that the index finds for a query
+
+
+class Gallery:
+    """A `Collection` as the gallery of queries, with the classes of its images.
+
+    Images without a label stay in the gallery and are of no class. Uses 4 bytes per image.
+
+    Args:
+        collection: `Collection` whose shards are all written.
+
+    Raises:
+        ValueError: If shards are missing, or no image has a label.
+    """
+
+    def __init__(self, collection):
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        collection.check_complete()
+        self.collection = collection
+        parts = [pc.unique(part["label"].cast(pa.string())) for part in collection.listed("label")]
+        self._names = pc.drop_null(pc.unique(pa.concat_arrays(parts)))
+        expected = f"{collection.folder} must have labels to evaluate by"
+        check(len(self._names), expected, images=collection.images, labels=0)
+        self.classes = np.empty(collection.images, np.int32)
+        first = 0
+        for part in collection.listed("label"):
+            self.classes[first : first + len(part)] = self._classes_of(part["label"], _UNLABELLED)
+            first += len(part)
+
+    def classes_of(self, labels):
+        """(n,) integers, the classes of (n,) texts; images of other classes get one of their own.
+
+        Raises:
+            TypeError: If a label is not a text.
+        """
+        import pyarrow as pa
+
+        texts = all(isinstance(label, str) for label in labels)
+        if not texts:
+            raise TypeError("`labels` must be texts, one for each query")
+        return self._classes_of(pa.array(labels, pa.string()), _UNKNOWN)
+
+    def ids_of(self, paths):
+        """(n,) int64, the ids of images with these paths; -1 where there is none."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        texts, places_of = np.unique(np.asarray(paths, object), return_inverse=True)
+        asked, found, first = pa.array(texts, pa.string()), np.full(len(texts), -1), 0
+        for part in self.collection.listed("path"):
+            places = pc.index_in(part["path"].cast(pa.string()), value_set=asked)
+            rows = np.flatnonzero(np.asarray(places.is_valid()))
+            found[places.drop_null().to_numpy()] = first + rows
+            first += len(part)
+        return found[places_of]
+
+    def chunks(self, bar):
+        """Yields the `Chunk`s of the gallery; counts their rows in a bar."""
+        for ids, embeddings, _ in self.collection.chunks():
+            yield Chunk(ids, embeddings, self.classes[ids])
+            bar.update(len(ids))
+
+    def _classes_of(self, labels, other):
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        found = pc.index_in(labels.cast(pa.string()), value_set=self._names)
+        return found.fill_null(other).to_numpy(zero_copy_only=False)
+
+
+def retrieval_scores_per_query(gallery, embeddings, labels, k, *, metrics=None, own=None):
+    """Scores of each query in a gallery that does not fit in memory, exactly.
+
+    The metrics are those of `tfdml.evaluation.retrieval_scores`, and the values equal its values in
+    the whole gallery. Each block of queries reads the gallery twice: first the distances of the
+    relevant rows, then the rows of other classes that are as near are counted. So a metric of more
+    than K ranks, such as "map@r", takes no more memory than 50 bytes per pair of a query and a
+    relevant row. A block holds as many queries as fit 256 MiB, or have 4 million such pairs.
+
+    Args:
+        gallery: `Gallery`.
+        embeddings: (n, dim) floats, finite; the queries.
+        labels: (n,) texts, their labels.
+        k: Positive integer or several, for the metrics "@K"; at most the images of the gallery.
+        metrics: Names of metrics, or one. Default: all.
+        own: (n,) ids of the images that are the queries themselves, which are excluded; -1 for a
+            query that is none, as `Gallery.ids_of` returns. Default: none is.
+
+    Returns:
+        {name: (n,) float64 in [0, 1]}; 0 for a query without relevant rows, of which a warning
+        gives the number.
+
+    Raises:
+        TypeError: If `embeddings` are not floats or `labels` not texts.
+        ValueError: If shapes disagree, a number is not finite, a metric is unknown, `k` is out of
+            range, or the queries have another `dim` than the gallery.
+    """
+    queries, classes, own, metrics = _checked(gallery, embeddings, labels, k, metrics, own)
+    blocks = _blocks(gallery, classes, queries.shape[1])
+    values = {}
+    with progress("Ranking", total=2 * len(blocks) * gallery.collection.images, unit="row") as bar:
+        for block in blocks:
+            given = queries[block], classes[block], lambda: gallery.chunks(bar), metrics
+            ranks, relevant = ranks_in_chunks(*given, own[block])
+            for name, of in {**metrics.values(ranks, relevant), "relevant": relevant}.items():
+                values.setdefault(name, np.empty(len(queries)))[block] = of
+    misses = int(np.count_nonzero(values.pop("relevant") == 0))
+    inputs.warn_of_misses(misses, len(queries), stacklevel=3)
+    return values
+
+
+def scores_through_index(
+    gallery, index, embeddings, labels, k, *, metrics=None, own=None, **sample
+):
+    """Scores of queries by the images that the index finds, and what that loses.
+
+    The index finds as many images as the metrics need: the largest K, and for "map@r" and
+    "r_precision" the largest number R of relevant rows of a query. Those that it does not find
+    count as not found, and ties rank as the index orders them.
+
+    Args:
+        gallery: `Gallery`.
+        index: `StoredIndex` of the same collection.
+        embeddings: As for `retrieval_scores_per_query`.
+        labels: As for `retrieval_scores_per_query`.
+        k: As for `retrieval_scores_per_query`.
+        metrics: "recall", "precision", "map@r", "r_precision", "ndcg", or some of them. Default:
+            "recall" and "map@r".
+        own: As for `retrieval_scores_per_query`.
+        **sample: `queries`, the most that are also scored exactly, by default 1,000; and `seed`.
+
+    Returns:
+        {name: (n,) float64}, and {"queries", "exact", "approximate", "lost"}: the number of queries
+        that were drawn to be scored exactly as well, and {name: mean} over these alone.
+
+    Raises:
+        ValueError: As for `retrieval_scores_per_query`, or if a query has more than 10,000 relevant
+            rows and a metric needs them all.
+    """
+    metrics = ("recall", "map@r") if metrics is None else metrics
+    queries, classes, own, metrics = _checked(gallery, embeddings, labels, k, metrics, own)
+    whole = {"map", "mrr"}.intersection(metrics.names)
+    check(not whole, "`metrics` must not rank the whole gallery", metrics=metrics.names)
+    some = _sampled(len(queries), **sample)
+    given = gallery, queries[some], np.asarray(labels)[some].tolist(), k
+    exact = retrieval_scores_per_query(*given, metrics=metrics.names, own=own[some])
+    found = _found_values(gallery, index, queries, classes, own, metrics)
+    means = {name: float(of.mean()) for name, of in exact.items()}
+    approximate = {name: float(found[name][some].mean()) for name in means}
+    lost = {name: means[name] - approximate[name] for name in means}
+    return found, {"queries": len(some), "exact": means, "approximate": approximate, "lost": lost}
+
+
+def _checked(gallery, embeddings, labels, k, metrics, own):
+    """Queries as float32, their classes, their own ids and the `Metrics`."""
+    queries = inputs.finite_rows(embeddings).astype(np.float32, copy=False)
+    dims = {"dim": queries.shape[1], "of_gallery": gallery.collection.dim}
+    check(dims["dim"] == dims["of_gallery"], "queries and gallery must have the same dim", **dims)
+    counts = {"queries": len(queries), "labels": len(labels)}
+    check(len(labels) == len(queries), "`labels` must have one text for each query", **counts)
+    own = np.full(len(queries), -1) if own is None else np.asarray(own)
+    check(own.shape == (len(queries),), "`own` must have one id for each query", shape=own.shape)
+    most = gallery.collection.images - bool((own >= 0).any())
+    return queries, gallery.classes_of(labels), own, Metrics.of(metrics, k, most)
+
+
+def _blocks(gallery, classes, dim):
+    """Slices of the queries, each with few enough numbers and pairs."""
+    sizes = _class_sizes(gallery.classes, ...)
+    ends = np.cumsum(np.where(classes >= 0, sizes[classes], 0))
+    most, slices, first = max(1, _BLOCK_BYTES // (16 * dim)), [], 0
+    while first < len(classes):
+        before = ends[first - 1] if first else 0
+        last = int(np.searchsorted(ends, before + _BLOCK_PAIRS, side="right"))
+        last = min(max(last, first + 1), first + most, len(classes))
+        slices.append(slice(first, last))
+        first = last
+    return slices
+
+
+def _class_sizes(classes, images):
+    """Number of some images in each class; the last two, of those without a class, are 0."""
+    labelled = classes[images][classes[images] >= 0]
+    return np.append(np.bincount(labelled, minlength=classes.max() + 1), [0, 0])
+
+
+def _sampled(count, queries=1000, seed=0):
+    return np.sort(np.random.default_rng(seed).permutation(count)[:queries])
+
+
+def _found_values(gallery, index, queries, classes, own, metrics):
+    """{name: (n,) values} of the images that the index finds."""
+    readable = np.zeros(gallery.collection.images, bool)
+    for number in range(gallery.collection.shards):
+        readable[gallery.collection.readable(number)] = True
+    relevant = _class_sizes(gallery.classes, readable)[classes]
+    of_class = (own >= 0) & (gallery.classes[own] == classes) & readable[own]
+    relevant = np.where(classes >= 0, relevant, 0) - of_class
+    depth = int(metrics.depth(relevant).max())
+    expected = f"through the index a query may need at most {MOST_FOUND:,} images"
+    check(depth <= MOST_FOUND, expected, needed=depth)
+    values, step = {}, max(1, _FOUND_AT_ONCE // (depth + 1))
+    with progress("Searching", total=len(queries), unit="query") as bar:
+        for first in range(0, len(queries), step):
+            block = slice(first, first + step)
+            ids, _ = index.search(queries[block], min(depth + 1, len(index)))
+            ranks = _ranks_of_found(ids, gallery.classes, classes[block], own[block])
+            for name, of in metrics.values(ranks, relevant[block]).items():
+                values.setdefault(name, np.empty(len(queries)))[block] = of
+            bar.update(len(ids))
+    return values
+
+
+def _ranks_of_found(ids, gallery_classes, classes, own):
+    """The `RelevantRanks` of found images, in the order in which they were found."""
+    present = (ids >= 0) & (ids != own[:, None])
+    hit = present & (gallery_classes[ids] == classes[:, None])
+    query, _ = np.nonzero(hit)
+    before = np.cumsum(present & ~hit, axis=1)[hit]
+    return ranks_of(0, len(ids), query, before)

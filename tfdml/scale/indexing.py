@@ -1,0 +1,198 @@
+"""Builds the index of a collection: trained once, filled shard by shard, and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+from tfdml.checks import check, check_fits, check_integer, check_type
+from tfdml.evaluation.approximate import as_value_error
+from tfdml.files import naming, replacing
+from tfdml.progress import progress
+from tfdml.quiet import silent
+from tfdml.scale import index as stored
+from tfdml.scale.collection import import_needed
+from tfdml.scale.filling import check_room, fill
+
+UNFINISHED = ".index-unfinished"
+_JOB, _TRAINED = "job.json", "trained.faiss"
+_TRAINING_ROWS = 40  # for each cell; faiss warns below 39
+_LEAST_TRAINING_ROWS = 2**16
+_TRAINING_BYTES = 2**28  # of the default sample, at most
+_ID_BYTES = 8
+
+
+def build(collection, factory, *, parameters=None, training_rows=None, seed=0, overwrite=False):
+    """Builds the index of a collection in its folder, `index/`, which appears whole.
+
+    Work that a killed process left behind is taken up again if it is of the same settings.
+
+    Args:
+        collection: `Collection` whose shards are all written.
+        factory: String of `faiss.index_factory`, such as "IVF4096,SQ8".
+        parameters: Search parameters that are stored with it, such as "nprobe=16". Default: for an
+            index with cells, the square root of their number are visited.
+        training_rows: Images that cells and codes are learned from, drawn at random. Default: 40
+            for each cell and at least 65,536, in at most 256 MiB.
+        seed: Integer >= 0, seed of this sample.
+        overwrite: Whether to replace an index of other settings.
+
+    Returns:
+        Whether there was anything to build.
+
+    Raises:
+        ValueError: If shards are missing, faiss rejects the factory or the parameters, or the index
+            cannot be built shard by shard.
+        FileExistsError: If there is an index of other settings.
+        OSError: If the disk is too small.
+        ImportError: If faiss or pyarrow is not installed.
+    """
+    faiss = import_needed("faiss")
+    check_type(isinstance(factory, str), "`factory` must be a string", factory=factory)
+    check_integer(0, seed=seed)
+    made = _made(faiss, collection.dim, factory)
+    ivf = faiss.try_extract_index_ivf(made)
+    cells = ivf.nlist if ivf else 0
+    if parameters is None:
+        parameters = f"nprobe={round(cells**0.5)}" if cells else ""
+    elif parameters:
+        with as_value_error({"factory": factory, "parameters": parameters}):
+            faiss.ParameterSpace().set_index_parameters(made, parameters)
+    if training_rows is None:
+        most = max(cells, _TRAINING_BYTES // (4 * collection.dim))
+        training_rows = min(max(_TRAINING_ROWS * cells, _LEAST_TRAINING_ROWS), most)
+    check_integer(1, training_rows=training_rows)
+    about = {
+        "format": stored.FORMAT,
+        "factory": factory,
+        **{name: getattr(collection, name) for name in ("list", "model", "dim", "images")},
+        "shards": collection.shards,
+        "training_rows": min(training_rows, collection.images),
+        "seed": seed,
+    }
+    final, unfinished = collection.folder / stored.FOLDER, collection.folder / UNFINISHED
+    if _is_built(final, about, overwrite):
+        with replacing(final / stored.ABOUT) as path:
+            present = stored.about_of(final)
+            path.write_text(json.dumps({**present, "parameters": parameters}, indent=2) + "\n")
+        return False
+    collection.check_complete()
+    _begin(unfinished, about)
+    _check_room(unfinished, made, ivf, collection.images)
+    with naming(final), as_value_error({"factory": factory, "dim": collection.dim}):
+        trained = _trained(faiss, made, unfinished / _TRAINED, collection, about)
+        whole = unfinished / stored.FOLDER
+        shutil.rmtree(whole, ignore_errors=True)
+        rows = fill(collection, trained, unfinished, whole)
+        _write_texts(collection, whole / stored.TEXTS)
+        about |= {"rows": rows, "parameters": parameters}
+        (whole / stored.ABOUT).write_text(json.dumps(about, indent=2) + "\n", "utf-8")
+        _publish(whole, final)
+    shutil.rmtree(unfinished)
+    return True
+
+
+def _made(faiss, dim, factory):
+    """The empty index of a factory, which takes ids; a ValueError says why it cannot be built."""
+    received = {"factory": factory, "dim": dim}
+    with as_value_error(received):
+        made = faiss.index_factory(dim, factory)
+    ivf = faiss.try_extract_index_ivf(made)
+    named = isinstance(made, faiss.IndexIDMap)
+    check(not named, "`factory` must not name the ids: leave out IDMap", **received)
+    if ivf is None:
+        whole = (faiss.IndexNSG, faiss.IndexNNDescent)
+        added = not isinstance(made, whole)
+        check(added, "`factory` must be of an index that grows, such as HNSW32", **received)
+        return faiss.IndexIDMap2(made)
+    plain = isinstance(made, (faiss.IndexIVF, faiss.IndexPreTransform))
+    plain &= not isinstance(faiss.downcast_index(ivf), faiss.IndexIVFPQR)
+    expected = "`factory` must not refine, as rows of an index with cells stay on disk"
+    check(plain, expected, **received)
+    in_lists = isinstance(faiss.downcast_InvertedLists(ivf.invlists), faiss.ArrayInvertedLists)
+    expected = "`factory` must have cells that faiss can keep on disk, without `fs`"
+    check(in_lists, expected, **received)
+    return made
+
+
+def _is_built(final, about, overwrite):
+    """Whether the index is there; raises a FileExistsError for another one."""
+    if not final.exists():
+        return False
+    present = stored.about_of(final) if (final / stored.ABOUT).is_file() else {}
+    if about.items() <= present.items():
+        return True
+    if not overwrite:
+        other = {name: present.get(name) for name in about if present.get(name) != about[name]}
+        advice = "remove it, or give --overwrite"
+        raise FileExistsError(f"{final} has an index of other settings: {advice}. It has: {other}")
+    return False
+
+
+def _begin(unfinished, about):
+    """Makes the folder of the work; removes that of other settings and half-written files."""
+    job, text = unfinished / _JOB, json.dumps(about)
+    if unfinished.exists() and not (job.is_file() and job.read_text("utf-8") == text):
+        print("Unfinished work of other settings is removed", flush=True)
+        shutil.rmtree(unfinished)
+    unfinished.mkdir(exist_ok=True)
+    with replacing(job) as path:
+        path.write_text(text, "utf-8")
+    for path in unfinished.glob("*.unfinished"):
+        path.unlink()
+
+
+def _check_room(unfinished, made, ivf, images):
+    """Raises an error if the disk, or for an index without cells the memory, is too small."""
+    each = _ID_BYTES + (ivf.code_size if ivf else _row_bytes(made.index))
+    if not ivf:
+        what = "an index without cells is built in memory, and"
+        check_fits(images * each, what, images=images, bytes_per_image=each)
+    # The parts, or the index so far, beside the whole.
+    there = sum(file.stat().st_size for file in unfinished.rglob("*") if file.is_file())
+    check_room(unfinished, 2 * images * each - there)
+
+
+def _row_bytes(index):
+    """Bytes of a row in an index without cells, with its part of a graph."""
+    faiss = import_needed("faiss")
+    index = faiss.downcast_index(index)
+    if isinstance(index, faiss.IndexHNSW):
+        return _row_bytes(index.storage) + 4 * index.hnsw.nb_neighbors(0)
+    return index.sa_code_size()
+
+
+def _trained(faiss, made, path, collection, about):
+    """Trains the index, once; returns the path of the empty trained index."""
+    if not path.exists():
+        if not made.is_trained:
+            count = about["training_rows"]
+            print(f"Training on {count:,} of {collection.images:,} images", flush=True)
+            _, rows = collection.sample(count, about["seed"])
+            with silent():  # faiss repeats one warning for every part of a code
+                made.train(rows)
+        with replacing(path) as unfinished:
+            faiss.write_index(made, str(unfinished))
+    return path
+
+
+def _write_texts(collection, path):
+    """Writes paths and labels as a file that can be memory-mapped."""
+    import pyarrow as pa
+
+    schema = pa.schema([("path", pa.string()), ("label", pa.string())])
+    parts = progress("Listing", collection.listed(*schema.names), unit="part")
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+        for part in parts:
+            writer.write_batch(part.cast(schema))
+
+
+def _publish(whole, final):
+    """Moves the whole index to its place; an index there is removed once it is aside."""
+    old = final.with_name(f"{UNFINISHED}-old")
+    shutil.rmtree(old, ignore_errors=True)
+    if final.exists():
+        os.rename(final, old)
+    os.rename(whole, final)
+    shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,117 @@
+"""What an index loses: its neighbours beside the exact ones, its bytes and its time."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from tfdml.evaluation.ranking.neighbours import nearest_rows
+from tfdml.evaluation.ranking.points import Frame, squared_distances
+from tfdml.progress import progress
+
+COUNTS = (1, 10, 100)
+_PROBES = (1, 4, 16, 64, 256)
+_EFFORTS = (16, 64, 256)  # of a graph
+
+
+class Loss(NamedTuple):
+    """What an index loses with some search parameters."""
+
+    parameters: str
+    recall: dict  # {K: share of the K nearest images that it finds}
+    milliseconds: float  # the median of a query
+
+
+def losses(collection, index, *, queries=1000, seed=0):
+    """Compares the neighbours that an index finds with the exact ones.
+
+    With X[q, K] the distance of query q to its K-th nearest image and D[q, j] to the j-th that the
+    index finds, both in float64 of the embeddings, the recall is that of `overlap` in
+    `tfdml.evaluation.approximate_recall`:
+
+        recall[K] = mean over q of #(j <= K with D[q, j] <= X[q, K]) / K
+
+    Queries are images of the collection, without themselves, drawn at random. They are searched one
+    at a time. The collection is read once more for the exact neighbours.
+
+    Args:
+        collection: `Collection`.
+        index: `StoredIndex` of it; its parameters are restored.
+        queries: Number of queries; all images of a smaller collection.
+        seed: Integer >= 0, of the draw.
+
+    Returns:
+        List of `Loss`, one for each of a few parameters, among them those of the index.
+    """
+    own, rows = collection.sample(min(queries, collection.images), seed)
+    most = min(COUNTS[-1], len(index) - 1)
+    counts = [count for count in COUNTS if count <= most]
+    stored, found, seconds = index.parameters, {}, {}
+    for parameters in _choices(index):
+        index.set_parameters(parameters)
+        index.search(rows[:1], most + 1)  # the first of all reads the index from the disk
+        found[parameters], seconds[parameters] = _found(index, own, rows, most)
+    index.set_parameters(stored)
+    borders, distances = _exact(collection, own, rows, most, found)
+    results = []
+    for parameters, of in distances.items():
+        within = of[:, None, :] <= borders[:, [count - 1 for count in counts], None]
+        hits = np.stack([within[:, i, :count].sum(axis=1) for i, count in enumerate(counts)])
+        recall = dict(zip(counts, (hits.mean(axis=1) / counts).tolist(), strict=True))
+        results.append(Loss(parameters, recall, 1e3 * float(np.median(seconds[parameters]))))
+    return results
+
+
+def _choices(index):
+    """Search parameters to compare: those of the index and a few others of its kind."""
+    if index.cells:
+        probes = {*_PROBES, *(int(text) for text in [index.parameters[7:]] if text.isdigit())}
+        return [f"nprobe={probe}" for probe in sorted(probes) if probe <= index.cells]
+    if index.factory.startswith("HNSW"):
+        return [f"efSearch={effort}" for effort in _EFFORTS]
+    return [index.parameters]
+
+
+def _found(index, own, rows, most):
+    """(n, most) ids, -1 where there are no more, and the seconds of each query."""
+    found, seconds = np.full((len(rows), most), -1), []
+    for query, row in enumerate(rows):
+        started = time.perf_counter()
+        ids, _ = index.search(row[None], most + 1)
+        seconds.append(time.perf_counter() - started)
+        others = ids[0][(ids[0] >= 0) & (ids[0] != own[query])][:most]
+        found[query, : len(others)] = others
+    return found, seconds
+
+
+def _exact(collection, own, rows, most, found):
+    """(n, most) distances of the nearest images in order, and {name: distances of found ids}."""
+    frame = Frame.around(rows)
+    queries = frame.points(rows)
+    borders = np.full((len(rows), most), np.inf)
+    distances = {name: np.full(ids.shape, np.inf) for name, ids in found.items()}
+    with progress("Comparing", total=collection.images) as bar:
+        for ids, embeddings, _ in collection.chunks():
+            gallery = frame.points(embeddings)
+            nearest = _nearest(queries, gallery, ids, own, most)
+            borders = np.sort(np.concatenate([borders, nearest], axis=1), axis=1)[:, :most]
+            for name, asked in found.items():
+                place = np.minimum(np.searchsorted(ids, asked), len(ids) - 1)
+                query, column = np.nonzero(ids[place] == asked)
+                here = gallery.exact, place[query, column]
+                distances[name][query, column] = squared_distances(queries.exact, query, *here)
+            bar.update(len(ids))
+    return borders, distances
+
+
+def _nearest(queries, gallery, ids, own, most):
+    """(n, k) exact squared distances to the nearest rows of a chunk, without the queries."""
+    count = min(most + 1, len(ids))
+    rows, _ = nearest_rows(queries, gallery, count)
+    asked = np.repeat(np.arange(len(rows)), count)
+    distances = squared_distances(queries.exact, asked, gallery.exact, rows.reshape(-1))
+    distances = distances.reshape(rows.shape)
+    distances[ids[rows] == own[:, None]] = np.inf
+    return distances
