@@ -9,6 +9,7 @@ import pkgutil
 import re
 
 import numpy as np
+import pages
 import pytest
 
 import evaluate
@@ -47,8 +48,31 @@ def test_losses_document_every_option():
         assert documented == list(inspect.signature(loss).parameters), class_name
 
 
+def slow_but(*fast):
+    """Pages as parameters: those that run in seconds, and others, marked slow."""
+    marks = {True: (), False: pytest.mark.slow}
+    return [
+        pytest.param(page, marks=marks[str(page) in fast], id=str(page))
+        for page in pages.pages()
+        if any(block.reason is None for block in pages.blocks(page))
+    ]
+
+
+@pytest.mark.parametrize(
+    "page",
+    slow_but(
+        "docs/index.md",
+        "docs/tutorials/keras.md",
+        "docs/tutorials/own_loss.md",
+        "docs/cookbook/data.md",
+    ),
+)
+def test_blocks_of_a_page_run(page, tmp_path):
+    pages.run_page(page, tmp_path)
+
+
 def readme_blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return [block.code for block in pages.blocks("README.md") if block.language == language]
 
 
 @pytest.mark.parametrize("number", range(len(readme_blocks("python"))))
@@ -61,13 +85,31 @@ def test_the_readme_has_python_to_run():
     assert len(readme_blocks("python")) >= 2
 
 
-def test_flags_in_the_readme_exist():
+def test_flags_of_commands_exist():
     fields = {
         field.name
         for cls in (Recipe, evaluate.Comparison, *evaluate.TASKS.values())
         for field in dataclasses.fields(cls)
     }
-    commands = re.findall(r"(?:train|evaluate)\.py((?:\\\n|.)*)", "".join(readme_blocks("bash")))
-    flags = {flag for command in commands for flag in re.findall(r"--(\w+)", command)}
+    every = (block for page in ["README.md", *pages.pages()] for block in pages.blocks(page))
+    shell = [line for b in every if b.language == "bash" for line in pages.commands(b.code)]
+    programs = ("python train.py ", "python evaluate.py ")
+    flags = {
+        flag for line in shell if line.startswith(programs) for flag in re.findall(r"--(\w+)", line)
+    }
     assert {"resume", "mirror", "rerank"} <= flags, flags
     assert flags <= fields | {"config", "resume", "help", "compare"}, flags - fields
+
+
+def test_the_reference_has_all_public_names():
+    listed = set()
+    for page in (ROOT / "docs" / "reference").glob("*.md"):
+        listed |= set(re.findall(r"^::: (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE))
+    packages = (tfdml.losses, tfdml.layers, tfdml.models, tfdml.evaluation, tfdml.serving)
+    for package in (*packages, tfdml.client, pipelines):
+        names = {
+            f"{package.__name__}.{name}"
+            for name in package.__all__
+            if callable(getattr(package, name)) and name != "EmbeddingModel"
+        }
+        assert names <= listed, names - listed
