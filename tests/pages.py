@@ -4,7 +4,7 @@ Blocks of Python share the names of their page. Of shell blocks, this repository
 this process and other commands in bash; only environments are not made. A block with a title, such
 as ```csv title="list.csv"```, is written to that file. So that a page runs in seconds and offline,
 trainings take two steps, networks start at random, and a server of models is the protocol test
-server. A comment before a block, `<!-- not run: REASON -->`, excepts it; as the first line of a
+server. A comment before a block, `<!-- not run: REASON -->`, excepts it; below the title of a
 page, all its blocks.
 """
 
@@ -59,7 +59,7 @@ def pages():
 def blocks(page):
     """The `Block`s of a page, in order."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    whole = re.match(rf"{NOT_RUN}(.+) -->", text)
+    whole = re.match(rf"# .+\n\n{NOT_RUN}(.+) -->", text)
     return [
         Block(
             text[: found.start("code")].count("\n"),
