@@ -3,9 +3,9 @@
 Blocks of Python share the names of their page. Of shell blocks, this repository's programs run in
 this process and other commands in bash; only environments are not made. A block with a title, such
 as ```csv title="list.csv"```, is written to that file. So that a page runs in seconds and offline,
-trainings take two steps, networks start at random, and a server of models is the protocol test
-server. A comment before a block, `<!-- not run: REASON -->`, excepts it; below the title of a
-page, all its blocks.
+trainings take two steps, of digits in place of glyphs, networks start at random, and a server of
+models is the protocol test server. A comment before a block, `<!-- not run: REASON -->`, excepts
+it; below the title of a page, all its blocks.
 """
 
 import contextlib
@@ -134,7 +134,7 @@ class Page(contextlib.ExitStack):
             name = arguments.pop(0)
             assert name.split(".")[0] in MODULES, f"no module of this repository: {name}"
         if name == "train.py" and "--help" not in arguments:
-            arguments += TWO_STEPS
+            arguments += [*_on_digits(arguments), *TWO_STEPS]
         if name == "tfdml.client" and "--server" not in arguments:
             arguments += ["--server", f"grpc://{self.addresses['localhost:8500']}"]
         done = programs.run(main_of(name), *arguments, cwd=self.folder)
@@ -181,6 +181,15 @@ class Page(contextlib.ExitStack):
             assert started.is_set()
         finally:
             server.serve = serve
+
+
+def _on_digits(arguments):
+    """Arguments that train on small images in place of the default ones, under the same name."""
+    if "--dataset" in arguments or "--resume" in arguments:
+        return []
+    loss = arguments[arguments.index("--loss") + 1]
+    named = [] if "--run" in arguments else ["--run", f"glyphs_{loss}"]
+    return ["--dataset", "digits", *named]
 
 
 def main_of(name):

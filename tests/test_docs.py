@@ -61,7 +61,6 @@ def slow_but(*fast):
 @pytest.mark.parametrize(
     "page",
     slow_but(
-        "docs/index.md",
         "docs/tutorials/keras.md",
         "docs/tutorials/own_loss.md",
         "docs/cookbook/data.md",
