@@ -37,6 +37,7 @@ ENVIRONMENT = ("python3 -m venv", ". .venv/bin/activate", "pip install ")
 PRETRAINED = (" --weights imagenet", ', weights="imagenet"')
 TWO_STEPS = ["--steps", "2", "--checkpoint_every", "1"]
 FILES = ("a.png", "b.png", "photo.jpg", "query.png")
+FURTHER = ["--steps", "4"]
 PHOTOS = {f"class_{i}": 6 for i in range(8)}
 
 
@@ -134,7 +135,8 @@ class Page(contextlib.ExitStack):
             name = arguments.pop(0)
             assert name.split(".")[0] in MODULES, f"no module of this repository: {name}"
         if name == "train.py" and "--help" not in arguments:
-            arguments += [*_on_digits(arguments), *TWO_STEPS]
+            steps = FURTHER if "--resume" in arguments else TWO_STEPS
+            arguments += [*_on_digits(arguments), *steps]
         if name == "tfdml.client" and "--server" not in arguments:
             arguments += ["--server", f"grpc://{self.addresses['localhost:8500']}"]
         done = programs.run(main_of(name), *arguments, cwd=self.folder)
