@@ -150,7 +150,8 @@ def scores_through_index(
 
     Returns:
         {name: (n,) float64}, and {"queries", "exact", "approximate", "lost"}: the number of queries
-        that were drawn to be scored exactly as well, and {name: mean} over these alone.
+        that were drawn to be scored exactly as well, and {name: mean} over these alone. "lost" may
+        be negative, as cells that are not visited hold rows of other classes too.
 
     Raises:
         ValueError: As for `retrieval_scores_per_query`, or if a query has more than 10,000 relevant
