@@ -54,6 +54,8 @@ def build(collection, factory, *, parameters=None, training_rows=None, seed=0, o
     made = _made(faiss, collection.dim, factory)
     ivf = faiss.try_extract_index_ivf(made)
     cells = ivf.nlist if ivf else 0
+    expected = "`factory` must have at most as many cells as there are images; Flat suits a few"
+    check(cells <= collection.images, expected, factory=factory, images=collection.images)
     if parameters is None:
         parameters = f"nprobe={round(cells**0.5)}" if cells else ""
     elif parameters:
@@ -125,7 +127,7 @@ def _is_built(final, about, overwrite):
         return True
     if not overwrite:
         other = {name: present.get(name) for name in about if present.get(name) != about[name]}
-        advice = "remove it, or give --overwrite"
+        advice = "remove it, or give --overwrite true"
         raise FileExistsError(f"{final} has an index of other settings: {advice}. It has: {other}")
     return False
 

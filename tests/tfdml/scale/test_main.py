@@ -35,6 +35,7 @@ def test_says_what_it_does():
     [
         (["--factory", "Nonsense"], "could not parse index string Nonsense"),
         (["--factory", ""], "`factory` must be the name of an index"),
+        ([], "must have at most as many cells as there are images; Flat suits a few"),
         (["--factory", "SQ8", "--seed", "-1"], "`seed` must be >= 0"),
         (["--factory", "SQ8", "--training_rows", "0"], "`training_rows` must be > 0"),
     ],
