@@ -161,7 +161,7 @@ def test_the_health_check_finds_the_models_that_are_configured(protocol_test_ser
 def test_commands_of_the_page_parse():
     from tfdml.client.__main__ import parse
 
-    text = PAGE + (ROOT / "README.md").read_text()
+    text = (PAGE + (ROOT / "README.md").read_text()).replace("\\\n", "")
     commands = re.findall(r"python -m tfdml\.client (.*)", text)
     assert len(commands) >= 4
     for command in commands:
