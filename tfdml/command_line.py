@@ -11,7 +11,7 @@ import warnings
 
 import jsonargparse
 
-from tfdml.checks import nearest
+from tfdml.checks import nearest, unknown_name
 from tfdml.files import replacing
 
 _IN_WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
@@ -122,6 +122,28 @@ def fail(program, message, code=2) -> typing.NoReturn:
     """Prints one sentence to the standard error and exits with the code."""
     print(f"{program}: error: {message}", file=sys.stderr)
     raise SystemExit(code)
+
+
+def command_of(program, description, commands, arguments=None):
+    """The command that a program was given, and the arguments behind it.
+
+    Without a command, and for `--help`, it prints the description and exits with code 0; for an
+    unknown one, a sentence with code 2.
+
+    Args:
+        program: Name of the program.
+        description: Its docstring.
+        commands: Names of its commands.
+        arguments: List of texts; those of the process if None.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    command = arguments[0] if arguments else "--help"
+    if command in ("--help", "-h"):
+        print((description or "").strip())
+        raise SystemExit(0)
+    if command not in commands:
+        fail(program, unknown_name("command", command, commands))
+    return command, arguments[1:]
 
 
 def verbosity():

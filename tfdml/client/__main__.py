@@ -17,8 +17,8 @@ import pathlib
 import sys
 import typing
 
-from tfdml.checks import check, unknown_name
-from tfdml.command_line import Parser, check_writable, fail, one_sentence
+from tfdml.checks import check
+from tfdml.command_line import Parser, check_writable, command_of, one_sentence
 from tfdml.files import replacing
 from tfdml.image_files import SUFFIXES, is_image
 
@@ -87,14 +87,8 @@ class Embed(Similarity):
 
 
 def main(arguments=None):
-    arguments = sys.argv[1:] if arguments is None else arguments
-    command = arguments[0] if arguments else "--help"
-    if command in ("--help", "-h"):
-        print((__doc__ or "").strip())
-        return
-    if command not in COMMANDS:
-        fail(PROGRAM, unknown_name("command", command, COMMANDS))
-    settings, paths = parse(command, arguments[1:])
+    command, arguments = command_of(PROGRAM, __doc__, COMMANDS, arguments)
+    settings, paths = parse(command, arguments)
     # Failed requests raise ServingError, a RuntimeError; images raise a ValueError.
     with one_sentence(PROGRAM, RuntimeError, ValueError, TypeError, OSError, ImportError):
         COMMANDS[command](settings, paths)

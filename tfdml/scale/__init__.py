@@ -5,7 +5,13 @@ Start it with `python -m tfdml.scale`; see its `--help`.
 
 import pathlib
 
-MANIFEST = "manifest.json"
+FORMAT = 1  # of the manifest
+MANIFEST, LIST, SHARDS = "manifest.json", "list.parquet", "shards"
+
+
+def shard_name(number):
+    """The file name of a shard."""
+    return f"{number:05d}.parquet"
 
 
 def is_collection(folder):

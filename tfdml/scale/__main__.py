@@ -10,24 +10,16 @@ Each has --help. docs/scale.md describes the files.
 """
 
 import importlib
-import sys
 
-from tfdml.checks import unknown_name
-from tfdml.command_line import fail
+from tfdml.command_line import command_of
 
 PROGRAM = "tfdml.scale"
 COMMANDS = {"embed": "tfdml.scale.embed", "index": "tfdml.scale.index_command"}
 
 
 def main(arguments=None):
-    arguments = sys.argv[1:] if arguments is None else arguments
-    command = arguments[0] if arguments else "--help"
-    if command in ("--help", "-h"):
-        print((__doc__ or "").strip())
-        return
-    if command not in COMMANDS:
-        fail(PROGRAM, unknown_name("command", command, COMMANDS))
-    importlib.import_module(COMMANDS[command]).main(arguments[1:])
+    command, arguments = command_of(PROGRAM, __doc__, COMMANDS, arguments)
+    importlib.import_module(COMMANDS[command]).main(arguments)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfdml.checks import check
-from tfdml.scale import MANIFEST
+from tfdml.scale import FORMAT, LIST, MANIFEST, SHARDS, shard_name
 
-FORMAT = 1  # of the manifest
 _TEXTS = ("model", "list")
 _NUMBERS = ("dim", "images", "shard_size", "shards")
 _CHUNK_BYTES = 2**25  # of float32 embeddings
@@ -58,7 +57,7 @@ class Collection:
 
     def shard_path(self, number):
         """The path of a shard."""
-        return self.folder / "shards" / f"{number:05d}.parquet"
+        return self.folder / SHARDS / shard_name(number)
 
     def check_complete(self):
         """Raises a ValueError that counts the shards that are missing, if any are."""
@@ -167,7 +166,7 @@ class Collection:
     def listed(self, *columns):
         """Yields parts of `list.parquet`, in the order of ids, as `pyarrow.RecordBatch`es."""
         parquet = import_needed("pyarrow.parquet")
-        with parquet.ParquetFile(self.folder / "list.parquet") as file:
+        with parquet.ParquetFile(self.folder / LIST) as file:
             rows = file.metadata.num_rows
             expected = f"{self.folder / 'list.parquet'} must list the images of the manifest"
             check(rows == self.images, expected, images=self.images, rows=rows)

@@ -16,11 +16,10 @@ import pyarrow.parquet as pq
 
 from tfdml.checks import check
 from tfdml.progress import progress
+from tfdml.scale import FORMAT, LIST, MANIFEST, SHARDS, shard_name
 from tfdml.scale.storage import NO_FILE, Folder
 
-FORMAT = 1
 _SURELY = 100  # files that are not deleted all at once
-_MANIFEST, _LIST, _SHARDS = "manifest.json", "list.parquet", "shards"
 _WHAT = {
     "format": "in another format",
     "model": "of another model",
@@ -66,15 +65,15 @@ class CollectionWriter:
         """
         self.folder.check_writable()
         names = {name for name in self.folder.names() if not name.startswith(".")}
-        if _MANIFEST not in names:
+        if MANIFEST not in names:
             expected = f"{self.folder} must be a new or empty folder"
             check(not names, expected, found=sorted(names)[:5])
             return
-        with self.folder.open(_MANIFEST) as file:
+        with self.folder.open(MANIFEST) as file:
             try:
                 found = dict(json.load(file))
             except (ValueError, TypeError) as error:
-                raise ValueError(f"{self.folder}/{_MANIFEST} is damaged ({error})") from error
+                raise ValueError(f"{self.folder}/{MANIFEST} is damaged ({error})") from error
         for name, what in _WHAT.items():
             if name in manifest and found.get(name) != manifest[name]:
                 values = {"found": found.get(name), "expected": manifest[name]}
@@ -84,18 +83,18 @@ class CollectionWriter:
     def begin(self, manifest, listing):
         """Writes the manifest and the list, unless they exist; removes what killed writers left."""
         names = self.folder.names()
-        if _MANIFEST not in names:
+        if MANIFEST not in names:
             text = json.dumps(manifest, indent=2) + "\n"
-            self.folder.write(_MANIFEST, lambda file: file.write(text.encode()))
-        if _LIST not in names:
-            self.folder.write(_LIST, listing.write)
-        for inner in ("", _SHARDS):
+            self.folder.write(MANIFEST, lambda file: file.write(text.encode()))
+        if LIST not in names:
+            self.folder.write(LIST, listing.write)
+        for inner in ("", SHARDS):
             self.folder.remove_unfinished(inner)
 
     def missing(self, shards):
         """The numbers of the missing shards, of a number of shards."""
-        names = self.folder.names(_SHARDS)
-        return [number for number in range(shards) if _name(number) not in names]
+        names = self.folder.names(SHARDS)
+        return [number for number in range(shards) if shard_name(number) not in names]
 
     def write_shard(self, number, first, images, rows):
         """Writes a shard.
@@ -121,14 +120,14 @@ class CollectionWriter:
         columns = [rows["id"], images["path"], rows["embedding"], images["label"], rows["error"]]
         table = pa.table(columns, ["id", "path", "embedding", "label", "error"])
         options = {"use_dictionary": ["label", "error"]}
-        name = f"{_SHARDS}/{_name(number)}"
+        name = f"{SHARDS}/{shard_name(number)}"
         self.folder.write(name, lambda file: pq.write_table(table, file, **options))
 
     def unreadable(self, shards):
         """The number of images without an embedding, from the footers of all shards."""
         count = 0
         for number in progress("Counting", range(shards), unit="shard"):
-            with self.folder.open(f"{_SHARDS}/{_name(number)}") as file:
+            with self.folder.open(f"{SHARDS}/{shard_name(number)}") as file:
                 about = pq.ParquetFile(file).metadata
             errors = about.schema.names.index("error")
             groups = (about.row_group(group) for group in range(about.num_row_groups))
@@ -156,7 +155,3 @@ def rows_of(ids, embeddings, problems):
     # Not of a fixed size, of which pyarrow below 26 cannot keep nulls.
     rows = pa.ListArray.from_arrays(np.append(np.int32(0), ends), values, mask=missing)
     return pa.table([pa.array(ids, pa.int64()), rows, error], ["id", "embedding", "error"])
-
-
-def _name(number):
-    return f"{number:05d}.parquet"
