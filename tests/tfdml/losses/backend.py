@@ -38,12 +38,8 @@ def value_and_gradient(loss, labels, embeddings):
             value = loss(labels, rows)
         return float(value), tf.convert_to_tensor(tape.gradient(value, rows)).numpy()
     if backend == "jax":
-        import jax
-
-        value, gradient = jax.value_and_grad(lambda rows: loss(labels, rows))(
-            jax.numpy.asarray(embeddings)
-        )
-        return float(value), np.asarray(gradient)
+        value, gradient = differentiable(loss, embeddings.shape[-1])(labels, embeddings)
+        return float(value), gradient
     import torch
 
     rows = torch.tensor(embeddings, requires_grad=True)
@@ -74,18 +70,23 @@ def compiled_gradient(loss, labels):
     return lambda embeddings: value_and_gradient(loss, labels, embeddings)[1]
 
 
-@functools.cache
-def of_case(name, options, dim):
-    """`value_and_gradient` of a loss, its options as JSON; on JAX compiled, once for each shape."""
-    loss = losses.get(name, **json.loads(options))
+def differentiable(loss, dim):
+    """`value_and_gradient` of a loss, as a function of labels and rows; on JAX compiled."""
     if keras.backend.backend() != "jax":
         return functools.partial(value_and_gradient, loss)
     import jax
 
-    for layer in loss.layers:
-        layer.build((None, dim))  # JAX traces no creation of weights
+    for layer in getattr(loss, "layers", ()):
+        if not layer.built:
+            layer.build((None, dim))  # JAX traces no creation of weights
     compiled = jax.jit(jax.value_and_grad(lambda rows, labels: loss(labels, rows)))
     return lambda labels, rows: [np.asarray(part) for part in compiled(rows, labels)]
+
+
+@functools.cache
+def of_case(name, options, dim):
+    """`differentiable` of a loss, its options as JSON, which JAX compiles once for each shape."""
+    return differentiable(losses.get(name, **json.loads(options)), dim)
 
 
 def float32_forms(name, options, dim, num_labels=None):
