@@ -389,6 +389,14 @@ def test_names_the_file_of_weights_that_cannot_be_downloaded(monkeypatch, tmp_pa
         build_embedder("mobilenet_v2", 8, input_shape=(96, 96, 3), weights="imagenet")
 
 
+def test_in_100_steps_small_cnn_forgets_the_initial_moving_averages(rng):
+    embedder = build_embedder("small_cnn", 4, input_shape=(28, 28, 1))
+    images = rng.uniform(0, 255, (16, 28, 28, 1)).astype("float32")
+    for _ in range(100):
+        trained = embedder(images, training=True)
+    np.testing.assert_allclose(outputs(embedder, images), trained, atol=0.02)
+
+
 def test_small_cnn_has_no_pretrained_weights():
     with pytest.raises(ValueError, match="`small_cnn` has no pretrained weights"):
         build_embedder("small_cnn", input_shape=(28, 28, 1), weights="imagenet")
