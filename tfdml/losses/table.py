@@ -69,6 +69,8 @@ _OF_PDDM = {
     "temperature": None,
 }
 PUBLISHED = {
+    "hard_contrastive": {"mine_positives": True},
+    "hdc": {"mine_positives": True},
     "lmdm": _OF_PDDM,
     "npair": {"pairs": "first", "scale": 1.0},
     "pddm": _OF_PDDM,

@@ -132,7 +132,7 @@ def hdc(
     average_over="active",
     level_weights=None,
     negative_factor=1.0,
-    mine_positives=True,
+    mine_positives=False,
     normalize=True,
 ):
     positive, negative = pairs_of(labels)

@@ -178,9 +178,18 @@ CASES = [
     ("hdc", {"selection": "cascade", "hard_ratios": (0.8, 0.6, 0.3), "margin": 5.0}),
     ("hdc", {"average_over": "pairs"}),
     ("hdc", {"selection": "previous", "squared": False, "average_over": "sum", "margin": 1.5}),
-    ("hdc", {"average_over": "ordered", "negative_factor": 10.0}),
-    ("hdc", {"mine_positives": False, "level_weights": (1.0, 0.0, 2.5), "normalize": False}),
-    ("hdc", {"levels": 2, "hard_ratios": (0.7, 0.29), "selection": "previous"}),
+    ("hdc", {"average_over": "ordered", "negative_factor": 10.0, "mine_positives": True}),
+    ("hdc", {"mine_positives": True, "level_weights": (1.0, 0.0, 2.5), "normalize": False}),
+    ("hdc", {"mine_positives": True}),
+    (
+        "hdc",
+        {
+            "levels": 2,
+            "hard_ratios": (0.7, 0.29),
+            "selection": "previous",
+            "mine_positives": True,
+        },
+    ),
     ("hard_contrastive", {}),
     ("hard_contrastive", {"hard_ratios": (0.2,), "average_over": "ordered"}),
     ("pddm", LEARNED),
@@ -359,7 +368,7 @@ def test_every_partial_derivative_equals_a_central_difference(name, options, rng
 def test_counts_the_hardest_pairs_where_a_float_is_below_their_number(rng):
     assert 0.29 * 100 < 29
     labels, x = np.repeat([0, 1], 10), rows(rng, batch=20)
-    options = {"hard_ratios": (0.29,), "margin": 5.0}
+    options = {"hard_ratios": (0.29,), "margin": 5.0, "mine_positives": True}
     value = float(losses.get("hard_contrastive", **options)(labels, x))
     expected = oracles.hard_contrastive(labels, x, **options)
     np.testing.assert_allclose(value, expected, rtol=DOUBLE)
@@ -721,6 +730,7 @@ def golden_cases():
         elif function == "hdc":
             loss = losses.get(
                 "hdc",
+                preset="published",
                 levels=len(inputs),
                 hard_ratios=[percent / 100 for percent in args["h"]],
                 margin=args["M"],
@@ -731,6 +741,7 @@ def golden_cases():
         elif function == "hdc_release_value":
             loss = losses.get(
                 "hard_contrastive",
+                preset="published",
                 hard_ratios=[args["hard_ratio"]],
                 margin=args["M"],
                 average_over="ordered",

@@ -53,7 +53,7 @@ DEFAULTS = {
         "average_over": "active",
         "level_weights": None,
         "negative_factor": 1.0,
-        "mine_positives": True,
+        "mine_positives": False,
     },
     losses.HistogramLoss: {"num_bins": 201},
     losses.LiftedStructuredLoss: {"margin": 1.0, "variant": "smooth", "normalize": False},
