@@ -68,9 +68,10 @@ class HardAwareCascadeLoss(MetricLoss):
         produced the published results, uses `"own_all"` with `average_over="ordered"` and
         `negative_factor=10`. `"hard_contrastive"` is its baseline: one level, half of the pairs.
         Differs: all positive pairs are kept, which has higher recall on photographs and characters;
-        with `preset="published"` of `tfdml.losses.get` they are mined; averages over active pairs, where the paper prints a sum; squared distances, as in
-        the code, where the paper's are not squared; the full gradient, where the code propagates
-        half of it. Ties of the loss are broken by order in the batch.
+        `tfdml.losses.get("hdc", preset="published")` mines them. Averages are over active pairs,
+        where the paper prints a sum; squared distances, as in the code, where the paper's are not
+        squared; the full gradient, where the code propagates half of it. Ties of the loss are
+        broken by order in the batch.
 
     Example:
         >>> loss = HardAwareCascadeLoss(levels=2, hard_ratios=(1.0, 0.5))
