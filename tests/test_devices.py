@@ -61,7 +61,7 @@ def finished(*processes):
 
 def losses_of(folder):
     log = folder / "runs" / "small" / "logs" / "epochs.csv"
-    return np.genfromtxt(log, delimiter=",", names=True)["loss"]
+    return np.atleast_1d(np.genfromtxt(log, delimiter=",", names=True)["loss"])
 
 
 @pytest.mark.parametrize(
@@ -187,20 +187,28 @@ def test_workers_equal_one_device_and_the_chief_alone_speaks(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lost", [0, 1])
-def test_a_worker_that_is_killed_ends_the_run_which_resumes(lost, tmp_path):
-    steps = ["--steps", "100000", "--checkpoint_every", "4"]
-    workers = start_workers(2, *RUN, *steps, cwd=tmp_path)
-    checkpoint = tmp_path / "runs" / "small" / "checkpoint.keras"
+@pytest.mark.parametrize(("lost", "workers"), [(0, 1), (1, 4)])
+def test_a_worker_that_is_killed_ends_the_run_which_resumes_on_others(lost, workers, tmp_path):
+    steps = [*RUN, "--steps", "60", "--checkpoint_every", "4"]
+    folders = [tmp_path / "killed", tmp_path / "undisturbed"]
+    for folder in folders:
+        folder.mkdir()
+    two = start_workers(2, *steps, cwd=folders[0])
+    checkpoint = folders[0] / "runs" / "small" / "checkpoint.keras"
     while not checkpoint.exists():
-        assert all(worker.poll() is None for worker in workers), workers[0].communicate()
-        time.sleep(0.1)
-    workers[lost].send_signal(signal.SIGKILL)
+        assert all(worker.poll() is None for worker in two), two[0].communicate()
+        time.sleep(0.02)
+    two[lost].send_signal(signal.SIGKILL)
     began = time.monotonic()
-    workers[lost].communicate()
-    _, error = workers[1 - lost].communicate(timeout=100)
+    two[lost].communicate()
+    _, error = two[1 - lost].communicate(timeout=100)
     assert time.monotonic() - began < 60
-    assert workers[1 - lost].returncode == 1, error
+    assert two[1 - lost].returncode == 1, error
     assert "train.py: error: another worker stopped, or cannot be reached" in error
     assert "--run small --resume" in error
-    assert checkpoint.exists()
+    assert len(losses_of(folders[0])) < 15
+    finished(*start_workers(workers, "--run", "small", "--resume", cwd=folders[0]))
+    finished(start(*steps, cwd=folders[1]))
+    found, expected = map(losses_of, folders)
+    assert len(found) == 15
+    np.testing.assert_allclose(found, expected, rtol=1e-3)
