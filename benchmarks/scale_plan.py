@@ -2,8 +2,8 @@
 
     python benchmarks/scale_plan.py --images_per_second 156 --rows_per_second 2632 --list_bytes 30
 
-The rates are those of one core: of `benchmarks/embedding.py`, and the rows divided by the seconds of
-the index of `benchmarks/scale.py`. Both grow with the cores only as long as the storage does.
+The rates are those of one core: of `benchmarks/embedding.py`, and the rows divided by the seconds
+of the index of `benchmarks/scale.py`. More cores are faster only as long as the storage is.
 """
 
 import argparse
