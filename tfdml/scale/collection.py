@@ -44,12 +44,14 @@ class Collection:
 
     Raises:
         FileNotFoundError: If there is no manifest.
-        ValueError: If it is not one, or of another format.
+        ValueError: If the manifest is not one, or of another format, or the folder is a URL.
         ImportError: If pyarrow is not installed.
     """
 
     def __init__(self, folder):
         import_needed("pyarrow")
+        expected = "a collection must be on a disk of this machine to be read; copy it there"
+        check("://" not in str(folder), expected, folder=folder)
         self.folder = pathlib.Path(folder)
         manifest = _manifest_of(self.folder)
         self.model, self.list = (manifest[name] for name in _TEXTS)

@@ -70,7 +70,10 @@ def main(arguments=None):
             os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
         import_tensorflow()
         embed(settings, version)
-    print(f"Next: python -m tfdml.scale index {settings.out}")
+    if "://" in settings.out:
+        print("Next: copy it to a disk, and there: python -m tfdml.scale index FOLDER")
+    else:
+        print(f"Next: python -m tfdml.scale index {settings.out}")
 
 
 def embed(settings, version):

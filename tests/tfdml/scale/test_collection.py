@@ -82,6 +82,8 @@ def test_rejects_a_manifest_that_the_files_do_not_fit(clustered, changed, messag
 def test_rejects_what_is_no_collection(tmp_path, clustered):
     with pytest.raises(FileNotFoundError, match=r"tfdml\.scale embed"):
         Collection(tmp_path)
+    with pytest.raises(ValueError, match=r"copy it there.*folder='s3://bucket/embeddings'"):
+        Collection("s3://bucket/embeddings")
     (tmp_path / "manifest.json").write_text("[]")
     with pytest.raises(ValueError, match="is not the manifest"):
         Collection(tmp_path)

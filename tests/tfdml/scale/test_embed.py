@@ -102,6 +102,7 @@ def test_other_file_systems(embed, photos, out):
     memory.put(str(photos), "/given", recursive=True)
     result = embed(images="memory://given", out="memory://made")
     assert result.code == 0, result.err
+    assert "Next: copy it to a disk" in result.out
     embed()
     with memory.open("/made/shards/00000.parquet") as file:
         table = pq.read_table(file)
