@@ -5,6 +5,7 @@ import itertools
 import logging
 import os
 import pathlib
+import socket
 import tempfile
 from typing import Any
 
@@ -17,6 +18,7 @@ from tfdml.scale.writing import rows_of
 
 ray: Any = lazy_loader.load("ray")  # an optional dependency
 _PIECES = 10_000  # of one execution of Ray Data, whose paths are all in memory
+_SECONDS_TO_ANSWER = 10
 _THREADS = 4  # most cores of an actor on CPUs: each holds the model in memory
 _models = {}  # in a worker: {model sent to it: `ImageModel`}
 
@@ -41,6 +43,7 @@ def embedded(version, pieces, *, address=None):
         OSError: If there is no cluster, or an image cannot be fetched.
     """
     importlib.import_module("ray.data")
+    _check_answers(address)
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
     logging.getLogger("ray.data").setLevel(logging.ERROR)
@@ -56,6 +59,17 @@ def embedded(version, pieces, *, address=None):
         raise RuntimeError(f"Ray failed ({_cause(error)})") from error
     finally:
         ray.shutdown()
+
+
+def _check_answers(address):
+    """Raises an OSError if nothing answers at an address HOST:PORT, which Ray tries for minutes."""
+    host, _, port = (address or "").rpartition(":")
+    if not host or "://" in address:
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=_SECONDS_TO_ANSWER).close()
+    except (OSError, ValueError) as error:
+        raise OSError(f"no Ray cluster answers at {address} ({error})") from error
 
 
 def _execution(model, pieces):

@@ -125,5 +125,5 @@ def test_a_missing_cluster_is_one_sentence(version, photos, tmp_path):
     job = start(version, photos, tmp_path / "out", "--engine", "ray", "--address", "127.0.0.1:1")
     _, err = job.communicate()
     assert job.returncode == 1
-    assert "127.0.0.1:1" in err.splitlines()[-1]
+    assert "no Ray cluster answers at 127.0.0.1:1" in err.splitlines()[-1]
     assert "Traceback" not in err
