@@ -13,7 +13,7 @@ import lazy_loader
 import numpy as np
 import pyarrow as pa
 
-from tfdml.quiet import import_tensorflow
+from tfdml.quiet import import_tensorflow, silent
 from tfdml.scale.writing import rows_of
 
 ray: Any = lazy_loader.load("ray")  # an optional dependency
@@ -45,8 +45,9 @@ def embedded(version, pieces, *, address=None):
     importlib.import_module("ray.data")
     _check_answers(address)
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
-    ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    with silent(2):  # it tells the level of its logs
+        ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
     context.execution_options.preserve_order = True
@@ -75,7 +76,8 @@ def _check_answers(address):
 def _execution(model, pieces):
     rows = ray.data.from_arrow([pa.table({"id": ids, "path": paths}) for ids, paths in pieces])
     count, threads, resources = _actors()
-    options = {"batch_size": None, "batch_format": "numpy", "fn_kwargs": {"model": [model]}}
+    size = max(len(ids) for ids, _ in pieces)  # Ray wants a number for GPUs
+    options = {"batch_size": size, "batch_format": "numpy", "fn_kwargs": {"model": [model]}}
     if threads is None:  # the actors are busy with their GPUs
         rows = rows.map_batches(_read, num_cpus=1, **options)
     rows = rows.map_batches(
@@ -146,5 +148,7 @@ def _loaded(model, *, threads):
 
 
 def _cause(error):
-    """The last line of an error of Ray, which ends with that of the worker."""
-    return str(error).strip().splitlines()[-1]
+    """What went wrong: the error of a worker, at the end of its traceback, or Ray's own first line."""
+    before, _, last = str(error).rpartition("\n\nThe above exception was the direct cause")
+    lines = (before or last).strip().splitlines()
+    return lines[-1 if before else 0]
