@@ -1,4 +1,4 @@
-"""The pages of docs/: their code blocks run in order, in a folder with `photos/`.
+"""README and the pages of docs/: their code blocks run in order, in a folder with `photos/`.
 
 Blocks of Python share the names of their page. Of shell blocks, this repository's programs run in
 this process and other commands in bash; only environments are not made. A block with a title, such
@@ -53,8 +53,8 @@ class Block:
 
 
 def pages():
-    """Paths of all pages of the site, relative to the repository."""
-    return [page.relative_to(ROOT) for page in sorted(DOCS.rglob("*.md"))]
+    """Paths of README and all pages of the site, relative to the repository."""
+    return [page.relative_to(ROOT) for page in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]]
 
 
 def blocks(page):
