@@ -11,6 +11,7 @@ import re
 import numpy as np
 import pages
 import pytest
+import yaml
 
 import evaluate
 import pipelines
@@ -46,6 +47,21 @@ def test_losses_document_every_option():
         arguments = re.split("Attributes:|Call:", text.split("Args:")[1])[0]
         documented = re.findall(r"^ {4}(\w+):", arguments, re.MULTILINE)
         assert documented == list(inspect.signature(loss).parameters), class_name
+
+
+def test_formulas_of_the_site_have_the_options_of_the_docstrings():
+    path = ROOT / "docs" / "reference" / "formulas.yaml"
+    formulas = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for _, class_name, _ in [*losses.LOSSES.values(), *losses.REGULARIZERS.values()]:
+        loss = getattr(losses, class_name)
+        head = inspect.getdoc(loss).partition("Args:\n")[0]
+        plain = re.findall(r"^ {4}.+\n(?:\n*(?: {4}.+\n))*", head, re.MULTILINE)
+        options = set(inspect.signature(loss).parameters)
+        for text, tex in zip(plain, formulas.get(class_name, []), strict=True):
+            in_text, in_tex = (
+                options & set(re.findall(r"\w+", each, re.ASCII)) for each in (text, tex)
+            )
+            assert in_text == in_tex, class_name
 
 
 def slow_but(*fast):
