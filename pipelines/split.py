@@ -86,6 +86,7 @@ class Split:
 
     @property
     def num_classes(self):
+        """Number of classes that have images."""
         return len(self.classes)
 
     @property

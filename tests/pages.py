@@ -1,11 +1,11 @@
-"""The pages of docs/: their code blocks run in order, in a folder with `photos/`.
+"""README and the pages of docs/: their code blocks run in order, in a folder with `photos/`.
 
 Blocks of Python share the names of their page. Of shell blocks, this repository's programs run in
 this process and other commands in bash; only environments are not made. A block with a title, such
 as ```csv title="list.csv"```, is written to that file. So that a page runs in seconds and offline,
-trainings take two steps, of digits in place of glyphs, networks start at random, and a server of
-models is the protocol test server. A comment before a block, `<!-- not run: REASON -->`, excepts
-it; below the title of a page, all its blocks.
+trainings take two steps, of digits in place of glyphs, networks of commands are small, all start at
+random, and a server of models is the protocol test server. A comment before a block, `<!-- not run:
+REASON -->`, excepts it; below the title of a page, all its blocks.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ NOT_RUN = "<!-- not run: "
 SERVER = "docker compose -f serving/compose.yaml"
 MODULES = ("tfdml", "pipelines")
 ENVIRONMENT = ("python3 -m venv", ". .venv/bin/activate", "pip install ")
-PRETRAINED = (" --weights imagenet", ', weights="imagenet"')
+LARGE = (" --backbone mobilenet_v2", " --weights imagenet", ', weights="imagenet"')
 TWO_STEPS = ["--steps", "2", "--checkpoint_every", "1"]
 FILES = ("a.png", "b.png", "photo.jpg", "query.png")
 FURTHER = ["--steps", "4"]
@@ -53,8 +53,8 @@ class Block:
 
 
 def pages():
-    """Paths of all pages of the site, relative to the repository."""
-    return [page.relative_to(ROOT) for page in sorted(DOCS.rglob("*.md"))]
+    """Paths of README and all pages of the site, relative to the repository."""
+    return [page.relative_to(ROOT) for page in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]]
 
 
 def blocks(page):
@@ -96,7 +96,7 @@ class Page(contextlib.ExitStack):
 
     def run(self, block):
         code = block.code
-        for text in PRETRAINED:
+        for text in LARGE:
             code = code.replace(text, "")
         if block.title is not None:
             path = self.folder / block.title

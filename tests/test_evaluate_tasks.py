@@ -481,6 +481,17 @@ def test_images_search_in_a_collection(photos, version, tmp_path, capsys):
     assert "The index and an exact search, on 20 queries" in capsys.readouterr().out
 
 
+def test_an_image_behind_a_link_does_not_find_itself_in_a_collection(photos, version, tmp_path):
+    (tmp_path / "linked").symlink_to(photos)
+    collection_of(tmp_path / "linked", version, tmp_path / "large")
+    arguments = ["--gallery", tmp_path / "large", "--k", "[1]"]
+    absolute, relative = (
+        scores(version, "--data_dir", folder, *arguments, name="evaluation_in_large")
+        for folder in (tmp_path / "linked", "linked")
+    )
+    assert relative["scores"] == absolute["scores"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

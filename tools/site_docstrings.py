@@ -1,32 +1,54 @@
-"""Extension of griffe: lays out for the site the sections of docstrings that it does not know.
+"""Extension of griffe: lays out for the site what it does not know of docstrings.
 
-`Args`, `Attributes` and `Raises` are lists that griffe reads. Of the others `Call` becomes a list,
-`Example` code, `Returns`, `Source` and `Differs` paragraphs, each under its title.
+Of the sections, `Args`, `Attributes` and `Raises` are lists that griffe reads. Of the others `Call`
+becomes a list, `Example` code, `Returns`, `Source` and `Differs` paragraphs, each under its title.
+Formulas, plain text in a docstring, become MathML, from their TeX in docs/reference/formulas.yaml.
 """
 
+import pathlib
 import re
 import textwrap
 
 import griffe
+import yaml
+from latex2mathml.converter import convert
 
+FORMULAS = pathlib.Path(__file__).parents[1] / "docs" / "reference" / "formulas.yaml"
 PROSE = ("Returns", "Call", "Source", "Differs")
 SECTION = re.compile(r"^(\w+):\n((?:(?: {4}.*)?\n)+)", re.MULTILINE)
 LIST = re.compile(r"^(\S.* \S.*:)\n((?: {4}\w+: .*\n(?: {8}.*\n)*)+)", re.MULTILINE)
 ITEM = re.compile(r"^(\w+(?:, \w+)*): ", re.MULTILINE)
+INDENTED = re.compile(r"^ {4}.+\n(?:\n*(?: {4}.+\n))*", re.MULTILINE)
 
 
 class SiteDocstrings(griffe.Extension):
     """Rewrites every docstring before it is parsed."""
 
+    def __init__(self):
+        self.formulas = yaml.safe_load(FORMULAS.read_text(encoding="utf-8"))
+
     def on_instance(self, *, obj, **kwargs):
         if obj.docstring is not None:
-            obj.docstring.value = laid_out(obj.docstring.value)
+            text = obj.docstring.value
+            if obj.name in self.formulas:
+                text = with_formulas(text, self.formulas[obj.name])
+            obj.docstring.value = laid_out(text)
+
+
+def with_formulas(docstring, formulas):
+    """The docstring with the indented blocks before its first section as formulas."""
+    head, args, rest = docstring.partition("Args:\n")
+    blocks = INDENTED.findall(head)
+    for block, tex in zip(blocks, formulas, strict=True):
+        head = head.replace(block, convert(tex, display="block") + "\n")
+    return head + args + rest
 
 
 def laid_out(docstring):
     """The docstring with its sections in the order given, as griffe and Markdown read them."""
     docstring = re.sub(r"^Example:$", "Examples:", docstring, flags=re.MULTILINE)
     docstring = re.sub(r"^Differs: ", "\n**Differs:** ", docstring, flags=re.MULTILINE)
+    docstring = re.sub(r"^( +)> ", r"\1\\> ", docstring, flags=re.MULTILINE)  # no quotation
     docstring = LIST.sub(_as_list, docstring + "\n")
     return SECTION.sub(_as_markdown, docstring).rstrip()
 

@@ -13,8 +13,8 @@ class BinomialDevianceLoss(PairLoss):
     A smooth hinge on both sides of a similarity `beta`. With similarities S (cosines for unit
     rows), over all unordered pairs {i, j} of the batch:
 
-        mean_{same class}  log(1 + exp(-alpha (S[i, j] - beta)))
-      + mean_{other class} log(1 + exp(alpha negative_cost (S[i, j] - beta)))
+          mean_{same class}  log(1 + exp(-alpha (S[i, j] - beta)))
+        + mean_{other class} log(1 + exp(alpha negative_cost (S[i, j] - beta)))
 
     Args:
         alpha: Steepness; > 0.

@@ -148,7 +148,7 @@ def _loaded(model, *, threads):
 
 
 def _cause(error):
-    """What went wrong: the error of a worker, at the end of its traceback, or Ray's own first line."""
+    """The error of a worker, which ends its traceback, or else the first line of Ray's own."""
     before, _, last = str(error).rpartition("\n\nThe above exception was the direct cause")
     lines = (before or last).strip().splitlines()
     return lines[-1 if before else 0]

@@ -161,8 +161,7 @@ def test_the_health_check_finds_the_models_that_are_configured(protocol_test_ser
 def test_commands_of_the_page_parse():
     from tfdml.client.__main__ import parse
 
-    text = (PAGE + (ROOT / "README.md").read_text()).replace("\\\n", "")
-    commands = re.findall(r"python -m tfdml\.client (.*)", text)
+    commands = re.findall(r"python -m tfdml\.client (.*)", PAGE.replace("\\\n", ""))
     assert len(commands) >= 4
     for command in commands:
         name, *arguments = shlex.split(command, comments=True)

@@ -82,7 +82,8 @@ def _own(gallery, settings, split):
         return None
     paths = [str(path) for path in split.images]
     own = gallery.ids_of(paths)
-    for others in ([os.path.realpath(path) for path in paths], ids_of(settings, split)):
+    absolute, real = ([of(path) for path in paths] for of in (os.path.abspath, os.path.realpath))
+    for others in (absolute, real, ids_of(settings, split)):
         missing = own < 0
         own[missing] = gallery.ids_of(others)[missing]
     return own
