@@ -17,7 +17,7 @@ TRAINING_ROWS = 40 * 65_536
 CORES = (16, 64, 256, 1024)
 
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=100_000_000)
     parser.add_argument("--dim", type=int, default=128)
@@ -26,7 +26,7 @@ def main():
     parser.add_argument("--rows_per_second", type=float, required=True, help="into the index")
     parser.add_argument("--image_bytes", type=float, default=50_000, help="of an encoded image")
     parser.add_argument("--list_bytes", type=float, required=True, help="of a row of list.parquet")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     print("| cores | hours of embedding | images read, MB/s |\n| --- | --- | --- |")
     for cores in CORES:
         rate = cores * given.images_per_second

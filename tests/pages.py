@@ -4,8 +4,8 @@ Blocks of Python share the names of their page. Of shell blocks, this repository
 this process and other commands in bash; only environments are not made. A block with a title, such
 as ```csv title="list.csv"```, is written to that file. So that a page runs in seconds and offline,
 trainings take two steps, of digits in place of glyphs, networks of commands are small, all start at
-random, and a server of models is the protocol test server. A comment before a block, `<!-- not run:
-REASON -->`, excepts it; below the title of a page, all its blocks.
+random, indexes have four cells, and a server of models is the protocol test server. A comment
+before a block, `<!-- not run: REASON -->`, excepts it; below the title of a page, all its blocks.
 """
 
 import contextlib
@@ -34,7 +34,9 @@ NOT_RUN = "<!-- not run: "
 SERVER = "docker compose -f serving/compose.yaml"
 MODULES = ("tfdml", "pipelines")
 ENVIRONMENT = ("python3 -m venv", ". .venv/bin/activate", "pip install ")
-LARGE = (" --backbone mobilenet_v2", " --weights imagenet", ', weights="imagenet"')
+SMALLER = dict.fromkeys(
+    (" --backbone mobilenet_v2", " --weights imagenet", ', weights="imagenet"'), ""
+) | {"IVF4096": "IVF4"}
 TWO_STEPS = ["--steps", "2", "--checkpoint_every", "1"]
 FILES = ("a.png", "b.png", "photo.jpg", "query.png")
 FURTHER = ["--steps", "4"]
@@ -96,8 +98,8 @@ class Page(contextlib.ExitStack):
 
     def run(self, block):
         code = block.code
-        for text in LARGE:
-            code = code.replace(text, "")
+        for text, small in SMALLER.items():
+            code = code.replace(text, small)
         if block.title is not None:
             path = self.folder / block.title
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -195,8 +197,8 @@ def _on_digits(arguments):
 
 
 def main_of(name):
-    """The `main` of a program at the top or of a module, such as `tfdml.client`."""
-    name = name.removesuffix(".py")
+    """The `main` of a program, a benchmark or a module, such as `tfdml.client`."""
+    name = name.removesuffix(".py").replace("/", ".")
     module = importlib.import_module(name)
     return (module if hasattr(module, "main") else importlib.import_module(f"{name}.__main__")).main
 
