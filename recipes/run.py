@@ -24,8 +24,8 @@ from tqdm import tqdm
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-import train  # noqa: E402, what reads its flags
 from tfdml.command_line import fail, one_sentence  # noqa: E402
+from tfdml.programs import train  # noqa: E402, what reads its flags
 
 PROGRAM = "run.py"
 RUNS, SAVED_MODELS = pathlib.Path("runs"), pathlib.Path("saved_models")

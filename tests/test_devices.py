@@ -16,7 +16,7 @@ import tensorflow as tf
 from small_runs import SMALL
 from test_replicas import free_addresses
 
-import train
+from tfdml.programs import train
 from tfdml.runs.devices import Devices, requested
 from tfdml.runs.recipe import Recipe
 

@@ -9,10 +9,9 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-import evaluate
 import pipelines
-import train
 from tfdml.evaluation import recall_at_k
+from tfdml.programs import evaluate, train
 from tfdml.runs import exporting
 from tfdml.serving import export
 from tfdml.serving.metadata import read_metadata
