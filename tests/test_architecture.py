@@ -19,7 +19,7 @@ BELOW = {
     "optimizers": {"checks"},
     "losses": {"checks", "pairwise", "layers", "evaluation"},
     "layers": {"checks", "pairwise"},
-    "evaluation": {"checks", "files", "pairwise"},
+    "evaluation": {"checks", "files", "pairwise", "progress"},
     "models": {"checks", "pairwise", "losses", "layers", "evaluation"},
     "callbacks": {"checks", "files", "progress", "pairwise", "losses", "layers", "evaluation"},
     "serving": {

@@ -137,7 +137,7 @@ def score(settings, model):
     """
     model = model.loaded(settings)
     images = settings.prepare(model, load_images(settings, model))
-    settings = settings.with_neighbours(images.split, images.queries)
+    settings = settings.with_neighbours(images)
     results = settings.score(model, images)
     arrays = {name: results.pop(name, None) for name in ("embeddings", "per_query")}
     output.write(settings, model, results)
