@@ -21,8 +21,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import pipelines  # noqa: E402
-import train  # noqa: E402
 from pipelines.split import Dataset  # noqa: E402
+from tfdml.programs import train  # noqa: E402
 
 
 def main():

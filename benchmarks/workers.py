@@ -12,6 +12,7 @@ options, not measurements.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -57,13 +58,7 @@ def main():
 
 def time_of(count):
     """Seconds of a step and of its collective operations, in the first of so many processes."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-    for each in sockets:
-        each.close()
-    started = []
+    addresses, started = free_addresses(count), []
     for index in range(count):
         task = {"type": "worker", "index": index}
         config = json.dumps({"cluster": {"worker": addresses}, "task": task})
@@ -75,6 +70,15 @@ def time_of(count):
     if any(process.returncode for process in started):
         raise SystemExit("benchmarks/workers.py: a process failed; start it with --worker 0")
     return json.loads(outputs[0].splitlines()[-1])
+
+
+def free_addresses(count):
+    """As many addresses HOST:PORT of this machine alone, which nothing listens on."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
 
 
 def measure(arguments):

@@ -1,6 +1,5 @@
 from .augmentation import Augmentation as Augmentation
 from .batches import balanced_batches as balanced_batches
-from .batches import evaluation_batches as evaluation_batches
 from .batches import group_batches as group_batches
 from .batches import pair_batches as pair_batches
 from .batches import shuffled_batches as shuffled_batches
@@ -10,6 +9,7 @@ from .datasets import is_listed as is_listed
 from .datasets import load as load
 from .datasets import names as names
 from .hard_neighbours import HardNeighbours as HardNeighbours
+from .in_order import evaluation_batches as evaluation_batches
 from .mean_image import read_mean_image as read_mean_image
 from .preprocessing import Preprocessing as Preprocessing
 from .split import Dataset as Dataset

@@ -1,25 +1,14 @@
-"""Batches of images for training and for evaluation."""
+"""Batches of images to train on, one function for each sampler."""
 
-import numpy as np
 import tensorflow as tf
 
-from pipelines.augmentation import Augmentation
 from pipelines.hard_neighbours import HardNeighbours, hard_pairs
-from pipelines.images import crop, prepare, random_colour, random_flip, random_part, random_warp
+from pipelines.loading import batches_of, check_is, checked, loader
 from pipelines.pairs import pair_indices
-from pipelines.preprocessing import Preprocessing
-from pipelines.records import read_batches
-from pipelines.sampling import all_steps, balanced_indices, group_indices, step_seed
+from pipelines.sampling import all_steps, balanced_indices, group_indices
 from pipelines.shuffled import shuffled_indices
-from pipelines.split import check_split
 from pipelines.whole_classes import whole_class_indices
-from tfdml.checks import check, check_bool, check_image_size, check_integer, check_type
-from tfdml.decoding import decode, resize
-from tfdml.orientation import upright
-
-_CROP_DRAWS, _WARP_DRAWS, _COLOUR_DRAWS = 4, 5, 3
-_DRAWS = {"augmentation": _CROP_DRAWS + _WARP_DRAWS, "colour": _COLOUR_DRAWS}  # of each seed
-_RECORDS = 64  # read at once in evaluation
+from tfdml.checks import check_bool, check_integer
 
 
 def balanced_batches(
@@ -66,12 +55,12 @@ def balanced_batches(
         ValueError: If one of them is out of range, or `image_size` does not suit these images or
             is missing for paths.
     """
-    making = _checked(split, image_size, augmentation, preprocessing)
+    making = checked(split, image_size, augmentation, preprocessing)
     indices = balanced_indices(
         split.labels, classes_per_batch, images_per_class, seed, start_step, sampler
     )
     batch = classes_per_batch * images_per_class
-    return _batches(making, indices, batch, seed, start_step, part)
+    return batches_of(making, indices, batch, seed, start_step, part)
 
 
 def group_batches(
@@ -119,7 +108,7 @@ def group_batches(
         ValueError: If the split has no `super_labels` or too few super-classes, a number is out of
             range, or `image_size` does not suit these images or is missing for paths.
     """
-    making = _checked(split, image_size, augmentation, preprocessing)
+    making = checked(split, image_size, augmentation, preprocessing)
     indices = group_indices(
         split.labels,
         split.super_labels,
@@ -131,7 +120,7 @@ def group_batches(
         seed=seed,
         start_step=start_step,
     )
-    return _batches(making, indices, batch_size, seed, start_step)
+    return batches_of(making, indices, batch_size, seed, start_step)
 
 
 def whole_class_batches(
@@ -169,9 +158,9 @@ def whole_class_batches(
         ValueError: If fewer than 2 classes have 2 images, a number is out of range, or `image_size`
             does not suit these images or is missing for paths.
     """
-    making = _checked(split, image_size, augmentation, preprocessing)
+    making = checked(split, image_size, augmentation, preprocessing)
     indices = whole_class_indices(split.labels, batch_size, seed, start_step)
-    return _batches(making, indices, batch_size, seed, start_step)
+    return batches_of(making, indices, batch_size, seed, start_step)
 
 
 def shuffled_batches(
@@ -211,9 +200,9 @@ def shuffled_batches(
         ValueError: If the split has fewer than m images, a number is out of range, or `image_size`
             does not suit these images or is missing for paths.
     """
-    making = _checked(split, image_size, augmentation, preprocessing)
+    making = checked(split, image_size, augmentation, preprocessing)
     indices = shuffled_indices(len(split.labels), batch_size, seed, start_step)
-    return _batches(making, indices, batch_size, seed, start_step, part)
+    return batches_of(making, indices, batch_size, seed, start_step, part)
 
 
 def pair_batches(
@@ -276,19 +265,19 @@ def pair_batches(
         >>> print(np.ravel(next(batches)[0]))
         [2. 3. 7. 5.]
     """
-    making = _checked(split, image_size, augmentation, preprocessing)
+    making = checked(split, image_size, augmentation, preprocessing)
     if hard_neighbours is None:
         indices = pair_indices(
             split.labels, batch_size, reshuffle=reshuffle, seed=seed, start_step=start_step
         )
-        return _batches(making, indices, batch_size, seed, start_step, part)
+        return batches_of(making, indices, batch_size, seed, start_step, part)
     check_integer(0, seed=seed, start_step=start_step)
     check_bool(reshuffle=reshuffle)
-    _check_is(HardNeighbours, "hard_neighbours", hard_neighbours)
+    check_is(HardNeighbours, "hard_neighbours", hard_neighbours)
     hard_neighbours.check_suits(split.labels, batch_size, start_step)
     refresh_every = hard_neighbours.refresh_every
     indices_of = hard_pairs(hard_neighbours, seed)
-    load = _loader(making, batch_size, batch_size, seed, part)
+    load = loader(making, batch_size, batch_size, seed, part)
 
     def until_refresh(step):
         nearest = tf.numpy_function(hard_neighbours.nearest, [step], tf.int32)
@@ -300,180 +289,3 @@ def pair_batches(
     options = tf.data.Options()
     options.experimental_optimization.inject_prefetch = False  # not beyond a refresh
     return refreshes.flat_map(until_refresh).with_options(options)
-
-
-def _batches(making, indices, batch, seed, start_step, part=(0, 1)):
-    """Batches of images and labels from indices; of at most `batch` if their shape is unknown."""
-    load = _loader(making, batch, indices.element_spec.shape[0], seed, part)
-    return load(tf.data.Dataset.zip(all_steps(start_step), indices))
-
-
-def _loader(making, batch, size, seed, part):
-    """Returns a function from a dataset of (step, indices) to one of (images, labels).
-
-    Args:
-        making: As returned by `_checked`.
-        batch: Most indices of a batch.
-        size: Indices of every batch; None if their number varies.
-        seed: Of the augmentation.
-        part: (i, n), of n equal parts of the batch the one to load.
-    """
-    rows = _rows_of(part, batch)
-    size = size and len(rows)
-    split, image_size, augmentation, preprocessing = making
-    several_sizes = split.holds_paths or split.boxes is not None or augmentation.crops
-    one_by_one = several_sizes or preprocessing.takes_crops
-    of_batch = augmentation.changed(flip=False) if one_by_one else augmentation
-    tables = [tf.constant(each) for each in (split.images, split.labels, boxes_of(split))]
-
-    def gather(step, indices):
-        # Short batches are padded to `batch` rows; `finish` drops the padding.
-        kept = tf.range(batch) < tf.size(indices)
-        indices = tf.ensure_shape(tf.pad(indices, [[0, batch - tf.size(indices)]]), [batch])
-        draws = [
-            tf.random.stateless_uniform([batch, draws], step_seed(seed, purpose, step))
-            for purpose, draws in _DRAWS.items()
-        ]
-        own = indices[rows.start : rows.stop]
-        here = (tf.concat(draws, axis=1), kept)
-        here = (each[rows.start : rows.stop] for each in here)
-        return *(tf.gather(table, own) for table in tables), *here
-
-    def load(image, label, box, draws, kept):
-        image = part_of(split, image, box, image_size[2])
-        image = random_part(image, image_size, augmentation, preprocessing, draws[:_CROP_DRAWS])
-        image = random_flip(image, augmentation, draws[_CROP_DRAWS])
-        return tf.ensure_shape(image, image_size), label, box, draws, kept
-
-    def finish(images, labels, _, draws, kept):
-        if size is None:
-            images, labels, draws = (
-                tf.boolean_mask(each, kept) for each in (images, labels, draws)
-            )
-        _, warps, colours = tf.split(draws, [_CROP_DRAWS, _WARP_DRAWS, _COLOUR_DRAWS], axis=1)
-        images = random_warp(resize(images, image_size), of_batch, warps)
-        images = random_colour(images, of_batch, colours)
-        return tf.ensure_shape(images, [size, *image_size]), labels
-
-    def batches_of(numbered):
-        batches = numbered.map(gather)
-        if split.holds_records:
-            batches = batches.map(_with_contents, num_parallel_calls=tf.data.AUTOTUNE)
-        if one_by_one:
-            images = batches.unbatch().map(load, num_parallel_calls=tf.data.AUTOTUNE)
-            batches = images.batch(len(rows), drop_remainder=True)
-        return batches.map(finish, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
-
-    return batches_of
-
-
-def _rows_of(part, batch):
-    """The rows of a batch that are the i-th of n equal parts, as a range."""
-    index, count = part
-    check_integer(0, index=index)
-    check_integer(index + 1, count=count)
-    expectation = "`part` must be (i, n) of an n that divides the batch"
-    check(batch % count == 0, expectation, part=part, batch=batch)
-    return range(index * batch // count, (index + 1) * batch // count)
-
-
-def evaluation_batches(
-    split, image_size=None, batch_size=256, *, preprocessing=None, with_labels=False
-):
-    """All images of a split in order, cut to their boxes and resized, without augmentation.
-
-    Args:
-        split: `Split`.
-        image_size: (height, width, channels), for paths 1 or 3 channels; that of the images if
-            None; required for paths.
-        batch_size: Images in a batch; the last may have fewer.
-        preprocessing: `Preprocessing`, with a centre crop; None to only resize.
-        with_labels: Whether to yield labels too, as for `validation_data` of `fit`.
-
-    Returns:
-        `tf.data.Dataset` of (batch, height, width, channels) float32 in [0, 255]; with labels, of
-        `(images, labels)`, the labels (batch,) int64.
-
-    Raises:
-        TypeError: If `split` is not a `Split`, `batch_size` not an integer or `preprocessing` not a
-            `Preprocessing`.
-        ValueError: If `image_size` does not suit these images or is missing for paths,
-            `batch_size` is below 1 or the preprocessing cannot make images of this size.
-    """
-    check_integer(1, batch_size=batch_size)
-    _, image_size, _, preprocessing = _checked(split, image_size, None, preprocessing)
-    check_bool(with_labels=with_labels)
-
-    def load(image, box, label):
-        image = prepare(part_of(split, image, box, image_size[2]), image_size, preprocessing)
-        return (image, label) if with_labels else image
-
-    images = tf.data.Dataset.from_tensor_slices((split.images, boxes_of(split), split.labels))
-    if split.holds_records:
-        images = images.batch(_RECORDS).map(_with_contents, tf.data.AUTOTUNE).unbatch()
-    images = images.map(load, num_parallel_calls=tf.data.AUTOTUNE)
-    return images.batch(batch_size).prefetch(tf.data.AUTOTUNE)
-
-
-def boxes_of(split):
-    """The boxes of a split; unused zeros if it has none."""
-    return np.zeros((len(split.images), 4), np.int64) if split.boxes is None else split.boxes
-
-
-def _with_contents(paths, *rest):
-    return read_batches(paths), *rest
-
-
-def part_of(split, image, box, channels):
-    """One image of a split, cut to its box if it has boxes.
-
-    Args:
-        split: `Split`.
-        image: A row of its images; for a cache, the contents of the record.
-        box: (4,) integers, in the pixels of the file whatever its EXIF orientation.
-        channels: Of the image.
-
-    Returns:
-        (height, width, channels) uint8.
-    """
-    if split.holds_paths:
-        contents = image if split.holds_records else tf.io.read_file(image)
-        if split.boxes is None:
-            return decode(contents, channels)
-        return upright(crop(decode(contents, channels, as_stored=True), box), contents)
-    return image if split.boxes is None else crop(image, box)
-
-
-def _checked(split, image_size, augmentation, preprocessing):
-    """Checks the arguments and returns them, with defaults in place of None."""
-    augmentation = Augmentation() if augmentation is None else augmentation
-    preprocessing = Preprocessing() if preprocessing is None else preprocessing
-    _check_is(Augmentation, "augmentation", augmentation)
-    _check_is(Preprocessing, "preprocessing", preprocessing)
-    image_size = _checked_size(split, image_size)
-    preprocessing.check_sizes(image_size, augmentation)
-    if split.warped is not None:
-        preprocessing = preprocessing.of_warped(split.warped)
-    return split, image_size, augmentation, preprocessing
-
-
-def _check_is(kind, name, value):
-    article = "an" if kind is Augmentation else "a"
-    expected = f"`{name}` must be {article} `{kind.__name__}` or None"
-    check_type(isinstance(value, kind), expected, **{name: value})
-
-
-def _checked_size(split, image_size):
-    check_split(split)
-    if image_size is None and not split.holds_paths:
-        return split.images.shape[1:]
-    check_image_size(" for paths" if split.holds_paths else "", image_size=image_size)
-    size = tuple(image_size)  # pyright: ignore[reportArgumentType], it is not None
-    if split.holds_paths:
-        expected = "`image_size` must have 1 or 3 channels for paths"
-        check(size[2] in (1, 3), expected, image_size=size)
-    else:
-        channels = split.images.shape[3]
-        expected = "`image_size` must have the channels of the images"
-        check(size[2] == channels, expected, image_size=size, channels=channels)
-    return size

@@ -14,7 +14,7 @@ import sys
 
 import pipelines
 from pipelines.check import CAUGHT, parser_of
-from tfdml.command_line import one_sentence
+from tfdml.command_line import one_sentence, program_call
 from tfdml.quiet import import_tensorflow
 
 PROGRAM = "pipelines.cache"
@@ -40,8 +40,8 @@ def main(arguments=None):
     images = sum(shard["images"] for shard in manifest["shards"])
     print(
         f"{images:,} images, {size:,.1f} MB in {len(manifest['shards'])} files: {given.out}\n"
-        f"Train on it with: python train.py --dataset cache --data_dir {shlex.quote(given.out)}"
-        f"{flags_of(manifest['settings'])}"
+        f"Train on it with: {program_call('train')} --dataset cache "
+        f"--data_dir {shlex.quote(given.out)}{flags_of(manifest['settings'])}"
     )
 
 

@@ -13,10 +13,10 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image
 
-from pipelines.batches import boxes_of, part_of
 from pipelines.datasets import cache
 from pipelines.datasets.listing import PARTS
 from pipelines.images import named, warp
+from pipelines.loading import boxes_of, part_of
 from pipelines.preprocessing import Preprocessing
 from tfdml.checks import Bare, check, check_integer
 from tfdml.command_line import write_text

@@ -20,9 +20,9 @@ from run import RUNS
 from tqdm import tqdm
 
 import tfdml
-import train
 from pipelines.sampling import balanced_indices
 from tfdml.evaluation import recall_at_k
+from tfdml.programs import train
 from tfdml.runs.images import images_to_score, load_images
 from tfdml.runs.learning_rate import learning_rate
 

@@ -24,8 +24,8 @@ from tqdm import tqdm
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-import train  # noqa: E402, what reads its flags
 from tfdml.command_line import fail, one_sentence  # noqa: E402
+from tfdml.programs import train  # noqa: E402, what reads its flags
 
 PROGRAM = "run.py"
 RUNS, SAVED_MODELS = pathlib.Path("runs"), pathlib.Path("saved_models")
@@ -114,17 +114,15 @@ def train_and_score(run, flags, arguments):
     """Trains, or goes on, and scores by distance and by what was learned, where there is such."""
     if not (SAVED_MODELS / run / "1").exists():
         call(run, "train.py", *flags)
-    rankings = (
-        [BY_DISTANCE, BY_SIMILARITY] if results_of(run)["learns_similarity"] else [BY_DISTANCE]
-    )
-    levels = results_of(run)["levels"]
-    for rank_by in rankings:
+    results = results_of(run)
+    levels, learned = results["levels"], results["learns_similarity"]
+    for rank_by in (BY_DISTANCE, *[BY_SIMILARITY] * learned):
         options = {"rank_by": rank_by, "k": arguments.k}
         if levels > 1 and rank_by == BY_DISTANCE:
             options["level_weights"] = level_weights(arguments.level_weights, levels)
         nmi = arguments.nmi and rank_by == BY_DISTANCE
         path = scores_path(run, rank_by)
-        written = json.loads(path.read_text()) if path.exists() else {}
+        written = written_at(path)
         if written | options != written or (nmi and not written["nmi"]):
             words = [word for name, value in options.items() for word in (f"--{name}", value)]
             words += ["--nmi", str(nmi).lower(), "--out", path]
@@ -164,26 +162,25 @@ def scores_path(run, kind):
     return RUNS / run / f"{kind}.json"
 
 
-def scores_at(path):
-    return json.loads(path.read_text())["scores"]
+def written_at(path):
+    """What `evaluate.py` wrote; nothing where it has not."""
+    return json.loads(path.read_text()) if path.exists() else {}
 
 
 def rows_of(run):
     """{what ranks: {name: value}}: each level of several, their distances, a learned similarity."""
     rows = {}
     for rank_by in (BY_DISTANCE, BY_SIMILARITY):
-        if scores_path(run, rank_by).exists():
-            content = json.loads(scores_path(run, rank_by).read_text())
+        if content := written_at(scores_path(run, rank_by)):
             rows |= content.get("levels", {}) if rank_by == BY_DISTANCE else {}
             rows[rank_by] = {**content["scores"], **content.get("distances", {})}
-    if scores_path(run, TRAIN_CLASSES).exists():
-        rows[BY_DISTANCE][TRAIN_CLASSES] = scores_at(scores_path(run, TRAIN_CLASSES))[RECALL_AT_1]
+    if content := written_at(scores_path(run, TRAIN_CLASSES)):
+        rows[BY_DISTANCE][TRAIN_CLASSES] = content["scores"][RECALL_AT_1]
     return rows
 
 
-def numbers_of(run, ranked_by, shown):
+def numbers_of(results, scores, ranked_by, shown):
     """What stands in a line of the table; NaN for what is unknown."""
-    results, scores = results_of(run), rows_of(run)[ranked_by]
     whole = results["train_seconds_from_step"] == 0
     of_all = ranked_by in (BY_DISTANCE, BY_SIMILARITY)
     return [
@@ -196,15 +193,18 @@ def numbers_of(run, ranked_by, shown):
 
 def table_of(names, ks):
     """Markdown: a line per recipe and ranking, mean ± deviation over the seeds, in percent."""
-    scored = {results_of(run)["scored_classes"] for runs in names.values() for run in runs}
+    results = {run: results_of(run) for runs in names.values() for run in runs}
+    rows = {run: rows_of(run) for run in results}
+    scored = {of_run["scored_classes"] for of_run in results.values()}
     shown = [*recalls(ks), NMI, F1, TRAIN_CLASSES]
     heads = ["recipe", "ranked by", f"untrained {RECALL_AT_1}", *recalls(ks), "NMI", "F1"]
     heads += [f"train {RECALL_AT_1}", *DISTANCES.values(), "seconds", "runs"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     digits = [1] * (1 + len(shown)) + [3] * len(DISTANCES)
     for recipe, runs in names.items():
-        for ranked_by in rows_of(runs[0]):
-            values = np.array([numbers_of(run, ranked_by, shown) for run in runs])
+        for ranked_by in rows[runs[0]]:
+            given = ((results[run], rows[run][ranked_by]) for run in runs)
+            values = np.array([numbers_of(*of_run, ranked_by, shown) for of_run in given])
             deviations = values.std(axis=0, ddof=1) if len(runs) > 1 else 0 * values[0]
             *scores, seconds = zip(values.mean(axis=0), deviations, strict=True)
             cells = [

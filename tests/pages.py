@@ -33,6 +33,7 @@ BLOCK = re.compile(
 NOT_RUN = "<!-- not run: "
 SERVER = "docker compose -f serving/compose.yaml"
 MODULES = ("tfdml", "pipelines")
+INSTALLED = {"tfdml-train": "train.py", "tfdml-evaluate": "evaluate.py"}
 ENVIRONMENT = ("python3 -m venv", ". .venv/bin/activate", "pip install ")
 SMALLER = dict.fromkeys(
     (" --backbone mobilenet_v2", " --weights imagenet", ', weights="imagenet"'), ""
@@ -126,6 +127,9 @@ class Page(contextlib.ExitStack):
             self._serve()
         elif command.startswith("python -m tfdml.search "):
             self._search(command)
+        elif command.split()[0] in INSTALLED:
+            name, *arguments = shlex.split(command)
+            self._run_program(INSTALLED[name], *arguments)
         elif command.startswith("python "):
             self._run_program(*shlex.split(command)[1:])
         else:

@@ -9,8 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-import evaluate
 from tfdml.evaluation import save_queries
+from tfdml.programs import evaluate
 
 ROOT = pathlib.Path(__file__).parents[1]
 IMAGES = {"dataset": "digits", "split": "test"}
@@ -41,7 +41,7 @@ def refusal(capsys, *arguments):
     with pytest.raises(SystemExit, match="2"):
         evaluate.main(["--compare", *arguments])
     error = capsys.readouterr().err
-    assert error.startswith("evaluate.py")
+    assert error.startswith("tfdml-evaluate")
     assert error.count("\n") == 1
     return error
 
@@ -72,7 +72,8 @@ def test_compares_rankings_of_one_run(capsys):
 
 def test_needs_no_tensorflow(folder):
     program = (
-        "import sys, evaluate; evaluate.main(sys.argv[1:]); print('tensorflow' in sys.modules)"
+        "import sys\nfrom tfdml.programs import evaluate\n"
+        "evaluate.main(sys.argv[1:]); print('tensorflow' in sys.modules)"
     )
     command = [sys.executable, "-c", program, "--compare", "runs/a", "runs/b"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -93,7 +94,7 @@ def test_rejects_in_one_sentence(capsys):
     pathlib.Path("runs/new").mkdir()
     message = refusal(capsys, "runs/a", "runs/new")
     assert "no values of queries, runs/new/evaluation_queries.npz" in message
-    assert "`python evaluate.py runs/new`" in message
+    assert "`tfdml-evaluate runs/new`" in message
     saved = pathlib.Path("saved_models/b/2/saved_model.pb")
     saved.parent.mkdir()
     saved.touch()

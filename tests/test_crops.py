@@ -7,9 +7,8 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-import evaluate
 import pipelines
-import train
+from tfdml.programs import evaluate, train
 from tfdml.runs import exporting
 from tfdml.runs.scoring.model import ScoredModel, completed, find_model
 from tfdml.serving import export, exported

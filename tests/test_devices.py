@@ -14,9 +14,9 @@ import programs
 import pytest
 import tensorflow as tf
 from small_runs import SMALL
-from test_replicas import free_addresses
 
-import train
+from benchmarks.workers import free_addresses
+from tfdml.programs import train
 from tfdml.runs.devices import Devices, requested
 from tfdml.runs.recipe import Recipe
 

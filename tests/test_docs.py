@@ -13,10 +13,10 @@ import pages
 import pytest
 import yaml
 
-import evaluate
 import pipelines
 import tfdml
 from tfdml import layers, losses
+from tfdml.programs import evaluate
 from tfdml.runs.recipe import Recipe
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -101,7 +101,8 @@ def test_flags_of_commands_exist():
     }
     every = (block for page in pages.pages() for block in pages.blocks(page))
     shell = [line for b in every if b.language == "bash" for line in pages.commands(b.code)]
-    programs = ("python train.py ", "python evaluate.py ")
+    programs = tuple(f"{name} " for name in pages.INSTALLED)
+    programs += tuple(f"python {script} " for script in pages.INSTALLED.values())
     flags = {
         flag for line in shell if line.startswith(programs) for flag in re.findall(r"--(\w+)", line)
     }

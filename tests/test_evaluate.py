@@ -14,10 +14,9 @@ import tensorflow as tf
 from PIL import Image
 from small_runs import SMALL, write_images
 
-import evaluate
 import pipelines
-import train
 from tfdml.evaluation import distance_statistics, recall_at_k
+from tfdml.programs import evaluate, train
 from tfdml.runs.scoring import output, retrieval
 from tfdml.runs.scoring.model import completed, find_model
 from tfdml.runs.scoring.settings import Scoring
@@ -186,7 +185,7 @@ def test_the_boxes_of_the_training_are_those_of_its_images(version, tmp_path):
 
 def test_classes_that_were_trained_on_get_a_warning(version, capsys):
     evaluate_here(version, "--split", "all")
-    warning = "evaluate.py: warning: 5 of the 10 scored classes were trained on, such as 0\n"
+    warning = "tfdml-evaluate: warning: 5 of the 10 scored classes were trained on, such as 0\n"
     assert warning in capsys.readouterr().err
     evaluate_here(version)
     assert "warning" not in capsys.readouterr().err
@@ -254,7 +253,7 @@ def test_ctrl_c_stops_the_evaluation(version, monkeypatch, capsys):
     monkeypatch.setattr(evaluate, "load_images", interrupted)
     with pytest.raises(SystemExit, match="130"):
         evaluate_here(version)
-    assert capsys.readouterr().err.endswith("evaluate.py: stopped\n")
+    assert capsys.readouterr().err.endswith("tfdml-evaluate: stopped\n")
 
 
 def test_the_run_of_a_version_given_as_a_dot_is_named(version, monkeypatch):

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from PIL import Image
 
-import evaluate
 from tfdml import checks
 from tfdml.evaluation import load_queries
+from tfdml.programs import evaluate
 from tfdml.serving import export_model
 from tfdml.serving.metadata import read_metadata
 

@@ -10,7 +10,6 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-import evaluate
 import pipelines
 from tfdml.decoding import resize
 from tfdml.evaluation import (
@@ -29,6 +28,7 @@ from tfdml.evaluation import (
     verification_scores,
     zero_shot_accuracy,
 )
+from tfdml.programs import evaluate
 from tfdml.runs.scoring import output
 
 SIDE = 8
@@ -420,7 +420,9 @@ def test_the_task_is_the_first_word_or_an_option():
 def test_a_misspelt_task_is_named(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         evaluate.main(["retreival", "saved_models/x", "--k", "5"])
-    expected = "evaluate.py: error: Unknown task 'retreival'. Did you mean 'retrieval'? Available: "
+    expected = (
+        "tfdml-evaluate: error: Unknown task 'retreival'. Did you mean 'retrieval'? Available: "
+    )
     assert capsys.readouterr().err.startswith(expected)
     assert evaluate.task_of([str(tmp_path), "more"]) == ("retrieval", [str(tmp_path), "more"])
 

@@ -9,10 +9,9 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-import evaluate
 import pipelines
-import train
 from tfdml.evaluation import recall_at_k
+from tfdml.programs import evaluate, train
 from tfdml.runs import exporting
 from tfdml.serving import export
 from tfdml.serving.metadata import read_metadata
@@ -24,6 +23,7 @@ SMALL = ["--dataset", "digits", "--embedding_dim", "4", "--classes_per_batch", "
 SMALL += ["--steps", "2", "--checkpoint_every", "2", "--run", "small"]
 OPTIONS = ["--export_options.licence", "CC-BY-4.0", "--export_options.on_bad_image", "nan"]
 MODEL = pathlib.Path("saved_models", "small")
+ROOT = pathlib.Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -228,7 +228,7 @@ def test_train_rejects_wrong_options_before_it_trains(
 
 @pytest.mark.slow
 def test_a_benchmark_compares_serving_with_its_parts(tmp_path, capsys, monkeypatch, rng):
-    path = pathlib.Path(train.__file__).parent / "benchmarks" / "serving.py"
+    path = ROOT / "benchmarks" / "serving.py"
     spec = importlib.util.spec_from_file_location("serving_benchmark", path)
     benchmark = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(benchmark)

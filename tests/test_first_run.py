@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 import pipelines
-import train
 from tfdml import callbacks, optimizers
+from tfdml.programs import train
 from tfdml.runs import outcome
 from tfdml.runs.folders import RUNS, make_folders, only_writer
 from tfdml.runs.recipe import Recipe

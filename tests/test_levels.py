@@ -13,11 +13,10 @@ import programs
 import pytest
 import tensorflow as tf
 
-import evaluate
 import pipelines
-import train
 from tfdml.evaluation import distance_statistics, recall_at_k, split_levels, weigh_levels
 from tfdml.models import EmbeddingModel, build_embedder
+from tfdml.programs import evaluate, train
 from tfdml.runs import exporting
 from tfdml.serving import export
 from tfdml.serving.metadata import read_metadata

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import pipelines
 import tfdml
-import train
+from tfdml.programs import train
 
 ROOT = pathlib.Path(__file__).parents[1] / "recipes"
 SETS = ("cub200", "cars196", "sop", "in_shop", "vehicle_id", "imagenet2010", "imagenet10k")

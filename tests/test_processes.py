@@ -13,9 +13,10 @@ import pytest
 from small_runs import SMALL
 
 import pipelines
-import train
+from tfdml.programs import train
 
 ROOT = pathlib.Path(__file__).parents[1]
+SCRIPT = str(ROOT / "train.py")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
 HARD_NEIGHBOURS = ["--sampler", "pairs", "--sampler_options.hard_neighbours", "true"]
 
@@ -42,7 +43,8 @@ def losses_of(folder):
 
 
 KILLED_IN_STEP_6 = """
-import os, signal, tfdml, train
+import os, signal, tfdml
+from tfdml.programs import train
 
 class Killed(tfdml.callbacks.Checkpoint):
     def on_train_batch_end(self, batch, logs=None):
@@ -89,7 +91,7 @@ def test_a_killed_run_resumes_with_the_batches_it_would_have_had(tmp_path):
 def test_ctrl_c_says_how_to_go_on(stage, options, tmp_path):
     options = [*SMALL, *options, "--steps", "1000", "--checkpoint_every", "50", "--run", "x"]
     process = subprocess.Popen(
-        [sys.executable, str(ROOT / "train.py"), *options],
+        [sys.executable, SCRIPT, *options],
         cwd=tmp_path,
         env=ENVIRONMENT,
         stdout=subprocess.PIPE,
@@ -103,11 +105,12 @@ def test_ctrl_c_says_how_to_go_on(stage, options, tmp_path):
     error = process.communicate()[1]
     assert process.returncode == 130, error
     # TensorFlow may print what it was about before that.
-    assert error.endswith("\nStopped. Go on with: python train.py --run x --resume\n")
+    assert error.endswith(f"\nStopped. Go on with: python {SCRIPT} --run x --resume\n")
 
 
 LIMITED = """
-import resource, signal, train
+import resource, signal
+from tfdml.programs import train
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 train.main()
@@ -126,7 +129,7 @@ def test_a_full_disk_gets_a_sentence_and_leaves_no_half_file(tmp_path):
 
 WITHOUT_TENSORFLOW = """
 import sys
-import {name} as script
+from tfdml.programs import {name} as script
 
 try:
     script.main({arguments})

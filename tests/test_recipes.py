@@ -13,8 +13,7 @@ import types
 import programs
 import pytest
 
-import evaluate
-import train
+from tfdml.programs import evaluate, train
 
 ROOT = pathlib.Path(__file__).parents[1]
 SETTINGS = (
@@ -175,7 +174,7 @@ def test_levels_are_weighed_as_asked(folder, rerun, tmp_path):
 
 def test_a_run_that_fails_is_named(folder, rerun):
     result = rerun(folder, "--seeds", "0", "--", "--classes_per_batch", "6")
-    start = "run.py: error: train.py of small_digits_lifted_0 ended with 2: train.py:"
+    start = "run.py: error: train.py of small_digits_lifted_0 ended with 2: tfdml-train:"
     assert result.sentence.startswith(start)
     assert "`classes_per_batch`" in result.sentence
 

@@ -16,12 +16,11 @@ import tensorflow as tf
 import yaml
 from small_runs import SMALL, TWO_STEPS, write_images
 
-import evaluate
 import pipelines
 import tfdml
-import train
 from tfdml.evaluation import recall_at_k
 from tfdml.models.precision import in_float32
+from tfdml.programs import evaluate, train
 from tfdml.runs.checkpoints import read_model
 from tfdml.runs.devices import Devices
 from tfdml.runs.images import Images
@@ -404,7 +403,7 @@ def test_an_image_lost_in_training_is_named(tmp_path, monkeypatch):
     options = ["--classes_per_batch", "2", "--steps", "10000", "--checkpoint_every", "5"]
     message = rejection(*data, *options, cwd=tmp_path)
     assert f"error: {lost} cannot be read (missing)" in message
-    assert message.endswith("Go on with: python train.py --run x --resume")
+    assert message.endswith("Go on with: tfdml-train --run x --resume")
     assert (tmp_path / "runs" / "x" / "checkpoint.keras").is_file()
 
 
@@ -434,7 +433,7 @@ def test_ctrl_c_says_how_to_go_on_in_whatever_it_ends(fit, tmp_path, monkeypatch
     monkeypatch.setattr(train, "fit", fit)
     result = programs.run(train.main, *SMALL, "--run", "x", cwd=tmp_path)
     assert result.code == 130
-    assert result.err.endswith("\nStopped. Go on with: python train.py --run x --resume\n")
+    assert result.err.endswith("\nStopped. Go on with: tfdml-train --run x --resume\n")
     assert (tmp_path / "runs" / "x" / "config.yaml").is_file()
 
 
@@ -521,7 +520,7 @@ REJECTED = [
 )
 def test_bad_input_is_rejected_with_a_sentence(arguments, words, tmp_path):
     message = rejection(*arguments, cwd=tmp_path)
-    assert message.startswith("train.py: error: ")
+    assert message.startswith("tfdml-train: error: ")
     assert [word for word in words if word not in message] == [], message
     assert not list(tmp_path.iterdir())
 
@@ -620,8 +619,8 @@ def test_an_image_that_cannot_be_read_is_named(tmp_path):
 def test_a_broken_config_gets_one_line_with_its_name(content, tmp_path):
     (tmp_path / "x.yaml").write_text(content)
     result = programs.run(train.main, "--config", "x.yaml", cwd=tmp_path)
-    assert result.err.startswith("train.py: error: x.yaml: ")
-    assert len(result.sentence) == len(result.err.strip()) > len("train.py: error: x.yaml: ")
+    assert result.err.startswith("tfdml-train: error: x.yaml: ")
+    assert len(result.sentence) == len(result.err.strip()) > len("tfdml-train: error: x.yaml: ")
 
 
 def test_a_set_of_tfds_names_its_run():

@@ -4,7 +4,9 @@ import contextlib
 import dataclasses
 import inspect
 import os
+import pathlib
 import re
+import shlex
 import sys
 import typing
 import warnings
@@ -122,6 +124,18 @@ def fail(program, message, code=2) -> typing.NoReturn:
     """Prints one sentence to the standard error and exits with the code."""
     print(f"{program}: error: {message}", file=sys.stderr)
     raise SystemExit(code)
+
+
+def program_name(program):
+    """What a program calls itself: `train.py` in a process of that script, else `tfdml-train`."""
+    script = pathlib.PurePath(sys.argv[0]).name
+    return script if script == f"{program}.py" else f"tfdml-{program}"
+
+
+def program_call(program):
+    """How to call a program again, such as `python train.py`; by its script only from there."""
+    name = program_name(program)
+    return f"python {shlex.quote(sys.argv[0])}" if name.endswith(".py") else name
 
 
 def command_of(program, description, commands, arguments=None):

@@ -39,6 +39,7 @@ MUTATED = (
     "tfdml/evaluation/retrieval.py",
     "pipelines/sampling.py",
     "pipelines/batches.py",
+    "pipelines/loading.py",
     "tfdml/serving/signatures.py",
 )
 # Code that testmon does not see -> the tests that run it.

@@ -4,7 +4,13 @@ import pathlib
 
 import pytest
 
-from tfdml.command_line import Parser, check_writable, write_text
+from tfdml.command_line import (
+    Parser,
+    check_writable,
+    program_call,
+    program_name,
+    write_text,
+)
 
 
 @dataclasses.dataclass
@@ -94,3 +100,17 @@ def test_folders_that_cannot_be_written_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
     with pytest.raises(PermissionError, match=f"cannot write to {tmp_path}"):
         check_writable(tmp_path / "new" / "folder")
+
+
+@pytest.mark.parametrize(
+    ("started", "name", "call"),
+    [
+        ("/bin/tfdml-train", "tfdml-train", "tfdml-train"),
+        ("train.py", "train.py", "python train.py"),
+        ("my tfdml/train.py", "train.py", "python 'my tfdml/train.py'"),
+        ("/site-packages/tfdml/serving/export.py", "tfdml-train", "tfdml-train"),
+    ],
+)
+def test_a_program_is_called_again_as_it_was_started(started, name, call, monkeypatch):
+    monkeypatch.setattr("sys.argv", [started])
+    assert (program_name("train"), program_call("train")) == (name, call)

@@ -7,8 +7,7 @@ import pytest
 import reproduce
 import yaml
 
-import evaluate
-import train
+from tfdml.programs import evaluate, train
 
 REPORTED = yaml.safe_load((reproduce.ROOT / "docs" / "reported.yaml").read_text())
 CONTENT = yaml.safe_load((reproduce.ROOT / "docs" / "reproduce.yaml").read_text())

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tfdml.evaluation import inputs
-from tfdml.evaluation.transfer import rows_by_class, unit_rows
+from tfdml.evaluation.nearest_mean import rows_by_class, unit_rows
 
 
 def class_density(embeddings, labels):

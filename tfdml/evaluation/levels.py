@@ -3,7 +3,7 @@
 import numpy as np
 
 from tfdml.checks import check, check_integer, check_not_negative, check_type
-from tfdml.evaluation.transfer import unit_rows
+from tfdml.evaluation.nearest_mean import unit_rows
 
 
 def split_levels(embeddings, levels):

@@ -5,9 +5,9 @@ import numpy as np
 from tfdml.checks import check, check_one_of, check_type
 from tfdml.evaluation import inputs
 from tfdml.evaluation.hierarchy import ancestors_of, check_has_parents, parents_of_nodes
+from tfdml.evaluation.nearest_mean import class_means, hits_by_means, shares_of_hits, unit_rows
 from tfdml.evaluation.ranking.means import EQUAL_MEANS
 from tfdml.evaluation.signatures import takes_arguments_of
-from tfdml.evaluation.transfer import class_means, hits_by_means, shares_of_hits, unit_rows
 
 _DESCRIPTIONS = {  # of the options `equal_means` of `zero_shot_accuracy`
     "expected": "in random order",

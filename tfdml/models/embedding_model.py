@@ -62,7 +62,7 @@ class EmbeddingModel(keras.Model):
         self.built = True  # without `build`, after which `compile` could not add a layer
         # Whether a batch had no positive pair; in a namespace, so that Keras does not track it.
         aggregation = tf.VariableAggregation.ONLY_FIRST_REPLICA
-        self.met = types.SimpleNamespace(
+        self._met = types.SimpleNamespace(
             no_pair=tf.Variable(False, trainable=False, aggregation=aggregation)
         )
 
@@ -152,7 +152,7 @@ class EmbeddingModel(keras.Model):
             loss, *embedded = self._loss_of(own, images, labels, sample_weight, training=True)
             scaled = self.optimizer.scale_loss(loss)
         if isinstance(self.loss, MetricLoss):
-            self.met.no_pair.assign(self.met.no_pair | ~_has_pair(embedded[0]))
+            self._met.no_pair.assign(self._met.no_pair | ~_has_pair(embedded[0]))
         variables = self.trainable_variables
         *gradients, of_own = tape.gradient(scaled, [*variables, own])
         if self.micro_batch is not None:
@@ -257,7 +257,7 @@ class WarnWithoutPairs(keras.callbacks.Callback):
     """Warns once if a batch had no positive pair: after the first batch or after an epoch."""
 
     def on_train_begin(self, logs=None):
-        self.model.met.no_pair.assign(False)
+        self.model._met.no_pair.assign(False)
         # Proxies of classes are positives of every row.
         self._warned = any(isinstance(layer, ClassProxies) for layer in self.model.loss_layers)
 
@@ -266,7 +266,7 @@ class WarnWithoutPairs(keras.callbacks.Callback):
             self.on_epoch_end(batch)
 
     def on_epoch_end(self, epoch, logs=None):
-        if not self._warned and bool(self.model.met.no_pair):
+        if not self._warned and bool(self.model._met.no_pair):
             self._warned = True
             warnings.warn(
                 "a batch had no two images of one class, so its loss has no positive pairs. Use "

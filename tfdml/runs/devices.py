@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from tfdml.checks import check
+from tfdml.command_line import program_name
 from tfdml.quiet import import_tensorflow
 from tfdml.runs.cluster import read_config
 
@@ -156,8 +157,8 @@ class Devices:
         try:
             yield
         except lost:
-            said = f"train.py: error: another worker stopped, or cannot be reached. {go_on}"
-            print(f"\n{said}", file=sys.stderr, flush=True)
+            said = f"error: another worker stopped, or cannot be reached. {go_on}"
+            print(f"\n{program_name('train')}: {said}", file=sys.stderr, flush=True)
             os._exit(1)  # the others would be waited for
 
 

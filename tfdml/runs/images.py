@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import pipelines
 from tfdml.checks import check
+from tfdml.command_line import program_name
 
 
 class Images(NamedTuple):
@@ -20,7 +21,7 @@ def load_images(recipe):
     """The `Images` of a recipe."""
     options = {"skip_invalid": recipe.skip_invalid, "boxes": recipe.boxes}
     dataset = pipelines.load(recipe.dataset, recipe.data_dir, **options)
-    dataset.train.check_one_label("images to train on by train.py")
+    dataset.train.check_one_label(f"images to train on by {program_name('train')}")
     image_size = dataset.image_size
     if side := recipe.image_size:
         image_size = (side, side, image_size[2])

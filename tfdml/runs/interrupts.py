@@ -6,13 +6,12 @@ import sys
 
 
 @contextlib.contextmanager
-def resumable(run, images):
-    """States how to go on after Ctrl-C, an image that cannot be read, or a full disk."""
+def resumable(go_on, images):
+    """States `go_on`, how to resume, after Ctrl-C, an unreadable image, or a full disk."""
     import tensorflow as tf
 
     from pipelines.images import cause_of
 
-    go_on = f"Go on with: python train.py --run {run} --resume"
     with interrupts_noted() as interrupts:
         try:
             yield

@@ -10,7 +10,7 @@ import numpy as np
 
 from tfdml.scale.collection import Collection, import_needed
 from tfdml.scale.index import StoredIndex
-from tfdml.search.engine import Answer, Found
+from tfdml.search.by_picture import Answer, Found, PictureSearch
 from tfdml.search.images import RejectedError, read_header
 
 _HEADERS = 10_000  # kept in memory
@@ -31,7 +31,7 @@ class Listed(NamedTuple):
         return self.name.rpartition("/")[0] if self.label is None else self.label
 
 
-class CollectionSearch:
+class CollectionSearch(PictureSearch):
     """`ImageSearch` in a collection on disk. Its index and its images do not change.
 
     Args:
@@ -48,7 +48,8 @@ class CollectionSearch:
     refreshing = failure = None
 
     def __init__(self, model, folder):
-        self.model, self.folder, self.left_out = model, pathlib.Path(folder).resolve(), {}
+        super().__init__(model)
+        self.folder, self.left_out = pathlib.Path(folder).resolve(), {}
         self._collection = Collection(folder)
         self._collection.check_model(model.fingerprint)
         self._index = StoredIndex(self._collection)
@@ -67,15 +68,6 @@ class CollectionSearch:
     @property
     def index_folder(self):
         return self._index.folder
-
-    def by_picture(self, content, count):
-        """As `ImageSearch.by_picture`."""
-        read_header(content)
-        began = time.perf_counter()
-        [row] = self.model.embed([content])
-        if isinstance(row, RejectedError):
-            raise row
-        return self._nearest(row, count, {"embedding": time.perf_counter() - began})
 
     def by_id(self, key, count):
         """As `ImageSearch.by_id`."""
@@ -131,8 +123,7 @@ class CollectionSearch:
         others = ids != left_out if left_out is not None else np.ones(len(ids), bool)
         ids, distances = ids[others][:count], distances[others][:count]
         seconds["search"] = time.perf_counter() - began
-        radius, nothing = self.model.radius, [None] * len(ids)
-        cosines = nothing if radius is None else (1 - distances**2 / (2 * radius**2)).tolist()
+        cosines, nothing = self._cosines(distances), [None] * len(ids)
         entries = map(self.entry, ids.tolist())
         found = map(Found, ids.tolist(), entries, distances.tolist(), cosines, nothing)
         return Answer(self.ranked_by, list(found), seconds)

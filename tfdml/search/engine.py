@@ -4,38 +4,21 @@ import pathlib
 import random
 import threading
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tfdml.checks import check
 from tfdml.progress import progress
+from tfdml.search.by_picture import Answer, Found, PictureSearch
 from tfdml.search.catalogue import Catalogue, LeftOut, load, save
-from tfdml.search.images import RejectedError, image_files, read, read_header
+from tfdml.search.images import RejectedError, image_files, read
 from tfdml.search.index import Index
 from tfdml.search.refreshing import changes, embedded
 
 RERANKED = 100  # default number of images that a learned similarity reranks
 _SAVE_EVERY = 60.0  # seconds of embedding that a crash may lose
 _SAVE_SHARE = 20  # least ratio of that time to the time of saving
-
-
-class Found(NamedTuple):
-    """An image that a search found; scores that do not apply are None."""
-
-    id: int
-    entry: Any  # `Entry`, or `Listed` of a collection
-    distance: float  # Euclidean
-    cosine: float | None
-    similarity: float | None  # learned
-
-
-class Answer(NamedTuple):
-    """Results of a search, best first."""
-
-    ranked_by: str  # name of a score of `Found`
-    found: list
-    seconds: dict  # {"embedding": of the model, "search": of the index, "reranking": ...}
 
 
 class _Snapshot(NamedTuple):
@@ -45,7 +28,7 @@ class _Snapshot(NamedTuple):
     catalogue: Catalogue
 
 
-class ImageSearch:
+class ImageSearch(PictureSearch):
     """Search by image in a folder. Searches may run concurrently, also during a refresh.
 
     Args:
@@ -67,7 +50,7 @@ class ImageSearch:
             raise FileNotFoundError(f"`images` must be a folder; there is none at {folder}")
         needed = "`rerank` needs a model with a learned similarity, as --loss pddm trains"
         check(model.learned or not rerank, needed, rerank=rerank)
-        self.model = model
+        super().__init__(model)
         self.folder = pathlib.Path(folder).resolve()
         self.path = pathlib.Path(path)
         inside = self.path.resolve().is_relative_to(self.folder)
@@ -109,26 +92,6 @@ class ImageSearch:
     def exact(self):
         """Whether a query is compared with the embeddings of all images."""
         return not self.cells
-
-    def by_picture(self, content, count):
-        """The images nearest to a picture.
-
-        Args:
-            content: The bytes of its file.
-            count: Images to find.
-
-        Returns:
-            An `Answer`.
-
-        Raises:
-            RejectedError: If it is not a picture, too large, or the model cannot read it.
-        """
-        read_header(content)
-        began = time.perf_counter()
-        [row] = self.model.embed([content])
-        if isinstance(row, RejectedError):
-            raise row
-        return self._nearest(row, count, {"embedding": time.perf_counter() - began})
 
     def by_id(self, key, count):
         """The images nearest to one of the index, without itself.
@@ -269,15 +232,14 @@ class ImageSearch:
             others = ids != left_out
             ids, distances = ids[others], distances[others]
         seconds["search"] = time.perf_counter() - began
-        radius, nothing = self.model.radius, [None] * len(ids)
-        scores = nothing
+        scores = [None] * len(ids)
         if self.rerank and len(ids):
             began = time.perf_counter()
             learned = self.model.score(row, index.rows(ids))
             order = np.argsort(-learned, kind="stable")
             ids, distances, scores = ids[order], distances[order], learned[order].tolist()
             seconds["reranking"] = time.perf_counter() - began
-        cosines = nothing if radius is None else (1 - distances**2 / (2 * radius**2)).tolist()
+        cosines = self._cosines(distances)
         entries = (catalogue.entries[key] for key in ids.tolist())
         found = list(map(Found, ids.tolist(), entries, distances.tolist(), cosines, scores))
         return Answer(self.ranked_by, found[:count], seconds)

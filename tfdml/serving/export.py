@@ -17,7 +17,7 @@ import pathlib
 import warnings
 
 from tfdml.checks import check_positive
-from tfdml.command_line import Parser, check_writable, one_sentence
+from tfdml.command_line import Parser, check_writable, one_sentence, program_call
 from tfdml.quiet import import_tensorflow
 from tfdml.serving.metadata import read_metadata
 from tfdml.serving.options import OPTIONS, TOP, ExportOptions, options_kept
@@ -100,7 +100,7 @@ def main(arguments=None):
         for version in (path, trained):
             speed = exporting.images_per_second(version)
             print(f"{version}: {megabytes(version):.1f} MB, {speed:,.0f} images/s")
-        print(f"Score it with: python evaluate.py {path.parent}")
+        print(f"Score it with: {program_call('evaluate')} {path.parent}")
 
 
 def export_again(settings, options, run, trained, out):

@@ -176,5 +176,5 @@ def test_train_py_rejects_several_labels_before_training(table):
     from tfdml.runs.recipe import Recipe
 
     path = table("path,labels,split", *SEVERAL)
-    with pytest.raises(ValueError, match=r"by train.py must have one class id.*EmbeddingModel.fit"):
+    with pytest.raises(ValueError, match=r"tfdml-train must have one class id.*EmbeddingModel.fit"):
         load_images(Recipe(dataset="csv", data_dir=str(path), loss="supcon"))

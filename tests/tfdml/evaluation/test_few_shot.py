@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from tfdml.evaluation import few_shot_accuracies, transfer
+from tfdml.evaluation import draws, few_shot_accuracies
+from tfdml.evaluation.draws import few_shot_scores
 from tfdml.evaluation.report.tables import results_text
-from tfdml.evaluation.transfer import few_shot_scores
 
 
 @pytest.mark.parametrize(("shots", "of_counts"), [(None, [1, 1, 2, 4]), (3, [1, 1, 3, 3])])
@@ -11,9 +11,9 @@ def test_equals_a_loop_over_the_rows_that_were_drawn(shots, of_counts, rng, monk
     labels = rng.permutation(np.repeat([7, -2, 2**40, 2**53 + 1], [1, 2, 5, 8]))
     rows = rng.normal(size=(16, 3))
     masks = []
-    draw = transfer._drawn
+    draw = draws._drawn
     monkeypatch.setattr(
-        transfer, "_drawn", lambda *arguments: masks.append(draw(*arguments)) or masks[-1]
+        draws, "_drawn", lambda *arguments: masks.append(draw(*arguments)) or masks[-1]
     )
     found = few_shot_accuracies(rows, labels, shots=shots, k=(1, 2), draws=4)
     ids = [7, -2, 2**40, 2**53 + 1]
@@ -31,7 +31,7 @@ def test_equals_a_loop_over_the_rows_that_were_drawn(shots, of_counts, rng, monk
 
 def test_all_rows_are_drawn_alike_often(rng):
     classes, counts = np.repeat([0, 1], [4, 8]), np.array([4, 8])
-    drawn = sum(transfer._drawn(classes, counts, np.array([1, 4]), rng) for _ in range(4000)) / 4000
+    drawn = sum(draws._drawn(classes, counts, np.array([1, 4]), rng) for _ in range(4000)) / 4000
     np.testing.assert_allclose(drawn, np.repeat([0.25, 0.5], [4, 8]), atol=0.04)
 
 

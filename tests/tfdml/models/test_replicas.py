@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 
@@ -11,20 +10,11 @@ import numpy as np
 import pytest
 from replicas_program import VARIANTS
 
+from benchmarks.workers import free_addresses
 from tfdml.losses import LOSSES
 
 PROGRAM = pathlib.Path(__file__).with_name("replicas_program.py")
 ROOT = pathlib.Path(__file__).parents[3]
-
-
-def free_addresses(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-    for each in sockets:
-        each.close()
-    return addresses
 
 
 def trained(folder, kind, names, workers=1):

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
-from tqdm import tqdm
 
 from tfdml.evaluation.report.pictures import picture_at
+from tfdml.progress import progress
 
 _SIDES = range(160, 31, -8)  # side in pixels of a square with the area of a picture
 _STEP = 16  # WebP codes blocks of 16 x 16 pixels: no block holds parts of two pictures
@@ -57,7 +57,7 @@ def thumbnails(picture_of, count, most_bytes, *, seed=0):
         if size / len(cells) * count <= most_bytes:
             break
     cells = np.empty((count, shape[1], shape[0], 4), np.uint8)
-    for row in tqdm(range(count), desc="Pictures", delay=2, disable=None, unit="image"):
+    for row in progress("Pictures", range(count)):
         cells[row] = _cell(picture_at(picture_of, row), shape)
     for lower in (quality, *_LEAST):
         images = _encode(cells, shape, lower)

@@ -2,24 +2,28 @@
 
 import dataclasses
 import os
+from typing import Any
 
 import tfdml
 from tfdml.checks import check
-from tfdml.runs.scoring.images import ids_of, names_of
+from tfdml.runs.scoring.images import Scored, ids_of, names_of
 from tfdml.serving.exported import fingerprint
 
 STORED = "stored"  # `index` of the index in the folder of the gallery
 
 
-def images_in(folder):
-    """The number of images of a collection."""
-    from tfdml.scale.collection import Collection
+@dataclasses.dataclass(frozen=True)
+class Queries(Scored):
+    """Images that search in a gallery."""
 
-    return Collection(folder).images
+    gallery: Any  # `tfdml.scale.evaluation.Gallery`
+    index: Any  # its `StoredIndex`; None for an exact search
 
 
 def queries_of(settings, model, images):
-    """The images that search, all or the queries of a dataset with a gallery of its own.
+    """The `Queries`, with the gallery of the settings opened.
+
+    All images search, or the queries of a dataset with a gallery of its own.
 
     Raises:
         ValueError: If another model made the embeddings of the gallery, shards or labels are
@@ -29,39 +33,33 @@ def queries_of(settings, model, images):
     from tfdml.scale.evaluation import Gallery
     from tfdml.scale.index import StoredIndex
 
-    collection = Collection(settings.gallery)
+    collection, index = Collection(settings.gallery), None
     collection.check_model(fingerprint(model.version))
     if settings.index:
-        StoredIndex(collection, parameters=settings.index_parameters)
-    if images.queries is not None:
-        images = dataclasses.replace(
-            images, split=images.split.subset(images.queries), queries=None
-        )
-    names = images.split.names
-    known = (Gallery(collection).classes_of(names) >= 0).any()
+        index = StoredIndex(collection, parameters=settings.index_parameters)
+    split = images.split if images.queries is None else images.split.subset(images.queries)
+    gallery = Gallery(collection)
+    known = (gallery.classes_of(split.names) >= 0).any()
     expected = f"some of the classes must be labels of {settings.gallery}"
-    check(known, expected, classes=len(names), first=names[0])
-    return images
+    check(known, expected, classes=len(split.names), first=split.names[0])
+    return Queries(split, None, images.dataset, gallery, index)
 
 
 def score_in_collection(settings, model, images):
-    """As `Retrieval.score`, in the gallery of the settings."""
+    """As `Retrieval.score`, of `Queries`."""
     from tfdml.scale import evaluation
-    from tfdml.scale.collection import Collection
-    from tfdml.scale.index import StoredIndex
 
-    split, gallery = images.split, evaluation.Gallery(Collection(settings.gallery))
+    split, gallery = images.split, images.gallery
     embeddings, names = model.embed_joined(settings, split), names_of(split)
     texts = [names[label] for label in split.labels.tolist()]
-    given = gallery, embeddings, texts, settings.k
-    own = _own(gallery, settings, split)
-    if settings.index:
-        index = StoredIndex(gallery.collection, parameters=settings.index_parameters)
-        rest = {"own": own, "seed": settings.seed}
-        per_query, compared = evaluation.scores_through_index(gallery, index, *given[1:], **rest)
-        results = {"through_index": compared}
+    queries, own = (embeddings, texts, settings.k), _own(gallery, settings, split)
+    if images.index is None:
+        per_query = evaluation.retrieval_scores_per_query(gallery, *queries, own=own)
+        results = {}
     else:
-        per_query, results = evaluation.retrieval_scores_per_query(*given, own=own), {}
+        rest = {"own": own, "seed": settings.seed}
+        found = evaluation.scores_through_index(gallery, images.index, *queries, **rest)
+        per_query, results = found[0], {"through_index": found[1]}
     average, labels = tfdml.evaluation.macro_average, split.labels
     results |= {
         "scores": {name: float(values.mean()) for name, values in per_query.items()},

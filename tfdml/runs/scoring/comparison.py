@@ -6,6 +6,7 @@ import pathlib
 
 import tfdml
 from tfdml.checks import check
+from tfdml.command_line import program_call
 from tfdml.runs.scoring.output import check_file, queries_path, write_json
 
 
@@ -79,7 +80,7 @@ def queries_of(run):
     scores = sorted(files[-1].parent.glob("*.json"))
     others = [str(path) for path in scores if queries_path(path).is_file()]
     model = folder.parent if path.suffix == ".json" else run
-    hint = f"score it first by `python evaluate.py {model}`"
+    hint = f"score it first by `{program_call('evaluate')} {model}`"
     if others:
         hint = f"it has those in {', '.join(others)}"
     raise FileNotFoundError(f"{run} has no values of queries, {queries_path(files[-1])}: {hint}")

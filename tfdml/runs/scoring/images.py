@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import pipelines
+from tfdml.command_line import program_name
 from tfdml.serving import exported
 
 
@@ -29,7 +30,7 @@ def load_images(settings, model):
     options = {"skip_invalid": settings.skip_invalid, "boxes": settings.boxes}
     training = settings.split in ("train", "validation")
     dataset = pipelines.load(settings.dataset, settings.data_dir, training=training, **options)
-    dataset.train.check_one_label("images to score by evaluate.py")
+    dataset.train.check_one_label(f"images to score by {program_name('evaluate')}")
     split, queries = _chosen(settings, model, dataset)
     if settings.split != "test" or settings.task != "retrieval":
         queries = None
@@ -38,8 +39,8 @@ def load_images(settings, model):
     known = sorted(set(of_dataset) & set(split.names))
     if known:
         print(
-            f"evaluate.py: warning: {len(known):,} of the {split.num_classes:,} scored classes "
-            f"were trained on, such as {known[0]}",
+            f"{program_name('evaluate')}: warning: {len(known):,} of the {split.num_classes:,} "
+            f"scored classes were trained on, such as {known[0]}",
             file=sys.stderr,
         )
     return Scored(split, queries, dataset)

@@ -43,7 +43,7 @@ class NearestClassMean(Scoring):
 
     def score(self, model, images):
         """{"scores": {name: value}, "deviations": {name: value}} over the draws."""
-        from tfdml.evaluation.transfer import few_shot_scores
+        from tfdml.evaluation.draws import few_shot_scores
 
         options = self.given("shots", "k", "draws", "seed", "renormalize_means")
         embeddings = model.embed_joined(self, images.split)

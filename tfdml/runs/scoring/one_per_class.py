@@ -35,8 +35,8 @@ class OnePerClass(Scoring):
         by = ",\nranked by the learned similarity" * (self.rank_by == "similarity")
         return f",\namong one image of each class, {in_words(self.draws)}{by}"
 
-    def most_neighbours(self, split, queries):
-        return "gallery", split.num_classes
+    def most_neighbours(self, images):
+        return "gallery", images.split.num_classes
 
     def score(self, model, images):
         """{"scores": {name: mean}, "deviations": {name: deviation}} over the draws."""

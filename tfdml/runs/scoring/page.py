@@ -98,7 +98,7 @@ def searched(queries):
 def pictures_of(split):
     """A function from a row to its image, at its own size."""
     from pipelines import records
-    from pipelines.batches import part_of
+    from pipelines.loading import part_of
 
     def picture(row):
         image, box = split.images[row], None if split.boxes is None else split.boxes[row]

@@ -9,7 +9,7 @@ import pipelines
 import tfdml
 from tfdml.checks import check, check_one_of, check_positive, check_share
 from tfdml.command_line import as_file_name
-from tfdml.runs.scoring.collection import STORED, images_in, queries_of, score_in_collection
+from tfdml.runs.scoring.collection import STORED, queries_of, score_in_collection
 from tfdml.runs.scoring.images import has_pairs_of_both_kinds, training_split
 from tfdml.runs.scoring.model import similarity_of, untrained_scores
 from tfdml.runs.scoring.settings import Scoring
@@ -151,10 +151,10 @@ class Retrieval(Scoring):
     def prepare(self, model, images):
         return queries_of(self, model, images) if self.gallery else images
 
-    def most_neighbours(self, split, queries):
+    def most_neighbours(self, images):
         if self.gallery:
-            return "neighbours", images_in(self.gallery)
-        findable = pipelines.rows_to_find(split, queries)
+            return "neighbours", images.gallery.collection.images
+        findable = pipelines.rows_to_find(images.split, images.queries)
         if self.rerank is None:
             return "neighbours", findable
         expectation = "`rerank` must not exceed the images that a query can find"

@@ -107,13 +107,13 @@ class Scoring(Settings):
         """What is scored of the images."""
         return images
 
-    def most_neighbours(self, split, queries):
+    def most_neighbours(self, images):
         """What is counted by `k`, in words, and how many there are."""
-        return "means", split.num_classes
+        return "means", images.split.num_classes
 
-    def with_neighbours(self, split, queries):
+    def with_neighbours(self, images):
         """The settings with `k`, at most the number of neighbours that there are."""
-        what, most = self.most_neighbours(split, queries)
+        what, most = self.most_neighbours(images)
         if self.k is None:
             return dataclasses.replace(self, k=[k for k in self.neighbours if k <= most] or [1])
         check(max(self.counts) <= most, f"`k` must not exceed the {what}", k=self.k, **{what: most})

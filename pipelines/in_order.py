@@ -1,0 +1,47 @@
+"""Images of a split in order, for evaluation."""
+
+import tensorflow as tf
+
+from pipelines.images import prepare
+from pipelines.loading import boxes_of, checked, part_of, with_contents
+from tfdml.checks import check_bool, check_integer
+
+_RECORDS = 64  # read at once in evaluation
+
+
+def evaluation_batches(
+    split, image_size=None, batch_size=256, *, preprocessing=None, with_labels=False
+):
+    """All images of a split in order, cut to their boxes and resized, without augmentation.
+
+    Args:
+        split: `Split`.
+        image_size: (height, width, channels), for paths 1 or 3 channels; that of the images if
+            None; required for paths.
+        batch_size: Images in a batch; the last may have fewer.
+        preprocessing: `Preprocessing`, with a centre crop; None to only resize.
+        with_labels: Whether to yield labels too, as for `validation_data` of `fit`.
+
+    Returns:
+        `tf.data.Dataset` of (batch, height, width, channels) float32 in [0, 255]; with labels, of
+        `(images, labels)`, the labels (batch,) int64.
+
+    Raises:
+        TypeError: If `split` is not a `Split`, `batch_size` not an integer or `preprocessing` not a
+            `Preprocessing`.
+        ValueError: If `image_size` does not suit these images or is missing for paths,
+            `batch_size` is below 1 or the preprocessing cannot make images of this size.
+    """
+    check_integer(1, batch_size=batch_size)
+    _, image_size, _, preprocessing = checked(split, image_size, None, preprocessing)
+    check_bool(with_labels=with_labels)
+
+    def load(image, box, label):
+        image = prepare(part_of(split, image, box, image_size[2]), image_size, preprocessing)
+        return (image, label) if with_labels else image
+
+    images = tf.data.Dataset.from_tensor_slices((split.images, boxes_of(split), split.labels))
+    if split.holds_records:
+        images = images.batch(_RECORDS).map(with_contents, tf.data.AUTOTUNE).unbatch()
+    images = images.map(load, num_parallel_calls=tf.data.AUTOTUNE)
+    return images.batch(batch_size).prefetch(tf.data.AUTOTUNE)

@@ -1,0 +1,1 @@
+"""The programs, which the scripts of the same names at the top run."""

@@ -1,0 +1,291 @@
+"""Trains an embedder on images, scores it on unseen classes and exports it for TF Serving.
+
+    tfdml-train --loss lifted
+    tfdml-train --loss triplet --dataset folder --data_dir photos \
+        --backbone mobilenet_v2 --weights imagenet
+
+Writes runs/NAME/ (config.yaml, trained_classes.json, checkpoint.keras, logs/, scores.json,
+training.png) and saved_models/NAME/1/, and prints Recall@K of the classes that were not trained on,
+before and after.
+"""
+
+import contextlib
+import dataclasses
+import io
+import json
+import math
+import sys
+import time
+
+import yaml
+
+import pipelines
+from tfdml.checks import unknown_name
+from tfdml.command_line import (
+    Parser,
+    check_writable,
+    one_sentence,
+    program_call,
+    program_name,
+    verbosity,
+    write_text,
+)
+from tfdml.losses import LOSSES
+from tfdml.models import BACKBONES
+from tfdml.runs import folders, outcome
+from tfdml.runs.checkpoints import load_checkpoint
+from tfdml.runs.devices import HELP, requested
+from tfdml.runs.folders import RUNS, SAVED_MODELS
+from tfdml.runs.images import images_to_score, load_images, sample_to_embed, training_batches
+from tfdml.runs.interrupts import resumable
+from tfdml.runs.model import build_model, levels_of
+from tfdml.runs.recipe import Recipe
+from tfdml.runs.requirements import check_files, check_model
+
+PROGRAM = program_name("train")
+
+
+def main(arguments=None):
+    recipe, resume, devices = parse(sys.argv[1:] if arguments is None else arguments)
+    folder = RUNS / recipe.run
+    errors = ValueError, TypeError, OSError, FloatingPointError
+    with one_sentence(PROGRAM, *errors), contextlib.ExitStack() as run:
+        if devices.is_chief:
+            check_writable(folder, SAVED_MODELS / recipe.run)
+            if resume:
+                run.enter_context(folders.only_writer(folder))
+        check_files(recipe)
+        run.enter_context(devices.speaking())
+        devices = devices.started()
+        devices.check(recipe)
+        if recipe.skip_invalid or not pipelines.is_listed(recipe.dataset):
+            check_model(recipe)  # before minutes of reading images
+        images, head_steps = load_images(recipe), recipe.head_steps
+        recipe = with_defaults(recipe, images.train)
+        check_model(recipe)
+        devices.check(recipe)
+        model = load_checkpoint(recipe, folder) if resume else None
+        if model is not None and head_steps is None:  # a run of a version before these steps
+            # Under float16 Keras wraps the optimizer.
+            optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+            recipe = dataclasses.replace(recipe, head_steps=optimizer.head_steps)
+        step = 0 if model is None else int(model.optimizer.iterations)
+        # First, as a sampler may reject the images; the model of density embeds all of them.
+        part = devices.part
+        batches, callbacks = training_batches(recipe, step, images.train, images.dataset, part)
+        if model is None:
+            model = build_model(recipe, images.train, images.dataset)
+        files = {
+            "config.yaml": yaml.safe_dump(dataclasses.asdict(recipe), sort_keys=False),
+            "trained_classes.json": json.dumps(images.train.names, ensure_ascii=False) + "\n",
+        }
+        settings = dataclasses.replace(recipe, run=None)
+        devices.check_agree(repr(settings), files["trained_classes.json"], str(step))
+        if resume and devices.is_chief:
+            folders.check_same_classes(folder, files)
+            write_text(folder / "config.yaml", files["config.yaml"])
+        elif devices.is_chief:
+            folders.make_folders(folder, files)
+            run.enter_context(folders.only_writer(folder))
+        go_on = f"Go on with: {program_call('train')} --run {recipe.run} --resume"
+        with resumable(go_on, images), devices.stopping_together(go_on):
+            if not devices.is_chief:
+                train(recipe, model, batches, devices, [*stops(recipe), *callbacks])
+                return
+            scores = fit(recipe, folder, model, images, batches, callbacks, devices)
+            report(recipe, folder, scores, images.train.num_classes)
+            version = export(recipe, model, images, scores)
+    print(f"Run: {folder}   Model: {version}")
+
+
+def parse(arguments):
+    """The recipe, whether it resumes, and its devices. Imports neither TensorFlow nor Keras."""
+    names = {"losses": sorted(LOSSES), "datasets": pipelines.names(), "backbones": BACKBONES}
+    parser = Parser(Recipe, names, __doc__, prog=PROGRAM)
+    parser.add_argument("--config", action="config", help="YAML file of settings; flags win.")
+    explained = "Go on with the run named by --run after a stop."
+    parser.add_argument("--resume", action="store_true", help=explained)
+    parser.add_argument("--devices", type=str, help=HELP)
+    given = parser.parse_args(arguments)
+    try:
+        devices = requested(given.devices)
+    except ValueError as error:
+        parser.error(str(error))
+    recipe = resumed(parser, given.run, arguments) if given.resume else parser.settings_of(given)
+    for kind, name, available in (
+        ("loss", recipe.loss, LOSSES),
+        ("dataset", pipelines.entry_of(recipe.dataset), pipelines.names()),
+        ("backbone", recipe.backbone, BACKBONES),
+    ):
+        if name not in available:
+            parser.error(unknown_name(kind, name, available))
+    if recipe.run is None:
+        name = folders.free_name(f"{recipe.dataset}_{recipe.loss}")
+        recipe = dataclasses.replace(recipe, run=name)
+    elif devices.is_chief and not given.resume and folders.is_taken(recipe.run):
+        parser.error(f"run {recipe.run!r} exists. Choose another --run, or go on with --resume")
+    return recipe, given.resume, devices
+
+
+def resumed(parser, run, arguments):
+    """The recipe of a run that stopped; exits with code 2 if the arguments change it."""
+    if not run:
+        parser.error("--resume needs --run NAME")
+    saved = RUNS / run / "config.yaml"
+    if not saved.is_file():
+        parser.error(f"--resume needs --run NAME of a run that exists. Found no {saved}")
+    before = parser.settings_of(parser.parse_args(["--config", str(saved)]))
+    recipe = parser.settings_of(parser.parse_args(["--config", str(saved), *arguments]))
+    for name, value in dataclasses.asdict(recipe).items():
+        was = getattr(before, name)
+        if value != was and not (name == "steps" and value > was):
+            parser.error(
+                f"--{name} differs from the run's: {value!r}, was {was!r}. A run goes on as it "
+                "began, or for more --steps; start a new one for other settings"
+            )
+    return recipe
+
+
+def with_defaults(recipe, split):
+    """The recipe with the defaults that follow from the weights and the classes, printed."""
+    recipe, reasons = recipe.completed(split.num_classes)
+    for name, reason in reasons.items():
+        print(f"--{name} {reason}")
+    return recipe
+
+
+def fit(recipe, folder, model, images, batches, callbacks, devices):
+    """Trains to the last step; returns the scores of the untrained and the trained embedder.
+
+    Those of the untrained alone if there are no steps.
+    """
+    start = int(model.optimizer.iterations)
+    scores_path = folder / "scores.json"
+    scores = json.loads(scores_path.read_text()) if scores_path.exists() else {}
+    if "trained" in scores and start >= recipe.steps:  # stopped in the export
+        return scores
+    if not scores:
+        scores["untrained"] = score("Scoring the untrained embedder", model, images)
+        write_text(scores_path, json.dumps(scores, indent=2) + "\n")
+    seconds = 0.0
+    if recipe.steps:
+        began = time.perf_counter()
+        watching = callbacks_of(recipe, folder, images, start, model.loss)
+        train(recipe, model, batches, devices, [*stops(recipe), *watching, *callbacks])
+        seconds = time.perf_counter() - began
+        scores["trained"] = score("Scoring the trained embedder", model, images)
+        scores |= outcome.judged(scores)
+    scores["scored_classes"] = "validation" if recipe.validation_share else "test"
+    scores["levels"] = levels_of(recipe, model.loss)
+    scores["learns_similarity"] = model.loss.learns_similarity
+    scores["train_seconds"] = round(seconds, 1)
+    scores["train_seconds_from_step"] = start
+    write_text(scores_path, json.dumps(scores, indent=2) + "\n")
+    return scores
+
+
+def train(recipe, model, batches, devices, callbacks):
+    """Trains to the last step."""
+    start, interval = int(model.optimizer.iterations), recipe.checkpoint_every
+    if start >= recipe.steps:
+        return
+    first = math.ceil(start / interval)
+    devices.fit(
+        model,
+        batches,
+        steps_per_epoch=interval,
+        initial_epoch=first,
+        epochs=first + math.ceil((recipe.steps - start) / interval),
+        callbacks=callbacks,
+        verbose=verbosity(),
+    )
+
+
+def score(title, model, images):
+    from tfdml.models.precision import in_float32
+
+    print(title, flush=True)
+    batches = images_to_score(images.test, images.dataset)
+    embeddings = in_float32(model.embedder).predict(batches, verbose=verbosity())
+    return outcome.score(embeddings, images, model)
+
+
+def stops(recipe):
+    """What stops the training, on every worker; before what saves or scores a model."""
+    from tfdml import callbacks
+
+    return [callbacks.StopOnNaN(), callbacks.StopAt(recipe.steps)]
+
+
+def callbacks_of(recipe, folder, images, start, loss):
+    """What watches, logs and saves the training, in this order."""
+    import keras
+
+    from tfdml import callbacks
+    from tfdml.layers import EmbeddingMemory
+
+    if recipe.validation_share:
+        batches = images_to_score(images.test, images.dataset)
+        yield callbacks.RetrievalScores(batches, images.test.labels)
+    if loss.compares_batches:
+        size = next(layer.size for layer in loss.layers if isinstance(layer, EmbeddingMemory))
+        images_per_epoch = (
+            recipe.classes_per_batch * recipe.images_per_class * recipe.checkpoint_every
+        )
+        sample = sample_to_embed(images.train, images.dataset)
+        yield callbacks.EmbeddingDrift(sample, epochs=math.ceil(size / images_per_epoch))
+    yield callbacks.LossLogs(folder / "logs" / "train")
+    yield keras.callbacks.TensorBoard(str(folder / "logs"))
+    yield keras.callbacks.CSVLogger(str(folder / "logs" / "epochs.csv"), append=start > 0)
+    yield callbacks.Checkpoint(folder / "checkpoint.keras")
+    if not verbosity():
+        yield callbacks.ProgressLines(recipe.steps)
+
+
+def report(recipe, folder, scores, num_classes):
+    from tfdml.evaluation.report.plots import plot_training
+    from tfdml.evaluation.report.tables import scores_table
+
+    if recipe.steps:
+        plot_training(folder / "logs" / "epochs.csv", scores, folder / "training.png")
+    print(
+        f"\nUnseen {scores['scored_classes']} classes of {recipe.dataset}; {recipe.loss}, "
+        f"{recipe.steps - scores['train_seconds_from_step']} steps in "
+        f"{scores['train_seconds']:.0f} s:\n{scores_table(scores)}"
+    )
+    failures = " ".join(outcome.failures(scores))
+    if failures:
+        print(f"\n{failures} Try first:")
+        for advice in outcome.what_to_try(recipe, num_classes):
+            print(f"  {advice}")
+
+
+def export(recipe, model, images, scores):
+    import numpy as np
+
+    from pipelines.images import reader
+    from tfdml import serving
+    from tfdml.models.precision import in_float32
+    from tfdml.serving.exported import MEAN_IMAGE
+    from tfdml.serving.options import export_options
+    from tfdml.serving.versions import versions_of
+
+    dataset, mean = images.dataset, images.dataset.preprocessing.mean_image
+    mean_file, assets = io.BytesIO(), {}
+    if mean is not None:
+        np.save(mean_file, mean)
+        assets[MEAN_IMAGE] = mean_file.getvalue()
+    versions = versions_of(SAVED_MODELS / recipe.run)
+    return serving.export_model(
+        in_float32(model.embedder),
+        SAVED_MODELS / recipe.run / str(1 + max(versions, default=0)),
+        read_image=reader(dataset.image_size, dataset.preprocessing),
+        loss=model.loss,
+        assets=assets,
+        options=export_options(recipe.export_options),
+        metadata={
+            "recipe": dataclasses.asdict(recipe),
+            "trained_classes": images.train.names,
+            "scores": scores,
+        },
+    )
