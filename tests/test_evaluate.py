@@ -62,9 +62,9 @@ def version(exported_run, tmp_path, monkeypatch):
 def trained_with_pddm(tmp_path_factory):
     """A folder in which a run that learns a similarity has finished."""
     folder = tmp_path_factory.mktemp("pddm")
-    options = ["--embedding_dim", "8", "--steps", "2", "--checkpoint_every", "2"]
-    options += ["--loss", "pddm", "--loss_options.num_quadruplets", "per_class"]
-    result = programs.run(train.main, "--run", "small", *SMALL, *options, cwd=folder)
+    options = ["--steps", "20", "--checkpoint_every", "20", "--learning_rate", "1e-2"]
+    options = [*SMALL, "--loss", "pddm", *options]
+    result = programs.run(train.main, "--run", "small", *options, cwd=folder)
     assert result.code == 0, result.err
     return folder
 
