@@ -1,4 +1,5 @@
 import ctypes
+import gc
 import os
 import pathlib
 import sys
@@ -13,6 +14,12 @@ for _name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREA
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # oneDNN keeps every kernel that it compiled, half a gigabyte. `.ci/full` tests with it too.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+
+
+def pytest_collection_finish():
+    """Spares every later garbage collection the modules and the tests, which stay."""
+    gc.collect()
+    gc.freeze()
 
 
 def _free():

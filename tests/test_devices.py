@@ -13,7 +13,7 @@ import numpy as np
 import programs
 import pytest
 import tensorflow as tf
-from small_runs import SMALL
+from small_runs import SMALL, run
 
 from benchmarks.workers import free_addresses
 from tfdml.programs import train
@@ -143,19 +143,16 @@ def test_rejects_recipes_that_devices_cannot_divide(settings, expected):
     eight.check(Recipe(classes_per_batch=4))
 
 
-def test_a_run_on_two_devices_equals_one_and_resumes_on_one(tmp_path):
+def test_a_run_on_two_devices_equals_one_and_resumes_on_one(tmp_path, monkeypatch):
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
-    two = start(*RUN, *EIGHT_STEPS, "--devices", "cpu:2", cwd=tmp_path / "two")
-    one = programs.run(train.main, *RUN, *EIGHT_STEPS, cwd=tmp_path / "one")
-    assert one.code == 0, one.err
+    options = [*RUN, "--schedule", "constant", "--checkpoint_every", "4"]
+    two = start(*options, "--steps", "8", "--devices", "cpu:2", cwd=tmp_path / "two")
+    monkeypatch.setattr(train, "export", lambda *_: None)
+    run(*options, "--steps", "12", cwd=tmp_path / "one")
     [(out, _)] = finished(two)
     assert "step 8 of 8" in out
-    np.testing.assert_allclose(losses_of(tmp_path / "two"), losses_of(tmp_path / "one"), rtol=1e-4)
-    more = ["--run", "small", "--resume", "--steps", "12"]
-    for folder in ("one", "two"):
-        result = programs.run(train.main, *more, cwd=tmp_path / folder)
-        assert result.code == 0, result.err
+    run("--run", "small", "--resume", "--steps", "12", cwd=tmp_path / "two")
     found, expected = losses_of(tmp_path / "two"), losses_of(tmp_path / "one")
     assert len(found) == 3
     np.testing.assert_allclose(found, expected, rtol=1e-4)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
+from small_runs import few_digits
 
 import pipelines
 from tfdml.evaluation import recall_at_k
@@ -24,6 +25,12 @@ SMALL += ["--steps", "2", "--checkpoint_every", "2", "--run", "small"]
 OPTIONS = ["--export_options.licence", "CC-BY-4.0", "--export_options.on_bad_image", "nan"]
 MODEL = pathlib.Path("saved_models", "small")
 ROOT = pathlib.Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_digits():
+    with few_digits():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import numpy as np
 import programs
 import pytest
 import tensorflow as tf
+from small_runs import few_digits
 
 import pipelines
 from tfdml.evaluation import distance_statistics, recall_at_k, split_levels, weigh_levels
@@ -27,6 +28,12 @@ pytestmark = pytest.mark.xdist_group("levels")
 ROOT = pathlib.Path(__file__).parents[1]
 SMALL = ["--dataset", "digits", "--loss", "hdc", "--embedding_dim", "4"]
 SMALL += ["--classes_per_batch", "5", "--steps", "2", "--checkpoint_every", "2"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_digits():
+    with few_digits():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +101,7 @@ def test_levels_are_weighed(here, embeddings):
     )
 
 
-@pytest.mark.parametrize("levels", [1, 2])
+@pytest.mark.parametrize("levels", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_shallow_levels_are_exported_alone(here, embeddings, levels):
     out = pathlib.Path("shallow")
     export.main([str(here / "runs" / "small"), "--levels", str(levels), "--out", str(out)])

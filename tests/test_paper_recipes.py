@@ -211,9 +211,10 @@ def test_all_are_named_as_their_runs_and_pass_the_checks_before_images(tmp_path,
     monkeypatch.chdir(tmp_path)
     for path, name in zip(PATHS, NAMES, strict=True):
         assert f"{path.parent.name}_{path.stem}" == recipe_of(path).run
+        recipe = at_40_pixels(path)
         try:
-            train.check_files(at_40_pixels(path))
-            train.check_model(at_40_pixels(path))
+            train.check_files(recipe)
+            train.check_model(recipe)
         except (TypeError, ValueError) as error:
             pytest.fail(f"{name}: {error}")
 

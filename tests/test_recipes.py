@@ -12,7 +12,9 @@ import types
 
 import programs
 import pytest
+from small_runs import few_digits
 
+from tfdml.losses import LOSSES
 from tfdml.programs import evaluate, train
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -23,13 +25,13 @@ SETTINGS = (
 
 def test_train_takes_every_recipe(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    paths = sorted((ROOT / "recipes").rglob("*.yaml"))
+    parser, paths = train.parser_of_recipes(), sorted((ROOT / "recipes").rglob("*.yaml"))
     assert len(paths) >= 9
     for path in paths:
-        recipe, resume, _ = train.parse(["--config", str(path)])
+        recipe = parser.settings_of(parser.parse_args(["--config", str(path)]))
+        train.check_names(parser, recipe)
         train.check_files(recipe)
         train.check_model(recipe)
-        assert not resume, path
 
 
 @pytest.fixture
@@ -46,6 +48,12 @@ def table(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "recipes")
     monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "1")  # it sets another
     return importlib.import_module("run")
+
+
+@pytest.fixture
+def _few_digits():
+    with few_digits():
+        yield
 
 
 @pytest.fixture
@@ -73,6 +81,7 @@ def rerun(table, tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.slow  # but for the processes, the tests of tables below go the same way
 def test_processes_make_a_table_of_held_out_classes(folder, tmp_path):
     with (folder / "lifted.yaml").open("a") as file:
         file.write("validation_share: 0.4\n")
@@ -102,6 +111,7 @@ def test_jobs_run_at_once(folder, table, tmp_path, monkeypatch):
     assert "small_digits_lifted_0 did not run alone" in result.sentence
 
 
+@pytest.mark.usefixtures("_few_digits")
 def test_a_table_of_a_folder_is_made_and_not_made_twice(folder, rerun, tmp_path):
     (folder / "pddm.yaml").write_text(f"loss: pddm\n{SETTINGS}")
     arguments = [folder, "--seeds", "0"]
@@ -160,8 +170,9 @@ def test_wrong_arguments_are_rejected_before_anything_runs(arguments, message, r
     assert not (tmp_path / "runs").exists()
 
 
-def test_levels_are_weighed_as_asked(folder, rerun, tmp_path):
-    (folder / "lifted.yaml").write_text(f"loss: hdc\n{SETTINGS}")
+def test_levels_of_held_out_classes_are_weighed_as_asked(folder, rerun, tmp_path):
+    settings = SETTINGS.replace("classes_per_batch: 5", "classes_per_batch: 3")
+    (folder / "lifted.yaml").write_text(f"loss: hdc\n{settings}validation_share: 0.4\n")
     scores = tmp_path / "runs" / "small_digits_lifted_0" / "distance.json"
     for flags, weights in (
         ([], [1, 1, 1]),
@@ -169,7 +180,10 @@ def test_levels_are_weighed_as_asked(folder, rerun, tmp_path):
         (["--level_weights", "1", "2"], [1, 1, 1]),
     ):
         assert rerun(folder, "--seeds", "0", *flags).code == 0
-        assert json.loads(scores.read_text())["level_weights"] == weights
+        written = json.loads(scores.read_text())
+        assert (written["level_weights"], written["split"]) == (weights, "validation")
+    table = (tmp_path / "runs" / "small_digits" / "table.md").read_text()
+    assert table.startswith("Of the validation classes.\n")
 
 
 def test_a_run_that_fails_is_named(folder, rerun):
@@ -182,7 +196,7 @@ def test_a_run_that_fails_is_named(folder, rerun):
 def test_a_first_run_of_a_loss_is_compared_with_the_untrained_network(rerun, tmp_path):
     first_run = importlib.import_module("first_run")
     arguments = ["--sets", "digits", "--steps", "1", "2", "--seeds", "0", "--losses", "npair"]
-    result = rerun(*arguments, "regularized", program=first_run)
+    result = rerun(*arguments, program=first_run)
     assert result.code == 0, result.err
     lines = (tmp_path / "runs" / "first_run.md").read_text().splitlines()
     assert lines[0] == "| loss | digits, random, 1 | digits, random, 2 |"
@@ -190,25 +204,18 @@ def test_a_first_run_of_a_loss_is_compared_with_the_untrained_network(rerun, tmp
     ends = [f"{100 * scores[stage]['recall@1']:.1f}" for stage in ("untrained", "trained")]
     assert " → ".join(ends) in lines[2]
     assert ("**" in lines[2].split(" | ")[2]) == (not scores["improved"])
-    assert [line.split(" | ")[0] for line in lines[2:]] == ["| npair", "| regularized"]
+    assert [line.split(" | ")[0] for line in lines[2:]] == ["| npair"]
+    for loss in LOSSES:
+        flags = first_run.flags_of(("digits", "random", 1), loss, 0, {}, None)
+        train.check_model(train.parse(list(map(str, flags)))[0])
     result = rerun("--sets", "cub200", program=first_run)
     assert "--sets cub200 needs --cub200 PATH" in result.sentence
 
 
 def test_losses_train_on_frozen_features(folder, table, tmp_path, monkeypatch):
     (folder / "pddm.yaml").write_text(f"loss: pddm\n{SETTINGS}")
-    flags = [
-        "--seeds",
-        "0",
-        "1",
-        "--",
-        "--validation_share",
-        "0.4",
-        "--classes_per_batch",
-        "3",
-        "--learning_rate",
-        "0.1",
-    ]
+    flags = ["--seeds", "0", "--", "--validation_share", "0.4", "--classes_per_batch", "3"]
+    flags += ["--learning_rate", "0.1"]
     monkeypatch.setattr(sys, "argv", ["frozen_features.py", str(folder), *flags])
     monkeypatch.chdir(tmp_path)
     importlib.import_module("frozen_features").main()

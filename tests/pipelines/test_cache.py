@@ -74,18 +74,14 @@ def assert_equal_images(split, other, **options):
     np.testing.assert_array_equal(scored, again)
 
 
-def assert_equal_batches(split, other, **options):
+def assert_equal_batches(batches_of, split, other, *sizes, **options):
     """The same images to train on, with random changes."""
     options |= {"image_size": SIZE, "augmentation": Augmentation(flip=True)}
-    for batches_of in (
-        lambda each: pipelines.balanced_batches(each, 3, 2, **options),
-        lambda each: pipelines.group_batches(each, 2, 6, **options),
-    ):
-        pairs = zip(*(batches_of(each).as_numpy_iterator() for each in (split, other)), strict=True)
-        for (images, labels), (others, other_labels) in itertools.islice(pairs, 4):
-            np.testing.assert_array_equal(labels, other_labels)
-            np.testing.assert_array_equal(images, others)
-            assert images.std() > 1
+    both = (batches_of(each, *sizes, **options).as_numpy_iterator() for each in (split, other))
+    for (images, labels), (others, other_labels) in itertools.islice(zip(*both, strict=True), 4):
+        np.testing.assert_array_equal(labels, other_labels)
+        np.testing.assert_array_equal(images, others)
+        assert images.std() > 1
 
 
 @pytest.mark.parametrize(
@@ -105,7 +101,8 @@ def test_without_loss_batches_are_those_of_the_original_files(warp, trains, data
     preprocessing = Preprocessing(warp_size=16, **warp)
     assert_equal_images(loaded.train, dataset.train, preprocessing=preprocessing)
     if trains:
-        assert_equal_batches(loaded.train, dataset.train, preprocessing=preprocessing)
+        both = loaded.train, dataset.train
+        assert_equal_batches(pipelines.balanced_batches, *both, 3, 2, preprocessing=preprocessing)
     for name, split in dataset.splits.items():
         np.testing.assert_array_equal(loaded.splits[name].labels, split.labels)
         np.testing.assert_array_equal(loaded.splits[name].super_labels, split.super_labels)
@@ -123,7 +120,7 @@ def test_jpegs_give_the_batches_of_the_same_jpegs_in_files(written, tmp_path):
     files = Split(np.array(paths), split.labels, super_labels=split.super_labels)
     for preprocessing in (Preprocessing(warp_size=16), Preprocessing()):
         assert_equal_images(split, files, preprocessing=preprocessing)
-    assert_equal_batches(split, files, preprocessing=Preprocessing())
+    assert_equal_batches(pipelines.group_batches, split, files, 2, 6)
     with Image.open(paths[0]) as image:
         assert (image.format, image.size) == ("JPEG", (16, 16))
 

@@ -100,18 +100,34 @@ def main(arguments=None):
 
 def parse(arguments):
     """The recipe, whether it resumes, and its devices. Imports neither TensorFlow nor Keras."""
-    names = {"losses": sorted(LOSSES), "datasets": pipelines.names(), "backbones": BACKBONES}
-    parser = Parser(Recipe, names, __doc__, prog=PROGRAM)
-    parser.add_argument("--config", action="config", help="YAML file of settings; flags win.")
-    explained = "Go on with the run named by --run after a stop."
-    parser.add_argument("--resume", action="store_true", help=explained)
-    parser.add_argument("--devices", type=str, help=HELP)
+    parser = parser_of_recipes()
     given = parser.parse_args(arguments)
     try:
         devices = requested(given.devices)
     except ValueError as error:
         parser.error(str(error))
     recipe = resumed(parser, given.run, arguments) if given.resume else parser.settings_of(given)
+    check_names(parser, recipe)
+    if recipe.run is None:
+        name = folders.free_name(f"{recipe.dataset}_{recipe.loss}")
+        recipe = dataclasses.replace(recipe, run=name)
+    elif devices.is_chief and not given.resume and folders.is_taken(recipe.run):
+        parser.error(f"run {recipe.run!r} exists. Choose another --run, or go on with --resume")
+    return recipe, given.resume, devices
+
+
+def parser_of_recipes():
+    names = {"losses": sorted(LOSSES), "datasets": pipelines.names(), "backbones": BACKBONES}
+    parser = Parser(Recipe, names, __doc__, prog=PROGRAM)
+    parser.add_argument("--config", action="config", help="YAML file of settings; flags win.")
+    explained = "Go on with the run named by --run after a stop."
+    parser.add_argument("--resume", action="store_true", help=explained)
+    parser.add_argument("--devices", type=str, help=HELP)
+    return parser
+
+
+def check_names(parser, recipe):
+    """Exits with code 2 and the names that exist, if the recipe has another."""
     for kind, name, available in (
         ("loss", recipe.loss, LOSSES),
         ("dataset", pipelines.entry_of(recipe.dataset), pipelines.names()),
@@ -119,12 +135,6 @@ def parse(arguments):
     ):
         if name not in available:
             parser.error(unknown_name(kind, name, available))
-    if recipe.run is None:
-        name = folders.free_name(f"{recipe.dataset}_{recipe.loss}")
-        recipe = dataclasses.replace(recipe, run=name)
-    elif devices.is_chief and not given.resume and folders.is_taken(recipe.run):
-        parser.error(f"run {recipe.run!r} exists. Choose another --run, or go on with --resume")
-    return recipe, given.resume, devices
 
 
 def resumed(parser, run, arguments):

@@ -120,10 +120,11 @@ class ServedModel:
         """
         path = pathlib.Path(path)
         with new_version(path) as unfinished:
-            tf.saved_model.save(self._of_version, str(unfinished), self.signatures)
+            # Traced here: while it saves, TensorFlow would trace each once more.
+            functions = {name: f.get_concrete_function() for name, f in self.signatures.items()}
+            tf.saved_model.save(self._of_version, str(unfinished), functions)
             extra = unfinished / "assets.extra"
             extra.mkdir()
-            functions = {name: f.get_concrete_function() for name, f in self.signatures.items()}
             write_warmup(extra, functions, path.parent.name, self.image_shape)
             write_metadata(extra, metadata_of(self, **(metadata or {})))
             for name, content in (assets or {}).items():

@@ -12,7 +12,7 @@ import pytest
 from tfdml.evaluation import save_queries
 from tfdml.programs import evaluate
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[3]
 IMAGES = {"dataset": "digits", "split": "test"}
 
 

@@ -1,0 +1,38 @@
+"""Small models of images of 8 pixels, and options with which every loss descends."""
+
+import keras
+import numpy as np
+
+from tfdml import EmbeddingModel, losses, optimizers
+from tfdml.layers import UnitLength
+
+LABELS = np.repeat(np.arange(4), 4)
+LEARNED = ("pddm", "lmdm", "pddm_triplet")
+# A mean over active pairs may rise while easy pairs leave it.
+OPTIONS = {name: {"average_over": "pairs"} for name in ("hdc", "hard_contrastive")}
+OPTIONS |= {name: {"similarity": {"dropout": 0.0}} for name in LEARNED}
+OPTIONS["density"] = {"initial_density": [0.1, 0.2, 0.3, 0.4]}
+OPTIONS |= {
+    name: {"num_classes": 4}
+    for name, (module, _, _) in losses.LOSSES.items()
+    if module in ("arcface", "cosface", "norm_softmax", "proxy_anchor", "proxy_nca", "soft_triple")
+}
+OPTIONS["sampled_classes"] = {"base": {"name": "arcface", "num_classes": 40}, "rate": 0.9}
+OPTIONS["memory"] = {"base": "contrastive", "size": 32}
+OPTIONS["matryoshka"] = {"base": "npair", "dims": (8, 4)}
+OPTIONS["regularized"] = {"base": "triplet", "regularizer": "gor"}
+
+
+def build(**compile_options):
+    keras.utils.set_random_seed(0)
+    options = {"optimizer": optimizers.Adam(1e-3), "loss": losses.get("triplet"), **compile_options}
+    layers = keras.layers.Rescaling(1 / 255), keras.layers.Flatten()
+    rows = keras.layers.Dense(8 * options["loss"].levels), UnitLength()
+    model = EmbeddingModel(keras.Sequential([keras.Input((8, 8, 1)), *layers, *rows]))
+    model.compile(**options)
+    return model
+
+
+def one_layer():
+    dense = keras.layers.Dense(4, kernel_initializer=keras.initializers.GlorotUniform(seed=0))
+    return EmbeddingModel(keras.Sequential([keras.Input((6,)), dense]))

@@ -1,0 +1,71 @@
+"""Every loss in `EmbeddingModel` and in a plain Keras model, by name and by config."""
+
+import keras
+import numpy as np
+import pytest
+from small_models import LABELS, OPTIONS, build
+
+from tfdml import EmbeddingModel, losses
+from tfdml.models import build_embedder
+
+WITHOUT_LAYERS = [
+    name for name in sorted(losses.LOSSES) if not losses.get(name, **OPTIONS.get(name, {})).layers
+]
+
+
+def by_default(names, those):
+    """`names` as parameters of a test, slow those that are not among `those`."""
+    return [pytest.param(name, marks=() if name in those else pytest.mark.slow) for name in names]
+
+
+# One that learns nothing and one that learns a similarity; the contract descends the others.
+@pytest.mark.parametrize(
+    ("loss", "jit_compile"),
+    [
+        *(
+            pytest.param(*case.values, False, marks=case.marks)
+            for case in by_default(losses.LOSSES, {"triplet", "pddm"})
+        ),
+        ("lifted", True),
+    ],
+)
+def test_fit_lowers_every_loss(loss, jit_compile, images):
+    model = build(loss=losses.get(loss, **OPTIONS.get(loss, {})), jit_compile=jit_compile)
+    history = model.fit(images, LABELS, batch_size=16, epochs=30, verbose=0).history["loss"]
+    assert np.mean(history[-5:]) < np.mean(history[:5])
+
+
+@pytest.mark.parametrize("loss", by_default(WITHOUT_LAYERS, {"recall_at_k", "regularized"}))
+def test_losses_work_in_a_plain_keras_model(loss, images, tmp_path):
+    layers = keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), keras.layers.Dense(9)
+    model = keras.Sequential([keras.Input((8, 8, 1)), *layers])
+    model.compile(optimizer="adam", loss=losses.get(loss, **OPTIONS.get(loss, {})))
+    history = model.fit(images, LABELS, batch_size=16, epochs=30, verbose=0).history["loss"]
+    assert np.mean(history[-5:]) < np.mean(history[:5])
+    model.save(tmp_path / "model.keras")
+    assert keras.models.load_model(tmp_path / "model.keras").loss.name == loss
+
+
+def test_a_loss_may_be_given_by_name_or_config():
+    embedder = build_embedder("small_cnn", 4, input_shape=(8, 8, 1))
+    model = EmbeddingModel(embedder)
+    for given in ("triplet", keras.losses.serialize(losses.get("triplet", margin=0.3))):
+        model.compile("adam", loss=given)
+        assert isinstance(model.loss, losses.TripletLoss)
+    assert model.loss.margin == 0.3
+    model.compile("adam", loss="mse")
+    with pytest.raises(ValueError, match=r"Unknown loss 'tripet'. Did you mean 'triplet'"):
+        model.compile("adam", loss="tripet")
+
+
+def test_a_loss_that_is_prepared_after_compile_is_rejected(rng):
+    embedder = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3)])
+    x, labels = rng.normal(size=(8, 5)).astype("float32"), np.repeat(np.arange(4), 2)
+    model, loss = EmbeddingModel(embedder), losses.get("arcface")
+    model.compile("adam", loss)
+    loss.prepare(labels)
+    with pytest.raises(ValueError, match="after `compile`: call its `prepare` before"):
+        model.fit(x, labels, verbose=0)
+    model.compile("adam", loss)
+    model.fit(x, labels, verbose=0)
+    assert [layer.name for layer in model.loss_layers] == [loss.layer.name]

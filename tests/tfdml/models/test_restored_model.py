@@ -1,0 +1,82 @@
+"""A model that is saved and loaded goes on as it was, with what its loss learned."""
+
+import keras
+import numpy as np
+import pytest
+from small_models import LABELS, build
+
+from tfdml import EmbeddingModel, losses, optimizers
+from tfdml.models import build_embedder
+
+
+def test_a_saved_model_goes_on_as_if_it_had_not_stopped(images, tmp_path):
+    model = build()
+    model.fit(images, LABELS, batch_size=16, epochs=3, shuffle=False, verbose=0)
+    model.save(tmp_path / "model.keras")
+    restored = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(restored.embed(images), model.embed(images))
+    assert type(restored.loss) is losses.TripletLoss
+    assert int(restored.optimizer.iterations) == 3
+    for either in (model, restored):
+        either.fit(images, LABELS, batch_size=16, epochs=3, shuffle=False, verbose=0)
+    np.testing.assert_allclose(restored.embed(images), model.embed(images), atol=1e-6)
+
+
+def test_a_frozen_or_mixed_model_comes_back_so(tmp_path):
+    embedder = build_embedder("small_cnn", 8, input_shape=(8, 8, 1))
+    model = EmbeddingModel(embedder, name="mine", dtype="mixed_bfloat16")
+    head_first = optimizers.SGD(0.1, multipliers={"^embedding/": 10.0})
+    model.compile(optimizer=head_first, loss=losses.get("triplet"))
+    model.trainable = False
+    model.save(tmp_path / "model.keras")
+    restored = keras.models.load_model(tmp_path / "model.keras")
+    assert restored.name == "mine"
+    assert restored.dtype_policy.name == "mixed_bfloat16"
+    assert not restored.trainable
+    assert not restored.trainable_variables
+
+
+def test_trains_saves_and_restores_what_the_loss_learns(images, tmp_path):
+    options = {"similarity": {"units": 4, "seed": 0}, "num_quadruplets": "per_class"}
+    model = build(loss=losses.get("pddm"))
+    model.compile(optimizer=optimizers.Adam(1e-2), loss=losses.get("pddm", **options))
+    assert model.loss_layers == [model.loss.layer]
+    before = [np.array(v) for v in model.loss_layers[0].trainable_variables]
+    assert len(before) == 8
+    model.fit(images, LABELS, batch_size=16, epochs=2, verbose=0)
+    for old, new in zip(before, model.loss_layers[0].trainable_variables, strict=True):
+        if not new.path.endswith("score_bias"):  # which cancels in a difference of scores
+            assert np.abs(old - np.array(new)).max() > 0
+    rows = model.embed(images)
+    scores = model.similarity(rows[:8], rows[8:])
+    np.testing.assert_allclose(scores, model.loss.layer(rows[:8], rows[8:]), rtol=1e-5)
+    model.save(tmp_path / "model.keras")
+    restored = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(restored.similarity(rows[:8], rows[8:]), scores)
+    assert restored.loss_layers[0].get_config() == model.loss_layers[0].get_config()
+    for twin in (model, restored):  # dropout and all
+        twin.fit(images, LABELS, batch_size=16, shuffle=False, verbose=0)
+    np.testing.assert_allclose(restored.embed(images), model.embed(images), atol=1e-6)
+
+
+def test_trains_saves_and_restores_the_layers_of_a_loss_in_a_loss(images, tmp_path):
+    base = {"name": "pddm", "similarity": {"units": 4, "seed": 0}}
+    loss = losses.get("density", base=base, initial_density=[0.1, 0.2, 0.3, 0.4] * 4)
+    plain = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
+    plain.compile(loss=loss)
+    with pytest.raises(ValueError, match=r"DensityAdaptiveLoss has a layer.* tfdml.EmbeddingModel"):
+        plain.fit(images[:4], np.array([0, 0, 1, 1]), verbose=0)
+    model = build(loss=loss)
+    assert model.loss_layers == [loss.base.layer, loss.layer]
+    before = [np.array(layer.trainable_variables[0]) for layer in model.loss_layers]
+    model.fit(images, LABELS, batch_size=16, epochs=2, verbose=0)
+    for old, layer in zip(before, model.loss_layers, strict=True):
+        assert np.abs(old - np.array(layer.trainable_variables[0])).max() > 0
+    model.save(tmp_path / "model.keras")
+    restored = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(restored.loss.layer.targets, loss.layer.targets)
+    assert restored.loss.regularizer.get_config() == loss.regularizer.get_config()
+    rows = model.embed(images)
+    np.testing.assert_array_equal(
+        restored.similarity(rows[:8], rows[8:]), model.similarity(rows[:8], rows[8:])
+    )

@@ -1,0 +1,137 @@
+"""evaluate.py by the similarity that a model learned, on a quarter of the digits."""
+
+import pathlib
+
+import keras
+import programs
+import pytest
+from PIL import Image
+from small_runs import SMALL, few_digits
+from small_scores import evaluate_here, evaluation_of, rejection
+
+import pipelines
+from tfdml.evaluation import distance_statistics, recall_at_k
+from tfdml.programs import train
+from tfdml.runs.scoring import retrieval
+
+pytestmark = pytest.mark.xdist_group("learned")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_digits():
+    with few_digits():
+        yield
+
+
+@pytest.fixture(scope="module")
+def trained_with_pddm(tmp_path_factory):
+    """A folder in which a run that learns a similarity has finished."""
+    folder = tmp_path_factory.mktemp("pddm")
+    options = ["--embedding_dim", "8", "--steps", "20", "--learning_rate", "1e-2"]
+    options += ["--loss", "pddm", "--loss_options.num_quadruplets", "per_class"]
+    result = programs.run(train.main, "--run", "small", *SMALL, *options, cwd=folder)
+    assert result.code == 0, result.err
+    return folder
+
+
+@pytest.fixture
+def learned(trained_with_pddm, tmp_path, monkeypatch):
+    """The version that this run exported; the working folder is an empty one."""
+    monkeypatch.chdir(tmp_path)
+    return trained_with_pddm / "saved_models" / "small" / "1"
+
+
+@pytest.fixture(scope="module")
+def expected(trained_with_pddm):
+    """Recall@1 of the trained model by the learned similarity and by distance; its distances."""
+    model = keras.models.load_model(trained_with_pddm / "runs" / "small" / "checkpoint.keras")
+    test = pipelines.load("digits").test
+    x = model.embed(pipelines.evaluation_batches(test))
+    recalls = [
+        recall_at_k(x, test.labels, k=1, similarity=similarity)[1]
+        for similarity in (model.loss.similarity_layer.matrix, None)
+    ]
+    assert min(recalls) > 0.3
+    assert abs(recalls[0] - recalls[1]) > 0.01
+    return recalls, distance_statistics(x, test.labels)
+
+
+def test_images_are_ranked_by_the_learned_similarity_or_by_distance(learned, expected, capsys):
+    recalls, distances = expected
+    evaluate_here(learned, "--rank_by", "similarity")
+    assert "of digits,\nranked by the learned similarity:" in capsys.readouterr().out
+    content = evaluation_of("evaluation_similarity")
+    assert content["rank_by"] == "similarity"
+    assert "distances" not in content
+    assert content["scores"]["recall@1"] == pytest.approx(recalls[0], abs=2e-3)
+    evaluate_here(learned)
+    content = evaluation_of("evaluation")
+    assert content["rank_by"] == "distance"
+    assert content["scores"]["recall@1"] == pytest.approx(recalls[1], abs=2e-3)
+    found = content["distances"]
+    assert found == {name: pytest.approx(value, rel=1e-3) for name, value in distances.items()}
+    printed = capsys.readouterr().out
+    assert "Distances of all pairs, and their LDA score:" in printed
+    for value in found.values():
+        assert f"  {value:.4f}" in printed
+
+
+def test_reranking_states_what_is_lost(learned, expected, capsys):
+    evaluate_here(learned, "--rerank", "3")
+    content = evaluation_of("evaluation_rerank_3")
+    assert (content["rank_by"], content["rerank"]) == ("similarity", 3)
+    compared = content["reranking"]
+    assert set(compared) == {"queries", "exact", "reranked", "lost"}
+    assert compared["queries"] == 224
+    assert compared["exact"] == {"recall@1": pytest.approx(expected[0][0], abs=2e-3)}
+    assert compared["reranked"] == content["scores"]
+    lost = compared["exact"]["recall@1"] - compared["reranked"]["recall@1"]
+    assert compared["lost"] == {"recall@1": lost}
+    assert lost != 0
+    printed = capsys.readouterr().out
+    assert "the 3 nearest of each ranked by the learned similarity:" in printed
+    assert "Reranked candidates and a ranking of all images, on 224 queries:" in printed
+    assert f"lost     {lost:10.4f}" in printed
+
+
+def test_reranking_all_images_is_exact(learned, expected, monkeypatch):
+    monkeypatch.setattr(retrieval, "COMPARED_QUERIES", 50)
+    evaluate_here(learned, "--rerank", "223")
+    content = evaluation_of("evaluation_rerank_223")
+    assert content["scores"] == {"recall@1": pytest.approx(expected[0][0], abs=2e-3)}
+    assert content["reranking"]["queries"] == 50
+    assert content["reranking"]["lost"] == {"recall@1": 0.0}
+
+
+def test_a_report_has_pairs_and_retrievals(learned, capsys):
+    evaluate_here(learned, "--report", "by_distance")
+    folder = pathlib.Path("by_distance")
+    assert f"Report: {folder / 'index.html'}" in capsys.readouterr().out
+    pictures = [folder / f"{name}.png" for name in ("score_distributions", "retrievals")]
+    # Similarity beside distance; the queries and the 8 that they find.
+    assert [Image.open(path).size for path in pictures] == [(1000, 400), (1170, 640)]
+    assert (folder / "projector" / "projector_config.pbtxt").is_file()
+    evaluate_here(learned, "--report", "by_similarity", "--rank_by", "similarity")
+    ranked = pathlib.Path("by_similarity")
+    assert (ranked / "retrievals.png").read_bytes() != pictures[1].read_bytes()
+    page = (ranked / "index.html").read_text()
+    assert "the 100 nearest by distance, by the learned similarity" in page
+    assert "the 100 nearest by distance" not in (folder / "index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--rank_by", "cosine"], ["`rank_by`", "'similarity'", "Received: rank_by='cosine'"]),
+        (
+            ["--rank_by", "distance", "--rerank", "9"],
+            ["`rerank`", "Received: rank_by='distance', rerank=9"],
+        ),
+        (["--rerank", "0"], ["`rerank`", "Received: rerank=0, k=1"]),
+        (["--rerank", "224"], ["`rerank`", "Received: rerank=224, images=223"]),
+    ],
+)
+def test_rankings_that_cannot_be_are_rejected(arguments, words, learned):
+    message = rejection(learned, "--k", "1", *arguments)
+    assert [word for word in words if word not in message] == [], message
+    assert not pathlib.Path("runs").exists()

@@ -1,0 +1,23 @@
+"""The task that the words of evaluate.py name."""
+
+import pytest
+
+from tfdml.programs import evaluate
+
+
+def test_the_task_is_the_first_word_or_an_option():
+    for words in (["ncm", "x"], ["x", "--task", "ncm"], ["--task=ncm", "x"]):
+        assert evaluate.task_of(words) == ("ncm", ["x"])
+    assert evaluate.task_of(["x", "--k", "5"]) == ("retrieval", ["x", "--k", "5"])
+    for words in (["compare", "a", "b"], ["--compare", "a", "b"], ["a", "b", "--compare"]):
+        assert evaluate.task_of(words) == ("compare", ["a", "b"])
+
+
+def test_a_misspelt_task_is_named(tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main(["retreival", "saved_models/x", "--k", "5"])
+    expected = (
+        "tfdml-evaluate: error: Unknown task 'retreival'. Did you mean 'retrieval'? Available: "
+    )
+    assert capsys.readouterr().err.startswith(expected)
+    assert evaluate.task_of([str(tmp_path), "more"]) == ("retrieval", [str(tmp_path), "more"])

@@ -1,0 +1,136 @@
+"""How a run goes on after a stop."""
+
+import dataclasses
+import shutil
+
+import keras
+import numpy as np
+import programs
+import pytest
+import tensorflow as tf
+import yaml
+from small_runs import (
+    SMALL,
+    TWO_STEPS,
+    completed,
+    rejection,
+    run,
+    scores_of,
+    small_dataset,
+    write_images,
+)
+
+from tfdml.programs import train
+from tfdml.runs.devices import Devices
+from tfdml.runs.images import Images
+
+pytestmark = pytest.mark.xdist_group("train")
+
+
+def test_a_run_killed_before_its_first_checkpoint_resumes(tmp_path):
+    folder = tmp_path / "runs" / "x"
+    recipe, *_ = train.parse(["--run", "x", *SMALL, *TWO_STEPS])
+    (folder / "logs").mkdir(parents=True)
+    (folder / "config.yaml").write_text(yaml.safe_dump(dataclasses.asdict(recipe)))
+    run("--run", "x", "--resume", cwd=tmp_path)
+    assert scores_of(folder)["train_seconds_from_step"] == 0
+    assert (tmp_path / "saved_models" / "x" / "1" / "saved_model.pb").is_file()
+
+
+def test_a_run_killed_in_its_export_resumes(finished, tmp_path):
+    shutil.copytree(finished[0] / "runs", tmp_path / "runs")
+    (tmp_path / "saved_models" / "small" / ".unfinished-1-x").mkdir(parents=True)
+    scores = (tmp_path / "runs" / "small" / "scores.json").read_text()
+    run("--run", "small", "--resume", cwd=tmp_path)
+    assert [path.name for path in (tmp_path / "saved_models" / "small").iterdir()] == ["1"]
+    assert (tmp_path / "runs" / "small" / "scores.json").read_text() == scores
+
+
+def test_resume_rejects_other_settings(finished):
+    message = rejection("--run", "small", "--resume", "--seed", "1", cwd=finished[0])
+    assert "--seed differs from the run's: 1, was 2" in message
+
+
+def test_a_run_that_exists_is_rejected(finished):
+    message = rejection("--run", "small", *SMALL, cwd=finished[0])
+    assert "run 'small' exists" in message
+    assert "--resume" in message
+
+
+@pytest.mark.usefixtures("without_export")
+def test_a_run_without_new_layers_resumes_with_its_head_steps(tmp_path):
+    given = ["--run", "x", "--head_steps", "1"]
+    run(*given, *SMALL, *TWO_STEPS, "--embedding_dim", "null", "--loss", "triplet", cwd=tmp_path)
+    for steps in ("3", "4"):
+        run(*given, "--resume", "--steps", steps, cwd=tmp_path)
+
+
+def test_resume_rejects_a_broken_checkpoint(tmp_path):
+    folder = tmp_path / "runs" / "x"
+    (folder / "logs").mkdir(parents=True)
+    (folder / "config.yaml").write_text("dataset: digits\nclasses_per_batch: 5\nrun: x\n")
+    (folder / "checkpoint.keras").write_bytes(b"half a file")
+    message = rejection("--run", "x", "--resume", cwd=tmp_path)
+    assert "checkpoint.keras cannot be read" in message
+    assert "start over" in message
+
+
+def test_resume_needs_a_run(tmp_path):
+    assert "--resume needs --run NAME" in rejection("--resume", cwd=tmp_path)
+
+
+def test_resume_rejects_other_classes_than_those_of_the_run(tmp_path, monkeypatch):
+    photos = write_images(tmp_path / "photos", dict.fromkeys("bcde", 2))
+    data = ["--dataset", "folder", "--data_dir", photos, "--image_size", "16", "--run", "x"]
+
+    def stopped(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "build_model", lambda *_: None)
+    monkeypatch.setattr(train, "fit", stopped)
+    options = [*data, "--classes_per_batch", "2", *TWO_STEPS]
+    assert programs.run(train.main, *options, cwd=tmp_path).code == 130
+    write_images(photos, {"a": 2})
+    message = rejection("--run", "x", "--resume", cwd=tmp_path)
+    assert "the classes to train are not those that runs/x began with" in message
+
+
+def test_hard_neighbours_are_those_of_the_checkpoint_when_a_run_resumes(tmp_path):
+    dataset = small_dataset()
+    recipe = completed(
+        sampler="pairs",
+        sampler_options={"hard_neighbours": True},
+        classes_per_batch=4,
+        images_per_class=2,
+        steps=9,
+        checkpoint_every=3,
+    )
+
+    def batches_of_fit(model, folder):
+        (folder / "logs").mkdir(parents=True)
+        seen = []
+
+        def note(images):
+            seen.append(images)
+            return images
+
+        def noted(images, labels):
+            images = tf.ensure_shape(tf.numpy_function(note, [images], tf.float32), images.shape)
+            return images, labels
+
+        class KeepCheckpoints(keras.callbacks.Callback):
+            def on_epoch_end(self, epoch, logs=None):
+                shutil.copy(folder / "checkpoint.keras", folder / f"{epoch}.keras")
+
+        step = int(model.optimizer.iterations)
+        batches, callbacks = train.training_batches(recipe, step, dataset.train, dataset)
+        callbacks = [*callbacks, KeepCheckpoints()]
+        images = Images(dataset.train, *dataset.scored(), dataset)
+        train.fit(recipe, folder, model, images, batches.map(noted), callbacks, Devices())
+        return np.stack(seen)
+
+    whole = batches_of_fit(train.build_model(recipe, dataset.train, dataset), tmp_path / "whole")
+    assert len(whole) == 9
+    stopped = keras.models.load_model(tmp_path / "whole" / "1.keras")
+    resumed = batches_of_fit(stopped, tmp_path / "resumed")
+    np.testing.assert_array_equal(resumed, whole[6:])

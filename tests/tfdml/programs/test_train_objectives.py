@@ -1,0 +1,104 @@
+"""Runs of objectives that learn something of their own, and of mixed precision."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from small_runs import SMALL, TWO_STEPS, run
+
+import pipelines
+from tfdml.evaluation import recall_at_k
+from tfdml.models.precision import in_float32
+from tfdml.programs import train
+from tfdml.runs.checkpoints import read_model
+
+
+@pytest.mark.usefixtures("without_export")
+def test_density_alone_measures_the_classes_and_learns_a_target_for_each(tmp_path):
+    options = ["--loss", "density", "--loss_options.alpha_multiplier", "30"]
+    options += ["--head_multiplier", "7", "--steps", "4", "--checkpoint_every", "2", "--run", "d"]
+    printed = run(*SMALL, *options, cwd=tmp_path)
+    assert "Embedding the training images" in printed
+    model = read_model(tmp_path / "runs" / "d" / "checkpoint.keras")
+    densities = model.loss.regularizer.initial_density
+    assert len(densities) == 5
+    assert 0.01 < min(densities) < max(densities) < 0.95
+    rates = dict(
+        zip(
+            [v.path for v in model.trainable_variables], model.optimizer._multiplier_of, strict=True
+        )
+    )
+    assert rates["density_targets/targets"] == 30
+    assert rates["embedding/kernel"] == 7
+    targets = np.asarray(model.loss.layer.targets)
+    assert (targets != 0.5).all()
+    log = (tmp_path / "runs" / "d" / "logs" / "epochs.csv").read_text().splitlines()
+    last = dict(zip(log[0].split(","), log[-1].split(","), strict=True))
+    assert float(last["target_mean"]) == pytest.approx(targets.mean())
+    assert float(last["target_highest"]) == pytest.approx(targets.max())
+
+
+@pytest.mark.usefixtures("without_export")
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [
+        ("memory", {"base": "multi_similarity", "size": 256, "start_step": 0}),
+        ("sampled_classes", {"base": "cosface", "rate": 0.9}),
+    ],
+)
+def test_trains_with_layers_that_have_no_weights_to_train(loss, options, tmp_path):
+    flags = [f"--loss_options.{name}={value}" for name, value in options.items()]
+    small = ["--classes_per_batch", "2", "--images_per_class", "2"]
+    run(*SMALL, "--loss", loss, *flags, *small, "--steps", "2", "--run", "r", cwd=tmp_path)
+    logs = (tmp_path / "runs" / "r" / "logs" / "epochs.csv").read_text().splitlines()
+    assert ("drift_cosine" in logs[0]) == (loss == "memory")
+    assert ("proxy_degrees" in logs[0]) == (loss == "sampled_classes")
+
+
+@pytest.mark.usefixtures("without_export")
+def test_shuffled_batches_train_proxies_from_class_means_and_resume(tmp_path):
+    flags = ["--run", "r", "--loss", "proxy_anchor"]
+    flags += ["--sampler", "shuffled", "--images_per_class", "1", "--clip_value", "0.001"]
+    flags += ["--freeze_batch_norm", "true", "--weight_decay", "0.01", "--checkpoint_every", "1"]
+    printed = run(*SMALL, *flags, "--steps", "1", cwd=tmp_path)
+    assert "Embedding the training images for the loss" in printed
+    checkpoint = tmp_path / "runs" / "r" / "checkpoint.keras"
+    before = read_model(checkpoint)
+    printed = run("--run", "r", "--resume", "--steps", "3", cwd=tmp_path)
+    assert "Embedding the training images for the loss" not in printed
+    after = read_model(checkpoint)
+    assert (int(after.optimizer.iterations), after.optimizer.clipvalue) == (3, 0.001)
+    for model in (before, after):
+        for layer in model.embedder.layers:
+            if isinstance(layer, keras.layers.BatchNormalization):
+                assert not layer.trainable
+                assert not np.array(layer.moving_mean).any()
+    moved = np.array(after.loss.layer.proxies) - np.array(before.loss.layer.proxies)
+    assert np.abs(moved).max() > 0
+
+
+# That of float16 scales the loss too.
+@pytest.mark.parametrize(
+    "precision", [pytest.param("mixed_bfloat16", marks=pytest.mark.slow), "mixed_float16"]
+)
+def test_a_run_of_mixed_precision_scores_and_exports_in_float32(precision, tmp_path):
+    name = ["--run", "mixed"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train, "export", lambda *_: None)
+        run(*SMALL, *TWO_STEPS, *name, "--precision", precision, cwd=tmp_path)
+    run(*name, "--resume", "--steps", "4", cwd=tmp_path)
+    model = read_model(tmp_path / "runs" / "mixed" / "checkpoint.keras")
+    policies = {layer.dtype_policy.name for layer in model.embedder.layers}
+    assert policies == {precision, "float32"}
+    assert keras.config.dtype_policy().name == "float32"
+    digits = pipelines.load("digits").test
+    float32 = in_float32(model.embedder).predict(digits.images, verbose=0)
+    scores = json.loads((tmp_path / "runs" / "mixed" / "scores.json").read_text())
+    assert scores["trained"]["recall@1"] == recall_at_k(float32, digits.labels)[1]
+    served = tf.saved_model.load(str(tmp_path / "saved_models" / "mixed" / "1"))
+    images = tf.cast(digits.images[:8], tf.float32)
+    embeddings = served.signatures["embed_images"](images=images)["embedding"]
+    np.testing.assert_allclose(embeddings, float32[:8], atol=1e-6)
+    assert np.abs(model.embed(digits.images[:8]) - float32[:8]).max() > 1e-5

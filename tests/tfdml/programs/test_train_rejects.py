@@ -1,0 +1,165 @@
+"""What train.py rejects before it trains, in a sentence."""
+
+import pathlib
+
+import programs
+import pytest
+from small_runs import SMALL, TWO_STEPS, rejection, write_images
+
+from tfdml.programs import train
+
+ROOT = pathlib.Path(__file__).parents[3]
+
+NO_DATA = ["--dataset", "folder", "--data_dir", "missing"]
+
+
+READ_WHOLE = [*NO_DATA, "--skip_invalid", "true"]  # every image once, which may take minutes
+
+
+REJECTED = [
+    (["--loss", "liftd"], ["loss 'liftd'", "'lifted'"]),
+    (["--dataset", "glyps"], ["dataset 'glyps'", "'glyphs'"]),
+    (["--backbone", "smal_cnn"], ["backbone 'smal_cnn'", "'small_cnn'"]),
+    (["--lss", "lifted"], ["--lss", "--loss?"]),
+    (["--loss_options", "null"], ["`loss_options`", "Received: loss_options=None"]),
+    (["--steps", "1e3"], ["`steps`", "integer", "Received: steps=1000.0"]),
+    (["--config", ROOT / "tests" / "misspelt.yaml"], ["misspelt.yaml: ", "'stpes'", "--steps?"]),
+    (
+        ["--loss_options.similarity.dropout", "0"],
+        ["--loss_options.similarity.dropout", """--loss_options.similarity '{"dropout": ...}'"""],
+    ),
+    (["--loss_options.magrin", "1", *NO_DATA], ["loss 'lifted'", "'magrin'", "'margin'"]),
+    (["--loss", "memory", *NO_DATA], ["loss 'memory' requires the option 'base'"]),
+    (["--loss_options.margin", "-1", *READ_WHOLE], ["`margin`", "> 0", "Received: margin=-1"]),
+    (["--augmentation.flp", "true", *NO_DATA], ["'flp'", "'flip'"]),
+    (
+        ["--sampler", "groups", "--sampler_options.evnly", "true", *NO_DATA],
+        ["sampler 'groups'", "'evnly'", "'evenly'"],
+    ),
+    (
+        ["--sampler", "pairs", "--sampler_options.hard_neighbors", "true", *NO_DATA],
+        ["sampler 'pairs'", "'hard_neighbors'", "'hard_neighbours'"],
+    ),
+    (
+        ["--sampler", "pairs", "--sampler_options.hard_neighbours", "3", *NO_DATA],
+        ["`hard_neighbours`", "Received: hard_neighbours=3"],
+    ),
+    (
+        ["--sampler", "whole_classes", "--dataset", "digits"],
+        ["`batch_size`", "the largest class", "Received: batch_size=20"],
+    ),
+    (
+        ["--sampler", "groups", "--dataset", "digits", "--classes_per_batch", "4"],
+        ["`super_labels`"],
+    ),
+    (
+        ["--dataset", "digits", "--classes_per_batch", "6"],
+        ["`classes_per_batch`", "Received: classes_per_batch=6, classes=5"],
+    ),
+    (
+        ["--embedding_dim", "null", "--levels", "3", *READ_WHOLE],
+        ["`embedding_dim`", "Received: embedding_dim=None, levels=3"],
+    ),
+    (
+        ["--exit_multiplier", "2", *READ_WHOLE],
+        ["`exit_multiplier`", "Received: exit_multiplier=2.0"],
+    ),
+    (
+        ["--pooling", "average+max", *READ_WHOLE],
+        ["`pooling`", "small_cnn", "Received: pooling='average+max'"],
+    ),
+    (
+        ["--sampler", "shuffled", "--dataset", "digits", "--classes_per_batch", "500"],
+        ["`batch_size`", "the number of images", "Received: batch_size=2000"],
+    ),
+    (NO_DATA, ["there is no missing"]),
+    (
+        ["--weights", "missing.h5", "--dataset", "folder", "--data_dir", "."],
+        ["`weights`", "Received: weights='missing.h5'"],
+    ),
+    (["--config", "missing.yaml"], ["missing.yaml"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"), REJECTED, ids=["".join(map(str, row[0][:4])) for row in REJECTED]
+)
+def test_bad_input_is_rejected_with_a_sentence(arguments, words, tmp_path):
+    message = rejection(*arguments, cwd=tmp_path)
+    assert message.startswith("tfdml-train: error: ")
+    assert [word for word in words if word not in message] == [], message
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_sampler_rejects_the_images_before_density_measures_them(tmp_path):
+    options = ["--loss", "density", "--dataset", "digits", "--sampler", "whole_classes"]
+    result = programs.run(train.main, *options, cwd=tmp_path)
+    assert "`batch_size`" in result.sentence
+    assert "Measuring" not in result.out
+
+
+def test_a_folder_that_cannot_be_written_is_rejected(tmp_path):
+    (tmp_path / "runs").write_text("a file where the folder should be")
+    message = rejection("--run", "x", *NO_DATA, cwd=tmp_path)
+    assert f"cannot write to {tmp_path / 'runs'}" in message
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
+def test_classes_to_score_without_pairs_are_rejected(tmp_path):
+    photos = write_images(tmp_path / "photos", {"a": 2, "b": 2, "c": 1, "d": 1})
+    data = ["--dataset", "folder", "--data_dir", photos, "--classes_per_batch", "2"]
+    message = rejection(*data, cwd=tmp_path)
+    assert "one class to score must have 2 images or more" in message
+    assert "Received: images=2, classes=2" in message
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_image_that_cannot_be_read_is_named(tmp_path):
+    photos = write_images(tmp_path / "photos", dict.fromkeys("abcd", 2))
+    (photos / "c" / "empty.png").write_bytes(b"")
+    data = ["--dataset", "folder", "--data_dir", photos, "--image_size", "16"]
+    message = rejection(*data, *TWO_STEPS, cwd=tmp_path)
+    assert "empty.png cannot be read (0 bytes" in message
+    assert "--skip_invalid true" in message
+
+
+@pytest.mark.parametrize("content", ["steps: [1\nloss", "", "- 1\n- 2", "steps:\n  many"])
+def test_a_broken_config_gets_one_line_with_its_name(content, tmp_path):
+    (tmp_path / "x.yaml").write_text(content)
+    result = programs.run(train.main, "--config", "x.yaml", cwd=tmp_path)
+    assert result.err.startswith("tfdml-train: error: x.yaml: ")
+    assert len(result.sentence) == len(result.err.strip()) > len("tfdml-train: error: x.yaml: ")
+
+
+def test_what_a_run_cannot_serve_is_said_before_the_images_are_embedded(tmp_path):
+    memory = ["--loss", "memory", "--loss_options.base", "contrastive", "--loss_options.size", "64"]
+    sizes = ["--loss", "matryoshka", "--loss_options.base", "cosface", "--loss_options.dims", "[2]"]
+    share = ["--loss", "sampled_classes", "--loss_options.base", "cosface"]
+    for flags, expected in (
+        (memory, "`start_step` must be below the steps, or the memory is never used"),
+        (sizes, "the largest of `dims` must be the width of the embeddings"),
+        ([*share, "--loss_options.rate", "0.1"], "`rate` must sample at least as many classes"),
+    ):
+        flags = [*SMALL, *flags, "--steps", "9", "--run", "r"]
+        result = programs.run(train.main, *flags, cwd=tmp_path)
+        assert expected in result.sentence
+        assert "Embedding" not in result.out
+        assert not (tmp_path / "runs" / "r").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (
+            ["memory", "--loss_options.base", "npair", "--loss_options.size", "8"],
+            "size=8, batch=20",
+        ),
+        (
+            ["sampled_classes", "--loss_options.base", "cosface", "--loss_options.rate", "0.5"],
+            "rate=0.5, sampled=3, of_batch=5",
+        ),
+    ],
+)
+def test_a_batch_that_the_loss_cannot_take_is_rejected_before_training(flags, expected, tmp_path):
+    assert expected in rejection(*SMALL, *TWO_STEPS, "--loss", *flags, cwd=tmp_path)
+    assert not (tmp_path / "runs").exists()

@@ -1,0 +1,51 @@
+"""What a task rejects of its settings."""
+
+import re
+
+import pytest
+
+from tfdml.programs import evaluate
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--task", "classify"], "Unknown task 'classify'. Available: ncm, one_per_class"),
+        (["--shots", "2"], "`shots` is an option of the task ncm. Received: task='retrieval'"),
+        (["--task", "ncm", "--hierarchy", "x"], "`hierarchy` is an option of the task zero_shot"),
+        (["--task", "ncm", "--report", "folder"], "`report` is an option of the task retrieval"),
+        (["--task=ncm", "--rerank", "9"], "`rerank` is an option of the task retrieval"),
+        (["--renormalize_means"], "is an option of the task ncm and zero_shot"),
+        (["--task", "ncm", "--shots", "0"], "`shots` must be > 0. Received: shots=0"),
+        (["--task", "ncm", "--k", "6"], "`k` must not exceed the means. Received: k=6, means=5"),
+        (["--task", "zero_shot"], "`hierarchy` must be given for a dataset without super-classes"),
+        (
+            ["--task", "zero_shot", "--split", "all"],
+            "`unseen_share` must be given, except for the split test or validation",
+        ),
+        (["--task", "zero_shot", "--unseen_share", "1"], "`unseen_share` must be > 0 and < 1"),
+        (
+            ["--task", "zero_shot", "--placement.ancestor", "x"],
+            "`placement` has no option 'ancestor'. Did you mean 'ancestors'?",
+        ),
+        (["--false_match_rate", "1"], "`false_match_rate` must be >= 0 and < 1"),
+        (["--index", "HNSW32", "--rank_by", "similarity"], "`index` is for `rank_by` distance"),
+        (["--false_match_rate", "0", "--task", "ncm"], "is an option of the task retrieval"),
+        (["--cluster_by", "affinity_propagation", "--nmi=false"], "are of the clusters of `nmi`"),
+        (["--index_parameters", "nprobe=2"], "`index_parameters` are those of an `index`"),
+        (["--cluster_by", "affinity_propagation", "--restarts", "2"], "`restarts` are of k-means"),
+        (["--cluster_by", "means"], "`cluster_by` must be one of"),
+        (["--crops", "2"], "`crops` must be one of 1, 5, 10. Received: crops=2"),
+        (["--crops", "10", "--mirror"], "10 `crops` have the mirror images already"),
+        (
+            ["--crops", "5", "--rank_by", "similarity"],
+            "are for `rank_by` distance",
+        ),
+        (["--levels", "3"], "`levels` must not exceed those of the model. .*levels=3, of_model=2"),
+        (["--batch_size", "0"], "`batch_size` must be > 0. Received: batch_size=0"),
+    ],
+)
+def test_rejects_what_does_not_go_together(arguments, message, version, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main([str(version), *arguments])
+    assert re.search(message, capsys.readouterr().err)

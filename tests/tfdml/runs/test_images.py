@@ -1,0 +1,90 @@
+"""The images of a recipe, and the batches of every sampler."""
+
+import inspect
+
+import numpy as np
+import pytest
+from small_runs import completed, small_dataset, write_images
+
+import pipelines
+from tfdml.programs import train
+from tfdml.runs.requirements import SAMPLER_OPTIONS
+
+
+def test_trains_and_scores_on_what_is_in_the_boxes(tmp_path):
+    photos = write_images(tmp_path / "photos", {"a": 2, "b": 2, "c": 2, "d": 2})
+    paths = sorted(path.relative_to(photos) for path in photos.rglob("*.png"))
+    lines = "".join(f"{path},{number},1,16,15\n" for number, path in enumerate(paths))
+    (tmp_path / "boxes.csv").write_text(f"path,x1,y1,x2,y2\n{lines}")
+    data = ["--dataset", "folder", "--data_dir", str(photos), "--classes_per_batch", "2"]
+    boxes = ["--boxes", str(tmp_path / "boxes.csv"), "--run", "unused"]
+    recipe, *_ = train.parse([*data, *boxes])
+    train_split, test_split, *_ = train.load_images(recipe)
+    left = [split.boxes[:, 0].tolist() for split in (train_split, test_split)]
+    assert left == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+@pytest.mark.slow
+@pytest.mark.data
+def test_batches_are_groups_of_related_classes(data_folder, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    data = ["--dataset", "omniglot", "--data_dir", str(data_folder / "tfds")]
+    options = ["--sampler", "groups", "--sampler_options.evenly", "true"]
+    recipe, *_ = train.parse([*data, *options, "--sampler_options.super_classes", "4"])
+    assert recipe.sampler_options == {"evenly": True, "super_classes": 4}
+    train_split, *_, dataset = train.load_images(recipe)
+    recipe = train.with_defaults(recipe, train_split)
+    batches, _ = train.training_batches(recipe, 0, train_split, dataset)
+    labels = next(iter(batches))[1].numpy()
+    super_label_of = dict(zip(train_split.labels, train_split.super_labels, strict=True))
+    assert len({super_label_of[label] for label in labels}) == 4
+
+
+@pytest.fixture(scope="module")
+def small_model():
+    """A model of the small dataset, which several samplers train on."""
+    dataset = small_dataset()
+    return train.build_model(completed(steps=8, checkpoint_every=4), dataset.train, dataset)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "options", "most_sizes"),
+    [
+        ("groups", {}, 5),
+        ("whole_classes", {}, 2),
+        ("pairs", {"reshuffle": True}, 1),
+        ("pairs", {"hard_neighbours": True}, 1),
+        ("shuffled", {}, 1),
+    ],
+)
+def test_a_model_trains_with_the_batches_of_every_sampler(
+    sampler, options, most_sizes, small_model
+):
+    dataset = small_dataset()
+    recipe = completed(
+        sampler=sampler,
+        sampler_options=options,
+        classes_per_batch=4,
+        images_per_class=3,
+        steps=8,
+        checkpoint_every=4,
+    )
+    small_model.optimizer.iterations.assign(0)
+    batches, callbacks = train.training_batches(recipe, 0, dataset.train, dataset)
+    fitted = {"epochs": 2, "callbacks": callbacks, "shuffle": False, "verbose": 0}
+    history = small_model.fit(batches, steps_per_epoch=4, **fitted)
+    assert np.isfinite(history.history["loss"]).all()
+    assert int(small_model.optimizer.iterations) == 8
+    if not callbacks:
+        sizes = {len(labels) for _, labels in batches.take(20)}
+        assert max(sizes) == 12
+        assert min(2, most_sizes) <= len(sizes) <= most_sizes
+
+
+@pytest.mark.parametrize("sampler", SAMPLER_OPTIONS)
+def test_options_of_samplers_are_those_of_their_batches(sampler):
+    batches = {"groups": pipelines.group_batches, "pairs": pipelines.pair_batches}[sampler]
+    parameters = inspect.signature(batches).parameters.values()
+    options = [option.name for option in parameters if option.kind == option.KEYWORD_ONLY]
+    of_loading = ["preprocessing"] if sampler == "groups" else ["preprocessing", "part"]
+    assert [*SAMPLER_OPTIONS[sampler], *of_loading] == options

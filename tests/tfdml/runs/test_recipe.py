@@ -1,0 +1,64 @@
+import dataclasses
+import inspect
+import re
+
+import pytest
+
+from tfdml.runs.recipe import Recipe
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"images_per_class": 1}, "`images_per_class` .*Received: images_per_class=1"),
+        ({"classes_per_batch": 1}, "`classes_per_batch` .*Received: classes_per_batch=1"),
+        (
+            {"sampler": "shuffled", "images_per_class": 0},
+            "`images_per_class` .*Received: images_per_class=0",
+        ),
+        ({"clip_value": 0.0}, r"`clip_value` .*Received: clip_value=0\.0"),
+        ({"clip_norm": -1.0}, r"`clip_norm` .*Received: clip_norm=-1\.0"),
+        (
+            {"clip_value": 1.0, "clip_norm": 2.0},
+            r"`clip_value` and `clip_norm` .*Received: clip_value=1\.0, clip_norm=2\.0",
+        ),
+        ({"embedding_dim": 0}, "`embedding_dim` .*Received: embedding_dim=0"),
+        ({"dropout": 1.0}, r"`dropout` .*Received: dropout=1\.0"),
+        ({"seed": 2**32}, "`seed` .*Received: seed=4294967296"),
+        ({"seed": -1}, "`seed` .*Received: seed=-1"),
+        ({"run": "a/b"}, "`run` .*Received: run='a/b'"),
+        ({"run": "a" * 101}, "`run` .*Received: run='aaa"),
+        ({"run": "a\nb"}, r"`run` .*Received: run='a\\nb'"),
+        (
+            {"sampler_options": {"evenly": True}},
+            "`sampler_options` .*`groups` and `pairs`.*sampler='balanced', sampler_options={'evenl",
+        ),
+        ({"sampler": "pair"}, "`sampler` .*'pairs'.*Received: sampler='pair'"),
+        ({"schedule": "step"}, "`step` .*`decay_every`.*Received: decay_every=None"),
+        ({"schedule": "step", "decay_every": 0}, "`decay_every`.*Received: decay_every=0"),
+        ({"decay_every": 5}, "`decay_every` .*`step`.*Received: schedule='cosine', decay_every=5"),
+        ({"schedule": "constant", "decay_factor": 0.5}, "`decay_factor` .*`step`.*Received"),
+        (
+            {"schedule": "step", "decay_every": 5, "decay_factor": 1.0},
+            r"`decay_factor` .*Received: decay_factor=1\.0",
+        ),
+        (
+            {"schedule": "step", "decay_every": 5, "warmup_steps": 9},
+            "`warmup_steps` .*`cosine`.*Received: schedule='step', warmup_steps=9",
+        ),
+        ({"steps": -1}, "`steps` .*Received: steps=-1"),
+        (
+            {"micro_batch": 24, "classes_per_batch": 16},
+            "`micro_batch` must divide .*Received: .*classes_per_batch=16, images_per_class=4",
+        ),
+        ({"exit_multiplier": 0.0}, r"`exit_multiplier` .*Received: exit_multiplier=0\.0"),
+    ],
+)
+def test_a_recipe_rejects_settings_out_of_range(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Recipe(**settings)
+
+
+def test_every_setting_is_documented():
+    names = [field.name for field in dataclasses.fields(Recipe)]
+    assert re.findall(r"^    (\w+):", inspect.getdoc(Recipe), re.MULTILINE) == names
