@@ -1,0 +1,90 @@
+"""Measures a case: all sides are prepared, then work in turns, one at a time."""
+
+import contextlib
+import os
+import statistics
+
+import numpy as np
+
+from benchmarks.peers.process import StoppedError, Worker
+
+ALSO_WARM = 0.25  # share of the time limit below which the first call is measured again, warm
+
+
+def measure(case, pythons, folder):
+    """The record of a case.
+
+    Args:
+        case: `Case`.
+        pythons: Name of a side -> interpreter that has its libraries.
+        folder: Folder of the inputs, which must exist, and of the outputs.
+
+    Returns:
+        {"case": its description, "load": the computer's load before, "sides": {side: {"seconds":
+        median of the rounds, "rounds": [seconds], "megabytes", "outputs": {name: number}} or
+        {"stopped": why}}, "differences": {side: {name: {"absolute", "relative"}}} from the first}.
+    """
+    load, sides, running = os.getloadavg()[0], {side: {} for side in case.sides}, {}
+    with contextlib.ExitStack() as ended:
+        for side, (module, own) in case.sides.items():
+            settings = {**case.settings, **own, "outputs": f"{side}.npz"}
+            worker = Worker(side, pythons[side], module, settings, folder, case.gigabytes)
+            running[side] = ended.enter_context(worker)
+        for side in list(running):
+            with stopping(sides, running, side):
+                sides[side]["versions"] = running[side].started()
+        for side in list(running):
+            with stopping(sides, running, side):
+                sides[side] |= first(running[side], case)
+        for _ in range(case.rounds):
+            for side in list(running):
+                with stopping(sides, running, side):
+                    seconds = running[side].ask("round", case.seconds)["seconds"]
+                    sides[side].setdefault("rounds", []).append(seconds)
+    outputs = {side: np.load(folder / f"{side}.npz") for side in running}
+    for side in running:
+        if case.rounds:
+            sides[side]["seconds"] = statistics.median(sides[side]["rounds"])
+        arrays = outputs[side].items()
+        sides[side]["outputs"] = {name: float(a) for name, a in arrays if a.ndim == 0}
+    described = {"case": case.description(), "load": round(load, 2), "sides": sides}
+    return {**described, "differences": differences(outputs)}
+
+
+@contextlib.contextmanager
+def stopping(sides, running, side):
+    """Notes why a side was stopped, and leaves it out from then on."""
+    try:
+        yield
+    except StoppedError as stopped:
+        sides[side] = {"stopped": str(stopped)}
+        running.pop(side).__exit__()
+
+
+def first(worker, case):
+    """Seconds and megabytes of a call; of a second one, unless the first was long."""
+    answer = worker.ask("once", case.seconds)
+    if case.rounds and answer["seconds"] < ALSO_WARM * case.seconds:
+        answer = worker.ask("once", case.seconds)
+    return answer
+
+
+def differences(outputs):
+    """Largest difference of each output from that of the first side, also relative to its size."""
+    if not outputs:
+        return {}
+    (_, reference), *others = outputs.items()
+    return {
+        side: {
+            name: difference(reference[name], arrays[name])
+            for name in reference
+            if name in arrays and reference[name].shape == arrays[name].shape
+        }
+        for side, arrays in others
+    }
+
+
+def difference(a, b):
+    absolute = float(np.max(np.abs(np.float64(a) - b), initial=0.0))
+    size = float(max(np.max(np.abs(a), initial=0.0), np.max(np.abs(b), initial=0.0)))
+    return {"absolute": absolute, "relative": absolute / size if size else 0.0}

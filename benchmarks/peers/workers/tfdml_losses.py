@@ -1,0 +1,37 @@
+"""An objective of tfdml: its value, its gradients and their time, in a graph of TensorFlow."""
+
+import importlib.metadata
+
+import numpy as np
+
+from benchmarks.losses import fill, gradient_step
+from tfdml.quiet import import_tensorflow
+
+
+def prepare(settings, folder):
+    import_tensorflow()
+    import tensorflow as tf
+
+    from tfdml import losses
+
+    with np.load(folder / settings["inputs"]) as arrays:
+        arrays = dict(arrays)
+    options = dict(settings["options"])
+    if "proxies" in arrays:
+        options["num_classes"] = len(arrays["proxies"])
+    loss = losses.get(settings["name"], **options)
+    rows, labels = tf.constant(arrays["rows"], settings["dtype"]), tf.constant(arrays["labels"])
+    step, _ = gradient_step(loss, rows.shape)
+    if "proxies" in arrays:
+        proxies = loss.layer.proxies
+        proxies.assign(arrays["proxies"].reshape(proxies.shape))
+    if "memory_rows" in arrays:
+        fill(loss, arrays["memory_rows"], arrays["memory_labels"])
+
+    def work():
+        value, gradient, *_ = step(labels, rows)
+        return {"value": value.numpy(), "gradient": gradient}
+
+    names = ("tensorflow", "keras")
+    work.versions = {name: importlib.metadata.version(name) for name in names}
+    return work
