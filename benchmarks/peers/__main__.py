@@ -13,24 +13,27 @@ Needs Linux, Python 3.11 or 3.12, and an idle computer: the times are those of t
 
 import argparse
 import importlib
+import os
 import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.peers.case import TFDML, TITLES  # noqa: E402
+from benchmarks.peers.case import TFDML  # noqa: E402
 from benchmarks.peers.environment import python_of_peers  # noqa: E402
+from benchmarks.peers.exported import check_data  # noqa: E402
 from benchmarks.peers.objectives import OBJECTIVES  # noqa: E402
 from benchmarks.peers.page import page_of  # noqa: E402
 from benchmarks.peers.parts.evaluation import CLASSES  # noqa: E402
+from benchmarks.peers.racers import RACES  # noqa: E402
 from benchmarks.peers.results import Results  # noqa: E402
 from benchmarks.peers.turns import measure  # noqa: E402
 from tfdml.command_line import one_sentence, write_text  # noqa: E402
 from tfdml.progress import progress  # noqa: E402
 
 PROGRAM = "benchmarks/peers"
-PARTS = ("losses", "evaluation", "samplers")
+PARTS = ("losses", "evaluation", "samplers", "steps", "race")
 
 
 def main(arguments=None):
@@ -38,6 +41,8 @@ def main(arguments=None):
     go_on = "stopped; the same command goes on"
     with one_sentence(PROGRAM, ValueError, RuntimeError, OSError, stopped=go_on):
         results = Results(given.folder / "results.json")
+        if "race" in given.only and not given.write:
+            check_data([RACES[name] for name in given.races], given.data_dir)
         if not given.write:
             given.folder.mkdir(parents=True, exist_ok=True)
             run(given, results)
@@ -61,6 +66,16 @@ def parse(arguments):
     parser.add_argument(
         "--rows", type=int, nargs="+", choices=CLASSES, default=[*CLASSES], help="of the evaluation"
     )
+    options = {"nargs": "+", "choices": RACES, "default": [*RACES], "metavar": "NAME"}
+    parser.add_argument("--races", help=listed(RACES), **options)
+    for name in ("seconds", "trial_seconds", "steps"):
+        parser.add_argument(f"--{name}", type=float, help="of a run, in place of the race's own")
+    parser.add_argument(
+        "--data_dir",
+        type=pathlib.Path,
+        default=os.environ.get("TFDML_DATA"),
+        help="of the race: tfds/, cub200/, cars196/ and weights/; default: TFDML_DATA",
+    )
     parser.add_argument("--rounds", type=int, default=5, help="turns of each side; default: 5")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("runs/peers"))
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs" / "results" / "peers.md")
@@ -79,12 +94,12 @@ def parts(names):
 def run(given, results):
     """Measures every case of the chosen parts that was not measured."""
     peers = python_of_peers(given.folder)
-    pythons = dict.fromkeys(TITLES, peers) | {TFDML: sys.executable}
     results.drop_failures()
     for part in parts(given.only):
         # Again, as what a part measured may lead to further cases.
         while todo := [each for each in part.cases(given, results) if not results.has(each)]:
             for case in progress(part.PART, todo, unit="case"):
+                pythons = dict.fromkeys(case.sides, peers) | {TFDML: sys.executable}
                 results.add(case, measure(case, pythons, given.folder))
 
 

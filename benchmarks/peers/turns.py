@@ -8,8 +8,6 @@ import numpy as np
 
 from benchmarks.peers.process import StoppedError, Worker
 
-ALSO_WARM = 0.25  # share of the time limit below which the first call is measured again, warm
-
 
 def measure(case, pythons, folder):
     """The record of a case.
@@ -35,7 +33,7 @@ def measure(case, pythons, folder):
                 sides[side]["versions"] = running[side].started()
         for side in list(running):
             with stopping(sides, running, side):
-                sides[side] |= first(running[side], case)
+                sides[side] |= running[side].ask("once", case.seconds)
         for _ in range(case.rounds):
             for side in list(running):
                 with stopping(sides, running, side):
@@ -59,14 +57,6 @@ def stopping(sides, running, side):
     except StoppedError as stopped:
         sides[side] = {"stopped": str(stopped)}
         running.pop(side).__exit__()
-
-
-def first(worker, case):
-    """Seconds and megabytes of a call; of a second one, unless the first was long."""
-    answer = worker.ask("once", case.seconds)
-    if case.rounds and answer["seconds"] < ALSO_WARM * case.seconds:
-        answer = worker.ask("once", case.seconds)
-    return answer
 
 
 def differences(outputs):

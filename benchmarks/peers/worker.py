@@ -40,7 +40,7 @@ def main():
 
 
 def once(work, path):
-    """Seconds of one call, megabytes that it added at its peak; writes what it returned."""
+    """Seconds of the first call and megabytes that it added; writes what it returned."""
     before = forget_peak()
     start = time.perf_counter()
     outputs = work()

@@ -74,7 +74,7 @@ def page(records):
         "Forward and backward of one batch of random 128-d rows, 4 per class, in float32 on one",
         "thread; a function of TensorFlow's graph here, eager PyTorch there, as both are used.",
         "Proxies are of 1,000 classes. Milliseconds are the median of the rounds; MB are what the",
-        "step adds to its process at its peak. The differences are the largest of the value and of",
+        "first step adds to its process. The differences are the largest of the value and of",
         "the gradient, relative to their size; the reasons of those beyond rounding are below.",
     ]
     batches = dict.fromkeys(key.split("/")[2] for key in records if key.endswith("float32"))

@@ -1,7 +1,7 @@
 """An objective of pytorch-metric-learning, as `torch_losses.py` measures it."""
 
 import torch
-from pytorch_metric_learning import losses, miners
+from pytorch_metric_learning import distances, losses, miners
 
 from benchmarks.peers.workers.torch_losses import arrays_of, gradient_step, set_proxies, versions
 
@@ -32,6 +32,9 @@ def built(settings, **sizes):
     options = dict(settings["options"])
     if "loss" in options:  # of a memory
         options["loss"] = getattr(losses, options["loss"])()
+    if "distance" in options:
+        name, of_distance = options["distance"]
+        options["distance"] = getattr(distances, name)(**of_distance)
     return getattr(losses, settings["name"])(**options, **sizes)
 
 

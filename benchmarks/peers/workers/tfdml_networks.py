@@ -3,7 +3,7 @@
 from tfdml.quiet import import_tensorflow
 
 
-def prepare(settings, _):
+def prepare(settings, folder):
     import_tensorflow()
     import keras
 
@@ -15,7 +15,7 @@ def prepare(settings, _):
             settings["network"],
             settings["dim"],
             input_shape=settings["shape"],
-            weights=settings["weights"],
+            weights=settings["pretrained"] and str(folder / settings["pretrained"]),
         )
         return {
             f"{layer.name}/{variable.name}": variable.numpy()

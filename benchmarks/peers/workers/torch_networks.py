@@ -1,6 +1,6 @@
 """The networks of tfdml in PyTorch, with the weights that `tfdml_networks.py` wrote.
 
-They take (batch, channels, height, width) floats in [0, 255] and return unit rows.
+They take (batch, channels, height, width) floats in [0, 255].
 """
 
 import numpy as np
@@ -23,16 +23,17 @@ NAMES = {
 
 
 class Embedder(nn.Module):
-    """A network from images to unit rows.
+    """A network from images to embeddings.
 
     Args:
         name: One of `NETWORKS`.
         path: File of its weights.
+        unit: Whether its rows have unit length.
     """
 
-    def __init__(self, name, path):
+    def __init__(self, name, path, unit=True):
         super().__init__()
-        layers = layers_of(path)
+        layers, self.unit = layers_of(path), unit
         *_, embedding = layers.values()
         self.features = NETWORKS[name](layers)
         self.embedding = nn.Linear(*embedding["kernel"].shape)
@@ -41,7 +42,8 @@ class Embedder(nn.Module):
     def forward(self, images):
         features = self.features(images)
         with torch.autocast("cpu", enabled=False):  # in float32, as in tfdml
-            return functional.normalize(self.embedding(features.float()), dim=1)
+            rows = self.embedding(features.float())
+        return functional.normalize(rows, dim=1) if self.unit else rows
 
 
 def layers_of(path):
