@@ -2,89 +2,60 @@
 
     python benchmarks/peers                               # everything
     python benchmarks/peers --only losses --batches 128   # a part
-    python benchmarks/peers --write                       # only the page, of what was measured
+    python benchmarks/peers --write                       # only the pages, of what was measured
 
 Each case is measured with the same inputs on every side, in turns, each side in a process of its
 own: tfdml with this Python, the peers in an environment of `requirements.txt` that is built in
 --folder. A case that was measured is not measured again, so that a stopped run goes on; delete its
-entry from results.json in --folder, or that file, to repeat it. At the end the page is written.
-Needs Linux, Python 3.11 or 3.12, and an idle computer: the times are those of this one.
+entry from results.json in --folder, or that file, to repeat it. At the end results/peers.md in
+--docs is written, and the table of objectives in coming_from/pytorch_metric_learning.md. Needs
+Linux, Python 3.11 or 3.12, and an idle computer: the times are those of this one.
 """
 
-import argparse
 import importlib
-import os
 import pathlib
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-from benchmarks.peers.case import TFDML  # noqa: E402
-from benchmarks.peers.environment import python_of_peers  # noqa: E402
-from benchmarks.peers.exported import check_data  # noqa: E402
-from benchmarks.peers.objectives import OBJECTIVES  # noqa: E402
-from benchmarks.peers.page import page_of  # noqa: E402
-from benchmarks.peers.parts.evaluation import CLASSES  # noqa: E402
-from benchmarks.peers.racers import RACES  # noqa: E402
-from benchmarks.peers.results import Results  # noqa: E402
-from benchmarks.peers.turns import measure  # noqa: E402
-from tfdml.command_line import one_sentence, write_text  # noqa: E402
-from tfdml.progress import progress  # noqa: E402
-
-PROGRAM = "benchmarks/peers"
-PARTS = ("losses", "evaluation", "samplers", "steps", "race")
+from benchmarks.peers.arguments import PARTS, PROGRAM, parse
+from benchmarks.peers.case import TFDML
+from benchmarks.peers.coming_from import write_comparison
+from benchmarks.peers.environment import python_of_peers
+from benchmarks.peers.exported import check_data
+from benchmarks.peers.page import page_of
+from benchmarks.peers.racers import RACES
+from benchmarks.peers.results import Results
+from benchmarks.peers.turns import measure
+from tfdml.checks import check
+from tfdml.command_line import one_sentence, write_text
+from tfdml.files import locked
+from tfdml.progress import progress
 
 
 def main(arguments=None):
-    given = parse(arguments)
+    given = parse(__doc__, arguments)
     go_on = "stopped; the same command goes on"
     with one_sentence(PROGRAM, ValueError, RuntimeError, OSError, stopped=go_on):
         results = Results(given.folder / "results.json")
-        if "race" in given.only and not given.write:
-            check_data([RACES[name] for name in given.races], given.data_dir)
-        if not given.write:
+        if given.write:
+            check(results.records, "nothing was measured yet", results=str(results.path))
+        else:
+            if "race" in given.only:
+                check_data([RACES[name] for name in given.races], given.data_dir)
             given.folder.mkdir(parents=True, exist_ok=True)
-            run(given, results)
-        write_text(given.out, page_of(results, parts(PARTS)))
-    print(f"Page: {given.out}   Measurements: {results.path}")
+            with locked(given.folder, f"another run measures in {given.folder}"):
+                run(given, results)
+        written = write(given.docs, results)
+    print(f"Written: {', '.join(map(str, written))}   Measurements: {results.path}")
 
 
-def parse(arguments):
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=listed(PARTS)
-    )
-    parser.add_argument(
-        "--objectives", nargs="+", choices=OBJECTIVES, metavar="NAME", help=listed(OBJECTIVES)
-    )
-    parser.add_argument(
-        "--batches", type=int, nargs="+", default=[128, 512, 2048], help="of the objectives"
-    )
-    parser.add_argument(
-        "--rows", type=int, nargs="+", choices=CLASSES, default=[*CLASSES], help="of the evaluation"
-    )
-    options = {"nargs": "+", "choices": RACES, "default": [*RACES], "metavar": "NAME"}
-    parser.add_argument("--races", help=listed(RACES), **options)
-    for name in ("seconds", "trial_seconds", "steps"):
-        parser.add_argument(f"--{name}", type=float, help="of a run, in place of the race's own")
-    parser.add_argument(
-        "--data_dir",
-        type=pathlib.Path,
-        default=os.environ.get("TFDML_DATA"),
-        help="of the race: tfds/, cub200/, cars196/ and weights/; default: TFDML_DATA",
-    )
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each side; default: 5")
-    parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("runs/peers"))
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs" / "results" / "peers.md")
-    parser.add_argument("--write", action="store_true", help="measure nothing, write the page")
-    return parser.parse_args(arguments)
-
-
-def listed(names):
-    return f"of {', '.join(names)}; default: all"
+def write(docs, results):
+    """Writes what was measured to the pages; returns their paths."""
+    page = docs / "results" / "peers.md"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    write_text(page, page_of(results, parts(PARTS)))
+    return [page, *write_comparison(docs, results.of("losses"))]
 
 
 def parts(names):

@@ -11,7 +11,10 @@ from tfdml.losses.table import LOSSES
 
 @dataclasses.dataclass(frozen=True)
 class Built:
-    """How a side builds an objective: its name there, options and, at PML and OML, a miner."""
+    """How a side builds an objective: its name there, options and, at PML and OML, a miner.
+
+    An option may be `Built` itself, such as a distance.
+    """
 
     name: str
     options: dict = dataclasses.field(default_factory=dict)
@@ -47,7 +50,12 @@ class Objective:
 
 
 def call(name, options):
-    return f"{name}({', '.join(f'{option}={value!r}' for option, value in options.items())})"
+    """A call as its library writes it."""
+    given = (
+        f"{option}={value if isinstance(value, Built) else repr(value)}"
+        for option, value in options.items()
+    )
+    return f"{name}({', '.join(given)})"
 
 
 def tfdml(name, **options):
@@ -150,9 +158,9 @@ OBJECTIVES = {
     ),
     "memory of 8,192": Objective(
         tfdml("memory", base={"name": "multi_similarity", "epsilon": None}, size=8192),
-        {PML: peer("CrossBatchMemory", loss="MultiSimilarityLoss", memory_size=8192)},
+        {PML: peer("CrossBatchMemory", loss=peer("MultiSimilarityLoss"), memory_size=8192)},
         memory=8192,
-        differs={PML: "tfdml adds the loss within the batch to that against the memory"},
+        differs={PML: "tfdml adds the loss within the batch; that against the memory is equal"},
         note="`start_step=1000` delays the memory here",
     ),
     "normalized softmax": Objective(

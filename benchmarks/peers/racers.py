@@ -139,14 +139,14 @@ RACERS = {  # objective -> side -> `Racer`
         tfdml("lifted"),
         tfdml("lifted", margin=2),
         peer("LiftedStructureLoss"),
-        peer("LiftedStructureLoss", distance=("LpDistance", _RAW)),
+        peer("LiftedStructureLoss", distance=peer("LpDistance", **_RAW)),
         raw=True,
     ),
     "N-pair": on_both_sides(
         tfdml("npair"),
         tfdml("npair", scale=8),
         peer("NPairsLoss"),
-        peer("NPairsLoss", distance=("DotProductSimilarity", _RAW)),
+        peer("NPairsLoss", distance=peer("DotProductSimilarity", **_RAW)),
         raw=True,
     ),
     "histogram": on_both_sides(

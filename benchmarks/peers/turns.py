@@ -46,7 +46,8 @@ def measure(case, pythons, folder):
         arrays = outputs[side].items()
         sides[side]["outputs"] = {name: float(a) for name, a in arrays if a.ndim == 0}
     described = {"case": case.description(), "load": round(load, 2), "sides": sides}
-    return {**described, "differences": differences(outputs)}
+    reference = outputs.pop(next(iter(case.sides)), None)
+    return {**described, "differences": differences(reference, outputs) if reference else {}}
 
 
 @contextlib.contextmanager
@@ -59,18 +60,20 @@ def stopping(sides, running, side):
         running.pop(side).__exit__()
 
 
-def differences(outputs):
-    """Largest difference of each output from that of the first side, also relative to its size."""
-    if not outputs:
-        return {}
-    (_, reference), *others = outputs.items()
+def differences(reference, outputs):
+    """Largest difference of each output of a side from the reference's, also relative to its size.
+
+    Args:
+        reference: {name: array} of the first side.
+        outputs: Side -> the same of each other.
+    """
     return {
         side: {
             name: difference(reference[name], arrays[name])
             for name in reference
             if name in arrays and reference[name].shape == arrays[name].shape
         }
-        for side, arrays in others
+        for side, arrays in outputs.items()
     }
 
 

@@ -1,5 +1,7 @@
 """Objectives: forward and backward of one batch, one thread."""
 
+import dataclasses
+
 import numpy as np
 
 from benchmarks.peers.case import TFDML, TITLES, Case, worker
@@ -36,7 +38,7 @@ def key_of(name, batch, dtype):
 def case_of(name, batch, dtype, folder, rounds):
     objective = OBJECTIVES[name]
     built = {TFDML: objective.tfdml, **objective.peers}
-    sides = {side: (worker(side, PART), vars(each)) for side, each in built.items()}
+    sides = {side: (worker(side, PART), dataclasses.asdict(each)) for side, each in built.items()}
     of_memory = objective.memory if batch <= objective.memory else 0
     inputs = inputs_of(folder, batch, objective.centers, of_memory)
     settings = {"threads": 1, "inputs": inputs, "dtype": dtype}

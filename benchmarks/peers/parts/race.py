@@ -103,7 +103,7 @@ def run_of(key, side, chosen, budget, race, common):
     racer = RACERS[objective][side]
     others = trial == OTHER_OPTIONS
     own = {
-        **vars(racer.other if others else racer.built),
+        **dataclasses.asdict(racer.other if others else racer.built),
         "objective": objective,
         "trial": trial,
         "proxies": racer.proxies,

@@ -30,11 +30,10 @@ def sizes_of(settings, arrays):
 
 def built(settings, **sizes):
     options = dict(settings["options"])
-    if "loss" in options:  # of a memory
-        options["loss"] = getattr(losses, options["loss"])()
-    if "distance" in options:
-        name, of_distance = options["distance"]
-        options["distance"] = getattr(distances, name)(**of_distance)
+    for option, module in (("loss", losses), ("distance", distances)):
+        if option in options:
+            own = options[option]
+            options[option] = getattr(module, own["name"])(**own["options"])
     return getattr(losses, settings["name"])(**options, **sizes)
 
 

@@ -5,6 +5,7 @@ import programs
 import pytest
 
 from benchmarks.peers import __main__ as peers
+from tfdml.files import locked
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def run(tmp_path, monkeypatch):
 
     def of(*arguments):
         measured.clear()
-        given = ["--folder", "runs", "--out", "page.md", *arguments]
+        given = ["--folder", "runs", "--docs", "docs", *arguments]
         return programs.run(peers.main, *given, cwd=tmp_path), list(measured)
 
     return of
@@ -41,7 +42,7 @@ def test_a_part_is_measured_once_and_written(run, tmp_path):
     ]
     assert keys == wanted
     assert list(json.loads((tmp_path / "runs" / "results.json").read_text())) == wanted
-    assert "| circle |" in (tmp_path / "page.md").read_text()
+    assert "| circle |" in (tmp_path / "docs" / "results" / "peers.md").read_text()
     assert run(*LOSSES)[1] == []
     assert run(*LOSSES[:-1])[1] == []
 
@@ -65,19 +66,47 @@ def test_a_run_that_was_stopped_goes_on(run, monkeypatch):
 
 def test_only_the_page_is_written(run, tmp_path):
     run(*LOSSES)
-    (tmp_path / "page.md").unlink()
+    (tmp_path / "docs" / "results" / "peers.md").unlink()
     result, keys = run("--write")
     assert (result.code, keys) == (0, [])
-    assert "| circle |" in (tmp_path / "page.md").read_text()
+    assert "| circle |" in (tmp_path / "docs" / "results" / "peers.md").read_text()
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--only", "speed"], ["--objectives", "cirlce"], ["--rows", "7"]]
+    ("option", "value"),
+    [
+        ("--only", "speed"),
+        ("--objectives", "cirlce"),
+        ("--rows", "7"),
+        ("--batches", "4"),
+        ("--rounds", "0"),
+        ("--seconds", "-1"),
+    ],
 )
-def test_an_unknown_name_is_rejected(run, arguments):
-    result, keys = run(*arguments)
+def test_what_cannot_be_is_rejected(run, option, value):
+    result, keys = run(option, value)
     assert (result.code, keys) == (2, [])
-    assert arguments[1] in result.err
+    assert value in result.err
+
+
+def test_a_page_of_nothing_is_not_written(run, tmp_path):
+    result, _ = run("--write")
+    assert result.sentence.startswith("benchmarks/peers: error: nothing was measured yet")
+    assert not (tmp_path / "docs").exists()
+
+
+def test_the_race_without_its_data_is_rejected_before_anything_is_measured(run, tmp_path):
+    result, keys = run("--data_dir", str(tmp_path))
+    assert "cars196" in result.sentence
+    assert keys == []
+
+
+def test_a_folder_belongs_to_one_run(run, tmp_path):
+    (tmp_path / "runs").mkdir()
+    with locked(tmp_path / "runs", "taken"):
+        result, keys = run(*LOSSES)
+    assert "another run measures in" in result.sentence
+    assert keys == []
 
 
 def test_help_teaches(run):

@@ -20,3 +20,5 @@ def test_a_call_is_written_as_its_library_writes_it():
     assert str(tfdml("sub_center_arcface", margin=0.5)) == "ArcFaceLoss(centers=3, margin=0.5)"
     mined = peer("TripletMarginLoss", ("BatchHardMiner", {}), margin=0.05)
     assert str(mined) == "TripletMarginLoss(margin=0.05) with BatchHardMiner()"
+    raw = peer("NPairsLoss", distance=peer("LpDistance", p=1))
+    assert str(raw) == "NPairsLoss(distance=LpDistance(p=1))"

@@ -47,9 +47,10 @@ def test_a_side_that_holds_too_much_is_stopped(measured):
 
 
 def test_a_side_that_fails_says_why(measured):
-    record = measured({"a": {"fails": True}, "b": {}})
+    record = measured({"a": {"fails": True}, "b": {}, "c": {}})
     assert record["sides"]["a"] == {"stopped": "failed: ValueError: of no use"}
     assert "seconds" in record["sides"]["b"]
+    assert record["differences"] == {}  # from the first side, which has none
 
 
 def test_without_rounds_each_side_works_once(measured, tmp_path):
