@@ -19,7 +19,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from benchmarks.peers.arguments import PARTS, PROGRAM, parse
-from benchmarks.peers.case import TFDML
+from benchmarks.peers.case import OWN
 from benchmarks.peers.coming_from import write_comparison
 from benchmarks.peers.environment import python_of_peers
 from benchmarks.peers.exported import check_data
@@ -70,7 +70,7 @@ def run(given, results):
         # Again, as what a part measured may lead to further cases.
         while todo := [each for each in part.cases(given, results) if not results.has(each)]:
             for case in progress(part.PART, todo, unit="case"):
-                pythons = dict.fromkeys(case.sides, peers) | {TFDML: sys.executable}
+                pythons = dict.fromkeys(case.sides, peers) | dict.fromkeys(OWN, sys.executable)
                 results.add(case, measure(case, pythons, given.folder))
 
 

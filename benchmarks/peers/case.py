@@ -1,10 +1,13 @@
 """A case: what several libraries do with the same inputs, each in a process of its own."""
 
 import dataclasses
+import json
 
-TFDML, PML, OML, FAISS = "tfdml", "pml", "oml", "faiss"
+TFDML, KERAS, PML, OML, FAISS = "tfdml", "keras", "pml", "oml", "faiss"
+OWN = (TFDML, KERAS)  # sides of this Python; the others are of the peers' environment
 TITLES = {
     TFDML: "tfdml",
+    KERAS: "Keras",
     PML: "pytorch-metric-learning",
     OML: "open-metric-learning",
     FAISS: "faiss",
@@ -37,6 +40,5 @@ class Case:
     gigabytes: float = 8.0
 
     def description(self):
-        """All that a measurement depends on, as JSON returns it."""
-        sides = {side: list(each) for side, each in self.sides.items()}
-        return {**dataclasses.asdict(self), "sides": sides}
+        """All that a measurement depends on, as a file of results returns it."""
+        return json.loads(json.dumps(dataclasses.asdict(self)))

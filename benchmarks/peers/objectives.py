@@ -5,7 +5,7 @@ A new one is one entry: how tfdml builds it, how each peer does, and why they di
 
 import dataclasses
 
-from benchmarks.peers.case import OML, PML
+from benchmarks.peers.case import KERAS, OML, PML
 from tfdml.losses.table import LOSSES
 
 
@@ -135,7 +135,13 @@ OBJECTIVES = {
         note="the miner is part of the loss",
     ),
     "circle": Objective(
-        tfdml("circle"), {PML: peer("CircleLoss")}, note="`m`, `gamma` are `margin`, `scale`"
+        tfdml("circle"),
+        {PML: peer("CircleLoss"), KERAS: peer("Circle")},
+        differs={
+            KERAS: "Keras differentiates the weights of the pairs too, which the paper keeps fixed; "
+            "the values are equal"
+        },
+        note="`m`, `gamma` are `margin`, `scale`",
     ),
     "NT-Xent": Objective(
         tfdml("ntxent"),

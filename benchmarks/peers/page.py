@@ -46,7 +46,8 @@ def conditions(records):
     libraries = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     load = max((record["load"] for record in records), default=0)
     computer = f"{processor()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    text = f"{computer}; {libraries}. The load before a case was {load:.1f} at most."
+    computer += f"; {libraries}" if libraries else ""
+    text = f"{computer}. The load before a case was {load:.1f} at most."
     return textwrap.fill(text, 100)
 
 

@@ -81,9 +81,10 @@ def deviating(values):
 
 def search_table(records, sides):
     """Recall@1 of the trials of each objective; the best of a side is bold."""
-    measured = {}
+    measured, budgets = {}, set()
     for key, record in records.items():
         if key.startswith(SEARCH):
+            budgets.add(record["case"]["settings"]["budget"]["seconds"])
             _, objective, trial, side = key.split("/")
             measured[objective, trial, side] = record["sides"][side]
     best = dict.fromkeys(sides, 0.0)
@@ -105,4 +106,5 @@ def search_table(records, sides):
         if any(objective == of for of, *_ in measured)
     ]
     heads = [f"{TITLES[side]}, {trial}" for trial, side in columns]
-    return table(["Recall@1 in the search", *heads], rows)
+    seconds = " or ".join(f"{each:g}" for each in sorted(budgets))
+    return table([f"Recall@1 in the search, {seconds} s each", *heads], rows)

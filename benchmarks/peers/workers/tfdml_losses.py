@@ -30,16 +30,22 @@ def prepare(settings, folder):
     if "memory_rows" in arrays:
         fill(loss, arrays["memory_rows"], arrays["memory_labels"])
 
-    step(labels[:WARM], rows[:WARM])
-    step = step.get_concrete_function(labels, rows)  # a trace is no memory of the batch
-
-    def work():
-        value, gradient, *_ = step(labels, rows)
-        return {"value": value.numpy(), "gradient": gradient}
-
+    work = traced(step, labels, rows)
     work.versions = versions()
     return work
 
 
 def versions():
     return {name: importlib.metadata.version(name) for name in ("tensorflow", "keras")}
+
+
+def traced(step, labels, rows):
+    """The work: a step whose graph is made already, as a trace is no memory of the batch."""
+    step(labels[:WARM], rows[:WARM])
+    step = step.get_concrete_function(labels, rows)
+
+    def work():
+        value, gradient, *_ = step(labels, rows)
+        return {"value": value.numpy(), "gradient": gradient}
+
+    return work

@@ -17,6 +17,7 @@ def test_a_case_that_was_measured_is_read_again(tmp_path):
     results = Results(path)
     assert not results.has(a_case())
     results.add(a_case(), record_of(a_case(), seconds=1.0))
+    assert results.has(a_case())
     again = Results(path)
     assert again.has(a_case())
     assert list(again.of("losses")) == ["losses/a"]
