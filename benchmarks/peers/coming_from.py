@@ -19,7 +19,8 @@ def write_comparison(docs, records):
         records: {key: record} of the objectives.
     """
     page, keys = docs / PAGE, {name: key_of(name, CHECKED, "float64") for name in compared()}
-    if not page.exists() or not set(keys.values()) <= set(records):
+    measured = {key for key, record in records.items() if PML in record["differences"]}
+    if not page.exists() or not measured.issuperset(keys.values()):
         return []
     text = page.read_text()
     before, _, rest = text.partition(BEGIN)

@@ -138,8 +138,8 @@ OBJECTIVES = {
         tfdml("circle"),
         {PML: peer("CircleLoss"), KERAS: peer("Circle")},
         differs={
-            KERAS: "Keras differentiates the weights of the pairs too, which the paper keeps fixed; "
-            "the values are equal"
+            KERAS: "Keras differentiates the weights of the pairs too, which the paper keeps "
+            "fixed; the values are equal"
         },
         note="`m`, `gamma` are `margin`, `scale`",
     ),
