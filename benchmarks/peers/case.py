@@ -28,7 +28,8 @@ class Case:
         sides: Name of a side -> (module that does it, settings of that side).
         settings: Settings that all sides share: `threads`, `inputs`, a file of arrays, and others.
         rounds: Turns of each side after the first; 0 for one call each.
-        seconds: A side whose call takes longer is stopped.
+        seconds: A side whose call takes longer is stopped; one whose rounds have taken as long has
+            no further round.
         gigabytes: A side whose process holds more is stopped.
     """
 

@@ -40,6 +40,12 @@ def test_a_side_that_is_too_slow_is_stopped_and_the_others_go_on(measured):
     assert record["differences"] == {}
 
 
+def test_a_slow_side_has_fewer_rounds(measured):
+    record = measured({"a": {}, "b": {"sleeps": 0.6}}, seconds=1.0, rounds=4)
+    assert len(record["sides"]["a"]["rounds"]) == 4
+    assert len(record["sides"]["b"]["rounds"]) == 2
+
+
 def test_a_side_that_holds_too_much_is_stopped(measured):
     record = measured({"a": {"megabytes": 1}, "b": {"megabytes": 600}}, gigabytes=0.4)
     assert record["sides"]["b"] == {"stopped": "> 0.4 GB"}
