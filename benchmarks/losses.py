@@ -14,7 +14,6 @@ Each loss runs in its own process, so that one peak does not hide another.
 """
 
 import argparse
-import ctypes
 import multiprocessing
 import os
 import pathlib
@@ -24,6 +23,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from benchmarks.memory import forget_peak, peak_memory
 
 CLASSES, MEMORY = 1000, 55_000
 MEGABYTES = 64  # limit beyond the product
@@ -108,22 +109,9 @@ def measure(case, batch, xla):
     rng = np.random.default_rng(0)
     embeddings = tf.constant(rng.normal(size=(batch, case.dim)), tf.float32)
     labels = tf.constant(np.arange(batch) // 4)
-    learned = []
-    for layer in loss.layers:
-        layer.build(embeddings.shape)
-        learned += [variable.value for variable in layer.trainable_variables]
-    if case.loss == "memory":  # full, and in use
-        loss.layer.rows.assign(rng.normal(size=loss.layer.rows.shape))
-        loss.layer.labels.assign(np.arange(MEMORY) % (MEMORY // 4))
-        loss.layer.steps.assign(loss.start_step + 1)
-
-    @tf.function(jit_compile=xla)
-    def of_loss(labels, embeddings):
-        with tf.GradientTape() as tape:
-            tape.watch(embeddings)
-            value = loss(labels, embeddings, training=True)
-        gradients = tape.gradient(value, [embeddings, *learned])
-        return value, *map(tf.convert_to_tensor, gradients)
+    of_loss, learned = gradient_step(loss, embeddings.shape, xla)
+    if case.loss == "memory":
+        fill(loss, rng.normal(size=loss.layer.rows.shape), np.arange(MEMORY) % (MEMORY // 4))
 
     @tf.function(jit_compile=xla)
     def of_product(labels, embeddings):
@@ -143,9 +131,7 @@ def measure(case, batch, xla):
     for step in (of_loss, of_product):
         step(labels[:8], embeddings[:8])
         steps.append(step.get_concrete_function(labels, embeddings))
-    ctypes.CDLL(None).malloc_trim(0)  # else arrays that were freed would count
-    pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak is now what is in use
-    before = peak_memory()
+    before = forget_peak()
     for _ in range(4):
         steps[0](labels, embeddings)
     added = peak_memory() - before
@@ -160,10 +146,37 @@ def measure(case, batch, xla):
     return *(1e3 * min(times) for times in seconds), (added - 4 * batch * len(values)) / 2**20
 
 
-def peak_memory():
-    """Largest resident size in bytes."""
-    status = pathlib.Path("/proc/self/status").read_text().split()
-    return 1024 * int(status[status.index("VmHWM:") + 1])
+def gradient_step(loss, shape, xla=False):
+    """A function of labels and embeddings to the loss and its gradients, and what it learns.
+
+    Args:
+        loss: `MetricLoss`; its layers are built.
+        shape: That of the embeddings, (batch, dim).
+        xla: Whether XLA compiles it.
+    """
+    import tensorflow as tf
+
+    learned = []
+    for layer in loss.layers:
+        layer.build(shape)
+        learned += [variable.value for variable in layer.trainable_variables]
+
+    @tf.function(jit_compile=xla)
+    def step(labels, embeddings):
+        with tf.GradientTape() as tape:
+            tape.watch(embeddings)
+            value = loss(labels, embeddings, training=True)
+        gradients = tape.gradient(value, [embeddings, *learned])
+        return value, *map(tf.convert_to_tensor, gradients)
+
+    return step, learned
+
+
+def fill(loss, rows, labels):
+    """Fills the memory of a `CrossBatchMemoryLoss`, which is then in use."""
+    loss.layer.rows.assign(rows)
+    loss.layer.labels.assign(labels)
+    loss.layer.steps.assign(loss.start_step + 1)
 
 
 def main():

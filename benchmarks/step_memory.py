@@ -18,6 +18,8 @@ from concurrent.futures import ProcessPoolExecutor
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from benchmarks.memory import peak_memory
+
 STEPS, PIXELS, MICRO_BATCH = 3, 96, 64
 CLASSES, ROWS, DIM, RATE = 1_000_000, 64, 128, 0.01
 
@@ -65,12 +67,6 @@ def with_classes(rate):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(ROWS, DIM)).astype("float32")
     return model, rows, rng.integers(0, CLASSES, ROWS)
-
-
-def peak_memory():
-    """Largest resident size in bytes."""
-    status = pathlib.Path("/proc/self/status").read_text().split()
-    return 1024 * int(status[status.index("VmHWM:") + 1])
 
 
 def main():

@@ -53,18 +53,23 @@ def seconds_per_step(recipe, steps):
         recipe: `Recipe` with an `image_size`.
         steps: Steps to time.
     """
+    model, batch = model_on_noise(recipe)
+    model.train_on_batch(*batch)
+    start, cpu = time.perf_counter(), time.process_time()
+    for _ in range(steps):
+        model.train_on_batch(*batch)
+    return (time.perf_counter() - start) / steps, (time.process_time() - cpu) / steps
+
+
+def model_on_noise(recipe):
+    """The model of a recipe with an `image_size`, and a batch of noise: images and labels."""
     classes, images = recipe.classes_per_batch, recipe.images_per_class
     size = (recipe.image_size, recipe.image_size, 3)
     pixels = np.random.default_rng(0).integers(0, 256, (classes * images, *size), np.uint8)
     split = pipelines.Split(pixels, np.repeat(np.arange(classes), images))
     other = pipelines.Split(pixels[:2], np.array([classes, classes]))
     model = train.build_model(recipe, split, Dataset("noise", split, other, image_size=size))
-    batch = pixels.astype("float32"), split.labels
-    model.train_on_batch(*batch)
-    start, cpu = time.perf_counter(), time.process_time()
-    for _ in range(steps):
-        model.train_on_batch(*batch)
-    return (time.perf_counter() - start) / steps, (time.process_time() - cpu) / steps
+    return model, (pixels.astype("float32"), split.labels)
 
 
 if __name__ == "__main__":

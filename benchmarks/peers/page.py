@@ -1,0 +1,58 @@
+"""The page of all results."""
+
+import os
+import pathlib
+import platform
+import textwrap
+
+COMMAND = "python benchmarks/peers"
+
+
+def page_of(results, parts):
+    """The page, of the parts that have results.
+
+    Args:
+        results: `Results`.
+        parts: Modules of the parts, in the order of the page.
+    """
+    measured = [(part, results.of(part.PART)) for part in parts]
+    lines = [
+        "# tfdml and its peers",
+        "",
+        "<!-- not run: hours, and an environment of other libraries -->",
+        "",
+        f"Written by `{COMMAND}`, which measures both sides in turns, on the same inputs and in",
+        "one session, each side in a process of its own. A side that passes 120 s in one call, or",
+        "8 GB, is stopped and shown as that. `python benchmarks/peers --help` says more.",
+        "",
+        "```bash",
+        COMMAND,
+        "```",
+        "",
+        conditions(results.records.values()),
+    ]
+    for part, records in measured:
+        if records:
+            lines += ["", *part.page(records)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def conditions(records):
+    """The computer, the libraries and how busy the computer was."""
+    versions = {}
+    for record in records:
+        for side in record["sides"].values():
+            versions |= side.get("versions", {})
+    libraries = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+    load = max((record["load"] for record in records), default=0)
+    computer = f"{processor()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    computer += f"; {libraries}" if libraries else ""
+    text = f"{computer}. The load before a case was {load:.1f} at most."
+    return textwrap.fill(text, 100)
+
+
+def processor():
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()

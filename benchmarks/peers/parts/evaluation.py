@@ -1,0 +1,85 @@
+"""Scores of retrieval over a whole test set, on all cores."""
+
+import os
+
+import numpy as np
+
+from benchmarks.peers.case import FAISS, OML, PML, TFDML, Case, worker
+from benchmarks.peers.inputs import written
+from benchmarks.peers.tables import comparison
+
+PART = "evaluation"
+DIM = 128
+CLASSES = {5_924: 100, 60_502: 11_316}  # rows -> classes: CUB-200-2011, Stanford Online Products
+SPREAD = 1.5  # of the rows of a class, in units of the spread of the classes
+ROUNDS = 3
+RECALLS = [1, 10, 100, 1000]
+AT_R = ["precision_at_1", "mean_average_precision_at_r", "r_precision"]
+RANKING = [*AT_R, "mean_average_precision", "mean_reciprocal_rank"]
+# What is scored: side -> settings of its worker.
+TASKS = {
+    "Recall@1": {
+        TFDML: {"k": [1], "metrics": ["recall"]},
+        PML: {"include": AT_R[:1], "neighbours": 1},
+        OML: {"k": [1]},
+        FAISS: {"k": [1]},
+    },
+    "Recall@1, 10, 100, 1000": {
+        TFDML: {"k": RECALLS, "metrics": ["recall"]},
+        OML: {"k": RECALLS},
+        FAISS: {"k": RECALLS},
+    },
+    "Recall@1, MAP@R, R-precision": {
+        TFDML: {"k": [1], "metrics": ["recall", "map@r", "r_precision"]},
+        PML: {"include": AT_R, "neighbours": "max_bin_count"},
+    },
+    "these, MAP and MRR": {
+        TFDML: {"k": [1], "metrics": ["recall", "map@r", "r_precision", "map", "mrr"]},
+        PML: {"include": RANKING, "neighbours": None},
+    },
+}
+
+
+def cases(arguments, _):
+    for rows in arguments.rows:
+        for task, sides in TASKS.items():
+            settings = {
+                "threads": os.cpu_count(),
+                "inputs": inputs_of(arguments.folder, rows),
+                "dtype": "float32",
+            }
+            modules = {side: (worker(side, PART), own) for side, own in sides.items()}
+            yield Case(f"{PART}/{task}/{rows}", modules, settings, min(ROUNDS, arguments.rounds))
+
+
+def inputs_of(folder, rows):
+    """Name of the file of so many rows around class centres, two or more of each class."""
+
+    def arrays():
+        rng, classes = np.random.default_rng(0), CLASSES[rows]
+        others = rng.integers(0, classes, rows - 2 * classes)
+        labels = rng.permutation(np.concatenate([np.repeat(np.arange(classes), 2), others]))
+        centres = rng.normal(size=(classes, DIM))
+        near = centres[labels] + SPREAD * rng.normal(size=(rows, DIM))
+        return {"rows": near.astype("float32"), "labels": labels}
+
+    return written(folder, f"evaluation_{rows}", arrays)
+
+
+def page(records):
+    lines = [
+        "## Evaluation",
+        "",
+        "Every row is a query in all others. The rows are float32; tfdml compares distances that",
+        "are nearly equal in float64, the peers do not. `k` of pytorch-metric-learning is the size",
+        "of the largest class, or, for what needs the whole ranking, `None`. `faiss` is an exact",
+        "search by it with Recall@K in NumPy.",
+    ]
+    for rows in dict.fromkeys(key.split("/")[2] for key in records):
+        chosen = {key.split("/")[1]: r for key, r in records.items() if key.endswith(f"/{rows}")}
+        lines += ["", f"### {int(rows):,} rows", "", comparison("scores", chosen, "s", differing)]
+    return lines
+
+
+def differing(difference):
+    return {"scores": max(each["absolute"] for each in difference.values())}

@@ -1,0 +1,44 @@
+"""Samplers of balanced batches over as many classes as Stanford Online Products trains on."""
+
+import os
+
+import numpy as np
+
+from benchmarks.peers.case import OML, PML, TFDML, Case, worker
+from benchmarks.peers.inputs import written
+from benchmarks.peers.tables import comparison
+
+PART = "samplers"
+CLASSES, IMAGES = 11_318, 59_551
+SHAPE = {"classes_per_batch": 32, "images_per_class": 4}
+BATCHES = 1000
+TASKS = {"first batch": 0, f"{BATCHES:,} batches": BATCHES}
+
+
+def cases(arguments, _):
+    inputs = written(arguments.folder, f"samplers_{IMAGES}", arrays)
+    sides = {side: (worker(side, PART), SHAPE) for side in (TFDML, PML, OML)}
+    for task, batches in TASKS.items():
+        settings = {"threads": os.cpu_count(), "inputs": inputs, "batches": batches}
+        yield Case(f"{PART}/{task}", sides, settings, arguments.rounds)
+
+
+def arrays():
+    """Labels of classes of two images or more, in random order."""
+    rng = np.random.default_rng(0)
+    others = rng.integers(0, CLASSES, IMAGES - 2 * CLASSES)
+    return {"labels": rng.permutation(np.concatenate([np.repeat(np.arange(CLASSES), 2), others]))}
+
+
+def page(records):
+    chosen = {key.split("/")[1]: record for key, record in records.items()}
+    return [
+        "## Samplers",
+        "",
+        f"Indices of {SHAPE['classes_per_batch']} classes × {SHAPE['images_per_class']} images, of",
+        f"{IMAGES:,} images of {CLASSES:,} classes: from the labels to the first batch, and",
+        f"{BATCHES:,} further batches, epoch after epoch, on all cores. tfdml also resumes at any",
+        "step, and gives the same batches for the same seed.",
+        "",
+        comparison("samplers", chosen, "s", lambda _: {}),
+    ]

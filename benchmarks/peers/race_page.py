@@ -1,0 +1,110 @@
+"""The section of the page on the race."""
+
+import statistics
+
+from benchmarks.peers.case import TITLES
+from benchmarks.peers.racers import KS, RACERS, RACES, TRIALS
+from benchmarks.peers.tables import small, table
+
+SEARCH, START = "search", "start"
+
+
+def races_page(records, sides):
+    """Lines of the section.
+
+    Args:
+        records: {key: record} of the race.
+        sides: Names of the sides, in order.
+    """
+    lines = [
+        "## The race",
+        "",
+        "Both sides train the same network from the same weights, with Adam, a cosine of the",
+        "learning rate over the budget, the same augmentation and 16 classes × 4 images, until the",
+        "same seconds or steps are spent; building the network and tracing its graph count. Images",
+        "were decoded and resized once, for both. Each objective had three trials on each side, on",
+        "the last fifth of the training classes, and the best trial of a side runs with three",
+        "seeds. Recall@K of the test classes, in percent, mean ± deviation.",
+    ]
+    for name, race in RACES.items():
+        of_race = {
+            key.split("/", 2)[2]: r for key, r in records.items() if key.split("/")[1] == name
+        }
+        if of_race:
+            lines += ["", f"### {name}: {race.network}, {race.pixels} px", ""]
+            lines += start_lines(of_race.get(START), sides)
+            lines += [runs_table(of_race, sides), "", search_table(of_race, sides)]
+    return lines
+
+
+def start_lines(record, sides):
+    """How much the untrained networks and the augmentation of the sides differ."""
+    _, peer = sides
+    differences = record and record["differences"].get(peer)
+    if not differences:
+        return []
+    rows, pixels = (differences[name]["absolute"] for name in ("embeddings", "augmented"))
+    return [
+        f"At the start the embeddings of both sides differ by {small(rows)} at most, and images",
+        f"augmented with the same draws by {small(pixels)} of 255.",
+        "",
+    ]
+
+
+def runs_table(records, sides):
+    """A row for each budget and side."""
+    groups = {}
+    for key, record in records.items():
+        if key.count("/") == 2:
+            budget, _, side = key.split("/")
+            groups.setdefault((budget, side), []).append(record)
+    rows = []
+    for (budget, side), runs in groups.items():
+        _, own = runs[0]["case"]["sides"][side]
+        of_side = [run["sides"][side] for run in runs]
+        outputs = [each["outputs"] for each in of_side if "outputs" in each]
+        stops = {each["stopped"] for each in of_side if "stopped" in each}
+        scores = [deviating([100 * each[f"recall@{k}"] for each in outputs]) for k in KS]
+        steps = f"{statistics.mean(each['steps'] for each in outputs):,.0f}" if outputs else "–"
+        chosen = f"{own['objective']}, {own['trial']}"
+        rows.append([budget, TITLES[side], chosen, steps, *scores, ", ".join(stops) or "–"])
+    heads = ["budget", "side", "best objective", "steps", *(f"Recall@{k}" for k in KS), "stopped"]
+    return table(heads, rows)
+
+
+def deviating(values):
+    if not values:
+        return "–"
+    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
+    return f"{statistics.mean(values):.1f} ± {deviation:.1f}"
+
+
+def search_table(records, sides):
+    """Recall@1 of the trials of each objective; the best of a side is bold."""
+    measured, budgets = {}, set()
+    for key, record in records.items():
+        if key.startswith(SEARCH):
+            budgets.add(record["case"]["settings"]["budget"]["seconds"])
+            _, objective, trial, side = key.split("/")
+            measured[objective, trial, side] = record["sides"][side]
+    best = dict.fromkeys(sides, 0.0)
+    for (*_, side), each in measured.items():
+        best[side] = max(best[side], each.get("outputs", {}).get("recall@1", 0.0))
+
+    def cell(objective, trial, side):
+        each = measured.get((objective, trial, side), {"stopped": "–"})
+        if "stopped" in each:
+            return each["stopped"]
+        score = each["outputs"]["recall@1"]
+        text = f"{100 * score:.1f}"
+        return f"**{text}**" if score == best[side] else text
+
+    columns = [(trial, side) for side in sides for trial in TRIALS]
+    rows = [
+        [objective, *(cell(objective, *column) for column in columns)]
+        for objective in RACERS
+        if any(objective == of for of, *_ in measured)
+    ]
+    heads = [f"{TITLES[side]}, {trial}" for trial, side in columns]
+    seconds = " or ".join(f"{each:g}" for each in sorted(budgets))
+    return table([f"Recall@1 in the search, {seconds} s each", *heads], rows)

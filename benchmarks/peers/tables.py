@@ -1,0 +1,63 @@
+"""Tables of the page, in Markdown."""
+
+from benchmarks.peers.case import TFDML, TITLES
+
+UNITS = {"ms": 1e3, "s": 1.0}
+
+
+def table(heads, rows):
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in rows)])
+
+
+def comparison(what, records, unit, differing):
+    """A row for each record and peer: times, their ratio, memory and differences.
+
+    Args:
+        what: Head of the first column.
+        records: {name of the row: record}.
+        unit: `"ms"` or `"s"`.
+        differing: Function of the differences of a side, {name: {"absolute", "relative"}}, to the
+            numbers shown, {head: number}.
+    """
+    rows, names = [], {}
+    for name, record in records.items():
+        ours = record["sides"][TFDML]
+        for side in (side for side in record["sides"] if side != TFDML):
+            theirs, difference = record["sides"][side], record["differences"].get(side)
+            shown = differing(difference) if difference else {}
+            names |= dict.fromkeys(shown)
+            cells = [time_of(ours, unit), time_of(theirs, unit), ratio(ours, theirs)]
+            cells += [memory_of(ours), memory_of(theirs)]
+            rows.append(([name, TITLES.get(side, side), *cells], shown))
+    heads = [what, "peer", f"tfdml {unit}", f"peer {unit}", "peer / tfdml", "tfdml MB", "peer MB"]
+    heads += [f"difference of {name}" for name in names]
+    filled = [[*cells, *(small(shown.get(name)) for name in names)] for cells, shown in rows]
+    return table(heads, filled)
+
+
+def time_of(measured, unit):
+    return measured.get("stopped") or number(measured["seconds"] * UNITS[unit])
+
+
+def memory_of(measured):
+    return "–" if "stopped" in measured else f"{max(measured['megabytes'], 0):,.0f}"
+
+
+def ratio(ours, theirs):
+    if "stopped" in ours or "stopped" in theirs:
+        return "–"
+    return f"{number(theirs['seconds'] / ours['seconds'])} ×"
+
+
+def number(value):
+    """Three digits, with thousands separated."""
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2
+    return f"{value:,.{digits}f}"
+
+
+def small(value):
+    """A difference: its order of magnitude."""
+    if value is None:
+        return "–"
+    return "0" if value == 0 else f"{value:.0e}" if value < 0.01 else f"{value:.2g}"

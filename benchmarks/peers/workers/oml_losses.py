@@ -1,0 +1,25 @@
+"""An objective of open-metric-learning, as `torch_losses.py` measures it."""
+
+import torch
+
+from benchmarks.peers.workers import torchvision_import  # noqa: F401, before open-metric-learning
+from benchmarks.peers.workers.torch_losses import arrays_of, gradient_step, set_proxies, versions
+
+
+def prepare(settings, folder):
+    from oml import losses, miners
+
+    torch.set_num_threads(settings["threads"])
+    arrays, options = arrays_of(settings, folder), dict(settings["options"])
+    if settings["miner"] is not None:
+        name, of_miner = settings["miner"]
+        options["miner"] = getattr(miners, name)(**of_miner)
+    if "proxies" in arrays:
+        classes, _, dim = arrays["proxies"].shape
+        options |= {"num_classes": classes, "in_features": dim}
+    loss = getattr(losses, settings["name"])(**options)
+    if "proxies" in arrays:
+        set_proxies(loss, arrays["proxies"])
+    work = gradient_step(loss, loss, arrays)
+    work.versions = versions("open-metric-learning")
+    return work

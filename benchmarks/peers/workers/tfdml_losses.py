@@ -1,0 +1,51 @@
+"""An objective of tfdml: its value, its gradients and their time, in a graph of TensorFlow."""
+
+import importlib.metadata
+
+import numpy as np
+
+from benchmarks.losses import fill, gradient_step
+from tfdml.quiet import import_tensorflow
+
+WARM = 8  # rows of the call that is not measured
+
+
+def prepare(settings, folder):
+    import_tensorflow()
+    import tensorflow as tf
+
+    from tfdml import losses
+
+    with np.load(folder / settings["inputs"]) as arrays:
+        arrays = dict(arrays)
+    options = dict(settings["options"])
+    if "proxies" in arrays:
+        options["num_classes"] = len(arrays["proxies"])
+    loss = losses.get(settings["name"], **options)
+    rows, labels = tf.constant(arrays["rows"], settings["dtype"]), tf.constant(arrays["labels"])
+    step, _ = gradient_step(loss, rows.shape)
+    if "proxies" in arrays:
+        proxies = loss.layer.proxies
+        proxies.assign(arrays["proxies"].reshape(proxies.shape))
+    if "memory_rows" in arrays:
+        fill(loss, arrays["memory_rows"], arrays["memory_labels"])
+
+    work = traced(step, labels, rows)
+    work.versions = versions()
+    return work
+
+
+def versions():
+    return {name: importlib.metadata.version(name) for name in ("tensorflow", "keras")}
+
+
+def traced(step, labels, rows):
+    """The work: a step whose graph is made already, as a trace is no memory of the batch."""
+    step(labels[:WARM], rows[:WARM])
+    step = step.get_concrete_function(labels, rows)
+
+    def work():
+        value, gradient, *_ = step(labels, rows)
+        return {"value": value.numpy(), "gradient": gradient}
+
+    return work

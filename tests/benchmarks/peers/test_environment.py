@@ -1,0 +1,64 @@
+import sys
+
+import pytest
+
+from benchmarks.peers import environment
+
+
+@pytest.fixture
+def commands(monkeypatch):
+    """What was run; an environment that is made has a Python."""
+    done = []
+
+    def run(*command):
+        done.append(command)
+        if "venv" in command:
+            command[-1].mkdir(parents=True)
+
+    monkeypatch.setattr(environment, "run", run)
+    monkeypatch.setattr(environment, "PYTHONS", (sys.version_info[:2],))
+    return done
+
+
+def test_it_is_built_once(tmp_path, commands):
+    python = environment.python_of_peers(tmp_path)
+    assert len(commands) == 2
+    assert str(environment.REQUIREMENTS) in map(str, commands[1])
+    assert environment.python_of_peers(tmp_path) == python
+    assert len(commands) == 2
+
+
+def test_one_that_was_not_completed_is_built_again(tmp_path, commands, monkeypatch):
+    def fail(*command):
+        raise RuntimeError("no network")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(environment, "run", fail)
+        with pytest.raises(RuntimeError, match="no network"):
+            environment.python_of_peers(tmp_path)
+    environment.python_of_peers(tmp_path)
+    assert len(commands) == 2
+
+
+def test_other_requirements_have_another_environment(tmp_path, commands, monkeypatch):
+    before = environment.python_of_peers(tmp_path)
+    other = tmp_path / "requirements.txt"
+    other.write_text("torch==1.0\n")
+    monkeypatch.setattr(environment, "REQUIREMENTS", other)
+    assert environment.python_of_peers(tmp_path) != before
+
+
+def test_a_python_without_wheels_is_rejected(tmp_path, monkeypatch):
+    monkeypatch.setattr(environment, "PYTHONS", ((2, 7),))
+    with pytest.raises(ValueError, match=r"Python 3\.11 or 3\.12.*Received: python="):
+        environment.python_of_peers(tmp_path)
+
+
+def test_the_error_of_a_command_is_its_last_line():
+    with pytest.raises(RuntimeError, match=r"failed: no such version$"):
+        environment.run(sys.executable, "-c", "exit('ERROR\\nno such version')")
+
+
+def test_all_requirements_are_pinned():
+    lines = environment.REQUIREMENTS.read_text().splitlines()
+    assert all("==" in line for line in lines if not line.startswith("#"))

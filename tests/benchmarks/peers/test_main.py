@@ -1,0 +1,116 @@
+import json
+import sys
+
+import programs
+import pytest
+
+from benchmarks.peers import __main__ as peers
+from tfdml.files import locked
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Runs the program, whose cases are only noted; returns its result and their keys."""
+    measured = []
+
+    def measure(case, pythons, folder):
+        assert pythons["tfdml"] == sys.executable
+        assert pythons["pml"] == "python of the peers"
+        measured.append(case.key)
+        sides = {side: {"seconds": 1.0, "megabytes": 1.0, "outputs": {}} for side in case.sides}
+        return {"case": case.description(), "load": 0.0, "sides": sides, "differences": {}}
+
+    monkeypatch.setattr(peers, "measure", measure)
+    monkeypatch.setattr(peers, "python_of_peers", lambda folder: "python of the peers")
+
+    def of(*arguments):
+        measured.clear()
+        given = ["--folder", "runs", "--docs", "docs", *arguments]
+        return programs.run(peers.main, *given, cwd=tmp_path), list(measured)
+
+    return of
+
+
+LOSSES = ("--only", "losses", "--batches", "128", "--objectives", "circle", "SupCon")
+
+
+def test_a_part_is_measured_once_and_written(run, tmp_path):
+    result, keys = run(*LOSSES)
+    assert result.code == 0, result.err
+    wanted = [
+        f"losses/{name}/{what}" for what in ("24/float64", "128/float32") for name in LOSSES[-2:]
+    ]
+    assert keys == wanted
+    assert list(json.loads((tmp_path / "runs" / "results.json").read_text())) == wanted
+    assert "| circle |" in (tmp_path / "docs" / "results" / "peers.md").read_text()
+    assert run(*LOSSES)[1] == []
+    assert run(*LOSSES[:-1])[1] == []
+
+
+def test_a_run_that_was_stopped_goes_on(run, monkeypatch):
+    measure = peers.measure
+
+    def interrupted(case, *others):
+        if case.key == "losses/circle/128/float32":
+            raise KeyboardInterrupt
+        return measure(case, *others)
+
+    with monkeypatch.context() as stopped:
+        stopped.setattr(peers, "measure", interrupted)
+        result, keys = run(*LOSSES)
+    assert result.code == 130
+    assert "the same command goes on" in result.err
+    assert len(keys) == 2
+    assert run(*LOSSES)[1] == ["losses/circle/128/float32", "losses/SupCon/128/float32"]
+
+
+def test_only_the_page_is_written(run, tmp_path):
+    run(*LOSSES)
+    (tmp_path / "docs" / "results" / "peers.md").unlink()
+    result, keys = run("--write")
+    assert (result.code, keys) == (0, [])
+    assert "| circle |" in (tmp_path / "docs" / "results" / "peers.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--only", "speed"),
+        ("--objectives", "cirlce"),
+        ("--rows", "7"),
+        ("--batches", "4"),
+        ("--rounds", "0"),
+        ("--seconds", "-1"),
+    ],
+)
+def test_what_cannot_be_is_rejected(run, option, value):
+    result, keys = run(option, value)
+    assert (result.code, keys) == (2, [])
+    assert value in result.err
+
+
+def test_a_page_of_nothing_is_not_written(run, tmp_path):
+    result, _ = run("--write")
+    assert result.sentence.startswith("benchmarks/peers: error: nothing was measured yet")
+    assert not (tmp_path / "docs").exists()
+
+
+def test_the_race_without_its_data_is_rejected_before_anything_is_measured(run, tmp_path):
+    result, keys = run("--data_dir", str(tmp_path))
+    assert "cars196" in result.sentence
+    assert keys == []
+
+
+def test_a_folder_belongs_to_one_run(run, tmp_path):
+    (tmp_path / "runs").mkdir()
+    with locked(tmp_path / "runs", "taken"):
+        result, keys = run(*LOSSES)
+    assert "another run measures in" in result.sentence
+    assert keys == []
+
+
+def test_help_teaches(run):
+    result, _ = run("--help")
+    assert result.code == 0
+    for word in ("--only", "results.json", "requirements.txt", "idle"):
+        assert word in result.out

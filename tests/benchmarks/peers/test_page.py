@@ -1,0 +1,116 @@
+import numpy as np
+import pytest
+
+from benchmarks.peers import page
+from benchmarks.peers.case import PML, TFDML, Case
+from benchmarks.peers.parts import evaluation, losses, samplers
+from benchmarks.peers.results import Results
+from benchmarks.peers.tables import comparison, number, small
+
+
+def record_of(case, ours, theirs, differences=None):
+    sides = {TFDML: ours, PML: theirs}
+    return {
+        "case": case.description(),
+        "load": 0.25,
+        "sides": {side: sides.get(side, theirs) for side in case.sides},
+        "differences": {} if differences is None else {PML: differences},
+    }
+
+
+def measured(seconds, megabytes=8.0):
+    return {"seconds": seconds, "megabytes": megabytes, "versions": {"torch": "2"}, "outputs": {}}
+
+
+@pytest.fixture
+def results(tmp_path):
+    return Results(tmp_path / "results.json")
+
+
+def both(value, gradient):
+    return {
+        name: {"absolute": 2 * size, "relative": size}
+        for name, size in {"value": value, "gradient": gradient}.items()
+    }
+
+
+def test_a_row_has_times_ratio_memory_and_differences(results, tmp_path):
+    case = losses.case_of("circle", 128, "float32", tmp_path, 5)
+    record = record_of(case, measured(0.002, 3.0), measured(0.25, 1234.0), both(0, 2e-7))
+    results.add(case, record)
+    text = page.page_of(results, [losses])
+    row = "| circle | pytorch-metric-learning | 2.00 | 250 | 125 × | 3 | 1,234 | 0 | 2e-07 |"
+    assert row in text.splitlines()
+    assert "### Batch 128" in text
+    assert "torch 2." in text
+    assert "load before a case was 0.2 " in text
+
+
+def test_a_side_that_was_stopped_is_shown_as_that(results, tmp_path):
+    case = losses.case_of("circle", 2048, "float32", tmp_path, 5)
+    results.add(case, record_of(case, measured(0.002), {"stopped": "> 8 GB"}))
+    row = next(line for line in page.page_of(results, [losses]).splitlines() if "circle" in line)
+    assert row == "| circle | pytorch-metric-learning | 2.00 | > 8 GB | – | 8 | – |"
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "reason"),
+    [
+        ("circle", 1e-9, None),
+        ("circle", 1e-2, "| circle | pytorch-metric-learning | not known |"),
+        ("Smooth-AP", 1e-2, "as if they were the classes"),
+    ],
+)
+def test_values_that_differ_have_a_reason(results, tmp_path, name, size, reason):
+    case = losses.case_of(name, losses.CHECKED, "float64", tmp_path, 0)
+    results.add(case, record_of(case, measured(0.1), measured(0.1), both(size, size)))
+    text = page.page_of(results, [losses])
+    assert ("differ in float64" in text) == bool(reason)
+    assert reason is None or reason in text
+
+
+def test_a_part_without_results_has_no_section(results):
+    text = page.page_of(results, [losses, evaluation, samplers])
+    assert "##" not in text
+
+
+def test_evaluation_and_samplers_have_their_tables(results, tmp_path):
+    for key in ("evaluation/Recall@1/5924", "samplers/first batch"):
+        case = Case(key, {TFDML: ("a", {}), PML: ("b", {})}, {"threads": 2})
+        differing = {"recall@1": {"absolute": 1.7e-4, "relative": 0.1}}
+        results.add(case, record_of(case, measured(0.5), measured(20.0), differing))
+    text = page.page_of(results, [evaluation, samplers])
+    assert "| Recall@1 | pytorch-metric-learning | 0.50 | 20.0 | 40.0 × | 8 | 8 | 2e-04 |" in text
+    assert "| first batch | pytorch-metric-learning | 0.50 | 20.0 | 40.0 × | 8 | 8 |" in text
+    assert "### 5,924 rows" in text
+
+
+def test_inputs_are_the_same_whenever_they_are_made(tmp_path):
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        folder.mkdir()
+        name = losses.inputs_of(folder, 24, 3, 64)
+    with np.load(tmp_path / "a" / name) as one, np.load(tmp_path / "b" / name) as other:
+        assert one["rows"].shape == (24, losses.DIM)
+        assert one["proxies"].shape == (losses.CLASSES, 3, losses.DIM)
+        np.testing.assert_allclose(np.linalg.norm(one["memory_rows"], axis=1), 1, rtol=1e-6)
+        for key in one.files:
+            np.testing.assert_array_equal(one[key], other[key])
+
+
+def test_classes_of_the_evaluation_have_two_rows_or_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluation, "CLASSES", {50: 20})
+    with np.load(tmp_path / evaluation.inputs_of(tmp_path, 50)) as arrays:
+        _, counts = np.unique(arrays["labels"], return_counts=True)
+    assert len(counts) == 20
+    assert counts.min() >= 2
+
+
+def test_numbers_have_three_digits():
+    assert [number(x) for x in (0.1234, 12.34, 1234.4)] == ["0.12", "12.3", "1,234"]
+    assert [small(x) for x in (None, 0.0, 1.23e-7, 0.634)] == ["–", "0", "1e-07", "0.63"]
+
+
+def test_a_table_without_differences_has_no_such_column(results, tmp_path):
+    case = losses.case_of("circle", 128, "float32", tmp_path, 5)
+    record = record_of(case, measured(1.0), measured(2.0))
+    assert "difference" not in comparison("what", {"circle": record}, "s", lambda _: {})

@@ -1,0 +1,122 @@
+import pathlib
+import types
+
+import pytest
+
+from benchmarks.peers.exported import WEIGHTS, check_data
+from benchmarks.peers.page import page_of
+from benchmarks.peers.parts import race
+from benchmarks.peers.racers import RACERS, RACES, SEEDS, TRIALS
+from benchmarks.peers.results import Results
+from tfdml import losses
+
+
+@pytest.fixture
+def arguments(tmp_path, monkeypatch):
+    """Those of a race on Omniglot of two objectives, whose files exist."""
+    monkeypatch.setattr(race, "race_images", lambda *_: "images.npz")
+    monkeypatch.setattr(race, "initial_weights", lambda *_, seed, **__: f"weights_{seed}.npz")
+    return types.SimpleNamespace(
+        races=["omniglot"],
+        objectives=["circle", "CosFace"],
+        folder=tmp_path,
+        data_dir=tmp_path,
+        seconds=10.0,
+        trial_seconds=None,
+        steps=None,
+    )
+
+
+@pytest.fixture
+def results(tmp_path):
+    return Results(tmp_path / "results.json")
+
+
+def run(results, cases, score):
+    """Notes scores of cases: `score` of objective, trial and side is Recall@1 or why it stopped."""
+    for case in list(cases):
+        sides = {}
+        for side, (_, own) in case.sides.items():
+            scored = score(own.get("objective"), own.get("trial"), side)
+            outputs = {f"recall@{k}": scored for k in (1, 2, 4, 8)} | {"steps": 1234.0}
+            sides[side] = {"stopped": scored} if isinstance(scored, str) else {"outputs": outputs}
+        differences = {"pml": {n: {"absolute": 1e-7} for n in ("embeddings", "augmented")}}
+        described = {"case": case.description(), "load": 0.0, "sides": sides}
+        results.add(case, {**described, "differences": differences})
+
+
+def by_side(objective, trial, side):
+    if (objective, side) == ("CosFace", "pml"):
+        return "> 8 GB"
+    best = {"tfdml": ("circle", "other rate"), "pml": ("circle", "as it is")}
+    return 0.5 if (objective, trial) == best[side] else 0.25
+
+
+def test_every_objective_of_both_sides_has_the_same_trials_in_turns(arguments, results):
+    start, *trials = race.cases(arguments, results)
+    assert start.key == "race/omniglot/start"
+    assert [case.key.split("/")[-1] for case in trials] == 6 * ["tfdml", "pml"]
+    assert len(trials) == 2 * len(TRIALS) * 2
+    for case in trials:
+        [(module, own)] = case.sides.values()
+        assert module.endswith(f"{case.key.split('/')[-1]}_race")
+        assert case.settings["budget"] == {"seconds": RACES["omniglot"].trial_seconds}
+        assert case.settings["validation_share"] == 0.2
+        assert own["rate"] == (2e-3 if own["trial"] == "other rate" else 1e-3)
+
+
+def test_the_best_of_each_side_runs_in_the_same_time_and_in_the_same_steps(arguments, results):
+    run(results, race.cases(arguments, results), by_side)
+    runs = [case for case in race.cases(arguments, results) if not results.has(case)]
+    assert [case.key.split("/")[2:] for case in runs] == [
+        [budget, str(seed), side]
+        for budget in ("10 seconds", "600 steps")
+        for seed in SEEDS
+        for side in ("tfdml", "pml")
+    ]
+    for case in runs:
+        [(side, (_, own))] = case.sides.items()
+        assert own["objective"] == "circle"
+        assert own["trial"] == {"tfdml": "other rate", "pml": "as it is"}[side]
+        assert case.settings["validation_share"] == 0
+        assert case.settings["weights"] == f"weights_{case.settings['seed']}.npz"
+    run(results, runs, by_side)
+    assert all(map(results.has, race.cases(arguments, results)))
+
+
+def test_the_page_has_runs_and_search(arguments, results):
+    for _ in range(2):
+        run(results, list(race.cases(arguments, results)), by_side)
+    text = page_of(results, [race])
+    assert "differ by 1e-07 at most" in text
+    row = "| 10 seconds | tfdml | circle, other rate | 1,234 | 50.0 ± 0.0 | 50.0 ± 0.0 |"
+    assert row in text
+    assert "| Recall@1 in the search, 60 s each | tfdml, as it is |" in text
+    assert "| circle | 25.0 | **50.0** | 25.0 | **50.0** | 25.0 | 25.0 |" in text
+    assert "| CosFace | 25.0 | 25.0 | 25.0 | > 8 GB | > 8 GB | > 8 GB |" in text
+
+
+def test_a_side_whose_trials_all_stopped_has_no_runs(arguments, results):
+    run(results, race.cases(arguments, results), lambda _, __, side: 0.5 if side == "tfdml" else "")
+    runs = [case for case in race.cases(arguments, results) if not results.has(case)]
+    assert {case.key.split("/")[-1] for case in runs} == {"tfdml"}
+
+
+@pytest.mark.parametrize("name", RACERS)
+def test_tfdml_builds_the_objectives_of_every_trial(name):
+    racer = RACERS[name]["tfdml"]
+    for built in (racer.built, racer.other):
+        options = {"num_classes": 4} if RACERS[name]["pml"].proxies else {}
+        losses.get(built.name, **built.options, **options)
+    assert racer.built != racer.other
+
+
+def test_data_that_is_missing_is_named_before_the_race(tmp_path):
+    (tmp_path / "tfds").mkdir()
+    check_data([RACES["omniglot"]], tmp_path)
+    with pytest.raises(ValueError, match="Received: missing=") as error:
+        check_data(RACES.values(), tmp_path)
+    assert "cub200" in str(error.value)
+    assert pathlib.Path(WEIGHTS).name in str(error.value)
+    with pytest.raises(ValueError, match="--data_dir"):
+        check_data([RACES["omniglot"]], None)

@@ -1,0 +1,45 @@
+import pytest
+
+from benchmarks.peers.case import Case
+from benchmarks.peers.results import Results
+
+
+def a_case(key="losses/a", **settings):
+    return Case(key, {"tfdml": ("module", {"k": (1, 2)})}, {"threads": 1, **settings})
+
+
+def record_of(case, **side):
+    return {"case": case.description(), "load": 0.0, "sides": {"tfdml": side}, "differences": {}}
+
+
+def test_a_case_that_was_measured_is_read_again(tmp_path):
+    path = tmp_path / "folder" / "results.json"
+    results = Results(path)
+    assert not results.has(a_case())
+    results.add(a_case(), record_of(a_case(), seconds=1.0))
+    assert results.has(a_case())
+    again = Results(path)
+    assert again.has(a_case())
+    assert list(again.of("losses")) == ["losses/a"]
+    assert again.of("loss") == {}
+
+
+def test_a_case_of_other_settings_was_not_measured(tmp_path):
+    results = Results(tmp_path / "results.json")
+    results.add(a_case(), record_of(a_case(), seconds=1.0))
+    assert not results.has(a_case(batch=2))
+
+
+def test_failures_are_forgotten_and_limits_are_not(tmp_path):
+    results = Results(tmp_path / "results.json")
+    stops = {"losses/failed": "failed: ValueError", "losses/slow": "> 120 s"}
+    for key, stopped in stops.items():
+        results.add(a_case(key), record_of(a_case(key), stopped=stopped))
+    results.drop_failures()
+    assert list(results.records) == ["losses/slow"]
+
+
+def test_a_file_of_something_else_is_rejected(tmp_path):
+    (tmp_path / "results.json").write_text("3")
+    with pytest.raises(ValueError, match="not a file of results"):
+        Results(tmp_path / "results.json")

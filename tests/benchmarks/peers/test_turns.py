@@ -1,0 +1,70 @@
+import pathlib
+import sys
+
+import pytest
+
+from benchmarks.peers.case import Case
+from benchmarks.peers.turns import difference, measure
+
+
+@pytest.fixture
+def measured(tmp_path, monkeypatch):
+    """Function of {side: settings} and limits to the record of a case of dummy sides."""
+    monkeypatch.setenv("PYTHONPATH", str(pathlib.Path(__file__).parent))
+
+    def of(sides, **limits):
+        modules = {side: ("dummy_side", {"name": side, **own}) for side, own in sides.items()}
+        case = Case("dummy", modules, {"threads": 1}, **{"rounds": 2, **limits})
+        return measure(case, dict.fromkeys(sides, sys.executable), tmp_path)
+
+    return of
+
+
+def test_sides_work_in_turns_on_the_same_case(measured, tmp_path):
+    record = measured({"a": {"sleeps": 0.2}, "b": {"sleeps": 0.2, "value": 1.5}})
+    # Each side once at first; a round of 0.3 s is two calls.
+    assert (tmp_path / "turns").read_text() == "ab" + 2 * "aabb"
+    assert list(record["sides"]) == ["a", "b"]
+    for side in record["sides"].values():
+        assert 0.2 <= side["seconds"] < 0.4
+        assert len(side["rounds"]) == 2
+        assert side["versions"] == {"dummy": "1.0"}
+    assert record["sides"]["b"]["outputs"] == {"value": 1.5}
+    assert record["differences"]["b"]["rows"] == {"absolute": 0.5, "relative": 0.5 / 1.5}
+
+
+def test_a_side_that_is_too_slow_is_stopped_and_the_others_go_on(measured):
+    record = measured({"a": {}, "b": {"sleeps": 30}}, seconds=1.0)
+    assert record["sides"]["b"] == {"stopped": "> 1 s"}
+    assert record["sides"]["a"]["seconds"] < 0.5
+    assert record["differences"] == {}
+
+
+def test_a_slow_side_has_fewer_rounds(measured):
+    record = measured({"a": {}, "b": {"sleeps": 0.6}}, seconds=1.0, rounds=4)
+    assert len(record["sides"]["a"]["rounds"]) == 4
+    assert len(record["sides"]["b"]["rounds"]) == 2
+
+
+def test_a_side_that_holds_too_much_is_stopped(measured):
+    record = measured({"a": {"megabytes": 1}, "b": {"megabytes": 600}}, gigabytes=0.4)
+    assert record["sides"]["b"] == {"stopped": "> 0.4 GB"}
+    assert 0.9 < record["sides"]["a"]["megabytes"] < 20
+
+
+def test_a_side_that_fails_says_why(measured):
+    record = measured({"a": {"fails": True}, "b": {}, "c": {}})
+    assert record["sides"]["a"] == {"stopped": "failed: ValueError: of no use"}
+    assert "seconds" in record["sides"]["b"]
+    assert record["differences"] == {}  # from the first side, which has none
+
+
+def test_without_rounds_each_side_works_once(measured, tmp_path):
+    record = measured({"a": {}, "b": {}}, rounds=0)
+    assert (tmp_path / "turns").read_text() == "ab"
+    assert "rounds" not in record["sides"]["a"]
+
+
+def test_differences_are_relative_to_the_larger_side():
+    assert difference([1.0, -4.0], [1.0, -3.0]) == {"absolute": 1.0, "relative": 0.25}
+    assert difference([0.0], [0.0]) == {"absolute": 0.0, "relative": 0.0}
