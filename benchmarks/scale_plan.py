@@ -1,9 +1,10 @@
 """What a collection of 100,000,000 images takes, from rates that were measured on a smaller one.
 
-    python benchmarks/scale_plan.py --images_per_second 156 --rows_per_second 2632 --list_bytes 30
+    python benchmarks/scale_plan.py --images_per_second 290 --rows_per_second 3750 --list_bytes 30
 
-The rates are those of one core: of `benchmarks/embedding.py`, and the rows divided by the seconds
-of the index of `benchmarks/scale.py`. More cores are faster only as long as the storage is.
+The images per second are those of one core, by `benchmarks/embedding.py`; more cores are faster
+only as long as the storage is. The rows per second are those of the machine that builds the index,
+by `benchmarks/scale.py`, for as many cells as below.
 """
 
 import argparse
