@@ -307,7 +307,9 @@ def cause_of(error, *splits):
     for split in (split for split in splits if split.holds_paths):
         for row, reason in unreadable(split.images):
             what = f"{split.images[row]} cannot be read ({reason})"
-            advice = "repair it, or start again with --skip_invalid true, which leaves out all"
+            advice = (
+                "repair it, or start a new --run with --skip_invalid true, which leaves out all"
+            )
             advice += " such images; python -m pipelines.check lists them"
             return f"{what}: {'write the cache again' if split.holds_records else advice}"
         if split.boxes is not None:

@@ -40,10 +40,17 @@ def load_images(recipe):
     if wanted and recipe.sampler not in ("whole_classes", "pairs", "shuffled"):
         expectation = "`classes_per_batch` must not exceed the number of training classes"
         check(wanted <= classes, expectation, classes_per_batch=wanted, classes=classes)
+    if recipe.sampler != "shuffled":
+        expectation = "there must be 2 or more classes to train, as a loss compares classes"
+        check(classes >= 2, expectation, classes=classes, dataset=dataset.name)
     train_split = train_split.renumbered()  # what a loss keeps of each class it finds by its id
     images, scored = len(test_split.labels), test_split.num_classes
     expectation = "at least one class to score must have 2 images or more"
     check(scored < images, expectation, images=images, classes=scored)
+    expectation = (
+        "there must be 2 or more classes to score: among images of one class all are right"
+    )
+    check(scored >= 2, expectation, classes=scored, validation_share=recipe.validation_share)
     print(
         f"{dataset.name}: {len(train_split.labels):,} images of {classes:,} classes to train, "
         f"{images:,} of {scored:,} to score"

@@ -72,7 +72,9 @@ class Collection:
     def check_model(self, fingerprint):
         """Raises a ValueError unless the model with this fingerprint made the embeddings."""
         models = {"model": fingerprint[:12], "made_by": self.model[:12]}
-        expected = f"the embeddings of {self.folder} must have been made by this model"
+        expected = (
+            f"the embeddings of {self.folder} must have been made by this version of this model"
+        )
         check(fingerprint == self.model, expected, **models)
 
     def shard(self, number):

@@ -25,6 +25,7 @@ ENGINES = {
     "ray": ("pyarrow", "fsspec", "ray"),
 }  # and what they need
 CONTINUE = "run the same command to continue"
+FEW = 40 * 4096  # images; the cells of the default index would have too few of fewer to learn from
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,15 +70,16 @@ def main(arguments=None):
         if settings.engine == "ray":  # leave the GPUs' memory to the actors
             os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
         import_tensorflow()
-        embed(settings, version)
+        embedded = embed(settings, version)
     if "://" in settings.out:
         print("Next: copy it to a disk, and there: python -m tfdml.scale index FOLDER")
     else:
-        print(f"Next: python -m tfdml.scale index {settings.out}")
+        few = " --factory Flat" if embedded < FEW else ""
+        print(f"Next: python -m tfdml.scale index {settings.out}{few}")
 
 
 def embed(settings, version):
-    """Checks everything, then embeds what is missing."""
+    """Checks everything, then embeds what is missing; returns the number of embedded images."""
     from tfdml.scale.listing import list_images
     from tfdml.scale.model import ImageModel
     from tfdml.scale.writing import CollectionWriter, manifest_of
@@ -94,9 +96,11 @@ def embed(settings, version):
             collection.begin(manifest, listing)
             embed_missing(settings, version, model, collection, listing)
             unreadable = collection.unreadable(manifest["shards"])
-    embedded = f"{listing.images - unreadable:,} images with {name_of(version)}"
+    embedded = listing.images - unreadable
     hint = ": see `error` in the shards" if unreadable else ""
-    print(f"Embedded {embedded}: {settings.out}\nCould not read {unreadable:,} images{hint}")
+    done = f"Embedded {embedded:,} images with {name_of(version)}: {settings.out}"
+    print(f"{done}\nCould not read {unreadable:,} images{hint}")
+    return embedded
 
 
 def embed_missing(settings, version, model, collection, listing):

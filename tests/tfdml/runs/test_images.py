@@ -24,6 +24,21 @@ def test_trains_and_scores_on_what_is_in_the_boxes(tmp_path):
     assert left == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
+@pytest.mark.parametrize(
+    ("names", "options", "message"),
+    [
+        ("ab", [], "2 or more classes to train, as a loss compares classes. Received: classes=1"),
+        ("abcdef", ["--validation_share", "0.3"], "2 or more classes to score"),
+    ],
+)
+def test_too_few_classes_are_rejected(tmp_path, names, options, message):
+    photos = write_images(tmp_path / "photos", dict.fromkeys(names, 2))
+    data = ["--dataset", "folder", "--data_dir", str(photos), "--run", "unused"]
+    recipe, *_ = train.parse([*data, *options])
+    with pytest.raises(ValueError, match=message):
+        train.load_images(recipe)
+
+
 @pytest.mark.slow
 @pytest.mark.data
 def test_batches_are_groups_of_related_classes(data_folder, monkeypatch, tmp_path):

@@ -50,7 +50,7 @@ def test_counts_missing_shards(clustered):
 
 def test_rejects_another_model(clustered):
     clustered.check_model("m" * 64)
-    with pytest.raises(ValueError, match=r"made by this model\. Received: model='other'"):
+    with pytest.raises(ValueError, match=r"version of this model\. Received: model='other'"):
         clustered.check_model("other")
 
 

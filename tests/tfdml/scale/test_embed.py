@@ -52,7 +52,7 @@ def test_a_folder(embed, out, served, photos, version):
     assert result.out.splitlines() == [
         "Embedded 6 images with embedder/1: out",
         "Could not read 1 images: see `error` in the shards",
-        "Next: python -m tfdml.scale index out",
+        "Next: python -m tfdml.scale index out --factory Flat",
     ]
     assert sorted(path.name for path in out.iterdir()) == [
         ".lock",

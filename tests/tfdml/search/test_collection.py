@@ -103,7 +103,7 @@ def test_rejects_a_collection_of_another_model_or_without_an_index(collection, m
     with pytest.raises(FileNotFoundError, match=r"tfdml\.scale index"):
         CollectionSearch(model, collection.folder)
     model.fingerprint = "another"
-    with pytest.raises(ValueError, match="made by this model"):
+    with pytest.raises(ValueError, match="made by this version of this model"):
         CollectionSearch(model, collection.folder)
 
 

@@ -120,4 +120,4 @@ def test_rejects_a_collection_of_other_classes_or_another_model(photos, version,
     manifest.write_text(json.dumps({**content, "model": "0" * 64}))
     with pytest.raises(SystemExit):
         evaluate.main([str(version), "--gallery", str(tmp_path / "other")])
-    assert "must have been made by this model" in capsys.readouterr().err
+    assert "must have been made by this version of this model" in capsys.readouterr().err
