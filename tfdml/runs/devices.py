@@ -65,7 +65,7 @@ class Devices:
             ValueError: If there are fewer devices.
         """
         if self.addresses:
-            print(f"Waiting for all {len(self.addresses)} workers of TF_CONFIG", flush=True)
+            print(f"Waiting for all {len(self.addresses)} workers of TF_CONFIG", file=sys.stderr)
             started = _workers
         elif self.text is not None:
             started = _of_this_machine

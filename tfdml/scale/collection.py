@@ -15,7 +15,7 @@ from tfdml.scale import FORMAT, LIST, MANIFEST, SHARDS, shard_name
 _TEXTS = ("model", "list")
 _NUMBERS = ("dim", "images", "shard_size", "shards")
 _CHUNK_BYTES = 2**25  # of float32 embeddings
-_SAMPLED_SHARDS = 256  # read at most for a sample
+_SAMPLED_SHARDS = 256  # read for a sample that fits them
 _SHOWN = 3  # missing shards named in an error
 
 
@@ -133,7 +133,7 @@ class Collection:
             yield _joined(parts, pa)
 
     def sample(self, count, seed):
-        """The ids and embeddings of images drawn at random from at most 256 shards.
+        """The ids and embeddings of images drawn at random, from 256 shards if they have as many.
 
         Args:
             count: Number of images; fewer come back where images could not be read.
@@ -143,7 +143,8 @@ class Collection:
             (m,) int64 in ascending order and (m, dim) float32.
         """
         rng = np.random.default_rng(seed)
-        chosen = np.sort(rng.permutation(self.shards)[:_SAMPLED_SHARDS])
+        needed = max(_SAMPLED_SHARDS, -(-count // self.shard_size))
+        chosen = np.sort(rng.permutation(self.shards)[:needed])
         quotas = np.diff(np.arange(len(chosen) + 1) * count // len(chosen))
         drawn = []
         for number, quota in zip(chosen.tolist(), quotas.tolist(), strict=True):

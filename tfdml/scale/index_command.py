@@ -72,6 +72,8 @@ def index(settings):
     each = stored.bytes / max(1, len(stored))
     words = "Index" if built else "The index was there"
     print(f"{words}: {len(stored):,} images, {each:,.1f} bytes each: {stored.folder}")
+    if stored.parameters:
+        print(f"Searches use {stored.parameters}")
     if settings.report:
         report(collection, stored, settings.seed)
 

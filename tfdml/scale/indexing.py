@@ -31,8 +31,8 @@ def build(collection, factory, *, parameters=None, training_rows=None, seed=0, o
     Args:
         collection: `Collection` whose shards are all written.
         factory: String of `faiss.index_factory`, such as "IVF4096,SQ8".
-        parameters: Search parameters that are stored with it, such as "nprobe=16". Default: for an
-            index with cells, the square root of their number are visited.
+        parameters: Search parameters that are stored with it, such as "nprobe=16". Default: those
+            of an index that is there; else, of one with cells, the square root of their number.
         training_rows: Images that cells and codes are learned from, drawn at random. Default: 40
             for each cell and at least 65,536, in at most 256 MiB.
         seed: Integer >= 0, seed of this sample.
@@ -51,16 +51,21 @@ def build(collection, factory, *, parameters=None, training_rows=None, seed=0, o
     faiss = import_needed("faiss")
     check_type(isinstance(factory, str), "`factory` must be a string", factory=factory)
     check_integer(0, seed=seed)
+    collection.check_complete()
     made = _made(faiss, collection.dim, factory)
     ivf = faiss.try_extract_index_ivf(made)
     cells = ivf.nlist if ivf else 0
     expected = "`factory` must have at most as many cells as there are images; Flat suits a few"
     check(cells <= collection.images, expected, factory=factory, images=collection.images)
-    if parameters is None:
+    given = parameters
+    if given is None:
         parameters = f"nprobe={round(cells**0.5)}" if cells else ""
     elif parameters:
         with as_value_error({"factory": factory, "parameters": parameters}):
             faiss.ParameterSpace().set_index_parameters(made, parameters)
+        visited = {"nprobe": ivf.nprobe, "cells": cells} if ivf else {}
+        inside = not ivf or 1 <= ivf.nprobe <= cells
+        check(inside, "`nprobe` must be from 1 to the number of cells", **visited)
     if training_rows is None:
         most = max(cells, _TRAINING_BYTES // (4 * collection.dim))
         training_rows = min(max(_TRAINING_ROWS * cells, _LEAST_TRAINING_ROWS), most)
@@ -75,11 +80,12 @@ def build(collection, factory, *, parameters=None, training_rows=None, seed=0, o
     }
     final, unfinished = collection.folder / stored.FOLDER, collection.folder / UNFINISHED
     if _is_built(final, about, overwrite):
+        if given is None:
+            return False
         with replacing(final / stored.ABOUT) as path:
             present = stored.about_of(final)
             path.write_text(json.dumps({**present, "parameters": parameters}, indent=2) + "\n")
         return False
-    collection.check_complete()
     _begin(unfinished, about)
     _check_room(unfinished, made, ivf, collection.images)
     with naming(final), as_value_error({"factory": factory, "dim": collection.dim}):
@@ -87,6 +93,8 @@ def build(collection, factory, *, parameters=None, training_rows=None, seed=0, o
         whole = unfinished / stored.FOLDER
         shutil.rmtree(whole, ignore_errors=True)
         rows = fill(collection, trained, unfinished, whole)
+        expected = f"{collection.folder} must have images that could be read"
+        check(rows > 0, expected, images=collection.images, readable=rows)
         _write_texts(collection, whole / stored.TEXTS)
         about |= {"rows": rows, "parameters": parameters}
         (whole / stored.ABOUT).write_text(json.dumps(about, indent=2) + "\n", "utf-8")

@@ -12,7 +12,7 @@ from tfdml.command_line import check_writable
 from tfdml.files import locked, replacing
 
 NO_FILE = "there is no such file"
-_OF_ONE_FILE = {errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.EIO}
+_OF_ONE_FILE = {errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
 _UNFINISHED = ".unfinished"
 
 

@@ -40,6 +40,14 @@ def test_draws_the_same_rows_from_all_shards(clustered):
     np.testing.assert_array_equal(rows, clustered.rows(ids))
 
 
+def test_draws_from_as_many_shards_as_a_large_sample_needs(clustered, monkeypatch):
+    monkeypatch.setattr(module, "_SAMPLED_SHARDS", 2)
+    few, _ = clustered.sample(50, seed=3)
+    assert len(set(few // 64)) == 2
+    many, _ = clustered.sample(600, seed=3)
+    assert len(set(many // 64)) == 10
+
+
 def test_counts_missing_shards(clustered):
     clustered.check_complete()
     for number in (2, 5):

@@ -136,6 +136,8 @@ def test_an_index_of_other_settings_stays_until_it_may_be_replaced(clustered):
     assert StoredIndex(clustered).parameters == "nprobe=3"
     assert not build(clustered, "IVF8,Flat", parameters="nprobe=5")
     assert StoredIndex(clustered).parameters == "nprobe=5"
+    assert not build(clustered, "IVF8,Flat")
+    assert StoredIndex(clustered).parameters == "nprobe=5"
     assert {path.name for path in clustered.folder.glob("*index*")} == {"index"}
 
 
@@ -177,6 +179,22 @@ def test_rejects_what_cannot_be_built(clustered, factory, message):
     with pytest.raises(ValueError, match=message):
         build(clustered, factory)
     assert not (clustered.folder / "index").exists()
+
+
+def test_rejects_a_collection_without_a_readable_image(tmp_path, write):
+    empty = write(tmp_path / "c", np.zeros((3, 4)), ["a"] * 3, unreadable=(0, 1, 2))
+    with pytest.raises(ValueError, match=r"must have images that could be read. .*readable=0"):
+        build(empty, "Flat")
+    assert not (empty.folder / "index").exists()
+
+
+@pytest.mark.parametrize("visited", [0, 9])
+def test_rejects_to_visit_other_than_its_cells(clustered, visited):
+    expected = (
+        f"`nprobe` must be from 1 to the number of cells. Received: nprobe={visited}, cells=8"
+    )
+    with pytest.raises(ValueError, match=expected):
+        build(clustered, "IVF8,SQ8", parameters=f"nprobe={visited}")
 
 
 def test_rejects_search_parameters_before_it_reads_a_row(clustered):
