@@ -156,8 +156,9 @@ class Devices:
         lost += (tf.errors.InternalError, tf.errors.DeadlineExceededError)
         try:
             yield
-        except lost:
-            said = f"error: another worker stopped, or cannot be reached. {go_on}"
+        except lost as error:
+            cause = error.message.partition("\n")[0]
+            said = f"error: another worker stopped, or cannot be reached ({cause}). {go_on}"
             print(f"\n{program_name('train')}: {said}", file=sys.stderr, flush=True)
             os._exit(1)  # the others would be waited for
 
