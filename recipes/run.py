@@ -163,7 +163,7 @@ def scores_path(run, kind):
 
 
 def written_at(path):
-    """What `evaluate.py` wrote; nothing where it has not."""
+    """The scores that `evaluate.py` wrote, or an empty dict."""
     return json.loads(path.read_text()) if path.exists() else {}
 
 

@@ -18,3 +18,9 @@ def written(folder, name, arrays):
         with replacing(path) as unfinished, open(unfinished, "wb") as file:
             np.savez(file, **arrays())
     return path.name
+
+
+def labels_of(rng, rows, classes):
+    """(rows,) labels in random order, two or more of each class."""
+    others = rng.integers(0, classes, rows - 2 * classes)
+    return rng.permutation(np.concatenate([np.repeat(np.arange(classes), 2), others]))

@@ -5,7 +5,7 @@ import os
 import numpy as np
 
 from benchmarks.peers.case import FAISS, OML, PML, TFDML, Case, worker
-from benchmarks.peers.inputs import written
+from benchmarks.peers.inputs import labels_of, written
 from benchmarks.peers.tables import comparison
 
 PART = "evaluation"
@@ -57,8 +57,7 @@ def inputs_of(folder, rows):
 
     def arrays():
         rng, classes = np.random.default_rng(0), CLASSES[rows]
-        others = rng.integers(0, classes, rows - 2 * classes)
-        labels = rng.permutation(np.concatenate([np.repeat(np.arange(classes), 2), others]))
+        labels = labels_of(rng, rows, classes)
         centres = rng.normal(size=(classes, DIM))
         near = centres[labels] + SPREAD * rng.normal(size=(rows, DIM))
         return {"rows": near.astype("float32"), "labels": labels}

@@ -5,7 +5,7 @@ import os
 import numpy as np
 
 from benchmarks.peers.case import OML, PML, TFDML, Case, worker
-from benchmarks.peers.inputs import written
+from benchmarks.peers.inputs import labels_of, written
 from benchmarks.peers.tables import comparison
 
 PART = "samplers"
@@ -16,18 +16,14 @@ TASKS = {"first batch": 0, f"{BATCHES:,} batches": BATCHES}
 
 
 def cases(arguments, _):
+    def arrays():
+        return {"labels": labels_of(np.random.default_rng(0), IMAGES, CLASSES)}
+
     inputs = written(arguments.folder, f"samplers_{IMAGES}", arrays)
     sides = {side: (worker(side, PART), SHAPE) for side in (TFDML, PML, OML)}
     for task, batches in TASKS.items():
         settings = {"threads": os.cpu_count(), "inputs": inputs, "batches": batches}
         yield Case(f"{PART}/{task}", sides, settings, arguments.rounds)
-
-
-def arrays():
-    """Labels of classes of two images or more, in random order."""
-    rng = np.random.default_rng(0)
-    others = rng.integers(0, CLASSES, IMAGES - 2 * CLASSES)
-    return {"labels": rng.permutation(np.concatenate([np.repeat(np.arange(CLASSES), 2), others]))}
 
 
 def page(records):

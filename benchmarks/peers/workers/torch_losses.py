@@ -14,10 +14,10 @@ def versions(*packages):
 
 def arrays_of(settings, folder):
     """{name: tensor} of the inputs, floats in the type of the settings."""
-    kind = getattr(torch, settings["dtype"])
+    dtype = getattr(torch, settings["dtype"])
     with np.load(folder / settings["inputs"]) as arrays:
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    return {name: t.to(kind) if t.is_floating_point() else t for name, t in tensors.items()}
+    return {name: t.to(dtype) if t.is_floating_point() else t for name, t in tensors.items()}
 
 
 def set_proxies(loss, proxies):

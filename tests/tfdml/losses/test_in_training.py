@@ -46,7 +46,7 @@ def second_step(loss, labels, x):
     return value, tape.gradient(value, rows)
 
 
-# In low precision by default of the batch that has all kinds of pairs: both cast to float32 first.
+# Losses cast to float32 first: in low precision one batch, with every kind of pair, is enough.
 @pytest.mark.parametrize(
     ("batch", "dtype"),
     [
