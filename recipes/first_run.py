@@ -14,7 +14,8 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from run import RUNS, SAVED_MODELS, call, results_of
+from run import call, is_trained
+from scores import RUNS, path_of, written_at
 from tqdm import tqdm
 
 from tfdml.command_line import one_sentence
@@ -108,7 +109,7 @@ def flags_of(column, loss, seed, folders, weights):
 
 
 def train(run, flags):
-    if not (SAVED_MODELS / run / "1").exists():
+    if not is_trained(run):
         resume = ["--resume"] if (RUNS / run).exists() else []
         call(run, "train.py", *flags, "--run", run, *resume)
 
@@ -122,7 +123,7 @@ def write(columns, given):
         for column in columns:
             runs = [run_of(column, loss, seed) for seed in given.seeds]
             cells.append(
-                cell([results_of(run) for run in runs if (SAVED_MODELS / run / "1").exists()])
+                cell([written_at(path_of(run, "scores")) for run in runs if is_trained(run)])
             )
         lines.append(f"| {loss} | {' | '.join(cells)} |")
     (RUNS / "first_run.md").write_text("\n".join(lines) + "\n")

@@ -16,7 +16,7 @@ import sys
 import keras
 import numpy as np
 import tensorflow as tf
-from run import RUNS
+from scores import RUNS
 from tqdm import tqdm
 
 import tfdml

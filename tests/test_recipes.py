@@ -5,6 +5,7 @@ import importlib
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import threading
@@ -150,6 +151,27 @@ def test_a_table_of_a_folder_is_made_and_not_made_twice(folder, rerun, tmp_path)
     assert json.loads((run / "train_classes.json").read_text())["split"] == "train"
     changed = rerun(*arguments, "--", "--learning_rate", "1e-3")
     assert "--learning_rate differs from the run's: 0.001, was 0.0001" in changed.sentence
+
+
+@pytest.mark.usefixtures("_few_digits")
+def test_scores_of_another_machine_are_not_made_again(folder, rerun, tmp_path):
+    (folder / "lifted.yaml").write_text(f"loss: hdc\n{SETTINGS}")
+    kept = tmp_path / "kept.csv"
+    arguments = [folder, "--seeds", "0", "--scores", kept]
+    first = rerun(*arguments, "--nmi")
+    assert first.code == 0, first.err
+    for place in ("runs", "saved_models"):
+        shutil.rmtree(tmp_path / place)
+    second = rerun(*arguments, "--nmi", "--", "--data_dir", "elsewhere")
+    assert second.out.splitlines()[:8] == first.out.splitlines()[:8]
+    assert not (tmp_path / "saved_models").exists()
+    for changed in (["--level_weights", "1", "1", "2"], ["--", "--steps", "1"]):
+        assert rerun(*arguments, *changed).code == 0
+        assert (tmp_path / "saved_models").exists()
+        for place in ("runs", "saved_models"):
+            shutil.rmtree(tmp_path / place)
+    kept.write_text("recipe,seed\nlifted,0\n")
+    assert "must have the columns" in rerun(*arguments).sentence
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,152 @@
+"""The scores of runs as rows, one per run and ranking: a CSV file, a table, and curves."""
+
+import csv
+import dataclasses
+import hashlib
+import json
+import pathlib
+
+import numpy as np
+
+from tfdml.command_line import fail
+from tfdml.files import replacing
+
+RUNS = pathlib.Path("runs")
+DISTANCES = {  # name in evaluation -> head of the column
+    "positive_mean": "mean +",
+    "positive_variance": "variance +",
+    "negative_mean": "mean −",
+    "negative_variance": "variance −",
+    "lda": "LDA",
+}
+BY_DISTANCE, BY_SIMILARITY = "distance", "similarity"
+RECALL_AT_1, NMI, F1, TRAIN_CLASSES = "recall@1", "nmi", "f1", "train_classes"
+UNTRAINED, SECONDS = "untrained", "seconds"
+KEYS = ["recipe", "seed", "settings", "classes", "ranked_by"]
+OF_A_MACHINE = ("run", "data_dir", "weights", "mean_image")
+
+
+def recalls(ks):
+    return [f"recall@{k}" for k in ks]
+
+
+def digest(recipe, level_weights):
+    """Of the settings of a run, without defaults and the paths of this machine."""
+    given = {
+        field.name: value
+        for field in dataclasses.fields(recipe)
+        if (value := getattr(recipe, field.name)) != field.default
+        and field.name not in OF_A_MACHINE
+    }
+    text = json.dumps([given, level_weights], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def path_of(run, kind):
+    return RUNS / run / f"{kind}.json"
+
+
+def written_at(path):
+    """What `train.py` or `evaluate.py` wrote, or an empty dict."""
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def rows_of(run, **keys):
+    """A row for each ranking: each level of several, their distances, a learned similarity."""
+    results = written_at(path_of(run, "scores"))
+    whole = results["train_seconds_from_step"] == 0
+    of_run = {UNTRAINED: results[UNTRAINED][RECALL_AT_1]}
+    of_run |= {SECONDS: results["train_seconds"]} if whole else {}
+    rows = {}
+    for rank_by in (BY_DISTANCE, BY_SIMILARITY):
+        if content := written_at(path_of(run, rank_by)):
+            rows |= content.get("levels", {}) if rank_by == BY_DISTANCE else {}
+            rows[rank_by] = content["scores"] | content.get("distances", {}) | of_run
+    if content := written_at(path_of(run, TRAIN_CLASSES)):
+        rows[BY_DISTANCE][TRAIN_CLASSES] = content["scores"][RECALL_AT_1]
+    keys["classes"] = results["scored_classes"]
+    return [keys | {"ranked_by": ranked_by} | scores for ranked_by, scores in rows.items()]
+
+
+def read(path):
+    """The rows of a CSV file; none if it does not exist."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    if rows and not set(KEYS) <= set(rows[0]):
+        fail("run.py", f"{path} must have the columns {KEYS}. Received: {list(rows[0])}")
+    return [
+        {
+            name: int(text) if name == "seed" else text if name in KEYS else float(text)
+            for name, text in row.items()
+            if text
+        }
+        for row in rows
+    ]
+
+
+def write(path, rows):
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as unfinished, unfinished.open("w", newline="") as file:
+        table = csv.DictWriter(file, names, lineterminator="\n")
+        table.writeheader()
+        table.writerows(sorted(rows, key=lambda row: (row["recipe"], row["seed"])))
+
+
+def table_of(rows, ks):
+    """Markdown: a line per recipe and ranking, mean ± deviation over the seeds, in percent."""
+    shown = [UNTRAINED, *recalls(ks), NMI, F1, TRAIN_CLASSES]
+    heads = ["recipe", "ranked by", f"untrained {RECALL_AT_1}", *recalls(ks), "NMI", "F1"]
+    heads += [f"train {RECALL_AT_1}", *DISTANCES.values(), "seconds", "runs"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    groups = {}
+    for row in rows:
+        groups.setdefault((row["recipe"], row["ranked_by"]), []).append(row)
+    for names, of_seeds in groups.items():
+        cells = [cell(of_seeds, name, 100, 1) for name in shown]
+        cells += [cell(of_seeds, name, 1, 3) for name in DISTANCES]
+        cells.append(cell(of_seeds, SECONDS, 1, 0).partition(" ")[0])
+        lines.append(f"| {' | '.join([*names, *cells, str(len(of_seeds))])} |")
+    scored = sorted({row["classes"] for row in rows})
+    return f"Of the {' and '.join(scored)} classes.\n\n" + "\n".join(lines) + "\n"
+
+
+def cell(rows, name, factor, digits):
+    values = [factor * row.get(name, np.nan) for row in rows]
+    mean, deviation = np.mean(values), np.std(values, ddof=1) if len(values) > 1 else 0.0
+    return "–" if np.isnan(mean) else f"{mean:.{digits}f} ± {deviation:.{digits}f}"
+
+
+def plot_curves(names, path):
+    """The loss of every recipe, as a share of its first value, over the intervals of the log.
+
+    Args:
+        names: {recipe: names of its runs}; those without a log here are left out.
+        path: Path of the picture.
+    """
+    from matplotlib.figure import Figure
+
+    curves = {}
+    for recipe, runs in names.items():
+        losses = []
+        for log in [RUNS / run / "logs" / "epochs.csv" for run in runs]:
+            if log.exists():
+                with log.open(newline="") as file:
+                    losses.append([float(row["loss"]) for row in csv.DictReader(file)])
+        if losses:
+            curves[recipe] = np.mean(losses, axis=0)
+    if not curves:
+        return
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
+    for recipe, mean in curves.items():
+        axes.plot(np.arange(1, len(mean) + 1), mean / mean[0], label=recipe)
+    axes.set(
+        title="Training loss, mean over the seeds",
+        xlabel="checkpoint interval",
+        ylabel="loss / loss of the first interval",
+    )
+    axes.legend()
+    figure.savefig(path)
