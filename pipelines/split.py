@@ -8,7 +8,7 @@ import numpy as np
 
 from pipelines.augmentation import Augmentation
 from pipelines.preprocessing import Preprocessing
-from tfdml.checks import Bare, check, check_integer, check_number, check_type
+from tfdml.checks import Bare, check, check_integer, check_number, check_type, conversion
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,8 +125,8 @@ def _integers(name, values, shape):
     expected = f"`{name}` must have {each} per image"
     check(values.shape == shape, expected, images=shape[0], **{f"{name}.shape": values.shape})
     expected = f"`{name}` must be integers"
-    if len(shape) == 1 and values.dtype.kind in "UTO":
-        expected += f"; convert names by np.unique({name}, return_inverse=True)[1]"
+    if name != "boxes":
+        expected += conversion(name, shape, values.dtype)
     check_type(values.dtype.kind in "iu", expected, dtype=Bare(values.dtype))
     return values.astype(np.int64)
 

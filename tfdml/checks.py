@@ -154,6 +154,19 @@ def check_options(owner, given, available):
             raise ValueError(unknown_option(owner, option, available))
 
 
+def conversion(name, shape, dtype):
+    """How to make class ids of names or one-hot rows, for the end of an expectation; else empty.
+
+    >>> conversion("labels", (9,), "<U3")
+    '; convert names by np.unique(labels, return_inverse=True)[1]'
+    """
+    if not any(kind in str(dtype) for kind in ("int", "float", "bool", "complex")):
+        return f"; convert names by np.unique({name}, return_inverse=True)[1]"
+    if len(shape) == 2 and shape[1] != 1:
+        return f"; convert one-hot rows by np.argmax({name}, axis=1)"
+    return ""
+
+
 def nearest(name, available):
     """The available name with the nearest spelling; an empty text if none is near."""
     return next(iter(difflib.get_close_matches(str(name), available, n=1)), "")

@@ -139,6 +139,8 @@ def test_rejects_super_labels_that_do_not_fit(super_labels, error, message):
             TypeError,
             r"`labels` must be integers\. Received: dtype=float64",
         ),
+        (["a.png", "b.png"], ["a", "b"], TypeError, r"integers; convert names by np\.unique\("),
+        (["a.png", "b.png"], np.eye(2), TypeError, r"integers; convert one-hot rows by np\.argmax"),
         (np.zeros((2, 2, 2, 1)), np.zeros(2, int), TypeError, "dtype=float64"),
         (np.zeros((2, 2, 2), np.uint8), np.zeros(2, int), TypeError, r"shape=\(2, 2, 2\)"),
         (["a.png", None], np.zeros(2, int), TypeError, r"\(n,\) paths\. Received: .*dtype=object"),

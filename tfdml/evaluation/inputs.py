@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 
-from tfdml.checks import check, check_type
+from tfdml.checks import check, check_type, conversion
 
 
 def embeddings_and_labels(embeddings, labels, prefix=""):
@@ -69,10 +69,11 @@ def class_ids(labels, name="labels", shapes=None):
         ValueError: If they have another shape.
     """
     labels = np.asarray(labels)
-    _check_dtype(labels.dtype.kind in "iu", f"`{name}` must be integers", labels)
+    advice = conversion(name, labels.shape, labels.dtype)
+    _check_dtype(labels.dtype.kind in "iu", f"`{name}` must be integers{advice}", labels)
     one_column = labels.ndim and labels.shape[1:] in ((), (1,))
     received = shapes or {f"{name}.shape": labels.shape}
-    check(one_column, f"`{name}` must have shape (n,) or (n, 1)", **received)
+    check(one_column, f"`{name}` must have shape (n,) or (n, 1){advice}", **received)
     return labels.reshape(-1)
 
 

@@ -9,7 +9,7 @@ from keras import ops
 from tfdml import pairwise
 from tfdml.checks import check, check_integer, check_not_negative
 from tfdml.layers import ClassProxies
-from tfdml.losses.base import LearnedLoss
+from tfdml.losses.base import LearnedLoss, check_integers
 
 CLASS_MEANS = "class_means"
 
@@ -66,6 +66,7 @@ class ProxyLoss(LearnedLoss):
     def prepare(self, labels, embeddings=None, features=None):
         """Counts the classes, if they are not known, and starts at their means if asked to."""
         labels = np.asarray(labels)
+        check_integers(labels)
         expectation = "`labels` must be one class id per image, (n,)"
         check(labels.ndim == 1, expectation, **{"labels.shape": labels.shape})
         num_classes = int(np.max(labels)) + 1

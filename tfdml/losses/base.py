@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import Bare, check, check_bool, check_type
+from tfdml.checks import Bare, check, check_bool, check_type, conversion
 
 _WIDEST_ID = "int32" if keras.backend.backend() == "jax" else "int64"
 _NOT_GIVEN = object()
@@ -109,11 +109,11 @@ class MetricLoss(keras.losses.Loss):
         """Labels as a tensor: (batch,) ids, or (batch, num_labels) of 0 and 1."""
         if not ops.is_tensor(labels):
             labels = np.asarray(labels)
-            _check_integers(labels, embeddings)
-            labels = self._checked_array(labels)
+            self.check_labels(labels, embeddings)
+            labels = self._as_tensor(labels)
         if _builds_for_replicas():
             labels = ops.cast(labels, "int64")
-        _check_integers(labels, embeddings)
+        check_integers(labels, embeddings)
         dtype = _dtype(labels)
         if dtype not in ("int32", "int64"):  # TensorFlow accepts no others as indices
             labels = ops.cast(labels, "int64" if dtype in ("uint32", "uint64") else "int32")
@@ -124,23 +124,28 @@ class MetricLoss(keras.losses.Loss):
             expected += ", or (batch, num_labels) for several labels a row"
         check(
             len(labels.shape) == 1 or (len(labels.shape) == 2 and labels.shape[1] == 1),
-            expected,
+            expected + conversion("labels", labels.shape, dtype),
             **{"labels.shape": tuple(labels.shape)},
         )
         return ops.reshape(labels, (-1,))
 
-    def _checked_array(self, labels):
+    def check_labels(self, labels, embeddings=None):
+        """Raises an error for an array of labels that are not integers or beyond `num_classes`."""
+        check_integers(labels, embeddings)
         are_sets = self.takes_label_sets and _are_sets(labels)
         count = 2 if are_sets else self.num_classes
-        if count is not None:
+        if count is not None and labels.size:
             check(
-                labels.size == 0 or (labels.min() >= 0 and labels.max() < count),
+                labels.min() >= 0 and labels.max() < count,
                 OF_SETS
                 if are_sets
                 else f"`labels` must be from 0 to {count - 1}, the classes of the loss",
-                labels=Bare(f"{labels.min()} to {labels.max()}" if labels.size else "none"),
+                labels=Bare(f"{labels.min()} to {labels.max()}"),
             )
-        elif not self.compares_batches:
+
+    def _as_tensor(self, labels):
+        are_sets = self.takes_label_sets and _are_sets(labels)
+        if not (are_sets or self.compares_batches) and self.num_classes is None:
             # Renumbered, as JAX truncates integers to 32 bits.
             labels = np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
         dtype = _WIDEST_ID if self.compares_batches else "int32"
@@ -275,10 +280,19 @@ def _are_sets(labels):
     return len(labels.shape) == 2 and labels.shape[1] != 1
 
 
-def _check_integers(labels, embeddings):
+def check_integers(labels, embeddings=None):
+    """Raises a TypeError unless labels are integers, which says how to convert others.
+
+    Args:
+        labels: Array or tensor.
+        embeddings: Array or tensor; integers hint at swapped arguments.
+    """
     dtype = _dtype(labels)
-    hint = " (arguments swapped?)" if "int" in _dtype(embeddings) else ""
-    check_type("int" in dtype, "`labels` must be integers", dtype=Bare(dtype + hint))
+    expected = "`labels` must be integers, one class id per row"
+    swapped = embeddings is not None and "int" in _dtype(embeddings)
+    advice = "" if swapped else conversion("labels", np.shape(labels), dtype)
+    hint = " (arguments swapped?)" if swapped else ""
+    check_type("int" in dtype, expected + advice, dtype=Bare(dtype + hint))
 
 
 def _dtype(values):

@@ -11,7 +11,7 @@ from tfdml.checks import (
     check_not_negative,
 )
 from tfdml.layers import DensityTargets
-from tfdml.losses.base import LearnedLoss
+from tfdml.losses.base import LearnedLoss, check_integers
 from tfdml.losses.contrastive import ContrastiveLoss
 from tfdml.losses.regularized import RegularizedLoss
 
@@ -117,6 +117,7 @@ class DensityRegularizer(LearnedLoss):
 
     def prepare(self, labels, embeddings=None, features=None):
         """Measures the initial densities, if it needs them, or counts the classes."""
+        check_integers(labels)
         from tfdml.evaluation import class_density  # with scikit-learn, which losses do without
 
         num_classes = int(np.max(labels)) + 1

@@ -67,14 +67,17 @@ def _in_unit_range(images):
 def _features(application, name, images, weights, levels, exits, side="output"):
     check_colour(images, weights)
     try:
-        network = application(
-            input_shape=images.shape[1:],
-            input_tensor=images,
-            include_top=False,
-            weights=weights if weights == "imagenet" else None,
-            pooling="avg",
-            name=name,
-        )
+        with warnings.catch_warnings():
+            # Convolutions take images of any size: the weights for 224 pixels are the right ones.
+            warnings.filterwarnings("ignore", "`input_shape` is undefined or non-square")
+            network = application(
+                input_shape=images.shape[1:],
+                input_tensor=images,
+                include_top=False,
+                weights=weights if weights == "imagenet" else None,
+                pooling="avg",
+                name=name,
+            )
     except Exception as error:
         if "URL fetch failure" not in str(error):  # it has no exception class of its own
             raise

@@ -129,11 +129,21 @@ class EmbeddingModel(keras.Model):
         Args:
             shuffle: Whether to shuffle arrays before each epoch; None means True. Datasets must
                 shuffle themselves.
+
+        Raises:
+            TypeError: If the labels of a metric loss are not integers.
+            ValueError: If labels are not below the `num_classes` of the loss.
         """
-        if self.optimizer is not None and not self.optimizer.built:
+        if isinstance(self.loss, MetricLoss):  # before Keras fails at a dtype or a list
+            y = _checked_labels(y, self.loss)
+            if isinstance(validation_data, (list, tuple)) and len(validation_data) > 1:
+                images, labels, *weights = validation_data
+                validation_data = (images, _checked_labels(labels, self.loss), *weights)
+        optimizer = getattr(self, "optimizer", None)  # without, Keras asks for `compile`
+        if optimizer is not None and not optimizer.built:
             # Built here, as building within the first step, as in Keras, would trace it twice.
             with self.distribute_strategy.scope():
-                self.optimizer.build(self.trainable_variables)
+                optimizer.build(self.trainable_variables)
         if not isinstance(callbacks, keras.callbacks.CallbackList):
             callbacks = [*keras.tree.flatten(callbacks or []), WarnWithoutPairs()]
         shuffle = y is not None if shuffle is None else shuffle
@@ -251,6 +261,14 @@ def _as_loss(identifier):
         with contextlib.suppress(ValueError):
             return keras.losses.get(identifier)
     return losses.get(identifier) if isinstance(identifier, (str, dict)) else identifier
+
+
+def _checked_labels(labels, loss):
+    """The labels of a call of `fit`; those of a list as an array."""
+    if labels is None or tf.is_tensor(labels):
+        return labels
+    loss.check_labels(np.asarray(labels))
+    return np.asarray(labels) if isinstance(labels, (list, tuple)) else labels
 
 
 class WarnWithoutPairs(keras.callbacks.Callback):

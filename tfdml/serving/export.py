@@ -37,8 +37,8 @@ class Export:
             similarity is left out.
         dims: Numbers of each embedding to keep, the first, of a run with the loss `matryoshka`; all
             if not given.
-        precision: Of the stored weights: `float32`; or `float16` or `int8` for a half or a quarter
-            of the size.
+        precision: Of the stored weights: `float32`; or `float16` or `int8` for kernels of a half or
+            a quarter of the size. The rest of a model keeps its size, which counts in small ones.
         on_bad_image: For an unreadable image, `error` fails the request and `nan` gives NaN and
             `valid` false in its row; that of the run's export if not given.
         max_pixels: Pixels of the largest image that is decoded; that of the run's export if not

@@ -14,9 +14,10 @@ class ExportOptions:
     """Options of an export.
 
     Args:
-        precision: Of the stored weights: `float32`; or `float16` or `int8` for a half or a quarter
-            of the size, which changes embeddings slightly. Computation stays in float32: the model
-            becomes neither faster nor smaller in memory.
+        precision: Of the stored weights: `float32`; or `float16` or `int8` for kernels of a half or
+            a quarter of the size, which changes embeddings slightly. The rest of a model keeps its
+            size, which counts in small ones. Computation stays in float32: the model becomes
+            neither faster nor smaller in memory.
         on_bad_image: For an unreadable image, `error` fails the request and names the image; `nan`
             returns NaN in its row, and an output `valid` marks the row as false.
         max_pixels: Pixels of the largest image that is decoded, to bound the memory.

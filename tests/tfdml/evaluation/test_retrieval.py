@@ -142,6 +142,9 @@ X, Y = np.zeros((8, 5)), np.arange(8)
     [
         ((X, Y[:7]), {}, ValueError, r"same batch size. Received: labels.shape=\(7,\)"),
         ((X, Y / 2), {}, TypeError, r"`labels` must be integers. Received: dtype=float64 \(arg"),
+        ((X, Y.astype(str)), {}, TypeError, r"integers; convert names by np\.unique\(labels, "),
+        ((X, np.eye(8)), {}, TypeError, r"integers; convert one-hot rows by np\.argmax\(labels, "),
+        ((X, np.eye(8, dtype=int)), {}, ValueError, r"\(n, 1\); convert one-hot rows by "),
         ((Y[:, None], Y), {}, TypeError, "`embeddings` must be floats. Received: dtype=int64"),
         ((X[0], Y), {}, ValueError, r"`embeddings` must have shape \(n, dim\)"),
         ((X[:0], Y[:0]), {}, ValueError, "`embeddings` must not be empty"),

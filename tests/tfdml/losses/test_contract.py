@@ -545,6 +545,14 @@ def test_rejects_wrong_input():
             loss(floats[:, 0], x)
     with pytest.raises(TypeError, match=r"`labels`.*Received: dtype=object$"):
         loss(None, x)
+    names = re.escape("names by np.unique(labels, return_inverse=True)[1]. Received: dtype=")
+    for of in (str, object):
+        with pytest.raises(TypeError, match=names):
+            loss(np.array(["a", "a", "b", "b"], of), x)
+    rows = re.escape("convert one-hot rows by np.argmax(labels, axis=1). Received: ")
+    for dtype, error in (("float32", TypeError), ("int64", ValueError)):
+        with pytest.raises(error, match=rows):
+            loss(np.eye(4, dtype=dtype), x)
     with pytest.raises(TypeError, match=r"`embeddings`.*Received: dtype=object$"):
         loss(labels, None)
     with pytest.raises(TypeError, match=r"`embeddings`.*Received: dtype=int"):

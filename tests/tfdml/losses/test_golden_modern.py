@@ -163,6 +163,12 @@ def test_the_number_of_classes_is_needed_and_prepare_counts_it():
         loss.prepare(UNEVEN + 5, embeddings=None, features=None)
 
 
+@pytest.mark.parametrize("name", ["proxy_anchor", "density"])
+def test_prepare_rejects_names_with_how_to_convert_them(name):
+    with pytest.raises(TypeError, match=r"np\.unique\(labels, .*Received: dtype=<U"):
+        losses.get(name).prepare(UNEVEN.astype(str))
+
+
 def test_logs_state_how_far_the_proxies_turned():
     loss = with_proxies("cosface", np.eye(4))
     assert loss.logs() == {"proxy_degrees": 0.0}

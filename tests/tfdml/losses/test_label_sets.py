@@ -137,7 +137,7 @@ def test_numbers_other_than_0_and_1_are_rejected(rng):
 )
 def test_other_losses_reject_several_labels_a_row(name, options, rng):
     loss = losses.get(name, **options)
-    with pytest.raises(ValueError, match=r"\(batch, 1\)\. Received: labels.shape=\(8, 4\)"):
+    with pytest.raises(ValueError, match=r"\(batch, 1\); .*Received: labels.shape=\(8, 4\)"):
         loss(SETS, rng.normal(size=(8, 5)))
 
 

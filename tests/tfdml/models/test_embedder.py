@@ -378,15 +378,19 @@ def test_pretrained_weights_need_three_channels(tmp_path):
             build_embedder("mobilenet_v2", 8, input_shape=(32, 32, 1), weights=weights)
 
 
-def test_names_the_file_of_weights_that_cannot_be_downloaded(monkeypatch, tmp_path):
+@pytest.mark.parametrize(("side", "published"), [(96, 96), (112, 224)])
+@pytest.mark.filterwarnings("error::UserWarning")  # Keras' of sides without weights of their own
+def test_names_the_file_of_weights_that_cannot_be_downloaded(
+    side, published, monkeypatch, tmp_path
+):
     def no_network(*_, **__):
         raise urllib.error.URLError("no network")
 
     monkeypatch.setattr(urllib.request, "urlopen", no_network)
     monkeypatch.setattr("keras.src.backend.config._KERAS_DIR", str(tmp_path), raising=False)
-    message = r"https://\S+1.0_96_no_top.h5: .*no network\. .* give its path as `weights`$"
+    message = rf"https://\S+1.0_{published}_no_top.h5: .*no network\. .* path as `weights`$"
     with pytest.raises(OSError, match=message):
-        build_embedder("mobilenet_v2", 8, input_shape=(96, 96, 3), weights="imagenet")
+        build_embedder("mobilenet_v2", 8, input_shape=(side, side, 3), weights="imagenet")
 
 
 def test_in_100_steps_small_cnn_forgets_the_initial_moving_averages(rng):

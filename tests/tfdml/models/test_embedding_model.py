@@ -184,3 +184,50 @@ def test_rejects_to_fit_without_labels(loss, images):
         build(loss=losses.get(loss)).fit(images, verbose=0)
     with pytest.raises(ValueError, match=message):
         build(loss=losses.get(loss)).evaluate(tf.data.Dataset.from_tensors(images), verbose=0)
+
+
+def test_asks_for_compile_before_fit(images):
+    with pytest.raises(ValueError, match=r"call `compile\(\)`"):
+        EmbeddingModel(build().embedder).fit(images, LABELS)
+
+
+NAMES = np.array(["cat", "dog", "owl", "yak"])[LABELS % 4]
+
+
+@pytest.mark.parametrize("names", [NAMES, list(NAMES), NAMES.astype(object)])
+def test_names_as_labels_are_rejected_with_how_to_convert_them(names, images):
+    message = r"np\.unique\(labels, return_inverse=True\)\[1\]\. Received: dtype="
+    for given in ((images, names), (images, LABELS, {"validation_data": (images, names)})):
+        *arrays, options = given if isinstance(given[-1], dict) else (*given, {})
+        with pytest.raises(TypeError, match=message):
+            build().fit(*arrays, verbose=0, **options)
+
+
+def test_names_in_a_dataset_are_rejected_in_a_plain_model_too(images):
+    batches = tf.data.Dataset.from_tensor_slices((images, NAMES)).batch(8)
+    model = keras.Sequential([build().embedder])
+    model.compile("sgd", losses.get("triplet"))
+    with pytest.raises(TypeError, match=r"np\.unique\(labels.*Received: dtype=string"):
+        model.fit(batches, shuffle=False, verbose=0)
+
+
+def test_labels_beyond_the_classes_of_the_loss_are_rejected_before_training(images):
+    model = build(loss=losses.get("cosface", num_classes=3))
+    with pytest.raises(ValueError, match=r"from 0 to 2, .*Received: labels=0 to 3"):
+        model.fit(images, LABELS, verbose=0)
+    with pytest.raises(ValueError, match=r"from 0 to 2, .*Received: labels=0 to 3"):
+        model.fit(images, LABELS % 3, validation_data=(images, LABELS), verbose=0)
+
+
+def test_a_list_of_labels_trains_as_an_array_does(images):
+    trained = []
+    for labels in (LABELS, LABELS.tolist()):
+        keras.utils.set_random_seed(0)
+        trained.append(build().fit(images, labels, shuffle=False, verbose=0).history["loss"])
+    assert trained[0] == trained[1]
+
+
+def test_labels_of_a_loss_of_keras_may_be_floats(images):
+    model = EmbeddingModel(build().embedder)
+    model.compile("sgd", "mse")
+    model.fit(images, np.zeros((len(images), 8)), verbose=0)

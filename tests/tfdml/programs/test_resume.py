@@ -62,7 +62,8 @@ def test_a_run_without_new_layers_resumes_with_its_head_steps(tmp_path):
     given = ["--run", "x", "--head_steps", "1"]
     run(*given, *SMALL, *TWO_STEPS, "--embedding_dim", "null", "--loss", "triplet", cwd=tmp_path)
     for steps in ("3", "4"):
-        run(*given, "--resume", "--steps", steps, cwd=tmp_path)
+        printed = run(*given, "--resume", "--steps", steps, cwd=tmp_path)
+    assert "triplet, 4 steps, the last 1 in " in printed
 
 
 def test_resume_rejects_a_broken_checkpoint(tmp_path):

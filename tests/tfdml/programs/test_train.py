@@ -31,6 +31,7 @@ def test_a_run_improves_the_retrieval_of_unseen_classes(finished):
     scores = scores_of(folder / "runs" / "small")
     gain = scores["trained"]["recall@1"] - scores["untrained"]["recall@1"]
     assert gain > 0.03  # -0.05 by the statistics of batch normalization alone
+    assert "triplet, 60 steps in " in printed
     assert scores["untrained"]["recall@1"] > 0.3
     for stage in ("untrained", "trained"):
         assert f"{scores[stage]['recall@1']:.4f}" in printed
