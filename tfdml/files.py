@@ -29,6 +29,8 @@ def replacing(path, unfinished=None):
     try:
         with naming(path):
             yield unfinished
+            with unfinished.open("rb+") as file:
+                os.fsync(file.fileno())  # else a power cut may leave an empty file of that name
         os.replace(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)

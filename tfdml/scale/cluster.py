@@ -1,11 +1,13 @@
 """Embeds pieces of a collection on a Ray cluster, or with all GPUs of this machine."""
 
+import contextlib
 import importlib
 import itertools
 import logging
 import os
 import pathlib
 import socket
+import statistics
 import tempfile
 from typing import Any
 
@@ -13,6 +15,7 @@ import lazy_loader
 import numpy as np
 import pyarrow as pa
 
+from tfdml.checks import check
 from tfdml.quiet import import_tensorflow, silent
 from tfdml.scale.writing import rows_of
 
@@ -23,24 +26,16 @@ _THREADS = 4  # most cores of an actor on CPUs: each holds the model in memory
 _models = {}  # in a worker: {model sent to it: `ImageModel`}
 
 
-def embedded(version, pieces, *, address=None):
-    """Embeds images on Ray; its object store bounds how many of them are in memory at once.
-
-    One actor per GPU embeds images, which tasks on CPUs read. If there are no GPUs, actors on CPUs
-    do both. Ray repeats the work of processes and machines that die.
+@contextlib.contextmanager
+def connected(address=None):
+    """Within it, this process is connected to a Ray cluster.
 
     Args:
-        version: `pathlib.Path` of the model's version, which is sent to the workers.
-        pieces: Iterable of `(ids, paths)`, arrays and lists of equal lengths. The workers must be
-            able to open the paths.
         address: Of a running cluster, or `auto` for that of this machine; None starts one.
 
-    Yields:
-        Tables of `rows_of`, in the order of the pieces.
-
     Raises:
-        RuntimeError: If Ray fails.
-        OSError: If there is no cluster, or an image cannot be fetched.
+        OSError: If there is no cluster.
+        ValueError: If it has neither GPUs nor CPUs.
     """
     importlib.import_module("ray.data")
     _check_answers(address)
@@ -52,14 +47,38 @@ def embedded(version, pieces, *, address=None):
     context.enable_progress_bars = context.print_on_execution_start = False
     context.execution_options.preserve_order = True
     try:
+        _actors()
+        yield
+    finally:
+        ray.shutdown()
+
+
+def embedded(version, pieces):
+    """Embeds images on Ray; its object store bounds how many of them are in memory at once.
+
+    One actor per GPU embeds images, which tasks on CPUs read. If there are no GPUs, actors on CPUs
+    do both. Ray repeats the work of processes and machines that die. Must be called within
+    `connected`.
+
+    Args:
+        version: `pathlib.Path` of the model's version, which is sent to the workers.
+        pieces: Iterable of `(ids, paths)`, arrays and lists of equal lengths. The workers must be
+            able to open the paths.
+
+    Yields:
+        Tables of `rows_of`, in the order of the pieces.
+
+    Raises:
+        RuntimeError: If Ray fails.
+        OSError: If an image cannot be fetched.
+    """
+    try:
         model = ray.put(_files(version))
         pieces = iter(pieces)
         while some := list(itertools.islice(pieces, _PIECES)):
             yield from _execution(model, some)
     except ray.exceptions.RayError as error:
         raise RuntimeError(f"Ray failed ({_cause(error)})") from error
-    finally:
-        ray.shutdown()
 
 
 def _check_answers(address):
@@ -98,7 +117,8 @@ def _actors():
     if gpus:
         return gpus, None, {"num_cpus": 0, "num_gpus": 1}
     cpus = [int(node["CPU"]) for node in nodes if node.get("CPU", 0) >= 1]
-    threads = min(_THREADS, *cpus)
+    check(cpus, "the nodes of the Ray cluster must have GPUs or CPUs", nodes=len(nodes))
+    threads = min(_THREADS, statistics.median_high(cpus))
     return sum(each // threads for each in cpus), threads, {"num_cpus": threads}
 
 

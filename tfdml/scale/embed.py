@@ -90,7 +90,12 @@ def embed(settings, version):
     listing = list_images(settings.images)
     manifest = manifest_of(**identity, listing=listing)
     stop = {"code": 1, "hint": f": {CONTINUE}", "stopped": f"stopped: {CONTINUE}"}
-    with collection.folder.only_writer():
+    with contextlib.ExitStack() as held:
+        if settings.engine == "ray":
+            from tfdml.scale.cluster import connected
+
+            held.enter_context(connected(settings.address))
+        held.enter_context(collection.folder.only_writer())
         collection.check(manifest)
         with one_sentence(PROGRAM, RuntimeError, ValueError, OSError, **stop):
             collection.begin(manifest, listing)
@@ -117,7 +122,7 @@ def embed_missing(settings, version, model, collection, listing):
     if settings.engine == "ray":
         from tfdml.scale.cluster import embedded
 
-        tables = embedded(version, pieces, address=settings.address)
+        tables = embedded(version, pieces)
     else:
         from tfdml.scale.local import embedded
 

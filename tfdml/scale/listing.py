@@ -30,7 +30,7 @@ class Listing:
         digest: SHA-256 of the paths and labels, in order.
 
     Raises:
-        ValueError: If a path is missing or is not valid Unicode.
+        ValueError: If a path is missing.
     """
 
     def __init__(self, batches):
@@ -73,7 +73,8 @@ def list_images(images):
             of these as the label; a pattern of paths such as `photos/**/*.jpg`, without labels; or
             a Parquet file with a column `path` and perhaps `label`, in which relative paths start
             at its folder. All may be URLs, such as `s3://bucket/photos`. Folders and patterns leave
-            out hidden files, files without the suffix of an image, and links to folders.
+            out hidden files, links to folders, and, with a warning, files without the suffix of an
+            image and those whose path is not valid UTF-8.
 
     Returns:
         `Listing`.
@@ -108,10 +109,17 @@ def _of_paths(fs, folder, found, labelled):
     below = folder.rstrip("/") + "/"
     inner = [path.removeprefix(below) for path in found]
     shown = [path for path in inner if not path.startswith(".") and "/." not in path]
-    paths = sorted(path for path in shown if is_image(PurePosixPath(path)))
-    if len(paths) < len(shown):
-        others = f"{len(shown) - len(paths):,} files that do not end in {', '.join(SUFFIXES)}"
-        warnings.warn(f"ignored {others}", stacklevel=3)
+    found = sorted(path for path in shown if is_image(PurePosixPath(path)))
+    others = set(shown).difference(found)
+    others = [path for path in others if not fs.isdir(below + path)]  # a link to a folder
+    if others:
+        expected = f"{len(others):,} files that do not end in {', '.join(SUFFIXES)}"
+        warnings.warn(f"ignored {expected}", stacklevel=3)
+    paths = [path for path in found if _is_unicode(below + path)]
+    if len(paths) < len(found):
+        wrong = next(path for path in found if not _is_unicode(below + path))
+        count = len(found) - len(paths)
+        warnings.warn(f"ignored {count:,} paths that are not valid UTF-8: {wrong!a}", stacklevel=3)
 
     def batches():
         for first in range(0, len(paths), _AT_ONCE):
@@ -120,6 +128,13 @@ def _of_paths(fs, folder, found, labelled):
             yield _batch([_address(fs, below + path) for path in some], labels)
 
     return Listing(batches)
+
+
+def _is_unicode(path):
+    try:
+        return bool(path.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _first_folder(path):
@@ -154,9 +169,4 @@ def _address(fs, path):
 
 
 def _batch(paths, labels):
-    try:
-        return pa.record_batch([paths, labels], schema=SCHEMA)
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"paths and labels must be valid UTF-8. Received: {error.object!a}"
-        ) from None
+    return pa.record_batch([paths, labels], schema=SCHEMA)

@@ -2,7 +2,9 @@
 
 import contextlib
 import errno
+import os
 import pathlib
+import stat
 import uuid
 
 import fsspec
@@ -12,7 +14,7 @@ from tfdml.command_line import check_writable
 from tfdml.files import locked, replacing
 
 NO_FILE = "there is no such file"
-_OF_ONE_FILE = {errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
+_OF_ONE_FILE = {errno.EACCES, errno.ENOTDIR, errno.ELOOP}
 _UNFINISHED = ".unfinished"
 
 
@@ -118,6 +120,8 @@ def fetch(path):
     local = "://" not in path
     try:
         if local:
+            if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
+                return "it is not a regular file"
             return pathlib.Path(path).read_bytes()
         fs, inner = fsspec.core.url_to_fs(path)
         return fs.cat_file(inner)

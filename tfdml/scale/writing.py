@@ -11,7 +11,6 @@ import json
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tfdml.checks import check
@@ -19,14 +18,14 @@ from tfdml.progress import progress
 from tfdml.scale import FORMAT, LIST, MANIFEST, SHARDS, shard_name
 from tfdml.scale.storage import NO_FILE, Folder
 
-_SURELY = 100  # files that are not deleted all at once
+_SURELY = 100  # images that are not all broken
 _WHAT = {
     "format": "in another format",
     "model": "of another model",
     "dim": "of another length",
     "shard_size": "in shards of another size",
     "images": "of another list of images",
-    "list": "of another list of images",
+    "list": "of a list of as many images, with other paths or labels",
 }
 
 
@@ -76,9 +75,12 @@ class CollectionWriter:
                 raise ValueError(f"{self.folder}/{MANIFEST} is damaged ({error})") from error
         for name, what in _WHAT.items():
             if name in manifest and found.get(name) != manifest[name]:
-                values = {"found": found.get(name), "expected": manifest[name]}
                 wrong = f"{self.folder} holds embeddings {what}. Choose another --out"
-                check(False, wrong, of=name, **values)
+                if name in ("images", "list"):
+                    wrong += f", or go on with its own: --images {self.folder}/{LIST}"
+                if isinstance(manifest[name], str):  # a digest, which says nothing more
+                    raise ValueError(wrong)
+                check(False, wrong, found=found.get(name), expected=manifest[name])
 
     def begin(self, manifest, listing):
         """Writes the manifest and the list, unless they exist; removes what killed writers left."""
@@ -106,17 +108,18 @@ class CollectionWriter:
             rows: Table of `rows_of` of the same images.
 
         Raises:
-            ValueError: If none of many files exists.
+            ValueError: If none of many images could be read.
             RuntimeError: If there is not one row for each image.
             OSError: If it cannot be written.
         """
         ids = rows["id"].to_numpy()
         if not np.array_equal(ids, np.arange(first, first + len(images))):
             raise RuntimeError(f"shard {number} must have one row for each image, in order")
-        gone = pc.sum(pc.equal(rows["error"], NO_FILE)).as_py()
-        if gone == len(images) >= _SURELY:
-            there = f"none of the {gone:,} images of shard {number} exists, such as"
-            raise ValueError(f"{there} {images['path'][0]}. Is their disk mounted?")
+        if rows["embedding"].null_count == len(images) >= _SURELY:
+            none = f"none of the {len(images):,} images of shard {number} can be read, such as"
+            reason = rows["error"][0].as_py()
+            hint = ". Is their disk mounted?" if reason == NO_FILE else ""
+            raise ValueError(f"{none} {images['path'][0]}: {reason}{hint}")
         columns = [rows["id"], images["path"], rows["embedding"], images["label"], rows["error"]]
         table = pa.table(columns, ["id", "path", "embedding", "label", "error"])
         options = {"use_dictionary": ["label", "error"]}

@@ -124,6 +124,19 @@ def test_a_missing_cluster_is_one_sentence(version, photos, tmp_path):
     pytest.importorskip("ray")
     job = start(version, photos, tmp_path / "out", "--engine", "ray", "--address", "127.0.0.1:1")
     _, err = job.communicate()
-    assert job.returncode == 1
+    assert job.returncode == 2
     assert "no Ray cluster answers at 127.0.0.1:1" in err.splitlines()[-1]
     assert "Traceback" not in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_cluster_without_processors_is_rejected(monkeypatch):
+    pytest.importorskip("ray")
+    from tfdml.scale import cluster
+
+    nodes = [{"Alive": True, "Resources": {"CPU": cpus}} for cpus in (0, 1, 16, 16)]
+    monkeypatch.setattr(cluster.ray, "nodes", lambda: nodes)
+    assert cluster._actors() == (8, 4, {"num_cpus": 4})
+    del nodes[1:]
+    with pytest.raises(ValueError, match="must have GPUs or CPUs"):
+        cluster._actors()

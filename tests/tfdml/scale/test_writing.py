@@ -76,10 +76,12 @@ def test_lost_and_repeated_rows_are_noticed(wrong, begun, listing):
     assert begun.missing(2) == [0, 1]
 
 
-def test_a_disk_that_is_not_mounted_is_noticed(begun):
+def test_a_shard_of_which_no_image_can_be_read_is_rejected(begun):
     listing = listing_of([f"/{i}" for i in range(100)])
-    with pytest.raises(ValueError, match="none of the 100 images of shard 0 exists, such as /0"):
+    with pytest.raises(ValueError, match=r"such as /0: there is no such file. Is their disk"):
         begun.write_shard(0, 0, next(listing.shards(100)), rows(0, 100, [NO_FILE] * 100))
+    with pytest.raises(ValueError, match=r"can be read, such as /0: it is empty$"):
+        begun.write_shard(0, 0, next(listing.shards(100)), rows(0, 100, ["it is empty"] * 100))
     begun.write_shard(0, 0, next(listing.shards(100)), rows(0, 100, [NO_FILE] * 99 + [None]))
     begun.write_shard(1, 0, next(listing.shards(99)), rows(0, 99, [NO_FILE] * 99))
 
@@ -92,9 +94,12 @@ def test_a_disk_that_is_not_mounted_is_noticed(begun):
         ({"shard_size": 4}, "in shards of another size.* found=3, expected=4"),
         (
             {"listing": listing_of(["/0", "/1", "/2"])},
-            "of another list of images.*'images'.*found=4",
+            "of another list of images.*--images .*/list.parquet.*found=4",
         ),
-        ({"listing": listing_of(["/0", "/1", "/2", "/4"])}, "of another list of images.*of='list'"),
+        (
+            {"listing": listing_of(["/0", "/1", "/2", "/4"])},
+            "of as many images, with other paths",
+        ),
     ],
 )
 def test_a_folder_of_other_embeddings_is_rejected(change, message, begun, listing):
