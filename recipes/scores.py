@@ -92,7 +92,8 @@ def write(path, rows):
     with replacing(path) as unfinished, unfinished.open("w", newline="") as file:
         table = csv.DictWriter(file, names, lineterminator="\n")
         table.writeheader()
-        table.writerows(sorted(rows, key=lambda row: (row["recipe"], row["seed"])))
+        for row in sorted(rows, key=lambda row: (row["recipe"], row["seed"])):
+            table.writerow({n: round(x, 6) if isinstance(x, float) else x for n, x in row.items()})
 
 
 def table_of(rows, ks):
