@@ -13,7 +13,7 @@ import numpy as np
 import programs
 import pytest
 import tensorflow as tf
-from small_runs import SMALL, run
+from small_runs import SMALL, run, write_images
 
 from benchmarks.workers import free_addresses
 from tfdml.programs import train
@@ -44,10 +44,10 @@ def start(*arguments, cwd, environment=None):
     )
 
 
-def start_workers(count, *arguments, cwd):
-    addresses = free_addresses(count)
+def start_workers(count, *arguments, cwd, environment=None):
+    addresses, given = free_addresses(count), environment or {}
     return [
-        start(*arguments, cwd=cwd, environment={"TF_CONFIG": config_of(index, addresses)})
+        start(*arguments, cwd=cwd, environment={**given, "TF_CONFIG": config_of(index, addresses)})
         for index in range(count)
     ]
 
@@ -70,13 +70,21 @@ def losses_of(folder):
         ("two", "`devices` must be `all`, a number of GPUs, or cpu: and a number"),
         ("0", "`devices` must be `all`"),
         ("cpu:0", "`devices` must be `all`"),
-        ("4", "`devices` must not exceed the GPUs that TensorFlow finds"),
+        ("all", "TensorFlow finds no GPU on this machine; use --devices cpu:2 to try it on the"),
+        ("4", "TensorFlow finds no GPU on this machine"),
     ],
 )
-def test_rejects_devices_that_are_not_there(text, expected, tmp_path):
+def test_rejects_devices_that_are_not_there(text, expected, tmp_path, monkeypatch):
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: [])
     result = programs.run(train.main, *RUN, "--devices", text, cwd=tmp_path)
     assert expected in result.sentence
     assert not list(tmp_path.iterdir())
+
+
+def test_rejects_more_gpus_than_there_are(monkeypatch):
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: ["GPU:0"])
+    with pytest.raises(ValueError, match=r"must not exceed the GPUs .*devices='4', GPUs=1"):
+        Devices("4").started()
 
 
 def test_rejects_parts_of_a_processor_once_tensorflow_has_started():
@@ -102,6 +110,7 @@ def test_rejects_parts_of_a_processor_once_tensorflow_has_started():
         ),
         (config_of(0, ["a:1", "a:1"]), "must be different texts HOST:PORT"),
         (config_of(0, ["a", "b"]), "must be different texts HOST:PORT"),
+        (config_of(0, ["a:1", "b:65536"]), "must be different texts HOST:PORT"),
     ],
 )
 def test_rejects_a_cluster_that_is_none(config, expected, tmp_path, monkeypatch):
@@ -124,6 +133,46 @@ def test_the_chief_comes_before_the_workers():
     ]
     assert parts == [(0, 3), (2, 3)]
     assert requested(None, {}).part == (0, 1)
+
+
+def is_taken(folder):
+    (folder / "runs" / "small").mkdir(parents=True)
+
+
+def cannot_be_written(folder):
+    (folder / "runs").write_text("a file")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "expected"),
+    [
+        (is_taken, "run 'small' exists. Choose another --run, or go on with --resume"),
+        (cannot_be_written, "cannot write to"),
+    ],
+)
+def test_workers_end_with_a_chief_rejected_before_tensorflow_is_imported(
+    prepare, expected, tmp_path
+):
+    prepare(tmp_path)
+    (tmp_path / "tensorflow.py").write_text("raise AssertionError('imported')")
+    environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    two = start_workers(2, *RUN, cwd=tmp_path, environment=environment)
+    for process, sentence in zip(two, (expected, "was rejected: see what it printed"), strict=True):
+        _, error = process.communicate(timeout=60)
+        assert process.returncode == 2, error
+        assert sentence in error
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)]
+)
+def test_a_signal_ends_the_wait_for_a_worker(sent, code, tmp_path):
+    environment = {"TF_CONFIG": config_of(1, free_addresses(2))}
+    worker = start(*RUN, cwd=tmp_path, environment=environment)
+    assert "Waiting for all 2 workers, 10 minutes at most" in worker.stderr.readline()
+    worker.send_signal(sent)
+    worker.communicate(timeout=60)
+    assert worker.returncode == code
 
 
 @pytest.mark.parametrize(
@@ -179,7 +228,7 @@ def test_workers_equal_one_device_and_the_chief_alone_speaks(tmp_path):
     [(chief, _), (other, error)] = finished(*start_workers(2, *RUN, *EIGHT_STEPS, cwd=folders[1]))
     assert "recall@1" in chief
     assert not other
-    assert not error
+    assert error == "Waiting for all 2 workers, 10 minutes at most\n"
     np.testing.assert_allclose(*map(losses_of, folders), rtol=1e-4)
 
 
@@ -209,3 +258,64 @@ def test_a_worker_that_is_killed_ends_the_run_which_resumes_on_others(lost, work
     found, expected = map(losses_of, folders)
     assert len(found) == 15
     np.testing.assert_allclose(found, expected, rtol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_worker_that_misses_images_ends_the_others(lost, tmp_path):
+    addresses, workers = free_addresses(2), []
+    for index in range(2):
+        folder = tmp_path / str(index)
+        if index == lost:
+            folder.mkdir()
+        else:
+            write_images(folder, dict.fromkeys("abcdefgh", 4))
+        options = ["--dataset", "folder", "--data_dir", str(folder), "--image_size", "16"]
+        environment = {"TF_CONFIG": config_of(index, addresses)}
+        workers.append(start(*RUN, *options, cwd=tmp_path, environment=environment))
+    _, error = workers[lost].communicate()
+    assert workers[lost].returncode == 2, error
+    began = time.monotonic()
+    _, error = workers[1 - lost].communicate(timeout=100)
+    assert time.monotonic() - began < 60
+    assert workers[1 - lost].returncode == 1, error
+    assert "train.py: error: another worker stopped, or cannot be reached" in error
+
+
+@pytest.mark.slow
+def test_a_worker_whose_devices_fail_ends_the_others():
+    program = """
+from tfdml.runs import devices
+devices.SECONDS_TO_CONNECT = 3
+own = devices.requested(None)
+if not own.is_chief:
+    import tensorflow as tf
+    tf.distribute.MultiWorkerMirroredStrategy = lambda: 1 / 0
+own.started()
+"""
+    addresses = free_addresses(2)
+    chief, other = (
+        subprocess.Popen(
+            [sys.executable, "-c", program],
+            env={**os.environ, "TF_CONFIG": config_of(index, addresses)},
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index in range(2)
+    )
+    assert "ZeroDivisionError" in other.communicate(timeout=60)[1]
+    _, error = chief.communicate(timeout=60)
+    assert chief.returncode == -signal.SIGKILL, error
+    assert "error: TensorFlow did not connect the workers in 3 s" in error
+
+
+@pytest.mark.slow
+def test_sigterm_ends_a_worker_and_so_the_others(tmp_path):
+    two = start_workers(2, *RUN, "--steps", "600", "--checkpoint_every", "4", cwd=tmp_path)
+    while not (tmp_path / "runs" / "small" / "checkpoint.keras").exists():
+        assert all(worker.poll() is None for worker in two), two[0].communicate()
+        time.sleep(0.02)
+    two[1].terminate()
+    _, error = two[0].communicate(timeout=100)
+    assert [worker.wait(5) for worker in two] == [1, -signal.SIGTERM], error

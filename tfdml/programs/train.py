@@ -49,7 +49,8 @@ def main(arguments=None):
     recipe, resume, devices = parse(sys.argv[1:] if arguments is None else arguments)
     folder = RUNS / recipe.run
     errors = ValueError, TypeError, OSError, FloatingPointError
-    with one_sentence(PROGRAM, *errors), contextlib.ExitStack() as run:
+    together = devices.rejected_together()
+    with together, one_sentence(PROGRAM, *errors), contextlib.ExitStack() as run:
         if devices.is_chief:
             check_writable(folder, SAVED_MODELS / recipe.run)
             if resume:
@@ -106,14 +107,21 @@ def parse(arguments):
         devices = requested(given.devices)
     except ValueError as error:
         parser.error(str(error))
+    with devices.rejected_together():
+        recipe = recipe_of(parser, given, arguments, devices)
+    return recipe, given.resume, devices
+
+
+def recipe_of(parser, given, arguments, devices):
+    """The recipe of the parsed arguments; exits with code 2 if it cannot be run."""
     recipe = resumed(parser, given.run, arguments) if given.resume else parser.settings_of(given)
     check_names(parser, recipe)
     if recipe.run is None:
         name = folders.free_name(f"{recipe.dataset}_{recipe.loss}")
-        recipe = dataclasses.replace(recipe, run=name)
-    elif devices.is_chief and not given.resume and folders.is_taken(recipe.run):
+        return dataclasses.replace(recipe, run=name)
+    if devices.is_chief and not given.resume and folders.is_taken(recipe.run):
         parser.error(f"run {recipe.run!r} exists. Choose another --run, or go on with --resume")
-    return recipe, given.resume, devices
+    return recipe
 
 
 def parser_of_recipes():

@@ -37,6 +37,7 @@ def read_config(text):
     check(here, expectation, task=task, cluster=jobs)
     addresses = [address for job in _WORKERS for address in jobs.get(job, [])]
     expectation = "the addresses of TF_CONFIG must be different texts HOST:PORT"
-    are_addresses = all(re.fullmatch(r".+:\d+", str(address)) for address in addresses)
+    found = [re.fullmatch(r".+:(\d{1,5})", str(address)) for address in addresses]
+    are_addresses = all(each and int(each[1]) < 2**16 for each in found)
     check(are_addresses and len(set(addresses)) == len(addresses), expectation, cluster=jobs)
     return tuple(addresses), index + (len(jobs.get("chief", [])) if kind == "worker" else 0)

@@ -2,9 +2,11 @@
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import os
 import re
+import signal
 import sys
 from typing import Any
 
@@ -12,6 +14,8 @@ from tfdml.checks import check
 from tfdml.command_line import program_name
 from tfdml.quiet import import_tensorflow
 from tfdml.runs.cluster import read_config
+from tfdml.runs.interrupts import at_most
+from tfdml.runs.meeting import Meeting
 
 HELP = (
     "Devices to train on, each with an equal part of every batch: `all` GPUs of this machine, a "
@@ -23,6 +27,7 @@ HELP = (
     "resume on other devices."
 )
 VARYING = ("groups", "whole_classes")
+SECONDS_TO_CONNECT = 120  # for TensorFlow, once all workers are there
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,12 +38,14 @@ class Devices:
         text: `--devices`, or None.
         addresses: Of all workers, the chief's first; empty for a single process.
         index: Of this worker among them.
+        meeting: `Meeting` of the workers, before they start; None for a single process.
         strategy: That of `tf.distribute`, once started; None for a single device.
     """
 
     text: str | None = None
     addresses: tuple = ()
     index: int = 0
+    meeting: Meeting | None = None
     strategy: Any = None
 
     @property
@@ -63,15 +70,27 @@ class Devices:
 
         Raises:
             ValueError: If there are fewer devices.
+            OSError: If another worker was rejected or does not come.
         """
-        if self.addresses:
-            print(f"Waiting for all {len(self.addresses)} workers of TF_CONFIG", file=sys.stderr)
-            started = _workers
-        elif self.text is not None:
-            started = _of_this_machine
-        else:
+        if self.meeting is not None:
+            self.meeting.agree()
+            with open(os.dup(2), "w") as errors:  # as the import drops what is printed
+                start = functools.partial(_workers, self.meeting, errors)
+                return dataclasses.replace(self, strategy=import_tensorflow(start))
+        if self.text is None:
             return self
-        return dataclasses.replace(self, strategy=import_tensorflow(lambda: started(self.text)))
+        start = functools.partial(_of_this_machine, self.text)
+        return dataclasses.replace(self, strategy=import_tensorflow(start))
+
+    @contextlib.contextmanager
+    def rejected_together(self):
+        """Within it, the exit of this worker before it has started ends the others."""
+        try:
+            yield
+        except SystemExit as stop:
+            if self.meeting is not None and stop.code in (1, 2):
+                self.meeting.reject()
+            raise
 
     def check(self, recipe):
         """Raises a ValueError for a recipe that these devices cannot train."""
@@ -173,7 +192,8 @@ def requested(text, environment=os.environ):
     if config is not None:
         expectation = "`--devices` must not be given with TF_CONFIG: each worker uses all its GPUs"
         check(text is None, expectation, devices=text)
-        return Devices(None, *read_config(config))
+        addresses, index = read_config(config)
+        return Devices(None, addresses, index, Meeting(addresses, index))
     if text is not None:
         known = re.fullmatch(r"all|(cpu:)?0*[1-9][0-9]{0,3}", text)
         expectation = "`devices` must be `all`, a number of GPUs, or cpu: and a number, as cpu:2"
@@ -181,13 +201,21 @@ def requested(text, environment=os.environ):
     return Devices(text)
 
 
-def _workers(_):
+def _workers(meeting, errors):
     import tensorflow as tf
 
+    meeting.agree()  # that all have imported TensorFlow
+    meeting.close()
+    name, seconds = program_name("train"), SECONDS_TO_CONNECT
+    sentence = f"{name}: error: TensorFlow did not connect the workers in {seconds} s"
+    terminated = signal.getsignal(signal.SIGTERM)
     try:
-        return tf.distribute.MultiWorkerMirroredStrategy()
+        with at_most(seconds, sentence, errors):
+            return tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, RuntimeError) as error:
         raise OSError(f"the workers of TF_CONFIG cannot start: {error}") from error
+    finally:
+        signal.signal(signal.SIGTERM, terminated)  # TensorFlow's handler ignores it
 
 
 def _of_this_machine(text):
@@ -197,10 +225,13 @@ def _of_this_machine(text):
         return tf.distribute.MirroredStrategy(_parts_of_cpu(int(text[4:])))
     gpus = tf.config.list_physical_devices("GPU")
     expectation = (
-        "`devices` must not exceed the GPUs that TensorFlow finds; cpu:2 divides the processor"
+        "TensorFlow finds no GPU on this machine; use --devices cpu:2 to try it on the processor, "
+        "or leave --devices out"
     )
+    check(gpus, expectation, devices=text)
     number = len(gpus) if text == "all" else int(text)
-    check(0 < number <= len(gpus), expectation, devices=text, GPUs=len(gpus))
+    expectation = "`devices` must not exceed the GPUs that TensorFlow finds"
+    check(number <= len(gpus), expectation, devices=text, GPUs=len(gpus))
     return tf.distribute.MirroredStrategy([f"GPU:{index}" for index in range(number)])
 
 

@@ -1,8 +1,18 @@
 """A stop in the middle of a run: what it says, and how to go on."""
 
 import contextlib
+import os
 import signal
+import subprocess
 import sys
+
+_WATCH = """
+import os, select, sys
+process, seconds, sentence = sys.argv[1:]
+if not select.select([0], [], [], float(seconds))[0]:
+    print(sentence, file=sys.stderr)
+    os.kill(int(process), 9)
+"""
 
 
 @contextlib.contextmanager
@@ -44,3 +54,21 @@ def interrupts_noted():
         yield interrupts
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextlib.contextmanager
+def at_most(seconds, sentence, errors=None):
+    """Kills this process with a sentence if the block takes longer.
+
+    A process of its own counts the time: C++ code may hold the lock of the interpreter, so that
+    none of its threads and signal handlers run.
+
+    Args:
+        seconds: Longest time.
+        sentence: What is printed.
+        errors: File that it is printed to; standard error if None.
+    """
+    command = [sys.executable, "-c", _WATCH, str(os.getpid()), str(seconds), sentence]
+    pipes = {"stdin": subprocess.PIPE, "stderr": errors}  # the end of the input ends the watch
+    with subprocess.Popen(command, start_new_session=True, **pipes):
+        yield
