@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import select
 import socket
 import sys
 import time
@@ -65,14 +66,14 @@ class Meeting:
         for each in filter(None, [self._port, *self._lines.values()]):
             each.close()
 
-    def _answer(self, verdict, deadline):
+    def _answer(self, problem, deadline):
         """The chief's: hears all others, and tells them the verdict, which it returns."""
-        for address, line in self._lines.items():
-            try:
-                verdict = verdict or _received(line, deadline)[1]
-            except (OSError, ValueError):
-                verdict = f"worker {address} stopped, or cannot be reached"
-        while missing := [each for each in self._addresses[1:] if each not in self._lines]:
+        verdict = (self._heard if self._lines else self._gathered)(problem, deadline)
+        self._tell(verdict)
+        return verdict
+
+    def _gathered(self, verdict, deadline):
+        while missing := self._missing(verdict):
             if verdict:
                 deadline = min(deadline, time.monotonic() + SECONDS_REJECTED)
                 self._tell(verdict)
@@ -80,8 +81,7 @@ class Meeting:
             try:
                 line, _ = self._port.accept()
             except TimeoutError:
-                verdict = verdict or f"no answer from {', '.join(missing)} in {SECONDS} s"
-                break
+                return verdict or f"no answer from {', '.join(missing)} in {SECONDS} s"
             try:
                 address, problem = _received(line, time.monotonic() + 5)
             except (OSError, ValueError, TypeError):
@@ -91,7 +91,21 @@ class Meeting:
                 verdict = verdict or problem
             else:  # no worker of this cluster
                 line.close()
-        self._tell(verdict)
+        return verdict
+
+    def _missing(self, verdict):
+        if not verdict:
+            for address, line in [*self._lines.items()]:
+                if select.select([line], [], [], 0)[0]:  # it stopped, as it waits for the verdict
+                    self._lines.pop(address).close()
+        return [each for each in self._addresses[1:] if each not in self._lines]
+
+    def _heard(self, verdict, deadline):
+        for address, line in self._lines.items():
+            try:
+                verdict = verdict or _received(line, deadline)[1]
+            except (OSError, ValueError):
+                verdict = f"worker {address} stopped, or cannot be reached"
         return verdict
 
     def _keep(self, address, line):
@@ -114,7 +128,8 @@ class Meeting:
                     seconds = min(5, _remaining(deadline))
                     line = socket.create_connection((host.strip("[]"), int(port)), seconds)
                     self._keep(chief, line)
-                _send(self._lines[chief], [self._addresses[self._index], problem])
+                with contextlib.suppress(OSError):  # a chief that stops may have answered
+                    _send(self._lines[chief], [self._addresses[self._index], problem])
                 # The chief waits as long for the last worker, and names it.
                 return _received(self._lines[chief], time.monotonic() + SECONDS + 60)
             except (OSError, ValueError) as error:

@@ -11,6 +11,11 @@ from tfdml.runs import meeting
 from tfdml.runs.meeting import Meeting
 
 
+@pytest.fixture(autouse=True)
+def shorter(monkeypatch):
+    monkeypatch.setattr(meeting, "SECONDS", 30)
+
+
 @pytest.fixture
 def addresses():
     return free_addresses(3)
@@ -83,20 +88,24 @@ def test_does_not_wait_long_to_tell_of_a_rejection(workers, monkeypatch):
     assert time.monotonic() - began < 5
 
 
+def connected(address):
+    """A connection, once something listens."""
+    host, port = address.split(":")
+    while True:
+        try:
+            return socket.create_connection((host, int(port)))
+        except OSError:
+            time.sleep(0.01)
+
+
 def test_a_worker_that_starts_again_takes_its_place(workers, addresses):
     with concurrent.futures.ThreadPoolExecutor() as threads:
         chief = threads.submit(workers[0].agree)
-        host, port = addresses[0].split(":")
-        while True:
-            try:
-                stopped = socket.create_connection((host, int(port)))
-                break
-            except OSError:
-                time.sleep(0.01)
-        with stopped:
+        with connected(addresses[0]) as stopped:
             stopped.sendall(f'["{addresses[1]}", ""]\n'.encode())
-        others = [threads.submit(each.agree) for each in workers[1:]]
-        for each in (chief, *others):
+        other = threads.submit(workers[2].agree)
+        assert not concurrent.futures.wait([chief, other], timeout=0.3).done
+        for each in (threads.submit(workers[1].agree), other, chief):
             each.result()
 
 
@@ -104,14 +113,7 @@ def test_a_worker_that_starts_again_takes_its_place(workers, addresses):
 def test_programs_that_are_no_workers_are_not_heard(sent, workers, addresses):
     with concurrent.futures.ThreadPoolExecutor() as threads:
         chief = threads.submit(workers[0].agree)
-        host, port = addresses[0].split(":")
-        while True:
-            try:
-                stranger = socket.create_connection((host, int(port)))
-                break
-            except OSError:
-                time.sleep(0.01)
-        with stranger:
+        with connected(addresses[0]) as stranger:
             stranger.sendall(sent)
         others = [threads.submit(each.agree) for each in workers[1:]]
         for each in (chief, *others):
