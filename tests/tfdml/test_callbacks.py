@@ -61,9 +61,10 @@ def test_a_diverging_run_stops_with_step_and_cause(rows):
 def test_a_class_beyond_those_of_the_loss_is_a_possible_cause(rows):
     model = build(0.01, losses.CosFaceLoss(num_classes=3))
     model.jit_compile = True  # otherwise the loss raises
+    batches = tf.data.Dataset.from_tensors((rows, LABELS + 2))  # of arrays `fit` checks the labels
     message = "never finite.*labels are from 0 to 2, as its num_classes says"
     with pytest.raises(FloatingPointError, match=message):
-        model.fit(rows, LABELS + 2, verbose=0, callbacks=[callbacks.StopOnNaN()])
+        model.fit(batches, verbose=0, callbacks=[callbacks.StopOnNaN()])
 
 
 def test_nan_images_are_distinguished_from_diverging_weights(rows):

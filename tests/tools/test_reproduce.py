@@ -11,6 +11,7 @@ from tfdml.programs import evaluate, train
 
 REPORTED = yaml.safe_load((reproduce.ROOT / "docs" / "reported.yaml").read_text())
 CONTENT = yaml.safe_load((reproduce.ROOT / "docs" / "reproduce.yaml").read_text())
+MEASURED = CONTENT["measured"]
 ROWS = [row for table in CONTENT["tables"] for row in table["rows"]]
 
 
@@ -25,7 +26,7 @@ def copy_of(folder):
     for path in ["docs/reproduce.yaml", "docs/reported.yaml", *reproduce.files()]:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text((reproduce.ROOT / path).read_text())
-    for source in CONTENT["measured"].values():
+    for source in MEASURED.values():
         path = source["at"]
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text((reproduce.ROOT / path).read_text())
@@ -138,7 +139,8 @@ def test_what_was_not_run_has_no_number_and_says_so():
     assert len(here) == sum("recipe" in row for row in ROWS)
     for row, cell in zip((row for row in ROWS if "recipe" in row), here, strict=True):
         assert ("ours" in row) != cell.startswith(reproduce.NOT_RUN)
-        assert ("ours" in row) == ("8,144 crops" in cell)
+        if "ours" in row:
+            assert MEASURED[row["ours"]["of"]]["what"] in cell
 
 
 def test_rows_of_a_figure_of_lifted_see_the_same_images():

@@ -87,7 +87,7 @@ def test_takes_labels_as_a_column(rng):
 @pytest.mark.parametrize(
     ("labels", "error", "message"),
     [
-        (np.zeros((4, 2), int), ValueError, "shape (n,) or (n, 1). Received: labels.shape=(4, 2)"),
+        (np.zeros((4, 2), int), ValueError, "shape (n,) or (n, 1); convert one-hot rows"),
         (np.zeros(4), TypeError, "`labels` must be integers. Received: dtype=float64"),
     ],
 )
