@@ -4,22 +4,26 @@
     python recipes/first_run.py --sets cub200 cars196 --cub200 PATH --cars196 PATH --weights FILE
 
 Photographs (`cub200`, `cars196`) train with random and with pretrained weights, at 64 pixels.
-Runs that are complete are not repeated, and one that was stopped goes on. Writes
-runs/first_run.md: Recall@1 of unseen classes in percent, mean over the seeds.
+Runs that are complete are not repeated, and one that was stopped goes on; after a default has
+changed, delete its rows of --scores and its runs. Writes runs/first_run.md: Recall@1 of unseen
+classes in percent, mean over the seeds.
 """
 
 import argparse
 import itertools
 import os
+import pathlib
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from run import call, is_trained
-from scores import RUNS, path_of, written_at
+import scores
+from run import call, is_trained, same_run
+from scores import BY_DISTANCE, RECALL_AT_1, RUNS, UNTRAINED
 from tqdm import tqdm
 
 from tfdml.command_line import one_sentence
 from tfdml.losses import LOSSES
+from tfdml.programs.train import parser_of_recipes
 
 PROGRAM = "first_run.py"
 OPTIONS = {
@@ -46,15 +50,23 @@ def main():
         if start == "random" or name in PHOTOGRAPHS
         for steps in given.steps
     ]
-    work = {
-        run_of(column, loss, seed): flags_of(column, loss, seed, folders, given.weights)
+    rows = scores.read(given.scores)
+    known = {(row["recipe"], row["seed"]) for row in rows}
+    todo = [
+        (column, loss, seed)
         for seed, column, loss in itertools.product(given.seeds, columns, given.losses)
-    }
+        if (recipe_of(column, loss), seed) not in known
+    ]
     os.environ["TF_NUM_INTRAOP_THREADS"] = str(max(1, (os.cpu_count() or 1) // given.jobs))
     with one_sentence(PROGRAM, RuntimeError), ThreadPoolExecutor(given.jobs) as pool:
-        for _ in tqdm(pool.map(train, work, work.values()), "Runs", len(work), disable=None):
-            write(columns, given)
-    print((RUNS / "first_run.md").read_text())
+        done = pool.map(lambda of_run: train(*of_run, folders, given.weights), todo)
+        for new in tqdm(done, "Runs", len(todo), disable=None):
+            rows = [row for row in rows if not same_run(row, new)] + [new]
+            scores.write(given.scores, rows)
+    text = table_of(rows, columns, given)
+    RUNS.mkdir(exist_ok=True)
+    (RUNS / "first_run.md").write_text(text)
+    print(text)
 
 
 def parse():
@@ -86,6 +98,13 @@ def parse():
     parser.add_argument("--steps", type=int, nargs="+", default=[100, 500], help="default: 100 500")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1], help="default: 0 1")
     parser.add_argument("--jobs", type=int, default=1, help="runs at once; default: 1")
+    parser.add_argument(
+        "--scores",
+        type=pathlib.Path,
+        default=RUNS / "first_run.csv",
+        help="CSV file of all scores, read and written; runs in it, such as those of another "
+        "machine, are not repeated; default: runs/first_run.csv",
+    )
     given = parser.parse_args()
     for name in PHOTOGRAPHS:
         if name in given.sets and not getattr(given, name):
@@ -93,8 +112,8 @@ def parse():
     return given
 
 
-def run_of(column, loss, seed):
-    return "_".join(["first", *map(str, column), loss, str(seed)])
+def recipe_of(column, loss):
+    return "_".join([*map(str, column), loss])
 
 
 def flags_of(column, loss, seed, folders, weights):
@@ -108,33 +127,51 @@ def flags_of(column, loss, seed, folders, weights):
     return flags
 
 
-def train(run, flags):
+def train(column, loss, seed, folders, weights):
+    """The row of a run, which is trained, or goes on, unless it is complete."""
+    recipe = recipe_of(column, loss)
+    run = f"first_{recipe}_{seed}"
+    flags = flags_of(column, loss, seed, folders, weights)
     if not is_trained(run):
         resume = ["--resume"] if (RUNS / run).exists() else []
         call(run, "train.py", *flags, "--run", run, *resume)
+    results = scores.written_at(scores.path_of(run, "scores"))
+    return {
+        "recipe": recipe,
+        "seed": seed,
+        "settings": digest_of(flags),
+        "classes": results["scored_classes"],
+        "ranked_by": BY_DISTANCE,
+        UNTRAINED: results[UNTRAINED][RECALL_AT_1],
+        RECALL_AT_1: results["trained"][RECALL_AT_1],
+    }
 
 
-def write(columns, given):
-    """The table of the runs that are complete; those that ended below their start are bold."""
+def digest_of(flags):
+    parser = parser_of_recipes()
+    given = parser.parse_args([*map(str, flags)])
+    return scores.digest(parser.settings_of(given), None)
+
+
+def table_of(rows, columns, given):
+    """Markdown: a line per loss; those that ended below their start are bold."""
     heads = [f"{name}, {start}, {steps}" for name, start, steps in columns]
     lines = [f"| {' | '.join(['loss', *heads])} |", "|---" * (1 + len(heads)) + "|"]
     for loss in given.losses:
-        cells = []
-        for column in columns:
-            runs = [run_of(column, loss, seed) for seed in given.seeds]
-            cells.append(
-                cell([written_at(path_of(run, "scores")) for run in runs if is_trained(run)])
-            )
+        recipes = [recipe_of(column, loss) for column in columns]
+        cells = [
+            cell([r for r in rows if r["recipe"] == recipe and r["seed"] in given.seeds])
+            for recipe in recipes
+        ]
         lines.append(f"| {loss} | {' | '.join(cells)} |")
-    (RUNS / "first_run.md").write_text("\n".join(lines) + "\n")
+    return "\n".join(lines) + "\n"
 
 
-def cell(results):
-    if not results:
+def cell(rows):
+    if not rows:
         return "–"
     before, after = (
-        np.mean([100 * scores[stage]["recall@1"] for scores in results])
-        for stage in ("untrained", "trained")
+        100 * np.mean([row[name] for row in rows]) for name in (UNTRAINED, RECALL_AT_1)
     )
     text = f"{before:.1f} → {after:.1f}"
     return text if after > before else f"**{text}**"

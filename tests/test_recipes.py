@@ -227,6 +227,11 @@ def test_a_first_run_of_a_loss_is_compared_with_the_untrained_network(rerun, tmp
     assert " → ".join(ends) in lines[2]
     assert ("**" in lines[2].split(" | ")[2]) == (not scores["improved"])
     assert [line.split(" | ")[0] for line in lines[2:]] == ["| npair"]
+    for run in (tmp_path / "saved_models").glob("first_*"):
+        shutil.rmtree(run)
+    assert rerun(*arguments, program=first_run).code == 0
+    assert (tmp_path / "runs" / "first_run.md").read_text().splitlines() == lines
+    assert not [*(tmp_path / "saved_models").glob("first_*")]
     for loss in LOSSES:
         flags = first_run.flags_of(("digits", "random", 1), loss, 0, {}, None)
         train.check_model(train.parse(list(map(str, flags)))[0])

@@ -7,9 +7,9 @@
 Each case is measured with the same inputs on every side, in turns, each side in a process of its
 own: tfdml with this Python, the peers in an environment of `requirements.txt` that is built in
 --folder. A case that was measured is not measured again, so that a stopped run goes on; delete its
-entry from results.json in --folder, or that file, to repeat it. At the end results/peers.md in
---docs is written, and the table of objectives in coming_from/pytorch_metric_learning.md. Needs
-Linux, Python 3.11 or 3.12, and an idle computer: the times are those of this one.
+entry from --results, or that file, to repeat it. At the end results/peers.md in --docs is written,
+and the table of objectives in coming_from/pytorch_metric_learning.md. Needs Linux, Python 3.11 or
+3.12, and an idle computer: the times are those of this one.
 """
 
 import importlib
@@ -37,7 +37,7 @@ def main(arguments=None):
     given = parse(__doc__, arguments)
     go_on = "stopped; the same command goes on"
     with one_sentence(PROGRAM, ValueError, RuntimeError, OSError, stopped=go_on):
-        results = Results(given.folder / "results.json")
+        results = Results(given.results)
         if given.write:
             check(results.records, "nothing was measured yet", results=str(results.path))
         else:
