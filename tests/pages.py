@@ -41,7 +41,7 @@ SMALLER = dict.fromkeys(
 TWO_STEPS = ["--steps", "2", "--checkpoint_every", "1"]
 FILES = ("a.png", "b.png", "photo.jpg", "query.png")
 FURTHER = ["--steps", "4"]
-PHOTOS = {f"class_{i}": 6 for i in range(8)}
+PHOTOS = {f"class_{i}": 6 for i in range(16)}
 
 
 @dataclasses.dataclass(frozen=True)
