@@ -83,9 +83,9 @@ def free_addresses(count):
 
 def measure(arguments):
     """Prints the seconds of a step and of its collective operations, from within a worker."""
-    from tfdml.runs.devices import requested
+    from tfdml.runs.devices import of_environment
 
-    devices = requested(None).started()
+    devices = of_environment().started()
     import keras
     import numpy as np
     import tensorflow as tf

@@ -17,7 +17,7 @@ from small_runs import SMALL, run, write_images
 
 from benchmarks.workers import free_addresses
 from tfdml.programs import train
-from tfdml.runs.devices import Devices, requested
+from tfdml.runs.devices import Devices, of_environment
 from tfdml.runs.recipe import Recipe
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -109,6 +109,13 @@ def test_rejects_parts_of_a_processor_once_tensorflow_has_started():
             "TF_CONFIG must have workers, and at most one chief, alone",
         ),
         (config_of(0, ["a:1", "a:1"]), "must be different texts HOST:PORT"),
+        (config_of(0, "a:1"), "must be lists of addresses. Received: cluster={'worker': 'a:1'}"),
+        (config_of(0.5, ["a:1", "b:2"]), "TF_CONFIG must be JSON such as"),
+        (
+            json.dumps({"cluster": WORKERS, "task": {"type": ["worker"], "index": 0}}),
+            "the task of TF_CONFIG must be one of its cluster",
+        ),
+        (config_of(0, ["a:0", "b:2"]), "must be different texts HOST:PORT"),
         (config_of(0, ["a", "b"]), "must be different texts HOST:PORT"),
         (config_of(0, ["a:1", "b:65536"]), "must be different texts HOST:PORT"),
     ],
@@ -119,20 +126,14 @@ def test_rejects_a_cluster_that_is_none(config, expected, tmp_path, monkeypatch)
     assert not list(tmp_path.iterdir())
 
 
-def test_rejects_devices_beside_a_cluster(tmp_path, monkeypatch):
-    monkeypatch.setenv("TF_CONFIG", config_of(0, ["a:1", "b:2"]))
-    result = programs.run(train.main, *RUN, "--devices", "2", cwd=tmp_path)
-    assert "`--devices` must not be given with TF_CONFIG" in result.sentence
-
-
 def test_the_chief_comes_before_the_workers():
-    cluster = {"chief": ["c:0"], **WORKERS}
+    cluster = {"chief": ["c:3"], **WORKERS}
     parts = [
-        requested(None, {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}).part
+        of_environment({"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}).part
         for task in ({"type": "chief", "index": 0}, {"type": "worker", "index": 1})
     ]
     assert parts == [(0, 3), (2, 3)]
-    assert requested(None, {}).part == (0, 1)
+    assert of_environment({}).part == (0, 1)
 
 
 def is_taken(folder):
@@ -161,6 +162,26 @@ def test_workers_end_with_a_chief_rejected_before_tensorflow_is_imported(
         _, error = process.communicate(timeout=60)
         assert process.returncode == 2, error
         assert sentence in error
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        (["--stepz", "4"], "unrecognized arguments: --stepz"),
+        (["--devices", "2"], "`--devices` must not be given with TF_CONFIG"),
+    ],
+)
+def test_workers_end_with_one_of_wrong_arguments(wrong, expected, tmp_path):
+    addresses = free_addresses(2)
+    two = [
+        start(*RUN, *more, cwd=tmp_path, environment={"TF_CONFIG": config_of(index, addresses)})
+        for index, more in enumerate(([], wrong))
+    ]
+    for process, sentence in zip(two, ("was rejected: see what it printed", expected), strict=True):
+        _, error = process.communicate(timeout=60)
+        assert process.returncode == 2, error
+        assert sentence in error
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -287,7 +308,7 @@ def test_a_worker_whose_devices_fail_ends_the_others():
     program = """
 from tfdml.runs import devices
 devices.SECONDS_TO_CONNECT = 3
-own = devices.requested(None)
+own = devices.of_environment()
 if not own.is_chief:
     import tensorflow as tf
     tf.distribute.MultiWorkerMirroredStrategy = lambda: 1 / 0

@@ -34,7 +34,7 @@ from tfdml.losses import LOSSES
 from tfdml.models import BACKBONES
 from tfdml.runs import folders, outcome
 from tfdml.runs.checkpoints import load_checkpoint
-from tfdml.runs.devices import HELP, requested
+from tfdml.runs.devices import HELP, of_environment
 from tfdml.runs.folders import RUNS, SAVED_MODELS
 from tfdml.runs.images import images_to_score, load_images, sample_to_embed, training_batches
 from tfdml.runs.interrupts import resumable
@@ -101,13 +101,12 @@ def main(arguments=None):
 
 def parse(arguments):
     """The recipe, whether it resumes, and its devices. Imports neither TensorFlow nor Keras."""
-    parser = parser_of_recipes()
-    given = parser.parse_args(arguments)
-    try:
-        devices = requested(given.devices)
-    except ValueError as error:
-        parser.error(str(error))
-    with devices.rejected_together():
+    with one_sentence(PROGRAM, ValueError):
+        devices = of_environment()
+    with devices.rejected_together(), one_sentence(PROGRAM, ValueError):
+        parser = parser_of_recipes()
+        given = parser.parse_args(arguments)
+        devices = devices.named(given.devices)
         recipe = recipe_of(parser, given, arguments, devices)
     return recipe, given.resume, devices
 

@@ -24,13 +24,15 @@ def read_config(text):
     try:
         config = json.loads(text)
         cluster, task = config["cluster"], config["task"]
-        kind, index = task["type"], int(task["index"])
-        jobs = {job: list(addresses) for job, addresses in cluster.items()}
+        kind, index = str(task["type"]), int(str(task["index"]))
+        jobs = dict(cluster.items())
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(f"{form}. Received: {text!r} ({reason})") from None
     expectation = "TF_CONFIG must have workers, and at most one chief, alone"
     check(jobs and set(jobs) <= set(_WORKERS), expectation, jobs=sorted(jobs))
+    lists = all(isinstance(addresses, list) for addresses in jobs.values())
+    check(lists, "the jobs of TF_CONFIG must be lists of addresses", cluster=jobs)
     check(len(jobs.get("chief", [])) <= 1, expectation, jobs=jobs)
     expectation = "the task of TF_CONFIG must be one of its cluster"
     here = kind in jobs and 0 <= index < len(jobs[kind])
@@ -38,6 +40,6 @@ def read_config(text):
     addresses = [address for job in _WORKERS for address in jobs.get(job, [])]
     expectation = "the addresses of TF_CONFIG must be different texts HOST:PORT"
     found = [re.fullmatch(r".+:(\d{1,5})", str(address)) for address in addresses]
-    are_addresses = all(each and int(each[1]) < 2**16 for each in found)
+    are_addresses = all(each and 0 < int(each[1]) < 2**16 for each in found)
     check(are_addresses and len(set(addresses)) == len(addresses), expectation, cluster=jobs)
     return tuple(addresses), index + (len(jobs.get("chief", [])) if kind == "worker" else 0)

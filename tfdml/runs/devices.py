@@ -62,6 +62,21 @@ class Devices:
     def replicas(self):
         return 1 if self.strategy is None else self.strategy.num_replicas_in_sync
 
+    def named(self, text):
+        """These, or those of `--devices`, which a worker does not take.
+
+        Raises:
+            ValueError: If the text is not understood, or given to a worker.
+        """
+        if text is None:
+            return self
+        expectation = "`--devices` must not be given with TF_CONFIG: each worker uses all its GPUs"
+        check(not self.addresses, expectation, devices=text)
+        known = re.fullmatch(r"all|(cpu:)?0*[1-9][0-9]{0,3}", text)
+        expectation = "`devices` must be `all`, a number of GPUs, or cpu: and a number, as cpu:2"
+        check(known, expectation, devices=text)
+        return Devices(text)
+
     def started(self):
         """Starts TensorFlow on the devices; with several workers, waits for all of them.
 
@@ -182,23 +197,17 @@ class Devices:
             os._exit(1)  # the others would be waited for
 
 
-def requested(text, environment=os.environ):
-    """The `Devices` of `--devices` and TF_CONFIG. Imports no TensorFlow.
+def of_environment(environment=os.environ):
+    """The `Devices` of TF_CONFIG, or one device. Imports no TensorFlow.
 
     Raises:
-        ValueError: If one of them is not understood, or both are given.
+        ValueError: If TF_CONFIG is not understood.
     """
     config = environment.get("TF_CONFIG")
-    if config is not None:
-        expectation = "`--devices` must not be given with TF_CONFIG: each worker uses all its GPUs"
-        check(text is None, expectation, devices=text)
-        addresses, index = read_config(config)
-        return Devices(None, addresses, index, Meeting(addresses, index))
-    if text is not None:
-        known = re.fullmatch(r"all|(cpu:)?0*[1-9][0-9]{0,3}", text)
-        expectation = "`devices` must be `all`, a number of GPUs, or cpu: and a number, as cpu:2"
-        check(known, expectation, devices=text)
-    return Devices(text)
+    if config is None:
+        return Devices()
+    addresses, index = read_config(config)
+    return Devices(None, addresses, index, Meeting(addresses, index))
 
 
 def _workers(meeting, errors):

@@ -62,12 +62,13 @@ class Collection:
         return self.folder / SHARDS / shard_name(number)
 
     def check_complete(self):
-        """Raises a ValueError that counts the shards that are missing, if any are."""
+        """Raises a ValueError if shards are missing, which it counts, or the list is damaged."""
         missing = [i for i in range(self.shards) if not self.shard_path(i).is_file()]
         shown = ", ".join(self.shard_path(i).name for i in missing[:_SHOWN])
         whole = f"{self.folder} must hold all of its {self.shards:,} shards"
         expected = f"{whole}: let `python -m tfdml.scale embed` finish"
         check(not missing, expected, missing=len(missing), first=shown)
+        self._opened_list().close()
 
     def check_model(self, fingerprint):
         """Raises a ValueError unless the model with this fingerprint made the embeddings."""
@@ -170,12 +171,21 @@ class Collection:
 
     def listed(self, *columns):
         """Yields parts of `list.parquet`, in the order of ids, as `pyarrow.RecordBatch`es."""
-        parquet = import_needed("pyarrow.parquet")
-        with parquet.ParquetFile(self.folder / LIST) as file:
-            rows = file.metadata.num_rows
-            expected = f"{self.folder / 'list.parquet'} must list the images of the manifest"
-            check(rows == self.images, expected, images=self.images, rows=rows)
+        with self._opened_list() as file:
             yield from file.iter_batches(columns=list(columns))
+
+    def _opened_list(self):
+        parquet, arrow = import_needed("pyarrow.parquet"), import_needed("pyarrow")
+        path = self.folder / LIST
+        try:
+            file = parquet.ParquetFile(path)
+        except arrow.ArrowException as error:
+            again = "delete it, and run `python -m tfdml.scale embed` again"
+            raise ValueError(f"{path} is damaged ({error}): {again}") from error
+        rows = file.metadata.num_rows
+        expected = f"{path} must list the images of the manifest"
+        check(rows == self.images, expected, images=self.images, rows=rows)
+        return file
 
 
 def import_needed(name):

@@ -13,7 +13,7 @@ import os
 import pathlib
 
 from tfdml.checks import check_integer, check_one_of
-from tfdml.command_line import Parser, one_sentence
+from tfdml.command_line import Parser, fail, one_sentence
 from tfdml.progress import progress
 from tfdml.quiet import import_tensorflow
 from tfdml.serving.exported import find_version, fingerprint
@@ -71,6 +71,8 @@ def main(arguments=None):
             os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
         import_tensorflow()
         embedded = embed(settings, version)
+    if not embedded:
+        fail(PROGRAM, f"no image of {settings.images} could be read", code=1)
     if "://" in settings.out:
         print("Next: copy it to a disk, and there: python -m tfdml.scale index FOLDER")
     else:
@@ -89,7 +91,7 @@ def embed(settings, version):
     collection.check(manifest_of(**identity))  # before listing, which may take minutes
     listing = list_images(settings.images)
     manifest = manifest_of(**identity, listing=listing)
-    stop = {"code": 1, "hint": f": {CONTINUE}", "stopped": f"stopped: {CONTINUE}"}
+    stop = {"code": 1, "hint": f"; {CONTINUE}", "stopped": f"stopped: {CONTINUE}"}
     with contextlib.ExitStack() as held:
         if settings.engine == "ray":
             from tfdml.scale.cluster import connected

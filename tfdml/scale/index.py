@@ -113,12 +113,16 @@ def about_of(folder):
 
     Raises:
         FileNotFoundError: If there is none.
-        ValueError: If it is of another format.
+        ValueError: If it is damaged, or of another format.
     """
     path = pathlib.Path(folder) / ABOUT
     if not path.is_file():
         made_by = "`python -m tfdml.scale index` makes it"
         raise FileNotFoundError(f"there is no index at {folder}: {made_by}")
-    about = json.loads(path.read_text("utf-8"))
+    try:
+        about = dict(json.loads(path.read_text("utf-8")))
+    except (ValueError, TypeError) as error:
+        again = "build the index again, with --overwrite true"
+        raise ValueError(f"{path} is damaged ({error}): {again}") from error
     check(about.get("format") == FORMAT, f"{path} must be of the format {FORMAT}", about=about)
     return about

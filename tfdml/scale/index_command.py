@@ -40,12 +40,8 @@ class Indexing:
     def __post_init__(self):
         check(self.factory, "`factory` must be the name of an index", factory=self.factory)
         check(self.seed >= 0, "`seed` must be >= 0", seed=self.seed)
-        rows = {"training_rows": self.training_rows}
-        check(
-            self.training_rows is None or self.training_rows > 0,
-            "`training_rows` must be > 0",
-            **rows,
-        )
+        valid = self.training_rows is None or self.training_rows > 0
+        check(valid, "`training_rows` must be > 0", training_rows=self.training_rows)
 
 
 def main(arguments=None):

@@ -130,7 +130,12 @@ def _is_built(final, about, overwrite):
     """Whether the index is there; raises a FileExistsError for another one."""
     if not final.exists():
         return False
-    present = stored.about_of(final) if (final / stored.ABOUT).is_file() else {}
+    try:
+        present = stored.about_of(final) if (final / stored.ABOUT).is_file() else {}
+    except ValueError:  # that is damaged
+        if overwrite:
+            return False
+        raise
     if about.items() <= present.items():
         return True
     if not overwrite:

@@ -81,7 +81,7 @@ def list_images(images):
 
     Raises:
         FileNotFoundError: If there is no such folder or file.
-        ValueError: If it has no images, or the Parquet file no paths.
+        ValueError: If it has no images, or the Parquet file no paths, or columns that are no texts.
     """
     fs, root = fsspec.core.url_to_fs(images)
     pattern = re.search(r"[*?[]", root)
@@ -90,7 +90,7 @@ def list_images(images):
     elif root.endswith(".parquet"):
         try:
             listing = Listing(lambda: _of_parquet(fs, root))
-        except pa.ArrowInvalid as error:
+        except pa.ArrowException as error:
             raise ValueError(f"{images} cannot be read ({error})") from error
     elif pattern:
         folder = root[: pattern.start()].rpartition("/")[0]

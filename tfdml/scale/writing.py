@@ -118,7 +118,7 @@ class CollectionWriter:
         if rows["embedding"].null_count == len(images) >= _SURELY:
             none = f"none of the {len(images):,} images of shard {number} can be read, such as"
             reason = rows["error"][0].as_py()
-            hint = ". Is their disk mounted?" if reason == NO_FILE else ""
+            hint = " (is their disk mounted?)" if reason == NO_FILE else ""
             raise ValueError(f"{none} {images['path'][0]}: {reason}{hint}")
         columns = [rows["id"], images["path"], rows["embedding"], images["label"], rows["error"]]
         table = pa.table(columns, ["id", "path", "embedding", "label", "error"])
@@ -127,11 +127,21 @@ class CollectionWriter:
         self.folder.write(name, lambda file: pq.write_table(table, file, **options))
 
     def unreadable(self, shards):
-        """The number of images without an embedding, from the footers of all shards."""
+        """The number of images without an embedding, from the footers of all shards.
+
+        Raises:
+            ValueError: If a shard is damaged.
+        """
         count = 0
         for number in progress("Counting", range(shards), unit="shard"):
-            with self.folder.open(f"{SHARDS}/{shard_name(number)}") as file:
-                about = pq.ParquetFile(file).metadata
+            name = f"{SHARDS}/{shard_name(number)}"
+            with self.folder.open(name) as file:
+                try:
+                    about = pq.ParquetFile(file).metadata
+                except pa.ArrowException as error:
+                    raise ValueError(
+                        f"{self.folder}/{name} is damaged ({error}): delete it"
+                    ) from error
             errors = about.schema.names.index("error")
             groups = (about.row_group(group) for group in range(about.num_row_groups))
             nulls = sum(group.column(errors).statistics.null_count for group in groups)

@@ -5,7 +5,6 @@
 `one` calls `EmbeddingModel.fit`; `workers` are those of TF_CONFIG. Writes losses and weights.
 """
 
-import os
 import sys
 
 import keras
@@ -14,7 +13,7 @@ import tensorflow as tf
 
 from tfdml import EmbeddingModel, losses, optimizers
 from tfdml.models.replicas import fit_replicas
-from tfdml.runs.devices import requested
+from tfdml.runs.devices import of_environment
 
 STEPS, BATCH = 20, 16
 INITIALIZER = {"class_name": "RandomNormal", "config": {"seed": 3}}
@@ -72,7 +71,7 @@ def train(name, devices):
 
 
 def main(path, kind, names):
-    devices = requested(kind if kind.startswith("cpu") else None, os.environ).started()
+    devices = of_environment().named(kind if kind.startswith("cpu") else None).started()
     results = {}
     for name in names.split(","):
         results |= train(name, devices)

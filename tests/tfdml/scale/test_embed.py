@@ -97,6 +97,29 @@ def test_continues_from_the_list_it_wrote(embed, out, photos):
     assert len(table_of(out)) == 7
 
 
+def test_a_damaged_shard_is_named_and_made_again_once_it_is_deleted(embed, out):
+    embed()
+    table, shard = table_of(out), out / "shards" / "00001.parquet"
+    shard.write_bytes(shard.read_bytes()[:100])
+    result = embed()
+    assert result.code == 1
+    assert "out/shards/00001.parquet is damaged (" in result.err
+    assert result.err.endswith("): delete it; run the same command to continue\n")
+    shard.unlink()
+    assert embed().code == 0
+    assert table_of(out) == table
+
+
+def test_a_collection_without_a_readable_image_fails(embed, out, tmp_path):
+    pq.write_table(pa.table({"path": ["missing.png"]}), tmp_path / "few.parquet")
+    for _ in range(2):
+        result = embed(images="few.parquet")
+        assert result.code == 1
+        assert "no image of few.parquet could be read" in result.err
+        assert "Next" not in result.out
+    assert table_of(out)["error"].to_pylist() == ["there is no such file"]
+
+
 def test_other_file_systems(embed, photos, out):
     memory = fsspec.filesystem("memory")
     memory.put(str(photos), "/given", recursive=True)
@@ -189,7 +212,7 @@ def test_a_full_disk(embed, out, photos):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert result.code == 1
     assert "File too large: " in result.err
-    assert "00000.parquet': run the same command to continue" in result.err
+    assert "00000.parquet'; run the same command to continue" in result.err
     assert result.err.count("\n") == 1
     assert not list(out.glob("shards/*"))
     assert embed().code == 0

@@ -141,6 +141,22 @@ def test_an_index_of_other_settings_stays_until_it_may_be_replaced(clustered):
     assert {path.name for path in clustered.folder.glob("*index*")} == {"index"}
 
 
+def test_a_damaged_description_is_named_until_the_index_is_replaced(clustered):
+    build(clustered, "SQ8")
+    (clustered.folder / "index" / "index.json").write_text("{")
+    with pytest.raises(ValueError, match=r"index\.json is damaged .*--overwrite true"):
+        build(clustered, "SQ8")
+    assert build(clustered, "SQ8", overwrite=True)
+    assert len(StoredIndex(clustered)) == 597
+
+
+def test_a_damaged_list_is_named_before_the_work(clustered):
+    (clustered.folder / "list.parquet").write_bytes(b"no table")
+    with pytest.raises(ValueError, match=r"list\.parquet is damaged .*: delete it, and run"):
+        build(clustered, "SQ8")
+    assert not (clustered.folder / UNFINISHED).exists()
+
+
 def test_a_full_disk_is_a_sentence_and_leaves_the_index(clustered, monkeypatch):
     build(clustered, "SQ8")
     usage = shutil.disk_usage(clustered.folder)

@@ -105,6 +105,7 @@ def test_a_parquet_file_needs_no_labels(tmp_path):
         ({"path": ["a", None]}, "each row of .* must have a `path`"),
         ({"path": ["a", ""]}, "each row of .* must have a `path`"),
         ({"path": pa.array([], pa.string())}, "`images` must have images"),
+        ({"path": [["a"]]}, r"list\.parquet cannot be read .*list.* to utf8"),
     ],
 )
 def test_a_parquet_file_without_paths_is_rejected(columns, message, tmp_path):

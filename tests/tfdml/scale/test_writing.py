@@ -78,7 +78,7 @@ def test_lost_and_repeated_rows_are_noticed(wrong, begun, listing):
 
 def test_a_shard_of_which_no_image_can_be_read_is_rejected(begun):
     listing = listing_of([f"/{i}" for i in range(100)])
-    with pytest.raises(ValueError, match=r"such as /0: there is no such file. Is their disk"):
+    with pytest.raises(ValueError, match=r"such as /0: there is no such file \(is their disk"):
         begun.write_shard(0, 0, next(listing.shards(100)), rows(0, 100, [NO_FILE] * 100))
     with pytest.raises(ValueError, match=r"can be read, such as /0: it is empty$"):
         begun.write_shard(0, 0, next(listing.shards(100)), rows(0, 100, ["it is empty"] * 100))
