@@ -41,6 +41,8 @@ def start(*arguments, cwd, environment=None):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # It must hear Ctrl-C, which a shell keeps from what it starts in the background.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
