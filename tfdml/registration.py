@@ -12,6 +12,7 @@ CLASSES = {
         "DensityTargets",
         "Draws",
         "EmbeddingMemory",
+        "FusedBatchNormalization",
         "GroupedConv2D",
         "LocalResponseNormalization",
         "MirrorAverage",

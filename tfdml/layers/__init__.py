@@ -5,6 +5,7 @@ from tfdml.layers.class_sampler import ClassSampler
 from tfdml.layers.density_targets import DensityTargets
 from tfdml.layers.draws import Draws
 from tfdml.layers.embedding_memory import EmbeddingMemory
+from tfdml.layers.fused_batch_normalization import FusedBatchNormalization
 from tfdml.layers.grouped_conv2d import GroupedConv2D
 from tfdml.layers.local_response_normalization import LocalResponseNormalization
 from tfdml.layers.mirror_average import MirrorAverage
@@ -18,6 +19,7 @@ __all__ = [
     "DensityTargets",
     "Draws",
     "EmbeddingMemory",
+    "FusedBatchNormalization",
     "GroupedConv2D",
     "LocalResponseNormalization",
     "MirrorAverage",

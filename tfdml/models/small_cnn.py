@@ -1,6 +1,7 @@
 from keras import layers
 
 from tfdml.checks import check
+from tfdml.layers import FusedBatchNormalization
 from tfdml.models.exits import exit_features
 
 
@@ -33,10 +34,10 @@ def small_cnn(inputs, weights=None, levels=1):
     x, maps = layers.Rescaling(1 / 127.5, offset=-1.0)(inputs), []
     for block in range(1, 5):
         x = layers.Conv2D(64, 3, padding="same", use_bias=False, name=f"conv{block}")(x)
-        x = layers.BatchNormalization(momentum=0.9, name=f"bn{block}")(x)
-        x = layers.ReLU(name=f"relu{block}")(x)
+        x = FusedBatchNormalization(momentum=0.9, name=f"bn{block}")(x)
         if block < 4 and min(x.shape[1:3]) >= 2:
             x = layers.MaxPooling2D(name=f"pool{block}")(x)
+        x = layers.ReLU(name=f"relu{block}")(x)  # after the pooling: the same for a quarter of it
         maps.append(x)
     exits = enumerate(maps[4 - levels : 3], start=1)
     return [

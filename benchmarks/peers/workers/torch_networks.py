@@ -98,8 +98,8 @@ def small_cnn(layers):
     channels, built = first["kernel"].shape[2], [Scaled()]
     for block in range(4):
         convolution = nn.Conv2d(64 if block else channels, 64, 3, padding=1, bias=False)
-        built += [convolution, nn.BatchNorm2d(64, eps=1e-3, momentum=0.01), nn.ReLU()]
-        built += [nn.MaxPool2d(2)] if block < 3 else []
+        built += [convolution, nn.BatchNorm2d(64, eps=1e-3, momentum=0.1)]
+        built += [nn.MaxPool2d(2), nn.ReLU()] if block < 3 else [nn.ReLU()]
     return nn.Sequential(*built, InRows())
 
 

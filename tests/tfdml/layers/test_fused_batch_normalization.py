@@ -1,0 +1,112 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from tfdml.layers import FusedBatchNormalization
+
+ON_TENSORFLOW = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="other backends have the layer of Keras"
+)
+
+
+def pair(shape, rng, **options):
+    """The layer and that of Keras, with the same weights."""
+    layers = [
+        kind(**options) for kind in (FusedBatchNormalization, keras.layers.BatchNormalization)
+    ]
+    for layer in layers:
+        layer.build(shape)
+    weights = [rng.uniform(0.5, 2, weight.shape) for weight in layers[0].weights]
+    for layer in layers:
+        layer.set_weights(weights)
+    return layers
+
+
+def results(layer, x, training=True):
+    """Outputs, gradients of their product with fixed numbers, and weights after the call."""
+    import tensorflow as tf
+
+    x = tf.convert_to_tensor(x)
+    factors = tf.reshape(tf.range(tf.size(x), dtype=tf.float32) % 7, x.shape)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        outputs = layer(x, training=training)
+        value = tf.reduce_sum(factors * tf.cast(outputs, tf.float32))
+    gradients = tape.gradient(value, [x, *layer.trainable_variables])
+    return [np.asarray(tf.cast(each, tf.float32)) for each in (outputs, *gradients, *layer.weights)]
+
+
+@ON_TENSORFLOW
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        ((5, 6, 4, 3), {}),
+        ((5, 6, 4, 3), {"momentum": 0.9, "epsilon": 0.1, "axis": 3}),
+        ((1, 1, 1, 3), {}),
+        ((5, 6, 4, 3), {"axis": 1}),
+        ((5, 6, 4, 3), {"scale": False}),
+        ((5, 6, 4, 3), {"center": False}),
+        ((5, 3), {}),
+    ],
+)
+def test_equals_keras(shape, options, training, rng):
+    x = rng.normal(2, 3, shape).astype("float32")
+    own, expected = (results(layer, x, training) for layer in pair(shape, rng, **options))
+    for each, other in zip(own, expected, strict=True):
+        np.testing.assert_allclose(each, other, rtol=1e-4, atol=1e-4)
+
+
+@ON_TENSORFLOW
+@pytest.mark.parametrize(
+    ("policy", "tolerance"), [("mixed_bfloat16", 0.05), ("mixed_float16", 0.01), ("float64", 1e-4)]
+)
+def test_equals_keras_in_other_precisions(policy, tolerance, rng):
+    import tensorflow as tf
+
+    shape = (8, 5, 4, 3)
+    layers = pair(shape, rng, dtype=policy)
+    x = tf.cast(rng.normal(2, 3, shape), layers[0].compute_dtype)
+    (own, *_), (expected, *_) = (results(layer, x) for layer in layers)
+    np.testing.assert_allclose(own, expected, atol=tolerance)
+    moving = [[np.asarray(weight) for weight in layer.weights] for layer in layers]
+    for each, other in zip(*moving, strict=True):
+        np.testing.assert_allclose(each, other, rtol=1e-2)
+
+
+@ON_TENSORFLOW
+def test_trains_by_one_operation():
+    import tensorflow as tf
+
+    layer = FusedBatchNormalization()
+    layer.build((None, 4, 4, 3))
+
+    @tf.function
+    def train(x):
+        return layer(x, training=True)
+
+    kinds = {
+        each.type
+        for each in train.get_concrete_function(tf.zeros([2, 4, 4, 3])).graph.get_operations()
+    }
+    assert "FusedBatchNormV3" in kinds
+    assert "SquaredDifference" not in kinds
+
+
+def test_uses_the_moving_averages_where_it_is_frozen(rng):
+    x = rng.normal(size=(4, 3, 3, 2)).astype("float32")
+    layer = FusedBatchNormalization()
+    layer.trainable = False
+    outputs = ops.convert_to_numpy(layer(x, training=True))
+    np.testing.assert_allclose(outputs, x / np.sqrt(1 + layer.epsilon), rtol=1e-5)
+
+
+def test_is_saved_in_a_model(rng, tmp_path):
+    model = keras.Sequential([keras.Input((4, 4, 3)), FusedBatchNormalization(momentum=0.5)])
+    x = rng.normal(size=(2, 4, 4, 3)).astype("float32")
+    model(x, training=True)
+    model.save(tmp_path / "model.keras")
+    restored = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(restored.predict(x, verbose=0), model.predict(x, verbose=0))
+    assert type(restored.layers[-1]) is FusedBatchNormalization

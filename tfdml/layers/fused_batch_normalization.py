@@ -1,0 +1,60 @@
+import keras
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class FusedBatchNormalization(keras.layers.BatchNormalization):
+    """`keras.layers.BatchNormalization` that TensorFlow trains by a single operation.
+
+    Keras composes the statistics, the result and their gradients of a dozen operations, each of
+    which reads or writes all maps. TensorFlow has one operation for the result and one for the
+    gradients. It serves the training on maps with the channels last, in up to 32 bits; all else,
+    and other backends, are left to Keras. Results equal those of Keras up to rounding.
+
+    Args:
+        *args: Arguments of `keras.layers.BatchNormalization`.
+        **kwargs: Arguments of `keras.layers.BatchNormalization`.
+
+    Call:
+        inputs: (batch, height, width, channels) floats, or as in Keras.
+        training: Whether to use the statistics of the batch, and to update the moving averages.
+        mask: As in Keras.
+        Returns floats of the shape of `inputs`.
+
+    Example:
+        >>> layer = FusedBatchNormalization(epsilon=0.0)
+        >>> print(np.asarray(layer(np.array([[[[1.0], [3.0]]]]), training=True)))
+        [[[[-1.]
+           [ 1.]]]]
+    """
+
+    def call(self, inputs, training=None, mask=None):
+        if not (training and self.trainable and mask is None and self._fuses(inputs)):
+            return super().call(inputs, training=training, mask=mask)
+        import tensorflow as tf
+
+        outputs, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(
+            x=inputs,
+            scale=self.gamma,
+            offset=self.beta,
+            mean=[],
+            variance=[],
+            epsilon=self.epsilon,
+            is_training=True,
+        )
+        count = tf.cast(tf.size(inputs) // tf.size(mean), mean.dtype)
+        variance *= (count - 1.0) / count  # TensorFlow's is unbiased, Keras' not
+        for average, value in ((self.moving_mean, mean), (self.moving_variance, variance)):
+            average.assign(self.momentum * average + (1.0 - self.momentum) * value)
+        return outputs
+
+    def _fuses(self, inputs):
+        return (
+            keras.backend.backend() == "tensorflow"
+            and len(inputs.shape) == 4
+            and self.axis in (-1, 3)
+            and self.center
+            and self.scale
+            and not self.synchronized
+            and not getattr(self, "renorm", False)  # of Keras 3.15
+            and self.compute_dtype in ("float16", "bfloat16", "float32")
+        )
