@@ -4,9 +4,11 @@ import dataclasses
 import json
 
 TFDML, KERAS, PML, OML, FAISS = "tfdml", "keras", "pml", "oml", "faiss"
-OWN = (TFDML, KERAS)  # sides of this Python; the others are of the peers' environment
+BEST = "best"  # tfdml by the recipe that it recommends
+OWN = (TFDML, BEST, KERAS)  # sides of this Python; the others are of the peers' environment
 TITLES = {
     TFDML: "tfdml",
+    BEST: "tfdml, recipes/best",
     KERAS: "Keras",
     PML: "pytorch-metric-learning",
     OML: "open-metric-learning",

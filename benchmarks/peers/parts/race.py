@@ -1,16 +1,23 @@
-"""The race: each side's best objective, in the same time and in the same steps, on all cores."""
+"""The race: each side's best objective, in the same time and in the same steps, on all cores.
+
+In the same time tfdml also runs by the recipe that it recommends.
+"""
 
 import dataclasses
 import os
+import pathlib
+
+import yaml
 
 from benchmarks.peers import racers
-from benchmarks.peers.case import PML, TFDML, Case, worker
+from benchmarks.peers.case import BEST, PML, TFDML, Case, worker
 from benchmarks.peers.exported import initial_weights, pretrained_weights, race_images
 from benchmarks.peers.race_page import races_page
 from benchmarks.peers.racers import OTHER_OPTIONS, OTHER_RATE, RACERS, RACES, TRIALS
 
 PART = "race"
 SIDES = (TFDML, PML)
+RECIPES = pathlib.Path(__file__).resolve().parents[3] / "recipes" / "best"
 BEYOND = 1800.0  # seconds of a call beside its budget: to trace, to embed and to score
 SLOW = 60.0  # seconds of a step, beyond which a run of a number of steps is stopped
 
@@ -84,6 +91,10 @@ def runs_of(name, race, common, trials, results, folder):
                 [(unit, size)] = budget.items()
                 key = f"{PART}/{name}/{size:g} {unit}/{seed}/{side}"
                 yield run_of(key, side, best[side], budget, race, settings)
+            path = RECIPES / f"{name}.yaml"
+            if "seconds" in budget and path.exists():
+                key = f"{PART}/{name}/{race.seconds:g} seconds/{seed}/{BEST}"
+                yield run_of_recipe(key, path, budget, race, settings)
 
 
 def best_of(trials, results, side):
@@ -114,6 +125,15 @@ def run_of(key, side, chosen, budget, race, common):
     seconds = BEYOND + (budget.get("seconds") or SLOW * budget["steps"])
     sides = {side: (worker(side, PART), own)}
     return Case(key, sides, {**common, "budget": budget}, rounds=0, seconds=seconds)
+
+
+def run_of_recipe(key, path, budget, race, common):
+    """A run of tfdml by a recipe, which replaces all but the images, the network and its start."""
+    recipe = yaml.safe_load(path.read_text())
+    own = {"objective": recipe["loss"], "trial": f"recipes/best/{path.name}", "recipe": recipe}
+    sides = {BEST: (worker(TFDML, PART), own)}
+    settings = {**common, "budget": budget}
+    return Case(key, sides, settings, rounds=0, seconds=BEYOND + budget["seconds"])
 
 
 def page(records):

@@ -1,4 +1,7 @@
-"""A run of a race by tfdml: what `train.py` does, until the budget is spent."""
+"""A run of a race by tfdml: what `train.py` does, until the budget is spent.
+
+Its settings are those of a trial, or a recipe.
+"""
 
 import numpy as np
 
@@ -12,15 +15,19 @@ ENDLESS = 1_000_000  # steps, more than any budget has
 
 def prepare(settings, folder):
     import_tensorflow()
+    from tfdml.models.precision import in_float32
+
     images = images_of(settings, folder)
 
     def work():
         budget = Budget(**settings["budget"])
-        recipe, dataset = recipe_of(settings, folder), dataset_of(settings, images)
+        recipe = recipe_of(settings, folder)
+        dataset = dataset_of(settings, images, recipe)
         model = trained(recipe, dataset, budget, folder / settings["weights"])
         seconds = budget.elapsed()
         steps = int(model.optimizer.iterations)
-        rows = model.embed(images["test_images"].astype("float32"))
+        embedder = in_float32(model.embedder)
+        rows = embedder.predict(images["test_images"].astype("float32"), 256, verbose=0)
         scores = recalls(rows, images["test_labels"], settings["ks"])
         return {**scores, "steps": steps, "seconds": seconds}
 
@@ -31,23 +38,26 @@ def prepare(settings, folder):
 def recipe_of(settings, folder):
     from tfdml.runs.recipe import Recipe
 
-    return Recipe(
-        loss=settings["name"],
-        loss_options=settings["options"],
-        backbone=settings["network"],
-        weights=settings["pretrained"] and str(folder / settings["pretrained"]),
-        head_multiplier=settings["head_multiplier"],
-        head_steps=0,
-        learning_rate=settings["rate"],
-        schedule="constant",
-        classes_per_batch=settings["classes_per_batch"],
-        images_per_class=settings["images_per_class"],
-        steps=ENDLESS,
-        seed=settings["seed"],
-    )
+    weights = settings["pretrained"] and str(folder / settings["pretrained"])
+    of_race = {"backbone": settings["network"], "weights": weights, "seed": settings["seed"]}
+    of_race |= {"schedule": "constant", "steps": ENDLESS}
+    recipe = Recipe(**{**(settings.get("recipe") or trial_of(settings)), **of_race})
+    return recipe.completed(recipe.classes_per_batch)[0]
 
 
-def dataset_of(settings, images):
+def trial_of(settings):
+    return {
+        "loss": settings["name"],
+        "loss_options": settings["options"],
+        "head_multiplier": settings["head_multiplier"],
+        "head_steps": 0,
+        "learning_rate": settings["rate"],
+        "classes_per_batch": settings["classes_per_batch"],
+        "images_per_class": settings["images_per_class"],
+    }
+
+
+def dataset_of(settings, images, recipe):
     """The `Dataset` of a race; it numbers the classes that are scored after the others."""
     import pipelines
     from pipelines.split import Dataset
@@ -61,7 +71,7 @@ def dataset_of(settings, images):
         train,
         test,
         image_size=(pixels, pixels, channels),
-        augmentation=pipelines.Augmentation(**settings["augmentation"]),
+        augmentation=pipelines.Augmentation(**settings["augmentation"] | recipe.augmentation),
         preprocessing=pipelines.Preprocessing(None if stored == pixels else stored),
     )
 

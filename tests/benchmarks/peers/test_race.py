@@ -15,6 +15,7 @@ from tfdml import losses
 def arguments(tmp_path, monkeypatch):
     """Those of a race on Omniglot of two objectives, whose files exist."""
     monkeypatch.setattr(race, "race_images", lambda *_: "images.npz")
+    monkeypatch.setattr(race, "RECIPES", tmp_path / "none")
     monkeypatch.setattr(race, "initial_weights", lambda *_, seed, **__: f"weights_{seed}.npz")
     return types.SimpleNamespace(
         races=["omniglot"],
@@ -49,7 +50,7 @@ def by_side(objective, trial, side):
     if (objective, side) == ("CosFace", "pml"):
         return "> 8 GB"
     best = {"tfdml": ("circle", "other rate"), "pml": ("circle", "as it is")}
-    return 0.5 if (objective, trial) == best[side] else 0.25
+    return 0.5 if (objective, trial) == best.get(side) else 0.25
 
 
 def test_every_objective_of_both_sides_has_the_same_trials_in_turns(arguments, results):
@@ -82,6 +83,22 @@ def test_the_best_of_each_side_runs_in_the_same_time_and_in_the_same_steps(argum
         assert case.settings["weights"] == f"weights_{case.settings['seed']}.npz"
     run(results, runs, by_side)
     assert all(map(results.has, race.cases(arguments, results)))
+
+
+def test_the_recipe_runs_beside_the_best_in_the_same_time(
+    arguments, results, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(race, "RECIPES", tmp_path)
+    (tmp_path / "omniglot.yaml").write_text("loss: ntxent\nclasses_per_batch: 32\n")
+    for _ in range(2):
+        run(results, list(race.cases(arguments, results)), by_side)
+    keys = [case.key for case in race.cases(arguments, results) if "best" in case.sides]
+    assert keys == [f"race/omniglot/10 seconds/{seed}/best" for seed in SEEDS]
+    [(module, own)] = race.Case(**results.records[keys[0]]["case"]).sides.values()
+    assert module.endswith("tfdml_race")
+    assert own["recipe"] == {"loss": "ntxent", "classes_per_batch": 32}
+    row = "| 10 seconds | tfdml, recipes/best | ntxent, recipes/best/omniglot.yaml | 1,234 | 25.0"
+    assert row in page_of(results, [race])
 
 
 def test_the_page_has_runs_and_search(arguments, results):

@@ -45,6 +45,18 @@ def test_a_run_spends_its_budget_and_scores_the_other_classes(settings, tmp_path
     assert outputs["seconds"] > 0
 
 
+def test_a_recipe_replaces_the_settings_of_a_trial(settings, tmp_path):
+    recipe = {"loss": "triplet", "classes_per_batch": 3, "steps": 9, "schedule": "cosine"}
+    recipe |= {"dataset": "omniglot", "augmentation": {"zoom": 0.2}, "precision": "mixed_bfloat16"}
+    settings["recipe"] = recipe
+    built = tfdml_race.recipe_of(settings, tmp_path)
+    assert (built.loss, built.classes_per_batch, built.images_per_class) == ("triplet", 3, 4)
+    images = tfdml_race.images_of(settings, tmp_path)
+    augmentation = tfdml_race.dataset_of(settings, images, built).augmentation
+    assert (augmentation.rotation, augmentation.zoom) == (10.0, 0.2)
+    assert tfdml_race.prepare(settings, tmp_path)()["steps"] == 3
+
+
 def test_a_run_starts_with_the_weights_of_the_peer(settings, tmp_path):
     keras.utils.set_random_seed(settings["seed"])
     other = tfdml.models.build_embedder("small_cnn", input_shape=(14, 14, 1))
