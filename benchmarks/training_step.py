@@ -7,7 +7,9 @@
 What stands behind `--` goes to `train.py`, over the settings of the recipe.
 The network, loss, batch and optimizer are those of the recipe; the images are noise and the weights
 random, which cost the same, so no data is needed. Reading images is not included. The seconds of
-all cores together (CPU) are comparable on a machine that others use too.
+all cores together (CPU) are comparable on a machine that others use too. A bare step is forward,
+loss, backward and update of the same network in one function, without Keras' `fit`, measured in
+turns with it; the limit is 1.05.
 """
 
 import argparse
@@ -16,6 +18,7 @@ import sys
 import time
 
 import numpy as np
+import tensorflow as tf
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -30,35 +33,60 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("recipes", type=pathlib.Path, nargs="+", help="YAML files of settings")
-    parser.add_argument("--steps", type=int, default=3, help="steps to time; default: 3")
+    parser.add_argument("--steps", type=int, default=3, help="steps of a turn; default: 3")
+    parser.add_argument("--turns", type=int, default=3, help="the fastest counts; default: 3")
     split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     arguments, settings = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1 :]
-    if arguments.steps < 1:
-        parser.error(f"--steps must be >= 1. Received: {arguments.steps}")
+    for name in ("steps", "turns"):
+        if getattr(arguments, name) < 1:
+            parser.error(f"--{name} must be >= 1. Received: {getattr(arguments, name)}")
     width = max(len(str(path)) for path in arguments.recipes)
-    print(f"{'recipe':{width}}{'s/step':>10}{'CPU':>10}{'steps':>10}{'hours':>10}")
+    print(f"{'recipe':{width}}{'s/step':>10}{'CPU':>10}{'of bare':>10}{'steps':>10}{'hours':>10}")
     for path in arguments.recipes:
         recipe, *_ = train.parse(["--config", str(path), "--weights", "null", *settings])
         recipe, _ = recipe.completed(recipe.classes_per_batch or 32)
-        seconds, cpu = seconds_per_step(recipe, arguments.steps)
+        seconds, cpu, bare = seconds_per_step(recipe, arguments.steps, arguments.turns)
         hours = seconds * recipe.steps / 3600
-        times = f"{seconds:10.3f}{cpu:10.3f}{recipe.steps:10,}{hours:10.1f}"
+        times = f"{seconds:10.3f}{cpu:10.3f}{seconds / bare:10.2f}{recipe.steps:10,}{hours:10.1f}"
         print(f"{path!s:{width}}{times}", flush=True)
 
 
-def seconds_per_step(recipe, steps):
-    """Wall and CPU seconds, the mean over `steps` steps after one that compiles.
+def seconds_per_step(recipe, steps, turns):
+    """Wall and CPU seconds of a step of `fit`, and wall seconds of a bare step.
 
     Args:
         recipe: `Recipe` with an `image_size`.
-        steps: Steps to time.
+        steps: Steps of a turn.
+        turns: Of each, after one that compiles; the fastest counts.
     """
     model, batch = model_on_noise(recipe)
-    model.train_on_batch(*batch)
+    ready = tf.data.Dataset.from_tensors(batch).repeat()
+    images, labels = map(tf.constant, batch)
+
+    @tf.function
+    def update(images, labels):
+        with tf.GradientTape() as tape:
+            loss = model.loss(labels, model(images, training=True), training=True)
+        variables = model.trainable_variables
+        model.optimizer.apply(tape.gradient(loss, variables), variables)
+
+    def fit():
+        model.fit(ready, steps_per_epoch=steps, verbose=0)
+
+    def bare():
+        for _ in range(steps):
+            update(images, labels)
+
+    measured = [[seconds_of(each) for each in (fit, bare)] for _ in range(turns + 1)][1:]
+    (seconds, cpu), (alone, _) = (min(turns) for turns in zip(*measured, strict=True))
+    return seconds / steps, cpu / steps, alone / steps
+
+
+def seconds_of(work):
+    """Wall and CPU seconds of a call."""
     start, cpu = time.perf_counter(), time.process_time()
-    for _ in range(steps):
-        model.train_on_batch(*batch)
-    return (time.perf_counter() - start) / steps, (time.process_time() - cpu) / steps
+    work()
+    return time.perf_counter() - start, time.process_time() - cpu
 
 
 def model_on_noise(recipe):
