@@ -3,12 +3,13 @@ import keras
 
 @keras.saving.register_keras_serializable("tfdml")
 class FusedBatchNormalization(keras.layers.BatchNormalization):
-    """`keras.layers.BatchNormalization` that TensorFlow trains by a single operation.
+    """`keras.layers.BatchNormalization` that TensorFlow computes by a single operation.
 
     Keras composes the statistics, the result and their gradients of a dozen operations, each of
-    which reads or writes all maps. TensorFlow has one operation for the result and one for the
-    gradients. It serves the training on maps with the channels last, in up to 32 bits; all else,
-    and other backends, are left to Keras. Results equal those of Keras up to rounding.
+    which reads or writes all maps, in 32 bits. TensorFlow has one operation for the result and one
+    for the gradients. It serves maps with the channels last: training in up to 32 bits, and
+    inference, or training of a frozen layer, in 16 bits. All else, and other backends, are left to
+    Keras. Results equal those of Keras up to rounding.
 
     Args:
         *args: Arguments of `keras.layers.BatchNormalization`.
@@ -28,33 +29,35 @@ class FusedBatchNormalization(keras.layers.BatchNormalization):
     """
 
     def call(self, inputs, training=None, mask=None):
-        if not (training and self.trainable and mask is None and self._fuses(inputs)):
+        of_batch = bool(training and self.trainable)
+        fuses = self._can_fuse(inputs) and (of_batch or self.compute_dtype != "float32")
+        if mask is not None or not fuses:
             return super().call(inputs, training=training, mask=mask)
         import tensorflow as tf
 
         outputs, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(
             x=inputs,
-            scale=self.gamma,
-            offset=self.beta,
-            mean=[],
-            variance=[],
+            scale=self.gamma if self.scale else tf.ones(inputs.shape[-1]),
+            offset=self.beta if self.center else tf.zeros(inputs.shape[-1]),
+            mean=[] if of_batch else self.moving_mean,
+            variance=[] if of_batch else self.moving_variance,
             epsilon=self.epsilon,
-            is_training=True,
+            is_training=of_batch,
         )
-        count = tf.cast(tf.size(inputs) // tf.size(mean), mean.dtype)
-        variance *= (count - 1.0) / count  # TensorFlow's is unbiased, Keras' not
-        for average, value in ((self.moving_mean, mean), (self.moving_variance, variance)):
-            average.assign(self.momentum * average + (1.0 - self.momentum) * value)
+        if of_batch:
+            count = tf.cast(tf.size(inputs) // tf.size(mean), mean.dtype)
+            variance *= (count - 1.0) / count  # TensorFlow's is unbiased, Keras' not
+            for average, value in ((self.moving_mean, mean), (self.moving_variance, variance)):
+                average.assign(self.momentum * average + (1.0 - self.momentum) * value)
         return outputs
 
-    def _fuses(self, inputs):
+    def _can_fuse(self, inputs):
         return (
             keras.backend.backend() == "tensorflow"
             and len(inputs.shape) == 4
             and self.axis in (-1, 3)
-            and self.center
-            and self.scale
             and not self.synchronized
             and not getattr(self, "renorm", False)  # of Keras 3.15
             and self.compute_dtype in ("float16", "bfloat16", "float32")
+            and self.variable_dtype == "float32"
         )

@@ -3,7 +3,9 @@
 All take `inputs`, (batch, height, width, 3) floats in [0, 255]; `weights`, None, `"imagenet"`
 (Keras downloads them) or the path of Keras' ImageNet weights file without top; and `levels`, 1 for
 the final features only, 2 to add an exit at about 2/3 of the depth, 3 to add one at 1/3 as well.
-They return a list of (batch, features) tensors, from the shallowest level to the deepest, and raise
+They return a list of (batch, features) tensors, from the shallowest level to the deepest. The
+moving averages of their batch normalisation have momentum 0.9, as in `small_cnn`: with Keras' 0.99
+and 0.999 the initial values outlast a short training. They raise
 
     OSError: If Keras cannot download the weights.
     ValueError: If weights are given for images without 3 channels, or the file does not have the
@@ -15,6 +17,7 @@ import warnings
 
 from keras import applications, layers, ops
 
+from tfdml.layers import FusedBatchNormalization
 from tfdml.models.exits import exit_features
 from tfdml.models.published import check_colour
 
@@ -85,9 +88,21 @@ def _features(application, name, images, weights, levels, exits, side="output"):
         raise OSError(sentence) from error
     if weights not in (None, "imagenet"):
         _load_weights(network, application, weights)
+    _adapt(network)  # after the weights, whose file names the classes of layers
     maps = [getattr(network.get_layer(layer), side) for layer in exits[3 - levels :]]
     early = [exit_features(x, f"exit{number}") for number, x in enumerate(maps, start=1)]
     return [*early, network.output]
+
+
+def _adapt(network):
+    """Sets what suits training: `keras.applications` take no layers of others."""
+    for layer in network.layers:
+        if type(layer) is layers.BatchNormalization:
+            layer.__class__ = FusedBatchNormalization
+            layer.momentum = 0.9
+        if isinstance(layer, layers.DepthwiseConv2D) and max(layer.strides) > 1:
+            # On CPUs its gradient takes 20 times as long in bfloat16.
+            layer.dtype_policy = "float32"
 
 
 def _load_weights(network, application, path):

@@ -20,7 +20,7 @@ def mobilenet_v2():
     for module in [*features.modules()]:
         for name, layer in [*module.named_children()]:
             if isinstance(layer, nn.BatchNorm2d):
-                layer.eps, layer.momentum = 1e-3, 1e-3
+                layer.eps, layer.momentum = 1e-3, 0.1
             if isinstance(layer, nn.Conv2d) and layer.stride == (2, 2):
                 layer.padding = (0, 0)
                 setattr(module, name, nn.Sequential(SamePadding(), layer))

@@ -60,15 +60,17 @@ def test_equals_keras(shape, options, training, rng):
 
 @ON_TENSORFLOW
 @pytest.mark.parametrize(
-    ("policy", "tolerance"), [("mixed_bfloat16", 0.05), ("mixed_float16", 0.01), ("float64", 1e-4)]
+    ("policy", "tolerance"),
+    [("mixed_bfloat16", 0.05), ("bfloat16", 0.05), ("mixed_float16", 0.01), ("float64", 1e-4)],
 )
-def test_equals_keras_in_other_precisions(policy, tolerance, rng):
+@pytest.mark.parametrize("training", [True, False])
+def test_equals_keras_in_other_precisions(policy, tolerance, training, rng):
     import tensorflow as tf
 
     shape = (8, 5, 4, 3)
     layers = pair(shape, rng, dtype=policy)
     x = tf.cast(rng.normal(2, 3, shape), layers[0].compute_dtype)
-    (own, *_), (expected, *_) = (results(layer, x) for layer in layers)
+    (own, *_), (expected, *_) = (results(layer, x, training) for layer in layers)
     np.testing.assert_allclose(own, expected, atol=tolerance)
     moving = [[np.asarray(weight) for weight in layer.weights] for layer in layers]
     for each, other in zip(*moving, strict=True):
@@ -76,20 +78,18 @@ def test_equals_keras_in_other_precisions(policy, tolerance, rng):
 
 
 @ON_TENSORFLOW
-def test_trains_by_one_operation():
+@pytest.mark.parametrize(
+    ("policy", "training"),
+    [("float32", True), ("mixed_bfloat16", True), ("mixed_bfloat16", False)],
+)
+def test_is_one_operation(policy, training):
     import tensorflow as tf
 
-    layer = FusedBatchNormalization()
+    layer = FusedBatchNormalization(dtype=policy, scale=False)
     layer.build((None, 4, 4, 3))
-
-    @tf.function
-    def train(x):
-        return layer(x, training=True)
-
-    kinds = {
-        each.type
-        for each in train.get_concrete_function(tf.zeros([2, 4, 4, 3])).graph.get_operations()
-    }
+    call = tf.function(lambda x: layer(x, training=training))
+    graph = call.get_concrete_function(tf.zeros([2, 4, 4, 3])).graph
+    kinds = {each.type for each in graph.get_operations()}
     assert "FusedBatchNormV3" in kinds
     assert "SquaredDifference" not in kinds
 

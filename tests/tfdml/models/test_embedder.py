@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 
+from tfdml.layers import FusedBatchNormalization
 from tfdml.models import BACKBONES, backbone_of, build_embedder, first_levels
 from tfdml.models.exits import exit_features
 
@@ -221,6 +222,22 @@ def batch_norms(embedder):
         network = embedder.get_layer("mirror_average").layer
     kind = keras.layers.BatchNormalization
     return [layer for layer in network.layers if isinstance(layer, kind)]
+
+
+def test_networks_of_keras_are_adapted_to_training_in_16_bits(rng, tmp_path):
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    embedder = build_embedder("mobilenet_v2", 4, input_shape=(32, 32, 3))
+    keras.mixed_precision.set_global_policy("float32")
+    kinds = {(type(layer), layer.momentum) for layer in batch_norms(embedder)}
+    assert kinds == {(FusedBatchNormalization, 0.9)}
+    strided = [each for each in embedder.layers if isinstance(each, keras.layers.DepthwiseConv2D)]
+    policies = {each.strides[0]: each.dtype_policy.name for each in strided}
+    assert policies == {1: "mixed_bfloat16", 2: "float32"}
+    embedder.save(tmp_path / "embedder.keras")
+    restored = keras.models.load_model(tmp_path / "embedder.keras")
+    assert {type(layer) for layer in batch_norms(restored)} == {FusedBatchNormalization}
+    images = rng.uniform(0, 255, (4, 32, 32, 3)).astype("float32")
+    np.testing.assert_array_equal(outputs(restored, images), outputs(embedder, images))
 
 
 @pytest.mark.parametrize("mirror", [False, True])
