@@ -15,6 +15,10 @@ class Augmentation:
         aspect: Largest factor by which the aspect ratio of a crop differs from that of the image,
             either way, >= 1 and finite; 1 for none. A crop of the whole area keeps its shape.
         flip: Whether to mirror each image, left to right, with probability 1/2. Not for characters.
+        symmetries: 4 turns all images of a batch by the same random multiple of 90 degrees, 8 also
+            mirrors half of the batches: to a loss that compares the images of a batch, turned
+            characters are further classes. A loss with proxies or a memory mixes them with the
+            upright ones. For square images; 1 for none.
         rotation: Largest rotation either way, in degrees, 0 to 180; 0 for none.
         zoom: Largest relative change of scale either way, 0 to below 1; 0 for none.
         shift: Largest shift along each axis, as a share of the side, 0 to below 1; 0 for none.
@@ -29,6 +33,7 @@ class Augmentation:
     crop: float = 1.0
     aspect: float = 1.0
     flip: bool = False
+    symmetries: int = 1
     rotation: float = 0.0
     zoom: float = 0.0
     shift: float = 0.0
@@ -40,6 +45,7 @@ class Augmentation:
             ("crop", 0 < self.crop <= 1, "> 0 and <= 1"),
             ("aspect", 1 <= self.aspect < math.inf, ">= 1 and finite"),
             ("flip", isinstance(self.flip, bool), "true or false"),
+            ("symmetries", self.symmetries in (1, 4, 8), "1, 4 or 8"),
             ("rotation", 0 <= self.rotation <= 180, ">= 0 and <= 180 degrees"),
             ("zoom", 0 <= self.zoom < 1, ">= 0 and < 1"),
             ("shift", 0 <= self.shift < 1, ">= 0 and < 1"),

@@ -199,6 +199,21 @@ def random_flip(image, augmentation, draw):
     return tf.cond(draw < 0.5, lambda: tf.reverse(image, axis=[1]), lambda: image)
 
 
+def random_symmetry(images, augmentation, draw):
+    """A batch, all of whose images are turned by one multiple of 90 degrees, and maybe mirrored.
+
+    Args:
+        images: (n, side, side, channels).
+        augmentation: `Augmentation`; its `symmetries` is read.
+        draw: Float in [0, 1).
+    """
+    if augmentation.symmetries == 1:
+        return images
+    number = tf.cast(draw * augmentation.symmetries, tf.int32)
+    images = tf.cond(number >= 4, lambda: tf.reverse(images, axis=[2]), lambda: images)
+    return tf.image.rot90(images, number % 4)
+
+
 def random_warp(images, augmentation, draws):
     """A batch flipped, rotated, zoomed and shifted, by five uniform draws per image.
 

@@ -4,7 +4,14 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.augmentation import Augmentation
-from pipelines.images import crop, random_colour, random_flip, random_part, random_warp
+from pipelines.images import (
+    crop,
+    random_colour,
+    random_flip,
+    random_part,
+    random_symmetry,
+    random_warp,
+)
 from pipelines.preprocessing import Preprocessing
 from pipelines.records import read_batches
 from pipelines.sampling import all_steps, step_seed
@@ -84,6 +91,8 @@ def loader(making, batch, size, seed, part):
             tf.random.stateless_uniform([batch, draws], step_seed(seed, purpose, step))
             for purpose, draws in _DRAWS.items()
         ]
+        symmetry = tf.random.stateless_uniform([], step_seed(seed, "symmetry", step))
+        draws.append(tf.fill([batch, 1], symmetry))
         own = indices[rows.start : rows.stop]
         here = (tf.concat(draws, axis=1), kept)
         here = (each[rows.start : rows.stop] for each in here)
@@ -100,8 +109,10 @@ def loader(making, batch, size, seed, part):
             images, labels, draws = (
                 tf.boolean_mask(each, kept) for each in (images, labels, draws)
             )
-        _, warps, colours = tf.split(draws, [_CROP_DRAWS, _WARP_DRAWS, _COLOUR_DRAWS], axis=1)
-        images = random_warp(resize(images, image_size), of_batch, warps)
+        shares = [_CROP_DRAWS, _WARP_DRAWS, _COLOUR_DRAWS, 1]
+        _, warps, colours, symmetry = tf.split(draws, shares, axis=1)
+        images = random_symmetry(resize(images, image_size), augmentation, symmetry[0, 0])
+        images = random_warp(images, of_batch, warps)
         images = random_colour(images, of_batch, colours)
         return tf.ensure_shape(images, [size, *image_size]), labels
 

@@ -120,6 +120,10 @@ class Preprocessing:
         large = not self.warp_size or self.warp_size >= max(image_size[:2])
         received = {"warp_size": self.warp_size, "image_size": tuple(image_size)}
         check(large, "`warp_size` must be at least the side of a crop", **received)
+        if augmentation is not None and augmentation.symmetries > 1:
+            square = image_size[0] == image_size[1]
+            received = {"symmetries": augmentation.symmetries, "image_size": tuple(image_size)}
+            check(square, "`symmetries` of the augmentation need square images", **received)
         if self.mean_image is None:
             return
         size, found = (*self.size_of_warp(image_size), image_size[2]), self.mean_image.shape

@@ -271,5 +271,6 @@ def _mixed_shares(least, seed):
 def step_seed(seed, purpose, step):
     """(2,) int64 seed of one purpose at one step, for the stateless operations of TensorFlow."""
     purposes = ("classes", "images", "augmentation", "shares", "colour", "super_classes", "pairs")
+    purposes += ("symmetry",)
     base = tf.constant([seed, purposes.index(purpose)], tf.int64)
     return tf.random.fold_in(base, step)

@@ -5,6 +5,8 @@ import pytest
 
 from pipelines import Augmentation
 
+NUMBERS = ["crop", "aspect", "symmetries", "rotation", "zoom", "shift", "colour"]
+
 
 def test_changes_nothing_by_default():
     assert not Augmentation().crops
@@ -25,6 +27,7 @@ def test_each_geometric_option_warps(options):
         ("aspect", 0.5, ">= 1 and finite"),
         ("aspect", float("inf"), ">= 1 and finite"),
         ("flip", 3, "true or false"),
+        ("symmetries", 2, "1, 4 or 8"),
         ("rotation", -1.0, ">= 0 and <= 180 degrees"),
         ("zoom", 1.0, ">= 0 and < 1"),
         ("shift", float("nan"), ">= 0 and < 1"),
@@ -36,7 +39,7 @@ def test_rejects_values_out_of_range(name, value, range_):
         Augmentation(**{name: value})
 
 
-@pytest.mark.parametrize("name", ["crop", "aspect", "rotation", "zoom", "shift", "colour"])
+@pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.parametrize("value", ["abc", None, True, [1.0]])
 def test_rejects_what_is_no_number(name, value):
     message = re.escape(f"`{name}` must be a number. Received: {name}={value!r}")

@@ -99,6 +99,28 @@ def test_augmentation_differs_by_step_and_row(split):
     assert (first != second).any()
 
 
+def test_all_images_of_a_batch_have_the_same_symmetry(rng):
+    image = rng.integers(0, 256, (1, 4, 4, 1), dtype=np.uint8)
+    split = Split(np.repeat(image, 4, axis=0), [0, 0, 1, 1])
+    options = {"augmentation": Augmentation(symmetries=8)}
+    batches = take(60, split, 2, 2, **options)
+    for images, _ in batches:
+        np.testing.assert_array_equal(images, np.repeat(images[:1], 4, axis=0))
+    assert len({images[0].tobytes() for images, _ in batches}) == 8
+    assert_equal_batches(batches[6:9], take(3, split, 2, 2, start_step=6, **options))
+    for index in range(2):
+        part = take(9, split, 2, 2, part=(index, 2), **options)
+        rows = slice(2 * index, 2 * index + 2)
+        whole = [(images[rows], labels[rows]) for images, labels in batches[:9]]
+        assert_equal_batches(part, whole)
+
+
+def test_symmetries_need_square_images(split):
+    message = re.escape("`symmetries` of the augmentation need square images. Received: symmetries")
+    with pytest.raises(ValueError, match=message):
+        balanced_batches(split, 2, 2, augmentation=Augmentation(symmetries=4))
+
+
 def test_augmentation_is_the_same_eagerly_and_in_a_dataset(split, rng):
     draws = tf.constant(rng.uniform(size=(40, 5)), tf.float32)
     images = tf.cast(split.images, tf.float32)

@@ -10,6 +10,7 @@ from pipelines.images import (
     random_colour,
     random_crop,
     random_flip,
+    random_symmetry,
     random_warp,
     reader,
     resize,
@@ -118,6 +119,17 @@ def test_one_image_is_flipped_as_a_batch_is(kind, rng):
 
 def test_never_flips_when_flip_is_off(image):
     np.testing.assert_array_equal(random_warp(image, Augmentation(), draw(flip=0.0)), image)
+
+
+@pytest.mark.parametrize("symmetries", [1, 4, 8])
+def test_a_batch_is_turned_and_mirrored_as_a_whole(symmetries, rng):
+    images = rng.uniform(0, 255, (3, 5, 5, 2)).astype(np.float32)
+    augmentation = Augmentation(symmetries=symmetries)
+    for number in range(symmetries):
+        expected = images if number < 4 else images[:, :, ::-1]
+        expected = np.rot90(expected, number % 4, axes=(1, 2))
+        for draw in (number / symmetries, (number + 0.99) / symmetries):
+            np.testing.assert_array_equal(random_symmetry(images, augmentation, draw), expected)
 
 
 def test_a_quarter_turn_turns_about_the_centre(image):
