@@ -22,7 +22,7 @@ def prepare(settings, folder):
     def work():
         budget = Budget(**settings["budget"])
         recipe = recipe_of(settings, folder)
-        dataset = dataset_of(settings, images, recipe)
+        dataset = dataset_of(settings, images, recipe.augmentation)
         model = trained(recipe, dataset, budget, folder / settings["weights"])
         seconds = budget.elapsed()
         steps = int(model.optimizer.iterations)
@@ -57,8 +57,11 @@ def trial_of(settings):
     }
 
 
-def dataset_of(settings, images, recipe):
-    """The `Dataset` of a race; it numbers the classes that are scored after the others."""
+def dataset_of(settings, images, augmentation=()):
+    """The `Dataset` of a race, with the options of its augmentation changed as a recipe says.
+
+    It numbers the classes that are scored after the others.
+    """
     import pipelines
     from pipelines.split import Dataset
 
@@ -71,7 +74,7 @@ def dataset_of(settings, images, recipe):
         train,
         test,
         image_size=(pixels, pixels, channels),
-        augmentation=pipelines.Augmentation(**settings["augmentation"] | recipe.augmentation),
+        augmentation=pipelines.Augmentation(**settings["augmentation"] | dict(augmentation)),
         preprocessing=pipelines.Preprocessing(None if stored == pixels else stored),
     )
 

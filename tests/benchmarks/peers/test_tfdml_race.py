@@ -5,7 +5,7 @@ import pytest
 import tfdml
 from benchmarks.peers.case import TFDML
 from benchmarks.peers.racers import RACERS
-from benchmarks.peers.workers import tfdml_networks, tfdml_race
+from benchmarks.peers.workers import tfdml_networks, tfdml_race, tfdml_start
 
 
 @pytest.fixture
@@ -45,6 +45,13 @@ def test_a_run_spends_its_budget_and_scores_the_other_classes(settings, tmp_path
     assert outputs["seconds"] > 0
 
 
+def test_a_race_starts_with_an_untrained_network_and_the_augmentation(settings, tmp_path):
+    outputs = tfdml_start.prepare(settings, tmp_path)()
+    assert outputs["embeddings"].shape == (4, 128)
+    images = tfdml_race.images_of(settings, tmp_path)["train_images"][:4].astype("float32")
+    assert np.abs(np.asarray(outputs["augmented"]) - images).max() > 1
+
+
 def test_a_recipe_replaces_the_settings_of_a_trial(settings, tmp_path):
     recipe = {"loss": "triplet", "classes_per_batch": 3, "steps": 9, "schedule": "cosine"}
     recipe |= {"dataset": "omniglot", "augmentation": {"zoom": 0.2}, "precision": "mixed_bfloat16"}
@@ -52,7 +59,7 @@ def test_a_recipe_replaces_the_settings_of_a_trial(settings, tmp_path):
     built = tfdml_race.recipe_of(settings, tmp_path)
     assert (built.loss, built.classes_per_batch, built.images_per_class) == ("triplet", 3, 4)
     images = tfdml_race.images_of(settings, tmp_path)
-    augmentation = tfdml_race.dataset_of(settings, images, built).augmentation
+    augmentation = tfdml_race.dataset_of(settings, images, built.augmentation).augmentation
     assert (augmentation.rotation, augmentation.zoom) == (10.0, 0.2)
     assert tfdml_race.prepare(settings, tmp_path)()["steps"] == 3
 
