@@ -63,15 +63,14 @@ class NPairLoss(PairLoss):
     def call_against(
         self, labels, embeddings, reference_labels, reference_embeddings, self_positions
     ):
-        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
         if self.pairs != "all":
             check(
                 labels is reference_labels,
                 "`pairs` must be 'all' against other rows: the others pair the rows of a batch",
                 pairs=self.pairs,
             )
-            grouped = self._grouped(positives)
-            positives, negatives = positives & grouped, negatives & grouped
+            return self._of_selected_pairs(labels, embeddings)
+        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
         similarities = self.scale * (embeddings @ ops.transpose(reference_embeddings))
         push = pairwise.masked_logsumexp(similarities, negatives, axis=1)
         contested = positives & ops.any(negatives, axis=1, keepdims=True)
@@ -79,17 +78,45 @@ class NPairLoss(PairLoss):
         losses = ops.where(contested, ops.softplus(gaps), 0.0)
         loss = pairwise.masked_mean(losses, positives)
         if self.l2:
-            norms, reference_norms = (
-                ops.sum(ops.square(rows), axis=1) for rows in (embeddings, reference_embeddings)
-            )
+            norms, reference_norms = map(_squared_norms, (embeddings, reference_embeddings))
             lengths = norms[:, None] + reference_norms[None, :]
             loss = loss + self.l2 / 2.0 * pairwise.masked_mean(lengths, positives)
         return loss
 
-    def _grouped(self, positives):
-        """Whether row i is an anchor and row j a positive of one group of pairs."""
-        index = ops.arange(ops.shape(positives)[0])
-        earlier = positives & (index[None, :] < index[:, None])
-        rank = ops.sum(ops.cast(earlier, "int32"), axis=1)  # place of the row in its class
-        anchor = rank == 0 if self.pairs == "first" else rank % 2 == 0
-        return anchor[:, None] & (rank[None, :] == rank[:, None] + 1)
+    def _of_selected_pairs(self, labels, embeddings):
+        """The loss of `pairs` with one positive per anchor: a product of half the rows at most."""
+        anchor, positive, rank, exists = self._selected_pairs(labels)
+        rows, positive_rows = (ops.take(embeddings, which, axis=0) for which in (anchor, positive))
+        similarities = self.scale * (rows @ ops.transpose(positive_rows))
+        classes = ops.take(labels, anchor)
+        negatives = (classes[:, None] != classes[None, :]) & (rank[:, None] == rank[None, :])
+        negatives = negatives & exists[None, :]
+        push = pairwise.masked_logsumexp(similarities, negatives, axis=1)
+        contested = exists & ops.any(negatives, axis=1)
+        gaps = ops.where(contested, push - ops.diagonal(similarities), 0.0)
+        losses = ops.where(contested, ops.softplus(gaps), 0.0)
+        loss = pairwise.masked_mean(losses, exists)
+        if self.l2:
+            lengths = _squared_norms(rows) + _squared_norms(positive_rows)
+            loss = loss + self.l2 / 2.0 * pairwise.masked_mean(lengths, exists)
+        return loss
+
+    def _selected_pairs(self, labels):
+        """(n / 2,) anchors, their positives, places in their classes, and whether they exist."""
+        count = ops.shape(labels)[0]
+        order = ops.argsort(labels)  # stable
+        ordered = ops.take(labels, order)
+        index = ops.arange(count, dtype=order.dtype)
+        start = ops.searchsorted(ordered, ordered, side="left")
+        rank = index - ops.cast(start, index.dtype)
+        is_anchor = rank == 0 if self.pairs == "first" else rank % 2 == 0
+        following = ops.minimum(index + 1, count - 1)
+        is_anchor = is_anchor & (following > index) & (ops.take(ordered, following) == ordered)
+        first = ops.argsort(~is_anchor)[: count // 2]
+        second = ops.minimum(first + 1, count - 1)
+        chosen = ops.take(order, first), ops.take(order, second)
+        return *chosen, ops.take(rank, first), ops.take(is_anchor, first)
+
+
+def _squared_norms(rows):
+    return ops.sum(ops.square(rows), axis=1)
