@@ -32,16 +32,18 @@ class DoubleHeaderHingeLoss(LearnedLoss):
 
     The similarity S scores all pairs. `num_quadruplets` selects positive pairs (i, j): the least
     similar or all. k is the row of another class that is most similar to i, and l to j. With s = S
-    scaled by `score_scale` and the squared distances D of unit rows:
+    scaled by `score_scale` and the distances D of unit rows:
 
         E_m  = max(0, alpha + s[i, k] - s[i, j]) + max(0, alpha + s[j, l] - s[i, j])
         E_e  = max(0, beta + D[i, j] - D[i, k]) + max(0, beta + D[i, j] - D[j, l])
         loss = E_m + embedding_weight * E_e
 
-    With a `temperature` T, the hardest negatives of E_m and its max(0, x) are smooth:
+    In E_e, k and l are the nearest by distance instead if `embedding_mining="distance"`. With a
+    `temperature` T, the hardest negatives of E_m, its max(0, x), and the nearest are smooth:
 
-        s[i, k] = T log Σ exp(S[i, n] / T) over the negatives n of i, s[j, l] likewise
+        s[i, k] = T log Σ exp(S[i, n] / T) over the negatives n of i
         max(0, x) = T log(1 + exp(x / T))
+        D[i, k] = Σ D[i, n] w[n] where w = softmax(-|x_i - x_n|² / T), without gradient
 
     No gradient flows through mining and the range of the scores. With `num_quadruplets=1` and a
     `score_scale` other than `"minmax"` no batch × batch matrix of scores is computed: the positive
@@ -53,7 +55,7 @@ class DoubleHeaderHingeLoss(LearnedLoss):
             with dropout 0 and `difference_bias` 0.5 by default; or None to mine by distance and
             learn no similarity: the loss is then only E_e.
         alpha: Margin of scaled scores; > 0.
-        beta: Margin of squared distances (0 to 4), or of distances if not `squared`; > 0.
+        beta: Margin of distances (0 to 2), or of squared distances (0 to 4) if `squared`; > 0.
         embedding_weight: Factor of E_e; >= 0. 0 trains only the similarity.
         headers: 2 for the quadruplet, 1 for the triplet (i, j, k) in E_e.
         metric_headers: 2 or 1, the same in E_m.
@@ -63,7 +65,10 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         score_scale: `"minmax"`: maps the lowest and highest score of the batch to 0 and 1;
             `"local"`: the same with the scores of the pair (i, j) and of the negatives of i and j;
             `"sigmoid"`: 1 / (1 + exp(-S)); None: no scaling.
-        temperature: T of the smooth maxima of E_m, in scores; > 0. None for the hardest negatives.
+        temperature: T of the smooth maxima, in scores and in squared distances; > 0. None for the
+            hardest negatives.
+        embedding_mining: What selects the negatives of E_e: `"distance"` or `"similarity"`, the
+            learned one.
         mine_with_dropout: Whether mining uses the scores of the loss, with the same dropout;
             otherwise it uses scores without dropout.
         squared: Whether E_e uses squared distances.
@@ -89,18 +94,20 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, eq. 3 and 4;
         the paper's weight decay belongs to the optimizer. `lmdm`, `pddm_triplet` and `quadruplet`
         are its comparisons in section 4.
-        Differs: the paper uses one quadruplet per batch, its hardest negatives, scores in [0, 1],
-        alpha 0.5, beta 1 and dropout 0.5, which do not train in thousands of steps; the defaults
-        do, and learn the score sooner by the smooth maxima and the initial bias. For the paper's
-        options use `tfdml.losses.get("pddm", preset="published")`. The paper does not say how
-        scores are scaled to [0, 1]; `"minmax"` over the batch is our reading. Its extremes have no
-        gradient, as otherwise the mined scores would be constants.
+        Differs: the paper uses one quadruplet per batch, its hardest negatives by the learned
+        similarity, scores in [0, 1], alpha 0.5, beta 1, squared distances and dropout 0.5, which do
+        not train in thousands of steps; the defaults do, and learn the score sooner by the smooth
+        maxima and the initial bias. While the score is not learned yet, its negatives are random
+        ones, and the hardest by distance alone may pull all rows together; a mean of near ones does
+        neither. For the paper's options use `tfdml.losses.get("pddm", preset="published")`. The
+        paper does not say how scores are scaled to [0, 1]; `"minmax"` over the batch is our
+        reading. Its extremes have no gradient, as otherwise the mined scores would be constants.
 
     Example:
         >>> loss = DoubleHeaderHingeLoss(similarity=None)
         >>> rows = np.array([[1., 0.], [0., 1.], [0.6, 0.8], [0.8, 0.6]])
         >>> print(round(float(loss(np.array([0, 0, 1, 1]), rows)), 4))
-        1.8
+        0.977
     """
 
     def __init__(
@@ -115,8 +122,9 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         num_quadruplets="per_positive_pair",
         score_scale=None,
         temperature=0.1,
+        embedding_mining="distance",
         mine_with_dropout=True,
-        squared=True,
+        squared=False,
         normalize=True,
         name="double_header",
     ):
@@ -133,6 +141,7 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         check_not_negative(embedding_weight=embedding_weight)
         check_one_of((1, 2), headers=headers)
         check_one_of((1, 2), metric_headers=metric_headers)
+        check_one_of(("distance", "similarity"), embedding_mining=embedding_mining)
         check_one_of((1, "per_class", "per_positive_pair"), num_quadruplets=num_quadruplets)
         check_one_of(("minmax", "local", "sigmoid", None), score_scale=score_scale)
         if temperature is not None:
@@ -151,6 +160,7 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         self.num_quadruplets = num_quadruplets
         self.score_scale = score_scale
         self.temperature = None if temperature is None else float(temperature)
+        self.embedding_mining = embedding_mining
         self.mine_with_dropout = mine_with_dropout
         self.squared = squared
         if similarity is not None:
@@ -162,7 +172,7 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         if self.layer is None:
             scores = -pairwise.squared_distances(ops.stop_gradient(embeddings))
             mined = mine(labels, scores, self.num_quadruplets)
-            losses = self._embedding_loss(embeddings, mined)
+            losses = self._embedding_loss(labels, embeddings, mined)
         else:
             ends = self.layer.ends(embeddings, drop=training)
             matrix = None
@@ -170,7 +180,9 @@ class DoubleHeaderHingeLoss(LearnedLoss):
                 matrix = self.layer.matrix_of_ends(ends)
             mined = self._mine(labels, ends, matrix)
             metric = ops.cast(self._metric_loss(labels, ends, matrix, mined), embeddings.dtype)
-            losses = metric + self.embedding_weight * self._embedding_loss(embeddings, mined)
+            losses = metric + self.embedding_weight * self._embedding_loss(
+                labels, embeddings, mined
+            )
         return pairwise.masked_mean(losses, mined.valid)
 
     @property
@@ -243,17 +255,33 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         hardest = hardest if matrix is None else ops.take(hardest, rows)
         return self.temperature * ops.reshape(hardest, (2, -1))
 
-    def _embedding_loss(self, embeddings, mined):
-        chosen = ops.stack([ops.cast(row, mined.i.dtype) for row in mined[:4]])
-        i, j, k, l = ops.unstack(ops.take(embeddings, chosen, axis=0))  # noqa: E741
-        positive = self._distance(i - j)
-        loss = ops.relu(self.beta + positive - self._distance(i - k))
-        if self.headers == 2:
-            loss = loss + ops.relu(self.beta + positive - self._distance(j - l))
-        return loss
+    def _embedding_loss(self, labels, embeddings, mined):
+        if self.layer is not None and self.embedding_mining == "similarity":
+            chosen = ops.stack([ops.cast(row, mined.i.dtype) for row in mined[:4]])
+            i, j, k, l = ops.unstack(ops.take(embeddings, chosen, axis=0))  # noqa: E741
+            squared = (ops.sum(ops.square(gap), axis=1) for gap in (i - j, i - k, j - l))
+            positive, *negatives = map(self._distance, squared)
+        else:
+            squared = pairwise.squared_distances(embeddings)
+            distances = self._distance(squared)
+            nearest = self._nearest_negatives(labels, squared, distances)
+            i, j = (ops.cast(end, mined.i.dtype) for end in mined[:2])
+            positive = ops.take(ops.reshape(distances, (-1,)), i * ops.shape(distances)[0] + j)
+            negatives = [ops.take(nearest, end) for end in (i, j)]
+        hinges = [ops.relu(self.beta + positive - negative) for negative in negatives]
+        return sum(hinges[: self.headers])
 
-    def _distance(self, difference):
-        squared = ops.sum(ops.square(difference), axis=1)
+    def _nearest_negatives(self, labels, squared, distances):
+        """(n,) distances of the nearest row of another class, or their mean of nearby rows."""
+        negatives = pairwise.negative_mask(labels)
+        if self.temperature is None:
+            return pairwise.masked_min(distances, negatives, axis=1)
+        logits = -ops.stop_gradient(squared) / self.temperature
+        total = pairwise.masked_logsumexp(logits, negatives, axis=1)
+        weights = ops.where(negatives, ops.exp(logits - total[:, None]), 0.0)
+        return ops.sum(weights * distances, axis=1)
+
+    def _distance(self, squared):
         return squared if self.squared else pairwise.root(squared)
 
     def option(self, name):
@@ -261,5 +289,6 @@ class DoubleHeaderHingeLoss(LearnedLoss):
 
     @classmethod
     def from_config(cls, config):
-        # Losses saved before there was a temperature had the hardest negatives.
-        return super().from_config({"temperature": None, **config})
+        # Of losses saved before there were these options.
+        earlier = {"temperature": None, "embedding_mining": "similarity"}
+        return super().from_config({**earlier, **config})

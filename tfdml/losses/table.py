@@ -41,7 +41,7 @@ LOSSES = {
     "quadruplet": (
         "double_header",
         "DoubleHeaderHingeLoss",
-        {"similarity": None, "squared": False},
+        {"similarity": None},
     ),
     "recall_at_k": ("recall_at_k", "RecallAtKLoss", {}),
     "regularized": ("regularized", "RegularizedLoss", {}),
@@ -62,12 +62,11 @@ REGULARIZERS = {
 }
 
 # Published options, for losses with different defaults: `get(name, preset="published")`.
-_ONE_QUADRUPLET = {"alpha": 0.5, "beta": 1.0, "num_quadruplets": 1, "score_scale": "minmax"}
-_OF_PDDM = {
-    **_ONE_QUADRUPLET,
-    "similarity": {"dropout": 0.5, "difference_bias": 0.0},
-    "temperature": None,
+_ONE_QUADRUPLET = {
+    **{"alpha": 0.5, "beta": 1.0, "num_quadruplets": 1, "score_scale": "minmax"},
+    **{"temperature": None, "embedding_mining": "similarity", "squared": True},
 }
+_OF_PDDM = {**_ONE_QUADRUPLET, "similarity": {"dropout": 0.5, "difference_bias": 0.0}}
 PUBLISHED = {
     "hard_contrastive": {"mine_positives": True},
     "hdc": {"mine_positives": True},
@@ -75,7 +74,7 @@ PUBLISHED = {
     "npair": {"pairs": "first", "scale": 1.0},
     "pddm": _OF_PDDM,
     "pddm_triplet": _OF_PDDM,
-    "quadruplet": {**_ONE_QUADRUPLET, "squared": True},
+    "quadruplet": _ONE_QUADRUPLET,
 }
 
 

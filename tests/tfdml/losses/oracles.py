@@ -397,14 +397,15 @@ def double_header(
     num_quadruplets="per_positive_pair",
     score_scale=None,
     temperature=0.1,
+    embedding_mining="distance",
     mine_with_dropout=True,
-    squared=True,
+    squared=False,
     normalize=True,
-    ranges_at=None,
+    held_at=None,
 ):
-    """`ranges_at` are the rows whose scores give the ranges, which have no gradient."""
-    ranges_at = x if ranges_at is None else ranges_at
-    x, ranges_at = (unit(rows) if normalize else rows for rows in (x, ranges_at))
+    """`held_at` are the rows that give what has no gradient: the ranges and the weights."""
+    held_at = x if held_at is None else held_at
+    x, held_at = (unit(rows) if normalize else rows for rows in (x, held_at))
     n = len(labels)
     if similarity is None:
         scores = [[-distance(a, b, True) for b in x] for a in x]
@@ -414,7 +415,7 @@ def double_header(
         scores = symmetric(score, x)
         held = scores
         if score_scale in ("minmax", "local"):
-            held = symmetric(score, ranges_at)
+            held = symmetric(score, held_at)
     positive, negative = pairs_of(labels)
     negatives = {i: [k for k in range(n) if labels[k] != labels[i]] for i in range(n)}
     pairs = sorted(
@@ -427,6 +428,15 @@ def double_header(
             next(pair for pair in pairs if labels[pair[0]] == label)
             for label in {int(labels[i]) for i, _ in pairs}
         ]
+
+    def near_negatives(row, others):
+        distances = [distance(x[row], x[other], squared) for other in others]
+        if temperature is None:
+            return min(distances)
+        held_distances = [distance(held_at[row], held_at[other], True) for other in others]
+        weights = [math.exp(-gap / temperature) for gap in held_distances]
+        return np.average(distances, weights=weights)
+
     every = [held[i][j] for i, j in positive + negative]
     losses = []
     for i, j in pairs:
@@ -450,10 +460,11 @@ def double_header(
         metric = [max(0.0, gap) for gap in gaps]
         if temperature is not None:
             metric = [temperature * math.log1p(math.exp(gap / temperature)) for gap in gaps]
-        embedding = [
-            max(0.0, beta + distance(x[i], x[j], squared) - distance(x[a], x[b], squared))
-            for a, b in ((i, k), (j, l))
-        ]
+        if similarity is not None and embedding_mining == "similarity":
+            away = [distance(x[i], x[k], squared), distance(x[j], x[l], squared)]
+        else:
+            away = [near_negatives(row, negatives[row]) for row in (i, j)]
+        embedding = [max(0.0, beta + distance(x[i], x[j], squared) - gap) for gap in away]
         if similarity is None:
             losses.append(sum(embedding[:headers]))
         else:
@@ -475,8 +486,8 @@ def pddm_triplet(labels, x, similarity, **options):
     return double_header(labels, x, similarity, headers=1, **options)
 
 
-def quadruplet(labels, x, squared=False, **options):
-    return double_header(labels, x, None, squared=squared, **options)
+def quadruplet(labels, x, **options):
+    return double_header(labels, x, None, **options)
 
 
 def cosines_and_pairs(labels, x, normalize):

@@ -44,7 +44,7 @@ LEARNED = {
 }
 ONE_QUADRUPLET = {
     **{"num_quadruplets": 1, "score_scale": "minmax", "alpha": 0.5, "beta": 1.0},
-    "temperature": None,
+    **{"temperature": None, "embedding_mining": "similarity", "squared": True},
 }
 FIRST, DISJOINT = ({"pairs": pairs, "scale": 1.0} for pairs in ("first", "disjoint"))
 DENSITIES = [0.1 + 0.05 * label for label in range(12)]
@@ -195,6 +195,8 @@ CASES = [
     ("pddm", LEARNED),
     ("pddm", {**LEARNED, **ONE_QUADRUPLET}),
     ("pddm", {**LEARNED, "num_quadruplets": 1, "beta": 2.0, "embedding_weight": 1.0}),
+    ("pddm", {**LEARNED, "embedding_mining": "similarity", "squared": True}),
+    ("pddm", {**LEARNED, "temperature": None}),
     ("pddm", {**LEARNED, **ONE_QUADRUPLET, "score_scale": "local"}),
     ("pddm", {**LEARNED, "score_scale": "local", "num_quadruplets": "per_class"}),
     ("pddm", {**LEARNED, "score_scale": "sigmoid", "alpha": 0.5, "beta": 1.0}),
@@ -212,7 +214,8 @@ CASES = [
     ("lmdm", {**LEARNED, **ONE_QUADRUPLET}),
     ("pddm_triplet", {**LEARNED, **ONE_QUADRUPLET, "score_scale": "sigmoid"}),
     ("quadruplet", {}),
-    ("quadruplet", {"num_quadruplets": 1, "beta": 1.0, "squared": True}),
+    ("quadruplet", {"temperature": None}),
+    ("quadruplet", {"num_quadruplets": 1, "beta": 1.0, "squared": True, "temperature": None}),
     ("quadruplet", {"headers": 1, "normalize": False}),
 ]
 HIDDEN = ("initial_density", "regularizer", "similarity", "initializer")
@@ -271,10 +274,13 @@ PATHS = {
     "hdc-selection=previous-squared=False-average_over=sum-margin=1.5": "rank by the last level",
     "hard_contrastive-hard_ratios=(0.2,)-average_over=ordered": "pairs counted twice, or once",
     "pddm": "matrix with gradients",
-    "pddm-num_quadruplets=1-score_scale=minmax-alpha=0.5-beta=1.0-temperature=None": "range of all",
-    "pddm-num_quadruplets=1-score_scale=local-alpha=0.5-beta=1.0-temperature=None": "no matrix",
+    "pddm-num_quadruplets=1-score_scale=minmax-alpha=0.5-beta=1.0-temperature=None"
+    "-embedding_mining=similarity-squared=True": "range of all",
+    "pddm-num_quadruplets=1-score_scale=local-alpha=0.5-beta=1.0-temperature=None"
+    "-embedding_mining=similarity-squared=True": "no matrix",
     "pddm-score_scale=local-num_quadruplets=per_class": "quadruplets of classes, their ranges",
-    "quadruplet": "mining by distance",
+    "quadruplet": "mining by distance, smooth",
+    "quadruplet-temperature=None": "mining by distance",
 }
 # For what `base.py` decides: unit rows, raw rows, and rows of several levels.
 OF_BASE = {"contrastive", "coupled_clusters", "hdc"}
@@ -319,7 +325,7 @@ def oracle_of(name, options, loss, x):
     """The oracle of a loss near `x`, as a function of labels and rows."""
     oracle = functools.partial(getattr(oracles, name), **options)
     if isinstance(loss, losses.DoubleHeaderHingeLoss):
-        oracle = functools.partial(oracle, ranges_at=x)
+        oracle = functools.partial(oracle, held_at=x)
     if "initializer" in options or name == "sampled_classes":
         if not loss.layer.built:
             loss.layer.build(x.shape)

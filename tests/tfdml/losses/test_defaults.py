@@ -40,8 +40,9 @@ DEFAULTS = {
         "num_quadruplets": "per_positive_pair",
         "score_scale": None,
         "temperature": 0.1,
+        "embedding_mining": "distance",
         "mine_with_dropout": True,
-        "squared": True,
+        "squared": False,
     },
     losses.EntropyRegularizer: {"of": "pairs", "threshold": 1.0, "bandwidth": 0.5},
     losses.HardAwareCascadeLoss: {

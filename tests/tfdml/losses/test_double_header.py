@@ -166,12 +166,14 @@ def test_a_temperature_smooths_the_maxima_of_the_metric_loss(num_quadruplets, rn
     np.testing.assert_allclose(float(cold(labels, x)), float(hard(labels, x)), atol=1e-3)
 
 
-def test_a_loss_saved_before_the_temperature_keeps_the_hardest_negatives():
+def test_a_loss_saved_by_an_earlier_version_keeps_its_negatives():
     config = losses.get("pddm").get_config()
     assert type(losses.get("pddm")).from_config(config).temperature == 0.1
-    del config["temperature"], config["similarity"]["config"]["difference_bias"]
+    del config["temperature"], config["embedding_mining"]
+    del config["similarity"]["config"]["difference_bias"]
     restored = type(losses.get("pddm")).from_config(config)
-    assert (restored.temperature, restored.layer.difference_bias) == (None, 0.0)
+    assert (restored.temperature, restored.embedding_mining) == (None, "similarity")
+    assert restored.layer.difference_bias == 0.0
 
 
 def test_a_score_with_a_bias_starts_aware_of_distances(rng):
