@@ -1,4 +1,5 @@
 import keras
+import numpy as np
 from keras import ops
 
 from tfdml import pairwise
@@ -72,13 +73,9 @@ class TripletLoss(PairLoss):
     def call_against(
         self, labels, embeddings, reference_labels, reference_embeddings, self_positions
     ):
-        distance = pairwise.squared_distances if self.squared else pairwise.distances
-        distances = distance(embeddings, reference_embeddings)
         positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
-        if self.mining == "hard":
-            total, active, mined = self._hardest(distances, positives, negatives)
-        else:
-            total, active, mined = self._of_each_pair(distances, positives, negatives)
+        of_mined = self._hardest if self.mining == "hard" else self._of_each_pair
+        total, active, mined = of_mined(embeddings, reference_embeddings, positives, negatives)
         if self.average_over == "sum":
             return total
         if self.average_over == "batch":
@@ -86,22 +83,35 @@ class TripletLoss(PairLoss):
         count = mined if self.average_over == "triplets" else active
         return total / ops.maximum(count, 1.0)
 
-    def _hardest(self, distances, positives, negatives):
-        """Loss, active and mined triplets: one per anchor with a positive and a negative."""
+    def _hardest(self, embeddings, references, positives, negatives):
+        """Loss, active and mined triplets: one per anchor with a positive and a negative.
+
+        The hardest are found without gradient, so that the gradient is of two pairs per anchor.
+        """
         valid = ops.any(positives, axis=1) & ops.any(negatives, axis=1)
-        farthest = pairwise.masked_max(distances, positives, axis=1)
-        nearest = pairwise.masked_min(distances, negatives, axis=1)
-        gaps = ops.where(valid, farthest - nearest + self.margin, 0.0)
+        squared = ops.stop_gradient(pairwise.squared_distances(embeddings, references))
+        farthest = ops.argmax(ops.where(positives, squared, -1.0), axis=1)
+        nearest = ops.argmin(ops.where(negatives, squared, np.inf), axis=1)
+        far, near = (self._distances(embeddings, references, row) for row in (farthest, nearest))
+        gaps = ops.where(valid, far - near + self.margin, 0.0)
         active = ops.cast(gaps > 0, gaps.dtype)
         return ops.sum(ops.relu(gaps)), ops.sum(active), ops.sum(ops.cast(valid, gaps.dtype))
 
-    def _of_each_pair(self, distances, positives, negatives):
+    def _distances(self, embeddings, references, rows):
+        """(n,) distances of the embeddings to one row of the references each."""
+        gaps = embeddings - ops.take(references, rows, axis=0)
+        squared = ops.sum(ops.square(gaps), axis=1)
+        return squared if self.squared else pairwise.root(squared)
+
+    def _of_each_pair(self, embeddings, references, positives, negatives):
         """Loss, active and mined triplets over the negatives of every pair (a, p).
 
         For given active triplets the loss is linear in the distances. How often each distance is
         added or subtracted is counted without gradient, one positive of every anchor at a time;
         these counts are the gradient. So no array exceeds batch².
         """
+        distance = pairwise.squared_distances if self.squared else pairwise.distances
+        distances = distance(embeddings, references)
         weights, active, mined = self._count(
             ops.stop_gradient(distances), positives, negatives & ops.any(positives, axis=1)[:, None]
         )
