@@ -234,8 +234,7 @@ def pair_batches(
         seed: Of the choice of images and of their augmentation.
         image_size: As for `balanced_batches`.
         augmentation: `Augmentation`, or None for none.
-        start_step: Step of the first batch: the optimizer's, to resume. With hard neighbours a
-            multiple of their `refresh_every`.
+        start_step: Step of the first batch: the optimizer's, to resume.
         hard_neighbours: `HardNeighbours` of the labels of the split and this batch size, or None.
         reshuffle: Whether each epoch shuffles its pairs anew; if not, every epoch repeats the
             batches of the first. With hard neighbours it always does.
@@ -274,7 +273,7 @@ def pair_batches(
     check_integer(0, seed=seed, start_step=start_step)
     check_bool(reshuffle=reshuffle)
     check_is(HardNeighbours, "hard_neighbours", hard_neighbours)
-    hard_neighbours.check_suits(split.labels, batch_size, start_step)
+    hard_neighbours.check_suits(split.labels, batch_size)
     refresh_every = hard_neighbours.refresh_every
     indices_of = hard_pairs(hard_neighbours, seed)
     load = loader(making, batch_size, batch_size, seed, part)

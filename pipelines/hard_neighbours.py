@@ -14,8 +14,8 @@ _BLOCK_BYTES = 2**25  # of float32 scores held at once
 class HardNeighbours:
     """Nearest images of other classes for each image, by embeddings that training refreshes.
 
-    Batches of steps s to s + `refresh_every` - 1 use the embeddings of step s: call `refresh` at
-    step s, before the first of them is taken, in `fit` through
+    Batches of steps s to s + `refresh_every` - 1 use the embeddings of step s, counted from the
+    first step: call `refresh` at step s, before the first of them is taken, in `fit` through
     `tfdml.callbacks.EmbeddingsOfEpoch(images, neighbours.refresh)`. Taking a batch earlier, for
     example by a `prefetch` after the batches, raises an error.
 
@@ -51,14 +51,12 @@ class HardNeighbours:
         self.labels, self.batch_size, self.refresh_every = labels, batch_size, refresh_every
         self._step = self._nearest = None
 
-    def check_suits(self, labels, batch_size, start_step):
-        """Raises a ValueError unless batches of these labels can use it from this step on."""
+    def check_suits(self, labels, batch_size):
+        """Raises a ValueError unless batches of these labels can use it."""
         suits = self.batch_size == batch_size and np.array_equal(self.labels, labels)
         expected = "`hard_neighbours` must have the labels of the split and this batch size"
         received = {"batch_size": batch_size, "hard_neighbours.batch_size": self.batch_size}
         check(suits, expected, **received)
-        every, expected = self.refresh_every, "`start_step` must be a multiple of `refresh_every`"
-        check(start_step % every == 0, expected, start_step=start_step, refresh_every=every)
 
     def refresh(self, step, embeddings):
         """Sets the embeddings that batches from a step on are made with.
@@ -66,7 +64,8 @@ class HardNeighbours:
         Shows a progress bar if the search takes more than two seconds.
 
         Args:
-            step: Of the first of these batches: 0, or a multiple of `refresh_every`.
+            step: Of the first of these batches: that of the first batch, or a multiple of
+                `refresh_every` after it.
             embeddings: (n, dim) floats, one row per image; compared by Euclidean distance.
 
         Raises:

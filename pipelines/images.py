@@ -319,7 +319,8 @@ def cause_of(error, *splits):
     Returns:
         A sentence without its full stop.
     """
-    for split in (split for split in splits if split.holds_paths):
+    of_machine = isinstance(error, (tf.errors.ResourceExhaustedError, tf.errors.UnavailableError))
+    for split in (split for split in splits if split.holds_paths and not of_machine):
         for row, reason in unreadable(split.images):
             what = f"{split.images[row]} cannot be read ({reason})"
             advice = (

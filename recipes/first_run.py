@@ -65,7 +65,7 @@ def main():
             scores.write(given.scores, rows)
     text = table_of(rows, columns, given)
     RUNS.mkdir(exist_ok=True)
-    (RUNS / "first_run.md").write_text(text)
+    (RUNS / "first_run.md").write_text(text, encoding="utf-8")
     print(text)
 
 
@@ -154,7 +154,7 @@ def digest_of(flags):
 
 
 def table_of(rows, columns, given):
-    """Markdown: a line per loss; those that ended below their start are bold."""
+    """Markdown: a line per loss; bold where training did not improve on the start."""
     heads = [f"{name}, {start}, {steps}" for name, start, steps in columns]
     lines = [f"| {' | '.join(['loss', *heads])} |", "|---" * (1 + len(heads)) + "|"]
     for loss in given.losses:

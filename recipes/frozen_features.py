@@ -28,8 +28,8 @@ from tfdml.runs.learning_rate import learning_rate
 
 STEPS = (0, 30, 100, 300, 1000, 3000, 10_000)  # after which to score
 OF_FEATURES = (
-    *("dataset", "data_dir", "boxes", "validation_share"),
-    *("backbone", "weights", "image_size", "warp_size"),
+    *("dataset", "data_dir", "skip_invalid", "boxes", "validation_share", "backbone", "weights"),
+    *("image_size", "warp_size", "keep_aspect", "trim_white", "mean_image"),
 )
 
 
@@ -41,10 +41,15 @@ def main():
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="default: 0")
     split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     given, settings = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1 :]
-    known, lines = {}, []
+    known, lines, points = {}, [], set()
     recipes = sorted(given.folder.glob("*.yaml"))
+    if not recipes:
+        parser.error(f"{given.folder} must hold recipes, *.yaml")
     for path in tqdm(recipes, "Recipes", disable=None):
         recipe, *_ = train.parse(["--config", str(path), *settings])
+        points.add(tuple(points_of(recipe)))
+        if len(points) > 1:
+            parser.error(f"the recipes of {given.folder} must have the same `steps`")
         of = tuple(getattr(recipe, name) for name in OF_FEATURES)
         if of not in known:
             known[of] = Features(recipe)
@@ -57,7 +62,7 @@ def main():
     table = "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *lines])
     folder = RUNS / "_".join(given.folder.resolve().parts[-2:])
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "frozen.md").write_text(table + "\n")
+    (folder / "frozen.md").write_text(table + "\n", encoding="utf-8")
     print(table)
 
 

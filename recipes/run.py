@@ -66,7 +66,7 @@ def main():
         if row["recipe"] == recipe.stem and row["seed"] in arguments.seeds
     ]
     text = scores.table_of(shown, arguments.k)
-    (folder / "table.md").write_text(text)
+    (folder / "table.md").write_text(text, encoding="utf-8")
     scores.plot_curves(runs, folder / "curves.png")
     print(f"\n{text}\nTable: {folder / 'table.md'}   Curves: {folder / 'curves.png'}")
 

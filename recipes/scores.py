@@ -137,7 +137,8 @@ def plot_curves(names, path):
                 with log.open(newline="") as file:
                     losses.append([float(row["loss"]) for row in csv.DictReader(file)])
         if losses:
-            curves[recipe] = np.mean(losses, axis=0)
+            shortest = min(map(len, losses))
+            curves[recipe] = np.mean([of_run[:shortest] for of_run in losses], axis=0)
     if not curves:
         return
     figure = Figure(figsize=(8, 5), layout="constrained")

@@ -181,7 +181,7 @@ def as_file_name(text):
 def write_text(path, text):
     """Writes a file in one step: a crash leaves the one before or the new one, never a half."""
     with replacing(path) as unfinished:
-        unfinished.write_text(text)
+        unfinished.write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager

@@ -192,7 +192,6 @@ def test_rejects_embeddings_that_cannot_be(embeddings, message):
         ({"hard_neighbours": True}, TypeError, "must be a `HardNeighbours` or None. Received: ha"),
         ({"batch_size": 4}, ValueError, "Received: batch_size=4, hard_neighbours.batch_size=8"),
         ({"split": numbered_split([2] * 8)}, ValueError, "must have the labels of the split"),
-        ({"start_step": 3}, ValueError, "`start_step` must be a multiple of `refresh_every`."),
         ({"start_step": -5}, ValueError, "`start_step` must be >= 0"),
         ({"reshuffle": "no"}, TypeError, "`reshuffle` must be true or false"),
     ],

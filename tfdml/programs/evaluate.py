@@ -78,8 +78,8 @@ def task_of(arguments):
         if is_misspelt_task(words):
             fail(PROGRAM, unknown_name("task", words[0], [*TASKS, COMPARE]))
         return Retrieval.task, words
-    if given.task not in TASKS:
-        fail(PROGRAM, unknown_name("task", given.task, TASKS))
+    if given.task not in (*TASKS, COMPARE):
+        fail(PROGRAM, unknown_name("task", given.task, [*TASKS, COMPARE]))
     return given.task, words
 
 
@@ -96,7 +96,8 @@ def parse(task, arguments):
     tasks = f"Tasks: {', '.join([*TASKS, COMPARE])}; `{PROGRAM} TASK --help` describes each."
     parser = Parser(kind, names, kind.__doc__, prog=f"{PROGRAM} {task}", epilog=tasks)
     for word in arguments:
-        check_option(parser, kind, word.partition("=")[0].partition(".")[0].removeprefix("--"))
+        if word.startswith("--"):
+            check_option(parser, kind, word.partition("=")[0].partition(".")[0].removeprefix("--"))
     settings = parser.settings_of(parser.parse_args(arguments))
     if settings.dataset and pipelines.entry_of(settings.dataset) not in pipelines.names():
         parser.error(unknown_name("dataset", settings.dataset, pipelines.names()))

@@ -178,8 +178,8 @@ def fit(recipe, folder, model, images, batches, callbacks, devices):
     """
     start = int(model.optimizer.iterations)
     scores_path = folder / "scores.json"
-    scores = json.loads(scores_path.read_text()) if scores_path.exists() else {}
-    if "trained" in scores and start >= recipe.steps:  # stopped in the export
+    scores = json.loads(scores_path.read_text("utf-8")) if scores_path.exists() else {}
+    if "trained" in scores and scores.get("steps") == recipe.steps:  # stopped in the export
         return scores
     if not scores:
         scores["untrained"] = score("Scoring the untrained embedder", model, images)
@@ -190,6 +190,7 @@ def fit(recipe, folder, model, images, batches, callbacks, devices):
         watching = callbacks_of(recipe, folder, images, start, model.loss)
         train(recipe, model, batches, devices, [*stops(recipe), *watching, *callbacks])
         seconds = time.perf_counter() - began
+        scores["steps"] = recipe.steps
         scores["trained"] = score("Scoring the trained embedder", model, images)
         scores |= outcome.judged(scores)
     scores["scored_classes"] = "validation" if recipe.validation_share else "test"

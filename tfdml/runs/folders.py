@@ -30,7 +30,7 @@ def make_folders(folder, files):
         new = pathlib.Path(unfinished) / folder.name
         (new / "logs").mkdir(parents=True)
         for name, text in files.items():
-            (new / name).write_text(text)
+            (new / name).write_text(text, encoding="utf-8")
         try:
             new.rename(folder)
         except OSError as error:
@@ -49,7 +49,7 @@ def only_writer(folder):
 def check_same_classes(folder, files):
     """Raises a ValueError for other classes: the images changed since the run began."""
     path = folder / "trained_classes.json"
-    if path.is_file() and path.read_text() != files[path.name]:
+    if path.is_file() and path.read_text("utf-8") != files[path.name]:
         raise ValueError(
             f"the classes to train are not those that {folder} began with ({path}). Restore the "
             "images, or start a new run"

@@ -17,7 +17,7 @@ def find_version(folder):
         return folder
     if (folder / "config.yaml").is_file():  # runs/NAME, beside saved_models/NAME
         run = folder.resolve()
-        folder = pathlib.Path(os.path.relpath(run.parents[1] / "saved_models" / run.name))
+        folder = pathlib.Path(os.path.relpath(run.parent.parent / "saved_models" / run.name))
     return newest_version(folder)
 
 
@@ -39,9 +39,10 @@ def config_of(version):
     import yaml
 
     recipe = without_folders(recipe_of(version))
-    config = version.resolve().parents[2] / "runs" / str(recipe.get("run")) / "config.yaml"
+    models = version.resolve().parent.parent  # saved_models, of saved_models/NAME/1
+    config = models.parent / "runs" / str(recipe.get("run")) / "config.yaml"
     try:
-        settings = yaml.safe_load(config.read_text())
+        settings = yaml.safe_load(config.read_text("utf-8"))
         return settings if without_folders(settings) == recipe else None
     except (OSError, AttributeError, TypeError, ValueError, yaml.YAMLError):
         return None

@@ -13,6 +13,11 @@ def test_the_task_is_the_first_word_or_an_option():
         assert evaluate.task_of(words) == ("compare", ["a", "b"])
 
 
+def test_values_are_not_taken_for_options():
+    settings = evaluate.parse("ncm", ["saved_models/x", "--out", "report", "--dataset", "folder"])
+    assert settings.out == "report"
+
+
 def test_a_misspelt_task_is_named(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         evaluate.main(["retreival", "saved_models/x", "--k", "5"])

@@ -1,6 +1,7 @@
 """How a run goes on after a stop."""
 
 import dataclasses
+import json
 import shutil
 
 import keras
@@ -44,6 +45,16 @@ def test_a_run_killed_in_its_export_resumes(finished, tmp_path):
     run("--run", "small", "--resume", cwd=tmp_path)
     assert [path.name for path in (tmp_path / "saved_models" / "small").iterdir()] == ["1"]
     assert (tmp_path / "runs" / "small" / "scores.json").read_text() == scores
+
+
+def test_a_run_killed_in_its_last_scoring_scores_again(finished, tmp_path):
+    shutil.copytree(finished[0] / "runs", tmp_path / "runs")
+    path = tmp_path / "runs" / "small" / "scores.json"
+    scores = json.loads(path.read_text())
+    before = {**scores, "steps": scores["steps"] - 1, "trained": {"recall@1": 0.125}}
+    path.write_text(json.dumps(before))  # of a shorter training
+    run("--run", "small", "--resume", cwd=tmp_path)
+    assert json.loads(path.read_text())["trained"] == scores["trained"]
 
 
 def test_resume_rejects_other_settings(finished):

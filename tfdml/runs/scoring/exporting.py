@@ -83,7 +83,7 @@ def model_to_export(settings, model):
     if not before or "run" not in model.recipe:
         cause = f"{version} does not state which run exported it"
         raise ValueError(f"`export` takes the model of a run: {cause}")
-    folder = version.resolve().parents[2]  # of saved_models/NAME/1
+    folder = version.resolve().parent.parent.parent  # of saved_models/NAME/1
     run = exporting.load_run(folder / "runs" / model.recipe["run"])
     dims = before["dimension"] if before["levels"] == 1 else None
     return exporting.serve_run(run, version, before["levels"], options, dims)
@@ -100,7 +100,9 @@ def export_scored(settings, model, images, served, results):
     from tfdml.serving import Gallery, class_means
     from tfdml.serving.options import TOP
 
-    exact = results["scores"].get("recall@1") or recall_of(results["embeddings"], images)
+    exact = results["scores"].get("recall@1")
+    if exact is None:
+        exact = recall_of(results["embeddings"], images)
     scores, embeddings = compare_precisions(settings, model, images, served, exact)
     split, queries = images.split, images.queries
     shown = np.ones(len(split.labels), bool) if queries is None else ~queries

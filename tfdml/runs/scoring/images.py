@@ -32,7 +32,7 @@ def load_images(settings, model):
     dataset = pipelines.load(settings.dataset, settings.data_dir, training=training, **options)
     dataset.train.check_one_label(f"images to score by {program_name('evaluate')}")
     split, queries = _chosen(settings, model, dataset)
-    if settings.split != "test" or settings.task != "retrieval":
+    if settings.task != "retrieval":
         queries = None
     same_images = model.recipe.get("dataset") == settings.dataset and settings.split != "train"
     of_dataset = exported.trained_classes(model.version) if same_images else []
@@ -55,7 +55,7 @@ def training_split(settings, model, dataset) -> Any:
 
 def _chosen(settings, model, dataset):
     if settings.split in ("train", "validation"):
-        split, share = dataset.train, model.recipe["validation_share"]
+        split, share = dataset.train, model.recipe.get("validation_share", 0)
         if share:
             split = pipelines.hold_out_classes(split, share)[settings.split == "validation"]
         return split, None

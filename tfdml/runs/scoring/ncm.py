@@ -22,6 +22,7 @@ class NearestClassMean(Scoring):
     """
 
     task: ClassVar[str] = "ncm"
+    naming: ClassVar[tuple] = ("draws", "seed")
 
     shots: int | None = None
     draws: int = 10

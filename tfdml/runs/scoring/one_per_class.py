@@ -18,6 +18,7 @@ class OnePerClass(Scoring):
     """
 
     task: ClassVar[str] = "one_per_class"
+    naming: ClassVar[tuple] = ("draws", "seed")
 
     rank_by: str = "distance"
     draws: int = 10

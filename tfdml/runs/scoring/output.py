@@ -23,6 +23,8 @@ def path_of(settings, model):
 def _words(settings, model):
     yield "evaluation"
     yield from settings.words
+    for name in settings.changed(settings.naming):
+        yield f"{name}_{as_file_name(str(getattr(settings, name)))}"
     if not model.was_trained_on(settings):
         yield as_file_name(settings.dataset)
         if settings.data_dir:

@@ -5,8 +5,8 @@ import pathlib
 import tfdml
 from tfdml.runs.scoring.images import has_pairs_of_both_kinds, ids_of
 from tfdml.runs.scoring.model import similarity_of
+from tfdml.runs.scoring.settings import OF_EMBEDDINGS
 
-CHANGES_OF_EMBEDDINGS = ("boxes", "crops", "mirror", "levels", "level_weights", "dims")
 NEIGHBOURS = 10  # of each image on the page, where they are not those of the scores
 CANDIDATES = 100  # nearest by distance that a learned similarity ranks for the page
 
@@ -76,7 +76,7 @@ def facts_of(settings, model, images):
         f"{settings.dataset}",
         "ranked by": "the learned similarity" if by_similarity else "distance",
     }
-    changed = settings.changed(CHANGES_OF_EMBEDDINGS)
+    changed = settings.changed(("boxes", *OF_EMBEDDINGS))
     facts |= {name.replace("_", " "): getattr(settings, name) for name in changed}
     recipe = ("loss", "backbone", "embedding_dim", "steps", "seed")
     facts |= {name.replace("_", " "): model.recipe[name] for name in recipe if name in model.recipe}

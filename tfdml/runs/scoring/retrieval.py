@@ -12,7 +12,7 @@ from tfdml.command_line import as_file_name
 from tfdml.runs.scoring.collection import STORED, queries_of, score_in_collection
 from tfdml.runs.scoring.images import has_pairs_of_both_kinds, training_split
 from tfdml.runs.scoring.model import similarity_of, untrained_scores
-from tfdml.runs.scoring.settings import Scoring
+from tfdml.runs.scoring.settings import OF_EMBEDDINGS, Scoring
 
 COMPARED_QUERIES = 1000  # ranked exactly too, to measure what `rerank` loses
 
@@ -62,6 +62,7 @@ class Retrieval(Scoring):
 
     task: ClassVar[str] = "retrieval"
     neighbours: ClassVar[tuple] = (1, 2, 4, 8)
+    naming: ClassVar[tuple] = ("cluster_by", "restarts", "seed")
 
     rank_by: str | None = None
     rerank: int | None = None
@@ -115,17 +116,16 @@ class Retrieval(Scoring):
         served = "`export` is of a model that is scored as it is served, with `{name}` {default}"
         of_distance = served.format(name="rank_by", default="distance")
         self.check(self.rank_by == "distance", of_distance)
-        self.check_default(("crops", "mirror", "levels", "level_weights", "dims"), served)
+        self.check_default(OF_EMBEDDINGS, served)
 
     def _check_gallery(self):
         if self.gallery is None:
             stored = self.index != STORED
             self.check(stored, "`index` can be stored for a `gallery`")
             return
-        names = ("rank_by", "rerank", "crops", "mirror", "levels", "level_weights", "dims")
         served = "embeddings of a `gallery` are those of the model as it is served, by distance"
         expected = f"{served}: leave out `{{name}}`"
-        self.check_default([name for name in names if name != "rank_by"], expected)
+        self.check_default(("rerank", *OF_EMBEDDINGS), expected)
         self.check(self.rank_by == "distance", expected.format(name="rank_by"))
         names = ("cluster_by", "restarts", "false_match_rate", "report", "export")
         self.check_default(names, "`{name}` does not go with a `gallery`")
@@ -149,7 +149,12 @@ class Retrieval(Scoring):
         return ",\nranked by the learned similarity" * (self.rank_by == "similarity")
 
     def prepare(self, model, images):
-        return queries_of(self, model, images) if self.gallery else images
+        if self.gallery:
+            return queries_of(self, model, images)
+        has_pairs = self.false_match_rate is None or has_pairs_of_both_kinds(images.split.labels)
+        expectation = "`false_match_rate` needs images of two classes, and two images of one"
+        check(has_pairs, expectation, classes=images.split.num_classes)
+        return images
 
     def most_neighbours(self, images):
         if self.gallery:
@@ -159,7 +164,7 @@ class Retrieval(Scoring):
             return "neighbours", findable
         expectation = "`rerank` must not exceed the images that a query can find"
         check(self.rerank <= findable, expectation, rerank=self.rerank, images=findable)
-        return "neighbours", self.rerank if self.k is None else findable
+        return "neighbours", self.rerank
 
     def score(self, model, images):
         """{"scores": {name: value}} with more beside it; "per_query" and "embeddings" as arrays."""
@@ -181,7 +186,7 @@ class Retrieval(Scoring):
             results["distances"] = tfdml.evaluation.distance_statistics(embeddings, labels)
         if parts := self._parts(model, of_levels):
             results["levels"] = {name: self._of(part, images) for name, part in parts.items()}
-        if self.false_match_rate is not None and has_pairs:
+        if self.false_match_rate is not None:
             results["verification"] = self._verified(model, images, embeddings)
         if untrained := untrained_scores(self, model):
             results["untrained"] = untrained

@@ -6,6 +6,8 @@ from typing import ClassVar
 from tfdml.checks import check, check_one_of, check_positive
 from tfdml.runs.settings import Settings
 
+OF_EMBEDDINGS = ("crops", "mirror", "levels", "level_weights", "dims")  # what changes them
+
 
 @dataclasses.dataclass(frozen=True)
 class Scoring(Settings):
@@ -47,6 +49,7 @@ class Scoring(Settings):
 
     task: ClassVar[str]
     neighbours: ClassVar[tuple] = (1, 5)
+    naming: ClassVar[tuple] = ()  # options of the task whose values are in the name of the file
     rank_by = "distance"  # a field of the tasks that also rank by a similarity
 
     model: str
@@ -91,7 +94,7 @@ class Scoring(Settings):
     @property
     def changes_embeddings(self):
         """Whether the embeddings are others than those that a similarity learned."""
-        return bool(self.changed(("level_weights", "levels", "dims", "crops", "mirror")))
+        return bool(self.changed(OF_EMBEDDINGS))
 
     @property
     def words(self):

@@ -19,7 +19,7 @@ def test_class_means_of_some_images_identify_the_others(photos, version, capsys)
     assert "mean of half of the images of each class, 10 draws" in capsys.readouterr().out
     arguments = ["--task", "ncm", "--shots", 1, "--draws", 3, "--k", 2, "--seed", 4]
     arguments += ["--renormalize_means"]
-    content = scores(version, *arguments, name="evaluation_ncm_shots_1_unit_means")
+    content = scores(version, *arguments, name="evaluation_ncm_shots_1_unit_means_draws_3_seed_4")
     options = {"shots": 1, "draws": 3, "k": 2, "seed": 4, "renormalize_means": True}
     expected = few_shot_accuracies(rows, labels, **options)
     assert content["scores"] == {"top2": pytest.approx(np.mean(expected[2]), abs=1e-9)}

@@ -1,6 +1,10 @@
+import types
+
 import numpy as np
 
 from tfdml.runs.scoring import output
+from tfdml.runs.scoring.ncm import NearestClassMean
+from tfdml.runs.scoring.retrieval import Retrieval
 
 
 def test_numbers_that_json_has_not_are_null():
@@ -11,3 +15,15 @@ def test_numbers_that_json_has_not_are_null():
         "2": "text",
         "no": None,
     }
+
+
+def test_options_that_change_the_scores_name_the_file(tmp_path):
+    version = tmp_path / "x" / "1"
+    model = types.SimpleNamespace(version=version, recipe={}, was_trained_on=lambda _: True)
+
+    def name_of(task, **options):
+        return output.path_of(task(model="x", split="test", **options), model).name
+
+    assert name_of(Retrieval) == "evaluation.json"
+    assert name_of(Retrieval, restarts=5, seed=1) == "evaluation_restarts_5_seed_1.json"
+    assert name_of(NearestClassMean, draws=3) == "evaluation_ncm_draws_3.json"

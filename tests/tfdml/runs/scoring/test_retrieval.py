@@ -85,7 +85,8 @@ def test_an_index_is_compared_with_the_exact_search(version, capsys):
 def test_clusters_are_found_by_affinity_propagation(photos, version):
     images, labels = data_of(photos, CLASSES[4:])
     rows = embedding_of(images).numpy()
-    content = scores(version, "--cluster_by", "affinity_propagation", name="evaluation")["scores"]
+    name = "evaluation_cluster_by_affinity_propagation"
+    content = scores(version, "--cluster_by", "affinity_propagation", name=name)["scores"]
     expected = clustering_scores(rows, labels, method="affinity_propagation")
     assert {name: content[name] for name in expected} == pytest.approx(expected)
 
@@ -93,7 +94,7 @@ def test_clusters_are_found_by_affinity_propagation(photos, version):
 def test_scores_have_intervals_and_means_over_classes(photos, version):
     images, labels = data_of(photos, CLASSES[4:])
     values = retrieval_scores_per_query(embedding_of(images).numpy(), labels)
-    content = scores(version, "--nmi=false", "--seed", 2, name="evaluation")
+    content = scores(version, "--nmi=false", "--seed", 2, name="evaluation_seed_2")
     intervals = bootstrap_intervals(values, labels, seed=2)
     assert {name: tuple(ends) for name, ends in content["intervals"].items()} == intervals
     averages = {name: macro_average(of, labels) for name, of in values.items()}
