@@ -80,7 +80,7 @@ def test_text_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     write_text(path, "after")
     assert path.read_text() == "after"
 
-    def half_written(self, text):
+    def half_written(self, text, encoding):
         self.write_bytes(b"half")
         raise OSError("No space left on device")
 
