@@ -38,8 +38,9 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         E_e  = max(0, beta + D[i, j] - D[i, k]) + max(0, beta + D[i, j] - D[j, l])
         loss = E_m + embedding_weight * E_e
 
-    In E_e, k and l are the nearest by distance instead if `embedding_mining="distance"`. With a
-    `temperature` T, the hardest negatives of E_m, its max(0, x), and the nearest are smooth:
+    In E_e, k and l are by default the nearest by distance (`embedding_mining`). With a
+    `temperature` T, the hardest negatives of E_m, its max(0, x), and the nearest by distance are
+    smooth:
 
         s[i, k] = T log Σ exp(S[i, n] / T) over the negatives n of i
         max(0, x) = T log(1 + exp(x / T))

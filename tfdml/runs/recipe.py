@@ -21,7 +21,7 @@ FEW_CLASSES = 10  # of fewer, a rate of 1e-3 fits the training classes alone
 
 @dataclasses.dataclass(frozen=True)
 class Recipe(Settings):
-    """Settings of one training run. Defaults train the `glyphs` in about three minutes on 2 cores.
+    """Settings of one training run. Defaults train the `glyphs` in a few minutes on 2 cores.
 
     Settings whose default depends on others are None until `completed` fills them in.
 
@@ -30,8 +30,8 @@ class Recipe(Settings):
         loss_options: Options of the loss, such as `--loss_options.margin 0.5`; its docstring
             lists them.
         dataset: Name of the images: {datasets}.
-        data_dir: Folder of the dataset, for those that are not built in; of `csv` also the file, of
-            `tfds:NAME` the folder of tensorflow-datasets.
+        data_dir: Folder of the dataset, unless it is built in. For `csv`, a folder or the file; for
+            `tfds:NAME`, the data folder of tensorflow-datasets.
         skip_invalid: Leave out missing and unreadable images, sub-folders without images and
             training classes with a single image, and take other counts of images than published,
             with a warning, where they would be an error. It reads every image once.
@@ -70,11 +70,11 @@ class Recipe(Settings):
             training. If not given, on top of pretrained `weights` only.
         classes_per_batch: Distinct classes in a batch (P); 32 if not given, or all training
             classes where there are fewer.
-        images_per_class: Images of each of these classes (K); a batch has P × K images. The sampler
-            of N-pair and NT-Xent is `balanced` with K = 2.
+        images_per_class: Images of each of these classes (K); a batch has P × K images. The papers
+            of N-pair and NT-Xent use K = 2.
         micro_batch: Images at a time in a step, for batches beyond the memory: the loss is still
             that of the whole batch, but batch normalisation that is trained takes the statistics of
-            each piece. Must divide P × K. Takes about a third longer. If not given, all at once.
+            each piece. Must divide P × K. Takes up to a third longer. If not given, all at once.
         sampler: `balanced`: K images of each of P classes; `mixed`: K to 2 K images of each of
             fewer classes; `groups`: all images of P / 2 classes of each of 2 super-classes, such as
             alphabets, at most P × K; `whole_classes`: all images of random classes, P × K, which
@@ -91,16 +91,15 @@ class Recipe(Settings):
             times as fast, of `small_cnn` 1.4, of `mobilenet_v2` 1.2 times. With `mixed_float16`,
             steps that overflow are skipped.
         optimizer: `adam` or `sgd` (momentum 0.9).
-        learning_rate: Initial learning rate. If not given, 1e-3 for a network with random weights,
-            and 1e-4 for a trained one, by `weights` or `init_from`, and for fewer than 10 training
-            classes.
+        learning_rate: Initial learning rate. If not given, 1e-4 for a network with trained weights
+            (`weights` or `init_from`) or fewer than 10 training classes, else 1e-3.
         warmup_steps: Steps in which the learning rate rises from 0 to `learning_rate`.
         schedule: `cosine` (falls to 0 over the rest of the run), `constant`, or `step` (multiplied
             by `decay_factor` every `decay_every` steps).
         decay_factor: For the schedule `step`, above 0 and below 1; 0.1 if not given.
         decay_every: Steps between the changes of the schedule `step`.
-        weight_decay: Share of each kernel that is added to its gradient, as in Caffe; not of
-            proxies.
+        weight_decay: Share of each kernel that is added to its gradient, as in Caffe. Proxies are
+            not decayed.
         clip_value: Largest absolute value in a gradient; larger ones are clipped to it.
         clip_norm: Largest norm of the gradients of all variables together; larger ones are scaled
             down to it.
