@@ -319,8 +319,9 @@ def cause_of(error, *splits):
     Returns:
         A sentence without its full stop.
     """
-    of_machine = isinstance(error, (tf.errors.ResourceExhaustedError, tf.errors.UnavailableError))
-    for split in (split for split in splits if split.holds_paths and not of_machine):
+    if isinstance(error, (tf.errors.ResourceExhaustedError, tf.errors.UnavailableError)):
+        splits = ()  # an error of the machine, not of an image
+    for split in (split for split in splits if split.holds_paths):
         for row, reason in unreadable(split.images):
             what = f"{split.images[row]} cannot be read ({reason})"
             advice = (

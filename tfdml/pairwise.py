@@ -95,6 +95,11 @@ def unordered_pairs(rows):
     return ops.minimum(one, other), ops.maximum(one, other)
 
 
+def entries(matrix, rows, columns):
+    """(p,) entries of an (n, m) matrix at p rows and columns, integers of one dtype."""
+    return ops.take(ops.reshape(matrix, (-1,)), rows * ops.shape(matrix)[1] + columns)
+
+
 def positive_mask(labels):
     """(n, n) booleans: same class, and not the row itself. `labels` is (n,) integers."""
     return (labels[:, None] == labels[None, :]) & off_diagonal(labels)

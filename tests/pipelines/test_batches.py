@@ -435,3 +435,10 @@ def test_a_part_does_not_read_images_of_another(path_split):
 def test_rejects_parts_that_do_not_divide_a_batch(split, part):
     with pytest.raises(ValueError, match="must be"):
         balanced_batches(split, 4, 3, part=part)
+
+
+def test_an_error_of_the_machine_blames_no_image(tmp_path):
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    split = Split([tmp_path / "broken.png"] * 2, np.zeros(2, int))
+    assert "broken.png" in cause_of(tf.errors.InvalidArgumentError(None, None, "bad"), split)
+    assert cause_of(tf.errors.ResourceExhaustedError(None, None, "no memory"), split) == "no memory"

@@ -132,6 +132,15 @@ def test_a_batch_without_its_refresh_is_an_error(tables):
         next(batches)
 
 
+def test_refreshes_are_counted_from_the_first_step(tables):
+    split = numbered_split([4] * 6)
+    neighbours = HardNeighbours(split.labels, 8, refresh_every=5)
+    batches = iter(pair_batches(split, 8, hard_neighbours=neighbours, start_step=3))
+    for step in (3, 8):
+        neighbours.refresh(step, tables[0])
+        assert len(rows_of(batches, 5)) == 5
+
+
 def test_many_classes_start_at_once():
     labels = np.repeat(np.arange(11_318), 5)
     images = np.zeros((len(labels), 1, 1, 1), np.uint8)

@@ -58,7 +58,7 @@ def mine(labels, scores, num_quadruplets):
             chosen = (of_row == of_class) & (of_row < _NEVER)
             earlier = same & chosen[None, :] & (index[None, :] < index[:, None])
             valid = chosen & ~ops.any(earlier, axis=1)
-    pair_scores = ops.take(ops.reshape(scores, (-1,)), i * count + ops.cast(j, i.dtype))
+    pair_scores = pairwise.entries(scores, i, ops.cast(j, i.dtype))
     return _quadruplets(i, j, pair_scores, valid, negatives.take(i), negatives.take(j))
 
 

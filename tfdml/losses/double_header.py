@@ -239,7 +239,7 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         """(p,) scores of pairs, from those of all pairs if they are known."""
         if matrix is None:
             return self.layer.score(ends, left, right)
-        return ops.take(ops.reshape(matrix, (-1,)), left * ops.shape(matrix)[0] + right)
+        return pairwise.entries(matrix, left, right)
 
     def _smooth_hardest(self, labels, ends, matrix, mined):
         """(2, q) smooth maxima of the scores of the negatives of i, and of those of j."""
@@ -267,7 +267,7 @@ class DoubleHeaderHingeLoss(LearnedLoss):
             distances = self._distance(squared)
             nearest = self._nearest_negatives(labels, squared, distances)
             i, j = (ops.cast(end, mined.i.dtype) for end in mined[:2])
-            positive = ops.take(ops.reshape(distances, (-1,)), i * ops.shape(distances)[0] + j)
+            positive = pairwise.entries(distances, i, j)
             negatives = [ops.take(nearest, end) for end in (i, j)]
         hinges = [ops.relu(self.beta + positive - negative) for negative in negatives]
         return sum(hinges[: self.headers])

@@ -20,6 +20,7 @@ surely they differ from the first.
 import argparse
 import dataclasses
 import pathlib
+import re
 import sys
 
 import pipelines
@@ -96,8 +97,8 @@ def parse(task, arguments):
     tasks = f"Tasks: {', '.join([*TASKS, COMPARE])}; `{PROGRAM} TASK --help` describes each."
     parser = Parser(kind, names, kind.__doc__, prog=f"{PROGRAM} {task}", epilog=tasks)
     for word in arguments:
-        if word.startswith("--"):
-            check_option(parser, kind, word.partition("=")[0].partition(".")[0].removeprefix("--"))
+        if option := re.match(r"--([^=.]+)", word):
+            check_option(parser, kind, option[1])
     settings = parser.settings_of(parser.parse_args(arguments))
     if settings.dataset and pipelines.entry_of(settings.dataset) not in pipelines.names():
         parser.error(unknown_name("dataset", settings.dataset, pipelines.names()))

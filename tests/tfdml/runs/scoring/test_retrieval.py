@@ -17,6 +17,8 @@ from tfdml.evaluation import (
     retrieval_scores_per_query,
     verification_scores,
 )
+from tfdml.programs import evaluate
+from tfdml.runs.scoring import retrieval
 
 
 def test_queries_search_the_gallery_of_a_dataset_that_has_one(photos, version, monkeypatch):
@@ -66,6 +68,13 @@ def test_a_threshold_is_calibrated_on_the_training_classes(photos, version, caps
     assert "With the threshold of the training classes:" in capsys.readouterr().out
     content = scores(version, *arguments, "--split", "train", name="evaluation_train")
     assert "calibrated" not in content["verification"]
+
+
+def test_verification_needs_pairs(monkeypatch, version, capsys):
+    monkeypatch.setattr(retrieval, "has_pairs_of_both_kinds", lambda labels: False)
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main([str(version), "--false_match_rate", "0.2", "--nmi=false"])
+    assert "`false_match_rate` needs images of two classes" in capsys.readouterr().err
 
 
 def test_the_folder_of_the_training_may_be_spelt_otherwise(photos, version):
