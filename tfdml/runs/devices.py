@@ -18,12 +18,12 @@ from tfdml.runs.interrupts import at_most
 from tfdml.runs.meeting import Meeting
 
 HELP = (
-    "Devices to train on, each with an equal part of every batch: `all` GPUs of this machine, a "
-    "number of them, or `cpu:2` for two parts of the processor, to try it out. The loss compares "
-    "the images of all parts, and loss and updates are those of one device, except that batch "
-    "normalisation that is trained takes the statistics of a part, and that dropout draws for each "
-    "part. If not given, one device. On several machines, start the same command on each "
-    "with the variable TF_CONFIG as TensorFlow documents it, without --devices. A run may "
+    "Devices to train on, each with an equal part of every batch: `all` for all GPUs of this "
+    "machine, a number of GPUs, or `cpu:2` to try two devices on the processor. If not given, one "
+    "device. The loss compares the images of all parts, so that losses and updates equal those of "
+    "one device, with two exceptions: trained batch normalisation uses the statistics of each "
+    "part, and dropout draws for each part. For several machines, start the same command on each, "
+    "without --devices, with the variable TF_CONFIG that TensorFlow documents. A run may "
     "resume on other devices."
 )
 VARYING = ("groups", "whole_classes")

@@ -32,49 +32,50 @@ class Recipe(Settings):
         dataset: Name of the images: {datasets}.
         data_dir: Folder of the dataset, unless it is built in. For `csv`, a folder or the file; for
             `tfds:NAME`, the data folder of tensorflow-datasets.
-        skip_invalid: Leave out missing and unreadable images, sub-folders without images and
-            training classes with a single image, and take other counts of images than published,
-            with a warning, where they would be an error. It reads every image once.
+        skip_invalid: Skip missing and unreadable images, sub-folders without images and training
+            classes with a single image, and accept counts of images other than the published ones,
+            each with a warning instead of an error. Reads every image once.
         boxes: `annotated`, for the boxes of the dataset, or a CSV file with the lines
-            `path,x1,y1,x2,y2`, paths relative to `data_dir`. Each image is cut to its box, to train
-            and to score.
+            `path,x1,y1,x2,y2`, paths relative to `data_dir`. Images are cropped to their boxes in
+            training and in scoring.
         image_size: Side of the square images in pixels; the dataset's own if not given.
-        warp_size: Side in pixels that every image is resized to first, whatever its aspect. A crop
-            of `image_size` is then taken: a random one in training, the centre in scoring and in
-            the served model. If not given, images are resized to `image_size`. A `crop` of the
-            augmentation below 1 replaces the random crop; the dataset's default crop is left out.
-        keep_aspect: Keep the aspect: the shorter side becomes `warp_size`, or `image_size`.
-        trim_white: Cut off a white border first; the longer side becomes `warp_size`, and white
-            margins make the image square, as for Stanford Online Products.
-        mean_image: File, `.npy` or Caffe's `.binaryproto`, of a mean image to subtract before the
-            crop, as large as the images are there. The means of its channels are added back, as
-            backbones subtract a mean colour themselves.
+        warp_size: Side in pixels to which images are first resized, regardless of their aspect
+            ratio. Training then takes a random crop of `image_size`, and scoring and the served
+            model the central one. If not given, images are resized to `image_size`. A `crop` of the
+            augmentation below 1 replaces the random crop; the dataset's default crop is not used.
+        keep_aspect: Keep the aspect ratio: resize the shorter side to `warp_size`, or to
+            `image_size` if there is none.
+        trim_white: Cut off a white border first, resize the longer side to `warp_size` and pad the
+            image with white to a square, as for Stanford Online Products.
+        mean_image: File, `.npy` or Caffe's `.binaryproto`, of the mean image that is subtracted
+            before the crop, of side `warp_size`, or `image_size` without one. The means of its
+            channels are added back, because backbones subtract a mean colour themselves.
         augmentation: Changes of the dataset's random crops, flips, warps and colours, such as
             `--augmentation.rotation 10`; the docstring of `pipelines.Augmentation` lists them.
         backbone: Network up to the features: {backbones}.
-        weights: Initial weights of the backbone: random if not given, `imagenet`, or a weights
-            file.
-        init_from: Run, or `.keras` file, whose embedder has the initial weights: fine-tuning. The
+        weights: Initial weights of the backbone: `imagenet` or a weights file; random if not given.
+        init_from: Run or `.keras` file whose embedder is trained further (fine-tuning). The
             backbone, `embedding_dim` and `levels` must be those of that run.
-        embedding_dim: Numbers per embedding, of each level; null for the features of the backbone,
-            without a layer on top.
-        levels: Embeddings of each image, side by side: 1, or 2 or 3 with those of early exits of
-            the backbone. If not given, as many as the loss has: 3 for hdc, 1 for others.
+        embedding_dim: Dimensions of the embedding of each level; null for the features of the
+            backbone, without a layer on top.
+        levels: Number of embeddings of each image, which are concatenated: 1, or with early exits
+            of the backbone 2 or 3. If not given, that of the loss: 3 for hdc, 1 for others.
         dropout: Share of the features dropped in training, 0 to below 1, or one for each level,
             such as `[0.7, 0.7, 0.4]`.
-        mirror: Average the features of an image and of its mirror image when embedding, for things
-            seen from either side: better retrieval in twice the time. Training uses one of them.
+        mirror: Embed an image and its mirror image and average their features, for objects seen
+            from either side: better retrieval at twice the time. Training uses one of the two.
         pooling: `average`, or `average+max` for the sum of the averages and the maxima of the last
             maps, as in the code of Proxy-Anchor, for backbones that end in global average pooling.
-        freeze_batch_norm: Keep the statistics, scales and offsets of batch normalisation in
-            training. If not given, on top of pretrained `weights` only.
+        freeze_batch_norm: Do not train the statistics, scales and offsets of batch normalisation.
+            If not given, true with pretrained `weights`, else false.
         classes_per_batch: Distinct classes in a batch (P); 32 if not given, or all training
             classes where there are fewer.
         images_per_class: Images of each of these classes (K); a batch has P × K images. The papers
             of N-pair and NT-Xent use K = 2.
-        micro_batch: Images at a time in a step, for batches beyond the memory: the loss is still
-            that of the whole batch, but batch normalisation that is trained takes the statistics of
-            each piece. Must divide P × K. Takes up to a third longer. If not given, all at once.
+        micro_batch: Number of images that a step computes at once, for batches that exceed the
+            memory. Must divide P × K. The loss is that of the whole batch, but batch normalisation
+            that is trained uses the statistics of each part. A step takes up to a third longer. If
+            not given, the whole batch.
         sampler: `balanced`: K images of each of P classes; `mixed`: K to 2 K images of each of
             fewer classes; `groups`: all images of P / 2 classes of each of 2 super-classes, such as
             alphabets, at most P × K; `whole_classes`: all images of random classes, P × K, which
@@ -103,22 +104,21 @@ class Recipe(Settings):
         clip_value: Largest absolute value in a gradient; larger ones are clipped to it.
         clip_norm: Largest norm of the gradients of all variables together; larger ones are scaled
             down to it.
-        head_multiplier: Factor of the learning rate for new layers: the embedding layers, those of
-            early exits, and what the loss learns, except targets of density, which have
-            `loss_options.alpha_multiplier`, and proxies, which may have another on top of
-            pretrained weights: `loss_options.proxy_multiplier`. If not given, 10 on top of
-            pretrained `weights`, else 1.
+        head_multiplier: Factor of the learning rate of new layers, which are the embedding layers,
+            early exits and the variables of the loss; if not given, 10 with pretrained `weights`,
+            else 1. Targets of density use `loss_options.alpha_multiplier` instead, and proxies
+            `loss_options.proxy_multiplier`.
         head_steps: Number of first steps that train new layers only. If not given, a tenth of
-            `steps`, at most 100, on top of pretrained `weights`, else 0.
-        exit_multiplier: Factor for the layers of early exits before their embeddings, which some
-            weights files hold too; `head_multiplier` if not given.
-        bias_multiplier: Further factor for all biases; 2 in Caffe's models.
+            `steps`, at most 100, with pretrained `weights`, else 0.
+        exit_multiplier: Factor of the learning rate of the layers of early exits before their
+            embeddings, which some weights files contain; `head_multiplier` if not given.
+        bias_multiplier: Further factor of the learning rate of all biases; 2 in Caffe's models.
         steps: Number of updates; 0 scores and exports the network as it is initialised.
         checkpoint_every: Updates between checkpoints, and between the points of the logs. A crash
-            loses at most as many. The last interval may be shorter.
-        validation_share: Share of the training classes to hold out, the last in order. If above 0,
-            they are scored in place of the test classes, to choose settings by. 0 for the final
-            run.
+            loses at most this many updates. The last interval may be shorter.
+        validation_share: Share of the training classes that is held out, the last in order. If
+            above 0, they are scored in place of the test classes, to choose settings; use 0 for the
+            final run.
         seed: Seed of the weights, the batches and their augmentation.
         export_options: Options of the exported model, such as `--export_options.on_bad_image nan`
             or `--export_options.licence MIT`; the docstring of `tfdml.serving.ExportOptions` lists
