@@ -8,7 +8,11 @@ import pages
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-LEVELS = {"first exit": "level 1", "second exit": "level 2", "third exit": "level 3"}
+LEVELS = {
+    words: f"level {level}"
+    for level, exit in enumerate(("first exit", "second exit", "third exit"), 1)
+    for words in (exit, f"HDC-{level}")
+}
 COLUMN = re.compile(r"untrained|R@(?P<k>\d+)|NMI|F1|runs")
 
 
