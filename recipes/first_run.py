@@ -11,15 +11,12 @@ classes in percent, mean over the seeds.
 
 import argparse
 import itertools
-import os
 import pathlib
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import scores
-from run import call, is_trained, same_run
+from run import call, complete, is_trained
 from scores import BY_DISTANCE, RECALL_AT_1, RUNS, UNTRAINED
-from tqdm import tqdm
 
 from tfdml.command_line import one_sentence
 from tfdml.losses import LOSSES
@@ -57,12 +54,10 @@ def main():
         for seed, column, loss in itertools.product(given.seeds, columns, given.losses)
         if (recipe_of(column, loss), seed) not in known
     ]
-    os.environ["TF_NUM_INTRAOP_THREADS"] = str(max(1, (os.cpu_count() or 1) // given.jobs))
-    with one_sentence(PROGRAM, RuntimeError), ThreadPoolExecutor(given.jobs) as pool:
-        done = pool.map(lambda of_run: train(*of_run, folders, given.weights), todo)
-        for new in tqdm(done, "Runs", len(todo), disable=None):
-            rows = [row for row in rows if not same_run(row, new)] + [new]
-            scores.write(given.scores, rows)
+    with one_sentence(PROGRAM, RuntimeError):
+        rows = complete(
+            lambda run: [train(*run, folders, given.weights)], todo, given.jobs, rows, given.scores
+        )
     text = table_of(rows, columns, given)
     RUNS.mkdir(exist_ok=True)
     (RUNS / "first_run.md").write_text(text, encoding="utf-8")

@@ -50,13 +50,14 @@ def main():
             of_run = [row for row in rows if keys.items() <= row.items()]
             if is_trained(run) or not is_scored(of_run, arguments):
                 todo[run] = keys, flags_of(recipe, seed, run, settings)
-    threads = max(1, (os.cpu_count() or 1) // arguments.jobs)
-    os.environ["TF_NUM_INTRAOP_THREADS"] = str(threads)
-    with one_sentence(PROGRAM, RuntimeError), ThreadPoolExecutor(arguments.jobs) as pool:
-        done = pool.map(lambda run: train_and_score(run, *todo[run], arguments), todo)
-        for new in tqdm(done, "Runs", len(todo)):
-            rows = [row for row in rows if not same_run(row, new[0])] + new
-            scores.write(path, rows)
+    with one_sentence(PROGRAM, RuntimeError):
+        rows = complete(
+            lambda run: train_and_score(run, *todo[run], arguments),
+            todo,
+            arguments.jobs,
+            rows,
+            path,
+        )
     folder = RUNS / table
     folder.mkdir(parents=True, exist_ok=True)
     shown = [
@@ -69,6 +70,17 @@ def main():
     (folder / "table.md").write_text(text, encoding="utf-8")
     scores.plot_curves(runs, folder / "curves.png")
     print(f"\n{text}\nTable: {folder / 'table.md'}   Curves: {folder / 'curves.png'}")
+
+
+def complete(rows_of_run, todo, jobs, rows, path):
+    """`rows` and those of every run in `todo`, `jobs` at once, written to `path` as they come."""
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    os.environ["TF_NUM_INTRAOP_THREADS"] = str(threads)
+    with ThreadPoolExecutor(jobs) as pool:
+        for new in tqdm(pool.map(rows_of_run, todo), "Runs", len(todo), disable=None):
+            rows = [row for row in rows if not same_run(row, new[0])] + new
+            scores.write(path, rows)
+    return rows
 
 
 def parse():

@@ -23,7 +23,7 @@ BY_DISTANCE, BY_SIMILARITY = "distance", "similarity"
 RECALL_AT_1, NMI, F1, TRAIN_CLASSES = "recall@1", "nmi", "f1", "train_classes"
 UNTRAINED, SECONDS = "untrained", "seconds"
 KEYS = ["recipe", "seed", "settings", "classes", "ranked_by"]
-OF_A_MACHINE = ("run", "data_dir", "weights", "mean_image")
+UNSEEN, FILES = ("run", "data_dir"), ("weights", "mean_image")  # by the digest of a run
 
 
 def recalls(ks):
@@ -31,13 +31,13 @@ def recalls(ks):
 
 
 def digest(recipe, level_weights):
-    """Of the settings of a run, without defaults and the paths of this machine."""
+    """Of the settings of a run, without defaults; of files, whether they are given."""
     given = {
         field.name: value
         for field in dataclasses.fields(recipe)
-        if (value := getattr(recipe, field.name)) != field.default
-        and field.name not in OF_A_MACHINE
+        if (value := getattr(recipe, field.name)) != field.default and field.name not in UNSEEN
     }
+    given |= dict.fromkeys(given.keys() & set(FILES), True)
     text = json.dumps([given, level_weights], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 

@@ -73,9 +73,9 @@ def rerun(table, tmp_path, monkeypatch):
 
     started = types.SimpleNamespace(run=start, STDOUT=subprocess.STDOUT)
     monkeypatch.setattr(table, "subprocess", started)
+    monkeypatch.setattr(table, "ThreadPoolExecutor", one_after_the_other)
 
     def run(*arguments, program=table):
-        monkeypatch.setattr(program, "ThreadPoolExecutor", one_after_the_other)
         monkeypatch.setattr(sys, "argv", [program.PROGRAM, *map(str, arguments)])
         return programs.run(lambda _: program.main(), cwd=tmp_path)
 

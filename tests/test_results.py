@@ -1,4 +1,4 @@
-"""The tables of docs/results have the figures of the scores that are kept beside them."""
+"""Tables of docs/results have the figures of the kept scores, which are of today's recipes."""
 
 import importlib
 import pathlib
@@ -6,6 +6,8 @@ import re
 
 import pages
 import pytest
+
+from tfdml.runs.recipe import Recipe
 
 ROOT = pathlib.Path(__file__).parents[1]
 LEVELS = {
@@ -17,10 +19,16 @@ COLUMN = re.compile(r"untrained|R@(?P<k>\d+)|NMI|F1|runs")
 
 
 @pytest.fixture
-def scores(monkeypatch):
-    """The module of recipes/scores.py."""
+def run(monkeypatch):
+    """The module of recipes/run.py."""
     monkeypatch.syspath_prepend(ROOT / "recipes")
-    return importlib.import_module("scores")
+    return importlib.import_module("run")
+
+
+@pytest.fixture
+def scores(run):
+    """The module of recipes/scores.py."""
+    return run.scores
 
 
 def kept_tables():
@@ -73,3 +81,30 @@ def test_tables_have_the_figures_of_the_kept_scores(scores):
                 assert by_head[head] in (cell, cell.partition(" ±")[0], "–"), (page, title, head)
                 checked += by_head[head] != "–"
     assert checked > 100, checked
+
+
+def test_kept_scores_are_of_the_recipes_and_the_command_of_their_page(run, scores, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    checked = set()
+    for page in pages.pages():
+        for block in pages.blocks(page):
+            for command in pages.commands(block.code) if block.language == "bash" else ():
+                if not re.match(r"python recipes/run\.py .*--scores docs/", command):
+                    continue
+                monkeypatch.setattr("sys.argv", command.split()[1:])
+                arguments, settings = run.parse()
+                kept = scores.read(arguments.scores)
+                for recipe in arguments.folder.glob("*.yaml"):
+                    digests = {row["settings"] for row in kept if row["recipe"] == recipe.stem}
+                    digest = run.digest_of(recipe, settings, arguments.level_weights)
+                    assert digests == {digest}, (page, recipe)
+                checked.add(arguments.scores.stem)
+    assert {"cub200_claims", "hdc_cars_claims", "pddm_cars_claims"} <= checked, checked
+
+
+def test_settings_of_a_run_tell_whether_files_are_given_and_not_which(scores):
+    digests = [
+        scores.digest(Recipe(data_dir=folder, weights=weights), None)
+        for folder, weights in (("a", "c"), ("b", "d"), ("a", None))
+    ]
+    assert digests[0] == digests[1] != digests[2]
