@@ -23,7 +23,8 @@ BY_DISTANCE, BY_SIMILARITY = "distance", "similarity"
 RECALL_AT_1, NMI, F1, TRAIN_CLASSES = "recall@1", "nmi", "f1", "train_classes"
 UNTRAINED, SECONDS = "untrained", "seconds"
 KEYS = ["recipe", "seed", "settings", "classes", "ranked_by"]
-UNSEEN, FILES = ("run", "data_dir"), ("weights", "mean_image")  # by the digest of a run
+UNSEEN = ("run", "data_dir")  # by the digest of a run
+FILES = ("weights", "mean_image")  # whose digest has no paths
 
 
 def recalls(ks):

@@ -1,6 +1,7 @@
 """Tables of docs/results have the figures of the kept scores, which are of today's recipes."""
 
 import importlib
+import itertools
 import pathlib
 import re
 
@@ -15,7 +16,8 @@ LEVELS = {
     for level, exit in enumerate(("first exit", "second exit", "third exit"), 1)
     for words in (exit, f"HDC-{level}")
 }
-COLUMN = re.compile(r"untrained|R@(?P<k>\d+)|NMI|F1|runs")
+COLUMN = re.compile(r"untrained|R@(?P<k>\d+)|NMI|F1|level (?P<level>\d) alone|runs")
+KEPT = re.compile(r"python recipes/run\.py .*--scores docs/")
 
 
 @pytest.fixture
@@ -31,24 +33,30 @@ def scores(run):
     return run.scores
 
 
-def kept_tables():
-    """(page, path of the scores, seeds, cells) of each table below a command with kept scores."""
+@pytest.fixture
+def kept(run, monkeypatch):
+    """(page, arguments, settings, lines below) of each command whose scores are kept in docs/."""
+    monkeypatch.chdir(ROOT)
+    found = []
     for page in pages.pages():
-        lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
+        lines = page.read_text(encoding="utf-8").splitlines()
         for block in pages.blocks(page):
-            kept = re.search(
-                r"--scores (docs/results/\S+_(?:claims|search|papers)\.csv)", block.code
-            )
-            if kept:
-                below = lines[block.line + block.code.count("\n") + 1 :]
-                start = next(i for i, line in enumerate(below) if line.startswith("|"))
-                rows = []
-                for line in below[start:]:
-                    if not line.startswith("|"):
-                        break
-                    rows.append([cell.strip() for cell in line.strip("|").split("|")])
-                seeds = re.search(r"--seeds ([\d ]+)", block.code)
-                yield page, kept[1], seeds[1].split() if seeds else ["0", "1", "2"], rows
+            for command in pages.commands(block.code) if block.language == "bash" else ():
+                if KEPT.match(command):
+                    monkeypatch.setattr("sys.argv", command.split()[1:])
+                    below = lines[block.line + block.code.count("\n") + 1 :]
+                    found.append((page, *run.parse(), below))
+    assert {"cub200_claims", "hdc_cars_claims", "hdc_cars_search", "pddm_cars_claims"} <= {
+        arguments.scores.stem for _, arguments, _, _ in found
+    }
+    return found
+
+
+def first_table(lines):
+    """The cells of its rows, heads first."""
+    from_it = itertools.dropwhile(lambda line: not line.startswith("|"), lines)
+    rows = itertools.takewhile(lambda line: line.startswith("|"), from_it)
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 
 
 def ranked_by(title):
@@ -58,48 +66,35 @@ def ranked_by(title):
     return "similarity" if "score" in title else "distance"
 
 
-def test_tables_have_the_figures_of_the_kept_scores(scores):
+def test_tables_have_the_figures_of_the_kept_scores(kept, scores):
     checked = 0
-    for page, path, seeds, (heads, _, *rows) in kept_tables():
-        kept = [row for row in scores.read(ROOT / path) if str(row["seed"]) in seeds]
-        assert {row["recipe"] for row in kept} == {
-            cells[heads.index("recipe")].strip("`") for cells in rows
-        }, page
-        for cells in rows:
-            by_head = dict(zip(heads, cells, strict=True))
-            title, recipe = cells[0], by_head["recipe"].strip("`")
-            of_row = [
-                row
-                for row in kept
-                if (row["recipe"], row["ranked_by"]) == (recipe, ranked_by(title))
-            ]
-            for head in filter(COLUMN.fullmatch, heads):
-                k = COLUMN.fullmatch(head)["k"]
-                name = f"recall@{k}" if k else head.lower()
-                cell = scores.cell(of_row, name, 100, 1)
+    for page, arguments, _, below in kept:
+        rows = [row for row in scores.read(arguments.scores) if row["seed"] in arguments.seeds]
+        heads, _, *lines = first_table(below)
+        recipes = [cells[heads.index("recipe")].strip("`") for cells in lines]
+        assert {row["recipe"] for row in rows} == set(recipes), page
+        for recipe, cells in zip(recipes, lines, strict=True):
+            for head, shown in zip(heads, cells, strict=True):
+                column = COLUMN.fullmatch(head)
+                if not column or shown == "–":
+                    continue
+                rank = f"level {column['level']}" if column["level"] else ranked_by(cells[0])
+                of_row = [r for r in rows if (r["recipe"], r["ranked_by"]) == (recipe, rank)]
+                k = column["k"] or (1 if column["level"] else None)
+                cell = scores.cell(of_row, f"recall@{k}" if k else head.lower(), 100, 1)
                 cell = str(len(of_row)) if head == "runs" else cell
-                assert by_head[head] in (cell, cell.partition(" ±")[0], "–"), (page, title, head)
-                checked += by_head[head] != "–"
+                assert shown in (cell, cell.partition(" ±")[0]), (page, cells[0], head)
+                checked += 1
     assert checked > 100, checked
 
 
-def test_kept_scores_are_of_the_recipes_and_the_command_of_their_page(run, scores, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    checked = set()
-    for page in pages.pages():
-        for block in pages.blocks(page):
-            for command in pages.commands(block.code) if block.language == "bash" else ():
-                if not re.match(r"python recipes/run\.py .*--scores docs/", command):
-                    continue
-                monkeypatch.setattr("sys.argv", command.split()[1:])
-                arguments, settings = run.parse()
-                kept = scores.read(arguments.scores)
-                for recipe in arguments.folder.glob("*.yaml"):
-                    digests = {row["settings"] for row in kept if row["recipe"] == recipe.stem}
-                    digest = run.digest_of(recipe, settings, arguments.level_weights)
-                    assert digests == {digest}, (page, recipe)
-                checked.add(arguments.scores.stem)
-    assert {"cub200_claims", "hdc_cars_claims", "pddm_cars_claims"} <= checked, checked
+def test_kept_scores_are_of_the_recipes_and_the_command_of_their_page(kept, run, scores):
+    for page, arguments, settings, _ in kept:
+        rows = scores.read(arguments.scores)
+        for recipe in arguments.folder.glob("*.yaml"):
+            digests = {row["settings"] for row in rows if row["recipe"] == recipe.stem}
+            digest = run.digest_of(recipe, settings, arguments.level_weights)
+            assert digests == {digest}, (page, recipe)
 
 
 def test_settings_of_a_run_tell_whether_files_are_given_and_not_which(scores):
