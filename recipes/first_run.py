@@ -3,24 +3,30 @@
     python recipes/first_run.py --jobs 2
     python recipes/first_run.py --sets cub200 cars196 --cub200 PATH --cars196 PATH --weights FILE
 
-Photographs (`cub200`, `cars196`) train with random and with pretrained weights, at 64 pixels.
-Runs that are complete are not repeated, and one that was stopped goes on; after a default has
-changed, delete its rows of --scores and its runs. Writes runs/first_run.md: Recall@1 of unseen
-classes in percent, mean over the seeds.
+Photographs (`cub200`, `cars196`) train with random weights at 32 pixels and with pretrained weights
+at 64. The scores are those of `train.py` with the same flags, but images are read once for all
+losses, and no model is written. Runs in --scores with the same settings are not repeated; after a
+default has changed, delete its rows. Writes runs/first_run.md: Recall@1 of unseen classes in
+percent, mean over the seeds.
 """
 
 import argparse
+import contextlib
+import functools
+import io
 import itertools
+import multiprocessing
 import pathlib
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
 import scores
-from run import call, complete, is_trained
+from run import complete
 from scores import BY_DISTANCE, RECALL_AT_1, RUNS, UNTRAINED
 
 from tfdml.command_line import one_sentence
 from tfdml.losses import LOSSES
-from tfdml.programs.train import parser_of_recipes
+from tfdml.programs import train
 
 PROGRAM = "first_run.py"
 OPTIONS = {
@@ -34,12 +40,11 @@ OPTIONS = {
 }
 PHOTOGRAPHS = {"cub200": "cub200", "cars196": "folder"}  # --dataset of each
 SMALL = ("digits", "glyphs")
-STARTS = ("random", "pretrained")
+SIDES = {"random": 32, "pretrained": 64}  # of photographs in pixels, by the start
 
 
 def main():
     given = parse()
-    folders = {"cub200": given.cub200, "cars196": given.cars196}
     columns = [
         (name, start, steps)
         for name in given.sets
@@ -48,16 +53,20 @@ def main():
         for steps in given.steps
     ]
     rows = scores.read(given.scores)
-    known = {(row["recipe"], row["seed"]) for row in rows}
-    todo = [
-        (column, loss, seed)
-        for seed, column, loss in itertools.product(given.seeds, columns, given.losses)
-        if (recipe_of(column, loss), seed) not in known
-    ]
-    with one_sentence(PROGRAM, RuntimeError):
-        rows = complete(
-            lambda run: [train(*run, folders, given.weights)], todo, given.jobs, rows, given.scores
-        )
+    known = {(row["recipe"], row["seed"], row["settings"]) for row in rows}
+    todo = []  # runs on the same images follow each other
+    for seed, column, loss in itertools.product(given.seeds, columns, given.losses):
+        flags = flags_of(column, loss, seed, given)
+        keys = {"recipe": recipe_of(column, loss), "seed": seed, "settings": digest_of(flags)}
+        if tuple(keys.values()) not in known:
+            todo.append((keys, flags))
+    pool = ThreadPoolExecutor
+    if given.jobs > 1:
+        spawned = multiprocessing.get_context("spawn")
+        pool = functools.partial(ProcessPoolExecutor, mp_context=spawned)
+    work = functools.partial(row_of, most_steps=max(given.steps))
+    with one_sentence(PROGRAM, ValueError, OSError, FloatingPointError):
+        rows = complete(work, todo, given.jobs, rows, given.scores, pool)
     text = table_of(rows, columns, given)
     RUNS.mkdir(exist_ok=True)
     (RUNS / "first_run.md").write_text(text, encoding="utf-8")
@@ -78,8 +87,8 @@ def parse():
     parser.add_argument(
         "--starts",
         nargs="+",
-        choices=STARTS,
-        default=STARTS,
+        choices=[*SIDES],
+        default=[*SIDES],
         help="of the networks of photographs; default: random pretrained",
     )
     parser.add_argument(
@@ -111,41 +120,79 @@ def recipe_of(column, loss):
     return "_".join([*map(str, column), loss])
 
 
-def flags_of(column, loss, seed, folders, weights):
+def flags_of(column, loss, seed, given):
     name, start, steps = column
     flags = ["--loss", loss, *OPTIONS.get(loss, []), "--steps", steps, "--seed", seed]
     flags += ["--dataset", PHOTOGRAPHS.get(name, name)]
     if name in PHOTOGRAPHS:
-        flags += ["--data_dir", folders[name], "--image_size", 64]
+        flags += ["--data_dir", getattr(given, name), "--image_size", SIDES[start]]
     if start == "pretrained":
-        flags += ["--backbone", "mobilenet_v2", "--weights", weights]
-    return flags
-
-
-def train(column, loss, seed, folders, weights):
-    """The row of a run, which is trained, or goes on, unless it is complete."""
-    recipe = recipe_of(column, loss)
-    run = f"first_{recipe}_{seed}"
-    flags = flags_of(column, loss, seed, folders, weights)
-    if not is_trained(run):
-        resume = ["--resume"] if (RUNS / run).exists() else []
-        call(run, "train.py", *flags, "--run", run, *resume)
-    results = scores.written_at(scores.path_of(run, "scores"))
-    return {
-        "recipe": recipe,
-        "seed": seed,
-        "settings": digest_of(flags),
-        "classes": results["scored_classes"],
-        "ranked_by": BY_DISTANCE,
-        UNTRAINED: results[UNTRAINED][RECALL_AT_1],
-        RECALL_AT_1: results["trained"][RECALL_AT_1],
-    }
+        flags += ["--backbone", "mobilenet_v2", "--weights", given.weights]
+    return [*map(str, flags)]
 
 
 def digest_of(flags):
-    parser = parser_of_recipes()
-    given = parser.parse_args([*map(str, flags)])
-    return scores.digest(parser.settings_of(given), None)
+    parser = train.parser_of_recipes()
+    return scores.digest(parser.settings_of(parser.parse_args(flags)), None)
+
+
+def row_of(run, most_steps):
+    """The rows of a run, one."""
+    import keras
+
+    from tfdml.runs import outcome
+
+    keys, flags = run
+    recipe, _, devices = train.parse(flags)
+    keras.utils.clear_session()
+    with contextlib.redirect_stdout(io.StringIO()):
+        names = ("dataset", "data_dir", "image_size", "seed")
+        images = Images(most_steps, **{name: getattr(recipe, name) for name in names})
+        recipe, _ = recipe.completed(images.of_run.train.num_classes)
+        model = train.build_model(recipe, images.of_run.train, images.of_run.dataset)
+        recalls = []
+        for steps in (0, recipe.steps):
+            if steps:
+                train.train(recipe, model, images.to_train, devices, train.stops(recipe))
+            embeddings = model.embedder.predict(images.to_score, verbose=0)
+            recalls.append(outcome.score(embeddings, images.of_run, model)[RECALL_AT_1])
+    keys |= {"classes": "test", "ranked_by": BY_DISTANCE}
+    return [keys | dict(zip((UNTRAINED, RECALL_AT_1), recalls, strict=True))]
+
+
+@functools.lru_cache(maxsize=1)
+class Images:
+    """The images of a set, and the batches of a seed, in memory.
+
+    Args:
+        steps: Number of batches.
+        **settings: Of the `Recipe`.
+
+    Attributes:
+        of_run: `Images` of the run.
+        to_train: Batches of `(images, labels)`.
+        to_score: Batches of images.
+    """
+
+    def __init__(self, steps, **settings):
+        from tfdml.runs.images import images_to_score, load_images, training_batches
+        from tfdml.runs.recipe import Recipe
+
+        recipe = Recipe(**settings)
+        self.of_run = load_images(recipe)
+        train_split, test_split, _, dataset = self.of_run
+        recipe, _ = recipe.completed(train_split.num_classes)
+        batches, _ = training_batches(recipe, 0, train_split, dataset)
+        self.to_train = kept(batches.take(steps))
+        self.to_score = kept(images_to_score(test_split, dataset))
+
+
+def kept(batches):
+    """Batches that are made once and stay in memory."""
+    batches = batches.cache()
+    for _ in batches:
+        pass
+    return batches
 
 
 def table_of(rows, columns, given):
