@@ -88,6 +88,19 @@ def test_tables_have_the_figures_of_the_kept_scores(kept, scores):
     assert checked > 100, checked
 
 
+def test_figures_of_the_readme_are_those_of_the_pages_that_it_links():
+    _, results = (ROOT / "README.md").read_text(encoding="utf-8").split("## Results\n")
+    _, _, *rows = first_table(results.splitlines())
+    checked = 0
+    for cells in rows:
+        page = (ROOT / re.findall(r"\((docs/[^)#]+)", cells[0])[0]).read_text(encoding="utf-8")
+        for figure in re.findall(r"\d+\.\d ± \d+\.\d", " ".join(cells)):
+            mean = figure.partition(" ±")[0]
+            assert figure in page or f"| {mean} |" in page, (cells[0], figure)
+            checked += 1
+    assert checked > 10, checked
+
+
 def test_kept_scores_are_of_the_recipes_and_the_command_of_their_page(kept, run, scores):
     for page, arguments, settings, _ in kept:
         rows = scores.read(arguments.scores)
