@@ -1,8 +1,5 @@
 """The page of all results."""
 
-import os
-import pathlib
-import platform
 import textwrap
 
 COMMAND = "python benchmarks/peers"
@@ -38,21 +35,13 @@ def page_of(results, parts):
 
 
 def conditions(records):
-    """The computer, the libraries and how busy the computer was."""
+    """The computers, the libraries and how busy the computers were."""
     versions = {}
     for record in records:
         for side in record["sides"].values():
             versions |= side.get("versions", {})
     libraries = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     load = max((record["load"] for record in records), default=0)
-    computer = f"{processor()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    computer += f"; {libraries}" if libraries else ""
-    text = f"{computer}. The load before a case was {load:.1f} at most."
-    return textwrap.fill(text, 100)
-
-
-def processor():
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
+    computers = " or ".join(dict.fromkeys(record["computer"] for record in records))
+    text = "; ".join(filter(None, [computers, libraries]))
+    return textwrap.fill(f"{text}. The load before a case was {load:.1f} at most.", 100)

@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import pathlib
+import platform
 import statistics
 
 import numpy as np
@@ -18,9 +20,10 @@ def measure(case, pythons, folder):
         folder: Folder of the inputs, which must exist, and of the outputs.
 
     Returns:
-        {"case": its description, "load": the computer's load before, "sides": {side: {"seconds":
-        median of the rounds, "rounds": [seconds], "megabytes", "outputs": {name: number}} or
-        {"stopped": why}}, "differences": {side: {name: {"absolute", "relative"}}} from the first}.
+        {"case": its description, "computer": its name, "load": that of the computer before,
+        "sides": {side: {"seconds": median of the rounds, "rounds": [seconds], "megabytes",
+        "outputs": {name: number}} or {"stopped": why}},
+        "differences": {side: {name: {"absolute", "relative"}}} from the first}.
     """
     load, sides, running = os.getloadavg()[0], {side: {} for side in case.sides}, {}
     with contextlib.ExitStack() as ended:
@@ -45,9 +48,19 @@ def measure(case, pythons, folder):
             sides[side]["seconds"] = statistics.median(sides[side]["rounds"])
         arrays = outputs[side].items()
         sides[side]["outputs"] = {name: float(a) for name, a in arrays if a.ndim == 0}
-    described = {"case": case.description(), "load": round(load, 2), "sides": sides}
+    described = {"case": case.description(), "computer": computer(), "load": round(load, 2)}
+    described["sides"] = sides
     reference = outputs.pop(next(iter(case.sides)), None)
     return {**described, "differences": differences(reference, outputs) if reference else {}}
+
+
+def computer():
+    """Processor, number of cores and Python of this computer."""
+    processor = platform.machine()
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            processor = line.partition(":")[2].strip()
+    return f"{processor}, {os.cpu_count()} cores, Python {platform.python_version()}"
 
 
 def spent(side):

@@ -18,7 +18,13 @@ def run(tmp_path, monkeypatch):
         assert pythons["pml"] == "python of the peers"
         measured.append(case.key)
         sides = {side: {"seconds": 1.0, "megabytes": 1.0, "outputs": {}} for side in case.sides}
-        return {"case": case.description(), "load": 0.0, "sides": sides, "differences": {}}
+        return {
+            "case": case.description(),
+            "computer": "",
+            "load": 0.0,
+            "sides": sides,
+            "differences": {},
+        }
 
     monkeypatch.setattr(peers, "measure", measure)
     monkeypatch.setattr(peers, "python_of_peers", lambda folder: "python of the peers")

@@ -12,6 +12,7 @@ def record_of(case, ours, theirs, differences=None):
     sides = {TFDML: ours, PML: theirs}
     return {
         "case": case.description(),
+        "computer": "Z80",
         "load": 0.25,
         "sides": {side: sides.get(side, theirs) for side in case.sides},
         "differences": {} if differences is None else {PML: differences},
@@ -42,7 +43,7 @@ def test_a_row_has_times_ratio_memory_and_differences(results, tmp_path):
     row = "| circle | pytorch-metric-learning | 2.00 | 250 | 125 × | 3 | 1,234 | 0 | 2e-07 |"
     assert row in text.splitlines()
     assert "### Batch 128" in text
-    assert "torch 2." in text
+    assert "Z80; torch 2." in text
     assert "load before a case was 0.2 " in text
 
 

@@ -42,7 +42,7 @@ def run(results, cases, score):
             outputs = {f"recall@{k}": scored for k in (1, 2, 4, 8)} | {"steps": 1234.0}
             sides[side] = {"stopped": scored} if isinstance(scored, str) else {"outputs": outputs}
         differences = {"pml": {n: {"absolute": 1e-7} for n in ("embeddings", "augmented")}}
-        described = {"case": case.description(), "load": 0.0, "sides": sides}
+        described = {"case": case.description(), "computer": "", "load": 0.0, "sides": sides}
         results.add(case, {**described, "differences": differences})
 
 

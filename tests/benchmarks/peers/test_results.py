@@ -9,7 +9,13 @@ def a_case(key="losses/a", **settings):
 
 
 def record_of(case, **side):
-    return {"case": case.description(), "load": 0.0, "sides": {"tfdml": side}, "differences": {}}
+    return {
+        "case": case.description(),
+        "computer": "",
+        "load": 0.0,
+        "sides": {"tfdml": side},
+        "differences": {},
+    }
 
 
 def test_a_case_that_was_measured_is_read_again(tmp_path):
