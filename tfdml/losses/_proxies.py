@@ -11,7 +11,8 @@ from tfdml.checks import check, check_integer, check_not_negative
 from tfdml.layers import ClassProxies
 from tfdml.losses.base import LearnedLoss, check_integers
 
-CLASS_MEANS = "class_means"
+CENTRED_MEANS = "centred_class_means"
+MEANS = ("class_means", CENTRED_MEANS)
 
 
 class ProxyLoss(LearnedLoss):
@@ -24,9 +25,10 @@ class ProxyLoss(LearnedLoss):
             training images in `prepare`, as `train.py` does.
         centers: Centers of each class.
         initializer: Start of the proxies: `"class_means"`, the mean directions of the training
-            embeddings of each class, which `prepare` measures; until then, or if None, those as
-            published; or a Keras initializer. Means keep the published lengths, and several centers
-            lie about 6 degrees around the mean.
+            embeddings of each class, or `"centred_class_means"`, their directions from the mean of
+            all classes, which `prepare` measures; until then, or if None, those as published; or a
+            Keras initializer. Means keep the published lengths, and several centers lie about 6
+            degrees around the mean.
         proxy_multiplier: Factor of the learning rate of the proxies.
         name: Name of the loss in logs.
     """
@@ -41,7 +43,7 @@ class ProxyLoss(LearnedLoss):
         check_integer(1, centers=centers)
         self.centers = int(centers)
         self.initializer = initializer
-        if initializer not in (None, CLASS_MEANS):
+        if initializer not in (None, *MEANS):
             self.initializer = keras.initializers.get(initializer)
         self.proxy_multiplier = None if proxy_multiplier is None else float(proxy_multiplier)
         self.num_classes, self._logged = None, None
@@ -52,7 +54,7 @@ class ProxyLoss(LearnedLoss):
         check_integer(1, num_classes=num_classes)  # before the initializer divides by it
         self.num_classes = int(num_classes)
         initializer = self.initializer
-        if initializer in (None, CLASS_MEANS):
+        if initializer in (None, *MEANS):
             initializer = self.published_initializer(self.num_classes)
         self.layer = ClassProxies(
             self.num_classes, self.centers, initializer, self.proxy_multiplier
@@ -78,7 +80,7 @@ class ProxyLoss(LearnedLoss):
             num_classes=self.num_classes,
             classes=num_classes,
         )
-        if self.initializer == CLASS_MEANS and embeddings is not None:
+        if self.initializer in MEANS and embeddings is not None:
             self._start_at_means(labels, embeddings())
 
     def _start_at_means(self, labels, embeddings):
@@ -88,12 +90,17 @@ class ProxyLoss(LearnedLoss):
             self.layer.build(rows.shape)
         before = ops.convert_to_numpy(self.layer.proxies)
         lengths = np.linalg.norm(before, axis=-1, keepdims=True)
+        counts = np.bincount(labels, minlength=len(before))[:, None]
         means = np.zeros((len(before), rows.shape[1]))
         np.add.at(means, labels, rows)
-        start = _directions(means)
+        means /= np.maximum(counts, 1)
+        if self.initializer == CENTRED_MEANS and len(means) > 1:
+            # The rows of an untrained network are nearly parallel, and so are their means.
+            means = np.where(counts, means - means.sum(axis=0) / np.count_nonzero(counts), 0.0)
+        start, spread = _directions(means), 1e-6  # where all means are equal, as published
         if self.centers > 1:
-            start = _directions(start[:, None] + 0.1 * before / lengths)
-        self.layer.proxies.assign(lengths * start)
+            start, spread = start[:, None], 0.1
+        self.layer.proxies.assign(lengths * _directions(start + spread * before / lengths))
 
     def logs(self):
         """Mean angle in degrees by which the proxies turned since the last call."""

@@ -29,9 +29,10 @@ class ArcFaceLoss(MarginSoftmaxLoss):
             `sub_center_arcface`.
         straight_through: Whether the gradient ignores the margin: t has the slope `scale` in
             c[i, y], and no fallback for large angles, as in insightface's code.
-        initializer: Start of the proxies: `"class_means"`, the mean directions of the classes,
-            which `prepare` measures; before, or if None, normal with deviation 0.01.
-            Or a Keras initializer.
+        initializer: Start of the proxies: `"centred_class_means"`, the directions of the class
+            means from the mean of all classes, or `"class_means"`, those from the origin, both
+            measured by `prepare`; before, or if None, normal with deviation 0.01. Or a Keras
+            initializer.
         proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
             None, that of other new layers.
         name: Name of the loss in logs.
@@ -57,7 +58,7 @@ class ArcFaceLoss(MarginSoftmaxLoss):
         CVPR 2019, eq. 3; the fallback is that of their first code.
         Deng et al. Sub-center ArcFace. ECCV 2020: the centers.
         Differs: the gradient is that of the formula; `straight_through=True` has that of the
-        authors' present code; the proxies start at the class means.
+        authors' present code; the proxies start at the centred class means.
 
     Example:
         >>> loss = ArcFaceLoss(num_classes=2, scale=1.0, initializer="identity")
@@ -74,7 +75,7 @@ class ArcFaceLoss(MarginSoftmaxLoss):
         margin=0.5,
         centers=1,
         straight_through=False,
-        initializer="class_means",
+        initializer="centred_class_means",
         proxy_multiplier=None,
         name="arcface",
     ):

@@ -22,9 +22,10 @@ class CosFaceLoss(MarginSoftmaxLoss):
             fine-grained images with pretrained networks take 20 to 32.
         margin: Of the cosine; >= 0. Published: 0.35.
         centers: Centers of each class, of which the most similar counts; 1 as published.
-        initializer: Start of the proxies: `"class_means"`, the mean directions of the classes,
-            which `prepare` measures; before, or if None, normal with deviation 0.01.
-            Or a Keras initializer.
+        initializer: Start of the proxies: `"centred_class_means"`, the directions of the class
+            means from the mean of all classes, or `"class_means"`, those from the origin, both
+            measured by `prepare`; before, or if None, normal with deviation 0.01. Or a Keras
+            initializer.
         proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
             None, that of other new layers.
         name: Name of the loss in logs.
@@ -48,7 +49,7 @@ class CosFaceLoss(MarginSoftmaxLoss):
     Source:
         Wang et al. CosFace: large margin cosine loss for deep face recognition. CVPR 2018, eq. 4.
         Deng et al. Sub-center ArcFace. ECCV 2020: the centers.
-        Differs: the proxies start at the class means.
+        Differs: the proxies start at the centred class means.
 
     Example:
         >>> loss = CosFaceLoss(num_classes=2, scale=1.0, initializer="identity")
@@ -64,7 +65,7 @@ class CosFaceLoss(MarginSoftmaxLoss):
         scale=64.0,
         margin=0.35,
         centers=1,
-        initializer="class_means",
+        initializer="centred_class_means",
         proxy_multiplier=None,
         name="cosface",
     ):

@@ -16,9 +16,9 @@ class NormalizedSoftmaxLoss(ProxyLoss):
         num_classes: Number of classes, C, with ids 0 to `num_classes - 1`; None to count those of
             the training images in `prepare`, as `train.py` does.
         scale: Inverse temperature of the cosines; > 0. Published: 20.
-        initializer: Start of the proxies: `"class_means"`, the mean directions of the classes,
-            which `prepare` measures; before, or if None, uniform in ±1 / √dim.
-            Or a Keras initializer.
+        initializer: Start of the proxies: `"class_means"`, the mean directions of the classes, or
+            `"centred_class_means"`, those from the mean of all classes, both measured by `prepare`;
+            before, or if None, uniform in ±1 / √dim. Or a Keras initializer.
         proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
             None, that of other new layers.
         name: Name of the loss in logs.

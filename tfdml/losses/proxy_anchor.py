@@ -20,9 +20,10 @@ class ProxyAnchorLoss(ProxyLoss):
             the training images in `prepare`, as `train.py` does.
         scale: Inverse temperature of the cosines; > 0. Published: 32.
         margin: Of the cosine; >= 0. Published: 0.1.
-        initializer: Start of the proxies: `"class_means"`, the mean directions of the classes,
-            which `prepare` measures; before, or if None, normal with deviation √(2 / C).
-            Or a Keras initializer.
+        initializer: Start of the proxies: `"centred_class_means"`, the directions of the class
+            means from the mean of all classes, or `"class_means"`, those from the origin, both
+            measured by `prepare`; before, or if None, normal with deviation √(2 / C). Or a Keras
+            initializer.
         proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
             None, 100 on top of pretrained weights, as published, else that of other new
             layers.
@@ -46,7 +47,7 @@ class ProxyAnchorLoss(ProxyLoss):
 
     Source:
         Kim, Kim, Cho, Kwak. Proxy anchor loss for deep metric learning. CVPR 2020, eq. 4.
-        Differs: the proxies start at the class means.
+        Differs: the proxies start at the centred class means.
 
     Example:
         >>> loss = ProxyAnchorLoss(num_classes=2, scale=1.0, initializer="identity")
@@ -63,7 +64,7 @@ class ProxyAnchorLoss(ProxyLoss):
         num_classes=None,
         scale=32.0,
         margin=0.1,
-        initializer="class_means",
+        initializer="centred_class_means",
         proxy_multiplier=None,
         name="proxy_anchor",
     ):

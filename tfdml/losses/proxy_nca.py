@@ -23,9 +23,9 @@ class ProxyNCALoss(ProxyLoss):
         scale: Inverse temperature of the cosines; > 0.
             Published: 18 for `"plusplus"`, 2 for `"classic"`.
         variant: `"plusplus"` or `"classic"`.
-        initializer: Start of the proxies: `"class_means"`, the mean directions of the classes,
-            which `prepare` measures; before, or if None, normal with deviation 1 / 8.
-            Or a Keras initializer.
+        initializer: Start of the proxies: `"class_means"`, the mean directions of the classes, or
+            `"centred_class_means"`, those from the mean of all classes, both measured by `prepare`;
+            before, or if None, normal with deviation 1 / 8. Or a Keras initializer.
         proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
             None, 100 on top of pretrained weights, else that of other new layers; the
             published ratios of 10⁴ and more belong to their optimizer.

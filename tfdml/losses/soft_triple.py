@@ -28,9 +28,10 @@ class SoftTripleLoss(ProxyLoss):
         gamma: Temperature of the softmax over centers; > 0.
         margin: Of the similarity; >= 0.
         weight: Of the distances between centers; >= 0.
-        initializer: Start of the proxies: `"class_means"`, the mean directions of the classes,
-            which `prepare` measures; before, or if None, uniform in ±1 / √(C K).
-            Or a Keras initializer.
+        initializer: Start of the proxies: `"centred_class_means"`, the directions of the class
+            means from the mean of all classes, or `"class_means"`, those from the origin, both
+            measured by `prepare`; before, or if None, uniform in ±1 / √(C K). Or a Keras
+            initializer.
         proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
             None, 100 on top of pretrained weights, as published, else that of other new
             layers.
@@ -57,7 +58,7 @@ class SoftTripleLoss(ProxyLoss):
         sampling. ICCV 2019, eqs. 6 and 9.
         Differs: 1e-5 below the root, as in the authors' code, keeps its slope finite at equal
         centers; the sum over unordered pairs is divided by the number of ordered ones, as there;
-        the proxies start at the class means.
+        the proxies start at the centred class means.
 
     Example:
         >>> loss = SoftTripleLoss(num_classes=2, centers=1, scale=1.0, initializer="identity")
@@ -77,7 +78,7 @@ class SoftTripleLoss(ProxyLoss):
         gamma=0.1,
         margin=0.01,
         weight=0.2,
-        initializer="class_means",
+        initializer="centred_class_means",
         proxy_multiplier=None,
         name="soft_triple",
     ):

@@ -7,11 +7,22 @@ from tfdml import losses
 LABELS = np.array([0, 2, 1, 2, 0, 0, 1])
 
 
-def started(name, rows, **options):
+def started(name, rows, labels=LABELS, **options):
     keras.utils.set_random_seed(0)
     loss = losses.get(name, **options)
-    loss.prepare(LABELS, lambda: rows, None)
+    loss.prepare(labels, lambda: rows, None)
     return loss
+
+
+def means_of(rows, initializer):
+    rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    means = [sum(rows[label == LABELS]) / sum(label == LABELS) for label in range(3)]
+    centre = sum(means) / 3 if initializer == "centred_class_means" else 0
+    return [mean - centre for mean in means]
+
+
+def cosine(a, b):
+    return a @ b / np.linalg.norm(a) / np.linalg.norm(b)
 
 
 def proxies_of(loss):
@@ -20,13 +31,43 @@ def proxies_of(loss):
 
 @pytest.mark.parametrize("name", ["proxy_anchor", "arcface", "norm_softmax", "proxy_nca"])
 @pytest.mark.parametrize("num_classes", [None, 3])
-def test_proxies_start_in_the_direction_of_the_mean_of_their_class(name, num_classes, rng):
+@pytest.mark.parametrize("initializer", ["class_means", "centred_class_means"])
+def test_proxies_start_at_the_mean_of_their_class(name, num_classes, initializer, rng):
     rows = rng.normal(size=(7, 5)) * rng.uniform(1, 9, (7, 1))  # their lengths do not count
-    loss = started(name, rows, initializer="class_means", num_classes=num_classes)
-    for label, proxy in enumerate(proxies_of(loss)):
-        mean = sum(row / np.linalg.norm(row) for row in rows[label == LABELS])
-        cosine = proxy @ mean / np.linalg.norm(mean) / np.linalg.norm(proxy)
-        np.testing.assert_allclose(cosine, 1, atol=1e-5)
+    loss = started(name, rows, initializer=initializer, num_classes=num_classes)
+    for proxy, mean in zip(proxies_of(loss), means_of(rows, initializer), strict=True):
+        np.testing.assert_allclose(cosine(proxy, mean), 1, atol=1e-5)
+
+
+def test_centred_proxies_of_nearly_parallel_rows_start_far_apart(rng):
+    rows = 100 * np.eye(10)[0] + rng.normal(size=(7, 10))
+    a, b, c = proxies_of(started("arcface", rows))
+    assert max(cosine(a, b), cosine(a, c), cosine(b, c)) < 0.5
+
+
+def test_a_single_class_starts_at_its_mean(rng):
+    rows = rng.normal(size=(4, 5))
+    options = {"initializer": "centred_class_means"}
+    (proxy,) = proxies_of(started("cosface", rows, np.zeros(4, int), **options))
+    mean = sum(row / np.linalg.norm(row) for row in rows)
+    np.testing.assert_allclose(cosine(proxy, mean), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("centers", [1, 3])
+def test_a_class_without_images_starts_as_published(centers, rng):
+    published = started("soft_triple", None, centers=centers, initializer=None)
+    published.layer.build((None, 64))
+    labels = np.where(LABELS == 1, 0, LABELS)
+    loss = started("soft_triple", rng.normal(size=(7, 64)), labels, centers=centers)
+    same = np.isclose(proxies_of(loss), proxies_of(published), atol=1e-5)
+    assert [rows.all() for rows in same] == [False, True, False]
+
+
+@pytest.mark.parametrize("centers", [1, 3])
+def test_proxies_of_a_network_that_maps_all_images_to_one_row_have_a_direction(centers):
+    loss = started("soft_triple", np.ones((7, 64), "float32"), centers=centers)
+    norms = np.linalg.norm(proxies_of(loss), axis=-1)
+    assert (norms > 0.01).all()
 
 
 def test_the_lengths_are_those_of_the_published_start(rng):
@@ -37,17 +78,17 @@ def test_the_lengths_are_those_of_the_published_start(rng):
     np.testing.assert_allclose(lengths, np.sqrt(64 * 2 / 3), rtol=0.4)
 
 
-def test_several_centers_surround_the_mean(rng):
+@pytest.mark.parametrize("initializer", ["class_means", "centred_class_means"])
+def test_several_centers_surround_the_mean(initializer, rng):
     rows = rng.normal(size=(7, 64))
-    loss = started("soft_triple", rows, centers=3, initializer="class_means")
+    loss = started("soft_triple", rows, centers=3, initializer=initializer)
     proxies = proxies_of(loss)
     proxies = proxies / np.linalg.norm(proxies, axis=-1, keepdims=True)
-    for label, centers in enumerate(proxies):
-        mean = sum(row / np.linalg.norm(row) for row in rows[label == LABELS])
+    for centers, mean in zip(proxies, means_of(rows, initializer), strict=True):
         degrees = np.degrees(np.arccos(centers @ mean / np.linalg.norm(mean)))
         assert (degrees > 4).all()
         assert (degrees < 7).all()
-    again = started("soft_triple", rows, centers=3, initializer="class_means")
+    again = started("soft_triple", rows, centers=3, initializer=initializer)
     np.testing.assert_array_equal(proxies_of(again), proxies_of(loss))
 
 
