@@ -147,52 +147,40 @@ def row_of(run, most_steps):
     keras.utils.clear_session()
     with contextlib.redirect_stdout(io.StringIO()):
         names = ("dataset", "data_dir", "image_size", "seed")
-        images = Images(most_steps, **{name: getattr(recipe, name) for name in names})
-        recipe, _ = recipe.completed(images.of_run.train.num_classes)
-        model = train.build_model(recipe, images.of_run.train, images.of_run.dataset)
+        settings = {name: getattr(recipe, name) for name in names}
+        images, to_train, to_score = in_memory(most_steps, **settings)
+        recipe, _ = recipe.completed(images.train.num_classes)
+        model = train.build_model(recipe, images.train, images.dataset)
         recalls = []
         for steps in (0, recipe.steps):
             if steps:
-                train.train(recipe, model, images.to_train, devices, train.stops(recipe))
-            embeddings = model.embedder.predict(images.to_score, verbose=0)
-            recalls.append(outcome.score(embeddings, images.of_run, model)[RECALL_AT_1])
+                train.train(recipe, model, to_train, devices, train.stops(recipe))
+            embeddings = model.embedder.predict(to_score, verbose=0)
+            recalls.append(outcome.score(embeddings, images, model)[RECALL_AT_1])
     keys |= {"classes": "test", "ranked_by": BY_DISTANCE}
     return [keys | dict(zip((UNTRAINED, RECALL_AT_1), recalls, strict=True))]
 
 
 @functools.lru_cache(maxsize=1)
-class Images:
-    """The images of a set, and the batches of a seed, in memory.
+def in_memory(steps, **settings):
+    """The `Images` of a run, its first batches to train on, and the batches to score.
 
     Args:
-        steps: Number of batches.
-        **settings: Of the `Recipe`.
-
-    Attributes:
-        of_run: `Images` of the run.
-        to_train: Batches of `(images, labels)`.
-        to_score: Batches of images.
+        steps: Number of batches to train on.
+        **settings: Those of the `Recipe` that images depend on.
     """
+    from tfdml.runs.images import images_to_score, load_images, training_batches
+    from tfdml.runs.recipe import Recipe
 
-    def __init__(self, steps, **settings):
-        from tfdml.runs.images import images_to_score, load_images, training_batches
-        from tfdml.runs.recipe import Recipe
-
-        recipe = Recipe(**settings)
-        self.of_run = load_images(recipe)
-        train_split, test_split, _, dataset = self.of_run
-        recipe, _ = recipe.completed(train_split.num_classes)
-        batches, _ = training_batches(recipe, 0, train_split, dataset)
-        self.to_train = kept(batches.take(steps))
-        self.to_score = kept(images_to_score(test_split, dataset))
-
-
-def kept(batches):
-    """Batches that are made once and stay in memory."""
-    batches = batches.cache()
-    for _ in batches:
-        pass
-    return batches
+    recipe = Recipe(**settings)
+    images = load_images(recipe)
+    recipe, _ = recipe.completed(images.train.num_classes)
+    to_train, _ = training_batches(recipe, 0, images.train, images.dataset)
+    cached = to_train.take(steps).cache(), images_to_score(images.test, images.dataset).cache()
+    for batches in cached:
+        for _ in batches:
+            pass
+    return images, *cached
 
 
 def table_of(rows, columns, given):
