@@ -67,7 +67,10 @@ class StopOnNaN(keras.callbacks.Callback):
 
     def _diverged(self):
         rate = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
-        return f"the loss diverged: lower the learning rate (now {rate:g})"
+        return (
+            f"the loss diverged: lower the learning rate (now {rate:g}), or check that all pixels "
+            "are finite"
+        )
 
     def _stop(self, what, cause):
         raise FloatingPointError(f"{what} at step {int(self.model.optimizer.iterations)}; {cause}")
@@ -87,6 +90,35 @@ class StopAt(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         if int(self.model.optimizer.iterations) >= self.step:
             self.model.stop_training = True
+
+
+class ProgressBar(keras.callbacks.Callback):
+    """Shows one bar over the whole training, with the mean loss since the last epoch began.
+
+    Put it behind callbacks that add scores to the logs, which it shows, too.
+
+    Args:
+        steps: Total number of updates.
+    """
+
+    def __init__(self, steps):
+        super().__init__()
+        self.steps = steps
+
+    def on_train_begin(self, logs=None):
+        done = int(self.model.optimizer.iterations)
+        self._bar = progress("Training", total=self.steps, unit="step", done=done)
+        self._scores = {}
+
+    def on_train_batch_end(self, batch, logs):
+        self._bar.set_postfix(loss=f"{logs['loss']:.4f}", **self._scores, refresh=False)
+        self._bar.update()
+
+    def on_epoch_end(self, epoch, logs):
+        self._scores = {name: f"{x:.4f}" for name, x in logs.items() if name.startswith("val_")}
+
+    def on_train_end(self, logs=None):
+        self._bar.close()
 
 
 class ProgressLines(keras.callbacks.Callback):

@@ -3,7 +3,7 @@
 from tqdm import tqdm
 
 
-def progress(what, items=None, *, total=None, unit="image", shown=True) -> tqdm:
+def progress(what, items=None, *, total=None, unit="image", shown=True, done=0) -> tqdm:
     """`tqdm` over items, shown in a terminal if they take more than two seconds.
 
     Args:
@@ -12,6 +12,7 @@ def progress(what, items=None, *, total=None, unit="image", shown=True) -> tqdm:
         total: Number of items, if they have no length.
         unit: Of the items.
         shown: Whether to show it at all.
+        done: Number of items that were done before.
     """
     disable = None if shown else True  # None: unless in a terminal
-    return tqdm(items, what, total, unit=unit, delay=2, disable=disable)
+    return tqdm(items, what, total, unit=unit, delay=2, disable=disable, initial=done)

@@ -1,7 +1,10 @@
+import io
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tqdm import tqdm
 
 from tfdml import EmbeddingModel, callbacks, losses, pairwise
 from tfdml.evaluation import recall_at_k
@@ -165,3 +168,26 @@ def test_the_embeddings_at_the_start_of_every_epoch_are_given(rows):
     np.testing.assert_allclose(at_first, before, atol=1e-6)
     assert np.abs(at_second - at_first).max() > 1e-4
     assert np.abs(at_second - model.embed(rows)).max() > 1e-4
+
+
+def test_one_bar_counts_all_steps_and_shows_the_loss_and_scores(rows, monkeypatch):
+    shown = io.StringIO()
+
+    def bar(what, *, total, unit, done):
+        always = {"mininterval": 0, "miniters": 1, "file": shown}
+        return tqdm(desc=what, total=total, unit=unit, initial=done, **always)
+
+    monkeypatch.setattr(callbacks, "progress", bar)
+    model = build()
+    scores = callbacks.RetrievalScores(rows, LABELS)
+    for epochs in (3, 2):  # the second training goes on
+        watching = [scores, callbacks.ProgressBar(steps=10)]
+        options = {"batch_size": 8, "shuffle": False, "verbose": 0}
+        model.fit(rows, LABELS, epochs=epochs, callbacks=watching, **options)
+    first, second = (part.split("\r") for part in shown.getvalue().split("\n")[:2])
+    assert first[2].startswith("Training:  10%")
+    assert " 6/10 " in first[-1]
+    assert " 7/10 " in second[1] + second[2]
+    assert "10/10" in second[-1]
+    assert "loss=" in first[-1]
+    assert "val_recall@1=" in first[-1]

@@ -215,7 +215,7 @@ def train(recipe, model, batches, devices, callbacks):
         initial_epoch=first,
         epochs=first + math.ceil((recipe.steps - start) / interval),
         callbacks=callbacks,
-        verbose=verbosity(),
+        verbose=0,  # a bar of Keras counts the steps of one interval
     )
 
 
@@ -256,8 +256,8 @@ def callbacks_of(recipe, folder, images, start, loss):
     yield keras.callbacks.TensorBoard(str(folder / "logs"))
     yield keras.callbacks.CSVLogger(str(folder / "logs" / "epochs.csv"), append=start > 0)
     yield callbacks.Checkpoint(folder / "checkpoint.keras")
-    if not verbosity():
-        yield callbacks.ProgressLines(recipe.steps)
+    in_terminal = verbosity() > 0
+    yield (callbacks.ProgressBar if in_terminal else callbacks.ProgressLines)(recipe.steps)
 
 
 def report(recipe, folder, scores, num_classes):
