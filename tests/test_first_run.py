@@ -177,6 +177,21 @@ def test_a_run_that_ends_below_its_start_says_what_to_try(tmp_path, capsys):
             assert (advice in out) == printed, advice
 
 
+@pytest.mark.parametrize(
+    ("rate", "num_classes", "advice", "not_said"),
+    [
+        (0.1, 40, "The default learning rate, 0.001: leave out", "--learning_rate 0.01"),
+        (0.001, 40, "--learning_rate 0.0001", "More classes"),
+        (0.0001, 5, "More classes, of which 5 are few", "leave out"),
+    ],
+)
+def test_advice_depends_on_the_rate_and_the_classes(rate, num_classes, advice, not_said):
+    recipe, _ = Recipe(learning_rate=rate).completed(num_classes)
+    text = " ".join(outcome.what_to_try(recipe, num_classes))
+    assert advice in text
+    assert not_said not in text
+
+
 def test_a_learned_similarity_that_collapsed_is_stated(tmp_path, capsys):
     recipe, _ = Recipe(loss="pddm", steps=0).completed(40)
     scores = {

@@ -23,3 +23,5 @@ POOLED = (
     "resnet50",
 )
 POOLINGS = ("average", "average+max")
+
+MOST_DIMENSIONS = 65_536  # of an embedding; beyond it TensorFlow may crash for lack of memory

@@ -6,7 +6,7 @@ import keras
 from tfdml import checks
 from tfdml.checks import check, check_integer, unknown_name
 from tfdml.layers import MirrorAverage, UnitLength
-from tfdml.models.backbones import BACKBONES, POOLED, POOLINGS
+from tfdml.models.backbones import BACKBONES, MOST_DIMENSIONS, POOLED, POOLINGS
 
 _COPIES = 4  # of a weight in training: the weight, its gradient and two moments of Adam
 
@@ -65,6 +65,8 @@ def build_embedder(
         raise ValueError(unknown_name("backbone", backbone, BACKBONES))
     if embedding_dim is not None:
         check_integer(1, embedding_dim=embedding_dim)
+        expectation = f"`embedding_dim` must be <= {MOST_DIMENSIONS:,}"
+        check(embedding_dim <= MOST_DIMENSIONS, expectation, embedding_dim=embedding_dim)
     checks.check_image_size(input_shape=input_shape)
     module_name, most = BACKBONES[backbone]
     check_integer(levels=levels)

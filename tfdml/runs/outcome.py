@@ -1,6 +1,9 @@
 """Scores of a run on its unseen classes: whether it learned, and what to try where it did not."""
 
+import dataclasses
+
 import pipelines
+from tfdml.runs.recipe import FEW_CLASSES
 
 NEIGHBOURS = (1, 2, 4, 8)
 PAIRS = 2000  # of each kind, to judge a learned similarity by
@@ -75,7 +78,18 @@ def what_to_try(recipe, num_classes):
     """What to change first after a failure, as sentences."""
     if "preset" in recipe.loss_options:
         yield "The default options of the loss: leave out --loss_options.preset"
-    yield f"A lower learning rate: --learning_rate {recipe.learning_rate / 10:g}"
+    default = (
+        dataclasses.replace(recipe, learning_rate=None).completed(num_classes)[0].learning_rate
+    )
+    if recipe.learning_rate > default:
+        yield f"The default learning rate, {default:g}: leave out --learning_rate"
+    else:
+        yield f"A lower learning rate: --learning_rate {recipe.learning_rate / 10:g}"
+    if num_classes < FEW_CLASSES and not recipe.weights:
+        yield (
+            f"More classes, of which {num_classes} are few, or the embeddings of a pretrained "
+            "network: --backbone mobilenet_v2 --weights imagenet --embedding_dim null --steps 0"
+        )
     if recipe.weights and recipe.head_multiplier < 10:
         yield "New layers that learn faster than the pretrained ones: --head_multiplier 10"
     classes = min(2 * recipe.classes_per_batch, num_classes)

@@ -5,9 +5,9 @@ import re
 from typing import Any
 
 from tfdml.checks import check_not_negative, check_one_of, check_positive, check_share
+from tfdml.models.backbones import MOST_DIMENSIONS
 from tfdml.runs.settings import Settings
 
-MOST_DIMENSIONS = 65_536  # of an embedding; beyond it TensorFlow may crash for lack of memory
 USUAL_CLASSES = 32  # of a batch
 SAMPLERS = ("balanced", "mixed", "groups", "whole_classes", "pairs", "shuffled")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")

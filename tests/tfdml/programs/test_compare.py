@@ -100,7 +100,11 @@ def test_rejects_in_one_sentence(capsys):
     saved.touch()
     pathlib.Path("runs/b/evaluation.json").write_text('{"version": "saved_models/b/1"}')
     message = refusal(capsys, "runs/a", "saved_models/b/2")
-    assert "evaluation.json has the scores of saved_models/b/1, not of saved_models/b/2" in message
+    stale = "evaluation.json has the scores of saved_models/b/1, not of saved_models/b/2: score"
+    assert stale in message
+    assert stale in refusal(capsys, "runs/a", "runs/b")  # whose newest version it is
+    assert stale in refusal(capsys, "runs/a", "saved_models/b")
+    saved.unlink()
     message = refusal(capsys, "runs/a", "runs/c")
     assert "it has those in runs/c/evaluation_validation.json" in message
     message = refusal(capsys, "runs/a", "runs/b", "--confidence", "95")

@@ -8,6 +8,7 @@ import tfdml
 from tfdml.checks import check
 from tfdml.command_line import program_call
 from tfdml.runs.scoring.output import check_file, queries_path, write_json
+from tfdml.serving.versions import versions_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,9 +74,8 @@ def queries_of(run):
         files = [folder / "evaluation.json" for folder in folders]
     for file in files:
         if queries_path(file).is_file():
-            version = _version_of(file) if (folder / "saved_model.pb").is_file() else None
-            if version is not None and version.resolve() != folder:
-                raise FileNotFoundError(f"{file} has the scores of {version}, not of {run}")
+            if path.suffix != ".json":
+                _check_version(file, path)
             return queries_path(file)
     scores = sorted(files[-1].parent.glob("*.json"))
     others = [str(path) for path in scores if queries_path(path).is_file()]
@@ -84,6 +84,22 @@ def queries_of(run):
     if others:
         hint = f"it has those in {', '.join(others)}"
     raise FileNotFoundError(f"{run} has no values of queries, {queries_path(files[-1])}: {hint}")
+
+
+def _check_version(scores, folder):
+    """Raises a FileNotFoundError for scores of another version than that of a folder."""
+    version = _version_of(scores)
+    if version is None:
+        return
+    if (folder / "saved_model.pb").is_file():
+        asked = folder
+    else:
+        _, asked = max(versions_of(version.parent).items(), default=(0, version))
+    if version.resolve() != asked.resolve():
+        raise FileNotFoundError(
+            f"{scores} has the scores of {version}, not of {asked}: score that first by "
+            f"`{program_call('evaluate')} {asked}`"
+        )
 
 
 def _version_of(scores):
