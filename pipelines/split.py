@@ -18,8 +18,9 @@ class Split:
     Args:
         images: (n, height, width, channels) uint8, or (n,) paths of image files, strings or
             `os.PathLike`.
-        labels: (n,) integer class ids; or several labels an image, (n, num_labels) integers, 1 for
-            each label of the image and 0 elsewhere, num_labels >= 2: class ids are columns.
+        labels: (n,) or (n, 1) integer class ids; or several labels an image, (n, num_labels)
+            integers, 1 for each label of the image and 0 elsewhere, num_labels >= 2: class ids are
+            columns.
         class_names: Class id -> name, where the classes have names.
         super_labels: (n,) integer ids of the super-classes, such as alphabets of characters, where
             the classes have some: the same for all images of a class.
@@ -33,8 +34,8 @@ class Split:
         ValueError: If there are no images, not one label, super-label and box each, a class is in
             two super-classes, several labels are not 0 and 1 or have super-labels, or a box is
             empty or, for an array, not inside its image.
-        TypeError: If the labels, super-labels or boxes are not integers, or the images neither
-            uint8 nor paths.
+        TypeError: If the labels, super-labels or boxes are not integers, the images neither uint8
+            nor paths, or the names not a dict.
     """
 
     images: Any
@@ -54,10 +55,16 @@ class Split:
         are_paths = images.dtype.kind == "U" and images.ndim == 1
         expected = "`images` must be (n, height, width, channels) uint8 or (n,) paths"
         if images.dtype.kind == "f":
-            expected += "; convert those in [0, 1] by (255 * images).astype('uint8')"
+            expected += "; convert those in [0, 1] by (255 * images).astype('uint8'), those in "
+            expected += "[0, 255] by images.astype('uint8')"
+        elif images.ndim == 3:
+            expected += "; add the channel of grey images by images[..., None]"
         received = {"shape": images.shape, "dtype": Bare(images.dtype)}
         check_type(are_pixels or are_paths, expected, **received)
         vars(self).update(images=images, labels=_checked_labels(self.labels, len(images)))
+        named = self.class_names is None or isinstance(self.class_names, dict)
+        expected = "`class_names` must be a dict of class ids and names"
+        check_type(named, expected, class_names=self.class_names)
         if self.super_labels is not None:
             self.check_one_label("super-classes")
         if self.super_labels is not None:
@@ -134,6 +141,8 @@ def _integers(name, values, shape):
 def _checked_labels(labels, count):
     """Returns one class id per image, or several labels of each, 0 or 1."""
     labels = np.asarray(labels)
+    if labels.shape == (count, 1):
+        labels = labels[:, 0]
     if labels.ndim != 2 or labels.shape[1] < 2:
         return _integers("labels", labels, (count,))
     labels = _integers("labels", labels, (count, labels.shape[1]))
@@ -194,7 +203,8 @@ class Dataset:
             return
         for name in [*self.splits][1:]:
             shared = np.intersect1d(self.train.labels, self.splits[name].labels)[:5].tolist()
-            check(not shared, f"train and {name} must not share classes", shared=shared)
+            names = [(self.train.class_names or {}).get(label, label) for label in shared]
+            check(not shared, f"train and {name} must not share classes", shared=names)
 
     @property
     def splits(self):

@@ -94,8 +94,8 @@ class Parser(jsonargparse.ArgumentParser):
             self._file = self._last_file
         if self._file:
             message = f"{self._file}: {message}"
-        misspelt = re.search(r"unrecognized arguments:(.*)|'(\w+)' is not accepted", message)
-        for word in re.findall(r"[A-Za-z_]\w+", misspelt[0]) if misspelt else ():
+        misspelt = re.search(r"unrecognized arguments:.*|'\w+' is not accepted", message)
+        for word in re.findall(r"(?:--?|')([A-Za-z_]\w+)", misspelt[0]) if misspelt else ():
             if flag := nearest(word, self._types):
                 message += f". Did you mean --{flag}?"
                 break

@@ -91,7 +91,8 @@ def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None, *, 
 
 def check_built_in(name, data_dir):
     """Raises a ValueError if a folder is given to a dataset that is built in."""
-    check(data_dir is None, f"dataset {name!r} is built in", data_dir=data_dir)
+    built_in = f"dataset {name!r} is built in: leave out `data_dir`"
+    check(data_dir is None, built_in, data_dir=data_dir)
 
 
 def given_path(name, data_dir, what):

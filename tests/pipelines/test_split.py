@@ -141,8 +141,18 @@ def test_rejects_super_labels_that_do_not_fit(super_labels, error, message):
         ),
         (["a.png", "b.png"], ["a", "b"], TypeError, r"integers; convert names by np\.unique\("),
         (["a.png", "b.png"], np.eye(2), TypeError, r"integers; convert one-hot rows by np\.argmax"),
-        (np.zeros((2, 2, 2, 1)), np.zeros(2, int), TypeError, "dtype=float64"),
-        (np.zeros((2, 2, 2), np.uint8), np.zeros(2, int), TypeError, r"shape=\(2, 2, 2\)"),
+        (
+            np.zeros((2, 2, 2, 1)),
+            np.zeros(2, int),
+            TypeError,
+            r"those in \[0, 255\] by images.astype\('uint8'\). .*dtype=float64",
+        ),
+        (
+            np.zeros((2, 2, 2), np.uint8),
+            np.zeros(2, int),
+            TypeError,
+            r"grey images by images\[..., None\]\. Received: shape=\(2, 2, 2\)",
+        ),
         (["a.png", None], np.zeros(2, int), TypeError, r"\(n,\) paths\. Received: .*dtype=object"),
         ([object()], np.zeros(1, int), TypeError, r"\(n,\) paths\. Received: .*dtype=object"),
         (None, None, TypeError, r"\(n,\) paths\. Received: shape=\(\), dtype=object"),
@@ -153,6 +163,15 @@ def test_rejects_super_labels_that_do_not_fit(super_labels, error, message):
 def test_rejects_images_and_labels_that_do_not_fit(images, labels, error, message):
     with pytest.raises(error, match=message):
         Split(images, labels)
+
+
+def test_rejects_names_that_are_not_by_class_id():
+    with pytest.raises(TypeError, match=r"`class_names` must be a dict.*=\['a'\]"):
+        Split(["a.png"], [0], class_names=["a"])
+
+
+def test_takes_a_column_of_labels():
+    assert Split(["a.png", "b.png"], [[3], [5]]).labels.tolist() == [3, 5]
 
 
 def test_a_dataset_rejects_shared_classes():
@@ -210,7 +229,7 @@ def test_a_gallery_is_a_third_split():
     without = Dataset("x", train, test, (1, 1, 1))
     assert list(without.splits) == ["train", "test"]
     assert without.scored() == (test, None)
-    with pytest.raises(ValueError, match=r"train and gallery must not share .*shared=\[1\]"):
+    with pytest.raises(ValueError, match=r"train and gallery must not share .*shared=\['one'\]"):
         Dataset("x", train, test, (1, 1, 1), gallery=Split(["c.png"], [1]))
 
 

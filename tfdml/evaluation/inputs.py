@@ -204,4 +204,5 @@ def _integer(value):
 
 def _check_dtype(holds, expectation, array):
     if not holds:
-        raise TypeError(f"{expectation}. Received: dtype={array.dtype} (arguments swapped?)")
+        swapped = " (arguments swapped?)" if array.dtype.kind in "iuf" else ""
+        raise TypeError(f"{expectation}. Received: dtype={array.dtype}{swapped}")

@@ -71,8 +71,8 @@ class MetricLoss(keras.losses.Loss):
         """
         if sample_weight is not None and sample_weight is not _NOT_GIVEN:
             raise ValueError(
-                f"{type(self).__name__} does not support `sample_weight`: its terms are pairs and "
-                "tuples of rows, not rows. Weight samples with the sampler instead."
+                f"{type(self).__name__} does not support `sample_weight` or `class_weight`: its "
+                "terms are pairs and tuples of rows, not rows. Weight samples with the sampler."
             )
         if self.layers and sample_weight is None:  # Keras passes it, users do not
             raise ValueError(

@@ -43,7 +43,9 @@ def make_folders(folder, files):
 
 def only_writer(folder):
     """Locks a run: of two processes that write to it, the second is rejected."""
-    return locked(folder, f"another process is training run {folder.name!r}")
+    return locked(
+        folder, f"another process is training run {folder.name!r}: let it end, or stop it"
+    )
 
 
 def check_same_classes(folder, files):

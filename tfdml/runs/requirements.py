@@ -11,6 +11,7 @@ from tfdml.quiet import import_tensorflow
 from tfdml.runs.checkpoints import source_of
 from tfdml.runs.images import preprocessing_of
 from tfdml.runs.model import levels_of
+from tfdml.serving.options import export_options
 
 SAMPLER_OPTIONS = {
     "groups": ("super_classes", "images_per_class", "evenly"),  # of `pipelines.group_batches`
@@ -33,14 +34,18 @@ def check_files(recipe):
     check_options(f"sampler {recipe.sampler!r}", recipe.sampler_options, available)
     hard = recipe.sampler_options.get("hard_neighbours", False)
     check(isinstance(hard, bool), "`hard_neighbours` must be true or false", hard_neighbours=hard)
+    precision = export_options(recipe.export_options).precision
+    expectation = (
+        "a run is exported as float32; `evaluate.py --export` rounds it and measures the loss"
+    )
+    check(precision == "float32", expectation, precision=precision)
 
 
 def check_model(recipe):
-    """Checks options of the loss, the network and the export. Imports TensorFlow."""
+    """Checks options of the loss and the network. Imports TensorFlow."""
     import_tensorflow()
     from tfdml import losses
     from tfdml.models.embedder import check_pooling, dropout_of_levels
-    from tfdml.serving.options import export_options
 
     loss = losses.get(recipe.loss, **recipe.loss_options)
     levels, most = levels_of(recipe, loss), BACKBONES[recipe.backbone][1]
@@ -56,15 +61,12 @@ def check_model(recipe):
         recipe.check(recipe.exit_multiplier is None, expectation)
     dropout_of_levels(recipe.dropout, levels)
     check_pooling(recipe.backbone, recipe.pooling)
-    precision = export_options(recipe.export_options).precision
-    expectation = (
-        "a run is exported as float32; `evaluate.py --export` rounds it and measures the loss"
-    )
-    check(precision == "float32", expectation, precision=precision)
 
 
 def check_weights(recipe):
-    """Raises a ValueError that says how to get a file of weights that is not there."""
+    """Raises a ValueError for weights that do not exist, which says how to get them."""
+    untrained = recipe.backbone == "small_cnn"
+    recipe.check(not (recipe.weights and untrained), "`small_cnn` has no pretrained weights")
     hint = how_to_convert(recipe.backbone)
     recipe.check(
         recipe.weights in (None, "imagenet") or os.path.isfile(recipe.weights),

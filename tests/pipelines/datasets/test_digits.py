@@ -19,5 +19,7 @@ def test_grey_levels_span_the_range():
 
 
 def test_rejects_a_folder():
-    with pytest.raises(ValueError, match=r"'digits' is built in\. Received: data_dir='x'"):
+    with pytest.raises(
+        ValueError, match=r"'digits' is built in: leave out `data_dir`. Received: data_dir='x'"
+    ):
         pipelines.load("digits", data_dir="x")

@@ -77,5 +77,7 @@ def test_raw_pixels_leave_something_to_learn(glyphs):
 
 
 def test_rejects_a_folder():
-    with pytest.raises(ValueError, match=r"'glyphs' is built in. Received: data_dir='x'"):
+    with pytest.raises(
+        ValueError, match=r"'glyphs' is built in: leave out `data_dir`. Received: data_dir='x'"
+    ):
         pipelines.load("glyphs", data_dir="x")

@@ -71,7 +71,7 @@ def test_a_run_is_scored_on_its_own_images(model, machine, capsys):
     assert content["untrained"] == {"recall@1": 0.25}
     assert "untrained 0.2500" in printed
     page = pathlib.Path("report/index.html").read_text()
-    assert "<h1>small on folder (validation)</h1>" in page
+    assert "<h1>small on folder photos (validation)</h1>" in page
     assert "untrained 0.2500" in page
     names = [f"class 1/{row}.png" for row in (2, 3)]
     assert json.dumps(names, separators=(",", ":")) in page
@@ -100,9 +100,12 @@ def test_elsewhere_the_folder_of_the_images_must_be_given(capsys):
 @pytest.mark.usefixtures("machine")
 def test_a_run_without_an_export_is_named(capsys):
     shutil.rmtree("saved_models/small")
-    with pytest.raises(SystemExit, match="2"):
-        evaluate.main(["runs/small"])
-    assert "no SavedModel at saved_models/small" in capsys.readouterr().err
+    for model in ("runs/small", "saved_models/small", "small"):
+        with pytest.raises(SystemExit, match="2"):
+            evaluate.main([model])
+        error = capsys.readouterr().err
+        assert f"no SavedModel at {model.replace('runs', 'saved_models')}" in error
+        assert "tfdml-train --run small --resume" in error
 
 
 @pytest.mark.usefixtures("machine")

@@ -9,6 +9,7 @@ import pipelines
 import tfdml
 from tfdml.checks import check, check_fits
 from tfdml.progress import progress
+from tfdml.runs.folders import RUNS
 from tfdml.runs.images import preprocessing_of
 from tfdml.serving import exported
 
@@ -151,9 +152,10 @@ def find_model(settings):
     """The `ScoredModel` of the settings, not yet loaded.
 
     Raises:
+        FileNotFoundError: If there is no model, or its run has exported none yet.
         ValueError: If the folder of its images is known by name alone and `data_dir` is not given.
     """
-    version = exported.find_version(pathlib.Path(settings.model))
+    version = find_version(pathlib.Path(settings.model))
     recipe, whole = exported.recipe_of(version), exported.config_of(version)
     folder = recipe.get("data_dir")
     if whole or settings.dataset or not folder or os.path.basename(folder) != folder:
@@ -164,6 +166,18 @@ def find_model(settings):
     )
     check(settings.data_dir is not None, expectation, data_dir=None, name=folder)
     return ScoredModel(version, {**recipe, "data_dir": settings.data_dir})
+
+
+def find_version(path):
+    """The version of a model, or of the run of its name."""
+    try:
+        return exported.find_version(path)
+    except FileNotFoundError as missing:
+        run = RUNS / path.name
+        if not (run / "config.yaml").is_file():
+            raise
+        go_on = f"let its training end, or go on with: tfdml-train --run {run.name} --resume"
+        raise FileNotFoundError(f"{missing}. Run {run.name!r} has exported none: {go_on}") from None
 
 
 def completed(settings, model):

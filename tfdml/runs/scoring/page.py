@@ -32,7 +32,7 @@ def draw(settings, model, images, results):
     page = write_report(
         *data,
         folder,
-        title=f"{model.version.resolve().parent.name} on {settings.dataset} ({settings.split})",
+        title=f"{model.version.resolve().parent.name} on {data_of(settings)} ({settings.split})",
         scores=without_twins(results["scores"]),
         per_query=without_twins(per_query),
         picture_of=picture_of,
@@ -54,6 +54,12 @@ def draw(settings, model, images, results):
     return page
 
 
+def data_of(settings):
+    """The name of the dataset, and of a user's own images that of their folder or file."""
+    own = settings.dataset in ("folder", "csv", "cache") and settings.data_dir
+    return f"{settings.dataset} {pathlib.Path(own).resolve().name}" if own else settings.dataset
+
+
 def _neighbours(settings, images, embeddings, similarity):
     """The rows nearest to each, where they are not those that were scored; else None."""
     most = min(NEIGHBOURS, len(embeddings) - 1)
@@ -73,7 +79,7 @@ def facts_of(settings, model, images):
     facts = {
         "model": model.version,
         "images": f"{len(split.labels):,} of {split.num_classes:,} classes, {settings.split} of "
-        f"{settings.dataset}",
+        f"{data_of(settings)}",
         "ranked by": "the learned similarity" if by_similarity else "distance",
     }
     changed = settings.changed(("boxes", *OF_EMBEDDINGS))
