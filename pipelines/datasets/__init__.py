@@ -80,6 +80,8 @@ def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None, *, 
         listed = f"{none}. Datasets with boxes: {', '.join(WITH_BOXES)}"
         check(entry_of(name) in WITH_BOXES, listed, boxes=boxes)
         options = {**options, "boxes": True}
+    elif boxes is not None and not pathlib.Path(boxes).is_file():
+        raise FileNotFoundError(f"`boxes` must be `annotated` or a CSV file. There is no {boxes}")
     module = importlib.import_module(f"{__name__}.{module}")
     dataset = module.load(data_dir, skip_invalid, training, **options)
     if boxes in (None, ANNOTATED):

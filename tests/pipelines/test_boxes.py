@@ -106,3 +106,8 @@ def test_boxes_may_come_from_a_spreadsheet_but_must_be_text(tmp_path):
     path.write_bytes(b"\x89PNG")
     with pytest.raises(ValueError, match=r"boxes\.csv must be a CSV file in UTF-8"):
         read_boxes(path)
+
+
+def test_a_file_of_boxes_that_does_not_exist_is_named_before_images_are_read():
+    with pytest.raises(FileNotFoundError, match="`annotated` or a CSV file"):
+        pipelines.load("folder", "nowhere", boxes="x.csv")

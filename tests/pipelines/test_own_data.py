@@ -78,7 +78,7 @@ def test_several_labels_are_checked():
     for wrong, message in (
         ([[1, 2], [0, 0]], r"must be 0 or 1\. Received: labels=0 to 2"),
         ([[1, 0]], r"a row of 0 and 1 per image\. Received: images=2, labels.shape=\(1, 2\)"),
-        ([[1], [0]], r"one id per image\. Received: images=2, labels.shape=\(2, 1\)"),
+        ([[1], [0], [0]], r"one id per image\. Received: images=2, labels.shape=\(3, 1\)"),
     ):
         with pytest.raises(ValueError, match=message):
             Split(names, wrong)

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdml import losses, pairwise
-from tfdml.checks import check, check_integer, check_shapes, check_type
+from tfdml.checks import Bare, check, check_integer, check_shapes, check_type
 from tfdml.evaluation import weigh_levels
 from tfdml.layers import ClassProxies
 from tfdml.losses import MetricLoss
@@ -220,8 +220,18 @@ class EmbeddingModel(keras.Model):
             (n, dim) NumPy float32.
 
         Raises:
-            ValueError: If `level_weights` are out of range or their number differs from the levels.
+            TypeError: If `inputs` are paths.
+            ValueError: If there are no images, or `level_weights` are out of range or their number
+                differs from the levels.
         """
+        if isinstance(inputs, (list, tuple, np.ndarray)):
+            images = np.asarray(inputs)
+            expected = (
+                "`inputs` must be images; read those of paths by pipelines.evaluation_batches("
+                "pipelines.Split(paths, labels), image_size)"
+            )
+            check_type(images.dtype.kind not in "USO", expected, dtype=Bare(images.dtype))
+            check(len(images) > 0, "there must be one image or more", images=0)
         batch = {} if isinstance(inputs, tf.data.Dataset) else {"batch_size": batch_size}
         if level_weights is not None:
             levels = number_of_levels(self.embedder)

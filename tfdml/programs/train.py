@@ -267,10 +267,11 @@ def report(recipe, folder, scores, num_classes):
     if recipe.steps:
         plot_training(folder / "logs" / "epochs.csv", scores, folder / "training.png")
     start = scores["train_seconds_from_step"]
-    timed = f", the last {recipe.steps - start}" if start else ""
+    steps = f"{recipe.steps:,} step" + "s" * (recipe.steps != 1)
+    timed = f", the last {recipe.steps - start:,}" if start else ""
     print(
         f"\nUnseen {scores['scored_classes']} classes of {recipe.dataset}; {recipe.loss}, "
-        f"{recipe.steps} steps{timed} in {scores['train_seconds']:.0f} s:\n{scores_table(scores)}"
+        f"{steps}{timed} in {scores['train_seconds']:.0f} s:\n{scores_table(scores)}"
     )
     failures = " ".join(outcome.failures(scores))
     if failures:

@@ -141,6 +141,18 @@ def test_embeds_arrays_and_datasets_alike(images):
     np.testing.assert_allclose(model.embed(images_only), expected, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("inputs", "error", "message"),
+    [
+        (["a.png", "b.png"], TypeError, r"`inputs` must be images; .*pipelines\.Split\(paths"),
+        (np.zeros((0, 28, 28, 1)), ValueError, "one image or more. Received: images=0"),
+    ],
+)
+def test_rejects_what_it_cannot_embed(inputs, error, message):
+    with pytest.raises(error, match=message):
+        build().embed(inputs)
+
+
 def test_similarity_is_the_cosine_of_rows():
     cosines = build().similarity([[1.0, 0.0], [3.0, 4.0]], [[0.0, 2.0], [6.0, 8.0]])
     np.testing.assert_allclose(cosines, [0.0, 1.0], atol=1e-6)
