@@ -45,13 +45,7 @@ SIDES = {"random": 32, "pretrained": 64}  # of photographs in pixels, by the sta
 
 def main():
     given = parse()
-    columns = [
-        (name, start, steps)
-        for name in given.sets
-        for start in given.starts
-        if start == "random" or name in PHOTOGRAPHS
-        for steps in given.steps
-    ]
+    columns = columns_of(given)
     rows = scores.read(given.scores)
     known = {(row["recipe"], row["seed"], row["settings"]) for row in rows}
     todo = []  # runs on the same images follow each other
@@ -110,10 +104,25 @@ def parse():
         "machine, are not repeated; default: runs/first_run.csv",
     )
     given = parser.parse_args()
+    for name in ("jobs", "steps"):
+        least = np.min(getattr(given, name))
+        if least < 1:
+            parser.error(f"--{name} must be >= 1. Received: {least}")
     for name in PHOTOGRAPHS:
         if name in given.sets and not getattr(given, name):
             parser.error(f"--sets {name} needs --{name} PATH")
     return given
+
+
+def columns_of(given):
+    """(name of a set, start of the network, steps) of each column of the table."""
+    return [
+        (name, start, steps)
+        for name in given.sets
+        for start in given.starts
+        if start == "random" or name in PHOTOGRAPHS
+        for steps in given.steps
+    ]
 
 
 def recipe_of(column, loss):

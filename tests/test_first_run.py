@@ -14,7 +14,8 @@ import yaml
 from small_runs import few_digits
 
 import pipelines
-from tfdml import callbacks, optimizers
+from tfdml import EmbeddingModel, callbacks, optimizers
+from tfdml.models import build_embedder
 from tfdml.programs import train
 from tfdml.runs import outcome
 from tfdml.runs.folders import RUNS, make_folders, only_writer
@@ -134,6 +135,25 @@ def test_a_run_starts_from_the_weights_of_another(folder):
     recipe, _ = recipe.completed(5)
     model = train.build_model(recipe, digits.train, digits)
     np.testing.assert_array_equal(model.embed(images), source.embed(images))
+
+
+@pytest.mark.parametrize("frozen_before", [True, False])
+@pytest.mark.parametrize("given", [None, True, False])
+def test_batch_normalisation_stays_frozen_where_it_was(frozen_before, given, tmp_path):
+    embedder = build_embedder(
+        "small_cnn", 4, input_shape=(8, 8, 1), freeze_batch_norm=frozen_before
+    )
+    model = EmbeddingModel(embedder)
+    model.compile("adam", "triplet")
+    model.save(tmp_path / "before.keras")
+    start = str(tmp_path / "before.keras")
+    recipe = Recipe(loss="triplet", embedding_dim=4, init_from=start, freeze_batch_norm=given)
+    digits = pipelines.load("digits")
+    started = train.build_model(recipe.completed(5)[0], digits.train, digits).embedder
+    norms = [x for x in started.layers if isinstance(x, keras.layers.BatchNormalization)]
+    frozen = frozen_before if given is None else given
+    assert norms
+    assert {layer.trainable for layer in norms} == {not frozen}
 
 
 @pytest.mark.parametrize(

@@ -236,6 +236,8 @@ def test_a_first_run_of_a_loss_is_compared_with_the_untrained_network(rerun, tmp
     for loss in LOSSES:
         flags = first_run.flags_of(("digits", "random", 1), loss, 0, None)
         train.check_model(train.parse(flags)[0])
+    result = rerun("--jobs", "0", program=first_run)
+    assert "--jobs must be >= 1. Received: 0" in result.sentence
     result = rerun("--sets", "cub200", program=first_run)
     assert "--sets cub200 needs --cub200 PATH" in result.sentence
 

@@ -8,6 +8,7 @@ import re
 import pages
 import pytest
 
+from tfdml.losses import LOSSES
 from tfdml.runs.recipe import Recipe
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -17,7 +18,6 @@ LEVELS = {
     for words in (exit, f"HDC-{level}")
 }
 COLUMN = re.compile(r"untrained|R@(?P<k>\d+)|NMI|F1|level (?P<level>\d) alone|runs")
-KEPT = re.compile(r"python recipes/run\.py .*--scores docs/")
 
 
 @pytest.fixture
@@ -33,19 +33,23 @@ def scores(run):
     return run.scores
 
 
-@pytest.fixture
-def kept(run, monkeypatch):
-    """(page, arguments, settings, lines below) of each command whose scores are kept in docs/."""
+def kept_by(program, monkeypatch):
+    """(page, what `program` parses, lines below) of its commands with scores kept in docs/."""
     monkeypatch.chdir(ROOT)
-    found = []
     for page in pages.pages():
         lines = page.read_text(encoding="utf-8").splitlines()
         for block in pages.blocks(page):
             for command in pages.commands(block.code) if block.language == "bash" else ():
-                if KEPT.match(command):
+                if re.match(rf"python recipes/{program.__name__}\.py .*--scores docs/", command):
                     monkeypatch.setattr("sys.argv", command.split()[1:])
                     below = lines[block.line + block.code.count("\n") + 1 :]
-                    found.append((page, *run.parse(), below))
+                    yield page, program.parse(), below
+
+
+@pytest.fixture
+def kept(run, monkeypatch):
+    """(page, arguments, settings, lines below) of each command whose scores are kept in docs/."""
+    found = [(page, *given, below) for page, given, below in kept_by(run, monkeypatch)]
     assert {"cub200_claims", "hdc_cars_claims", "hdc_cars_search", "pddm_cars_claims"} <= {
         arguments.scores.stem for _, arguments, _, _ in found
     }
@@ -86,6 +90,22 @@ def test_tables_have_the_figures_of_the_kept_scores(kept, scores):
                 assert shown in (cell, cell.partition(" ±")[0]), (page, cells[0], head)
                 checked += 1
     assert checked > 100, checked
+
+
+def test_first_runs_are_the_kept_ones(run, scores, monkeypatch):
+    first_run = importlib.import_module("first_run")
+    (_, given, below), *others = kept_by(first_run, monkeypatch)
+    assert not others
+    rows, columns = scores.read(given.scores), first_run.columns_of(given)
+    heads, _, *lines = first_run.table_of(rows, columns, given).splitlines()
+    assert len(lines) == len(LOSSES)
+    assert heads in below
+    assert not [line for line in lines if line not in below]
+    for column, loss in itertools.product(columns, given.losses):
+        of = [row for row in rows if row["recipe"] == first_run.recipe_of(column, loss)]
+        for seed in given.seeds:
+            digest = first_run.digest_of(first_run.flags_of(column, loss, seed, given))
+            assert [row["settings"] for row in of if row["seed"] == seed] == [digest]
 
 
 def test_figures_of_the_readme_are_those_of_the_pages_that_it_links():

@@ -53,12 +53,26 @@ def source_of(run):
 
 
 def copy_weights(recipe, embedder):
-    """Gives the embedder the weights of the run that `init_from` names."""
+    """Gives the embedder the weights of the run that `init_from` names.
+
+    Batch normalisation is frozen where it was in that run, unless the recipe says otherwise.
+    """
     model = read_model(source_of(recipe.init_from))
-    weights = getattr(model, "embedder", model).get_weights()
+    source = getattr(model, "embedder", model)
+    weights = source.get_weights()
     wanted = [array.shape for array in embedder.get_weights()]
     expectation = (
         "`init_from` must be a run of the same backbone, embedding_dim, levels and channels"
     )
     recipe.check([array.shape for array in weights] == wanted, expectation)
     embedder.set_weights(weights)
+    if recipe.freeze_batch_norm is None:
+        for layer, before in zip(_batch_norms(embedder), _batch_norms(source), strict=True):
+            layer.trainable = before.trainable
+
+
+def _batch_norms(network):
+    import keras
+
+    layers = network._flatten_layers()
+    return [layer for layer in layers if isinstance(layer, keras.layers.BatchNormalization)]
