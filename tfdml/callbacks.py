@@ -111,7 +111,8 @@ class ProgressBar(keras.callbacks.Callback):
         self._scores = {}
 
     def on_train_batch_end(self, batch, logs):
-        self._bar.set_postfix(loss=f"{logs['loss']:.4f}", **self._scores, refresh=False)
+        shown = {"loss": f"{logs['loss']:.4f}", **self._scores}
+        self._bar.set_postfix(shown, refresh=False)
         self._bar.update()
 
     def on_epoch_end(self, epoch, logs):
