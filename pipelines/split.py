@@ -63,8 +63,8 @@ class Split:
         check_type(are_pixels or are_paths, expected, **received)
         vars(self).update(images=images, labels=_checked_labels(self.labels, len(images)))
         named = self.class_names is None or isinstance(self.class_names, dict)
-        expected = "`class_names` must be a dict of class ids and names"
-        check_type(named, expected, class_names=self.class_names)
+        received = Bare(type(self.class_names).__name__)
+        check_type(named, "`class_names` must be a dict of class ids and names", type=received)
         if self.super_labels is not None:
             self.check_one_label("super-classes")
         if self.super_labels is not None:

@@ -72,11 +72,11 @@ def main():
     print(f"\n{text}\nTable: {folder / 'table.md'}   Curves: {folder / 'curves.png'}")
 
 
-def complete(rows_of_run, todo, jobs, rows, path, pool=ThreadPoolExecutor):
+def complete(rows_of_run, todo, jobs, rows, path, pool=None):
     """`rows` and those of every run in `todo`, `jobs` at once, written to `path` as they come."""
     threads = max(1, (os.cpu_count() or 1) // jobs)
     os.environ["TF_NUM_INTRAOP_THREADS"] = str(threads)
-    with pool(jobs) as workers:
+    with (pool or ThreadPoolExecutor)(jobs) as workers:
         for new in tqdm(workers.map(rows_of_run, todo), "Runs", len(todo), disable=None):
             rows = [row for row in rows if not same_run(row, new[0])] + new
             scores.write(path, rows)

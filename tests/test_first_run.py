@@ -202,7 +202,7 @@ def test_a_run_that_ends_below_its_start_says_what_to_try(tmp_path, capsys):
     [
         (0.1, 40, "The default learning rate, 0.001: leave out", "--learning_rate 0.01"),
         (0.001, 40, "--learning_rate 0.0001", "More classes"),
-        (0.0001, 5, "More classes, of which 5 are few", "leave out"),
+        (0.0001, 5, "More classes: 5 are few", "leave out"),
     ],
 )
 def test_advice_depends_on_the_rate_and_the_classes(rate, num_classes, advice, not_said):

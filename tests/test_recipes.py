@@ -236,6 +236,14 @@ def test_a_first_run_of_a_loss_is_compared_with_the_untrained_network(rerun, tmp
     for loss in LOSSES:
         flags = first_run.flags_of(("digits", "random", 1), loss, 0, None)
         train.check_model(train.parse(flags)[0])
+    spawned = ["--jobs", "2", "--scores", "spawned.csv"]
+    assert rerun(*arguments, *spawned, program=first_run).code == 0
+    assert (tmp_path / "runs" / "first_run.md").read_text().splitlines() == lines
+    diverging = ["--losses", "npair", "--steps", "3", "--scores", "diverging.csv"]
+    with monkeypatch.context() as context:
+        context.setattr(first_run, "OPTIONS", {"npair": ["--learning_rate", "1e30"]})
+        result = rerun("--sets", "digits", "--seeds", "0", *diverging, program=first_run)
+    assert "digits_random_3_npair, seed 0: " in result.sentence
     result = rerun("--jobs", "0", program=first_run)
     assert "--jobs must be >= 1. Received: 0" in result.sentence
     result = rerun("--sets", "cub200", program=first_run)

@@ -93,9 +93,10 @@ class StopAt(keras.callbacks.Callback):
 
 
 class ProgressBar(keras.callbacks.Callback):
-    """Shows one bar over the whole training, with the mean loss since the last epoch began.
+    """Shows one bar over the whole training, with the mean loss of the current epoch.
 
-    Put it behind callbacks that add scores to the logs, which it shows, too.
+    Beside it are the last scores in the logs whose names begin with `val_`: put it behind callbacks
+    that add such.
 
     Args:
         steps: Total number of updates.
@@ -113,7 +114,7 @@ class ProgressBar(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs):
         shown = {"loss": f"{logs['loss']:.4f}", **self._scores}
         self._bar.set_postfix(shown, refresh=False)
-        self._bar.update()
+        self._bar.update(int(self.model.optimizer.iterations) - self._bar.n)
 
     def on_epoch_end(self, epoch, logs):
         self._scores = {name: f"{x:.4f}" for name, x in logs.items() if name.startswith("val_")}

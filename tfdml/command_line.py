@@ -95,7 +95,7 @@ class Parser(jsonargparse.ArgumentParser):
         if self._file:
             message = f"{self._file}: {message}"
         misspelt = re.search(r"unrecognized arguments:.*|'\w+' is not accepted", message)
-        for word in re.findall(r"(?:--?|')([A-Za-z_]\w+)", misspelt[0]) if misspelt else ():
+        for word in re.findall(r"(?:(?<!\S)--?|')([A-Za-z_]\w+)", misspelt[0]) if misspelt else ():
             if flag := nearest(word, self._types):
                 message += f". Did you mean --{flag}?"
                 break

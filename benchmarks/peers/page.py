@@ -42,6 +42,6 @@ def conditions(records):
             versions |= side.get("versions", {})
     libraries = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     load = max((record["load"] for record in records), default=0)
-    computers = " or ".join(dict.fromkeys(record["computer"] for record in records))
+    computers = " or ".join(dict.fromkeys(filter(None, (r.get("computer") for r in records))))
     text = "; ".join(filter(None, [computers, libraries]))
     return textwrap.fill(f"{text}. The load before a case was {load:.1f} at most.", 100)

@@ -66,7 +66,7 @@ def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None, *, 
 
     Raises:
         ValueError: If the name is unknown, or the images or boxes are not as expected.
-        FileNotFoundError: If the folder or files in it are missing.
+        FileNotFoundError: If the folder, files in it or the file of `boxes` are missing.
     """
     if name.startswith(TFDS):
         module, options = "tfds_images", {"name": name.removeprefix(TFDS), "download": download}
@@ -81,7 +81,8 @@ def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None, *, 
         check(entry_of(name) in WITH_BOXES, listed, boxes=boxes)
         options = {**options, "boxes": True}
     elif boxes is not None and not pathlib.Path(boxes).is_file():
-        raise FileNotFoundError(f"`boxes` must be `annotated` or a CSV file. There is no {boxes}")
+        expected = "`boxes` must be `annotated` or an existing CSV file"
+        raise FileNotFoundError(f"{expected}. Received: boxes={str(boxes)!r}")
     module = importlib.import_module(f"{__name__}.{module}")
     dataset = module.load(data_dir, skip_invalid, training, **options)
     if boxes in (None, ANNOTATED):

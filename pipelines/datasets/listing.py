@@ -137,7 +137,7 @@ def _without_single(listing, skip_invalid):
     """The list without the training classes that have a single image."""
     _, inverse, counts = np.unique(listing.labels, return_inverse=True, return_counts=True)
     single = (listing.parts == "train") & (counts < 2)[inverse]
-    what = "training classes of a single image, which has no positive pair"
+    what = "training classes with a single image, which has no positive pair"
     names, labels = listing.class_names or {}, listing.labels[single].tolist()
     leave_out(what, [names.get(label, str(label)) for label in labels], skip_invalid)
     return listing.subset(~single)

@@ -109,5 +109,5 @@ def test_boxes_may_come_from_a_spreadsheet_but_must_be_text(tmp_path):
 
 
 def test_a_file_of_boxes_that_does_not_exist_is_named_before_images_are_read():
-    with pytest.raises(FileNotFoundError, match="`annotated` or a CSV file"):
+    with pytest.raises(FileNotFoundError, match="`annotated` or an existing CSV file"):
         pipelines.load("folder", "nowhere", boxes="x.csv")

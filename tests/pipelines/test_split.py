@@ -166,7 +166,7 @@ def test_rejects_images_and_labels_that_do_not_fit(images, labels, error, messag
 
 
 def test_rejects_names_that_are_not_by_class_id():
-    with pytest.raises(TypeError, match=r"`class_names` must be a dict.*=\['a'\]"):
+    with pytest.raises(TypeError, match=r"`class_names` must be a dict.*type=list"):
         Split(["a.png"], [0], class_names=["a"])
 
 

@@ -71,6 +71,8 @@ class ProxyLoss(LearnedLoss):
         check_integers(labels)
         expectation = "`labels` must be one class id per image, (n,)"
         check(labels.ndim == 1, expectation, **{"labels.shape": labels.shape})
+        least = int(np.min(labels, initial=0))
+        check(least >= 0, "`labels` must be >= 0", labels=least)
         num_classes = int(np.max(labels)) + 1
         if self.num_classes is None:
             self._set_classes(num_classes)
@@ -91,12 +93,13 @@ class ProxyLoss(LearnedLoss):
         before = ops.convert_to_numpy(self.layer.proxies)
         lengths = np.linalg.norm(before, axis=-1, keepdims=True)
         counts = np.bincount(labels, minlength=len(before))[:, None]
+        present = np.count_nonzero(counts)
         means = np.zeros((len(before), rows.shape[1]))
         np.add.at(means, labels, rows)
         means /= np.maximum(counts, 1)
-        if self.initializer == CENTRED_MEANS and len(means) > 1:
+        if self.initializer == CENTRED_MEANS and present > 1:
             # The rows of an untrained network are nearly parallel, and so are their means.
-            means = np.where(counts, means - means.sum(axis=0) / np.count_nonzero(counts), 0.0)
+            means = np.where(counts, means - means.sum(axis=0) / present, 0.0)
         start, spread = _directions(means), 1e-6  # where all means are equal, as published
         if self.centers > 1:
             start, spread = start[:, None], 0.1

@@ -256,7 +256,7 @@ def callbacks_of(recipe, folder, images, start, loss):
     yield keras.callbacks.TensorBoard(str(folder / "logs"))
     yield keras.callbacks.CSVLogger(str(folder / "logs" / "epochs.csv"), append=start > 0)
     yield callbacks.Checkpoint(folder / "checkpoint.keras")
-    in_terminal = verbosity() > 0
+    in_terminal = sys.stderr.isatty()  # where the bar is drawn
     yield (callbacks.ProgressBar if in_terminal else callbacks.ProgressLines)(recipe.steps)
 
 

@@ -85,11 +85,8 @@ def what_to_try(recipe, num_classes):
         yield f"The default learning rate, {default:g}: leave out --learning_rate"
     else:
         yield f"A lower learning rate: --learning_rate {recipe.learning_rate / 10:g}"
-    if num_classes < FEW_CLASSES and not recipe.weights:
-        yield (
-            f"More classes, of which {num_classes} are few, or the embeddings of a pretrained "
-            "network: --backbone mobilenet_v2 --weights imagenet --embedding_dim null --steps 0"
-        )
+    if num_classes < FEW_CLASSES:
+        yield f"More classes: {num_classes} are few to learn from"
     if recipe.weights and recipe.head_multiplier < 10:
         yield "New layers that learn faster than the pretrained ones: --head_multiplier 10"
     classes = min(2 * recipe.classes_per_batch, num_classes)

@@ -64,9 +64,9 @@ def check_model(recipe):
 
 
 def check_weights(recipe):
-    """Raises a ValueError for weights that do not exist, which says how to get them."""
-    untrained = recipe.backbone == "small_cnn"
-    recipe.check(not (recipe.weights and untrained), "`small_cnn` has no pretrained weights")
+    """Raises a ValueError for weights that do not exist; it says how to convert published ones."""
+    none = "`weights` must be null for small_cnn, which has no pretrained ones"
+    recipe.check(recipe.weights is None or recipe.backbone != "small_cnn", none)
     hint = how_to_convert(recipe.backbone)
     recipe.check(
         recipe.weights in (None, "imagenet") or os.path.isfile(recipe.weights),

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 
+from tfdml import checks
 from tfdml.layers import FusedBatchNormalization
 from tfdml.models import BACKBONES, backbone_of, build_embedder, first_levels
 from tfdml.models.exits import exit_features
@@ -444,6 +445,12 @@ def test_the_features_of_several_levels_are_no_embedding():
 
 
 @pytest.mark.parametrize("levels", [1, 3])
-def test_an_embedding_beyond_the_memory_is_rejected(levels):
-    with pytest.raises(ValueError, match=r"must fit in the memory.* embedding_dim=10{12}, .* GB"):
-        build_embedder("small_cnn", 10**12, input_shape=(28, 28, 1), levels=levels)
+def test_an_embedding_beyond_the_memory_is_rejected(levels, monkeypatch):
+    monkeypatch.setattr(checks, "_memory", lambda: 1e8)
+    with pytest.raises(ValueError, match=r"must fit in the memory.* embedding_dim=65536, .* GB"):
+        build_embedder("small_cnn", 65_536, input_shape=(28, 28, 1), levels=levels)
+
+
+def test_an_embedding_beyond_reason_is_rejected():
+    with pytest.raises(ValueError, match=r"must be <= 65,536\. Received: embedding_dim=5000000"):
+        build_embedder("small_cnn", 5_000_000, input_shape=(28, 28, 1))

@@ -8,6 +8,7 @@ import tfdml
 from tfdml.checks import check
 from tfdml.command_line import program_call
 from tfdml.runs.scoring.output import check_file, queries_path, write_json
+from tfdml.serving.exported import find_version
 from tfdml.serving.versions import versions_of
 
 
@@ -91,9 +92,9 @@ def _check_version(scores, folder):
     version = _version_of(scores)
     if version is None:
         return
-    if (folder / "saved_model.pb").is_file():
-        asked = folder
-    else:
+    try:
+        asked = find_version(folder)
+    except FileNotFoundError:  # a folder of scores alone
         _, asked = max(versions_of(version.parent).items(), default=(0, version))
     if version.resolve() != asked.resolve():
         raise FileNotFoundError(

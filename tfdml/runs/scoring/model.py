@@ -8,10 +8,12 @@ import pathlib
 import pipelines
 import tfdml
 from tfdml.checks import check, check_fits
+from tfdml.command_line import program_call
 from tfdml.progress import progress
-from tfdml.runs.folders import RUNS
+from tfdml.runs.folders import RUNS, SAVED_MODELS
 from tfdml.runs.images import preprocessing_of
 from tfdml.serving import exported
+from tfdml.serving.versions import versions_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,15 +171,21 @@ def find_model(settings):
 
 
 def find_version(path):
-    """The version of a model, or of the run of its name."""
+    """As `exported.find_version`; the error for a run without an export says how to go on."""
     try:
         return exported.find_version(path)
     except FileNotFoundError as missing:
         run = RUNS / path.name
         if not (run / "config.yaml").is_file():
             raise
-        go_on = f"let its training end, or go on with: tfdml-train --run {run.name} --resume"
-        raise FileNotFoundError(f"{missing}. Run {run.name!r} has exported none: {go_on}") from None
+        if versions := versions_of(SAVED_MODELS / run.name):
+            hint = f"Run {run.name!r} has exported {versions[max(versions)]}"
+        else:
+            go_on = f"{program_call('train')} --run {run.name} --resume"
+            hint = (
+                f"Run {run.name!r} has exported none: let its training end, or go on with: {go_on}"
+            )
+        raise FileNotFoundError(f"{missing}. {hint}") from None
 
 
 def completed(settings, model):
