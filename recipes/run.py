@@ -73,7 +73,10 @@ def main():
 
 
 def complete(rows_of_run, todo, jobs, rows, path, pool=None):
-    """`rows` and those of every run in `todo`, `jobs` at once, written to `path` as they come."""
+    """`rows` and those of every run in `todo`, `jobs` at once, written to `path` as they come.
+
+    `pool(jobs)` is the executor that runs them; None for one of threads.
+    """
     threads = max(1, (os.cpu_count() or 1) // jobs)
     os.environ["TF_NUM_INTRAOP_THREADS"] = str(threads)
     with (pool or ThreadPoolExecutor)(jobs) as workers:

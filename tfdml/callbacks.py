@@ -95,8 +95,8 @@ class StopAt(keras.callbacks.Callback):
 class ProgressBar(keras.callbacks.Callback):
     """Shows one bar over the whole training, with the mean loss of the current epoch.
 
-    Beside it are the last scores in the logs whose names begin with `val_`: put it behind callbacks
-    that add such.
+    It also shows the last scores in the logs whose names begin with `val_`: put it behind the
+    callbacks that add them.
 
     Args:
         steps: Total number of updates.

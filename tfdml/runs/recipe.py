@@ -67,8 +67,8 @@ class Recipe(Settings):
         pooling: `average`, or `average+max` for the sum of the averages and the maxima of the last
             maps, as in the code of Proxy-Anchor, for backbones that end in global average pooling.
         freeze_batch_norm: Do not train the statistics, scales and offsets of batch normalisation.
-            If not given, true with pretrained `weights`, as in that run with `init_from`, else
-            false.
+            If not given: true with pretrained `weights`; with `init_from`, as in the run that it
+            names; else false.
         classes_per_batch: Distinct classes in a batch (P); 32 if not given, or all training
             classes where there are fewer.
         images_per_class: Images of each of these classes (K); a batch has P × K images. The papers
