@@ -74,13 +74,15 @@ def check(name, data_dir=None, boxes=None):
     if not split.holds_paths:
         raise ValueError(f"`dataset` must be of image files. Received: dataset={name!r}")
 
-    from pipelines.datasets.listing import LeftOut
+    from pipelines.datasets.listing import Invalid
     from pipelines.verification import find_unreadable
 
     found = []
     for message in (warning.message for warning in caught):
-        left_out = isinstance(message, LeftOut)
-        found += [f"{message.what}: {i}" for i in message.items] if left_out else [str(message)]
+        if isinstance(message, Invalid):
+            found += [f"{message.what}: {item}" for item in message.items]
+        else:
+            warnings.warn(message, stacklevel=2)  # such as files that are no images
     rest = find_unreadable(split.images)  # of a dataset that `load` does not verify
     found += [f"{split.images[row]} ({reason})" for row, reason in rest.items()]
     return found, len(split.images) - len(rest)

@@ -109,7 +109,8 @@ def _check_counts(name, listing, counts, skip_invalid):
             f"{sentence}. Its lists are cut off or of another release: {advice} --skip_invalid true"
         )
     if different:
-        warn(f"{sentence}: its scores are not comparable")
+        sentence += ": its scores are not comparable"
+        warn(Invalid(sentence, "other counts than published", different))
 
 
 def _in_words(*counts):
@@ -184,7 +185,7 @@ def leave_out(what, items, skip_invalid, error: type[Exception] = ValueError, wh
         advice = "Repair them, or leave them out with skip_invalid=True, on the command line"
         raise error(f"{sentence}{where}. {advice} --skip_invalid true")
     if items:
-        warn(LeftOut(f"left out {sentence}", what, items))
+        warn(Invalid(f"left out {sentence}", what, items))
 
 
 def warn(warning):
@@ -195,8 +196,8 @@ def warn(warning):
     warnings.warn(warning, stacklevel=level + 1)
 
 
-class LeftOut(UserWarning):
-    """Warning that lists all items left out in `items`."""
+class Invalid(UserWarning):
+    """Warning of what is an error without `skip_invalid`, listed in `items`."""
 
     def __init__(self, sentence, what, items):
         super().__init__(sentence)

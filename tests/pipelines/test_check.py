@@ -50,6 +50,13 @@ def test_says_that_all_is_well(photos, capsys):
     assert capsys.readouterr().out == "All 6 images can be read\n"
 
 
+def test_files_that_are_no_images_are_said_and_not_counted(photos, capsys):
+    (photos / "a" / "notes.txt").write_text("three jpegs")
+    with pytest.warns(UserWarning, match="ignored files that do not end in"):
+        check.main(["--dataset", "folder", "--data_dir", str(photos)])
+    assert capsys.readouterr().out == "All 6 images can be read\n"
+
+
 def test_prints_what_is_broken_with_size_and_reason(photos, capsys):
     whole = (photos / "b" / "0.jpg").read_bytes()
     (photos / "a" / "0.jpg").write_bytes(b"")

@@ -1,13 +1,16 @@
 import importlib
 import os
+import warnings
 
 import keras
+import numpy as np
 
 from tfdml import checks
 from tfdml.checks import check, check_integer, unknown_name
 from tfdml.layers import MirrorAverage, UnitLength
 from tfdml.models.backbones import BACKBONES, MOST_DIMENSIONS, POOLED, POOLINGS
 
+_SAMPLE = 256  # images that show whether all are in [0, 1]
 _COPIES = 4  # of a weight in training: the weight, its gradient and two moments of Adam
 
 
@@ -192,6 +195,18 @@ def number_of_levels(embedder):
     """Number of embeddings per image that an embedder of `build_embedder` concatenates."""
     names = {layer.name for layer in embedder.layers}
     return max(1, sum(f"embedding{level}" in names for level in (1, 2, 3)))
+
+
+def warn_of_unit_range(embedder, images):
+    """Warns of (n, ...) images in [0, 1] for an embedder of `build_embedder`."""
+    first = np.asarray(images[:_SAMPLE])
+    takes_pixels = embedder.inputs[0].name == "images"
+    if takes_pixels and first.dtype.kind == "f" and first.size and 0 < first.max() <= 1:
+        warnings.warn(
+            f"the images are in [0, 1] (largest value: {first.max():g}), but networks of "
+            "`build_embedder` take [0, 255]: multiply them by 255",
+            stacklevel=3,
+        )
 
 
 def check_pooling(backbone, pooling):

@@ -11,7 +11,7 @@ from tfdml.checks import Bare, check, check_integer, check_shapes, check_type
 from tfdml.evaluation import weigh_levels
 from tfdml.layers import ClassProxies
 from tfdml.losses import MetricLoss
-from tfdml.models.embedder import number_of_levels
+from tfdml.models.embedder import number_of_levels, warn_of_unit_range
 from tfdml.models.micro_batches import embed_in_pieces, gradients_in_pieces
 
 
@@ -124,7 +124,8 @@ class EmbeddingModel(keras.Model):
     ):
         """As `keras.Model.fit`; warns once if batches have no two images of one class.
 
-        Not for losses over proxies of classes, which need none.
+        Not for losses over proxies of classes, which need none. It also warns of an array of images
+        in [0, 1] for an embedder of `build_embedder`, which takes [0, 255].
 
         Args:
             shuffle: Whether to shuffle arrays before each epoch; None means True. Datasets must
@@ -139,6 +140,8 @@ class EmbeddingModel(keras.Model):
             if isinstance(validation_data, (list, tuple)) and len(validation_data) > 1:
                 images, labels, *weights = validation_data
                 validation_data = (images, _checked_labels(labels, self.loss), *weights)
+        if isinstance(x, np.ndarray):
+            warn_of_unit_range(self.embedder, x)
         optimizer = getattr(self, "optimizer", None)  # without, Keras asks for `compile`
         if optimizer is not None and not optimizer.built:
             # Built here, as building within the first step, as in Keras, would trace it twice.
@@ -232,6 +235,7 @@ class EmbeddingModel(keras.Model):
             )
             check_type(images.dtype.kind not in "USO", expected, dtype=Bare(images.dtype))
             check(len(images) > 0, "there must be one image or more", images=0)
+            warn_of_unit_range(self.embedder, images)
         batch = {} if isinstance(inputs, tf.data.Dataset) else {"batch_size": batch_size}
         if level_weights is not None:
             levels = number_of_levels(self.embedder)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from small_models import LABELS, build
 
-from tfdml import EmbeddingModel, losses, optimizers
+from tfdml import EmbeddingModel, losses, models, optimizers
 
 
 def test_a_step_equals_one_by_hand(images):
@@ -151,6 +151,21 @@ def test_embeds_arrays_and_datasets_alike(images):
 def test_rejects_what_it_cannot_embed(inputs, error, message):
     with pytest.raises(error, match=message):
         build().embed(inputs)
+
+
+def test_warns_of_images_in_the_unit_range(images):
+    embedder = models.build_embedder("small_cnn", 8, input_shape=images.shape[1:])
+    model, divided = EmbeddingModel(embedder), (images / 255).astype("float32")
+    model.compile("sgd", losses.get("triplet"))
+    with pytest.warns(UserWarning, match=r"images are in \[0, 1\] .* multiply them by 255"):
+        model.embed(divided)
+    with pytest.warns(UserWarning, match="take .0, 255.: multiply them by 255"):
+        model.fit(divided, LABELS, verbose=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        build().embed(divided)  # another's network may be made for such images
+        model.embed(images.astype("uint8"))
+        model.embed(np.zeros_like(images))
 
 
 def test_similarity_is_the_cosine_of_rows():
