@@ -49,7 +49,8 @@ KEPT = {}  # by `in_memory`
 def main():
     given = parse()
     columns = columns_of(given)
-    rows = scores.read(given.scores)
+    with one_sentence(PROGRAM, ValueError, OSError):
+        rows = scores.read(given.scores)
     known = {(row["recipe"], row["seed"], row["settings"]) for row in rows}
     todo = []  # runs on the same images follow each other
     for seed, column, loss in itertools.product(given.seeds, columns, given.losses):
@@ -63,7 +64,7 @@ def main():
         pool = functools.partial(ProcessPoolExecutor, mp_context=spawned)
     work = functools.partial(row_of, most_steps=max(given.steps))
     with one_sentence(PROGRAM, RuntimeError):
-        rows = complete(work, todo, given.jobs, rows, given.scores, pool)
+        rows = complete(work, todo, given.jobs, given.scores, pool)
     text = table_of(rows, columns, given)
     RUNS.mkdir(exist_ok=True)
     (RUNS / "first_run.md").write_text(text, encoding="utf-8")

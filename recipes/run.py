@@ -5,17 +5,22 @@
 
 `--nmi` and `--train_classes` add NMI and F1, and Recall@1 of the classes that were trained on.
 What stands behind `--` goes to `train.py` of every run. Runs that are complete are not repeated,
-and one that was stopped goes on; one of other settings is rejected. Writes table.md, scores.csv and
+and one that was stopped goes on; runs and scores of other settings are rejected, where of files
+such as --weights only whether they are given is compared. Writes table.md, scores.csv and
 curves.png to runs/pddm_omniglot/, named after the folder of the recipes.
 """
 
 import argparse
+import contextlib
+import itertools
 import os
 import pathlib
+import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
+import yaml
 from tqdm import tqdm
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -30,6 +35,7 @@ from tfdml.programs import train  # noqa: E402, what reads its flags
 PROGRAM = "run.py"
 SAVED_MODELS = pathlib.Path("saved_models")
 OWN_FLAGS = ("--config", "--seed", "--run", "--resume", "--help", "-h")
+CHILDREN = set()  # processes of `call`
 
 
 def main():
@@ -39,24 +45,13 @@ def main():
         fail(PROGRAM, f"no recipes, *.yaml, in {arguments.folder}")
     table = "_".join(arguments.folder.resolve().parts[-2:])
     path = arguments.scores or RUNS / table / "scores.csv"
-    rows, todo = scores.read(path), {}
     runs = {
         each.stem: [f"{table}_{each.stem}_{seed}" for seed in arguments.seeds] for each in recipes
     }
-    for recipe in recipes:
-        settings_digest = digest_of(recipe, settings, arguments.level_weights)
-        for seed, run in zip(arguments.seeds, runs[recipe.stem], strict=True):
-            keys = {"recipe": recipe.stem, "seed": seed, "settings": settings_digest}
-            of_run = [row for row in rows if keys.items() <= row.items()]
-            if is_trained(run) or not is_scored(of_run, arguments):
-                todo[run] = keys, flags_of(recipe, seed, run, settings)
-    with one_sentence(PROGRAM, RuntimeError):
+    with one_sentence(PROGRAM, RuntimeError, ValueError, OSError), terminating_children():
+        todo = runs_to_do(recipes, runs, scores.read(path), arguments, settings)
         rows = complete(
-            lambda run: train_and_score(run, *todo[run], arguments),
-            todo,
-            arguments.jobs,
-            rows,
-            path,
+            lambda run: train_and_score(run, *todo[run], arguments), todo, arguments.jobs, path
         )
     folder = RUNS / table
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,18 +67,78 @@ def main():
     print(f"\n{text}\nTable: {folder / 'table.md'}   Curves: {folder / 'curves.png'}")
 
 
-def complete(rows_of_run, todo, jobs, rows, path, pool=None):
-    """`rows` and those of every run in `todo`, `jobs` at once, written to `path` as they come.
+@contextlib.contextmanager
+def terminating_children():
+    """SIGTERM within the block also ends the programs that were started."""
 
-    `pool(jobs)` is the executor that runs them; None for one of threads.
+    def stop(number, _):
+        for child in CHILDREN:
+            child.terminate()
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def runs_to_do(recipes, runs, rows, arguments, settings):
+    """{name of a run: the keys of its rows and the flags of `train.py`}, of those not complete."""
+    given = arguments.level_weights
+    parsed = {recipe: recipe_of(recipe, settings) for recipe in recipes}
+    levels = sorted({scores.levels_of(each) for each in parsed.values()})
+    if given and len(given) not in levels:
+        fail(PROGRAM, f"--level_weights must be one per level, {levels}. Received: {given}")
+    todo = {}
+    for recipe in recipes:
+        settings_digest = scores.digest(parsed[recipe], given)
+        for seed, run in zip(arguments.seeds, runs[recipe.stem], strict=True):
+            keys = {"recipe": recipe.stem, "seed": seed, "settings": settings_digest}
+            of_run = [row for row in rows if same_run(row, keys)]
+            is_other = any(row["settings"] != settings_digest for row in of_run)
+            if is_other and not (RUNS / run).exists():
+                raise ValueError(
+                    f"the scores of {recipe.stem} with seed {seed} are of other settings. Give "
+                    "those, delete its rows, or choose another --scores"
+                )
+            if is_trained(run) or is_other or not is_scored(of_run, arguments):
+                todo[run] = keys, flags_of(recipe, seed, run, settings)
+    return todo
+
+
+def complete(rows_of_run, todo, jobs, path, pool=None):
+    """The rows at `path` and those of every run in `todo`, `jobs` at once, written as they come.
+
+    `pool(jobs)` is the executor that runs them; None for one of threads. After a failure no other
+    run begins, and those that run end first.
     """
     threads = max(1, (os.cpu_count() or 1) // jobs)
     os.environ["TF_NUM_INTRAOP_THREADS"] = str(threads)
-    with (pool or ThreadPoolExecutor)(jobs) as workers:
-        for new in tqdm(workers.map(rows_of_run, todo), "Runs", len(todo), disable=None):
-            rows = [row for row in rows if not same_run(row, new[0])] + new
-            scores.write(path, rows)
-    return rows
+    path.parent.mkdir(parents=True, exist_ok=True)
+    waiting, running, failures = iter(todo), set(), []
+    bar = tqdm(desc="Runs", total=len(todo), disable=None)
+    with (pool or ThreadPoolExecutor)(jobs) as workers, bar:
+        while True:
+            if not failures:
+                free = itertools.islice(waiting, jobs - len(running))
+                running |= {workers.submit(rows_of_run, run) for run in free}
+            if not running:
+                break
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                if failure := future.exception():
+                    failures.append(failure)
+                    if running:
+                        bar.write(f"{failure}. Others end first: {len(running)}", sys.stderr)
+                    continue
+                new = future.result()
+                kept = [row for row in scores.read(path) if not same_run(row, new[0])]
+                scores.write(path, kept + new)
+                bar.update()
+    if failures:
+        raise failures[0]
+    return scores.read(path)
 
 
 def parse():
@@ -98,7 +153,10 @@ def parse():
     parser.add_argument("--k", type=int, nargs="+", default=[1, 2, 4, 8], help="of Recall@K")
     parser.add_argument("--nmi", action="store_true", help="also cluster by k-means")
     parser.add_argument(
-        "--level_weights", type=float, nargs="+", help="of an ensemble of as many levels; else 1"
+        "--level_weights",
+        type=float,
+        nargs="+",
+        help="of the ensemble of each recipe with as many levels; those of others are 1",
     )
     parser.add_argument(
         "--train_classes", action="store_true", help="also score the classes that were trained on"
@@ -110,7 +168,11 @@ def parse():
         "machine, are not repeated; default: scores.csv beside the table",
     )
     split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
-    arguments, settings = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1 :]
+    arguments, unknown = parser.parse_known_args(sys.argv[1:split])
+    settings = sys.argv[split + 1 :]
+    if unknown:
+        words = " ".join(unknown)
+        parser.error(f"unrecognized arguments: {words}. Flags of train.py stand behind --")
     if arguments.jobs < 1:
         parser.error(f"--jobs must be >= 1. Received: {arguments.jobs}")
     for name in ("seeds", "k"):
@@ -119,6 +181,11 @@ def parse():
             parser.error(f"--{name} must differ. Received: {values}")
     if min(arguments.k) < 1:
         parser.error(f"--k must be >= 1. Received: {arguments.k}")
+    weights = arguments.level_weights or [1]
+    if min(weights) < 0 or max(weights) == 0:
+        parser.error(f"--level_weights must be >= 0, one of them above. Received: {weights}")
+    if arguments.scores and arguments.scores.is_dir():
+        parser.error(f"--scores must be a file. Received: the folder {arguments.scores}")
     for word in settings:
         if word.partition("=")[0] in OWN_FLAGS:
             parser.error(f"{word} cannot stand behind --: every run has its own")
@@ -129,14 +196,21 @@ def flags_of(recipe, seed, run, settings):
     """The flags of `train.py` for one run, checked; those to go on with a run that exists."""
     flags = ["--config", str(recipe), *settings, "--seed", str(seed), "--run", run]
     flags += ["--resume"] if (RUNS / run).exists() else []
-    train.parse(flags)
+    recipe, resumes, _ = train.parse(flags)
+    if resumes:
+        config = yaml.safe_load((RUNS / run / "config.yaml").read_text(encoding="utf-8"))
+        if config["steps"] != recipe.steps:  # `train.py` would train a finished run further
+            raise ValueError(
+                f"run {run} has {config['steps']} steps, not {recipe.steps}: give as many, or "
+                f"delete {RUNS / run} and {SAVED_MODELS / run}"
+            )
     return flags
 
 
-def digest_of(recipe, settings, level_weights):
+def recipe_of(path, settings):
+    """The `Recipe` of a file with settings of the command line."""
     parser = train.parser_of_recipes()
-    given = parser.parse_args(["--config", str(recipe), *settings])
-    return scores.digest(parser.settings_of(given), level_weights)
+    return parser.settings_of(parser.parse_args(["--config", str(path), *settings]))
 
 
 def is_trained(run):
@@ -188,7 +262,10 @@ def call(run, script, *arguments):
     log = RUNS / f"{run}.log"
     with log.open("w") as file:
         command = [sys.executable, str(ROOT / script), *map(str, arguments)]
-        code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT).returncode
+        child = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+        CHILDREN.add(child)
+        code = child.wait()
+        CHILDREN.remove(child)
     if code:
         last = log.read_text().strip().splitlines()[-1:]
         raise RuntimeError(f"{script} of {run} ended with {code}: {' '.join(last)} (see {log})")

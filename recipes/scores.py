@@ -8,7 +8,6 @@ import pathlib
 
 import numpy as np
 
-from tfdml.command_line import fail
 from tfdml.files import replacing
 
 RUNS = pathlib.Path("runs")
@@ -31,8 +30,20 @@ def recalls(ks):
     return [f"recall@{k}" for k in ks]
 
 
+def levels_of(recipe):
+    """Embeddings of each image, of which an ensemble is weighed; without importing the loss."""
+    options = recipe.loss_options
+    cascade = "hdc" in (recipe.loss, options.get("base"))
+    return recipe.levels or options.get("levels") or (3 if cascade else 1)
+
+
 def digest(recipe, level_weights):
-    """Of the settings of a run, without defaults; of files, whether they are given."""
+    """Of the settings of a run, without defaults; of files, whether they are given.
+
+    Level weights count where the recipe has as many levels.
+    """
+    if level_weights and len(level_weights) != levels_of(recipe):
+        level_weights = None
     given = {
         field.name: value
         for field in dataclasses.fields(recipe)
@@ -76,20 +87,22 @@ def read(path):
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     if rows and not set(KEYS) <= set(rows[0]):
-        fail("run.py", f"{path} must have the columns {KEYS}. Received: {list(rows[0])}")
-    return [
-        {
-            name: int(text) if name == "seed" else text if name in KEYS else float(text)
-            for name, text in row.items()
-            if text
-        }
-        for row in rows
-    ]
+        raise ValueError(f"{path} must have the columns {KEYS}. Received: {list(rows[0])}")
+    try:
+        return [
+            {
+                name: int(text) if name == "seed" else text if name in KEYS else float(text)
+                for name, text in row.items()
+                if text
+            }
+            for row in rows
+        ]
+    except ValueError as error:
+        raise ValueError(f"{path} must have numbers as scores: {error}") from None
 
 
 def write(path, rows):
     names = list(dict.fromkeys(name for row in rows for name in row))
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as unfinished, unfinished.open("w", newline="") as file:
         table = csv.DictWriter(file, names, lineterminator="\n")
         table.writeheader()
@@ -117,8 +130,9 @@ def table_of(rows, ks):
 
 def cell(rows, name, factor, digits):
     values = [factor * row.get(name, np.nan) for row in rows]
-    mean, deviation = np.mean(values), np.std(values, ddof=1) if len(values) > 1 else 0.0
-    return "–" if np.isnan(mean) else f"{mean:.{digits}f} ± {deviation:.{digits}f}"
+    mean = np.mean(values)
+    deviation = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
+    return "–" if np.isnan(mean) else f"{mean:.{digits}f}{deviation}"
 
 
 def plot_curves(names, path):

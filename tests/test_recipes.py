@@ -1,5 +1,6 @@
 """train.py takes every recipe, and recipes/run.py makes a table of a folder of them."""
 
+import concurrent.futures
 import contextlib
 import importlib
 import json
@@ -9,12 +10,15 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 import types
+import unittest.mock
 
 import programs
 import pytest
 from small_runs import few_digits
 
+from tfdml.files import locked
 from tfdml.losses import LOSSES
 from tfdml.programs import evaluate, train
 
@@ -65,13 +69,23 @@ def rerun(table, tmp_path, monkeypatch):
     def start(command, stdout, stderr):
         result = programs.run(mains[pathlib.Path(command[1]).name], *command[2:], cwd=tmp_path)
         stdout.write(result.out + result.err)
-        return subprocess.CompletedProcess(command, result.code)
+        child = unittest.mock.Mock()
+        child.wait.return_value = result.code
+        return child
+
+    def submit(function, run):
+        future = concurrent.futures.Future()
+        try:
+            future.set_result(function(run))
+        except RuntimeError as error:
+            future.set_exception(error)
+        return future
 
     @contextlib.contextmanager
     def one_after_the_other(jobs):
-        yield types.SimpleNamespace(map=map)
+        yield types.SimpleNamespace(submit=submit)
 
-    started = types.SimpleNamespace(run=start, STDOUT=subprocess.STDOUT)
+    started = types.SimpleNamespace(Popen=start, STDOUT=subprocess.STDOUT)
     monkeypatch.setattr(table, "subprocess", started)
     monkeypatch.setattr(table, "ThreadPoolExecutor", one_after_the_other)
 
@@ -109,7 +123,7 @@ def test_jobs_run_at_once(folder, table, tmp_path, monkeypatch):
     monkeypatch.setattr(table, "train_and_score", meet)
     monkeypatch.setattr(sys, "argv", ["run.py", str(folder), "--seeds", "0", "1", "--jobs", "2"])
     result = programs.run(lambda _: table.main(), cwd=tmp_path)
-    assert "small_digits_lifted_0 did not run alone" in result.sentence
+    assert "did not run alone" in result.sentence
 
 
 @pytest.mark.usefixtures("_few_digits")
@@ -127,7 +141,7 @@ def test_a_table_of_a_folder_is_made_and_not_made_twice(folder, rerun, tmp_path)
         ["| pddm", "similarity"],
     ]
     scores = json.loads((tmp_path / "runs" / "small_digits_pddm_0" / "scores.json").read_text())
-    assert f"| {100 * scores['trained']['recall@1']:.1f} ± 0.0 |" in lines[5]
+    assert f"| {100 * scores['trained']['recall@1']:.1f} |" in lines[5]
     assert not list((tmp_path / "runs").glob("*.log"))
     assert (tmp_path / "runs" / "small_digits" / "curves.png").stat().st_size > 0
     version = tmp_path / "saved_models" / "small_digits_pddm_0" / "1"
@@ -147,10 +161,12 @@ def test_a_table_of_a_folder_is_made_and_not_made_twice(folder, rerun, tmp_path)
         ("train recall@1", "train_classes", "recall@1"),
     ):
         score = json.loads((run / f"{file}.json").read_text())["scores"][name]
-        assert values[column] == f"{100 * score:.1f} ± 0.0"
+        assert values[column] == f"{100 * score:.1f}"
     assert json.loads((run / "train_classes.json").read_text())["split"] == "train"
     changed = rerun(*arguments, "--", "--learning_rate", "1e-3")
     assert "--learning_rate differs from the run's: 0.001, was 0.0001" in changed.sentence
+    longer = rerun(*arguments, *settings, "--steps", "3")
+    assert "run small_digits_lifted_0 has 2 steps, not 3" in longer.sentence
 
 
 @pytest.mark.usefixtures("_few_digits")
@@ -166,12 +182,23 @@ def test_scores_of_another_machine_are_not_made_again(folder, rerun, tmp_path):
     assert second.out.splitlines()[:8] == first.out.splitlines()[:8]
     assert not (tmp_path / "saved_models").exists()
     for changed in (["--level_weights", "1", "1", "2"], ["--", "--steps", "1"]):
-        assert rerun(*arguments, *changed).code == 0
-        assert (tmp_path / "saved_models").exists()
-        for place in ("runs", "saved_models"):
-            shutil.rmtree(tmp_path / place)
+        result = rerun(*arguments, *changed)
+        assert "lifted with seed 0 are of other settings" in result.sentence
+        assert not (tmp_path / "saved_models").exists()
+    text = kept.read_text()
+    kept.write_text(text.replace(",test,", ",test,distance,high,", 1))
+    assert "kept.csv must have numbers as scores" in rerun(*arguments).sentence
     kept.write_text("recipe,seed\nlifted,0\n")
     assert "must have the columns" in rerun(*arguments).sentence
+
+
+@pytest.mark.usefixtures("_few_digits")
+def test_level_weights_are_of_recipes_with_as_many_levels(table, folder):
+    (folder / "cascade.yaml").write_text(f"loss: hdc\n{SETTINGS}")
+    one, three = (table.recipe_of(folder / f"{name}.yaml", []) for name in ("lifted", "cascade"))
+    digest = table.scores.digest
+    assert digest(one, [1, 1, 2]) == digest(one, None)
+    assert digest(three, [1, 1, 2]) != digest(three, None) == digest(three, [1, 2])
 
 
 @pytest.mark.parametrize(
@@ -182,6 +209,11 @@ def test_scores_of_another_machine_are_not_made_again(folder, rerun, tmp_path):
         (["small/digits", "--seeds", "1", "1"], "--seeds must differ. Received: [1, 1]"),
         (["small/digits", "--k", "1", "1"], "--k must differ. Received: [1, 1]"),
         (["small/digits", "--k", "0"], "--k must be >= 1. Received: [0]"),
+        (["small/digits", "--level_weights", "1", "2"], "one per level, [1]. Received: [1.0, 2.0]"),
+        (["small/digits", "--level_weights", "-1"], "--level_weights must be >= 0"),
+        (["small/digits", "--scores", "small"], "--scores must be a file. Received: the folder"),
+        (["small/digits", "--scores", "/proc/none/x.csv"], "No such file or directory: '/proc"),
+        (["small/digits", "--steps", "3"], "Flags of train.py stand behind --"),
         (["small/digits", "--", "--run", "x"], "--run cannot stand behind --"),
         (["small/digits", "--", "--stpes", "3"], "Did you mean --steps?"),
     ],
@@ -199,13 +231,46 @@ def test_levels_of_held_out_classes_are_weighed_as_asked(folder, rerun, tmp_path
     for flags, weights in (
         ([], [1, 1, 1]),
         (["--level_weights", "1", "1", "2"], [1, 1, 2]),
-        (["--level_weights", "1", "2"], [1, 1, 1]),
     ):
         assert rerun(folder, "--seeds", "0", *flags).code == 0
         written = json.loads(scores.read_text())
         assert (written["level_weights"], written["split"]) == (weights, "validation")
     table = (tmp_path / "runs" / "small_digits" / "table.md").read_text()
     assert table.startswith("Of the validation classes.\n")
+
+
+def test_no_run_begins_after_one_that_fails(table, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    begun, kept = [], tmp_path / "kept.csv"
+
+    def rows_of_run(run):
+        begun.append(run)
+        if run == "b":
+            raise RuntimeError("b failed")
+        keys = {"recipe": run, "seed": 0, "settings": "", "classes": "test"}
+        return [{**keys, "ranked_by": "distance", "recall@1": 0.5}]
+
+    with pytest.raises(RuntimeError, match="b failed"):
+        table.complete(rows_of_run, "abcd", 1, kept)
+    assert begun == ["a", "b"]
+    assert [row["recipe"] for row in table.scores.read(kept)] == ["a"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGTERM")
+def test_a_stopped_table_stops_the_program_that_it_started(folder, tmp_path):
+    command = [sys.executable, ROOT / "recipes" / "run.py", folder, "--seeds", "0"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command += ["--", "--steps", "100000"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE) as table:
+        run = tmp_path / "runs" / "small_digits_lifted_0"
+        deadline = time.monotonic() + 120
+        while not run.exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        table.terminate()
+        assert table.wait(timeout=60) == 143
+    with locked(run, "it still trains"):
+        pass
 
 
 def test_a_run_that_fails_is_named(folder, rerun):

@@ -125,7 +125,7 @@ def test_kept_scores_are_of_the_recipes_and_the_command_of_their_page(kept, run,
         rows = scores.read(arguments.scores)
         for recipe in arguments.folder.glob("*.yaml"):
             digests = {row["settings"] for row in rows if row["recipe"] == recipe.stem}
-            digest = run.digest_of(recipe, settings, arguments.level_weights)
+            digest = scores.digest(run.recipe_of(recipe, settings), arguments.level_weights)
             assert digests == {digest}, (page, recipe)
 
 

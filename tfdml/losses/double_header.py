@@ -48,8 +48,8 @@ class DoubleHeaderHingeLoss(LearnedLoss):
 
     No gradient flows through mining and the range of the scores. With `num_quadruplets=1` and a
     `score_scale` other than `"minmax"` no batch × batch matrix of scores is computed: the positive
-    pairs are scored, then the negatives of the selected pair. Otherwise all pairs are scored once
-    more, without gradient.
+    pairs are scored, then the negatives of the selected pair. With `"per_positive_pair"` mining
+    reads the scores of the loss. Otherwise all pairs are scored once more, without gradient.
 
     Args:
         similarity: A `PDDM` layer; or a dict of its options, such as `{"use_position": False}`,

@@ -276,7 +276,7 @@ def report(recipe, folder, scores, num_classes):
     failures = " ".join(outcome.failures(scores))
     if failures:
         print(f"\n{failures} Try first:")
-        for advice in outcome.what_to_try(recipe, num_classes):
+        for advice in outcome.what_to_try(recipe, num_classes, scores):
             print(f"  {advice}")
 
 

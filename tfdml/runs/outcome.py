@@ -7,6 +7,7 @@ from tfdml.runs.recipe import FEW_CLASSES
 
 NEIGHBOURS = (1, 2, 4, 8)
 PAIRS = 2000  # of each kind, to judge a learned similarity by
+FEW_STEPS = 300  # which teach a similarity on photographs
 COLLAPSED = 0.6  # area under its ROC curve, where chance is 0.5
 
 
@@ -74,16 +75,19 @@ def failures(scores):
         )
 
 
-def what_to_try(recipe, num_classes):
+def what_to_try(recipe, num_classes, scores):
     """What to change first after a failure, as sentences."""
     if "preset" in recipe.loss_options:
         yield "The default options of the loss: leave out --loss_options.preset"
     default = (
         dataclasses.replace(recipe, learning_rate=None).completed(num_classes)[0].learning_rate
     )
+    if scores.get("similarity_collapsed"):
+        steps = max(FEW_STEPS, 2 * recipe.steps)
+        yield f"More steps, in which the similarity is learned: --steps {steps}"
     if recipe.learning_rate > default:
         yield f"The default learning rate, {default:g}: leave out --learning_rate"
-    else:
+    elif not scores.get("improved"):
         yield f"A lower learning rate: --learning_rate {recipe.learning_rate / 10:g}"
     if num_classes < FEW_CLASSES:
         yield f"More classes: {num_classes} are few to learn from"
