@@ -7,6 +7,8 @@ import numpy as np
 
 from tfdml.checks import check
 from tfdml.evaluation import inputs
+from tfdml.evaluation.levels import split_levels
+from tfdml.evaluation.nearest_mean import unit_rows
 from tfdml.evaluation.pairs import equal_error_rate, sample_pairs
 
 _RIGHT, _WRONG = "tab:green", "tab:red"
@@ -49,12 +51,15 @@ def plot_training(log, scores, path):
     figure.savefig(path)
 
 
-def plot_score_distributions(embeddings, labels, path, *, similarity, pairs=10_000, seed=0):
+def plot_score_distributions(
+    embeddings, labels, path, *, similarity, levels=1, pairs=10_000, seed=0
+):
     """Plots histograms of the scores of positive and negative pairs.
 
-    One plot for the distance and one for the learned similarity, if any, each with two histograms
-    of shares of the pairs, in the same bins. The titles give the equal error rate of the sampled
-    pairs: the less the histograms overlap, the lower.
+    One plot for the learned similarity, if any, one for the distance at each level of several, and
+    one for the distance, each with two histograms of shares of the pairs, in the same bins. The
+    titles give the equal error rate of the sampled pairs: the less the histograms overlap, the
+    lower.
 
     Args:
         embeddings: (n, dim) floats, finite; taken as given: not normalised.
@@ -63,6 +68,8 @@ def plot_score_distributions(embeddings, labels, path, *, similarity, pairs=10_0
         similarity: Callable of rows (i, dim) and (i, dim), i at most 1,024, that returns the (i,)
             scores of the pairs, larger for more similar pairs. An example is a `PDDM` layer. None
             plots only the distance.
+        levels: Number of equal parts of the embeddings, those of the exits of a network. Of the
+            distance at one level the rows have unit length.
         pairs: Number of pairs of each kind, drawn at random.
         seed: Seed of the pairs.
 
@@ -75,16 +82,26 @@ def plot_score_distributions(embeddings, labels, path, *, similarity, pairs=10_0
             kind, or an option is out of range.
 
     Source:
-        Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, Figure 1(b).
+        Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, Figure 1(b);
+        Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, Figure 4.
     """
     from matplotlib.figure import Figure
 
     inputs.check_callable_or_none(similarity=similarity)
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
     drawn = sample_pairs(labels, pairs, seed=seed)
-    positive, negative = (_pair_scores(embeddings, kind, similarity) for kind in drawn)
+    parts = map(unit_rows, split_levels(embeddings, levels) if levels > 1 else ())
+    by_distance = {f"distance at level {n}": part for n, part in enumerate(parts, start=1)}
+    by_distance["Euclidean distance"] = embeddings
+    positive, negative = (
+        [
+            *(_pair_scores(embeddings, kind, similarity)[:-1]),
+            *(_pair_scores(rows, kind, None)[0] for rows in by_distance.values()),
+        ]
+        for kind in drawn
+    )
     kinds = [("learned similarity", 1)] * (similarity is not None)
-    kinds.append(("Euclidean distance", -1))  # small for similar pairs, unlike a similarity
+    kinds += [(name, -1) for name in by_distance]  # small for similar pairs, unlike a similarity
     figure = Figure(figsize=(5 * len(kinds), 4), layout="constrained")
     cells = figure.subplots(1, len(kinds), squeeze=False)[0]
     for axes, (name, sign), *values in zip(cells, kinds, positive, negative, strict=True):

@@ -46,7 +46,8 @@ def draw(settings, model, images, results):
     )
     if has_pairs_of_both_kinds(split.labels):
         path = folder / "score_distributions.png"
-        plots.plot_score_distributions(*data, path, similarity=pairs, seed=seed)
+        options = {"similarity": pairs, "levels": model.levels, "seed": seed}
+        plots.plot_score_distributions(*data, path, **options)
     options = {"similarity": model.similarity(settings), "names": ids, "seed": seed}
     plots.plot_retrievals(picture_of, *data, folder / "retrievals.png", **options)
     names = {"class_names": split.class_names, "image_names": ids}

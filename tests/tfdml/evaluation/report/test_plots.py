@@ -88,6 +88,21 @@ def test_draws_the_distances_alone_without_a_similarity(tmp_path, rng):
     assert axes.get_title() == f"Euclidean distance: equal error rate {error:.1%}"
 
 
+def test_draws_the_distances_at_each_level(tmp_path, rng):
+    x, labels = rows_of_two_classes(rng)
+    levels = rng.normal(size=(60, 2)), 5 * x
+    picture = tmp_path / "scores.png"
+    options = {"similarity": None, "levels": 2, "pairs": 500}
+    figure = plot_score_distributions(np.concatenate(levels, axis=1), labels, picture, **options)
+    assert Image.open(picture).size == (1500, 400)
+    pairs = sample_pairs(labels, 500)
+    for axes, level, number in zip(figure.axes, levels, (1, 2), strict=False):
+        rows = level / np.linalg.norm(level, axis=1, keepdims=True)
+        negated = [-np.linalg.norm(rows[kind[:, 0]] - rows[kind[:, 1]], axis=1) for kind in pairs]
+        error = equal_error_rate(*negated)
+        assert axes.get_title() == f"distance at level {number}: equal error rate {error:.1%}"
+
+
 @pytest.mark.parametrize("as_callable", [False, True])
 @pytest.mark.parametrize("channels", [(), (1,), (3,)])
 def test_draws_what_queries_find(as_callable, channels, tmp_path, monkeypatch):
