@@ -50,9 +50,13 @@ def kept_by(program, monkeypatch):
 def kept(run, monkeypatch):
     """(page, arguments, settings, lines below) of each command whose scores are kept in docs/."""
     found = [(page, *given, below) for page, given, below in kept_by(run, monkeypatch)]
-    assert {"cub200_claims", "hdc_cars_claims", "hdc_cars_search", "pddm_cars_claims"} <= {
-        arguments.scores.stem for _, arguments, _, _ in found
-    }
+    assert {
+        "cub200_claims",
+        "cub200_papers",
+        "hdc_cars_claims",
+        "hdc_cars_search",
+        "pddm_cars_claims",
+    } <= {arguments.scores.stem for _, arguments, _, _ in found}
     return found
 
 
