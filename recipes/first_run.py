@@ -63,7 +63,7 @@ def main():
         spawned = multiprocessing.get_context("spawn")
         pool = functools.partial(ProcessPoolExecutor, mp_context=spawned)
     work = functools.partial(row_of, most_steps=max(given.steps))
-    with one_sentence(PROGRAM, RuntimeError):
+    with one_sentence(PROGRAM, RuntimeError, ValueError, OSError):
         rows = complete(work, todo, given.jobs, given.scores, pool)
     text = table_of(rows, columns, given)
     RUNS.mkdir(exist_ok=True)

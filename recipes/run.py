@@ -5,9 +5,10 @@
 
 `--nmi` and `--train_classes` add NMI and F1, and Recall@1 of the classes that were trained on.
 What stands behind `--` goes to `train.py` of every run. Runs that are complete are not repeated,
-and one that was stopped goes on; runs and scores of other settings are rejected, where of files
-such as --weights only whether they are given is compared. Writes table.md, scores.csv and
-curves.png to runs/pddm_omniglot/, named after the folder of the recipes.
+and one that was stopped goes on. Runs of other settings are rejected. So are scores of other
+settings, unless their run is here: then it is scored again. Scores say whether files such as
+--weights were given, not which. Writes table.md, scores.csv and curves.png to runs/pddm_omniglot/,
+named after the folder of the recipes.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
 import yaml
@@ -36,6 +38,7 @@ PROGRAM = "run.py"
 SAVED_MODELS = pathlib.Path("saved_models")
 OWN_FLAGS = ("--config", "--seed", "--run", "--resume", "--help", "-h")
 CHILDREN = set()  # processes of `call`
+TERMINATED = threading.Event()
 
 
 def main():
@@ -72,7 +75,8 @@ def terminating_children():
     """SIGTERM within the block also ends the programs that were started."""
 
     def stop(number, _):
-        for child in CHILDREN:
+        TERMINATED.set()
+        for child in list(CHILDREN):
             child.terminate()
         raise SystemExit(128 + number)
 
@@ -89,7 +93,9 @@ def runs_to_do(recipes, runs, rows, arguments, settings):
     parsed = {recipe: recipe_of(recipe, settings) for recipe in recipes}
     levels = sorted({scores.levels_of(each) for each in parsed.values()})
     if given and len(given) not in levels:
-        fail(PROGRAM, f"--level_weights must be one per level, {levels}. Received: {given}")
+        raise ValueError(
+            f"--level_weights must be as many as a recipe has levels, {levels}. Received: {given}"
+        )
     todo = {}
     for recipe in recipes:
         settings_digest = scores.digest(parsed[recipe], given)
@@ -129,7 +135,7 @@ def complete(rows_of_run, todo, jobs, path, pool=None):
             for future in done:
                 if failure := future.exception():
                     failures.append(failure)
-                    if running:
+                    if running or len(failures) > 1:
                         bar.write(f"{failure}. Others end first: {len(running)}", sys.stderr)
                     continue
                 new = future.result()
@@ -196,13 +202,13 @@ def flags_of(recipe, seed, run, settings):
     """The flags of `train.py` for one run, checked; those to go on with a run that exists."""
     flags = ["--config", str(recipe), *settings, "--seed", str(seed), "--run", run]
     flags += ["--resume"] if (RUNS / run).exists() else []
-    recipe, resumes, _ = train.parse(flags)
+    asked, resumes, _ = train.parse(flags)
     if resumes:
         config = yaml.safe_load((RUNS / run / "config.yaml").read_text(encoding="utf-8"))
-        if config["steps"] != recipe.steps:  # `train.py` would train a finished run further
+        if config["steps"] != asked.steps:  # `train.py` would train a finished run further
             raise ValueError(
-                f"run {run} has {config['steps']} steps, not {recipe.steps}: give as many, or "
-                f"delete {RUNS / run} and {SAVED_MODELS / run}"
+                f"run {run} has {config['steps']} steps, not {asked.steps}: give as many, or "
+                f"delete {RUNS / run}, {SAVED_MODELS / run} and its rows of --scores"
             )
     return flags
 
@@ -264,6 +270,8 @@ def call(run, script, *arguments):
         command = [sys.executable, str(ROOT / script), *map(str, arguments)]
         child = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
         CHILDREN.add(child)
+        if TERMINATED.is_set():  # by another thread, while this one began
+            child.terminate()
         code = child.wait()
         CHILDREN.remove(child)
     if code:

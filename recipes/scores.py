@@ -32,8 +32,9 @@ def recalls(ks):
 
 def levels_of(recipe):
     """Embeddings of each image, of which an ensemble is weighed; without importing the loss."""
-    options = recipe.loss_options
-    cascade = "hdc" in (recipe.loss, options.get("base"))
+    base = recipe.loss_options.get("base", recipe.loss)
+    options = base if isinstance(base, dict) else recipe.loss_options
+    cascade = "hdc" in (base, options.get("name"))
     return recipe.levels or options.get("levels") or (3 if cascade else 1)
 
 
@@ -97,7 +98,7 @@ def read(path):
             }
             for row in rows
         ]
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(f"{path} must have numbers as scores: {error}") from None
 
 

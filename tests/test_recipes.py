@@ -192,13 +192,23 @@ def test_scores_of_another_machine_are_not_made_again(folder, rerun, tmp_path):
     assert "must have the columns" in rerun(*arguments).sentence
 
 
-@pytest.mark.usefixtures("_few_digits")
-def test_level_weights_are_of_recipes_with_as_many_levels(table, folder):
-    (folder / "cascade.yaml").write_text(f"loss: hdc\n{SETTINGS}")
-    one, three = (table.recipe_of(folder / f"{name}.yaml", []) for name in ("lifted", "cascade"))
-    digest = table.scores.digest
-    assert digest(one, [1, 1, 2]) == digest(one, None)
-    assert digest(three, [1, 1, 2]) != digest(three, None) == digest(three, [1, 2])
+@pytest.mark.parametrize(
+    ("loss", "levels"),
+    [
+        ("lifted", 1),
+        ("hdc", 3),
+        ("hdc\nlevels: 2", 2),
+        ("density\nloss_options: {base: hdc}", 3),
+        ("density\nloss_options: {base: {name: hdc}}", 3),
+        ("density\nloss_options: {base: {name: triplet}}", 1),
+    ],
+)
+def test_level_weights_are_of_recipes_with_as_many_levels(loss, levels, table, folder):
+    (folder / "a.yaml").write_text(f"loss: {loss}\n{SETTINGS}")
+    recipe, digest = table.recipe_of(folder / "a.yaml", []), table.scores.digest
+    without = digest(recipe, None)
+    changes = [digest(recipe, weights) != without for weights in ([2], [1, 2], [1, 1, 2])]
+    assert changes == [levels == 1, levels == 2, levels == 3]
 
 
 @pytest.mark.parametrize(
@@ -209,10 +219,10 @@ def test_level_weights_are_of_recipes_with_as_many_levels(table, folder):
         (["small/digits", "--seeds", "1", "1"], "--seeds must differ. Received: [1, 1]"),
         (["small/digits", "--k", "1", "1"], "--k must differ. Received: [1, 1]"),
         (["small/digits", "--k", "0"], "--k must be >= 1. Received: [0]"),
-        (["small/digits", "--level_weights", "1", "2"], "one per level, [1]. Received: [1.0, 2.0]"),
+        (["small/digits", "--level_weights", "1", "2"], "recipe has levels, [1]. Received: [1.0"),
         (["small/digits", "--level_weights", "-1"], "--level_weights must be >= 0"),
         (["small/digits", "--scores", "small"], "--scores must be a file. Received: the folder"),
-        (["small/digits", "--scores", "/proc/none/x.csv"], "No such file or directory: '/proc"),
+        (["small/digits", "--scores", "small/digits/lifted.yaml/x.csv"], "lifted.yaml"),
         (["small/digits", "--steps", "3"], "Flags of train.py stand behind --"),
         (["small/digits", "--", "--run", "x"], "--run cannot stand behind --"),
         (["small/digits", "--", "--stpes", "3"], "Did you mean --steps?"),
@@ -239,21 +249,42 @@ def test_levels_of_held_out_classes_are_weighed_as_asked(folder, rerun, tmp_path
     assert table.startswith("Of the validation classes.\n")
 
 
-def test_no_run_begins_after_one_that_fails(table, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def row_of(run):
+    keys = {"recipe": run, "seed": 0, "settings": "", "classes": "test"}
+    return {**keys, "ranked_by": "distance", "recall@1": 0.5}
+
+
+def test_no_run_begins_after_one_that_fails(table, tmp_path):
     begun, kept = [], tmp_path / "kept.csv"
 
     def rows_of_run(run):
         begun.append(run)
         if run == "b":
             raise RuntimeError("b failed")
-        keys = {"recipe": run, "seed": 0, "settings": "", "classes": "test"}
-        return [{**keys, "ranked_by": "distance", "recall@1": 0.5}]
+        table.scores.write(kept, [*table.scores.read(kept), row_of("of another process")])
+        return [row_of(run)]
 
     with pytest.raises(RuntimeError, match="b failed"):
         table.complete(rows_of_run, "abcd", 1, kept)
     assert begun == ["a", "b"]
-    assert [row["recipe"] for row in table.scores.read(kept)] == ["a"]
+    assert [row["recipe"] for row in table.scores.read(kept)] == ["a", "of another process"]
+
+
+def test_runs_beside_one_that_fails_end_first(table, tmp_path, capsys):
+    failed, kept = threading.Event(), tmp_path / "kept.csv"
+
+    def rows_of_run(run):
+        if run == "a":
+            failed.set()
+            raise RuntimeError("a failed")
+        assert failed.wait(timeout=20)
+        time.sleep(0.2)
+        return [row_of(run)]
+
+    with pytest.raises(RuntimeError, match="a failed"):
+        table.complete(rows_of_run, "ab", 2, kept)
+    assert [row["recipe"] for row in table.scores.read(kept)] == ["b"]
+    assert "a failed. Others end first: 1" in capsys.readouterr().err
 
 
 @pytest.mark.slow

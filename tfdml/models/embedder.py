@@ -3,7 +3,6 @@ import os
 import warnings
 
 import keras
-import numpy as np
 
 from tfdml import checks
 from tfdml.checks import check, check_integer, unknown_name
@@ -199,9 +198,9 @@ def number_of_levels(embedder):
 
 def warn_of_unit_range(embedder, images):
     """Warns of (n, ...) images in [0, 1] for an embedder of `build_embedder`."""
-    first = np.asarray(images[:_SAMPLE])
-    takes_pixels = embedder.inputs[0].name == "images"
-    if takes_pixels and first.dtype.kind == "f" and first.size and 0 < first.max() <= 1:
+    first = images[:_SAMPLE]
+    own = embedder.inputs[0].name == "images" and embedder.name.endswith("_embedder")
+    if own and first.dtype.kind == "f" and first.size and 0 < first.max() <= 1:
         warnings.warn(
             f"the images are in [0, 1] (largest value: {first.max():g}), but networks of "
             "`build_embedder` take [0, 255]: multiply them by 255",

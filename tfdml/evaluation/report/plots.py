@@ -56,8 +56,8 @@ def plot_score_distributions(
 ):
     """Plots histograms of the scores of positive and negative pairs.
 
-    One plot for the learned similarity, if any, one for the distance at each level of several, and
-    one for the distance, each with two histograms of shares of the pairs, in the same bins. The
+    One plot for the learned similarity, if any, one for the distance, and one for the distance at
+    each level of several, each with two histograms of shares of the pairs, in the same bins. The
     titles give the equal error rate of the sampled pairs: the less the histograms overlap, the
     lower.
 
@@ -67,9 +67,9 @@ def plot_score_distributions(
         path: Path of the image, such as `scores.png`.
         similarity: Callable of rows (i, dim) and (i, dim), i at most 1,024, that returns the (i,)
             scores of the pairs, larger for more similar pairs. An example is a `PDDM` layer. None
-            plots only the distance.
-        levels: Number of equal parts of the embeddings, those of the exits of a network. Of the
-            distance at one level the rows have unit length.
+            plots only distances.
+        levels: Number of equal parts of the embeddings, those of the exits of a network. The
+            distance at a level is that of rows scaled to unit length.
         pairs: Number of pairs of each kind, drawn at random.
         seed: Seed of the pairs.
 
@@ -90,18 +90,14 @@ def plot_score_distributions(
     inputs.check_callable_or_none(similarity=similarity)
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
     drawn = sample_pairs(labels, pairs, seed=seed)
-    parts = map(unit_rows, split_levels(embeddings, levels) if levels > 1 else ())
-    by_distance = {f"distance at level {n}": part for n, part in enumerate(parts, start=1)}
-    by_distance["Euclidean distance"] = embeddings
+    parts = [*map(unit_rows, split_levels(embeddings, levels))] if levels > 1 else []
     positive, negative = (
-        [
-            *(_pair_scores(embeddings, kind, similarity)[:-1]),
-            *(_pair_scores(rows, kind, None)[0] for rows in by_distance.values()),
-        ]
+        [*_pair_scores(embeddings, kind, similarity), *(_pair_scores(x, kind)[0] for x in parts)]
         for kind in drawn
     )
     kinds = [("learned similarity", 1)] * (similarity is not None)
-    kinds += [(name, -1) for name in by_distance]  # small for similar pairs, unlike a similarity
+    kinds.append(("Euclidean distance", -1))  # small for similar pairs, unlike a similarity
+    kinds += [(f"distance at level {number}", -1) for number in range(1, len(parts) + 1)]
     figure = Figure(figsize=(5 * len(kinds), 4), layout="constrained")
     cells = figure.subplots(1, len(kinds), squeeze=False)[0]
     for axes, (name, sign), *values in zip(cells, kinds, positive, negative, strict=True):
@@ -182,7 +178,7 @@ def plot_retrievals(
     return figure
 
 
-def _pair_scores(embeddings, pairs, similarity):
+def _pair_scores(embeddings, pairs, similarity=None):
     """(1 or 2, n) float64: similarities, if any, and distances of (n, 2) row numbers."""
     blocks = []
     for first in range(0, len(pairs), _ROWS_AT_ONCE):
