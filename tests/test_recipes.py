@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -123,7 +124,8 @@ def test_jobs_run_at_once(folder, table, tmp_path, monkeypatch):
     monkeypatch.setattr(table, "train_and_score", meet)
     monkeypatch.setattr(sys, "argv", ["run.py", str(folder), "--seeds", "0", "1", "--jobs", "2"])
     result = programs.run(lambda _: table.main(), cwd=tmp_path)
-    assert "did not run alone" in result.sentence
+    for seed in (0, 1):
+        assert f"small_digits_lifted_{seed} did not run alone" in result.err
 
 
 @pytest.mark.usefixtures("_few_digits")
@@ -293,13 +295,17 @@ def test_a_stopped_table_stops_the_program_that_it_started(folder, tmp_path):
     command = [sys.executable, ROOT / "recipes" / "run.py", folder, "--seeds", "0"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command += ["--", "--steps", "100000"]
-    with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE) as table:
-        run = tmp_path / "runs" / "small_digits_lifted_0"
-        deadline = time.monotonic() + 120
-        while not run.exists() and time.monotonic() < deadline:
-            time.sleep(0.1)
-        table.terminate()
-        assert table.wait(timeout=60) == 143
+    run = tmp_path / "runs" / "small_digits_lifted_0"
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, start_new_session=True) as table:
+        try:
+            deadline = time.monotonic() + 120
+            while not run.exists() and time.monotonic() < deadline:
+                time.sleep(0.1)
+            table.terminate()
+            assert table.wait(timeout=60) == 143
+        finally:
+            if table.poll() is None:
+                os.killpg(table.pid, signal.SIGKILL)
     with locked(run, "it still trains"):
         pass
 

@@ -198,11 +198,13 @@ def number_of_levels(embedder):
 
 def warn_of_unit_range(embedder, images):
     """Warns of (n, ...) images in [0, 1] for an embedder of `build_embedder`."""
-    first = images[:_SAMPLE]
-    own = embedder.inputs[0].name == "images" and embedder.name.endswith("_embedder")
-    if own and first.dtype.kind == "f" and first.size and 0 < first.max() <= 1:
+    takes_pixels = embedder.inputs[0].name == "images" and embedder.name.endswith("_embedder")
+    if not takes_pixels or images.dtype.kind != "f":
+        return
+    largest = images[:_SAMPLE].max(initial=0)
+    if 0 < largest <= 1:
         warnings.warn(
-            f"the images are in [0, 1] (largest value: {first.max():g}), but networks of "
+            f"the images are in [0, 1] (largest value: {largest:g}), but networks of "
             "`build_embedder` take [0, 255]: multiply them by 255",
             stacklevel=3,
         )

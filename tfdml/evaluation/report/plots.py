@@ -90,17 +90,17 @@ def plot_score_distributions(
     inputs.check_callable_or_none(similarity=similarity)
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
     drawn = sample_pairs(labels, pairs, seed=seed)
-    parts = [*map(unit_rows, split_levels(embeddings, levels))] if levels > 1 else []
-    positive, negative = (
-        [*_pair_scores(embeddings, kind, similarity), *(_pair_scores(x, kind)[0] for x in parts)]
-        for kind in drawn
-    )
-    kinds = [("learned similarity", 1)] * (similarity is not None)
-    kinds.append(("Euclidean distance", -1))  # small for similar pairs, unlike a similarity
-    kinds += [(f"distance at level {number}", -1) for number in range(1, len(parts) + 1)]
-    figure = Figure(figsize=(5 * len(kinds), 4), layout="constrained")
-    cells = figure.subplots(1, len(kinds), squeeze=False)[0]
-    for axes, (name, sign), *values in zip(cells, kinds, positive, negative, strict=True):
+    plotted = [("Euclidean distance", embeddings, None)]
+    if similarity is not None:
+        plotted.insert(0, ("learned similarity", embeddings, similarity))
+    if levels > 1:
+        for number, level in enumerate(split_levels(embeddings, levels), start=1):
+            plotted.append((f"distance at level {number}", unit_rows(level), None))
+    figure = Figure(figsize=(5 * len(plotted), 4), layout="constrained")
+    cells = figure.subplots(1, len(plotted), squeeze=False)[0]
+    for axes, (name, rows, score) in zip(cells, plotted, strict=True):
+        values = [_pair_scores(rows, kind, score) for kind in drawn]
+        sign = -1 if score is None else 1  # similar pairs have small distances and large scores
         bins = np.histogram_bin_edges(np.concatenate(values), bins=50)
         styles = ("positive", _RIGHT), ("negative", _WRONG)
         for of_kind, (label, color) in zip(values, styles, strict=True):
@@ -178,16 +178,16 @@ def plot_retrievals(
     return figure
 
 
-def _pair_scores(embeddings, pairs, similarity=None):
-    """(1 or 2, n) float64: similarities, if any, and distances of (n, 2) row numbers."""
+def _pair_scores(embeddings, pairs, similarity):
+    """(n,) float64: similarities, or distances without one, of (n, 2) row numbers."""
     blocks = []
     for first in range(0, len(pairs), _ROWS_AT_ONCE):
         a, b = (embeddings[rows] for rows in pairs[first : first + _ROWS_AT_ONCE].T)
-        scores = [np.linalg.norm(a.astype(np.float64) - b, axis=1)]
-        if similarity is not None:
-            scores.insert(0, inputs.scores_of(similarity, a, b, (len(a),)))
-        blocks.append(scores)
-    return np.concatenate(blocks, axis=1)
+        if similarity is None:
+            blocks.append(np.linalg.norm(a.astype(np.float64) - b, axis=1))
+        else:
+            blocks.append(inputs.scores_of(similarity, a, b, (len(a),)))
+    return np.concatenate(blocks)
 
 
 def _scores(embeddings, rows, similarity):

@@ -98,8 +98,8 @@ def test_draws_the_distances_at_each_level(tmp_path, rng):
     pairs = sample_pairs(labels, 500)
     for axes, level, number in zip(figure.axes[1:], levels, (1, 2), strict=True):
         rows = level / np.linalg.norm(level, axis=1, keepdims=True)
-        negated = [-np.linalg.norm(rows[kind[:, 0]] - rows[kind[:, 1]], axis=1) for kind in pairs]
-        error = equal_error_rate(*negated)
+        left, right = (rows[[kind[:, side] for kind in pairs]] for side in (0, 1))
+        error = equal_error_rate(*-np.linalg.norm(left - right, axis=2))
         assert axes.get_title() == f"distance at level {number}: equal error rate {error:.1%}"
 
 
