@@ -109,6 +109,7 @@ def group_batches(
             range, or `image_size` does not suit these images or is missing for paths.
     """
     making = checked(split, image_size, augmentation, preprocessing)
+    split.check_super_labels()
     indices = group_indices(
         split.labels,
         split.super_labels,

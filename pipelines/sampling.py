@@ -116,8 +116,8 @@ def group_indices(
 
     Raises:
         TypeError: If `evenly` is not a bool, or the labels or a number are not integers.
-        ValueError: If `super_labels` is None, there are fewer super-classes than G that have a
-            class of 2 images, G does not divide P, or a number is out of its range.
+        ValueError: If there are fewer super-classes than G that have a class of 2 images, G does
+            not divide P, or a number is out of its range.
 
     Source:
         Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, and its released code:
@@ -135,9 +135,6 @@ def group_indices(
     received = {"super_classes": super_classes, "classes_per_batch": classes_per_batch}
     divides = classes_per_batch % super_classes == 0
     check(divides, "`super_classes` must divide `classes_per_batch`", **received)
-    alphabets = "the super-class of each image, such as the alphabets of omniglot"
-    needed = f"groups need `super_labels`, {alphabets}"
-    check(super_labels is not None, needed, super_labels=super_labels)
     groups = _grouped(checked_labels(labels), np.asarray(super_labels))
     by_class, first, counts, starts, sizes, totals = map(tf.constant, groups)
     of_pairs = "the number of super-classes that have a class of 2 images or more"

@@ -117,6 +117,12 @@ class Split:
         )
         check(self.labels.ndim == 1, several, **{"labels.shape": self.labels.shape})
 
+    def check_super_labels(self):
+        """Raises a ValueError if there are none."""
+        alphabets = "the super-class of each image, such as the alphabets of omniglot"
+        needed = f"groups need `super_labels`, {alphabets}"
+        check(self.super_labels is not None, needed, super_labels=None)
+
     def subset(self, chosen):
         """The split of the chosen rows (booleans or indices)."""
         if np.asarray(chosen).dtype == bool and np.all(chosen):

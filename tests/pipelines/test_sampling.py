@@ -354,12 +354,6 @@ def test_many_groups_start_at_once_at_any_step():
     ("options", "error", "message"),
     [
         (
-            {"super_labels": None},
-            ValueError,
-            "groups need `super_labels`, the super-class of each image, such as the alphabets of "
-            "omniglot. Received: super_labels=None",
-        ),
-        (
             {"super_classes": 4, "classes_per_batch": 4},
             ValueError,
             "`super_classes` must not exceed the number of super-classes that have a class of 2 "

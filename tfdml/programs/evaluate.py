@@ -24,7 +24,7 @@ import re
 import sys
 
 import pipelines
-from tfdml.checks import unknown_name
+from tfdml.checks import check, unknown_name
 from tfdml.command_line import Parser, check_writable, fail, one_sentence, program_name
 from tfdml.files import naming
 from tfdml.quiet import import_tensorflow
@@ -124,11 +124,20 @@ def parse_comparison(arguments):
 
 
 def check_outputs(settings):
-    """Raises an OSError for a file or folder that cannot be written."""
+    """Raises an OSError for a file or folder that cannot be written.
+
+    Raises a ValueError for a report among the images that are scored.
+    """
     output.check_file(pathlib.Path(settings.out))
     for name in ("report", "export"):
         if getattr(settings, name, None):
             check_writable(pathlib.Path(getattr(settings, name)))
+    report, images = getattr(settings, "report", None), settings.data_dir
+    if report and images:
+        folder = pathlib.Path(images).expanduser().resolve()
+        outside = not pathlib.Path(report).resolve().is_relative_to(folder)
+        expectation = "`report` must be outside the folder of the images, as it holds images too"
+        check(outside, expectation, report=report, data_dir=images)
 
 
 def score(settings, model):

@@ -40,6 +40,8 @@ def load_images(recipe):
     if wanted and recipe.sampler not in ("whole_classes", "pairs", "shuffled"):
         expectation = "`classes_per_batch` must not exceed the number of training classes"
         check(wanted <= classes, expectation, classes_per_batch=wanted, classes=classes)
+    if recipe.sampler == "groups":
+        dataset.train.check_super_labels()
     if recipe.sampler != "shuffled":
         expectation = "there must be 2 or more classes to train, as a loss compares classes"
         check(classes >= 2, expectation, classes=classes, dataset=dataset.name)

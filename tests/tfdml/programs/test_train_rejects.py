@@ -16,6 +16,9 @@ NO_DATA = ["--dataset", "folder", "--data_dir", "missing"]
 READ_WHOLE = [*NO_DATA, "--skip_invalid", "true"]  # every image once, which may take minutes
 
 
+WRONG_MARGIN = ["--loss_options.margin", "-1"]  # which takes TensorFlow to see
+
+
 REJECTED = [
     (["--loss", "liftd"], ["loss 'liftd'", "'lifted'"]),
     (["--dataset", "glyps"], ["dataset 'glyps'", "'glyphs'"]),
@@ -48,10 +51,7 @@ REJECTED = [
         ["--sampler", "whole_classes", "--dataset", "digits"],
         ["`batch_size`", "the largest class", "Received: batch_size=20"],
     ),
-    (
-        ["--sampler", "groups", "--dataset", "digits", "--classes_per_batch", "4"],
-        ["`super_labels`"],
-    ),
+    (["--sampler", "groups", "--dataset", "digits", *WRONG_MARGIN], ["`super_labels`"]),
     (
         ["--dataset", "digits", "--classes_per_batch", "6"],
         ["`classes_per_batch`", "Received: classes_per_batch=6, classes=5"],
