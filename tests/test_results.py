@@ -107,7 +107,8 @@ def test_first_runs_are_the_kept_ones(run, scores, monkeypatch):
     assert not [line for line in lines if line not in below]
     for column, loss in itertools.product(columns, given.losses):
         of = [row for row in rows if row["recipe"] == first_run.recipe_of(column, loss)]
-        for seed in given.seeds:
+        possible = (column[0], loss) not in first_run.IMPOSSIBLE
+        for seed in given.seeds if possible else ():
             digest = first_run.digest_of(first_run.flags_of(column, loss, seed, given))
             assert [row["settings"] for row in of if row["seed"] == seed] == [digest]
 
