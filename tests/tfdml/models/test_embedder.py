@@ -354,6 +354,7 @@ def test_names_the_file_of_weights_that_cannot_be_downloaded(
 
 
 def test_in_100_steps_small_cnn_forgets_the_initial_moving_averages(rng):
+    keras.utils.set_random_seed(0)
     embedder = build_embedder("small_cnn", 4, input_shape=(28, 28, 1))
     images = rng.uniform(0, 255, (16, 28, 28, 1)).astype("float32")
     for _ in range(100):
