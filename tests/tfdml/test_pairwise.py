@@ -36,6 +36,14 @@ def test_close_rows_stay_apart_in_a_large_batch(rng):
     assert distances[0, 1] > 0
 
 
+def test_closeness_orders_references_as_their_distances(rng):
+    rows, references = (rng.normal(size=(n, 4)) + 50 for n in (5, 30))
+    distances = np.linalg.norm(rows[:, None] - references, axis=2)
+    tensors = (ops.convert_to_tensor(each, dtype="float32") for each in (rows, references))
+    nearest_first = np.argsort(-numpy(pairwise.closeness(*tensors)), axis=1)
+    np.testing.assert_array_equal(nearest_first, np.argsort(distances, axis=1))
+
+
 def test_unit_rows_have_length_one_whatever_they_were(rng):
     rows = rng.normal(size=(5, 3)) * np.array([[1e-25], [1e-3], [1.0], [1e15], [1e30]])
     unit = numpy(pairwise.normalize(ops.convert_to_tensor(rows, dtype="float32")))

@@ -145,10 +145,9 @@ class MarginSoftmaxLoss(ProxyLoss):
         if self.centers > 1:
             # Its gradient is faster than that of `ops.max`.
             cosines = functools.reduce(ops.maximum, ops.unstack(cosines, axis=2))
-        targets = target_mask(labels, cosines)
         own = ops.take_along_axis(cosines, labels[:, None], axis=1)
-        logits = self.scale * ops.where(targets, self.penalized(own), cosines)
-        return cross_entropy(logits, targets)
+        penalized = ops.where(target_mask(labels, cosines), self.penalized(own), cosines)
+        return cross_entropy(labels, self.scale * penalized)
 
     def penalized(self, cosines):
         """The cosines of the rows with their own classes, (n, 1), with the margin."""
@@ -177,7 +176,6 @@ def target_mask(labels, cosines):
     return labels[:, None] == ops.arange(ops.shape(cosines)[1], dtype=labels.dtype)[None, :]
 
 
-def cross_entropy(logits, targets):
-    """Mean over rows of the cross-entropy of the class where `targets` are true."""
-    target = pairwise.masked_sum(logits, targets, axis=1)
-    return pairwise.mean(ops.logsumexp(logits, axis=1) - target)
+def cross_entropy(labels, logits):
+    """Mean over rows of the cross-entropy of their classes."""
+    return pairwise.mean(ops.sparse_categorical_crossentropy(labels, logits, from_logits=True))

@@ -53,7 +53,8 @@ class CoupledClustersLoss(MetricLoss):
     def call(self, labels, embeddings):
         means, sizes = pairwise.class_means(labels, embeddings)
         negatives = pairwise.negative_mask(labels)
-        nearest = _nearest(means, embeddings, negatives)
+        closeness = pairwise.closeness(means, embeddings)
+        nearest = ops.argmax(ops.where(negatives, closeness, -np.inf), axis=1)
         away = ops.take(embeddings, nearest, axis=0)
         pull = ops.sum(ops.square(embeddings - means), axis=1)
         push = ops.sum(ops.square(away - means), axis=1)
@@ -61,13 +62,3 @@ class CoupledClustersLoss(MetricLoss):
         losses = pairwise.masked_sum(ops.relu(pull + self.margin - push), contested) / 2.0
         classes = pairwise.masked_sum(1.0 / sizes, contested)
         return losses / ops.maximum(classes, 1.0)
-
-
-def _nearest(points, rows, candidates):
-    """Index of the row nearest to each point among the `candidates`, (points, rows) booleans."""
-    points, rows = ops.stop_gradient(points), ops.stop_gradient(rows)
-    center = ops.mean(rows, axis=0, keepdims=True)
-    points, rows = points - center, rows - center
-    # The squared distance minus |point|², which is the same for all rows.
-    distances = ops.sum(ops.square(rows), axis=1) - 2.0 * (points @ ops.transpose(rows))
-    return ops.argmin(ops.where(candidates, distances, np.inf), axis=1)

@@ -175,54 +175,53 @@ class HardAwareCascadeLoss(MetricLoss):
         """(levels, batch²) floats: how often each pair counts at each level, 0, 1 or 2 times."""
         i, j = pairwise.unordered_pairs(labels)
         count = ops.shape(labels)[0]
+        once = i * count + j
         index = ops.arange(count)
         upper = index[:, None] < index[None, :]
         same = labels[:, None] == labels[None, :]
-        kinds = candidates = ops.reshape(ops.stack([same & upper, ~same & upper]), (2, -1))
-        each = [[1.0], [2.0 if self.average_over == "ordered" else 1.0]]
-        each = ops.convert_to_tensor(each, losses.dtype)
-        sizes = each * ops.sum(ops.cast(kinds, losses.dtype), axis=1, keepdims=True)
+        pairs = candidates = [ops.reshape(kind, (-1,)) for kind in (same & upper, ~same & upper)]
+        each = (1.0, 2.0 if self.average_over == "ordered" else 1.0)
+        mined = (self.mine_positives, True)
         levels = []
         for level, ratio in enumerate(self.hard_ratios):
             if self.selection == "own_all":
-                candidates = kinds
-            kept = each * ops.cast(candidates, losses.dtype)
-            if ratio < 1:
-                rank_by = losses[max(level - 1, 0) if self.selection == "previous" else level]
-                # With slack for ratios such as 0.29, whose floats are slightly too small.
-                wanted = ops.floor(ratio * sizes + 1e-3)
-                hardest = _hardest(rank_by, candidates, i * count + j, wanted, each)
-                kept = hardest if self.mine_positives else ops.stack([kept[0], hardest[1]])
-            candidates = kept > 0
-            levels.append(ops.sum(kept, axis=0))
+                candidates = pairs
+            rank_by = losses[max(level - 1, 0) if self.selection == "previous" else level]
+            kept = []
+            for kind in range(2):
+                if ratio < 1 and mined[kind]:
+                    size = each[kind] * ops.sum(ops.cast(pairs[kind], losses.dtype))
+                    # With slack for ratios such as 0.29, whose floats are slightly too small.
+                    wanted = ops.floor(ratio * size + 1e-3)
+                    kept.append(_hardest(rank_by, candidates[kind], once, wanted, each[kind]))
+                else:
+                    kept.append(each[kind] * ops.cast(candidates[kind], losses.dtype))
+            candidates = [copies > 0 for copies in kept]
+            levels.append(kept[0] + kept[1])
         return ops.stack(levels)
 
 
 def _hardest(losses, candidates, once, wanted, each):
-    """Copies of the hardest candidates, (kinds, batch²) floats that sum to `wanted` or to all.
+    """Copies of the hardest candidates, (batch²,) floats that sum to `wanted` or to all.
 
     Args:
         losses: (batch²,) floats >= 0, larger for harder pairs; ties go to the first.
-        candidates: (kinds, batch²) booleans.
+        candidates: (batch²,) booleans.
         once: (pairs,) places of the candidates among the batch².
-        wanted: (kinds, 1) number of copies in total.
-        each: (kinds, 1) copies of each pair.
+        wanted: Number of copies in total.
+        each: Copies of each pair.
     """
-    places = ops.ceil(wanted / each)
-    # Both kinds in one sort, the hardest at its ends; an extra zero for a batch without pairs.
-    signed = ops.where(candidates[0], losses, ops.where(candidates[1], -losses, 0.0))
-    order = ops.sort(ops.append(ops.take(signed, once), ops.zeros(1, losses.dtype)))
-    counts = ops.cast(places[:, 0], once.dtype)
+    places = ops.cast(ops.ceil(wanted / each), "int32")
+    # The hardest last; an extra zero for a batch without pairs.
+    order = ops.take(ops.where(candidates, losses, 0.0), once)
+    order = ops.sort(ops.append(order, ops.zeros(1, losses.dtype)))
     last = ops.shape(order)[0] - 1
-    ends = ops.stack([last + 1 - counts[0], counts[1] - 1])
-    signs = ops.convert_to_tensor([1.0, -1.0], losses.dtype)
-    threshold = ops.relu(signs * ops.take(order, ops.clip(ends, 0, last)))[:, None]
+    threshold = ops.take(order, ops.clip(last + 1 - ops.cast(places, once.dtype), 0, last))
     above = candidates & (losses > threshold)
     tied = candidates & (losses == threshold)
-    turn = ops.cumsum(ops.cast(tied, places.dtype), axis=1)
-    turn = turn + ops.sum(ops.cast(above, places.dtype), axis=1, keepdims=True)
-    kept = (above | (tied & (turn <= places))) & (places > 0)
-    incomplete = tied & (turn == places)  # the last pair, if its copies exceed `wanted`
-    return each * ops.cast(kept, places.dtype) - (places * each - wanted) * ops.cast(
-        incomplete, places.dtype
-    )
+    turn = ops.cumsum(ops.cast(tied, "int32"))
+    places_of_tied = places - ops.sum(ops.cast(above, "int32"))
+    whole = above | (tied & (turn < places_of_tied))
+    of_last = wanted - each * ops.cast(places - 1, losses.dtype)
+    is_last = tied & (turn == places_of_tied)
+    return ops.where(whole, each, ops.where(is_last, of_last, 0.0))

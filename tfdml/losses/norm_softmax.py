@@ -1,7 +1,7 @@
 import keras
 
 from tfdml.checks import check_positive
-from tfdml.losses._proxies import ProxyLoss, cross_entropy, target_mask
+from tfdml.losses._proxies import ProxyLoss, cross_entropy
 
 
 @keras.saving.register_keras_serializable("tfdml")
@@ -76,4 +76,4 @@ class NormalizedSoftmaxLoss(ProxyLoss):
         return keras.initializers.VarianceScaling(1 / 3, "fan_out", "uniform")
 
     def of_cosines(self, labels, cosines):
-        return cross_entropy(self.scale * cosines, target_mask(labels, cosines))
+        return cross_entropy(labels, self.scale * cosines)

@@ -92,7 +92,7 @@ class ProxyNCALoss(ProxyLoss):
     def of_cosines(self, labels, cosines):
         logits, targets = self.scale * cosines, target_mask(labels, cosines)
         if self.variant == "plusplus":
-            return cross_entropy(logits, targets)
+            return cross_entropy(labels, logits)
         others = pairwise.masked_logsumexp(logits, ~targets, axis=1)
         alone = ops.shape(cosines)[1] < 2  # one class has no others
         target = pairwise.masked_sum(logits, targets, axis=1)

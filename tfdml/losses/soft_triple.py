@@ -103,13 +103,25 @@ class SoftTripleLoss(ProxyLoss):
 
     def of_cosines(self, labels, cosines):
         if self.centers > 1:
-            # Several times as fast as `ops.softmax`, which is slow over a short axis.
-            most = ops.stop_gradient(ops.max(cosines, axis=2, keepdims=True))
-            shares = ops.exp((cosines - most) / self.gamma)
-            cosines = ops.sum(shares * cosines, axis=2) / ops.sum(shares, axis=2)
-        targets = target_mask(labels, cosines)
-        logits = self.scale * ops.where(targets, cosines - self.margin, cosines)
-        return cross_entropy(logits, targets) + self.weight * self._spread(cosines.dtype)
+            cosines = self._similarities(cosines)
+        own = target_mask(labels, cosines)
+        logits = self.scale * ops.where(own, cosines - self.margin, cosines)
+        return cross_entropy(labels, logits) + self.weight * self._spread(cosines.dtype)
+
+    def _similarities(self, cosines):
+        """S, (n, num_classes), from the cosines of all centers.
+
+        The slopes of S are computed with it, without gradient: autodiff would keep twice as many
+        arrays of the shape of the cosines.
+        """
+        fixed = ops.stop_gradient(cosines)
+        # Several times as fast as `ops.softmax`, which is slow over a short axis.
+        shares = ops.exp((fixed - ops.max(fixed, axis=2, keepdims=True)) / self.gamma)
+        shares = shares / ops.sum(shares, axis=2, keepdims=True)
+        values = ops.sum(shares * fixed, axis=2)
+        slopes = shares * (1.0 + (fixed - values[:, :, None]) / self.gamma)
+        linear = ops.sum(slopes * cosines, axis=2)
+        return ops.stop_gradient(values - linear) + linear
 
     def _spread(self, dtype):
         """Mean distance of the centers of a class, halved."""

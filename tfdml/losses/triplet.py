@@ -89,9 +89,9 @@ class TripletLoss(PairLoss):
         The hardest are found without gradient, so that the gradient is of two pairs per anchor.
         """
         valid = ops.any(positives, axis=1) & ops.any(negatives, axis=1)
-        squared = ops.stop_gradient(pairwise.squared_distances(embeddings, references))
-        farthest = ops.argmax(ops.where(positives, squared, -1.0), axis=1)
-        nearest = ops.argmin(ops.where(negatives, squared, np.inf), axis=1)
+        closeness = pairwise.closeness(embeddings, references)
+        farthest = ops.argmin(ops.where(positives, closeness, np.inf), axis=1)
+        nearest = ops.argmax(ops.where(negatives, closeness, -np.inf), axis=1)
         far, near = (self._distances(embeddings, references, row) for row in (farthest, nearest))
         gaps = ops.where(valid, far - near + self.margin, 0.0)
         active = ops.cast(gaps > 0, gaps.dtype)
