@@ -179,38 +179,42 @@ class HardAwareCascadeLoss(MetricLoss):
         index = ops.arange(count)
         upper = index[:, None] < index[None, :]
         same = labels[:, None] == labels[None, :]
-        pairs = candidates = [ops.reshape(kind, (-1,)) for kind in (same & upper, ~same & upper)]
+        pairs = candidates = [ops.reshape(mask & upper, (-1,)) for mask in (same, ~same)]
         each = (1.0, 2.0 if self.average_over == "ordered" else 1.0)
-        mined = (self.mine_positives, True)
+        sizes = [
+            copies * ops.sum(ops.cast(mask, losses.dtype))
+            for mask, copies in zip(pairs, each, strict=True)
+        ]
         levels = []
         for level, ratio in enumerate(self.hard_ratios):
             if self.selection == "own_all":
                 candidates = pairs
             rank_by = losses[max(level - 1, 0) if self.selection == "previous" else level]
-            kept = []
-            for kind in range(2):
-                if ratio < 1 and mined[kind]:
-                    size = each[kind] * ops.sum(ops.cast(pairs[kind], losses.dtype))
-                    # With slack for ratios such as 0.29, whose floats are slightly too small.
-                    wanted = ops.floor(ratio * size + 1e-3)
-                    kept.append(_hardest(rank_by, candidates[kind], once, wanted, each[kind]))
-                else:
-                    kept.append(each[kind] * ops.cast(candidates[kind], losses.dtype))
-            candidates = [copies > 0 for copies in kept]
-            levels.append(kept[0] + kept[1])
+            ratios = (ratio if self.mine_positives else 1.0, ratio)
+            positives, negatives = (
+                _hardest(rank_by, mask, once, share, size, copies)
+                for mask, share, size, copies in zip(candidates, ratios, sizes, each, strict=True)
+            )
+            candidates = [positives > 0, negatives > 0]
+            levels.append(positives + negatives)
         return ops.stack(levels)
 
 
-def _hardest(losses, candidates, once, wanted, each):
-    """Copies of the hardest candidates, (batch²,) floats that sum to `wanted` or to all.
+def _hardest(losses, candidates, once, ratio, size, each):
+    """Copies of the hardest candidates, (batch²,) floats; of all candidates for a ratio of 1.
 
     Args:
         losses: (batch²,) floats >= 0, larger for harder pairs; ties go to the first.
         candidates: (batch²,) booleans.
         once: (pairs,) places of the candidates among the batch².
-        wanted: Number of copies in total.
+        ratio: Share of the copies that is kept, where there are enough candidates.
+        size: Number of copies of all pairs.
         each: Copies of each pair.
     """
+    if ratio == 1:
+        return each * ops.cast(candidates, losses.dtype)
+    # With slack for ratios such as 0.29, whose floats are slightly too small.
+    wanted = ops.floor(ratio * size + 1e-3)
     places = ops.cast(ops.ceil(wanted / each), "int32")
     # The hardest last; an extra zero for a batch without pairs.
     order = ops.take(ops.where(candidates, losses, 0.0), once)

@@ -90,9 +90,10 @@ class ProxyNCALoss(ProxyLoss):
         return keras.initializers.RandomNormal(stddev=1 / 8)
 
     def of_cosines(self, labels, cosines):
-        logits, targets = self.scale * cosines, target_mask(labels, cosines)
+        logits = self.scale * cosines
         if self.variant == "plusplus":
             return cross_entropy(labels, logits)
+        targets = target_mask(labels, cosines)
         others = pairwise.masked_logsumexp(logits, ~targets, axis=1)
         alone = ops.shape(cosines)[1] < 2  # one class has no others
         target = pairwise.masked_sum(logits, targets, axis=1)

@@ -111,8 +111,8 @@ class SoftTripleLoss(ProxyLoss):
     def _similarities(self, cosines):
         """S, (n, num_classes), from the cosines of all centers.
 
-        The slopes of S are computed with it, without gradient: autodiff would keep twice as many
-        arrays of the shape of the cosines.
+        The slopes of S in the cosines are computed here, to hold fewer arrays of the shape of the
+        cosines than automatic differentiation does.
         """
         fixed = ops.stop_gradient(cosines)
         # Several times as fast as `ops.softmax`, which is slow over a short axis.
