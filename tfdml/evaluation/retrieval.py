@@ -11,6 +11,7 @@ from tfdml.evaluation import inputs
 from tfdml.evaluation.ranking.by_distance import ranks_by_distance
 from tfdml.evaluation.ranking.by_similarity import ranks_by_similarity
 from tfdml.evaluation.ranking.metrics import Metrics
+from tfdml.evaluation.ranking.nearest import ranks_of_nearest
 from tfdml.evaluation.ranking.search import search_of
 from tfdml.evaluation.signatures import with_signature
 
@@ -347,10 +348,12 @@ def _values(embeddings, labels, k, metrics, *, similarity=None, **search):
     search = search_of(embeddings, labels, **search)
     metrics = Metrics.of(metrics, k, search.most)
     relevant = search.relevant
-    if similarity is None:
-        ranked = ranks_by_distance(search, metrics.depth(relevant), metrics.only_nearest)
-    else:
+    if similarity is not None:
         ranked = ranks_by_similarity(search, similarity, metrics.only_nearest)
+    elif metrics.only_nearest:
+        ranked = ranks_of_nearest(search, metrics.depth(relevant))
+    else:
+        ranked = ranks_by_distance(search, metrics.depth(relevant))
     values = {}
     for ranks in ranked:
         block = slice(ranks.first, ranks.last)

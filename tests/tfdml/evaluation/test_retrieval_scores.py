@@ -23,7 +23,7 @@ from tfdml.evaluation import (
     retrieval_scores,
     retrieval_scores_per_query,
 )
-from tfdml.evaluation.ranking import by_distance, by_similarity, counting, points
+from tfdml.evaluation.ranking import by_distance, by_similarity, counting, nearest, points
 from tfdml.evaluation.ranking.metrics import METRICS
 from tfdml.evaluation.retrieval import Keywords
 
@@ -117,6 +117,8 @@ def sizes(request, monkeypatch):
             monkeypatch.setattr(counting, name, size)
         monkeypatch.setattr(points, "_CHUNK_ROWS", 5)
         monkeypatch.setattr(by_similarity, "_TILE_ROWS", 7)
+        for name, size in {"_TILE_ROWS": 7, "_RELEVANT_TILE_ROWS": 5}.items():
+            monkeypatch.setattr(nearest, name, size)
 
 
 def test_line_by_hand():

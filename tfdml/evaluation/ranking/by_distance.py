@@ -13,7 +13,7 @@ _BLOCK_BYTES = 2**25  # of float32 scores held at once
 _BLOCK_PAIRS = 2**20  # of queries and relevant rows
 
 
-def ranks_by_distance(search, depth, only_nearest):
+def ranks_by_distance(search, depth):
     """Ranks the relevant rows of each query among all gallery rows; ties count as errors.
 
     With D[q, j] the Euclidean distance of query q to gallery row j, the number of rows of other
@@ -29,17 +29,25 @@ def ranks_by_distance(search, depth, only_nearest):
     Args:
         search: `Search`.
         depth: (n,) numbers: the largest rank needed for each query; larger ones may be missing.
-        only_nearest: Whether the nearest relevant row suffices. Others may then be missing.
 
     Yields:
         `RelevantRanks` of consecutive queries.
     """
+    # Only this many nearest relevant rows can have a rank of at most `depth`.
+    wanted = np.minimum(depth, search.relevant).astype(int)
+    return ranks_of_points(search, *points_of(search), depth, wanted)
+
+
+def points_of(search):
+    """The `Points` of the queries and of the gallery; one object if they are the same rows."""
     frame = points.Frame.around(search.gallery, search.queries)
     gallery = frame.points(search.gallery)
-    queries = gallery if search.among_themselves else frame.points(search.queries)
+    return gallery if search.among_themselves else frame.points(search.queries), gallery
+
+
+def ranks_of_points(search, queries, gallery, depth, wanted):
+    """`ranks_by_distance` of the `Points`, for (n,) numbers `wanted` of nearest relevant rows."""
     columns, rows = gallery.score_columns(), queries.score_rows()
-    # Only this many nearest relevant rows can have a rank of at most `depth`.
-    wanted = np.minimum(1 if only_nearest else depth, search.relevant).astype(int)
     ranker = _Ranker(search, queries, gallery, depth, wanted)
     largest_class = int((search.stop - search.start).max())
     block = min(_BLOCK_BYTES // (4 * columns.shape[1]), _BLOCK_PAIRS // max(1, largest_class))

@@ -4,7 +4,7 @@ import numpy as np
 
 from tfdml.checks import check
 from tfdml.evaluation import inputs
-from tfdml.evaluation.ranking.search import ranks_of
+from tfdml.evaluation.ranking.search import ranks_of, slices_of
 
 _TILE_ROWS = 256  # 128 to 512 took the same time with PDDM; scores of a tile fill half a megabyte
 _ASYMMETRY = 1e-2  # relative to the largest score: above the rounding of bfloat16
@@ -39,13 +39,13 @@ def ranks_by_similarity(search, similarity, only_nearest):
     table = _Table(search, only_nearest)
     _score_tiles(search, similarity, table)
     inputs.warn_if_equal(np.concatenate([table.best_relevant(), table.best_others]), stacklevel=5)
-    for rows in _slices(len(search.queries)):
+    for rows in slices_of(len(search.queries), _TILE_ROWS):
         yield table.ranks(rows)
 
 
 def scores_to_rank(count):
     """Number of scores that a similarity computes to rank `count` rows among themselves."""
-    return sum((tile.stop - tile.start) * tile.stop for tile in _slices(count))
+    return sum((tile.stop - tile.start) * tile.stop for tile in slices_of(count, _TILE_ROWS))
 
 
 def _score_tiles(search, similarity, table):
@@ -55,11 +55,11 @@ def _score_tiles(search, similarity, table):
         shape = rows.stop - rows.start, columns.stop - columns.start
         return inputs.scores_of(similarity, search.queries[rows], search.gallery[columns], shape)
 
-    own, slices = search.among_themselves, _slices(len(search.gallery))
+    own, slices = search.among_themselves, slices_of(len(search.gallery), _TILE_ROWS)
     ahead = {}  # tiles with relevant rows, scored before their turn
-    for i, asked in enumerate(_slices(len(search.queries))):
+    for i, asked in enumerate(slices_of(len(search.queries), _TILE_ROWS)):
         for columns in slices[i if own else 0 :]:
-            if table.has_relevant(asked, columns):
+            if search.related(asked, columns):
                 scores = scores_of(asked, columns)
                 if own and asked == columns:
                     scores = _one_score_per_pair(scores)
@@ -92,21 +92,15 @@ class _Table:
         self.reached = [np.zeros(size + 1, int) for size in sizes]
         self.best_others = np.full(len(sizes), -np.inf)
 
-    def has_relevant(self, rows, columns):
-        """Whether a tile has gallery rows of the classes of its queries."""
-        start, stop = self.search.start[rows.start], self.search.stop[rows.stop - 1]
-        return start < columns.stop and columns.start < stop
-
     def add_relevant(self, rows, columns, scores):
         """Adds scores of relevant rows: queries `rows`, gallery rows `columns`, both slices."""
-        search, row = self.search, np.arange(columns.start, columns.stop)
-        relevant = self._of_class(rows, columns)
-        relevant &= (row < search.left_out[rows, None]) | (row >= search.left_out_stop[rows, None])
+        relevant = self.search.is_relevant(rows, columns)
         if self.only_nearest:
             best = np.where(relevant, scores, -np.inf).max(axis=1)
             self.scores[rows] = np.maximum(self.scores[rows], best)
         else:
-            place = (self.begin - search.start)[rows, None] + row
+            row = np.arange(columns.start, columns.stop)
+            place = (self.begin - self.search.start)[rows, None] + row
             self.scores[place[relevant]] = scores[relevant]
 
     def sort(self, rows):
@@ -116,8 +110,8 @@ class _Table:
 
     def add_others(self, rows, columns, scores):
         """Counts rows of other classes against the sorted relevant rows of queries."""
-        if self.has_relevant(rows, columns):
-            scores = np.where(self._of_class(rows, columns), -np.inf, scores)
+        if self.search.related(rows, columns):
+            scores = np.where(self.search.same_class(rows, columns), -np.inf, scores)
         self.best_others[rows] = np.maximum(self.best_others[rows], scores.max(axis=1))
         for i, of_query in enumerate(scores, start=rows.start):
             known, reached = self.relevant[i], self.reached[i]
@@ -137,14 +131,6 @@ class _Table:
         ]
         query = np.repeat(np.arange(len(before)), [len(of) for of in before])
         return ranks_of(rows.start, rows.stop, query, np.concatenate(before))
-
-    def _of_class(self, rows, columns):
-        row = np.arange(columns.start, columns.stop)
-        return (row >= self.search.start[rows, None]) & (row < self.search.stop[rows, None])
-
-
-def _slices(count):
-    return [slice(i, min(i + _TILE_ROWS, count)) for i in range(0, count, _TILE_ROWS)]
 
 
 def _one_score_per_pair(scores):

@@ -50,22 +50,46 @@ class Points(NamedTuple):
     centred: np.ndarray  # (n, dim)
     squared_norms: np.ndarray  # (n,) float64, of the centred rows before rounding
 
+    def of(self, rows):
+        """The points of some rows, given as a slice or as integers."""
+        return Points(*(part[rows] for part in self))
+
     def score_rows(self):
         """(n, dim + 1) factors of scores, for queries."""
         return np.concatenate([self.centred, np.ones_like(self.centred[:, :1])], axis=1)
 
     def score_columns(self):
         """(dim + 1, n) factors of scores, for a gallery."""
-        halves = (-0.5 * self.squared_norms[:, None]).astype(self.centred.dtype)
-        return np.concatenate([self.centred, halves], axis=1).T
+        return np.concatenate([self.centred, self._minus_half_squares()], axis=1).T
+
+    def nearness_factors(self):
+        """Two (n, dim + 2) arrays: the first times the second of others, transposed, is -D**2/2.
+
+        Unlike scores, it serves both rows of a pair as the query; its rounding error is larger.
+        """
+        minus, ones = self._minus_half_squares(), np.ones_like(self.centred[:, :1])
+        first, second = (minus, ones), (ones, minus)
+        return tuple(np.concatenate([self.centred, *last], axis=1) for last in (first, second))
+
+    def _minus_half_squares(self):
+        return (-0.5 * self.squared_norms[:, None]).astype(self.centred.dtype)
 
 
 def score_error(norms, others, dim):
     """Largest rounding error of float32 scores of rows with these norms."""
-    # Both factors, the products and their sum, in any order, are rounded dim + 4 times, each by at
-    # most 2**-24 of |a||b| + b.b/2. The rest covers the rounding of bounds; the last term covers
-    # products too small for a float32.
-    return (dim + 8) * _UNIT * (norms * others + others * others / 2 + 2.0**-100)
+    return _rounding(norms * others + others * others / 2, dim)
+
+
+def nearness_error(norms, others, dim):
+    """Largest rounding error of the float32 nearness of rows with these norms."""
+    return _rounding((norms + others) ** 2 / 2, dim)
+
+
+def _rounding(size, dim):
+    # Factors, their products and the sum of these, in any order, are rounded dim + 5 times, each by
+    # at most 2**-24 of the sum of their sizes. The rest covers the rounding of bounds; the last
+    # term covers products too small for a float32.
+    return (dim + 8) * _UNIT * (size + 2.0**-100)
 
 
 def score_bounds(squared_norms, distances, dim):
@@ -74,12 +98,22 @@ def score_bounds(squared_norms, distances, dim):
     Rows score above `high` only if they are nearer than the squared distance, and below `low` only
     if they are farther.
     """
+    score = (squared_norms - distances) / 2
+    return _bounds(score, squared_norms, distances, dim, score_error)
+
+
+def nearness_bounds(squared_norms, distances, dim):
+    """`score_bounds` of the nearness."""
+    return _bounds(-distances / 2, squared_norms, distances, dim, nearness_error)
+
+
+def _bounds(values, squared_norms, distances, dim, error_of):
     norms = np.sqrt(squared_norms)
     # By the triangle inequality, rows of norm above `reach` are farther than the distance, by more
     # than their rounding error; that of all others is at most the error at `reach`.
     reach = norms * (1 + 4 * (dim + 8) * _UNIT) + np.sqrt(distances)
-    score, error = (squared_norms - distances) / 2, score_error(norms, reach, dim)
-    return (score - error).astype(np.float32), (score + error).astype(np.float32)
+    error = error_of(norms, reach, dim)
+    return (values - error).astype(np.float32), (values + error).astype(np.float32)
 
 
 def squared_distances(queries, places, gallery, rows):

@@ -52,6 +52,22 @@ class Search(NamedTuple):
         kept = (row < left_out[query]) | (row >= left_out_stop[query])
         return query[kept], row[kept]
 
+    def related(self, rows, columns):
+        """Whether a tile, the slices of its queries and gallery rows, has a pair of one class."""
+        start, stop = self.start[rows.start], self.stop[rows.stop - 1]
+        return start < columns.stop and columns.start < stop
+
+    def same_class(self, rows, columns):
+        """(b, c) booleans of a tile, true where a gallery row is of the class of the query."""
+        row = np.arange(columns.start, columns.stop)
+        return (row >= self.start[rows, None]) & (row < self.stop[rows, None])
+
+    def is_relevant(self, rows, columns):
+        """(b, c) booleans of a tile, true where a gallery row is relevant to the query."""
+        row = np.arange(columns.start, columns.stop)
+        kept = (row < self.left_out[rows, None]) | (row >= self.left_out_stop[rows, None])
+        return self.same_class(rows, columns) & kept
+
 
 class RelevantRanks(NamedTuple):
     """Ranks of the relevant rows of some queries; those beyond the requested depth may be missing.
@@ -80,6 +96,22 @@ def ranks_of(first, last, query, before):
     starts = np.searchsorted(query, np.arange(last - first))
     place = np.arange(len(query)) - starts[query] + 1
     return RelevantRanks(first, last, query, place, place + before)
+
+
+def tiles(search, size):
+    """Slices of at most `size` queries and gallery rows, which together have each pair once.
+
+    Of queries among themselves, those on and above the diagonal.
+    """
+    slices = slices_of(len(search.gallery), size)
+    for i, rows in enumerate(slices_of(len(search.queries), size)):
+        for columns in slices[i if search.among_themselves else 0 :]:
+            yield rows, columns
+
+
+def slices_of(count, size):
+    """Consecutive slices of at most `size` that cover `count` rows."""
+    return [slice(i, min(i + size, count)) for i in range(0, count, size)]
 
 
 def search_of(

@@ -1,7 +1,12 @@
 import numpy as np
 import pytest
 
-from tfdml.evaluation.ranking.points import Frame, score_bounds, squared_distances
+from tfdml.evaluation.ranking.points import (
+    Frame,
+    nearness_bounds,
+    score_bounds,
+    squared_distances,
+)
 
 
 @pytest.mark.parametrize("scale", [2.0**-1060, 1.0, 2.0**1000])
@@ -15,14 +20,17 @@ def test_scores_outside_the_bounds_decide_which_row_is_nearer(scale, offset, rng
     distances = squared_distances(queries.exact, query, gallery.exact, row).reshape(40, 40)
     expected = [[np.sum((b - a) ** 2) for b in gallery.exact] for a in queries.exact]
     np.testing.assert_allclose(distances, expected, rtol=1e-14)
+    nearness = queries.nearness_factors()[0] @ gallery.nearness_factors()[1].T
+    np.testing.assert_allclose(nearness, -distances / 2, atol=1e-5)
     scores = queries.score_rows() @ gallery.score_columns()
-    assert scores.dtype == np.float32
-    for limit in np.quantile(distances, [0, 0.1, 0.5, 0.9], axis=1):
-        low, high = score_bounds(queries.squared_norms, limit, 9)
-        assert (distances < limit[:, None])[scores > high[:, None]].all()
-        assert (distances > limit[:, None])[scores < low[:, None]].all()
-        # The bounds leave few rows to doubt.
-        assert np.mean((scores >= low[:, None]) & (scores <= high[:, None])) < 0.05
+    for values, bounds in ((scores, score_bounds), (nearness, nearness_bounds)):
+        assert values.dtype == np.float32
+        for limit in np.quantile(distances, [0, 0.1, 0.5, 0.9], axis=1):
+            low, high = bounds(queries.squared_norms, limit, 9)
+            assert (distances < limit[:, None])[values > high[:, None]].all()
+            assert (distances > limit[:, None])[values < low[:, None]].all()
+            # The bounds leave few rows to doubt.
+            assert np.mean((values >= low[:, None]) & (values <= high[:, None])) < 0.05
 
 
 def test_equal_rows_are_at_the_centre():
