@@ -157,6 +157,7 @@ def row_of(run, most_steps):
     import_tensorflow()
     import tensorflow as tf
 
+    tf.get_logger().setLevel("ERROR")  # no warnings of functions traced again, as each run must
     keys, flags = run
     errors = (ValueError, TypeError, OSError, FloatingPointError, tf.errors.OpError)
     with contextlib.redirect_stdout(io.StringIO()):

@@ -341,6 +341,10 @@ def test_a_first_run_of_a_loss_is_compared_with_the_untrained_network(rerun, tmp
     spawned = ["--jobs", "2", "--scores", "spawned.csv"]
     assert rerun(*arguments, *spawned, program=first_run).code == 0
     assert (tmp_path / "runs" / "first_run.md").read_text().splitlines() == lines
+    impossible = ["--losses", "sampled_classes", "--steps", "1", "--scores", "impossible.csv"]
+    assert rerun("--sets", "digits", "--seeds", "0", *impossible, program=first_run).code == 0
+    written = (tmp_path / "runs" / "first_run.md").read_text()
+    assert written.splitlines()[2] == "| sampled_classes | – |"
     diverging = ["--losses", "npair", "--steps", "3", "--scores", "diverging.csv"]
     with monkeypatch.context() as context:
         context.setattr(first_run, "OPTIONS", {"npair": ["--learning_rate", "1e30"]})
