@@ -6,11 +6,12 @@ from typing import NamedTuple
 import numpy as np
 
 from tfdml.evaluation.ranking import points
-from tfdml.evaluation.ranking.counting import Bounds, Counter
+from tfdml.evaluation.ranking.counting import Bounds, Counter, counts_in_top
 from tfdml.evaluation.ranking.search import Search, ranks_of
 
 _BLOCK_BYTES = 2**25  # of float32 scores held at once
 _BLOCK_PAIRS = 2**20  # of queries and relevant rows
+_TOP_PAIRS = 2**14  # of the relevant rows and the nearest others of one query
 
 
 def ranks_by_distance(search, depth):
@@ -70,24 +71,50 @@ class _Ranker(NamedTuple):
 
     def ranks(self, first, last, scores):
         """The `RelevantRanks` of queries first to last; overwrites scores of their classes."""
-        bounds, counter = self._bounds(first, last, scores), Counter(self.queries, self.gallery)
-        for i in range(last - first):
-            scores[i, self.search.start[first + i] : self.search.stop[first + i]] = -np.inf
-        before = np.full(len(bounds.query), -1)
-        edges = np.searchsorted(bounds.query, np.arange(last - first + 1)).tolist()
-        for i, (begin, end) in enumerate(itertools.pairwise(edges)):
-            if end > begin:
-                relevant, depth = bounds.of(slice(begin, end)), self.depth[first + i]
-                nearest = counter.before(first + i, scores[i], relevant, depth)
-                before[begin : begin + len(nearest)] = nearest
-        found = before >= 0
-        return ranks_of(first, last, bounds.query[found], before[found])
-
-    def _bounds(self, first, last, scores):
-        if (self.wanted == self.search.relevant)[first:last].all():
+        scores, depth = scores[: last - first], self.depth[first:last]
+        shallow = max(1, self.wanted.max()) * self.depth.max() <= _TOP_PAIRS
+        if shallow or (self.wanted == self.search.relevant)[first:last].all():
             query, relevant = self.search.pairs(first, last)
         else:
             query, relevant = self._nearest_relevant(first, last, scores)
+        of_relevant = scores[query, relevant]
+        for i in range(last - first):
+            scores[i, self.search.start[first + i] : self.search.stop[first + i]] = -np.inf
+        before = np.full(len(query), -1)
+        if shallow:
+            low, high = self._rough_bounds(first + query, relevant, of_relevant)
+            before = counts_in_top(scores, query, low, high, depth)
+        decided = before >= 0
+        bounds = self._bounds(first, query[~decided], relevant[~decided])
+        query = np.concatenate([query[decided], bounds.query])
+        before = np.concatenate([before[decided], self._count(first, scores, bounds, depth)])
+        order = np.argsort(query, kind="stable")
+        query, before = query[order], before[order]
+        return ranks_of(first, last, query[before >= 0], before[before >= 0])
+
+    def _count(self, first, scores, bounds, depth):
+        """(t,) numbers of rows before relevant rows, one query at a time; -1 beyond the depth."""
+        counter = Counter(self.queries, self.gallery)
+        before = np.full(len(bounds.query), -1)
+        edges = np.searchsorted(bounds.query, np.arange(len(scores) + 1)).tolist()
+        for i, (begin, end) in enumerate(itertools.pairwise(edges)):
+            if end > begin:
+                relevant = bounds.of(slice(begin, end))
+                nearest = counter.before(first + i, scores[i], relevant, depth[i])
+                before[begin : begin + len(nearest)] = nearest
+        return before
+
+    def _rough_bounds(self, query, relevant, scores):
+        """The bounds of relevant rows by their own scores, which are rounded too."""
+        dim, squared_norms = self.gallery.exact.shape[1], self.queries.squared_norms[query]
+        norms = np.sqrt(squared_norms), np.sqrt(self.gallery.squared_norms[relevant])
+        error = points.score_error(*norms, dim)
+        far, near = (np.maximum(squared_norms - 2 * (scores + e), 0) for e in (-error, error))
+        low, _ = points.score_bounds(squared_norms, far, dim)
+        _, high = points.score_bounds(squared_norms, near, dim)
+        return low, high
+
+    def _bounds(self, first, query, relevant):
         distance = self._distances(first + query, relevant)
         squared_norms = self.queries.squared_norms[first + query]
         low, high = points.score_bounds(squared_norms, distance, self.gallery.exact.shape[1])

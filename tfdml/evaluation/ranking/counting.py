@@ -1,6 +1,7 @@
 """Counts of the rows that rank before relevant rows, in float32 where certain, else in float64."""
 
 import bisect
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from tfdml.evaluation.ranking import points
 _CHUNK_ROWS = 256  # exact distances computed before checking whether they suffice
 _FEW = 8  # up to this many relevant rows, counting one by one is faster than a sort
 _DENSE = 8  # scores are picked from a row if at most one in this many is needed
+_TOP_ROWS = 64  # queries whose largest scores are found at once
 
 
 class Bounds(NamedTuple):
@@ -23,6 +25,37 @@ class Bounds(NamedTuple):
     def of(self, relevant):
         """The bounds of some relevant rows, given as a slice or as integers."""
         return Bounds(*(part[relevant] for part in self))
+
+
+def counts_in_top(scores, query, low, high, depth):
+    """(t,) numbers of rows before relevant rows, among the largest scores of each query.
+
+    Args:
+        scores: (b, m) float32 scores of the gallery rows; -inf for those of the query's class.
+        query: (t,) ascending integers, the queries of the relevant rows.
+        low: (t,) float32 bounds of the scores of the relevant rows.
+        high: (t,) float32.
+        depth: (b,) finite numbers: the largest number that must be exact, plus 1.
+
+    Returns:
+        (t,) integers, inexact if >= depth; -1 for all of a query if float32 leaves one uncertain.
+    """
+    before = np.empty(len(query), int)
+    edges = np.searchsorted(query, np.arange(0, len(scores) + _TOP_ROWS, _TOP_ROWS))
+    for i, pairs in enumerate(itertools.starmap(slice, itertools.pairwise(edges))):
+        some = slice(i * _TOP_ROWS, (i + 1) * _TOP_ROWS)
+        rows, depths = query[pairs] - some.start, depth[some, None]
+        sizes = np.bincount(rows, minlength=len(depths))
+        places = rows, np.arange(len(rows)) - (np.cumsum(sizes) - sizes)[rows]
+        count = int(min(depths.max(), scores.shape[1]))
+        top = np.partition(scores[some], -count, axis=1)[:, None, -count:]
+        bounds = np.full((2, len(sizes), sizes.max(), 1), np.inf, np.float32)
+        bounds[0][places], bounds[1][places] = low[pairs, None], high[pairs, None]
+        at_most = np.count_nonzero(top >= bounds[0], axis=2)
+        at_least = np.count_nonzero(top > bounds[1], axis=2)
+        certain = ((at_least == at_most) | (at_least >= depths)).all(axis=1, keepdims=True)
+        before[pairs] = np.where(certain, at_least, -1)[places]
+    return before
 
 
 class Counter(NamedTuple):
