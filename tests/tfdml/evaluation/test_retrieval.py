@@ -104,7 +104,7 @@ def test_ignores_the_size_of_the_tiles(size, rng, monkeypatch):
     x, labels = rng.normal(size=(80, 4)), rng.integers(0, 9, 80)
     x[40:] = x[:40] + 1e-9  # float32 cannot tell these apart
     expected = brute_force(x, labels, (1, 2, 4, 8))
-    for name in ("_TILE_ROWS", "_RELEVANT_TILE_ROWS"):
+    for name in ("_TILE_ROWS", "_TILE_COLUMNS"):
         monkeypatch.setattr(nearest, name, size)
     monkeypatch.setattr(by_distance, "_BLOCK_BYTES", 4 * 80 * size)
     assert recall_at_k(x, labels) == expected

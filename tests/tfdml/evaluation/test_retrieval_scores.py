@@ -111,7 +111,7 @@ def _lonely_queries_may_warn():
 def sizes(request, monkeypatch):
     """Also blocks, chunks and tiles so small that each of them is filled several times."""
     if "deep" in request.param:
-        monkeypatch.setattr(by_distance, "_TOP_PAIRS", 0)
+        monkeypatch.setattr(by_distance, "_SHALLOW", 0)
     if "small" in request.param:
         for name, size in {"_BLOCK_BYTES": 4 * 60 * 7, "_BLOCK_PAIRS": 100}.items():
             monkeypatch.setattr(by_distance, name, size)
@@ -119,7 +119,7 @@ def sizes(request, monkeypatch):
             monkeypatch.setattr(counting, name, size)
         monkeypatch.setattr(points, "_CHUNK_ROWS", 5)
         monkeypatch.setattr(by_similarity, "_TILE_ROWS", 7)
-        for name, size in {"_TILE_ROWS": 7, "_RELEVANT_TILE_ROWS": 5}.items():
+        for name, size in {"_TILE_ROWS": 7, "_TILE_COLUMNS": 9}.items():
             monkeypatch.setattr(nearest, name, size)
 
 
@@ -387,7 +387,7 @@ def test_many_relevant_rows_and_few_give_what_both_ways_of_counting_say(rng, mon
     labels = np.repeat(np.arange(3), [100, 30, 4])
     x = (rng.normal(size=(3, 4))[labels] + rng.normal(size=(134, 4))).astype("float32")
     expected = brute_force(similarities(x, x), labels, (1, 8, 100))
-    monkeypatch.setattr(by_distance, "_TOP_PAIRS", 0)
+    monkeypatch.setattr(by_distance, "_SHALLOW", 0)
     for few in (0, 8, 1000):
         monkeypatch.setattr(counting, "_FEW", few)
         for metrics in (None, ("precision", "recall"), "map@r"):

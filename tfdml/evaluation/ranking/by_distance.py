@@ -11,7 +11,9 @@ from tfdml.evaluation.ranking.search import Search, ranks_of
 
 _BLOCK_BYTES = 2**25  # of float32 scores held at once
 _BLOCK_PAIRS = 2**20  # of queries and relevant rows
-_TOP_PAIRS = 2**14  # of the relevant rows and the nearest others of one query
+_SHALLOW = 128  # up to this many relevant rows and ranks, the largest scores are found at once
+_FEW_BETWEEN = 8  # up to this many rows between the bounds of a relevant row are compared at once
+_UNSURE_PAIRS = 64  # of queries and relevant rows, whose scores are picked at once
 
 
 def ranks_by_distance(search, depth):
@@ -72,7 +74,7 @@ class _Ranker(NamedTuple):
     def ranks(self, first, last, scores):
         """The `RelevantRanks` of queries first to last; overwrites scores of their classes."""
         scores, depth = scores[: last - first], self.depth[first:last]
-        shallow = max(1, self.wanted.max()) * self.depth.max() <= _TOP_PAIRS
+        shallow = max(self.search.relevant.max(), self.depth.max()) <= _SHALLOW
         if shallow or (self.wanted == self.search.relevant)[first:last].all():
             query, relevant = self.search.pairs(first, last)
         else:
@@ -82,8 +84,7 @@ class _Ranker(NamedTuple):
             scores[i, self.search.start[first + i] : self.search.stop[first + i]] = -np.inf
         before = np.full(len(query), -1)
         if shallow:
-            low, high = self._rough_bounds(first + query, relevant, of_relevant)
-            before = counts_in_top(scores, query, low, high, depth)
+            before = self._count_in_top(first, scores, query, relevant, of_relevant)
         decided = before >= 0
         bounds = self._bounds(first, query[~decided], relevant[~decided])
         query = np.concatenate([query[decided], bounds.query])
@@ -104,15 +105,33 @@ class _Ranker(NamedTuple):
                 before[begin : begin + len(nearest)] = nearest
         return before
 
-    def _rough_bounds(self, query, relevant, scores):
-        """The bounds of relevant rows by their own scores, which are rounded too."""
-        dim, squared_norms = self.gallery.exact.shape[1], self.queries.squared_norms[query]
+    def _count_in_top(self, first, scores, query, relevant, of_relevant):
+        """(t,) numbers of rows before relevant rows; -1 for a query that needs many distances.
+
+        The bounds of a relevant row follow from its own score, one of `of_relevant`.
+        """
+        dim, squared_norms = self.gallery.exact.shape[1], self.queries.squared_norms[first + query]
         norms = np.sqrt(squared_norms), np.sqrt(self.gallery.squared_norms[relevant])
         error = points.score_error(*norms, dim)
-        far, near = (np.maximum(squared_norms - 2 * (scores + e), 0) for e in (-error, error))
+        far, near = (np.maximum(squared_norms - 2 * (of_relevant + e), 0) for e in (-error, error))
         low, _ = points.score_bounds(squared_norms, far, dim)
         _, high = points.score_bounds(squared_norms, near, dim)
-        return low, high
+        depth = self.depth[first : first + len(scores)]
+        count = int(min(depth.max() + _FEW_BETWEEN + 1, scores.shape[1]))
+        before, at_most = counts_in_top(scores, query, low, high, count)
+        between = np.where(before < depth[query], at_most - before, 0)
+        many = np.bincount(query, between > _FEW_BETWEEN, minlength=len(scores)) > 0
+        unsure = np.flatnonzero((between > 0) & ~many[query])
+        step = min(_UNSURE_PAIRS, len(scores))
+        for some in np.split(unsure, range(step, len(unsure), step)):
+            of = scores[query[some]]
+            places = np.flatnonzero((of >= low[some, None]) & (of <= high[some, None]))
+            pair, row = np.divmod(places, scores.shape[1])  # faster than `nonzero` of both axes
+            asked, nearest = first + query[some], relevant[some]
+            nearer = self._distances(asked[pair], row) <= self._distances(asked, nearest)[pair]
+            before[some] += np.bincount(pair[nearer], minlength=len(some))
+        before[many[query]] = -1
+        return before
 
     def _bounds(self, first, query, relevant):
         distance = self._distances(first + query, relevant)

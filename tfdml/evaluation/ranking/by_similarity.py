@@ -39,13 +39,13 @@ def ranks_by_similarity(search, similarity, only_nearest):
     table = _Table(search, only_nearest)
     _score_tiles(search, similarity, table)
     inputs.warn_if_equal(np.concatenate([table.best_relevant(), table.best_others]), stacklevel=5)
-    for rows in slices_of(len(search.queries), _TILE_ROWS):
+    for rows in slices_of(0, len(search.queries), _TILE_ROWS):
         yield table.ranks(rows)
 
 
 def scores_to_rank(count):
     """Number of scores that a similarity computes to rank `count` rows among themselves."""
-    return sum((tile.stop - tile.start) * tile.stop for tile in slices_of(count, _TILE_ROWS))
+    return sum((tile.stop - tile.start) * tile.stop for tile in slices_of(0, count, _TILE_ROWS))
 
 
 def _score_tiles(search, similarity, table):
@@ -55,11 +55,12 @@ def _score_tiles(search, similarity, table):
         shape = rows.stop - rows.start, columns.stop - columns.start
         return inputs.scores_of(similarity, search.queries[rows], search.gallery[columns], shape)
 
-    own, slices = search.among_themselves, slices_of(len(search.gallery), _TILE_ROWS)
+    own, slices = search.among_themselves, slices_of(0, len(search.gallery), _TILE_ROWS)
     ahead = {}  # tiles with relevant rows, scored before their turn
-    for i, asked in enumerate(slices_of(len(search.queries), _TILE_ROWS)):
+    for i, asked in enumerate(slices_of(0, len(search.queries), _TILE_ROWS)):
         for columns in slices[i if own else 0 :]:
-            if search.related(asked, columns):
+            shared = search.related(asked, columns)
+            if shared.start < shared.stop:
                 scores = scores_of(asked, columns)
                 if own and asked == columns:
                     scores = _one_score_per_pair(scores)
@@ -110,7 +111,8 @@ class _Table:
 
     def add_others(self, rows, columns, scores):
         """Counts rows of other classes against the sorted relevant rows of queries."""
-        if self.search.related(rows, columns):
+        shared = self.search.related(rows, columns)
+        if shared.start < shared.stop:
             scores = np.where(self.search.same_class(rows, columns), -np.inf, scores)
         self.best_others[rows] = np.maximum(self.best_others[rows], scores.max(axis=1))
         for i, of_query in enumerate(scores, start=rows.start):

@@ -27,35 +27,29 @@ class Bounds(NamedTuple):
         return Bounds(*(part[relevant] for part in self))
 
 
-def counts_in_top(scores, query, low, high, depth):
-    """(t,) numbers of rows before relevant rows, among the largest scores of each query.
+def counts_in_top(scores, query, low, high, count):
+    """(t,) numbers of scores above the high and at least at the low bounds of relevant rows.
 
     Args:
         scores: (b, m) float32 scores of the gallery rows; -inf for those of the query's class.
         query: (t,) ascending integers, the queries of the relevant rows.
         low: (t,) float32 bounds of the scores of the relevant rows.
         high: (t,) float32.
-        depth: (b,) finite numbers: the largest number that must be exact, plus 1.
-
-    Returns:
-        (t,) integers, inexact if >= depth; -1 for all of a query if float32 leaves one uncertain.
+        count: The number of largest scores that are counted.
     """
-    before = np.empty(len(query), int)
+    at_least, at_most = np.empty((2, len(query)), int)
     edges = np.searchsorted(query, np.arange(0, len(scores) + _TOP_ROWS, _TOP_ROWS))
     for i, pairs in enumerate(itertools.starmap(slice, itertools.pairwise(edges))):
-        some = slice(i * _TOP_ROWS, (i + 1) * _TOP_ROWS)
-        rows, depths = query[pairs] - some.start, depth[some, None]
-        sizes = np.bincount(rows, minlength=len(depths))
+        some = scores[i * _TOP_ROWS : (i + 1) * _TOP_ROWS]
+        top = np.partition(some, -count, axis=1)[:, None, -count:]
+        rows = query[pairs] - i * _TOP_ROWS
+        sizes = np.bincount(rows, minlength=len(some))
         places = rows, np.arange(len(rows)) - (np.cumsum(sizes) - sizes)[rows]
-        count = int(min(depths.max(), scores.shape[1]))
-        top = np.partition(scores[some], -count, axis=1)[:, None, -count:]
-        bounds = np.full((2, len(sizes), sizes.max(), 1), np.inf, np.float32)
+        bounds = np.full((2, len(some), sizes.max(), 1), np.inf, np.float32)
         bounds[0][places], bounds[1][places] = low[pairs, None], high[pairs, None]
-        at_most = np.count_nonzero(top >= bounds[0], axis=2)
-        at_least = np.count_nonzero(top > bounds[1], axis=2)
-        certain = ((at_least == at_most) | (at_least >= depths)).all(axis=1, keepdims=True)
-        before[pairs] = np.where(certain, at_least, -1)[places]
-    return before
+        at_most[pairs] = np.count_nonzero(top >= bounds[0], axis=2)[places]
+        at_least[pairs] = np.count_nonzero(top > bounds[1], axis=2)[places]
+    return at_least, at_most
 
 
 class Counter(NamedTuple):

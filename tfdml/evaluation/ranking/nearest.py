@@ -4,10 +4,10 @@ import numpy as np
 
 from tfdml.evaluation.ranking import points
 from tfdml.evaluation.ranking.by_distance import points_of, ranks_of_points
-from tfdml.evaluation.ranking.search import RelevantRanks, slices_of, tiles
+from tfdml.evaluation.ranking.search import RelevantRanks, slices_of
 
-_TILE_ROWS = 512  # 384 to 768 took the same time
-_RELEVANT_TILE_ROWS = 128  # queries of a tile of relevant rows, which are around the diagonal
+_TILE_ROWS = 256  # queries
+_TILE_COLUMNS = 2048  # gallery rows: a tile of float32 fills 2 MB
 
 
 def ranks_of_nearest(search, depth):
@@ -16,7 +16,7 @@ def ranks_of_nearest(search, depth):
     The ranks are those of `ranks_by_distance`, in about half the time: the distance of the nearest
     relevant row is known before the others are counted, so that one product of rows serves both of
     them as queries. Queries for which float32 cannot decide are left to `ranks_of_points`. Uses
-    about 12 bytes per number given, plus a few tiles.
+    about 20 bytes per number given, plus a few tiles.
 
     Args:
         search: `Search`.
@@ -26,17 +26,21 @@ def ranks_of_nearest(search, depth):
         The `RelevantRanks` of all queries.
     """
     queries, gallery = points_of(search)
-    (rows, _), (_, columns) = queries.nearness_factors(), gallery.nearness_factors()
+    rows, columns = queries.nearness_rows(), gallery.nearness_columns()
     nearest = _nearest_distances(search, queries, gallery, rows, columns)
     depth = np.where(search.relevant, depth, 0)
     before = _Before(queries.squared_norms, nearest, gallery.exact.shape[1], depth)
-    for some, others in tiles(search, _TILE_ROWS):
-        nearness = rows[some] @ columns[others].T
-        if search.related(some, others):
-            nearness[search.same_class(some, others)] = -np.inf
-        before.add(some, nearness)
-        if search.among_themselves and some != others:
-            before.add(others, nearness.T)
+    for some in slices_of(0, len(rows), _TILE_ROWS):
+        first = some.start if search.among_themselves else 0
+        for others in slices_of(first, len(search.gallery), _TILE_COLUMNS):
+            nearness = rows[some] @ columns[:, others]
+            shared = search.related(some, others)
+            of_classes = nearness[:, shared.start - others.start : shared.stop - others.start]
+            of_classes[search.same_class(some, shared)] = -np.inf
+            before.add(some, nearness)
+            if search.among_themselves:
+                later = slice(max(some.stop, others.start), others.stop)
+                before.add(later, nearness[:, later.start - others.start :].T)
     doubtful = np.flatnonzero((before.at_least < depth) & (before.at_least < before.at_most))
     if doubtful.size:
         some = search.of(doubtful)._replace(among_themselves=False)
@@ -57,7 +61,7 @@ def _nearest_distances(search, queries, gallery, rows, columns):
     best = np.full(len(rows), -np.inf)  # nearness that the nearest has at least before rounding
     norms, dim = np.sqrt(gallery.squared_norms), gallery.exact.shape[1]
     for some, others in _relevant_tiles(search):
-        nearness = rows[some] @ columns[others].T
+        nearness = rows[some] @ columns[:, others]
         nearness[~search.is_relevant(some, others)] = -np.inf
         squared, largest = queries.squared_norms[some], nearness.argmax(axis=1)
         certain = nearness[np.arange(len(largest)), largest]
@@ -66,7 +70,8 @@ def _nearest_distances(search, queries, gallery, rows, columns):
         asked = np.flatnonzero(best[some] > -np.inf)
         farthest = np.maximum(-2 * best[some][asked], 0)
         low, _ = points.nearness_bounds(squared[asked], farthest, dim)
-        query, row = np.nonzero(nearness[asked] >= low[:, None])
+        places = np.flatnonzero(nearness[asked] >= low[:, None])
+        query, row = np.divmod(places, nearness.shape[1])  # faster than `nonzero` of both axes
         query, row = some.start + asked[query], others.start + row
         distances = points.squared_distances(queries.exact, query, gallery.exact, row)
         np.minimum.at(nearest, query, distances)
@@ -75,10 +80,10 @@ def _nearest_distances(search, queries, gallery, rows, columns):
 
 def _relevant_tiles(search):
     """Tiles, as slices of queries and gallery rows, that together have all rows of one class."""
-    for some in slices_of(len(search.queries), _RELEVANT_TILE_ROWS):
-        first, last = search.start[some.start], search.stop[some.stop - 1]
-        for others in slices_of(last - first, _TILE_ROWS):
-            yield some, slice(first + others.start, first + others.stop)
+    for some in slices_of(0, len(search.queries), _TILE_ROWS):
+        shared = search.related(some, slice(0, len(search.gallery)))
+        for others in slices_of(shared.start, shared.stop, _TILE_COLUMNS):
+            yield some, others
 
 
 class _Before:

@@ -62,14 +62,18 @@ class Points(NamedTuple):
         """(dim + 1, n) factors of scores, for a gallery."""
         return np.concatenate([self.centred, self._minus_half_squares()], axis=1).T
 
-    def nearness_factors(self):
-        """Two (n, dim + 2) arrays: the first times the second of others, transposed, is -D**2/2.
+    def nearness_rows(self):
+        """(n, dim + 2) factors of the nearness -D**2/2, for queries.
 
         Unlike scores, it serves both rows of a pair as the query; its rounding error is larger.
         """
-        minus, ones = self._minus_half_squares(), np.ones_like(self.centred[:, :1])
-        first, second = (minus, ones), (ones, minus)
-        return tuple(np.concatenate([self.centred, *last], axis=1) for last in (first, second))
+        ones = np.ones_like(self.centred[:, :1])
+        return np.concatenate([self.centred, self._minus_half_squares(), ones], axis=1)
+
+    def nearness_columns(self):
+        """(dim + 2, n) factors of the nearness, for a gallery."""
+        ones = np.ones_like(self.centred[:, :1])
+        return np.concatenate([self.centred, ones, self._minus_half_squares()], axis=1).T
 
     def _minus_half_squares(self):
         return (-0.5 * self.squared_norms[:, None]).astype(self.centred.dtype)

@@ -53,9 +53,13 @@ class Search(NamedTuple):
         return query[kept], row[kept]
 
     def related(self, rows, columns):
-        """Whether a tile, the slices of its queries and gallery rows, has a pair of one class."""
+        """The slice of the gallery rows of a tile from the first to the last class of its queries.
+
+        A tile is a slice of queries and one of gallery rows.
+        """
         start, stop = self.start[rows.start], self.stop[rows.stop - 1]
-        return start < columns.stop and columns.start < stop
+        start = min(max(start, columns.start), columns.stop)
+        return slice(start, max(start, min(stop, columns.stop)))
 
     def same_class(self, rows, columns):
         """(b, c) booleans of a tile, true where a gallery row is of the class of the query."""
@@ -98,20 +102,9 @@ def ranks_of(first, last, query, before):
     return RelevantRanks(first, last, query, place, place + before)
 
 
-def tiles(search, size):
-    """Slices of at most `size` queries and gallery rows, which together have each pair once.
-
-    Of queries among themselves, those on and above the diagonal.
-    """
-    slices = slices_of(len(search.gallery), size)
-    for i, rows in enumerate(slices_of(len(search.queries), size)):
-        for columns in slices[i if search.among_themselves else 0 :]:
-            yield rows, columns
-
-
-def slices_of(count, size):
-    """Consecutive slices of at most `size` that cover `count` rows."""
-    return [slice(i, min(i + size, count)) for i in range(0, count, size)]
+def slices_of(start, stop, size):
+    """Consecutive slices of at most `size` that cover the rows from start to stop."""
+    return [slice(first, min(first + size, stop)) for first in range(start, stop, size)]
 
 
 def search_of(

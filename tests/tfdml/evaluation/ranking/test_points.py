@@ -20,7 +20,7 @@ def test_scores_outside_the_bounds_decide_which_row_is_nearer(scale, offset, rng
     distances = squared_distances(queries.exact, query, gallery.exact, row).reshape(40, 40)
     expected = [[np.sum((b - a) ** 2) for b in gallery.exact] for a in queries.exact]
     np.testing.assert_allclose(distances, expected, rtol=1e-14)
-    nearness = queries.nearness_factors()[0] @ gallery.nearness_factors()[1].T
+    nearness = queries.nearness_rows() @ gallery.nearness_columns()
     np.testing.assert_allclose(nearness, -distances / 2, atol=1e-5)
     scores = queries.score_rows() @ gallery.score_columns()
     for values, bounds in ((scores, score_bounds), (nearness, nearness_bounds)):
