@@ -269,7 +269,8 @@ def members_of(labels):
     return members
 
 
-def coupled_clusters(labels, x, margin=1.0, normalize=False):
+def coupled_clusters(labels, x, margin=None, normalize=False):
+    margin = margin or (1.0 if normalize else 100.0)
     x = unit(x) if normalize else x
     losses = []
     for rows in members_of(labels).values():

@@ -84,7 +84,8 @@ CASES = [
     ("contrastive", {"squared_hinge": True, "margin": 1.5}),
     ("contrastive", {"pairs": "halves", "squared_hinge": True, "margin": 5.0, "normalize": False}),
     ("coupled_clusters", {}),
-    ("coupled_clusters", {"margin": 0.3, "normalize": True}),
+    ("coupled_clusters", {"margin": 1.0}),
+    ("coupled_clusters", {"normalize": True}),
     ("density", {"initial_density": DENSITIES, "weight": 0.5}),
     (
         "density",
