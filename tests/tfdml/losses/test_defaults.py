@@ -17,7 +17,7 @@ DEFAULTS = {
         "average_over": "pairs",
     },
     losses.CrossBatchMemoryLoss: {"start_step": 1000, "weight": 1.0},
-    losses.CoupledClustersLoss: {"margin": 1.0, "normalize": False},
+    losses.CoupledClustersLoss: {"margin": None, "normalize": False},
     losses.DensityAdaptiveLoss: {
         "weight": 10.0,
         "eta": 0.5,
