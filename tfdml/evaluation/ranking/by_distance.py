@@ -36,20 +36,9 @@ def ranks_by_distance(search, depth):
     Yields:
         `RelevantRanks` of consecutive queries.
     """
+    queries, gallery = points_of(search)
     # Only this many nearest relevant rows can have a rank of at most `depth`.
     wanted = np.minimum(depth, search.relevant).astype(int)
-    return ranks_of_points(search, *points_of(search), depth, wanted)
-
-
-def points_of(search):
-    """The `Points` of the queries and of the gallery; one object if they are the same rows."""
-    frame = points.Frame.around(search.gallery, search.queries)
-    gallery = frame.points(search.gallery)
-    return gallery if search.among_themselves else frame.points(search.queries), gallery
-
-
-def ranks_of_points(search, queries, gallery, depth, wanted):
-    """`ranks_by_distance` of the `Points`, for (n,) numbers `wanted` of nearest relevant rows."""
     columns, rows = gallery.score_columns(), queries.score_rows()
     ranker = _Ranker(search, queries, gallery, depth, wanted)
     largest_class = int((search.stop - search.start).max())
@@ -60,6 +49,13 @@ def ranks_of_points(search, queries, gallery, depth, wanted):
         last = min(first + block, len(rows))
         np.matmul(rows[first:last], columns, out=scores[: last - first])
         yield ranker.ranks(first, last, scores)
+
+
+def points_of(search):
+    """The `Points` of the queries and of the gallery; one object if they are the same rows."""
+    frame = points.Frame.around(search.gallery, search.queries)
+    gallery = frame.points(search.gallery)
+    return gallery if search.among_themselves else frame.points(search.queries), gallery
 
 
 class _Ranker(NamedTuple):

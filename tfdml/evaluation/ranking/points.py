@@ -50,10 +50,6 @@ class Points(NamedTuple):
     centred: np.ndarray  # (n, dim)
     squared_norms: np.ndarray  # (n,) float64, of the centred rows before rounding
 
-    def of(self, rows):
-        """The points of some rows, given as a slice or as integers."""
-        return Points(*(part[rows] for part in self))
-
     def score_rows(self):
         """(n, dim + 1) factors of scores, for queries."""
         return np.concatenate([self.centred, np.ones_like(self.centred[:, :1])], axis=1)
