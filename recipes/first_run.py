@@ -157,7 +157,7 @@ def row_of(run, most_steps):
     import_tensorflow()
     import tensorflow as tf
 
-    tf.get_logger().setLevel("ERROR")  # no warnings of functions traced again, as each run must
+    tf.get_logger().setLevel("ERROR")  # each run traces its functions anew, of which it warns
     keys, flags = run
     errors = (ValueError, TypeError, OSError, FloatingPointError, tf.errors.OpError)
     with contextlib.redirect_stdout(io.StringIO()):

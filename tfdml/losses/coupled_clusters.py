@@ -18,8 +18,8 @@ class CoupledClustersLoss(MetricLoss):
     averaged over the classes of two rows or more. The mean replaces a row as the anchor.
 
     Args:
-        margin: Required difference of the two squared distances; > 0. None for 1 with unit rows
-            and 100 with raw rows, whose squared distances are 60 to 500 before training.
+        margin: Required difference of the two squared distances; > 0. Default: 1 for unit rows,
+            100 for raw rows, whose distances are larger.
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfdml.evaluation import recall_at_k
+from tfdml.evaluation import recall_at_k, retrieval_scores
 from tfdml.evaluation.ranking import by_distance, nearest
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "golden.json").read_text())
@@ -108,6 +108,8 @@ def test_ignores_the_size_of_the_tiles(size, rng, monkeypatch):
         monkeypatch.setattr(nearest, name, size)
     monkeypatch.setattr(by_distance, "_BLOCK_BYTES", 4 * 80 * size)
     assert recall_at_k(x, labels) == expected
+    scores = retrieval_scores(x, labels, k=(1, 2, 4, 8), metrics=("recall", "precision"))
+    assert {k: scores[f"recall@{k}"] for k in expected} == expected
 
 
 @settings(max_examples=30, deadline=None)

@@ -7,7 +7,7 @@ import numpy as np
 
 from tfdml.evaluation.ranking import points
 from tfdml.evaluation.ranking.counting import Bounds, Counter, counts_in_top
-from tfdml.evaluation.ranking.search import Search, ranks_of
+from tfdml.evaluation.ranking.search import Search, ranks_of, true_places
 
 _BLOCK_BYTES = 2**25  # of float32 scores held at once
 _BLOCK_PAIRS = 2**20  # of queries and relevant rows
@@ -36,11 +36,12 @@ def ranks_by_distance(search, depth):
     Yields:
         `RelevantRanks` of consecutive queries.
     """
-    queries, gallery = points_of(search)
+    queries, gallery = points.points_of(search)
     # Only this many nearest relevant rows can have a rank of at most `depth`.
     wanted = np.minimum(depth, search.relevant).astype(int)
+    shallow = max(search.relevant.max(), depth.max()) <= _SHALLOW
     columns, rows = gallery.score_columns(), queries.score_rows()
-    ranker = _Ranker(search, queries, gallery, depth, wanted)
+    ranker = _Ranker(search, queries, gallery, depth, wanted, shallow)
     largest_class = int((search.stop - search.start).max())
     block = min(_BLOCK_BYTES // (4 * columns.shape[1]), _BLOCK_PAIRS // max(1, largest_class))
     block = max(1, min(block, len(rows)))
@@ -51,13 +52,6 @@ def ranks_by_distance(search, depth):
         yield ranker.ranks(first, last, scores)
 
 
-def points_of(search):
-    """The `Points` of the queries and of the gallery; one object if they are the same rows."""
-    frame = points.Frame.around(search.gallery, search.queries)
-    gallery = frame.points(search.gallery)
-    return gallery if search.among_themselves else frame.points(search.queries), gallery
-
-
 class _Ranker(NamedTuple):
     """Ranks the queries of a block: float32 scores where they are certain, float64 where not."""
 
@@ -66,28 +60,28 @@ class _Ranker(NamedTuple):
     gallery: points.Points
     depth: np.ndarray
     wanted: np.ndarray  # (n,) number of nearest relevant rows to rank
+    shallow: bool  # whether the relevant rows and the depth are few
 
     def ranks(self, first, last, scores):
         """The `RelevantRanks` of queries first to last; overwrites scores of their classes."""
         scores, depth = scores[: last - first], self.depth[first:last]
-        shallow = max(self.search.relevant.max(), self.depth.max()) <= _SHALLOW
-        if shallow or (self.wanted == self.search.relevant)[first:last].all():
+        if self.shallow or (self.wanted == self.search.relevant)[first:last].all():
             query, relevant = self.search.pairs(first, last)
         else:
             query, relevant = self._nearest_relevant(first, last, scores)
         of_relevant = scores[query, relevant]
         for i in range(last - first):
             scores[i, self.search.start[first + i] : self.search.stop[first + i]] = -np.inf
-        before = np.full(len(query), -1)
-        if shallow:
+        if self.shallow:
             before = self._count_in_top(first, scores, query, relevant, of_relevant)
+        else:
+            before = np.full(len(query), -1)
         decided = before >= 0
         bounds = self._bounds(first, query[~decided], relevant[~decided])
         query = np.concatenate([query[decided], bounds.query])
         before = np.concatenate([before[decided], self._count(first, scores, bounds, depth)])
-        order = np.argsort(query, kind="stable")
-        query, before = query[order], before[order]
-        return ranks_of(first, last, query[before >= 0], before[before >= 0])
+        found = before >= 0
+        return ranks_of(first, last, query[found], before[found])
 
     def _count(self, first, scores, bounds, depth):
         """(t,) numbers of rows before relevant rows, one query at a time; -1 beyond the depth."""
@@ -113,6 +107,7 @@ class _Ranker(NamedTuple):
         low, _ = points.score_bounds(squared_norms, far, dim)
         _, high = points.score_bounds(squared_norms, near, dim)
         depth = self.depth[first : first + len(scores)]
+        # Deep enough to tell whether there are more than a few rows between the bounds.
         count = int(min(depth.max() + _FEW_BETWEEN + 1, scores.shape[1]))
         before, at_most = counts_in_top(scores, query, low, high, count)
         between = np.where(before < depth[query], at_most - before, 0)
@@ -121,8 +116,7 @@ class _Ranker(NamedTuple):
         step = min(_UNSURE_PAIRS, len(scores))
         for some in np.split(unsure, range(step, len(unsure), step)):
             of = scores[query[some]]
-            places = np.flatnonzero((of >= low[some, None]) & (of <= high[some, None]))
-            pair, row = np.divmod(places, scores.shape[1])  # faster than `nonzero` of both axes
+            pair, row = true_places((of >= low[some, None]) & (of <= high[some, None]))
             asked, nearest = first + query[some], relevant[some]
             nearer = self._distances(asked[pair], row) <= self._distances(asked, nearest)[pair]
             before[some] += np.bincount(pair[nearer], minlength=len(some))

@@ -28,7 +28,7 @@ class Bounds(NamedTuple):
 
 
 def counts_in_top(scores, query, low, high, count):
-    """(t,) numbers of scores above the high and at least at the low bounds of relevant rows.
+    """Counts the largest scores of each query against the bounds of its relevant rows.
 
     Args:
         scores: (b, m) float32 scores of the gallery rows; -inf for those of the query's class.
@@ -36,6 +36,9 @@ def counts_in_top(scores, query, low, high, count):
         low: (t,) float32 bounds of the scores of the relevant rows.
         high: (t,) float32.
         count: The number of largest scores that are counted.
+
+    Returns:
+        Two (t,) arrays of integers: the numbers of scores > `high` and of scores >= `low`.
     """
     at_least, at_most = np.empty((2, len(query)), int)
     edges = np.searchsorted(query, np.arange(0, len(scores) + _TOP_ROWS, _TOP_ROWS))

@@ -6,6 +6,7 @@ import numpy as np
 
 from tfdml.checks import check_one_of
 from tfdml.evaluation.ranking.points import Frame, score_bounds, squared_distances
+from tfdml.evaluation.ranking.search import true_places
 
 _BLOCK_BYTES = 2**25  # of scores held at once, counted as float64
 
@@ -83,7 +84,7 @@ def _nearer(queries, gallery, columns, own):
     scores = queries.score_rows() @ columns
     scores[everyone, own] = -np.inf
     nearer = scores > high[:, None]
-    places, candidates = np.nonzero((scores >= low[:, None]) & ~nearer)
+    places, candidates = true_places((scores >= low[:, None]) & ~nearer)
     distances = squared_distances(queries.exact, places, gallery.exact, candidates)
     nearer[places, candidates] = distances <= limits[places]
     return nearer

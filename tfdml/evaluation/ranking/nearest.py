@@ -3,8 +3,7 @@
 import numpy as np
 
 from tfdml.evaluation.ranking import points
-from tfdml.evaluation.ranking.by_distance import points_of
-from tfdml.evaluation.ranking.search import RelevantRanks, slices_of
+from tfdml.evaluation.ranking.search import RelevantRanks, slices_of, true_places
 
 _TILE_ROWS = 256  # queries
 _TILE_COLUMNS = 2048  # gallery rows: a tile of float32 fills 2 MB
@@ -24,7 +23,7 @@ def ranks_of_nearest(search, depth):
     Yields:
         The `RelevantRanks` of all queries.
     """
-    queries, gallery = points_of(search)
+    queries, gallery = points.points_of(search)
     rows, columns = queries.nearness_rows(), gallery.nearness_columns()
     nearest = _nearest_distances(search, queries, gallery, rows, columns)
     before = _RowsBefore(queries, gallery, nearest, np.where(search.relevant, depth, 0))
@@ -59,8 +58,7 @@ def _nearest_distances(search, queries, gallery, rows, columns):
         asked = np.flatnonzero(best[some] > -np.inf)
         farthest = np.maximum(-2 * best[some][asked], 0)
         low, _ = points.nearness_bounds(squared[asked], farthest, dim)
-        places = np.flatnonzero(nearness[asked] >= low[:, None])
-        query, row = np.divmod(places, nearness.shape[1])  # faster than `nonzero` of both axes
+        query, row = true_places(nearness[asked] >= low[:, None])
         query, row = some.start + asked[query], others.start + row
         distances = points.squared_distances(queries.exact, query, gallery.exact, row)
         np.minimum.at(nearest, query, distances)
@@ -92,13 +90,11 @@ class _RowsBefore:
         reached = nearness.max(axis=1) >= self.low[some]
         asked = np.flatnonzero(reached & (self.count[some] < self.depth[some]))
         nearness, asked = nearness[asked], some.start + asked
-        at_most = np.count_nonzero(nearness >= self.low[asked, None], axis=1)
-        at_least = np.count_nonzero(nearness > self.high[asked, None], axis=1)
-        self.count[asked] += at_least
-        doubtful = np.flatnonzero((at_least < at_most) & (self.count[asked] < self.depth[asked]))
-        nearness, asked = nearness[doubtful], asked[doubtful]
+        self.count[asked] += np.count_nonzero(nearness > self.high[asked, None], axis=1)
+        below = self.count[asked] < self.depth[asked]
+        nearness, asked = nearness[below], asked[below]
         between = (nearness >= self.low[asked, None]) & (nearness <= self.high[asked, None])
-        query, row = np.divmod(np.flatnonzero(between), nearness.shape[1])
+        query, row = true_places(between)
         query, row = asked[query], others.start + row
         distances = points.squared_distances(self.queries.exact, query, self.gallery.exact, row)
         np.add.at(self.count, query[distances <= self.nearest[query]], 1)

@@ -75,6 +75,13 @@ class Points(NamedTuple):
         return (-0.5 * self.squared_norms[:, None]).astype(self.centred.dtype)
 
 
+def points_of(search):
+    """The `Points` of the queries and of the gallery; one object if they are the same rows."""
+    frame = Frame.around(search.gallery, search.queries)
+    gallery = frame.points(search.gallery)
+    return gallery if search.among_themselves else frame.points(search.queries), gallery
+
+
 def score_error(norms, others, dim):
     """Largest rounding error of float32 scores of rows with these norms."""
     return _rounding(norms * others + others * others / 2, dim)

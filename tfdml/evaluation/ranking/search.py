@@ -93,10 +93,11 @@ def ranks_of(first, last, query, before):
     Args:
         first: The first query.
         last: One after the last query.
-        query: (t,) integers in ascending order, counted from `first`.
-        before: (t,) integers, in any order within a query: the nearest relevant row has the fewest.
+        query: (t,) integers, counted from `first`, in any order.
+        before: (t,) integers. The nearest relevant row of a query has the fewest rows before it.
     """
-    before = before[np.lexsort((before, query))]
+    order = np.lexsort((before, query))
+    query, before = query[order], before[order]
     starts = np.searchsorted(query, np.arange(last - first))
     place = np.arange(len(query)) - starts[query] + 1
     return RelevantRanks(first, last, query, place, place + before)
@@ -105,6 +106,11 @@ def ranks_of(first, last, query, before):
 def slices_of(start, stop, size):
     """Consecutive slices of at most `size` that cover the rows from start to stop."""
     return [slice(first, min(first + size, stop)) for first in range(start, stop, size)]
+
+
+def true_places(mask):
+    """The (t,) rows and (t,) columns of the true entries, several times as fast as `nonzero`."""
+    return np.divmod(np.flatnonzero(mask), mask.shape[1])
 
 
 def search_of(
