@@ -12,6 +12,7 @@ _CHUNK_ROWS = 256  # exact distances computed before checking whether they suffi
 _FEW = 8  # up to this many relevant rows, counting one by one is faster than a sort
 _DENSE = 8  # scores are picked from a row if at most one in this many is needed
 _TOP_ROWS = 64  # queries whose largest scores are found at once
+_TOP_SCORES = 2**19  # of these queries at most: 2 MB, which stay in the cache
 
 
 class Bounds(NamedTuple):
@@ -41,11 +42,12 @@ def counts_in_top(scores, query, low, high, count):
         Two (t,) arrays of integers: the numbers of scores > `high` and of scores >= `low`.
     """
     at_least, at_most = np.empty((2, len(query)), int)
-    edges = np.searchsorted(query, np.arange(0, len(scores) + _TOP_ROWS, _TOP_ROWS))
+    step = min(_TOP_ROWS, max(1, _TOP_SCORES // scores.shape[1]))
+    edges = np.searchsorted(query, np.arange(0, len(scores) + step, step))
     for i, pairs in enumerate(itertools.starmap(slice, itertools.pairwise(edges))):
-        some = scores[i * _TOP_ROWS : (i + 1) * _TOP_ROWS]
+        some = scores[i * step : (i + 1) * step]
         top = np.partition(some, -count, axis=1)[:, None, -count:]
-        rows = query[pairs] - i * _TOP_ROWS
+        rows = query[pairs] - i * step
         sizes = np.bincount(rows, minlength=len(some))
         places = rows, np.arange(len(rows)) - (np.cumsum(sizes) - sizes)[rows]
         bounds = np.full((2, len(some), sizes.max(), 1), np.inf, np.float32)
