@@ -177,7 +177,7 @@ def recalls_of(recipe, _, devices, most_steps):
     keras.utils.clear_session()
     names = ("dataset", "data_dir", "image_size", "seed")
     settings = {name: getattr(recipe, name) for name in names}
-    images, to_train, to_score = in_memory(most_steps, **settings)
+    images, to_train, to_score, untrained = in_memory(most_steps, **settings)
     recipe, _ = recipe.completed(images.train.num_classes)
     model = train.build_model(recipe, images.train, images.dataset)
 
@@ -185,15 +185,18 @@ def recalls_of(recipe, _, devices, most_steps):
         embeddings = model.embedder.predict(to_score, verbose=0)
         return outcome.score(embeddings, images, model)[RECALL_AT_1]
 
-    before = recall()
+    start = model.embedder.predict(to_score.take(1), verbose=0).tobytes()
+    if start not in untrained:
+        untrained[start] = recall()
     train.train(recipe, model, to_train, devices, train.stops(recipe))
-    return {UNTRAINED: before, RECALL_AT_1: recall()}
+    return {UNTRAINED: untrained[start], RECALL_AT_1: recall()}
 
 
 def in_memory(steps, **settings):
-    """The `Images` of a run, its first batches to train on, and the batches to score.
+    """The `Images` of a run, its first batches to train on, the batches to score, and a dict.
 
-    Those of the last call stay in memory.
+    Those of the last call stay in memory. The dict is for Recall@1 of untrained networks, by the
+    embeddings of the first batch to score: many losses start with the same network.
 
     Args:
         steps: Number of batches to train on.
@@ -214,7 +217,7 @@ def in_memory(steps, **settings):
         for batches in cached:
             for _ in batches:
                 pass
-        KEPT[key] = images, *cached
+        KEPT[key] = images, *cached, {}
     return KEPT[key]
 
 
