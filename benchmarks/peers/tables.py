@@ -13,6 +13,8 @@ def table(heads, rows):
 def comparison(what, records, unit, differing):
     """A row for each record and peer: times, their ratio, memory and differences.
 
+    Records of several computers also name theirs: only the ratios compare between such rows.
+
     Args:
         what: Head of the first column.
         records: {name of the row: record}.
@@ -21,6 +23,7 @@ def comparison(what, records, unit, differing):
             numbers shown, {head: number}.
     """
     rows, names = [], {}
+    several = len({record.get("computer") for record in records.values()}) > 1
     for name, record in records.items():
         ours = record["sides"][TFDML]
         for side in (side for side in record["sides"] if side != TFDML):
@@ -29,10 +32,15 @@ def comparison(what, records, unit, differing):
             names |= dict.fromkeys(shown)
             cells = [time_of(ours, unit), time_of(theirs, unit), ratio(ours, theirs)]
             cells += [memory_of(ours), memory_of(theirs)]
-            rows.append(([name, TITLES.get(side, side), *cells], shown))
+            computer = [record["computer"].split(",")[0]] if several else []
+            rows.append(([name, TITLES.get(side, side), *cells], shown, computer))
     heads = [what, "peer", f"tfdml {unit}", f"peer {unit}", "peer / tfdml", "tfdml MB", "peer MB"]
     heads += [f"difference of {name}" for name in names]
-    filled = [[*cells, *(small(shown.get(name)) for name in names)] for cells, shown in rows]
+    heads += ["computer"] * several
+    filled = [
+        [*cells, *(small(shown.get(name)) for name in names), *computer]
+        for cells, shown, computer in rows
+    ]
     return table(heads, filled)
 
 

@@ -49,7 +49,11 @@ def cases(arguments, _):
                 "dtype": "float32",
             }
             modules = {side: (worker(side, PART), own) for side, own in sides.items()}
-            yield Case(f"{PART}/{task}/{rows}", modules, settings, min(ROUNDS, arguments.rounds))
+            yield Case(key_of(task, rows), modules, settings, min(ROUNDS, arguments.rounds))
+
+
+def key_of(task, rows):
+    return f"{PART}/{task}/{rows}"
 
 
 def inputs_of(folder, rows):
@@ -74,9 +78,10 @@ def page(records):
         "of the largest class, or, for what needs the whole ranking, `None`. `faiss` is an exact",
         "search by it with Recall@K in NumPy.",
     ]
-    for rows in dict.fromkeys(key.split("/")[2] for key in records):
-        chosen = {key.split("/")[1]: r for key, r in records.items() if key.endswith(f"/{rows}")}
-        lines += ["", f"### {int(rows):,} rows", "", comparison("scores", chosen, "s", differing)]
+    for rows in sorted({int(key.split("/")[2]) for key in records}):
+        keys = {task: key_of(task, rows) for task in TASKS}
+        measured = {task: records[key] for task, key in keys.items() if key in records}
+        lines += ["", f"### {rows:,} rows", "", comparison("scores", measured, "s", differing)]
     return lines
 
 

@@ -79,19 +79,11 @@ def page(records):
         "first step adds to its process. The differences are the largest of the value and of",
         "the gradient, relative to their size; the reasons of those beyond rounding are below.",
     ]
-    batches = dict.fromkeys(key.split("/")[2] for key in records if key.endswith("float32"))
-    for batch in batches:
-        chosen = {
-            key.split("/")[1]: record
-            for key, record in records.items()
-            if key.split("/")[2:] == [batch, "float32"]
-        }
-        lines += [
-            "",
-            f"### Batch {int(batch):,}",
-            "",
-            comparison("objective", chosen, "ms", differing),
-        ]
+    for batch in sorted({int(key.split("/")[2]) for key in records if key.endswith("float32")}):
+        keys = {name: key_of(name, batch, "float32") for name in OBJECTIVES}
+        measured = {name: records[key] for name, key in keys.items() if key in records}
+        lines += ["", f"### Batch {batch:,}", ""]
+        lines.append(comparison("objective", measured, "ms", differing))
     return [*lines, "", *reasons(records)]
 
 
