@@ -5,6 +5,7 @@ import tensorflow as tf
 from pipelines.hard_neighbours import HardNeighbours, hard_pairs
 from pipelines.loading import batches_of, check_is, checked, loader
 from pipelines.pairs import pair_indices
+from pipelines.parallel import on_all_cores
 from pipelines.sampling import all_steps, balanced_indices, group_indices
 from pipelines.shuffled import shuffled_indices
 from pipelines.whole_classes import whole_class_indices
@@ -288,4 +289,4 @@ def pair_batches(
     refreshes = all_steps(start_step, refresh_every)
     options = tf.data.Options()
     options.experimental_optimization.inject_prefetch = False  # not beyond a refresh
-    return refreshes.flat_map(until_refresh).with_options(options)
+    return on_all_cores(refreshes.flat_map(until_refresh)).with_options(options)

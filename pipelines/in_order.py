@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from pipelines.images import prepare
 from pipelines.loading import boxes_of, checked, part_of, with_contents
+from pipelines.parallel import on_all_cores
 from tfdml.checks import check_bool, check_integer
 
 _RECORDS = 64  # read at once in evaluation
@@ -44,4 +45,4 @@ def evaluation_batches(
     if split.holds_records:
         images = images.batch(_RECORDS).map(with_contents, tf.data.AUTOTUNE).unbatch()
     images = images.map(load, num_parallel_calls=tf.data.AUTOTUNE)
-    return images.batch(batch_size).prefetch(tf.data.AUTOTUNE)
+    return on_all_cores(images.batch(batch_size).prefetch(tf.data.AUTOTUNE))

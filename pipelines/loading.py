@@ -12,6 +12,7 @@ from pipelines.images import (
     random_symmetry,
     random_warp,
 )
+from pipelines.parallel import on_all_cores
 from pipelines.preprocessing import Preprocessing
 from pipelines.records import read_batches
 from pipelines.sampling import all_steps, step_seed
@@ -123,7 +124,8 @@ def loader(making, batch, size, seed, part):
         if one_by_one:
             images = batches.unbatch().map(load, num_parallel_calls=tf.data.AUTOTUNE)
             batches = images.batch(len(rows), drop_remainder=True)
-        return batches.map(finish, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+        batches = batches.map(finish, num_parallel_calls=tf.data.AUTOTUNE)
+        return on_all_cores(batches.prefetch(tf.data.AUTOTUNE))
 
     return loaded
 

@@ -17,6 +17,7 @@ from pipelines.datasets import cache
 from pipelines.datasets.listing import PARTS
 from pipelines.images import named, warp
 from pipelines.loading import boxes_of, part_of
+from pipelines.parallel import on_all_cores
 from pipelines.preprocessing import Preprocessing
 from tfdml.checks import Bare, check, check_integer
 from tfdml.command_line import write_text
@@ -195,7 +196,7 @@ def _contents_of(split, settings, channels):
     rows = tf.data.Dataset.from_tensor_slices((split.images, boxes_of(split)))
     rows = rows.map(load, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
     with named(split):
-        for image in rows.as_numpy_iterator():
+        for image in on_all_cores(rows).as_numpy_iterator():
             if quality:
                 yield bytes(image)
             else:

@@ -8,6 +8,7 @@ from pipelines.augmentation import Augmentation
 from pipelines.datasets import cars196, cub200
 from pipelines.datasets.listing import AUGMENTATION, IMAGE_SIZE, Listing, dataset_of, first_half
 from pipelines.images import crop
+from pipelines.parallel import on_all_cores
 from tfdml.checks import check, nearest
 from tfdml.decoding import decode, resize
 from tfdml.orientation import upright
@@ -107,6 +108,7 @@ def batches_of(builder, parts, keys, read):
     )
     examples = builder.as_dataset(split="+".join(parts), decoders=wanted)
     batches = examples.map(read, num_parallel_calls=tf.data.AUTOTUNE).batch(256).prefetch(2)
+    batches = on_all_cores(batches)
     what = f"Reading {builder.name} ({', '.join(parts)})"
     return progress(what, batches.as_numpy_iterator(), total=len(batches), unit="batch")
 
