@@ -6,10 +6,10 @@ import tensorflow as tf
 
 
 def on_all_cores(dataset):
-    """The dataset, whose parallel steps take all cores from the start, without autotuning.
+    """Runs the parallel steps of a dataset on all cores, without autotuning.
 
-    The thread of TensorFlow (2.21) that autotunes may miss that its iterator is deleted. The
-    program then waits for it up to a minute: after training, or before it ends.
+    The autotuning thread of TensorFlow 2.21 may miss that its iterator is being deleted. The
+    deletion then blocks for up to a minute, such as at the end of a program.
     """
     options = tf.data.Options()
     options.autotune.enabled = False

@@ -317,6 +317,14 @@ def test_a_run_that_fails_is_named(folder, rerun):
     assert "`classes_per_batch`" in result.sentence
 
 
+def test_first_runs_that_start_with_other_networks_have_their_own_start(rerun, tmp_path):
+    first_run = importlib.import_module("first_run")
+    arguments = ["--sets", "digits", "--steps", "1", "--seeds", "0", "--losses", "lifted", "npair"]
+    assert rerun(*arguments, program=first_run).code == 0
+    raw, unit = (tmp_path / "runs" / "first_run.md").read_text().splitlines()[2:]
+    assert raw.split(" | ")[1].split(" → ")[0] != unit.split(" | ")[1].split(" → ")[0]
+
+
 def test_a_first_run_of_a_loss_is_compared_with_the_untrained_network(rerun, tmp_path, monkeypatch):
     first_run = importlib.import_module("first_run")
     arguments = ["--sets", "digits", "--steps", "1", "2", "--seeds", "0", "--losses", "npair"]

@@ -17,13 +17,14 @@ def comparison(what, records, unit, differing):
 
     Args:
         what: Head of the first column.
-        records: {name of the row: record}.
+        records: {name of the row: record}, in order; None for what was not measured.
         unit: `"ms"` or `"s"`.
         differing: Function of the differences of a side, {name: {"absolute", "relative"}}, to the
             numbers shown, {head: number}.
     """
     rows, names = [], {}
-    several = len({record.get("computer") for record in records.values()}) > 1
+    records = {name: record for name, record in records.items() if record}
+    several = len({record["computer"] for record in records.values()}) > 1
     for name, record in records.items():
         ours = record["sides"][TFDML]
         for side in (side for side in record["sides"] if side != TFDML):

@@ -1,6 +1,5 @@
 import dataclasses
 import itertools
-import os
 import re
 
 import numpy as np
@@ -11,7 +10,6 @@ from PIL import Image
 from pipelines import (
     Augmentation,
     Dataset,
-    HardNeighbours,
     Split,
     balanced_batches,
     evaluation_batches,
@@ -56,25 +54,6 @@ def assert_equal_batches(batches, others):
     for (images, labels), (other_images, other_labels) in zip(batches, others, strict=True):
         np.testing.assert_array_equal(labels, other_labels)
         np.testing.assert_array_equal(images, other_images)
-
-
-@pytest.mark.parametrize(
-    "build",
-    [
-        lambda split: balanced_batches(split, 3, 2),
-        lambda split: group_batches(split, 4, 8),
-        lambda split: shuffled_batches(split, 8),
-        lambda split: pair_batches(split, 8),
-        lambda split: pair_batches(split, 8, hard_neighbours=HardNeighbours(split.labels, 8, 2)),
-        lambda split: whole_class_batches(split, 8),
-        evaluation_batches,
-    ],
-)
-def test_takes_all_cores_without_autotuning(split, build):
-    split = Split(split.images, split.labels, super_labels=split.labels // 5)
-    options = build(split).options()
-    assert options.autotune.enabled is False
-    assert options.autotune.initial_parallelism == os.cpu_count()
 
 
 def test_gives_static_shapes_and_types(split):

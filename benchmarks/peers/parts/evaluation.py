@@ -79,8 +79,7 @@ def page(records):
         "search by it with Recall@K in NumPy.",
     ]
     for rows in sorted({int(key.split("/")[2]) for key in records}):
-        keys = {task: key_of(task, rows) for task in TASKS}
-        measured = {task: records[key] for task, key in keys.items() if key in records}
+        measured = {task: records.get(key_of(task, rows)) for task in TASKS}
         lines += ["", f"### {rows:,} rows", "", comparison("scores", measured, "s", differing)]
     return lines
 

@@ -80,8 +80,7 @@ def page(records):
         "the gradient, relative to their size; the reasons of those beyond rounding are below.",
     ]
     for batch in sorted({int(key.split("/")[2]) for key in records if key.endswith("float32")}):
-        keys = {name: key_of(name, batch, "float32") for name in OBJECTIVES}
-        measured = {name: records[key] for name, key in keys.items() if key in records}
+        measured = {name: records.get(key_of(name, batch, "float32")) for name in OBJECTIVES}
         lines += ["", f"### Batch {batch:,}", ""]
         lines.append(comparison("objective", measured, "ms", differing))
     return [*lines, "", *reasons(records)]
