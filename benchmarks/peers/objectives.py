@@ -76,7 +76,7 @@ OBJECTIVES = {
         tfdml("contrastive", squared=False, average_over="active"),
         {PML: peer("ContrastiveLoss")},
         differs={PML: _MEANS},
-        note="tfdml's default squares distances and averages over all pairs",
+        note="tfdml's default squares distances",
     ),
     "triplet, all": Objective(
         tfdml("triplet", margin=0.05, **ALL_TRIPLETS),
@@ -135,13 +135,13 @@ OBJECTIVES = {
         note="the miner is part of the loss",
     ),
     "circle": Objective(
-        tfdml("circle"),
+        tfdml("circle", scale=80),
         {PML: peer("CircleLoss"), KERAS: peer("Circle")},
         differs={
             KERAS: "Keras differentiates the weights of the pairs too, which the paper keeps "
             "fixed; the values are equal"
         },
-        note="`m`, `gamma` are `margin`, `scale`",
+        note="`m`, `gamma` are `margin`, `scale`; tfdml's default scale is 16",
     ),
     "NT-Xent": Objective(
         tfdml("ntxent"),

@@ -136,7 +136,7 @@ RACERS = {  # objective -> side -> `Racer`
         semihard(0.2),
     ),
     "lifted structure": on_both_sides(
-        tfdml("lifted"),
+        tfdml("lifted", margin=1),
         tfdml("lifted", margin=2),
         peer("LiftedStructureLoss"),
         peer("LiftedStructureLoss", distance=peer("LpDistance", **_RAW)),
@@ -162,7 +162,10 @@ RACERS = {  # objective -> side -> `Racer`
         multi_similarity(0.5),
     ),
     "circle": on_both_sides(
-        tfdml("circle"), tfdml("circle", scale=40), peer("CircleLoss"), peer("CircleLoss", gamma=40)
+        tfdml("circle", scale=80),
+        tfdml("circle", scale=40),
+        peer("CircleLoss"),
+        peer("CircleLoss", gamma=40),
     ),
     "NT-Xent": on_both_sides(
         tfdml("ntxent"),

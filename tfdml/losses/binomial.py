@@ -20,6 +20,7 @@ class BinomialDevianceLoss(PairLoss):
         alpha: Steepness; > 0.
         beta: Similarity that separates positive from negative pairs.
         negative_cost: Steepness of the pairs of other classes, as a multiple of `alpha`; > 0.
+            Published: 25.
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
 
@@ -44,7 +45,7 @@ class BinomialDevianceLoss(PairLoss):
         0.3133
     """
 
-    def __init__(self, *, alpha=2.0, beta=0.5, negative_cost=25.0, normalize=True, name="binomial"):
+    def __init__(self, *, alpha=2.0, beta=0.5, negative_cost=5.0, normalize=True, name="binomial"):
         super().__init__(normalize=normalize, name=name)
         check_positive(alpha=alpha, negative_cost=negative_cost)
         check_finite(beta=beta)

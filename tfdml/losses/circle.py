@@ -46,7 +46,7 @@ class CircleLoss(PairLoss):
         0.7458
     """
 
-    def __init__(self, *, margin=0.4, scale=80.0, name="circle"):
+    def __init__(self, *, margin=0.4, scale=16.0, name="circle"):
         super().__init__(normalize=True, name=name)
         check_finite(margin=margin)
         check_positive(scale=scale)

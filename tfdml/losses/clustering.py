@@ -28,7 +28,7 @@ class ClusteringLoss(MetricLoss):
 
     Args:
         gamma: Margin by which a clustering with NMI 0 must cost more than the classes, in distance
-            or squared distance, summed over rows; > 0.
+            or squared distance, summed over rows; > 0. Published: 1.
         squared: Whether d is the squared Euclidean distance.
         swaps: Largest number of swaps from each start, >= 0.
         normalize: Whether rows are scaled to unit length first.
@@ -54,11 +54,11 @@ class ClusteringLoss(MetricLoss):
 
     Example:
         >>> rows = np.array([[0.], [1.], [5.], [6.]])
-        >>> print(float(ClusteringLoss(normalize=False)(np.array([0, 1, 0, 1]), rows)))
+        >>> print(float(ClusteringLoss(gamma=1.0, normalize=False)(np.array([0, 1, 0, 1]), rows)))
         9.0
     """
 
-    def __init__(self, *, gamma=1.0, squared=False, swaps=5, normalize=True, name="clustering"):
+    def __init__(self, *, gamma=10.0, squared=False, swaps=5, normalize=True, name="clustering"):
         super().__init__(normalize=normalize, name=name)
         check_positive(gamma=gamma)
         check_bool(squared=squared)

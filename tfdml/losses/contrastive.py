@@ -26,7 +26,7 @@ class ContrastiveLoss(PairLoss):
             ignored.
         squared_hinge: Whether the loss of a negative pair is max(0, margin - √D)², with the margin
             in distance: the original form. Requires `squared`.
-        average_over: `"pairs"` (all selected pairs), `"active"` (those with a loss above 0),
+        average_over: `"active"` (pairs with a loss above 0), `"pairs"` (all selected pairs),
             `"batch"` (rows: the balance that density adaptivity needs) or `"sum"` (no division).
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
@@ -52,7 +52,7 @@ class ContrastiveLoss(PairLoss):
     Example:
         >>> loss = ContrastiveLoss(margin=1.0)
         >>> print(float(loss(np.array([0, 0, 1]), np.array([[1., 0.], [0., 1.], [0., 1.]]))))
-        1.0
+        1.5
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class ContrastiveLoss(PairLoss):
         squared=True,
         pairs="all",
         squared_hinge=False,
-        average_over="pairs",
+        average_over="active",
         normalize=True,
         name="contrastive",
     ):

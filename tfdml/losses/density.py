@@ -184,7 +184,8 @@ class DensityAdaptiveLoss(RegularizedLoss):
             `ContrastiveLoss(average_over="batch")` if None.
         num_classes: As for `DensityRegularizer`.
         initial_density: As for `DensityRegularizer`. `train.py` measures it.
-        weight: Factor of the regularizer, λ; > 0. 10 suits a `base` averaged over the batch.
+        weight: Factor of the regularizer, λ; > 0. Published: 10, for a `base` averaged over the
+            batch.
         eta: As for `DensityRegularizer`.
         correlation: As for `DensityRegularizer`.
         alpha_init: As for `DensityRegularizer`.
@@ -217,7 +218,7 @@ class DensityAdaptiveLoss(RegularizedLoss):
         >>> loss = DensityAdaptiveLoss(base="triplet", initial_density=[0.3, 0.3])
         >>> rows = np.array([[1., 0.], [0., 1.], [0., 1.], [0., 1.]])
         >>> print(float(loss(np.array([0, 0, 1, 1]), rows)))
-        -2.5
+        0.125
     """
 
     def __init__(
@@ -226,7 +227,7 @@ class DensityAdaptiveLoss(RegularizedLoss):
         base=None,
         num_classes=None,
         initial_density=None,
-        weight=10.0,
+        weight=3.0,
         eta=0.5,
         correlation=True,
         alpha_init=0.5,

@@ -19,7 +19,8 @@ class LiftedStructuredLoss(PairLoss):
     Every negative of the batch contributes, the nearest ones most.
 
     Args:
-        margin: Margin between negatives and positives, in distance; > 0.
+        margin: Margin between negatives and positives, in distance; > 0. Published: 1. Default: 1
+            for unit rows, 30 for raw rows, whose distances are larger.
         variant: `"smooth"`, the log-sum-exp above; `"max"`, the nested maximum of eq. 3,
             `J = max(max_k(margin - D[i, k]), max_l(margin - D[j, l])) + D[i, j]`; or `"sum"`, the
             same with the outer maximum replaced by a plus (the paper's footnote 1).
@@ -47,8 +48,9 @@ class LiftedStructuredLoss(PairLoss):
         0.5
     """
 
-    def __init__(self, *, margin=1.0, variant="smooth", normalize=False, name="lifted"):
+    def __init__(self, *, margin=None, variant="smooth", normalize=False, name="lifted"):
         super().__init__(normalize=normalize, name=name)
+        margin = margin if margin is not None else 1.0 if normalize else 30.0
         check_positive(margin=margin)
         check_one_of(("smooth", "max", "sum"), variant=variant)
         self.margin = float(margin)

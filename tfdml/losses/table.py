@@ -68,8 +68,13 @@ _ONE_QUADRUPLET = {
 }
 _OF_PDDM = {**_ONE_QUADRUPLET, "similarity": {"dropout": 0.5, "difference_bias": 0.0}}
 PUBLISHED = {
+    "binomial": {"negative_cost": 25.0},
+    "circle": {"scale": 80.0},
+    "clustering": {"gamma": 1.0},
+    "density": {"weight": 10.0},
     "hard_contrastive": {"mine_positives": True},
     "hdc": {"mine_positives": True},
+    "lifted": {"margin": 1.0},
     "lmdm": _OF_PDDM,
     "npair": {"pairs": "first", "scale": 1.0},
     "pddm": _OF_PDDM,

@@ -44,7 +44,7 @@ def contrastive(
     squared=True,
     pairs="all",
     squared_hinge=False,
-    average_over="pairs",
+    average_over="active",
     normalize=True,
 ):
     x = unit(x) if normalize else x
@@ -92,7 +92,7 @@ def clustering_parts(labels, x, squared, normalize):
     return labels, distances, medoids, cost
 
 
-def clustering(labels, x, gamma=1.0, squared=False, swaps=5, normalize=True):
+def clustering(labels, x, gamma=10.0, squared=False, swaps=5, normalize=True):
     labels, distances, of_classes, cost = clustering_parts(labels, x, squared, normalize)
     sums, rows = np.sum(distances, axis=0), range(len(labels))
 
@@ -188,7 +188,8 @@ def triplet(
     return average(losses, n, average_over)
 
 
-def lifted(labels, x, margin=1.0, variant="smooth", normalize=False):
+def lifted(labels, x, margin=None, variant="smooth", normalize=False):
+    margin = margin or (1.0 if normalize else 30.0)
     x = unit(x) if normalize else x
     positive, negative = pairs_of(labels)
     near = {i: [] for i in range(len(labels))}
@@ -237,7 +238,7 @@ def npair(labels, x, pairs="all", scale=16.0, l2=0.0, normalize=True):
     return float(np.mean(losses) + l2 / 2 * np.mean(lengths))
 
 
-def binomial(labels, x, alpha=2.0, beta=0.5, negative_cost=25.0, normalize=True):
+def binomial(labels, x, alpha=2.0, beta=0.5, negative_cost=5.0, normalize=True):
     x = unit(x) if normalize else x
     total = 0.0
     for pairs, steepness in zip(pairs_of(labels), (-alpha, alpha * negative_cost), strict=True):
@@ -344,7 +345,7 @@ def regularized(labels, x, base, regularizer, weight=1.0):
     return value + weight * part_of(regularizer, labels, x, REGULARIZERS)
 
 
-def density(labels, x, base=None, weight=10.0, **options):
+def density(labels, x, base=None, weight=3.0, **options):
     base = base or {"name": "contrastive", "average_over": "batch"}
     return regularized(labels, x, base, {"name": "density", **options}, weight)
 
@@ -546,7 +547,7 @@ def ntxent(labels, x, temperature=0.07, margin=0.0, normalize=True):
     return float(np.mean([loss for of_row in of_rows for loss in of_row]))
 
 
-def circle(labels, x, margin=0.4, scale=80.0, at=None):
+def circle(labels, x, margin=0.4, scale=16.0, at=None):
     s, positives, negatives = cosines_and_pairs(labels, x, True)
     fixed = s if at is None else cosines_and_pairs(labels, at, True)[0]
     terms = []

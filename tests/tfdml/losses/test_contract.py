@@ -78,7 +78,7 @@ CASES = [
     # With a margin in the scale of raw rows: a small one is kept long before neighbours are right.
     ("clustering", {"gamma": 10.0, "swaps": 1, "normalize": False}),
     ("contrastive", {}),
-    ("contrastive", {"margin": 0.5, "squared": False, "average_over": "active"}),
+    ("contrastive", {"margin": 0.5, "squared": False, "average_over": "pairs"}),
     ("contrastive", {"average_over": "batch", "normalize": False}),
     ("contrastive", {"average_over": "sum", "margin": 2.0}),
     ("contrastive", {"squared_hinge": True, "margin": 1.5}),
@@ -243,8 +243,8 @@ PATHS = {
     "binomial": "softplus of products",
     "circle": "weights without gradient",
     "clustering": "the search for medoids",
-    "contrastive": "squared distances, mean over pairs",
-    "contrastive-margin=0.5-squared=False-average_over=active": "roots, mean over active pairs",
+    "contrastive": "squared distances, mean over active pairs",
+    "contrastive-margin=0.5-squared=False-average_over=pairs": "roots, mean over pairs",
     "contrastive-pairs=halves-squared_hinge=True-margin=5.0-normalize=False": "pairs by position",
     "coupled_clusters": "class means of raw rows, nearest negative",
     "density-weight=0.5": "targets of classes and their correlation",
@@ -665,7 +665,7 @@ def test_rejects_a_width_that_does_not_divide_into_levels():
 @pytest.mark.parametrize("value", ["1", None, True, [1.0]])
 def test_rejects_an_option_that_is_no_number(value):
     with pytest.raises(TypeError, match=f"`margin`.*Received: {re.escape(f'margin={value!r}')}"):
-        losses.get("lifted", margin=value)
+        losses.get("contrastive", margin=value)
 
 
 @every_loss

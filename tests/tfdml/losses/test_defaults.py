@@ -7,19 +7,19 @@ import pytest
 from tfdml import layers, losses
 
 DEFAULTS = {
-    losses.BinomialDevianceLoss: {"alpha": 2.0, "beta": 0.5, "negative_cost": 25.0},
-    losses.ClusteringLoss: {"gamma": 1.0, "squared": False, "swaps": 5},
+    losses.BinomialDevianceLoss: {"alpha": 2.0, "beta": 0.5, "negative_cost": 5.0},
+    losses.ClusteringLoss: {"gamma": 10.0, "squared": False, "swaps": 5},
     losses.ContrastiveLoss: {
         "margin": 1.0,
         "squared": True,
         "pairs": "all",
         "squared_hinge": False,
-        "average_over": "pairs",
+        "average_over": "active",
     },
     losses.CrossBatchMemoryLoss: {"start_step": 1000, "weight": 1.0},
     losses.CoupledClustersLoss: {"margin": None, "normalize": False},
     losses.DensityAdaptiveLoss: {
-        "weight": 10.0,
+        "weight": 3.0,
         "eta": 0.5,
         "correlation": True,
         "alpha_init": 0.5,
@@ -57,7 +57,7 @@ DEFAULTS = {
         "mine_positives": False,
     },
     losses.HistogramLoss: {"num_bins": 201},
-    losses.LiftedStructuredLoss: {"margin": 1.0, "variant": "smooth", "normalize": False},
+    losses.LiftedStructuredLoss: {"margin": None, "variant": "smooth", "normalize": False},
     losses.MatryoshkaLoss: {"weights": None},
     losses.NPairLoss: {"pairs": "all", "scale": 16.0, "l2": 0.0},
     losses.RegularizedLoss: {"weight": 1.0},
@@ -80,7 +80,7 @@ DEFAULTS = {
         "margin": 0.01,
         "weight": 0.2,
     },
-    losses.CircleLoss: {"margin": 0.4, "scale": 80.0},
+    losses.CircleLoss: {"margin": 0.4, "scale": 16.0},
     losses.MultiSimilarityLoss: {"alpha": 2.0, "beta": 50.0, "threshold": 0.5, "epsilon": 0.1},
     losses.NTXentLoss: {"temperature": 0.07, "margin": 0.0},
     losses.RecallAtKLoss: {

@@ -10,8 +10,9 @@ from tfdml import losses
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="takes gradients by tf.GradientTape"
 )
+ALL_PAIRS = {"name": "contrastive", "average_over": "pairs"}  # those of distance 0 too
 LOSSES = {
-    "memory": {"base": "contrastive", "size": 16, "start_step": 0},
+    "memory": {"base": ALL_PAIRS, "size": 16, "start_step": 0},
     "memory of softmax": {"base": "supcon", "size": 16, "start_step": 0},
     "sampled_classes": {"base": {"name": "arcface", "num_classes": 9}, "rate": 0.7},
     "recall_at_k": {"mix": 2},
