@@ -44,6 +44,13 @@ def test_closeness_orders_references_as_their_distances(rng):
     np.testing.assert_array_equal(nearest_first, np.argsort(distances, axis=1))
 
 
+def test_a_highest_number_of_each_row_is_found(rng):
+    numbers = np.where(rng.random((50, 40)) < 0.3, -np.inf, rng.integers(0, 6, (50, 40)))
+    numbers[3] = -np.inf
+    found = numpy(pairwise.highest(ops.convert_to_tensor(numbers)))
+    np.testing.assert_array_equal(numbers[np.arange(50), found], numbers.max(axis=1))
+
+
 def test_unit_rows_have_length_one_whatever_they_were(rng):
     rows = rng.normal(size=(5, 3)) * np.array([[1e-25], [1e-3], [1.0], [1e15], [1e30]])
     unit = numpy(pairwise.normalize(ops.convert_to_tensor(rows, dtype="float32")))

@@ -56,7 +56,7 @@ class CoupledClustersLoss(MetricLoss):
         means, sizes = pairwise.class_means(labels, embeddings)
         negatives = pairwise.negative_mask(labels)
         closeness = pairwise.closeness(means, embeddings)
-        nearest = ops.argmax(ops.where(negatives, closeness, -np.inf), axis=1)
+        nearest = pairwise.highest(ops.where(negatives, closeness, -np.inf))
         away = ops.take(embeddings, nearest, axis=0)
         pull = ops.sum(ops.square(embeddings - means), axis=1)
         push = ops.sum(ops.square(away - means), axis=1)

@@ -90,8 +90,8 @@ class TripletLoss(PairLoss):
         """
         valid = ops.any(positives, axis=1) & ops.any(negatives, axis=1)
         closeness = pairwise.closeness(embeddings, references)
-        farthest = ops.argmin(ops.where(positives, closeness, np.inf), axis=1)
-        nearest = ops.argmax(ops.where(negatives, closeness, -np.inf), axis=1)
+        farthest = pairwise.highest(-ops.where(positives, closeness, np.inf))
+        nearest = pairwise.highest(ops.where(negatives, closeness, -np.inf))
         far, near = (self._distances(embeddings, references, row) for row in (farthest, nearest))
         gaps = ops.where(valid, far - near + self.margin, 0.0)
         active = ops.cast(gaps > 0, gaps.dtype)

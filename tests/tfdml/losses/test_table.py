@@ -1,4 +1,7 @@
-"""The names of options, read from the source of a loss and from its class."""
+"""The table of losses: names of options, and published options beside the defaults."""
+
+import pathlib
+import re
 
 import pytest
 
@@ -27,3 +30,19 @@ def test_required_options_are_asked_for_one_by_one():
     given = {"base": "contrastive"}
     assert "requires the option 'size'" in message_of(check_names_of_options, "memory", given)
     assert message_of(check_names_of_options, "memory", {**given, "size": 8}) is None
+
+
+@pytest.mark.parametrize("name", losses.PUBLISHED)
+def test_the_published_options_are_not_the_defaults(name):
+    default, published = (
+        losses.get(name, **preset).get_config() for preset in ({}, {"preset": "published"})
+    )
+    options = {k: v for k, v in losses.PUBLISHED[name].items() if not isinstance(v, dict)}
+    assert options.items() <= published.items()
+    assert not options.items() & default.items()
+
+
+def test_the_page_of_objectives_lists_the_losses_with_published_options():
+    page = (pathlib.Path(__file__).parents[3] / "docs" / "objectives.md").read_text()
+    listed = page.partition("losses whose defaults differ:")[2].partition(";")[0]
+    assert sorted(re.findall("`(.*?)`", listed)) == sorted(losses.PUBLISHED)
