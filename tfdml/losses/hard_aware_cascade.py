@@ -149,7 +149,9 @@ class HardAwareCascadeLoss(MetricLoss):
         levels = ops.reshape(embeddings, (count, self.levels, self._width(embeddings)))
         distance = pairwise.squared_distances if self.squared else pairwise.distances
         distances = distance(ops.swapaxes(levels, 0, 1))
-        hinges = self.negative_factor * ops.relu(self.margin - distances)
+        hinges = self.negative_factor * (self.margin - distances)
+        # By masks: the gradient of `ops.relu` keeps floats.
+        hinges = ops.where(distances >= self.margin, 0.0, hinges)
         losses = ops.where(labels[:, None] == labels[None, :], distances, hinges)
         losses = ops.reshape(losses, (self.levels, count * count))
         copies = self._copies(ops.stop_gradient(losses), labels)
@@ -191,28 +193,29 @@ class HardAwareCascadeLoss(MetricLoss):
                 candidates = pairs
             rank_by = losses[max(level - 1, 0) if self.selection == "previous" else level]
             ratios = (ratio if self.mine_positives else 1.0, ratio)
-            positives, negatives = (
-                _hardest(rank_by, mask, once, share, size, copies)
-                for mask, share, size, copies in zip(candidates, ratios, sizes, each, strict=True)
-            )
-            candidates = [positives > 0, negatives > 0]
-            levels.append(positives + negatives)
+            copies = ops.zeros((), losses.dtype)
+            for kind in (1, 0):  # all positives last: until then they need no array
+                of_kind = (part[kind] for part in (candidates, ratios, sizes, each))
+                copies = _with_hardest(copies, rank_by, once, *of_kind)
+            candidates = [mask & (copies > 0) for mask in candidates]
+            levels.append(copies)
         return ops.stack(levels)
 
 
-def _hardest(losses, candidates, once, ratio, size, each):
+def _with_hardest(others, losses, once, candidates, ratio, size, each):
     """Copies of the hardest candidates, (batch²,) floats; of all candidates for a ratio of 1.
 
     Args:
+        others: Copies of pairs that are not selected, a scalar or (batch²,) floats.
         losses: (batch²,) floats >= 0, larger for harder pairs; ties go to the first.
-        candidates: (batch²,) booleans.
         once: (pairs,) places of the candidates among the batch².
+        candidates: (batch²,) booleans.
         ratio: Share of the copies that is kept, where there are enough candidates.
         size: Number of copies of all pairs.
         each: Copies of each pair.
     """
     if ratio == 1:
-        return each * ops.cast(candidates, losses.dtype)
+        return ops.where(candidates, each, others)
     # With slack for ratios such as 0.29, whose floats are slightly too small.
     wanted = ops.floor(ratio * size + 1e-3)
     places = ops.cast(ops.ceil(wanted / each), "int32")
@@ -228,4 +231,4 @@ def _hardest(losses, candidates, once, ratio, size, each):
     whole = above | (tied & (turn < places_of_tied))
     of_last = wanted - each * ops.cast(places - 1, losses.dtype)
     is_last = tied & (turn == places_of_tied)
-    return ops.where(whole, each, ops.where(is_last, of_last, 0.0))
+    return ops.where(whole, each, ops.where(is_last, of_last, others))
