@@ -26,8 +26,9 @@ class ContrastiveLoss(PairLoss):
             ignored.
         squared_hinge: Whether the loss of a negative pair is max(0, margin - √D)², with the margin
             in distance: the original form. Requires `squared`.
-        average_over: `"active"` (pairs with a loss above 0), `"pairs"` (all selected pairs),
-            `"batch"` (rows: the balance that density adaptivity needs) or `"sum"` (no division).
+        average_over: `"active"` (pairs with a loss above 0: the value may rise while easy pairs
+            leave it), `"pairs"` (all selected pairs), `"batch"` (rows: the balance that density
+            adaptivity needs) or `"sum"` (no division).
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
 

@@ -27,6 +27,7 @@ OPTIONS = {
     **dict.fromkeys(("pddm", "pddm_triplet", "lmdm"), SIMILARITY),
     "density": {"base": "triplet", "initial_density": [0.1, 0.2, 0.3, 0.4]},
     "histogram": {"num_bins": 11},  # at each node, rounding changes the slope
+    "lifted": {"margin": 1.0},  # with a larger one the updates, and their rounding, are larger
     "matryoshka": {"base": "triplet", "dims": (6, 3)},
     "memory": {"base": "contrastive", "size": 40, "start_step": 1},
     "regularized": {"base": "contrastive", "regularizer": "gor"},

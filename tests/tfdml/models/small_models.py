@@ -9,7 +9,8 @@ from tfdml.layers import UnitLength
 LABELS = np.repeat(np.arange(4), 4)
 LEARNED = ("pddm", "lmdm", "pddm_triplet")
 # A mean over active pairs may rise while easy pairs leave it.
-OPTIONS = {name: {"average_over": "pairs"} for name in ("hdc", "hard_contrastive")}
+ACTIVE = ("contrastive", "hdc", "hard_contrastive")
+OPTIONS = {name: {"average_over": "pairs"} for name in ACTIVE}
 OPTIONS |= {name: {"similarity": {"dropout": 0.0}} for name in LEARNED}
 OPTIONS["density"] = {"initial_density": [0.1, 0.2, 0.3, 0.4]}
 OPTIONS |= {
@@ -18,7 +19,7 @@ OPTIONS |= {
     if module in ("arcface", "cosface", "norm_softmax", "proxy_anchor", "proxy_nca", "soft_triple")
 }
 OPTIONS["sampled_classes"] = {"base": {"name": "arcface", "num_classes": 40}, "rate": 0.9}
-OPTIONS["memory"] = {"base": "contrastive", "size": 32}
+OPTIONS["memory"] = {"base": {"name": "contrastive", **OPTIONS["contrastive"]}, "size": 32}
 OPTIONS["matryoshka"] = {"base": "npair", "dims": (8, 4)}
 OPTIONS["regularized"] = {"base": "triplet", "regularizer": "gor"}
 

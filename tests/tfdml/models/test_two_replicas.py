@@ -31,7 +31,7 @@ single, double = tf.distribute.get_strategy(), tf.distribute.MirroredStrategy(["
 INITIALIZER = {"class_name": "RandomNormal", "config": {"seed": 3}}
 PROXIES = {"num_classes": 4, "initializer": INITIALIZER, "scale": 8.0}
 OPTIONS = {
-    "lifted": {},
+    "lifted": {"margin": 1.0},
     "density": {"base": "triplet", "initial_density": [0.1, 0.2, 0.3, 0.4]},
     "pddm": {"similarity": {"units": 4, "seed": 0, "dropout": 0.0}},
     "memory": {"base": "contrastive", "size": 40, "start_step": 1},
