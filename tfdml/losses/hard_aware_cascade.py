@@ -150,7 +150,7 @@ class HardAwareCascadeLoss(MetricLoss):
         distance = pairwise.squared_distances if self.squared else pairwise.distances
         distances = distance(ops.swapaxes(levels, 0, 1))
         hinges = self.negative_factor * (self.margin - distances)
-        # By masks: the gradient of `ops.relu` keeps floats.
+        # For its gradient `ops.relu` would keep floats; this keeps booleans.
         hinges = ops.where(distances >= self.margin, 0.0, hinges)
         losses = ops.where(labels[:, None] == labels[None, :], distances, hinges)
         losses = ops.reshape(losses, (self.levels, count * count))
@@ -181,8 +181,9 @@ class HardAwareCascadeLoss(MetricLoss):
         index = ops.arange(count)
         upper = index[:, None] < index[None, :]
         same = labels[:, None] == labels[None, :]
-        pairs = candidates = [ops.reshape(mask & upper, (-1,)) for mask in (same, ~same)]
-        each = (1.0, 2.0 if self.average_over == "ordered" else 1.0)
+        # Negative pairs come first: positive ones that are all kept need no floats until the end.
+        pairs = candidates = [ops.reshape(mask & upper, (-1,)) for mask in (~same, same)]
+        each = (2.0 if self.average_over == "ordered" else 1.0, 1.0)
         sizes = [
             copies * ops.sum(ops.cast(mask, losses.dtype))
             for mask, copies in zip(pairs, each, strict=True)
@@ -192,10 +193,9 @@ class HardAwareCascadeLoss(MetricLoss):
             if self.selection == "own_all":
                 candidates = pairs
             rank_by = losses[max(level - 1, 0) if self.selection == "previous" else level]
-            ratios = (ratio if self.mine_positives else 1.0, ratio)
+            ratios = (ratio, ratio if self.mine_positives else 1.0)
             copies = ops.zeros((), losses.dtype)
-            for kind in (1, 0):  # all positives last: until then they need no array
-                of_kind = (part[kind] for part in (candidates, ratios, sizes, each))
+            for of_kind in zip(candidates, ratios, sizes, each, strict=True):
                 copies = _with_hardest(copies, rank_by, once, *of_kind)
             candidates = [mask & (copies > 0) for mask in candidates]
             levels.append(copies)
