@@ -174,6 +174,11 @@ def contents_of(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+def test_images_are_read_without_autotuning(dataset, tmp_path, options_read):
+    write(dataset, tmp_path / "photos")
+    assert {options.autotune.enabled for options in options_read} == {False}
+
+
 def test_a_write_that_was_stopped_goes_on(written, dataset, tmp_path, monkeypatch):
     write_shard, calls = shards.write_shard, []
 

@@ -119,6 +119,11 @@ def test_boxes_are_cut_out_before_that(prepared):
         load("tiny_digits", prepared, boxes="annotated")
 
 
+def test_images_are_read_without_autotuning(prepared, options_read):
+    load("tiny_photos", prepared)
+    assert [options.autotune.enabled for options in options_read] == [False]
+
+
 def test_counts_of_the_papers_are_checked(prepared, monkeypatch):
     counts = {"tiny_digits": {"train": (6, 2), "test": (10, 3)}}
     monkeypatch.setattr(tfds_images, "COUNTS", counts)
