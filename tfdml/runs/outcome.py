@@ -7,7 +7,7 @@ from tfdml.runs.recipe import FEW_CLASSES
 
 NEIGHBOURS = (1, 2, 4, 8)
 PAIRS = 2000  # of each kind, to judge a learned similarity by
-FEW_STEPS = 300  # which teach a similarity on photographs
+FEW_STEPS = 500  # of which some losses change little
 COLLAPSED = 0.6  # area under its ROC curve, where chance is 0.5
 
 
@@ -63,10 +63,8 @@ def judged(scores):
 def failures(scores):
     """What went wrong, as sentences, by what `judged` found."""
     before, after = (scores.get(stage, {}).get("recall@1") for stage in ("untrained", "trained"))
-    if after is not None and after < before:
-        yield "Training made retrieval worse than it was untrained."
-    if after == before != 1:
-        yield "Training did not change Recall@1."
+    if after is not None and after <= before and after < 1:
+        yield f"Training did not raise Recall@1: {before:.4f} → {after:.4f}."
     if scores.get("similarity_collapsed"):
         auc = scores["trained"]["similarity_auc"]
         yield (
@@ -82,18 +80,17 @@ def what_to_try(recipe, num_classes, scores):
     default = (
         dataclasses.replace(recipe, learning_rate=None).completed(num_classes)[0].learning_rate
     )
-    if scores.get("similarity_collapsed"):
-        steps = max(FEW_STEPS, 2 * recipe.steps)
-        yield f"More steps, in which the similarity is learned: --steps {steps}"
     if recipe.learning_rate > default:
         yield f"The default learning rate, {default:g}: leave out --learning_rate"
-    elif not scores.get("improved"):
-        yield f"A lower learning rate: --learning_rate {recipe.learning_rate / 10:g}"
     if num_classes < FEW_CLASSES:
         yield f"More classes: {num_classes} are few to learn from"
+    elif recipe.steps < FEW_STEPS or scores.get("similarity_collapsed"):
+        yield f"More steps: --steps {max(FEW_STEPS, 2 * recipe.steps)}"
+    yield f"Another objective: --loss {'contrastive' if recipe.loss == 'npair' else 'npair'}"
     if recipe.weights and recipe.head_multiplier < 10:
         yield "New layers that learn faster than the pretrained ones: --head_multiplier 10"
     classes = min(2 * recipe.classes_per_batch, num_classes)
     if classes > recipe.classes_per_batch:
         yield f"More negatives in a batch: --classes_per_batch {classes}"
-    yield f"Another objective: --loss {'contrastive' if recipe.loss == 'npair' else 'npair'}"
+    if recipe.learning_rate == default and not scores.get("improved"):
+        yield f"A lower learning rate: --learning_rate {default / 10:g}"
