@@ -41,8 +41,8 @@ def balanced_indices(
 
     Raises:
         TypeError: If the labels, P, K, the seed or the step are not integers.
-        ValueError: If P or K is below 1, P exceeds the number of classes, the seed or the step is
-            below 0 or not below 2**63, or `sampler` is unknown.
+        ValueError: If P or K is below 1, P exceeds the number of classes, P × K is not below 2**31,
+            the seed or the step is below 0 or not below 2**63, or `sampler` is unknown.
     """
     classes = rows_by_class(checked_labels(labels), least=1)
     by_class, first, counts = (tf.constant(part, tf.int64) for part in classes)
@@ -53,6 +53,8 @@ def balanced_indices(
     check(classes_per_batch <= len(counts), needed, **received)
     check_one_of(SAMPLERS, sampler=sampler)
     batch = classes_per_batch * images_per_class
+    needed = "`classes_per_batch` × `images_per_class` must be < 2**31"
+    check(batch < 2**31, needed, **received, images_per_class=images_per_class)
     batches_per_epoch = len(counts) // classes_per_batch
 
     def indices_of(step):

@@ -110,6 +110,10 @@ def test_many_classes_start_at_once_at_any_step():
         ),
         ({"classes_per_batch": 0}, r"`classes_per_batch` must be >= 1\. Received: .*=0"),
         ({"images_per_class": 0}, r"`images_per_class` must be >= 1\. Received: .*=0"),
+        (
+            {"images_per_class": 2**30},
+            r"`images_per_class` must be < 2\*\*31\. Received: .*images_per_class=1073741824",
+        ),
         ({"start_step": -1}, r"`start_step` must be >= 0\. Received: start_step=-1"),
         ({"seed": -1}, r"`seed` must be >= 0\. Received: seed=-1"),
         ({"seed": 2**63}, r"`seed` must be < 2\*\*63\. Received: seed=9223372036854775808"),

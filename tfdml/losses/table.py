@@ -114,21 +114,21 @@ def get(name, /, *, preset=None, **options):
 
             return built(get, loss=name)
         return keras.losses.get(name)
-    published = {}
-    if preset is not None:
-        check(
-            preset == "published" and name in PUBLISHED,
-            "`preset` must be None, or 'published' for a loss whose defaults differ from the "
-            f"paper: {', '.join(PUBLISHED)}",
-            preset=preset,
-            loss=name,
-        )
-        published = PUBLISHED[name]
-    return _build("loss", LOSSES, name, published, options)
+    return _build("loss", LOSSES, name, _options_of(preset, name), options)
+
+
+def _options_of(preset, name):
+    if preset is None:
+        return {}
+    expectation = f"`preset` must be None, or 'published' for one of {', '.join(PUBLISHED)}"
+    check(preset == "published" and name in PUBLISHED, expectation, preset=preset, loss=name)
+    return PUBLISHED[name]
 
 
 def check_names_of_options(name, options):
     """Raises the errors of `get` for the names of options of a loss, without importing Keras."""
+    options = {**options}
+    _options_of(options.pop("preset", None), name)
     module, class_name, implied = LOSSES[name]
     source = pathlib.Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
     classes = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)}

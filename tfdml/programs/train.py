@@ -38,7 +38,7 @@ from tfdml.runs.devices import HELP, of_environment
 from tfdml.runs.folders import RUNS, SAVED_MODELS
 from tfdml.runs.images import images_to_score, load_images, sample_to_embed, training_batches
 from tfdml.runs.interrupts import resumable
-from tfdml.runs.model import build_model, levels_of
+from tfdml.runs.model import build_model, levels_of, with_loss_options
 from tfdml.runs.recipe import Recipe
 from tfdml.runs.requirements import check_files, check_model
 
@@ -76,6 +76,7 @@ def main(arguments=None):
         batches, callbacks = training_batches(recipe, step, images.train, images.dataset, part)
         if model is None:
             model = build_model(recipe, images.train, images.dataset)
+            recipe = with_loss_options(recipe)
         files = {
             "config.yaml": yaml.safe_dump(dataclasses.asdict(recipe), sort_keys=False),
             "trained_classes.json": json.dumps(images.train.names, ensure_ascii=False) + "\n",

@@ -1,10 +1,11 @@
 """The images of a run: what is trained on, what is scored, and the batches of either."""
 
 import dataclasses
+import math
 from typing import Any, NamedTuple
 
 import pipelines
-from tfdml.checks import check
+from tfdml.checks import check, check_fits
 from tfdml.command_line import program_name
 
 
@@ -88,6 +89,9 @@ def training_batches(recipe, start_step, split, dataset, part=(0, 1)):
     With a `part`, that of these batches, for samplers whose batches are of one size.
     """
     classes, images = recipe.classes_per_batch, recipe.images_per_class
+    batch, pixels = classes * images, math.prod(dataset.image_size)
+    needed = 4 * batch // part[1] * max(pixels, batch)  # pixels, or distances to the batch
+    check_fits(needed, "a batch", classes_per_batch=classes, images_per_class=images)
     options = {
         "seed": recipe.seed,
         "image_size": dataset.image_size,
@@ -97,15 +101,15 @@ def training_batches(recipe, start_step, split, dataset, part=(0, 1)):
     }
     if recipe.sampler == "groups":
         options |= recipe.sampler_options
-        return pipelines.group_batches(split, classes, classes * images, **options), []
+        return pipelines.group_batches(split, classes, batch, **options), []
     if recipe.sampler == "whole_classes":
-        return pipelines.whole_class_batches(split, classes * images, **options), []
+        return pipelines.whole_class_batches(split, batch, **options), []
     if recipe.sampler == "shuffled":
-        return pipelines.shuffled_batches(split, classes * images, **options, part=part), []
+        return pipelines.shuffled_batches(split, batch, **options, part=part), []
     if recipe.sampler == "pairs":
         neighbours, callbacks = hard_neighbours(recipe, split, dataset)
         options |= recipe.sampler_options | {"hard_neighbours": neighbours}
-        batches = pipelines.pair_batches(split, classes * images, **options, part=part)
+        batches = pipelines.pair_batches(split, batch, **options, part=part)
         return batches, callbacks
     options |= {"sampler": recipe.sampler, "part": part}
     return pipelines.balanced_batches(split, classes, images, **options), []

@@ -1,5 +1,6 @@
 """The model of a run: embedder, loss and optimizer by its recipe."""
 
+import dataclasses
 import re
 
 from tfdml.checks import check_fits
@@ -84,6 +85,17 @@ def build_model(recipe, split, dataset):
     rows = keras.ops.zeros((2, *embedder.output_shape[1:]))
     loss([0, split.num_classes - 1], rows)
     return model
+
+
+def with_loss_options(recipe):
+    """The recipe with what the loss takes for options that are not given, but other losses."""
+    import tfdml
+
+    options = dict(recipe.loss_options)
+    for name, value in tfdml.losses.get(recipe.loss, **options).get_config().items():
+        if name != "name" and isinstance(value, (bool, int, float, str, list, tuple)):
+            options.setdefault(name, list(value) if isinstance(value, tuple) else value)
+    return dataclasses.replace(recipe, loss_options=options)
 
 
 def multipliers_of(recipe, embedder):

@@ -71,8 +71,8 @@ class Recipe(Settings):
             names; else false.
         classes_per_batch: Distinct classes in a batch (P); 32 if not given, or all training
             classes where there are fewer.
-        images_per_class: Images of each of these classes (K); a batch has P × K images. The papers
-            of N-pair and NT-Xent use K = 2.
+        images_per_class: Images of each of these classes (K); a batch has P × K images. Classes of
+            fewer images repeat them. The papers of N-pair and NT-Xent use K = 2.
         micro_batch: Number of images that a step computes at once, for batches that exceed the
             memory. Must divide P × K. The loss is that of the whole batch, but batch normalisation
             that is trained uses the statistics of each part. A step takes up to a third longer. If

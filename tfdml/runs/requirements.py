@@ -27,8 +27,7 @@ def check_files(recipe):
         # If not, loading says first what the images are.
         check_weights(recipe)
         preprocessing_of(vars(recipe), recipe.mean_image)
-    options = {name: value for name, value in recipe.loss_options.items() if name != "preset"}
-    check_names_of_options(recipe.loss, options)
+    check_names_of_options(recipe.loss, recipe.loss_options)
     pipelines.Augmentation().changed(**recipe.augmentation)
     available = SAMPLER_OPTIONS.get(recipe.sampler, ())
     check_options(f"sampler {recipe.sampler!r}", recipe.sampler_options, available)

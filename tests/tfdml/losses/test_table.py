@@ -25,6 +25,13 @@ def test_names_of_options_are_checked_as_the_loss_checks_them(name):
     assert message_of(check_names_of_options, name, {}) == message_of(losses.get, name)
 
 
+@pytest.mark.parametrize("preset", ["publishd", "published", 1])
+def test_a_preset_is_checked_as_the_loss_checks_it(preset):
+    by_source = message_of(check_names_of_options, "triplet", {"preset": preset})
+    assert by_source.endswith(f"Received: preset={preset!r}, loss='triplet'")
+    assert by_source == message_of(losses.get, "triplet", preset=preset)
+
+
 def test_required_options_are_asked_for_one_by_one():
     assert "requires the option 'base'" in message_of(check_names_of_options, "memory", {})
     given = {"base": "contrastive"}

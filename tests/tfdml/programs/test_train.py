@@ -49,6 +49,7 @@ def test_a_run_leaves_what_the_readme_says(finished):
     assert len(lines) == 1 + 3
     settings = yaml.safe_load((folder / "runs" / "small" / "config.yaml").read_text())
     assert settings["loss"] == "triplet"
+    assert settings["loss_options"]["margin"] == 1.0  # the default
     assert settings["steps"] == 60
 
 

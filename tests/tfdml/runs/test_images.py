@@ -96,6 +96,14 @@ def test_a_model_trains_with_the_batches_of_every_sampler(
         assert min(2, most_sizes) <= len(sizes) <= most_sizes
 
 
+def test_a_batch_that_exceeds_the_memory_is_rejected():
+    dataset = small_dataset()
+    sizes = {"classes_per_batch": 4, "images_per_class": 10**8}
+    message = "a batch must fit in the memory, .*classes_per_batch=4, images_per_class=100000000"
+    with pytest.raises(ValueError, match=message):
+        train.training_batches(completed(**sizes), 0, dataset.train, dataset)
+
+
 @pytest.mark.parametrize("sampler", SAMPLER_OPTIONS)
 def test_options_of_samplers_are_those_of_their_batches(sampler):
     batches = {"groups": pipelines.group_batches, "pairs": pipelines.pair_batches}[sampler]

@@ -4,6 +4,7 @@ import dataclasses
 import re
 
 import pytest
+import yaml
 from small_runs import (
     completed,
     small_dataset,
@@ -11,6 +12,7 @@ from small_runs import (
 
 import pipelines
 from tfdml.programs import train
+from tfdml.runs.model import with_loss_options
 
 
 def test_settings_of_a_run_reach_its_network_and_optimizer():
@@ -20,6 +22,23 @@ def test_settings_of_a_run_reach_its_network_and_optimizer():
     model = train.build_model(recipe, dataset.train, wide)
     assert model.embedder.get_layer("average_and_max").output.shape == (None, 1280)
     assert model.optimizer.global_clipnorm == 2.0
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "filled"),
+    [
+        ("triplet", {"margin": 0.5}, {"margin": 0.5, "mining": "all", "normalize": True}),
+        ("lifted", {}, {"margin": 30.0, "variant": "smooth", "normalize": False}),
+        ("lifted", {"preset": "published"}, {"margin": 1.0, "preset": "published"}),
+        ("hard_contrastive", {}, {"levels": 1, "hard_ratios": [0.5]}),
+        ("pddm", {"similarity": {"dropout": 0.1}}, {"similarity": {"dropout": 0.1}, "alpha": 0.1}),
+    ],
+)
+def test_options_of_the_loss_that_are_not_given_are_filled_in(loss, options, filled):
+    recipe = with_loss_options(completed(loss=loss, loss_options=options))
+    assert filled.items() <= recipe.loss_options.items()
+    again = with_loss_options(recipe)
+    assert again.loss_options == yaml.safe_load(yaml.safe_dump(recipe.loss_options))
 
 
 def test_a_frozen_similarity_is_not_trained():
