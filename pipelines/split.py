@@ -11,7 +11,7 @@ from pipelines.preprocessing import Preprocessing
 from tfdml.checks import Bare, check, check_integer, check_number, check_type, conversion
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Split:
     """Labelled images.
 
@@ -46,7 +46,10 @@ class Split:
     warped: Preprocessing | None = None
 
     def __post_init__(self):
-        images = np.asarray(self.images)
+        try:
+            images = np.asarray(self.images)
+        except ValueError as error:  # of NumPy
+            raise ValueError(f"`images` must be of one size, or paths: {error}") from None
         named = (isinstance(image, (str, os.PathLike)) for image in images.flat)
         if images.dtype == object and images.ndim == 1 and all(named):
             images = np.array([os.fspath(path) for path in images])
@@ -74,6 +77,9 @@ class Split:
         if self.boxes is not None:
             vars(self).update(boxes=_integers("boxes", self.boxes, (len(images), 4)))
             _check_boxes(self.boxes, None if are_paths else images.shape[1:3])
+
+    def __repr__(self):
+        return f"<Split: {len(self.labels):,} images of {self.num_classes:,} classes>"
 
     @property
     def holds_paths(self):

@@ -16,6 +16,7 @@ import jsonargparse
 from tfdml.checks import nearest, unknown_name
 from tfdml.files import replacing
 
+SCRIPTS = ("train.py", "evaluate.py")  # of a clone
 _IN_WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
 _OF_WRONG_TYPE = r'Parser key "(\w+)": (?:Expected a|Does not validate).* value: (.*)'
 
@@ -133,9 +134,11 @@ def program_name(program):
 
 
 def program_call(program):
-    """How to call a program again, such as `python train.py`; by its script only from there."""
-    name = program_name(program)
-    return f"python {shlex.quote(sys.argv[0])}" if name.endswith(".py") else name
+    """How to call a program: `python train.py` in a process of such a script, else its name."""
+    script = pathlib.PurePath(sys.argv[0])
+    if script.name not in SCRIPTS:
+        return program_name(program)
+    return f"python {shlex.quote(str(script.with_name(f'{program}.py')))}"
 
 
 def command_of(program, description, commands, arguments=None):

@@ -112,7 +112,7 @@ OBJECTIVES = {
     "lifted structure": Objective(
         tfdml("lifted", normalize=True),
         {PML: peer("LiftedStructureLoss")},
-        note="tfdml's default leaves rows as they are",
+        note="tfdml's defaults: raw rows, margin 30",
     ),
     "N-pair": Objective(
         tfdml("npair", pairs="first", scale=1),

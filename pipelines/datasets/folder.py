@@ -66,7 +66,8 @@ def _find_classes(data_dir):
     if with_images < 2:
         needed = f"{folder} must have 2 or more sub-folders with images ({', '.join(SUFFIXES)})"
         found = f"Found: sub-folders={len(classes)}, with images={with_images}"
-        raise ValueError(f"{needed}, one per class: one class to train and one to test. {found}")
+        parts = "the first half to train, which takes 2 or more, the others to test"
+        raise ValueError(f"{needed}, one per class: {parts}. {found}")
     return classes
 
 

@@ -19,7 +19,7 @@ IMAGE_SIZE = (224, 224, 3)
 AUGMENTATION = Augmentation(crop=(224 / 256) ** 2, flip=True)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Listing(Split):
     """Images in the order of a list: a `Split` whose files and boxes are yet to be checked.
 
@@ -120,8 +120,8 @@ def _in_words(*counts):
 
 def _without_missing(listing, skip_invalid, where):
     missing = np.array([not os.path.isfile(path) for path in listing.images])
-    what = f"of {len(missing)} images that are missing"
-    leave_out(what, listing.images[missing].tolist(), skip_invalid, FileNotFoundError, where)
+    paths, what = listing.images[missing].tolist(), "images that are missing"
+    leave_out(what, paths, skip_invalid, FileNotFoundError, where, len(missing))
     return listing.subset(~missing)
 
 
@@ -170,7 +170,7 @@ def first_half(labels):
     return np.where(np.isin(labels, classes[: len(classes) // 2]), "train", "test")
 
 
-def leave_out(what, items, skip_invalid, error: type[Exception] = ValueError, where=""):
+def leave_out(what, items, skip_invalid, error: type[Exception] = ValueError, where="", total=None):
     """Raises an error that lists the items, or warns that they are left out; does nothing if none.
 
     Args:
@@ -179,8 +179,10 @@ def leave_out(what, items, skip_invalid, error: type[Exception] = ValueError, wh
         skip_invalid: Whether to warn instead of raising.
         error: Class of the error.
         where: Appended to the description in the error.
+        total: Number of items that were looked at, to be stated.
     """
-    sentence = f"{len(items)} {what}: {first_five(items)}"
+    count = f"{len(items)} of {total}" if total else f"{len(items)}"
+    sentence = f"{count} {what}: {first_five(items)}"
     if items and not skip_invalid:
         advice = "Repair them, or leave them out with skip_invalid=True, on the command line"
         raise error(f"{sentence}{where}. {advice} --skip_invalid true")

@@ -108,6 +108,7 @@ def test_folders_that_cannot_be_written_are_named(tmp_path, monkeypatch):
         ("/bin/tfdml-train", "tfdml-train", "tfdml-train"),
         ("train.py", "train.py", "python train.py"),
         ("my tfdml/train.py", "train.py", "python 'my tfdml/train.py'"),
+        ("a/evaluate.py", "tfdml-train", "python a/train.py"),
         ("/site-packages/tfdml/serving/export.py", "tfdml-train", "tfdml-train"),
     ],
 )

@@ -20,7 +20,7 @@ class BinomialDevianceLoss(PairLoss):
         alpha: Steepness; > 0.
         beta: Similarity that separates positive from negative pairs.
         negative_cost: Steepness of the pairs of other classes, as a multiple of `alpha`; > 0.
-            Published: 25.
+            Published: 25, `preset="published"`.
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
 

@@ -28,7 +28,7 @@ class ClusteringLoss(MetricLoss):
 
     Args:
         gamma: Margin by which a clustering with NMI 0 must cost more than the classes, in distance
-            or squared distance, summed over rows; > 0. Published: 1.
+            or squared distance, summed over rows; > 0. Published: 1, `preset="published"`.
         squared: Whether d is the squared Euclidean distance.
         swaps: Largest number of swaps from each start, >= 0.
         normalize: Whether rows are scaled to unit length first.

@@ -18,8 +18,8 @@ class CoupledClustersLoss(MetricLoss):
     averaged over the classes of two rows or more. The mean replaces a row as the anchor.
 
     Args:
-        margin: Required difference of the two squared distances; > 0. Default: 1 for unit rows,
-            100 for raw rows, whose distances are larger.
+        margin: Required difference of the two squared distances; > 0. If None, 1 with
+            `normalize=True`, else 100, as the distances of raw rows are larger.
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
 

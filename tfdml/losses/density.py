@@ -12,7 +12,6 @@ from tfdml.checks import (
 )
 from tfdml.layers import DensityTargets
 from tfdml.losses.base import LearnedLoss, check_integers
-from tfdml.losses.contrastive import ContrastiveLoss
 from tfdml.losses.regularized import RegularizedLoss
 
 
@@ -180,12 +179,10 @@ class DensityAdaptiveLoss(RegularizedLoss):
     keeps an extent of its own, and the embedding overfits the training classes less.
 
     Args:
-        base: A `MetricLoss`, a name, or a dict of a name and options, as for `RegularizedLoss`;
-            `ContrastiveLoss(average_over="batch")` if None.
+        base: A `MetricLoss`, a name, or a dict of a name and options, as for `RegularizedLoss`.
         num_classes: As for `DensityRegularizer`.
         initial_density: As for `DensityRegularizer`. `train.py` measures it.
-        weight: Factor of the regularizer, λ; > 0. Published: 10, for a `base` averaged over the
-            batch.
+        weight: Factor of the regularizer, λ; > 0.
         eta: As for `DensityRegularizer`.
         correlation: As for `DensityRegularizer`.
         alpha_init: As for `DensityRegularizer`.
@@ -211,8 +208,9 @@ class DensityAdaptiveLoss(RegularizedLoss):
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 9 and
         Algorithm 1; DML-DA with the bases contrastive, triplet and npair.
-        Differs: the bases are averages (over the batch for contrastive), where the paper prints
-        sums: the only reading for which a weight of 10 is balanced.
+        Differs: the bases are averages, where the paper prints sums: the only reading for which its
+        weight of 10 is balanced. `preset="published"` has that weight, and contrastive as the base,
+        averaged over the batch; the defaults are N-pair and 3.
 
     Example:
         >>> loss = DensityAdaptiveLoss(base="triplet", initial_density=[0.3, 0.3])
@@ -224,7 +222,7 @@ class DensityAdaptiveLoss(RegularizedLoss):
     def __init__(
         self,
         *,
-        base=None,
+        base="npair",
         num_classes=None,
         initial_density=None,
         weight=3.0,
@@ -242,8 +240,6 @@ class DensityAdaptiveLoss(RegularizedLoss):
             alpha_init=alpha_init,
             alpha_multiplier=alpha_multiplier,
         )
-        if base is None:
-            base = ContrastiveLoss(average_over="batch")
         super().__init__(base=base, regularizer=regularizer, weight=weight, name=name)
 
     def option(self, name):

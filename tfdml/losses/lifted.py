@@ -19,8 +19,9 @@ class LiftedStructuredLoss(PairLoss):
     Every negative of the batch contributes, the nearest ones most.
 
     Args:
-        margin: Margin between negatives and positives, in distance; > 0. Published: 1. Default: 1
-            for unit rows, 30 for raw rows, whose distances are larger.
+        margin: Margin between negatives and positives, in distance; > 0. If None, 1 with
+            `normalize=True`, else 30, as the distances of raw rows are larger. Published: 1,
+            `preset="published"`.
         variant: `"smooth"`, the log-sum-exp above; `"max"`, the nested maximum of eq. 3,
             `J = max(max_k(margin - D[i, k]), max_l(margin - D[j, l])) + D[i, j]`; or `"sum"`, the
             same with the outer maximum replaced by a plus (the paper's footnote 1).

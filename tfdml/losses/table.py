@@ -71,7 +71,7 @@ PUBLISHED = {
     "binomial": {"negative_cost": 25.0},
     "circle": {"scale": 80.0},
     "clustering": {"gamma": 1.0},
-    "density": {"weight": 10.0},
+    "density": {"base": {"name": "contrastive", "average_over": "batch"}, "weight": 10.0},
     "hard_contrastive": {"mine_positives": True},
     "hdc": {"mine_positives": True},
     "lifted": {"margin": 1.0},

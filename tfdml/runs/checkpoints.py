@@ -62,7 +62,8 @@ def copy_weights(recipe, embedder):
     weights = source.get_weights()
     wanted = [array.shape for array in embedder.get_weights()]
     expectation = (
-        "`init_from` must be a run of the same backbone, embedding_dim, levels and channels"
+        "`init_from` must be a run of the same `backbone`, `embedding_dim`, `levels` and channels; "
+        f"its embeddings have {source.output_shape[-1]} numbers"
     )
     recipe.check([array.shape for array in weights] == wanted, expectation)
     embedder.set_weights(weights)

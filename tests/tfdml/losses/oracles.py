@@ -345,8 +345,7 @@ def regularized(labels, x, base, regularizer, weight=1.0):
     return value + weight * part_of(regularizer, labels, x, REGULARIZERS)
 
 
-def density(labels, x, base=None, weight=3.0, **options):
-    base = base or {"name": "contrastive", "average_over": "batch"}
+def density(labels, x, base="npair", weight=3.0, **options):
     return regularized(labels, x, base, {"name": "density", **options}, weight)
 
 
