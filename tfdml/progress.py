@@ -1,5 +1,7 @@
 """The progress bar of all loops that may take long."""
 
+import shutil
+
 from tqdm import tqdm
 
 
@@ -15,4 +17,7 @@ def progress(what, items=None, *, total=None, unit="image", shown=True, done=0) 
         done: Number of items that were done before.
     """
     disable = None if shown else True  # None: unless in a terminal
-    return tqdm(items, what, total, unit=unit, delay=2, disable=disable, initial=done)
+    bar = tqdm(items, what, total, unit=unit, delay=2, disable=disable, initial=done)
+    if not bar.disable and (bar.ncols or 0) < 0:  # of a terminal that does not state its size
+        bar.ncols, bar.nrows = shutil.get_terminal_size((80, 24))
+    return bar

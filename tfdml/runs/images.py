@@ -44,18 +44,9 @@ def load_images(recipe):
     if recipe.sampler == "groups":
         dataset.train.check_super_labels()
     if recipe.sampler != "shuffled":
-        expectation = (
-            "there must be 2 or more classes to train, as a loss compares classes, besides those to "
-            "score"
-        )
-        share = recipe.validation_share
-        check(
-            classes >= 2,
-            expectation,
-            classes=classes,
-            to_score=test_split.num_classes,
-            validation_share=share,
-        )
+        expectation = "there must be 2 or more classes to train besides those to score"
+        counts = {"classes": classes, "to_score": test_split.num_classes}
+        check(classes >= 2, expectation, **counts, validation_share=recipe.validation_share)
     train_split = train_split.renumbered()  # what a loss keeps of each class it finds by its id
     images, scored = len(test_split.labels), test_split.num_classes
     expectation = "at least one class to score must have 2 images or more"

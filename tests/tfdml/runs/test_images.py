@@ -27,7 +27,7 @@ def test_trains_and_scores_on_what_is_in_the_boxes(tmp_path):
 @pytest.mark.parametrize(
     ("names", "options", "message"),
     [
-        ("ab", [], "2 or more classes to train, as a loss compares classes, besides"),
+        ("ab", [], "2 or more classes to train besides those to score. Received: classes=1, "),
         ("abcdef", ["--validation_share", "0.3"], "2 or more classes to score"),
     ],
 )
