@@ -14,6 +14,10 @@ def test_counts_classes_not_the_largest_id():
     assert tiny([5, 5, -7, 2**40]).num_classes == 3
 
 
+def test_shows_its_counts():
+    assert repr(tiny([5, 5, 7])) == "<Split: 3 images of 2 classes>"
+
+
 def test_labels_become_int64():
     assert Split(np.array(["a", "b"]), np.array([0, 1], np.int8)).labels.dtype == np.int64
 
@@ -152,6 +156,12 @@ def test_rejects_super_labels_that_do_not_fit(super_labels, error, message):
             np.zeros(2, int),
             TypeError,
             r"grey images by images\[..., None\]\. Received: shape=\(2, 2, 2\)",
+        ),
+        (
+            [np.zeros((2, 2, 1), np.uint8), np.zeros((3, 2, 1), np.uint8)],
+            np.zeros(2, int),
+            ValueError,
+            "`images` must be of one size, or paths",
         ),
         (["a.png", None], np.zeros(2, int), TypeError, r"\(n,\) paths\. Received: .*dtype=object"),
         ([object()], np.zeros(1, int), TypeError, r"\(n,\) paths\. Received: .*dtype=object"),

@@ -4,6 +4,7 @@ import signal
 
 import programs
 import pytest
+import tensorflow as tf
 from small_runs import SMALL, rejection, write_images
 
 import tfdml
@@ -35,6 +36,17 @@ def test_an_image_lost_in_training_is_named(tmp_path, monkeypatch):
     assert f"error: {lost} cannot be read (missing)" in message
     assert message.endswith("Go on with: tfdml-train --run x --resume")
     assert (tmp_path / "runs" / "x" / "checkpoint.keras").is_file()
+
+
+def test_a_lack_of_memory_in_training_says_what_needs_less(tmp_path, monkeypatch):
+    def exhausted(*arguments):
+        message = "OOM when allocating tensor with shape[9,9]"
+        raise tf.errors.ResourceExhaustedError(None, None, message)
+
+    monkeypatch.setattr(train, "build_model", lambda *_: None)
+    monkeypatch.setattr(train, "fit", exhausted)
+    message = rejection(*SMALL, "--run", "x", cwd=tmp_path)
+    assert "shape[9,9]. A new run with a smaller batch or --micro_batch needs less" in message
 
 
 @pytest.fixture
