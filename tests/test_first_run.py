@@ -161,7 +161,10 @@ def test_batch_normalisation_stays_frozen_where_it_was(frozen_before, given, tmp
     [
         (["--init_from", "missing"], "`init_from` must be a run with a checkpoint"),
         (["--init_from", "a", "--weights", "imagenet"], "`weights` and `init_from`"),
-        (["--init_from", "a", "--embedding_dim", "8"], "its embeddings have 4 numbers. Received: init_from='a'"),
+        (
+            ["--init_from", "a", "--embedding_dim", "8"],
+            "its embeddings have 4 numbers. Received: init_from='a'",
+        ),
     ],
 )
 def test_rejects_a_start_that_does_not_fit(arguments, message, folder):
