@@ -40,7 +40,9 @@ def test_targets_of_density_are_never_decayed(policy, by_name, rng, tmp_path):
         optimizer = keras.optimizers.AdamW(1e-2, weight_decay=1.0)
         bias = {"var_names": ["bias"]} if by_name else {"var_list": [model.embedder.variables[1]]}
         optimizer.exclude_from_weight_decay(**bias)
-        model.compile(optimizer=optimizer, loss=losses.get("density", initial_density=[0.3] * 8))
+        # The first gradient of npair is too large for float16, so that its step is skipped.
+        loss = losses.get("density", base="triplet", initial_density=[0.3] * 8)
+        model.compile(optimizer=optimizer, loss=loss)
         for _ in range(2):
             model.train_on_batch(rows, LABELS)
             targets = np.array(model.loss.layer.targets)
