@@ -10,7 +10,8 @@ import keras
 import numpy as np
 import programs
 import pytest
-from small_runs import SMALL
+from PIL import Image
+from small_runs import SMALL, write_images
 
 import pipelines
 from tfdml.programs import train
@@ -163,3 +164,18 @@ def test_scripts_run_without_docstrings(script, tmp_path):
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert "--seed" in result.stdout
+
+
+def test_tensorflow_prints_no_line_for_an_image_that_is_named(tmp_path, rng):
+    write_images(tmp_path, {"a": 2, "b": 2})
+    image = tmp_path / "a" / "2.jpg"
+    Image.fromarray(rng.integers(0, 256, (64, 64, 3), np.uint8)).save(image)
+    image.write_bytes(image.read_bytes()[:2000])
+    result = subprocess.run(
+        [sys.executable, "-m", "pipelines.check", "--dataset", "folder", "--data_dir", tmp_path],
+        env={name: ENVIRONMENT[name] for name in ENVIRONMENT if name != "TF_CPP_MIN_LOG_LEVEL"},
+        capture_output=True,
+        text=True,
+    )
+    assert f"{image} (" in result.stdout
+    assert result.stderr == ""

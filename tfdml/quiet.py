@@ -9,7 +9,8 @@ import sys
 def import_tensorflow(start=None):
     """Imports TensorFlow without the lines that its libraries print at their start.
 
-    They go to the file descriptor, before TensorFlow reads `TF_CPP_MIN_LOG_LEVEL`.
+    They go to the file descriptor, before TensorFlow reads `TF_CPP_MIN_LOG_LEVEL`. Later lines are
+    those of fatal errors, unless that is set: what else fails in C++ is raised as an exception.
 
     Args:
         start: Function that starts the devices, where they are not started by the first operation.
@@ -17,7 +18,7 @@ def import_tensorflow(start=None):
     Returns:
         What `start` returns; None without it.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if "tensorflow" in sys.modules:
         return None if start is None else start()
     with silent():
