@@ -31,7 +31,7 @@ def resumable(go_on, images):
                 raise SystemExit(130) from None
             if isinstance(error, tf.errors.OpError):
                 cause = cause_of(error, *images.dataset.splits.values())
-                if "OOM" in error.message:
+                if "OOM" in cause:
                     cause += ". A new run with a smaller batch or --micro_batch needs less memory"
                 raise OSError(f"{cause}. {go_on}") from error
             if isinstance(error, OSError):
