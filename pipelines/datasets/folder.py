@@ -66,8 +66,8 @@ def _find_classes(data_dir):
     if with_images < 2:
         needed = f"{folder} must have 2 or more sub-folders with images ({', '.join(SUFFIXES)})"
         found = f"Found: sub-folders={len(classes)}, with images={with_images}"
-        parts = "the first half to train, which takes 2 or more, the others to test"
-        raise ValueError(f"{needed}, one per class: {parts}. {found}")
+        parts = "4 or more to train: the first half is trained on, the others are scored"
+        raise ValueError(f"{needed}, one per class, and {parts}. {found}")
     return classes
 
 

@@ -88,7 +88,7 @@ def build_model(recipe, split, dataset):
 
 
 def with_loss_options(recipe):
-    """The recipe with what the loss takes for options that are not given, but other losses."""
+    """The recipe with the numbers and words of the options of the loss that are not given."""
     import tfdml
 
     options = dict(recipe.loss_options)
