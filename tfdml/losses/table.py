@@ -92,7 +92,8 @@ def get(name, /, *, preset=None, **options):
             loss, which is returned.
         preset: None for the defaults, or `"published"` for the options of the paper, for losses in
             `PUBLISHED`, whose defaults differ.
-        **options: Options of that loss; a dict is merged into the dict that the name implies.
+        **options: Options of that loss; a dict is merged into the dict that the name or the preset
+            implies, unless it has a `"name"`.
 
     Returns:
         A `MetricLoss`.
@@ -152,6 +153,7 @@ def _build(kind, table, name, *given):
     settings = dict(preset)
     for option, value in itertools.chain.from_iterable(options.items() for options in given):
         adds = isinstance(value, dict) and isinstance(settings.get(option), dict)
+        adds = adds and "name" not in value  # a named part takes the place of another
         settings[option] = {**settings[option], **value} if adds else value
     parameters = inspect.signature(loss).parameters.values()
     required = {option.name: option.default is option.empty for option in parameters}

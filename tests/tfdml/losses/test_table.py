@@ -49,6 +49,12 @@ def test_the_published_options_are_not_the_defaults(name):
     assert not options.items() & default.items()
 
 
+def test_another_base_takes_the_place_of_the_published_one():
+    base = {"name": "npair", "pairs": "disjoint"}
+    loss = losses.get("density", preset="published", base=base)
+    assert (loss.base.name, loss.base.pairs, loss.weight) == ("npair", "disjoint", 10.0)
+
+
 def test_the_page_of_objectives_lists_the_losses_with_published_options():
     page = (pathlib.Path(__file__).parents[3] / "docs" / "objectives.md").read_text()
     listed = page.partition("the paper's options of\nthese losses:")[2].partition(";")[0]
