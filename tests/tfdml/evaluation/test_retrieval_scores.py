@@ -116,6 +116,7 @@ def sizes(request, monkeypatch):
         for name, size in {"_BLOCK_BYTES": 4 * 60 * 7, "_BLOCK_PAIRS": 100}.items():
             monkeypatch.setattr(by_distance, name, size)
         small = {"_CHUNK_ROWS": 5, "_FEW": 2, "_DENSE": 3, "_TOP_ROWS": 4, "_TOP_SCORES": 180}
+        small["_LEAST_GROUP"] = 1
         for name, size in small.items():
             monkeypatch.setattr(counting, name, size)
         monkeypatch.setattr(points, "_CHUNK_ROWS", 5)

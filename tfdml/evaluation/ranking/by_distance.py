@@ -7,9 +7,11 @@ import numpy as np
 
 from tfdml.evaluation.ranking import points
 from tfdml.evaluation.ranking.counting import Bounds, Counter, counts_in_top
-from tfdml.evaluation.ranking.search import Search, ranks_of, true_places
+from tfdml.evaluation.ranking.search import Search, ranks_of, slices_of, true_places
+from tfdml.evaluation.ranking.threads import in_threads
 
-_BLOCK_BYTES = 2**25  # of float32 scores held at once
+_BLOCK_ROWS = 256  # queries that a thread ranks at once
+_BLOCK_BYTES = 2**26  # of float32 scores that a thread holds at most
 _BLOCK_PAIRS = 2**20  # of queries and relevant rows
 _SHALLOW = 128  # up to this many relevant rows and ranks, the largest scores are found at once
 _FEW_BETWEEN = 8  # up to this many rows between the bounds of a relevant row are compared at once
@@ -27,14 +29,14 @@ def ranks_by_distance(search, depth):
     and its rank = its place among the relevant rows of q, counted from 1, + before. Equal to
     comparing float64 distances of every pair: float32 scores from a matrix product decide where
     rounding cannot matter, float64 distances elsewhere. Uses about 16 bytes per number given, plus
-    a block.
+    a block per thread.
 
     Args:
         search: `Search`.
         depth: (n,) numbers: the largest rank needed for each query; larger ones may be missing.
 
-    Yields:
-        `RelevantRanks` of consecutive queries.
+    Returns:
+        An iterator of the `RelevantRanks` of consecutive queries.
     """
     queries, gallery = points.points_of(search)
     # Only this many nearest relevant rows can have a rank of at most `depth`.
@@ -43,13 +45,13 @@ def ranks_by_distance(search, depth):
     columns, rows = gallery.score_columns(), queries.score_rows()
     ranker = _Ranker(search, queries, gallery, depth, wanted, shallow)
     largest_class = int((search.stop - search.start).max())
-    block = min(_BLOCK_BYTES // (4 * columns.shape[1]), _BLOCK_PAIRS // max(1, largest_class))
-    block = max(1, min(block, len(rows)))
-    scores = np.empty((block, columns.shape[1]), np.float32)
-    for first in range(0, len(rows), block):
-        last = min(first + block, len(rows))
-        np.matmul(rows[first:last], columns, out=scores[: last - first])
-        yield ranker.ranks(first, last, scores)
+    most = _BLOCK_BYTES // (4 * columns.shape[1]), _BLOCK_PAIRS // max(1, largest_class)
+    block = min(_BLOCK_ROWS, *most)
+    # Deep ranks are counted query by query in Python, which threads would only delay.
+    return (in_threads if shallow else map)(
+        lambda some: ranker.ranks(some.start, some.stop, rows[some] @ columns),
+        slices_of(0, len(rows), max(1, block)),
+    )
 
 
 class _Ranker(NamedTuple):
@@ -64,7 +66,7 @@ class _Ranker(NamedTuple):
 
     def ranks(self, first, last, scores):
         """The `RelevantRanks` of queries first to last; overwrites scores of their classes."""
-        scores, depth = scores[: last - first], self.depth[first:last]
+        depth = self.depth[first:last]
         if self.shallow or (self.wanted == self.search.relevant)[first:last].all():
             query, relevant = self.search.pairs(first, last)
         else:

@@ -11,6 +11,7 @@ from tfdml.evaluation.ranking import points
 _CHUNK_ROWS = 256  # exact distances computed before checking whether they suffice
 _FEW = 8  # up to this many relevant rows, counting one by one is faster than a sort
 _DENSE = 8  # scores are picked from a row if at most one in this many is needed
+_LEAST_GROUP = 8  # scores; smaller groups save no time
 _TOP_ROWS = 64  # queries whose largest scores are found at once
 _TOP_SCORES = 2**19  # of these queries at most: 2 MB, which stay in the cache
 
@@ -46,7 +47,7 @@ def counts_in_top(scores, query, low, high, count):
     edges = np.searchsorted(query, np.arange(0, len(scores) + step, step))
     for i, pairs in enumerate(itertools.starmap(slice, itertools.pairwise(edges))):
         some = scores[i * step : (i + 1) * step]
-        top = np.partition(some, -count, axis=1)[:, None, -count:]
+        top = _largest(some, count)[:, None]
         rows = query[pairs] - i * step
         sizes = np.bincount(rows, minlength=len(some))
         places = rows, np.arange(len(rows)) - (np.cumsum(sizes) - sizes)[rows]
@@ -55,6 +56,18 @@ def counts_in_top(scores, query, low, high, count):
         at_most[pairs] = np.count_nonzero(top >= bounds[0], axis=2)[places]
         at_least[pairs] = np.count_nonzero(top > bounds[1], axis=2)[places]
     return at_least, at_most
+
+
+def _largest(scores, count):
+    """(b, count) largest scores of each row, in any order; those of the `count` best groups."""
+    size = int(np.sqrt(scores.shape[1] / count))
+    if size >= _LEAST_GROUP:
+        grouped = scores.shape[1] // size * size
+        groups, rest = scores[:, :grouped].reshape(len(scores), size, -1), scores[:, grouped:]
+        best = np.argpartition(groups.max(axis=1), -count, axis=1)[:, None, -count:]
+        best = np.take_along_axis(groups, best, axis=2).reshape(len(scores), -1)
+        scores = np.concatenate([best, rest], axis=1)
+    return np.partition(scores, -count, axis=1)[:, -count:]
 
 
 class Counter(NamedTuple):

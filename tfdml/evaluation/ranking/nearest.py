@@ -1,12 +1,16 @@
 """Exact ranks of the nearest relevant rows by distance, in tiles that count for both rows."""
 
+import threading
+from typing import NamedTuple
+
 import numpy as np
 
 from tfdml.evaluation.ranking import points
-from tfdml.evaluation.ranking.search import RelevantRanks, slices_of, true_places
+from tfdml.evaluation.ranking.search import RelevantRanks, Search, slices_of, true_places
+from tfdml.evaluation.ranking.threads import in_threads
 
-_TILE_ROWS = 256  # queries
-_TILE_COLUMNS = 2048  # gallery rows: a tile of float32 fills 2 MB
+_TILE_ROWS = 384  # queries
+_TILE_COLUMNS = 2048  # gallery rows: a tile of float32 fills 3 MB
 
 
 def ranks_of_nearest(search, depth):
@@ -14,7 +18,7 @@ def ranks_of_nearest(search, depth):
 
     The ranks are those of `ranks_by_distance`. The distance of the nearest relevant row is found
     first. One product of two rows then counts for both of them as queries, which halves the work
-    of queries among themselves. Uses about 24 bytes per number given, plus a few tiles.
+    of queries among themselves. Uses about 24 bytes per number given, plus a few tiles per thread.
 
     Args:
         search: `Search`.
@@ -23,78 +27,97 @@ def ranks_of_nearest(search, depth):
     Yields:
         The `RelevantRanks` of all queries.
     """
-    queries, gallery = points.points_of(search)
-    rows, columns = queries.nearness_rows(), gallery.nearness_columns()
-    nearest = _nearest_distances(search, queries, gallery, rows, columns)
-    before = _RowsBefore(queries, gallery, nearest, np.where(search.relevant, depth, 0))
-    for some in slices_of(0, len(rows), _TILE_ROWS):
-        first = some.start if search.among_themselves else 0
-        for others in slices_of(first, len(search.gallery), _TILE_COLUMNS):
-            nearness = rows[some] @ columns[:, others]
-            shared = search.related(some, others)
-            of_classes = nearness[:, shared.start - others.start : shared.stop - others.start]
-            of_classes[search.same_class(some, shared)] = -np.inf
-            before.add(some, others, nearness)
-            if search.among_themselves:
-                later = slice(max(some.stop, others.start), others.stop)
-                before.add(later, some, nearness[:, later.start - others.start :].T)
+    tiles, slices = _Tiles.of(search), slices_of(0, len(search.queries), _TILE_ROWS)
+    nearest = np.concatenate(list(in_threads(tiles.nearest_relevant, slices)))
+    before = _RowsBefore(tiles, nearest, np.where(search.relevant, depth, 0))
+    for _ in in_threads(before.add, slices):
+        pass
     query = np.flatnonzero(before.count < before.depth)
     rank = before.count[query] + 1
     yield RelevantRanks(0, len(search.queries), query, np.ones_like(query), rank)
 
 
-def _nearest_distances(search, queries, gallery, rows, columns):
-    """(n,) float64 squared distances of queries to their nearest relevant rows, 0 without one."""
-    nearest = np.where(search.relevant, np.inf, 0.0)
-    best = np.full(len(rows), -np.inf)  # lower bound of the nearness of the nearest relevant row
-    norms, dim = np.sqrt(gallery.squared_norms), gallery.exact.shape[1]
-    for some, others in _relevant_tiles(search):
-        nearness = rows[some] @ columns[:, others]
-        nearness[~search.is_relevant(some, others)] = -np.inf
-        squared, largest = queries.squared_norms[some], nearness.argmax(axis=1)
-        certain = nearness[np.arange(len(largest)), largest]
-        certain -= points.nearness_error(np.sqrt(squared), norms[others][largest], dim)
-        best[some] = np.maximum(best[some], certain)
-        asked = np.flatnonzero(best[some] > -np.inf)
-        farthest = np.maximum(-2 * best[some][asked], 0)
-        low, _ = points.nearness_bounds(squared[asked], farthest, dim)
-        query, row = true_places(nearness[asked] >= low[:, None])
-        query, row = some.start + asked[query], others.start + row
-        distances = points.squared_distances(queries.exact, query, gallery.exact, row)
-        np.minimum.at(nearest, query, distances)
-    return nearest
+class _Tiles(NamedTuple):
+    """Nearness and distances of a search; a tile is a slice of queries and one of gallery rows."""
 
+    search: Search
+    queries: points.Points
+    gallery: points.Points
+    rows: np.ndarray
+    columns: np.ndarray
 
-def _relevant_tiles(search):
-    """Yields slices of queries and gallery rows that cover all pairs of the same class."""
-    for some in slices_of(0, len(search.queries), _TILE_ROWS):
-        shared = search.related(some, slice(0, len(search.gallery)))
-        for others in slices_of(shared.start, shared.stop, _TILE_COLUMNS):
-            yield some, others
+    @classmethod
+    def of(cls, search):
+        queries, gallery = points.points_of(search)
+        return cls(search, queries, gallery, queries.nearness_rows(), gallery.nearness_columns())
+
+    def nearness(self, some, others):
+        """(b, c) float32 nearness of a tile."""
+        return self.rows[some] @ self.columns[:, others]
+
+    def distances(self, query, row):
+        """(t,) float64 squared distances of queries to gallery rows, both (t,) integers."""
+        return points.squared_distances(self.queries.exact, query, self.gallery.exact, row)
+
+    def nearest_relevant(self, some):
+        """(b,) squared distances of some queries to their nearest relevant rows, 0 without one."""
+        nearest = np.where(self.search.relevant[some], np.inf, 0.0)
+        best = np.full(len(nearest), -np.inf)  # lower bounds of the nearness of the nearest rows
+        squared, dim = self.queries.squared_norms[some], self.gallery.exact.shape[1]
+        of_classes = self.search.related(some, slice(0, len(self.search.gallery)))
+        for others in slices_of(of_classes.start, of_classes.stop, _TILE_COLUMNS):
+            nearness = self.nearness(some, others)
+            nearness[~self.search.is_relevant(some, others)] = -np.inf
+            largest = nearness.argmax(axis=1)
+            norms = np.sqrt(squared), np.sqrt(self.gallery.squared_norms[others][largest])
+            certain = nearness[np.arange(len(largest)), largest]
+            best = np.maximum(best, certain - points.nearness_error(*norms, dim))
+            asked = np.flatnonzero(best > -np.inf)
+            farthest = np.maximum(-2 * best[asked], 0)
+            low, _ = points.nearness_bounds(squared[asked], farthest, dim)
+            query, row = true_places(nearness[asked] >= low[:, None])
+            distances = self.distances(some.start + asked[query], others.start + row)
+            np.minimum.at(nearest, asked[query], distances)
+        return nearest
 
 
 class _RowsBefore:
     """Numbers of rows of other classes at or nearer than the nearest relevant row of each query.
 
-    They are exact below the depth.
+    They are exact below the depth. Several threads may add to them.
     """
 
-    def __init__(self, queries, gallery, nearest, depth):
-        dim = gallery.exact.shape[1]
-        self.low, self.high = points.nearness_bounds(queries.squared_norms, nearest, dim)
-        self.queries, self.gallery, self.nearest, self.depth = queries, gallery, nearest, depth
-        self.count = np.zeros(len(depth), int)
+    def __init__(self, tiles, nearest, depth):
+        squared, dim = tiles.queries.squared_norms, tiles.gallery.exact.shape[1]
+        self.low, self.high = points.nearness_bounds(squared, nearest, dim)
+        self.tiles, self.nearest, self.depth = tiles, nearest, depth
+        self.count, self.lock = np.zeros(len(depth), int), threading.Lock()
 
-    def add(self, some, others, nearness):
-        """Counts a tile: the nearness of slices of queries and gallery rows; -inf is left out."""
+    def add(self, some):
+        """Counts the tiles of some queries, except those counted with the roles exchanged."""
+        search = self.tiles.search
+        first = some.start if search.among_themselves else 0
+        for others in slices_of(first, len(search.gallery), _TILE_COLUMNS):
+            nearness = self.tiles.nearness(some, others)
+            for own, of_class in search.classes(some, others):
+                nearness[own, of_class] = -np.inf
+            self._add(some, others, nearness)
+            if search.among_themselves:
+                later = slice(max(some.stop, others.start), others.stop)
+                self._add(later, some, nearness[:, later.start - others.start :].T)
+
+    def _add(self, some, others, nearness):
+        """Counts a tile by its nearness; -inf is left out."""
         reached = nearness.max(axis=1) >= self.low[some]
         asked = np.flatnonzero(reached & (self.count[some] < self.depth[some]))
         nearness, asked = nearness[asked], some.start + asked
-        self.count[asked] += np.count_nonzero(nearness > self.high[asked, None], axis=1)
-        below = self.count[asked] < self.depth[asked]
-        nearness, asked = nearness[below], asked[below]
-        between = (nearness >= self.low[asked, None]) & (nearness <= self.high[asked, None])
-        query, row = true_places(between)
-        query, row = asked[query], others.start + row
-        distances = points.squared_distances(self.queries.exact, query, self.gallery.exact, row)
-        np.add.at(self.count, query[distances <= self.nearest[query]], 1)
+        count = np.count_nonzero(nearness > self.high[asked, None], axis=1)
+        below = np.flatnonzero(self.count[asked] + count < self.depth[asked])
+        nearness, unsure = nearness[below], asked[below, None]
+        query, row = true_places((nearness >= self.low[unsure]) & (nearness <= self.high[unsure]))
+        query = below[query]
+        distances = self.tiles.distances(asked[query], others.start + row)
+        nearer = query[distances <= self.nearest[asked[query]]]
+        count += np.bincount(nearer, minlength=len(asked))
+        with self.lock:
+            self.count[asked] += count

@@ -1,5 +1,6 @@
 """Queries, gallery and relevant rows of a search."""
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -60,6 +61,15 @@ class Search(NamedTuple):
         start, stop = self.start[rows.start], self.stop[rows.stop - 1]
         start = min(max(start, columns.start), columns.stop)
         return slice(start, max(start, min(stop, columns.stop)))
+
+    def classes(self, rows, columns):
+        """Yields the parts of a tile that are of one class: its rows and columns, as slices."""
+        start, stop = self.start[rows], self.stop[rows]
+        edges = np.flatnonzero(np.diff(start + stop, prepend=-1, append=-1)).tolist()
+        for first, last in itertools.pairwise(edges):
+            left, right = max(start[first], columns.start), min(stop[first], columns.stop)
+            if left < right:
+                yield slice(first, last), slice(left - columns.start, right - columns.start)
 
     def same_class(self, rows, columns):
         """(b, c) booleans of a tile, true where a gallery row is of the class of the query."""

@@ -1,0 +1,61 @@
+import os
+import random
+import threading
+import time
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+from tfdml.evaluation import mean_reciprocal_rank, retrieval_scores
+from tfdml.evaluation.ranking import nearest
+from tfdml.evaluation.ranking.threads import in_threads
+
+
+@pytest.fixture
+def _eight_threads(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+
+
+def blas_threads():
+    return {
+        library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
+    }
+
+
+@pytest.mark.usefixtures("_eight_threads")
+def test_computes_parts_at_once_in_their_order():
+    all_here, before = threading.Barrier(8, timeout=10), blas_threads()
+
+    def part(number):
+        all_here.wait()
+        return number, blas_threads()
+
+    assert list(in_threads(part, range(8))) == [(number, {1}) for number in range(8)]
+    assert blas_threads() == before
+
+
+def test_raises_the_error_of_a_part():
+    with pytest.raises(ZeroDivisionError):
+        list(in_threads(lambda part: 1 / part, [1, 0]))
+
+
+@pytest.mark.usefixtures("_eight_threads")
+def test_no_thread_overwrites_the_counts_of_another(rng, monkeypatch):
+    class Slow(np.ndarray):
+        def __getitem__(self, key):
+            found = super().__getitem__(key)
+            time.sleep(random.choice([0, 1e-3]))
+            return found
+
+    class Counts(nearest._RowsBefore):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            self.count = self.count.view(Slow)
+
+    monkeypatch.setattr(nearest, "_RowsBefore", Counts)
+    for name in ("_TILE_ROWS", "_TILE_COLUMNS"):
+        monkeypatch.setattr(nearest, name, 4)
+    x, labels = rng.normal(size=(80, 4)), rng.integers(0, 9, 80)
+    expected = retrieval_scores(x, labels, metrics=("mrr", "map"))["mrr"]
+    assert mean_reciprocal_rank(x, labels) == expected
