@@ -1,6 +1,7 @@
 """Exact ranks of relevant rows by distance, in blocks of queries, without sorting the gallery."""
 
 import itertools
+import threading
 from typing import NamedTuple
 
 import numpy as np
@@ -46,12 +47,18 @@ def ranks_by_distance(search, depth):
     ranker = _Ranker(search, queries, gallery, depth, wanted, shallow)
     largest_class = int((search.stop - search.start).max())
     most = _BLOCK_BYTES // (4 * columns.shape[1]), _BLOCK_PAIRS // max(1, largest_class)
-    block = min(_BLOCK_ROWS, *most)
+    block = max(1, min(_BLOCK_ROWS, *most))
+    kept = threading.local()  # scores of a thread: memory that is allocated anew takes longer
+
+    def ranks(some):
+        if not hasattr(kept, "scores"):
+            kept.scores = np.empty((block, columns.shape[1]), np.float32)
+        scores = kept.scores[: some.stop - some.start]
+        np.matmul(rows[some], columns, out=scores)
+        return ranker.ranks(some.start, some.stop, scores)
+
     # Deep ranks are counted query by query in Python, which threads would only delay.
-    return (in_threads if shallow else map)(
-        lambda some: ranker.ranks(some.start, some.stop, rows[some] @ columns),
-        slices_of(0, len(rows), max(1, block)),
-    )
+    return (in_threads if shallow else map)(ranks, slices_of(0, len(rows), block))
 
 
 class _Ranker(NamedTuple):
@@ -72,8 +79,8 @@ class _Ranker(NamedTuple):
         else:
             query, relevant = self._nearest_relevant(first, last, scores)
         of_relevant = scores[query, relevant]
-        for i in range(last - first):
-            scores[i, self.search.start[first + i] : self.search.stop[first + i]] = -np.inf
+        for own, of_class in self.search.classes(slice(first, last), slice(0, scores.shape[1])):
+            scores[own, of_class] = -np.inf
         if self.shallow:
             before = self._count_in_top(first, scores, query, relevant, of_relevant)
         else:

@@ -47,14 +47,15 @@ def counts_in_top(scores, query, low, high, count):
     edges = np.searchsorted(query, np.arange(0, len(scores) + step, step))
     for i, pairs in enumerate(itertools.starmap(slice, itertools.pairwise(edges))):
         some = scores[i * step : (i + 1) * step]
-        top = _largest(some, count)[:, None]
+        top = np.ascontiguousarray(_largest(some, count).T)[:, :, None]
         rows = query[pairs] - i * step
         sizes = np.bincount(rows, minlength=len(some))
         places = rows, np.arange(len(rows)) - (np.cumsum(sizes) - sizes)[rows]
-        bounds = np.full((2, len(some), sizes.max(), 1), np.inf, np.float32)
-        bounds[0][places], bounds[1][places] = low[pairs, None], high[pairs, None]
-        at_most[pairs] = np.count_nonzero(top >= bounds[0], axis=2)[places]
-        at_least[pairs] = np.count_nonzero(top > bounds[1], axis=2)[places]
+        bounds = np.full((2, len(some), sizes.max()), np.inf, np.float32)
+        bounds[0][places], bounds[1][places] = low[pairs], high[pairs]
+        small = np.min_scalar_type(count)  # of which a processor adds many at once
+        at_most[pairs] = (top >= bounds[0]).sum(axis=0, dtype=small)[places]
+        at_least[pairs] = (top > bounds[1]).sum(axis=0, dtype=small)[places]
     return at_least, at_most
 
 
