@@ -65,6 +65,7 @@ class Search(NamedTuple):
     def classes(self, rows, columns):
         """Yields the parts of a tile that are of one class: its rows and columns, as slices."""
         start, stop = self.start[rows], self.stop[rows]
+        # Of two classes, one of them maybe without a gallery row, the sums differ.
         edges = np.flatnonzero(np.diff(start + stop, prepend=-1, append=-1)).tolist()
         for first, last in itertools.pairwise(edges):
             left, right = max(start[first], columns.start), min(stop[first], columns.stop)

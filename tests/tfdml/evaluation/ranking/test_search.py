@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from tfdml.evaluation import apart, recall_at_k
+from tfdml.evaluation.ranking.search import search_of
 
 
 def test_queries_are_parted_from_the_gallery(rng):
@@ -27,3 +28,16 @@ def test_all_rows_find_each_other_without_queries(rng):
 def test_rejects_queries_that_leave_no_search(queries):
     with pytest.raises(ValueError, match="`queries` must be"):
         apart(np.eye(3), np.arange(3), queries)
+
+
+def test_parts_of_a_tile_are_the_pairs_of_a_class(rng):
+    """Also with classes without gallery rows, at the edges and in between."""
+    labels, gallery_labels = rng.integers(0, 9, 40), rng.choice([1, 2, 4, 5, 7], 30)
+    x, gallery = rng.normal(size=(40, 2)), rng.normal(size=(30, 2))
+    search = search_of(x, labels, gallery_embeddings=gallery, gallery_labels=gallery_labels)
+    for rows in (slice(0, 40), slice(3, 17)):
+        for columns in (slice(0, 30), slice(5, 12)):
+            same = np.zeros((rows.stop - rows.start, columns.stop - columns.start), int)
+            for own, of_class in search.classes(rows, columns):
+                same[own, of_class] += 1
+            np.testing.assert_array_equal(same, search.same_class(rows, columns))
