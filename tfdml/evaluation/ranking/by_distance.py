@@ -79,8 +79,8 @@ class _Ranker(NamedTuple):
         else:
             query, relevant = self._nearest_relevant(first, last, scores)
         of_relevant = scores[query, relevant]
-        for own, of_class in self.search.classes(slice(first, last), slice(0, scores.shape[1])):
-            scores[own, of_class] = -np.inf
+        block = slice(first, last), slice(0, scores.shape[1])
+        self.search.leave_out_classes(scores, *block)
         if self.shallow:
             before = self._count_in_top(first, scores, query, relevant, of_relevant)
         else:

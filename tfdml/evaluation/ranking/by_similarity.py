@@ -110,10 +110,8 @@ class _Table:
             known.sort()
 
     def add_others(self, rows, columns, scores):
-        """Counts rows of other classes against the sorted relevant rows of queries."""
-        shared = self.search.related(rows, columns)
-        if shared.start < shared.stop:
-            scores = np.where(self.search.same_class(rows, columns), -np.inf, scores)
+        """Counts rows of other classes against the sorted relevant rows; overwrites the others."""
+        self.search.leave_out_classes(scores, rows, columns)
         self.best_others[rows] = np.maximum(self.best_others[rows], scores.max(axis=1))
         for i, of_query in enumerate(scores, start=rows.start):
             known, reached = self.relevant[i], self.reached[i]

@@ -99,8 +99,7 @@ class _RowsBefore:
         first = some.start if search.among_themselves else 0
         for others in slices_of(first, len(search.gallery), _TILE_COLUMNS):
             nearness = self.tiles.nearness(some, others)
-            for own, of_class in search.classes(some, others):
-                nearness[own, of_class] = -np.inf
+            search.leave_out_classes(nearness, some, others)
             self._add(some, others, nearness)
             if search.among_themselves:
                 later = slice(max(some.stop, others.start), others.stop)

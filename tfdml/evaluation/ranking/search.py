@@ -62,15 +62,15 @@ class Search(NamedTuple):
         start = min(max(start, columns.start), columns.stop)
         return slice(start, max(start, min(stop, columns.stop)))
 
-    def classes(self, rows, columns):
-        """Yields the parts of a tile that are of one class: its rows and columns, as slices."""
+    def leave_out_classes(self, scores, rows, columns):
+        """Sets the scores of a tile to -inf, in place, where a row is of the class of the query."""
         start, stop = self.start[rows], self.stop[rows]
         # Of two classes, one of them maybe without a gallery row, the sums differ.
         edges = np.flatnonzero(np.diff(start + stop, prepend=-1, append=-1)).tolist()
         for first, last in itertools.pairwise(edges):
             left, right = max(start[first], columns.start), min(stop[first], columns.stop)
             if left < right:
-                yield slice(first, last), slice(left - columns.start, right - columns.start)
+                scores[first:last, left - columns.start : right - columns.start] = -np.inf
 
     def same_class(self, rows, columns):
         """(b, c) booleans of a tile, true where a gallery row is of the class of the query."""

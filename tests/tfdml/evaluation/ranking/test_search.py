@@ -30,14 +30,14 @@ def test_rejects_queries_that_leave_no_search(queries):
         apart(np.eye(3), np.arange(3), queries)
 
 
-def test_parts_of_a_tile_are_the_pairs_of_a_class(rng):
+def test_leaves_out_the_pairs_of_a_class(rng):
     """Also with classes without gallery rows, at the edges and in between."""
     labels, gallery_labels = rng.integers(0, 9, 40), rng.choice([1, 2, 4, 5, 7], 30)
     x, gallery = rng.normal(size=(40, 2)), rng.normal(size=(30, 2))
     search = search_of(x, labels, gallery_embeddings=gallery, gallery_labels=gallery_labels)
     for rows in (slice(0, 40), slice(3, 17)):
         for columns in (slice(0, 30), slice(5, 12)):
-            same = np.zeros((rows.stop - rows.start, columns.stop - columns.start), int)
-            for own, of_class in search.classes(rows, columns):
-                same[own, of_class] += 1
-            np.testing.assert_array_equal(same, search.same_class(rows, columns))
+            scores = rng.normal(size=(rows.stop - rows.start, columns.stop - columns.start))
+            expected = np.where(search.same_class(rows, columns), -np.inf, scores)
+            search.leave_out_classes(scores, rows, columns)
+            np.testing.assert_array_equal(scores, expected)
