@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from tfdml.evaluation import mean_reciprocal_rank, retrieval_scores
-from tfdml.evaluation.ranking import nearest
+from tfdml.evaluation import map_at_r, mean_reciprocal_rank, retrieval_scores
+from tfdml.evaluation.ranking import by_distance, nearest
 from tfdml.evaluation.ranking.threads import in_threads
 
 
@@ -35,6 +35,17 @@ def test_computes_parts_at_once_in_their_order():
     assert blas_threads() == before
 
 
+@pytest.mark.parametrize(("cores", "threads"), [(100, 16), (None, 1)])
+def test_bounds_the_threads(cores, threads, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+
+    def part(_):
+        time.sleep(1e-2)
+        return threading.get_ident()
+
+    assert len(set(in_threads(part, range(64)))) <= threads
+
+
 def test_raises_the_error_of_a_part():
     with pytest.raises(ZeroDivisionError):
         list(in_threads(lambda part: 1 / part, [1, 0]))
@@ -59,3 +70,17 @@ def test_no_thread_overwrites_the_counts_of_another(rng, monkeypatch):
     x, labels = rng.normal(size=(80, 4)), rng.integers(0, 9, 80)
     expected = retrieval_scores(x, labels, metrics=("mrr", "map"))["mrr"]
     assert mean_reciprocal_rank(x, labels) == expected
+
+
+@pytest.mark.usefixtures("_eight_threads")
+def test_no_thread_overwrites_the_scores_of_another(rng, monkeypatch):
+    class Slow(by_distance._Ranker):
+        def ranks(self, *arguments):
+            time.sleep(1e-2)
+            return super().ranks(*arguments)
+
+    x, labels = rng.normal(size=(80, 4)), rng.integers(0, 9, 80)
+    expected = map_at_r(x, labels)
+    monkeypatch.setattr(by_distance, "_Ranker", Slow)
+    monkeypatch.setattr(by_distance, "_BLOCK_ROWS", 5)
+    assert map_at_r(x, labels) == expected
