@@ -1,0 +1,318 @@
+"""Objectives on a GPU: tfdml on Keras' PyTorch and JAX backends, and pytorch-metric-learning.
+
+    python benchmarks/losses_on_gpu.py            # measures, then writes the page
+    python benchmarks/losses_on_gpu.py --write    # only the page, of what was measured
+
+Forward and backward of the objectives of `benchmarks/peers`, with its inputs. Needs Keras,
+pytorch-metric-learning, and PyTorch and JAX with CUDA. Writes results/gpu.json and results/gpu.md
+in --docs.
+"""
+
+import argparse
+import importlib.metadata
+import itertools
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from benchmarks.losses import fill
+from benchmarks.peers.case import PML
+from benchmarks.peers.objectives import OBJECTIVES
+from benchmarks.peers.parts.losses import inputs_of
+from benchmarks.peers.tables import memory_of, ratio, small, table, time_of
+from benchmarks.peers.turns import difference
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PEER, ON_TORCH, ON_JAX = "pytorch-metric-learning", "tfdml, PyTorch", "tfdml, JAX"
+BATCHES = 512, 2048, 4000
+FULL = {"stopped": "out of memory"}
+SECONDS, CALLS = 0.2, 5  # of a measurement, at least both
+HEADS = [
+    *("objective", "PML ms", "PyTorch ms", "JAX ms", "PML / PyTorch", "PML / JAX"),
+    *("PML MB", "PyTorch MB", "JAX MB", "difference of PML", "difference of JAX"),
+]
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--objectives", nargs="+", choices=OBJECTIVES, metavar="NAME")
+    parser.add_argument("--batches", type=int, nargs="+", default=BATCHES)
+    parser.add_argument("--docs", type=pathlib.Path, default=ROOT / "docs", help="to write to")
+    parser.add_argument("--write", action="store_true", help="measure nothing, write the page")
+    parser.add_argument("--folder", type=pathlib.Path, help=argparse.SUPPRESS)  # of a child
+    given = parser.parse_args()
+    names = given.objectives or [name for name, each in OBJECTIVES.items() if PML in each.peers]
+    if given.folder:
+        return measure(names, given.batches, given.folder)
+    kept = given.docs / "results" / "gpu.json"
+    if not given.write:
+        results = measured_by_both(names, given.batches)
+        kept.write_text(json.dumps(results, indent=1) + "\n")
+    page = given.docs / "results" / "gpu.md"
+    page.write_text(page_of(json.loads(kept.read_text())))
+    print(f"Written: {page}")
+
+
+def measured_by_both(names, batches):
+    """The results of the frameworks, each in a process of its own."""
+    results = {"versions": {}, "rows": {}}
+    with tempfile.TemporaryDirectory() as folder:
+        for backend in ("torch", "jax"):
+            command = [sys.executable, __file__, "--folder", folder, "--objectives", *names]
+            environment = {**os.environ, "KERAS_BACKEND": backend}
+            environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+            subprocess.run([*command, "--batches", *map(str, batches)], env=environment, check=True)
+            of_backend = json.loads((pathlib.Path(folder) / f"{backend}.json").read_text())
+            results["gpu"] = of_backend["gpu"]
+            results["versions"] |= of_backend["versions"]
+            for key, sides in of_backend["rows"].items():
+                results["rows"].setdefault(key, {}).update(sides)
+    return results
+
+
+def measure(names, batches, folder):
+    """Writes what the sides of Keras' backend take, and how far they are from tfdml on PyTorch.
+
+    A side that is out of memory is not tried with a larger batch.
+    """
+    import keras
+
+    backend = keras.backend.backend()
+    sides = {"torch": on_torch, "jax": on_jax}[backend]
+    rows, described, full = {}, described_by(backend), set()
+    for name, batch in itertools.product(names, sorted(batches)):
+        objective = OBJECTIVES[name]
+        memory = objective.memory if batch <= objective.memory else 0
+        with np.load(folder / inputs_of(folder, batch, objective.centers, memory)) as file:
+            arrays = dict(file)
+        measured = rows[f"{name}/{batch}"] = {}
+        for side, prepare in sides(objective, arrays):
+            if (name, side) in full:
+                measured[side] = FULL
+                continue
+            try:
+                measured[side], outputs = times_of(*prepare())
+            except Exception as error:
+                if "out of memory" not in str(error).lower():
+                    raise
+                measured[side] = FULL
+                full.add((name, side))
+                continue
+            measured[side]["differences"] = differences(outputs, folder / f"{name}_{batch}.npz")
+        (folder / f"{backend}.json").write_text(json.dumps({**described, "rows": rows}))
+
+
+def differences(outputs, reference):
+    """Relative differences of outputs from those of the first side, whose file is `reference`."""
+    if not reference.exists():
+        np.savez(reference, **outputs)
+    with np.load(reference) as first:
+        return {name: difference(first[name], outputs[name])["relative"] for name in outputs}
+
+
+def described_by(backend):
+    """The GPU and the libraries of a backend."""
+    import torch
+
+    versions = {name: importlib.metadata.version(name) for name in ("keras", backend)}
+    if backend == "torch":
+        versions[PEER] = importlib.metadata.version(PEER)
+    return {"gpu": torch.cuda.get_device_name(), "versions": versions}
+
+
+def times_of(step, megabytes):
+    """Seconds and megabytes of a step, which waits for the GPU, and what it returned.
+
+    Args:
+        step: Function without arguments to {name: array}.
+        megabytes: Function without arguments to the memory that a step adds.
+    """
+    outputs = {name: as_numpy(value) for name, value in step().items()}
+    added, seconds = megabytes(), []
+    while sum(seconds) < SECONDS or len(seconds) < CALLS:
+        start = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - start)
+    return {"seconds": statistics.median(seconds), "megabytes": added}, outputs
+
+
+def as_numpy(value):
+    import keras
+
+    return keras.ops.convert_to_numpy(value)
+
+
+def on_torch(objective, arrays):
+    """(side, function to its step and memory) of pytorch-metric-learning and of tfdml."""
+    import torch
+
+    def peer():
+        from benchmarks.peers.workers.pml_losses import built, miner_of, sizes_of, value_of
+        from benchmarks.peers.workers.torch_losses import set_proxies
+
+        inputs, own = tensors(), objective.peers[PML]
+        settings = {"name": own.name, "options": as_dict(own.options), "miner": own.miner}
+        loss = built(settings, **sizes_of(settings, inputs)).to("cuda")
+        if "proxies" in inputs:
+            set_proxies(loss, inputs["proxies"])
+        if "memory_rows" in inputs:
+            loss.embedding_memory, loss.label_memory = (
+                inputs["memory_rows"],
+                inputs["memory_labels"],
+            )
+            loss.has_been_filled = True
+        return step_of(value_of(loss, miner_of(settings)), [*loss.parameters()], inputs)
+
+    def ours():
+        inputs, loss = tensors(), tfdml_loss(objective, arrays)
+        learned = [v.value for layer in loss.layers for v in layer.trainable_variables]
+        return step_of(lambda rows, labels: loss(labels, rows, training=True), learned, inputs)
+
+    def tensors():
+        return {name: torch.from_numpy(array).to("cuda") for name, array in arrays.items()}
+
+    def step_of(value_of, parameters, inputs):
+        rows = inputs["rows"].requires_grad_()
+
+        def step():
+            for each in (rows, *parameters):
+                each.grad = None
+            value = value_of(rows, inputs["labels"])
+            value.backward()
+            torch.cuda.synchronize()
+            return {"value": value.detach(), "gradient": rows.grad}
+
+        return step, lambda: megabytes(step)
+
+    def megabytes(step):
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        step()
+        return (torch.cuda.max_memory_allocated() - before) / 2**20
+
+    return (ON_TORCH, ours), (PEER, peer)
+
+
+def on_jax(objective, arrays):
+    """(side, function to its step and memory) of tfdml, compiled."""
+    import jax
+    import keras
+
+    def ours():
+        loss = tfdml_loss(objective, arrays)
+        learned = [v for layer in loss.layers for v in layer.trainable_variables]
+        rows, labels = jax.device_put(arrays["rows"]), jax.device_put(arrays["labels"])
+        values = [variable.value for variable in learned]
+
+        def by_learned(rows, values, labels):
+            with keras.StatelessScope(list(zip(learned, values, strict=True))):
+                return loss(labels, rows, training=True)
+
+        compiled = jax.jit(jax.value_and_grad(by_learned, argnums=(0, 1)))
+        compiled = compiled.lower(rows, values, labels).compile()
+
+        def step():
+            value, (gradient, _) = jax.block_until_ready(compiled(rows, values, labels))
+            return {"value": value, "gradient": gradient}
+
+        analysis = compiled.memory_analysis()
+        used = analysis.temp_size_in_bytes + analysis.output_size_in_bytes
+        return step, lambda: used / 2**20
+
+    return ((ON_JAX, ours),)
+
+
+def tfdml_loss(objective, arrays):
+    """The loss of tfdml, built, with the proxies or the memory of the inputs."""
+    from tfdml import losses
+
+    options = dict(objective.tfdml.options)
+    if "proxies" in arrays:
+        options["num_classes"] = len(arrays["proxies"])
+    loss = losses.get(objective.tfdml.name, **options)
+    for layer in loss.layers:
+        layer.build(arrays["rows"].shape)
+    if "proxies" in arrays:
+        loss.layer.proxies.assign(arrays["proxies"].reshape(loss.layer.proxies.shape))
+    if "memory_rows" in arrays:
+        fill(loss, arrays["memory_rows"], arrays["memory_labels"])
+    return loss
+
+
+def as_dict(options):
+    """Options with each `Built` as the workers of the peers read it."""
+    built = {name: vars(value) for name, value in options.items() if hasattr(value, "miner")}
+    return {**options, **built}
+
+
+def page_of(results):
+    """The page of the measurements."""
+    versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
+    lines = [
+        "# Objectives on a GPU",
+        "",
+        "<!-- not run: needs a GPU, PyTorch and JAX with CUDA, and pytorch-metric-learning -->",
+        "",
+        "```bash",
+        "python benchmarks/losses_on_gpu.py",
+        "```",
+        "",
+        "Forward and backward of one batch of random 128-d rows, 4 per class, in float32: tfdml on",
+        "Keras' backends PyTorch, which is eager, and JAX, which compiles; and eager",
+        "pytorch-metric-learning (PML). MB are what a step adds at most to the memory of the GPU.",
+        "The differences are the largest of the gradient from that of tfdml on PyTorch, relative",
+        "to its size. JAX multiplies in TF32 there by default, PyTorch in float32, hence about",
+        "1e-3, and more where another example is the hardest. Why PML differs:",
+        "[peers](peers.md#objectives).",
+        "",
+        summary(results["rows"].values()),
+        "",
+        f"{results['gpu']}; {versions}.",
+    ]
+    for batch in sorted({int(key.split("/")[1]) for key in results["rows"]}):
+        rows = [
+            [name, *cells(sides)]
+            for key, sides in results["rows"].items()
+            for name, size in [key.split("/")]
+            if int(size) == batch
+        ]
+        lines += ["", f"## Batch {batch:,}", "", table(HEADS, rows)]
+    return "\n".join(lines) + "\n"
+
+
+def summary(rows):
+    """Sentence of the rows in which tfdml is faster than the peer, on each backend."""
+    rows = [sides for sides in rows if "stopped" not in sides[PEER]]
+    faster = []
+    for side in (ON_JAX, ON_TORCH):
+        ratios = [each[PEER]["seconds"] / each[side]["seconds"] for each in rows]
+        count, least, most = sum(each > 1 for each in ratios), min(ratios), max(ratios)
+        faster.append(f"{count} ({least:.2g} to {most:.0f} times as fast)")
+    return (
+        f"Of {len(rows)} rows that fit PML into the memory of the GPU, tfdml compiled by JAX is\n"
+        f"faster in {faster[0]}, on eager PyTorch in {faster[1]}."
+    )
+
+
+def cells(sides):
+    """Times, their ratios to the peer's, memory and differences of one objective."""
+    peer, ours = sides[PEER], [sides[ON_TORCH], sides[ON_JAX]]
+    milliseconds = [time_of(side, "ms") for side in (peer, *ours)]
+    ratios = [ratio(side, peer) for side in ours]
+    differences = [side.get("differences", {}).get("gradient") for side in (peer, ours[1])]
+    return [*milliseconds, *ratios, *map(memory_of, (peer, *ours)), *map(small, differences)]
+
+
+if __name__ == "__main__":
+    main()
