@@ -80,6 +80,15 @@ def test_a_run_prints_and_keeps_its_defaults(folder):
     assert (settings["learning_rate"], settings["classes_per_batch"]) == (1e-4, 5)
 
 
+@pytest.mark.parametrize(("sizes", "repeats"), [((2, 3), True), ((2, 4), False)])
+def test_a_run_states_that_no_class_fills_its_share_of_a_batch(capsys, sizes, repeats):
+    labels = np.repeat(range(len(sizes)), sizes)
+    split = pipelines.Split(np.zeros((len(labels), 2, 2, 3), np.uint8), labels)
+    train.with_defaults(Recipe(images_per_class=4), split)
+    said = "--images_per_class 4 is more than a class has, 3 at most: a batch repeats images"
+    assert (said in capsys.readouterr().out) == repeats
+
+
 def test_the_last_interval_may_be_short(folder):
     folder, result = folder
     assert steps_of(folder, "a") == 5

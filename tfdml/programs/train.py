@@ -9,6 +9,7 @@ training.png) and saved_models/NAME/1/, and prints Recall@K of the classes that 
 before and after.
 """
 
+import collections
 import contextlib
 import dataclasses
 import io
@@ -165,10 +166,19 @@ def resumed(parser, run, arguments):
 
 
 def with_defaults(recipe, split):
-    """The recipe with the defaults that follow from the weights and the classes, printed."""
+    """The recipe with the defaults that follow from the weights and the classes, printed.
+
+    A sentence follows if no class has as many images as a batch takes of it.
+    """
     recipe, reasons = recipe.completed(split.num_classes)
     for name, reason in reasons.items():
         print(f"--{name} {reason}")
+    most = max(collections.Counter(split.labels.tolist()).values())
+    if recipe.sampler == "balanced" and most < recipe.images_per_class:
+        print(
+            f"--images_per_class {recipe.images_per_class} is more than a class has, {most} at "
+            "most: a batch repeats images"
+        )
     return recipe
 
 
