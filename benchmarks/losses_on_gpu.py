@@ -9,6 +9,7 @@ in --docs.
 """
 
 import argparse
+import dataclasses
 import importlib.metadata
 import itertools
 import json
@@ -158,21 +159,11 @@ def on_torch(objective, arrays):
     import torch
 
     def peer():
-        from benchmarks.peers.workers.pml_losses import built, miner_of, sizes_of, value_of
-        from benchmarks.peers.workers.torch_losses import set_proxies
+        from benchmarks.peers.workers.pml_losses import objective_of
 
         inputs, own = tensors(), objective.peers[PML]
-        settings = {"name": own.name, "options": as_dict(own.options), "miner": own.miner}
-        loss = built(settings, **sizes_of(settings, inputs)).to("cuda")
-        if "proxies" in inputs:
-            set_proxies(loss, inputs["proxies"])
-        if "memory_rows" in inputs:
-            loss.embedding_memory, loss.label_memory = (
-                inputs["memory_rows"],
-                inputs["memory_labels"],
-            )
-            loss.has_been_filled = True
-        return step_of(value_of(loss, miner_of(settings)), [*loss.parameters()], inputs)
+        loss, value_of = objective_of(dataclasses.asdict(own), inputs)
+        return step_of(value_of, [*loss.parameters()], inputs)
 
     def ours():
         inputs, loss = tensors(), tfdml_loss(objective, arrays)
@@ -248,12 +239,6 @@ def tfdml_loss(objective, arrays):
     if "memory_rows" in arrays:
         fill(loss, arrays["memory_rows"], arrays["memory_labels"])
     return loss
-
-
-def as_dict(options):
-    """Options with each `Built` as the workers of the peers read it."""
-    built = {name: vars(value) for name, value in options.items() if hasattr(value, "miner")}
-    return {**options, **built}
 
 
 def page_of(results):

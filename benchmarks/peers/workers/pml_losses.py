@@ -9,15 +9,20 @@ from benchmarks.peers.workers.torch_losses import arrays_of, gradient_step, set_
 def prepare(settings, folder):
     torch.set_num_threads(settings["threads"])
     arrays = arrays_of(settings, folder)
-    loss = built(settings, **sizes_of(settings, arrays))
+    work = gradient_step(*objective_of(settings, arrays), arrays)
+    work.versions = versions("pytorch-metric-learning")
+    return work
+
+
+def objective_of(settings, arrays):
+    """A loss with the proxies or the memory of the arrays, and the function to its value."""
+    loss = built(settings, **sizes_of(settings, arrays)).to(arrays["rows"].device)
     if "proxies" in arrays:
         set_proxies(loss, arrays["proxies"])
     if "memory_rows" in arrays:  # full
         loss.embedding_memory, loss.label_memory = arrays["memory_rows"], arrays["memory_labels"]
         loss.has_been_filled = True
-    work = gradient_step(loss, value_of(loss, miner_of(settings)), arrays)
-    work.versions = versions("pytorch-metric-learning")
-    return work
+    return loss, value_of(loss, miner_of(settings))
 
 
 def sizes_of(settings, arrays):
