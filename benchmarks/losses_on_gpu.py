@@ -34,6 +34,7 @@ from benchmarks.peers.turns import difference
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PEER, ON_TORCH, ON_JAX = "pytorch-metric-learning", "tfdml, PyTorch", "tfdml, JAX"
+OF_PML = [name for name, each in OBJECTIVES.items() if PML in each.peers]
 BATCHES = 512, 2048, 4000
 FULL = {"stopped": "out of memory"}
 SECONDS, CALLS = 0.2, 5  # of a measurement, at least both
@@ -47,18 +48,18 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--objectives", nargs="+", choices=OBJECTIVES, metavar="NAME")
+    options = {"nargs": "+", "choices": OF_PML, "default": OF_PML, "metavar": "NAME"}
+    parser.add_argument("--objectives", help=f"of {', '.join(OF_PML)}; default: all", **options)
     parser.add_argument("--batches", type=int, nargs="+", default=BATCHES)
     parser.add_argument("--docs", type=pathlib.Path, default=ROOT / "docs", help="to write to")
     parser.add_argument("--write", action="store_true", help="measure nothing, write the page")
     parser.add_argument("--folder", type=pathlib.Path, help=argparse.SUPPRESS)  # of a child
     given = parser.parse_args()
-    names = given.objectives or [name for name, each in OBJECTIVES.items() if PML in each.peers]
     if given.folder:
-        return measure(names, given.batches, given.folder)
+        return measure(given.objectives, given.batches, given.folder)
     kept = given.docs / "results" / "gpu.json"
     if not given.write:
-        results = measured_by_both(names, given.batches)
+        results = measured_by_both(given.objectives, given.batches)
         kept.write_text(json.dumps(results, indent=1) + "\n")
     page = given.docs / "results" / "gpu.md"
     page.write_text(page_of(json.loads(kept.read_text())))
@@ -110,14 +111,16 @@ def measure(names, batches, folder):
                 measured[side] = FULL
                 full.add((name, side))
                 continue
-            measured[side]["differences"] = differences(outputs, folder / f"{name}_{batch}.npz")
+            reference = folder / f"{name}_{batch}.npz"
+            if side == ON_TORCH:
+                np.savez(reference, **outputs)
+            if reference.exists():
+                measured[side]["differences"] = differences(outputs, reference)
         (folder / f"{backend}.json").write_text(json.dumps({**described, "rows": rows}))
 
 
 def differences(outputs, reference):
-    """Relative differences of outputs from those of the first side, whose file is `reference`."""
-    if not reference.exists():
-        np.savez(reference, **outputs)
+    """Relative differences of outputs from those in the file `reference`."""
     with np.load(reference) as first:
         return {name: difference(first[name], outputs[name])["relative"] for name in outputs}
 
@@ -257,9 +260,9 @@ def page_of(results):
         "Keras' backends PyTorch, which is eager, and JAX, which compiles; and eager",
         "pytorch-metric-learning (PML). MB are what a step adds at most to the memory of the GPU.",
         "The differences are the largest of the gradient from that of tfdml on PyTorch, relative",
-        "to its size. JAX multiplies in TF32 there by default, PyTorch in float32, hence about",
-        "1e-3, and more where another example is the hardest. Why PML differs:",
-        "[peers](peers.md#objectives).",
+        "to its size. On this GPU, JAX multiplies in TF32 by default and PyTorch in float32, so",
+        "gradients of JAX differ by about 1e-3, or by more where another example is the hardest.",
+        "Why PML differs: [peers](peers.md#objectives).",
         "",
         summary(results["rows"].values()),
         "",
@@ -278,15 +281,15 @@ def page_of(results):
 
 def summary(rows):
     """Sentence of the rows in which tfdml is faster than the peer, on each backend."""
-    rows = [sides for sides in rows if "stopped" not in sides[PEER]]
     faster = []
     for side in (ON_JAX, ON_TORCH):
-        ratios = [each[PEER]["seconds"] / each[side]["seconds"] for each in rows]
+        both = [each for each in rows if not any("stopped" in each[name] for name in (PEER, side))]
+        ratios = [each[PEER]["seconds"] / each[side]["seconds"] for each in both]
         count, least, most = sum(each > 1 for each in ratios), min(ratios), max(ratios)
-        faster.append(f"{count} ({least:.2g} to {most:.0f} times as fast)")
+        faster.append(f"{count} of {len(both)} rows ({least:.2g} to {most:.0f} times as fast)")
     return (
-        f"Of {len(rows)} rows that fit PML into the memory of the GPU, tfdml compiled by JAX is\n"
-        f"faster in {faster[0]}, on eager PyTorch in {faster[1]}."
+        f"Where both fit into the memory of the GPU, tfdml is faster than PML in {faster[0]}\n"
+        f"compiled by JAX, and in {faster[1]} on eager PyTorch."
     )
 
 

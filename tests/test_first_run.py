@@ -85,7 +85,7 @@ def test_a_run_states_that_no_class_fills_its_share_of_a_batch(capsys, sizes, re
     labels = np.repeat(range(len(sizes)), sizes)
     split = pipelines.Split(np.zeros((len(labels), 2, 2, 3), np.uint8), labels)
     train.with_defaults(Recipe(images_per_class=4), split)
-    said = "--images_per_class 4 is more than a class has, 3 at most: a batch repeats images"
+    said = "--images_per_class 4 exceeds the largest class, which has 3 images: batches repeat"
     assert (said in capsys.readouterr().out) == repeats
 
 

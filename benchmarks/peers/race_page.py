@@ -27,7 +27,7 @@ def races_page(records, sides):
         "seeds. Recall@K of the test classes, in percent, mean ± deviation.",
         "",
         f"“{TITLES[BEST]}” is tfdml with the objective, batch, augmentation and precision of the",
-        "recipe, which trials on the same held-out classes chose, more than those of the search.",
+        "recipe. It was chosen on the same held-out classes, by more trials than the search has.",
     ]
     for name, race in RACES.items():
         of_race = {

@@ -168,16 +168,16 @@ def resumed(parser, run, arguments):
 def with_defaults(recipe, split):
     """The recipe with the defaults that follow from the weights and the classes, printed.
 
-    A sentence follows if no class has as many images as a batch takes of it.
+    A sentence follows if a batch takes more images of each class than the largest has.
     """
     recipe, reasons = recipe.completed(split.num_classes)
     for name, reason in reasons.items():
         print(f"--{name} {reason}")
     most = max(collections.Counter(split.labels.tolist()).values())
-    if recipe.sampler == "balanced" and most < recipe.images_per_class:
+    if recipe.sampler in ("balanced", "mixed") and most < recipe.images_per_class:
         print(
-            f"--images_per_class {recipe.images_per_class} is more than a class has, {most} at "
-            "most: a batch repeats images"
+            f"--images_per_class {recipe.images_per_class} exceeds the largest class, which has "
+            f"{most} images: batches repeat images"
         )
     return recipe
 

@@ -81,7 +81,7 @@ class Devices:
         """Starts TensorFlow on the devices; with several workers, waits for all of them.
 
         Returns:
-            `Devices` with a strategy.
+            `Devices`, with a strategy unless it is a single device.
 
         Raises:
             ValueError: If there are fewer devices.

@@ -43,10 +43,9 @@ def load_images(recipe):
         check(wanted <= classes, expectation, classes_per_batch=wanted, classes=classes)
     if recipe.sampler == "groups":
         dataset.train.check_super_labels()
-    if recipe.sampler != "shuffled":
-        expectation = "there must be 2 or more classes to train besides those to score"
-        counts = {"classes": classes, "to_score": test_split.num_classes}
-        check(classes >= 2, expectation, **counts, validation_share=recipe.validation_share)
+    expectation = "there must be 2 or more classes to train besides those to score"
+    counts = {"classes": classes, "to_score": test_split.num_classes}
+    check(classes >= 2, expectation, **counts, validation_share=recipe.validation_share)
     train_split = train_split.renumbered()  # what a loss keeps of each class it finds by its id
     images, scored = len(test_split.labels), test_split.num_classes
     expectation = "at least one class to score must have 2 images or more"
@@ -130,7 +129,7 @@ def hard_neighbours(recipe, split, dataset):
 
 
 def sample_to_embed(split, dataset):
-    """About 500 images of a split, evenly, as `images_to_score`."""
+    """At most 500 images of a split, evenly spaced, as `images_to_score`."""
     count = len(split.labels)
     return images_to_score(split.subset(list(range(0, count, 1 + count // 500))), dataset)
 

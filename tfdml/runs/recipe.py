@@ -203,9 +203,11 @@ class Recipe(Settings):
         )
         least = 1 if self.sampler == "shuffled" else 2
         has_negatives = self.classes_per_batch is None or self.classes_per_batch >= least
-        self.check(has_negatives, "`classes_per_batch` must be >= 2: one class has no negative")
+        reason = ": one class has no negative" if least > 1 else ""
+        self.check(has_negatives, f"`classes_per_batch` must be >= {least}{reason}")
         has_positives = self.images_per_class >= least
-        self.check(has_positives, "`images_per_class` must be >= 2: one image has no positive")
+        reason = ": one image has no positive" if least > 1 else ""
+        self.check(has_positives, f"`images_per_class` must be >= {least}{reason}")
         if self.micro_batch and self.classes_per_batch:
             divides = self.classes_per_batch * self.images_per_class % self.micro_batch == 0
             expectation = "`micro_batch` must divide `classes_per_batch` × `images_per_class`"

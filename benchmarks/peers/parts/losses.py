@@ -74,7 +74,7 @@ def page(records):
         "## Objectives",
         "",
         "Forward and backward of one batch of random 128-d rows, 4 per class, in float32 on one",
-        "thread; a function of TensorFlow's graph here, eager PyTorch there, as both are used.",
+        "thread. tfdml and Keras run as a graph function of TensorFlow, the others eagerly.",
         "Proxies are of 1,000 classes. Milliseconds are the median of the rounds; MB are what the",
         "first step adds to its process. The differences are the largest of the value and of",
         "the gradient, relative to their size; the reasons of those beyond rounding are below.",
@@ -92,14 +92,17 @@ def differing(difference):
 
 
 def reasons(records):
-    """Lines on the objectives whose values differ by more than rounding."""
+    """Lines on the objectives whose value or gradient differs by more than rounding."""
     rows = []
     for name, objective in OBJECTIVES.items():
         record = records.get(key_of(name, CHECKED, "float64"), {"differences": {}})
         for side in record["differences"]:
             if not is_equal(record, side):
                 rows.append([name, TITLES[side], objective.differs.get(side, "not known")])
-    head = f"Values that differ in float64 too, on {CHECKED} rows of six classes; others are equal:"
+    head = (
+        f"Objectives whose value or gradient differs in float64 too, on {CHECKED} rows of six\n"
+        "classes; all others agree:"
+    )
     return [head, "", table(["objective", "peer", "reason"], rows)] if rows else []
 
 

@@ -60,8 +60,8 @@ def page(records):
         "Forward, multi-similarity loss, backward and Adam on 64 images of noise. Both sides start",
         "with the same weights: the loss of the first step shows that it is the same network.",
         "MobileNetV2 is that of torchvision with Keras' paddings; GoogLeNet that of BVLC, as in",
-        "tfdml, written in PyTorch, as torchvision's has batch normalisation. bfloat16: a mixed",
-        "policy here, autocast there.",
+        "tfdml, written in PyTorch, as torchvision's has batch normalisation. bfloat16 is a mixed",
+        "policy in tfdml, autocast in PyTorch.",
         "",
         comparison("network", chosen, "ms", lambda of: {"the first loss": of["loss"]["relative"]}),
     ]

@@ -66,7 +66,7 @@ def test_values_that_differ_have_a_reason(results, tmp_path, name, size, reason)
     case = losses.case_of(name, losses.CHECKED, "float64", tmp_path, 0)
     results.add(case, record_of(case, measured(0.1), measured(0.1), both(size, size)))
     text = page.page_of(results, [losses])
-    assert ("differ in float64" in text) == bool(reason)
+    assert ("differs in float64" in text) == bool(reason)
     assert reason is None or reason in text
 
 

@@ -28,6 +28,7 @@ def test_trains_and_scores_on_what_is_in_the_boxes(tmp_path):
     ("names", "options", "message"),
     [
         ("ab", [], "2 or more classes to train besides those to score. Received: classes=1, "),
+        ("ab", ["--sampler", "shuffled"], "2 or more classes to train"),
         ("abcdef", ["--validation_share", "0.3"], "2 or more classes to score"),
     ],
 )

@@ -14,7 +14,7 @@ from tfdml.runs.recipe import Recipe
         ({"classes_per_batch": 1}, "`classes_per_batch` .*Received: classes_per_batch=1"),
         (
             {"sampler": "shuffled", "images_per_class": 0},
-            "`images_per_class` .*Received: images_per_class=0",
+            "`images_per_class` must be >= 1. Received: images_per_class=0",
         ),
         ({"clip_value": 0.0}, r"`clip_value` .*Received: clip_value=0\.0"),
         ({"clip_norm": -1.0}, r"`clip_norm` .*Received: clip_norm=-1\.0"),

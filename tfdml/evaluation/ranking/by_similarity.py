@@ -110,7 +110,10 @@ class _Table:
             known.sort()
 
     def add_others(self, rows, columns, scores):
-        """Counts rows of other classes against the sorted relevant rows; overwrites the others."""
+        """Counts rows of other classes against the sorted relevant rows.
+
+        Overwrites the scores of rows of the query's own class.
+        """
         self.search.leave_out_classes(scores, rows, columns)
         self.best_others[rows] = np.maximum(self.best_others[rows], scores.max(axis=1))
         for i, of_query in enumerate(scores, start=rows.start):

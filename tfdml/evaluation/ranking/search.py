@@ -23,7 +23,7 @@ class Search(NamedTuple):
     stop: np.ndarray
     left_out: np.ndarray
     left_out_stop: np.ndarray
-    among_themselves: bool  # query i is gallery row i, of all queries
+    among_themselves: bool  # query i is gallery row i, before `of` takes some
 
     @property
     def relevant(self):

@@ -1,4 +1,4 @@
-"""Parts of a computation in NumPy on all cores."""
+"""Parts of a computation in NumPy on up to 16 cores."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
