@@ -59,7 +59,9 @@ def main():
     parser.add_argument("--count", type=int, default=120, help="mutants to draw (120)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the draw (0)")
     parser.add_argument("--jobs", type=int, default=1, help="mutants tested concurrently (1)")
-    parser.add_argument("--timeout", type=int, default=1800, help="seconds for one mutant (1800)")
+    parser.add_argument(
+        "--timeout", type=int, default=1800, help="seconds for each run of tests (1800)"
+    )
     parser.add_argument("--out", type=pathlib.Path, default="mutants.json", help="results")
     options = parser.parse_args()
     if not (ROOT / ".testmondata").is_file():

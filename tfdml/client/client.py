@@ -56,8 +56,8 @@ class Client(contextlib.AbstractContextManager):
         in_flight: Most concurrent requests; > 0.
         timeout: Seconds that a request may take, with its answer; > 0.
         retries: Most repetitions of a request after UNAVAILABLE (for REST: status 503, or a
-            connection refused or dropped), after pauses of 0.2 s, 0.4 s, ... up to 10 s. Other
-            failures are not repeated.
+            connection refused or dropped), after random pauses of at most 0.2 s, 0.4 s, ... 10 s.
+            Other failures are not repeated.
         headers: {name: text} to send, as gRPC metadata or HTTP headers.
         authority: File of CA certificates to verify the server with; the machine's own if None.
         certificate: File of the client's own certificate, if the server requires one.
@@ -257,6 +257,8 @@ class Client(contextlib.AbstractContextManager):
                 if strict:
                     raise rejected from error
                 return [rejected]
+            if model.version is None:  # the halves must be answered by the same
+                model = Model(model.name, self.metadata().version)
             halves = (batch[: len(batch) // 2], batch[len(batch) // 2 :])
             return [row for half in halves for row in self._ask(model, task, strict, half)]
         return _checked(outputs, task.output, batch)

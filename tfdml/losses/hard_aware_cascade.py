@@ -66,7 +66,7 @@ class HardAwareCascadeLoss(MetricLoss):
         Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, eqs. 5-11. Its text
         and Algorithm 1 read as `"cascade"`, Figure 2 as `"previous"`; the released code, which
         produced the published results, uses `"own_all"` with `average_over="ordered"` and
-        `negative_factor=10`. `"hard_contrastive"` is its baseline: one level, half of the pairs.
+        `negative_factor=10`. `"hard_contrastive"` is its baseline: one level.
         Differs: all positive pairs are kept, which has higher recall on photographs and characters;
         `tfdml.losses.get("hdc", preset="published")` mines them. Averages are over active pairs,
         where the paper prints a sum; squared distances, as in the code, where the paper's are not

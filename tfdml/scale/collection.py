@@ -144,9 +144,11 @@ class Collection:
             (m,) int64 in ascending order and (m, dim) float32.
         """
         rng = np.random.default_rng(seed)
-        needed = max(_SAMPLED_SHARDS, -(-count // self.shard_size))
+        needed = max(_SAMPLED_SHARDS, -(-count // self.shard_size) + 1)  # the last may be short
         chosen = np.sort(rng.permutation(self.shards)[:needed])
-        quotas = np.diff(np.arange(len(chosen) + 1) * count // len(chosen))
+        sizes = np.minimum(self.shard_size, self.images - chosen * self.shard_size)
+        ends = np.concatenate([[0], np.cumsum(sizes)])
+        quotas = np.diff(ends * min(count, ends[-1]) // ends[-1])
         drawn = []
         for number, quota in zip(chosen.tolist(), quotas.tolist(), strict=True):
             ids, embeddings, _ = self.shard(number)

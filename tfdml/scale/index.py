@@ -21,8 +21,8 @@ class StoredIndex:
     """The nearest images of a collection, found by the faiss index in its folder.
 
     The index stays on disk: a query reads the cells that it visits, through the cache of the
-    operating system. Its distances are Euclidean, to the rows as the index stores them: rounded for
-    all but `Flat`.
+    operating system. Its distances are Euclidean, to the rows as the index stores them: rounded by
+    `SQ8` and `PQ`.
 
     Args:
         collection: `Collection`; its folder must have an index (`python -m tfdml.scale index`).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import NamedTuple
 
@@ -38,12 +39,13 @@ def losses(collection, index, *, queries=1000, seed=0):
 
     Args:
         collection: `Collection`.
-        index: `StoredIndex` of it; its parameters are restored.
+        index: `StoredIndex` of it; its parameters are restored if it has any.
         queries: Number of queries; all images of a smaller collection.
         seed: Integer >= 0, of the draw.
 
     Returns:
-        List of `Loss`, one for each of a few parameters, among them those of the index.
+        List of `Loss`, one for each of a few parameters, among them those of the index if it has
+        any.
     """
     own, rows = collection.sample(min(queries, collection.images), seed)
     most = min(COUNTS[-1], len(index) - 1)
@@ -65,13 +67,14 @@ def losses(collection, index, *, queries=1000, seed=0):
 
 
 def _choices(index):
-    """Search parameters to compare: those of the index and a few others of its kind."""
+    """Search parameters to compare: those of the index, if it has any, and a few of its kind."""
+    chosen = {index.parameters} - {""}
     if index.cells:
-        probes = {*_PROBES, *(int(text) for text in [index.parameters[7:]] if text.isdigit())}
-        return [f"nprobe={probe}" for probe in sorted(probes) if probe <= index.cells]
-    if index.factory.startswith("HNSW"):
-        return [f"efSearch={effort}" for effort in _EFFORTS]
-    return [index.parameters]
+        chosen |= {f"nprobe={probe}" for probe in _PROBES if probe <= index.cells}
+    elif index.factory.startswith("HNSW"):
+        chosen |= {f"efSearch={effort}" for effort in _EFFORTS}
+    numbers = re.compile(r"\d+").findall
+    return sorted(chosen, key=lambda text: [int(number) for number in numbers(text)]) or [""]
 
 
 def _found(index, own, rows, most):

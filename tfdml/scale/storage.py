@@ -85,7 +85,7 @@ class Folder:
         """Removes what killed writers left in a folder below."""
         for name in self.names(inner):
             if name.endswith(_UNFINISHED):
-                self._fs.rm(self._path(f"{inner}/{name}"))
+                self._fs.rm(self._path(f"{inner}/{name}".lstrip("/")))
 
     @contextlib.contextmanager
     def only_writer(self):

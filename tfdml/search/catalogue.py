@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import pathlib
 from typing import NamedTuple
 
@@ -104,11 +103,8 @@ def save(path, index, catalogue, fingerprint):
     about = json.dumps({"format": _FORMAT, "fingerprint": fingerprint})
     texts = {"about": about, "catalogue": catalogue.to_json()}
     arrays: dict = {name: np.frombuffer(text.encode(), np.uint8) for name, text in texts.items()}
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.unfinished")
-    with replacing(path, unfinished), open(unfinished, "wb") as file:
+    with replacing(path) as unfinished, open(unfinished, "wb") as file:
         np.savez(file, rows=index.to_bytes(), **arrays)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def load(path, fingerprint, *, approximate=False):

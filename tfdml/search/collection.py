@@ -95,7 +95,7 @@ class CollectionSearch(PictureSearch):
             raise RejectedError("The file of the image cannot be read", status=404) from error
 
     def sample(self, count, seed):
-        """Some images, drawn at random, as {id: `Listed`}."""
+        """Some images, drawn at random, as {id: `Listed`}; also of those without an embedding."""
         ids = random.Random(seed).sample(range(self._collection.images), min(count, len(self)))
         return {key: self.entry(key) for key in ids}
 

@@ -55,8 +55,8 @@ def class_means(embeddings, labels, names):
 
     Args:
         embeddings: (n, dim) floats.
-        labels: (n,) integer ids.
-        names: The name of each id in ascending order.
+        labels: (n,) integer ids or names.
+        names: The name of each label in ascending order.
 
     Returns:
         A `Gallery` with the classes as its rows.

@@ -137,6 +137,9 @@ def test_all_batches_of_a_call_go_to_one_version(client, contents, monkeypatch):
     assert asked == [2, 2, 2]
     client.embed(contents[:2])  # of one batch, no version need be named
     assert asked[3:] == [None]
+    client.embed([*contents[:2], b"no image"], on_bad_image="nan")  # again, by halves
+    assert set(asked[4:]) <= {None, 2}
+    assert asked[4:].count(None) <= 1
 
 
 def test_a_bad_image_is_named_wherever_it_stands(client, files):

@@ -40,6 +40,14 @@ def test_draws_the_same_rows_from_all_shards(clustered):
     np.testing.assert_array_equal(rows, clustered.rows(ids))
 
 
+def test_a_short_shard_gives_its_share_of_a_sample(tmp_path, write, rng):
+    rows = rng.normal(size=(105, 4)).astype(np.float32)
+    written = write(tmp_path / "c", rows, [None] * 105, shard_size=50)
+    ids, _ = written.sample(63, seed=0)
+    assert np.bincount(ids // 50).tolist() == [30, 30, 3]
+    assert len(written.sample(105, seed=0)[0]) == 105
+
+
 def test_draws_from_as_many_shards_as_a_large_sample_needs(clustered, monkeypatch):
     monkeypatch.setattr(module, "_SAMPLED_SHARDS", 2)
     few, _ = clustered.sample(50, seed=3)

@@ -33,6 +33,25 @@ def test_counts_the_neighbours_that_are_found(tmp_path, write, rng, monkeypatch)
     assert all(loss.milliseconds > 0 for loss in found.values())
 
 
+@pytest.mark.parametrize(
+    ("factory", "own", "compared"),
+    [
+        ("IVF8,SQ8", "nprobe=3", ["nprobe=1", "nprobe=3", "nprobe=4"]),
+        ("HNSW8", "efSearch=20", ["efSearch=16", "efSearch=20", "efSearch=64", "efSearch=256"]),
+        ("HNSW8", None, ["efSearch=16", "efSearch=64", "efSearch=256"]),
+        ("Flat", None, [""]),
+    ],
+)
+def test_the_parameters_of_the_index_are_among_those_compared(
+    tmp_path, write, rng, factory, own, compared
+):
+    rows = rng.normal(size=(400, 8)).astype(np.float32)
+    collection = write(tmp_path / "c", rows, [None] * 400, shard_size=50)
+    build(collection, factory, parameters=own)
+    found = [loss.parameters for loss in losses(collection, StoredIndex(collection), queries=5)]
+    assert found == compared
+
+
 def test_duplicates_at_the_border_count_as_found(tmp_path, write):
     rows = np.repeat(np.eye(4, dtype=np.float32), 30, axis=0)
     collection = write(tmp_path / "c", rows, [None] * 120, shard_size=50)

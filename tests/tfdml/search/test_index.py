@@ -103,7 +103,7 @@ def test_an_approximate_index_grows_and_shrinks(rows, ids):
 
 
 @pytest.mark.usefixtures("cells_from_200")
-def test_cells_are_made_anew_for_four_times_as_many(rng):
+def test_cells_are_made_anew_for_four_times_as_many_cells(rng):
     rows = rng.normal(size=(20_000, 3)).astype(np.float32)
     index = Index(3, approximate=True).changed(add=(range(250), rows[:250]))
     assert index.cells == 32
