@@ -151,7 +151,6 @@ def run_server(settings, search):
 
     host, port, size = settings.host, settings.port, int(settings.upload_megabytes * 1e6)
     trusted = settings.trusted_hosts or (LOCAL_NAMES if is_local(host) else None)
-    trusted = trusted and [name.lower() for name in trusted]
     options = {"neighbours": settings.neighbours, "trusted_hosts": trusted}
     application = create_application(search, upload_bytes=size, **options)
     try:

@@ -113,9 +113,11 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
         search.start_refresh()
         return status(), 202
 
+    trusted = {name.lower() for name in trusted_hosts or ()}
+
     @app.before_request
     def reject_other_sites():
-        if trusted_hosts is not None and _host_name() not in trusted_hosts:
+        if trusted_hosts is not None and _host_name() not in trusted:
             expected = "This host name is not trusted; add it with --trusted_hosts"
             host = flask.request.headers.get("Host")
             raise RejectedError(f"{expected}. Received: host={host}")

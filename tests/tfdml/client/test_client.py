@@ -137,9 +137,30 @@ def test_all_batches_of_a_call_go_to_one_version(client, contents, monkeypatch):
     assert asked == [2, 2, 2]
     client.embed(contents[:2])  # of one batch, no version need be named
     assert asked[3:] == [None]
-    client.embed([*contents[:2], b"no image"], on_bad_image="nan")  # again, by halves
-    assert set(asked[4:]) <= {None, 2}
-    assert asked[4:].count(None) <= 1
+
+
+def test_the_halves_of_a_rejected_batch_go_to_one_version(monkeypatch):
+    """The version is named once the server has rejected the batch of an unnamed one."""
+    asked = []
+
+    def predict(model, signature, inputs):
+        asked.append(model.version)
+        if b"broken" in inputs["image_bytes"]:
+            raise service.ServingError("INVALID_ARGUMENT", "a broken image")
+        return {"embedding": np.ones((len(inputs["image_bytes"]), 3), np.float32)}
+
+    with Client("grpc://127.0.0.1:1", model=NAME) as client:
+        signatures = {"serving_default": None}
+        monkeypatch.setattr(client._service, "predict", predict)
+        monkeypatch.setattr(
+            client._service,
+            "metadata",
+            lambda model: service.Metadata(model.version or 7, signatures),
+        )
+        with pytest.warns(UserWarning, match="broken"):
+            rows = client.embed([b"a", b"broken", b"c"], on_bad_image="nan")
+    assert np.isnan(rows).all(axis=1).tolist() == [False, True, False]
+    assert asked == [None, 7, 7, 7, 7]
 
 
 def test_a_bad_image_is_named_wherever_it_stands(client, files):

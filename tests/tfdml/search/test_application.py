@@ -272,7 +272,7 @@ def test_the_page_needs_nothing_from_elsewhere(client):
 def test_other_sites_cannot_ask_by_a_browser(search, encoded):
     options = {"neighbours": 3, "upload_bytes": 50_000}
     client = create_application(
-        search, **options, trusted_hosts=["localhost", "127.0.0.1", "::1"]
+        search, **options, trusted_hosts=["LOCALHOST", "127.0.0.1", "::1"]
     ).test_client()
     for host in ("LocalHost:8000", "127.0.0.1", "127.0.0.1:8000", "[::1]:8000"):
         assert client.get("/api/status", headers={"Host": host}).status_code == 200
