@@ -152,7 +152,8 @@ def whole_class_batches(
 
     Returns:
         `tf.data.Dataset` of `(images, labels)`: (m or m - 1, height, width, channels) float32 in
-        [0, 255] and their int64 labels, the rows of a class in a row, two or more.
+        [0, 255] and their int64 labels, the rows of a class in a row, two or more. Fewer rows
+        if all images do not fill a batch.
 
     Raises:
         TypeError: If a number is not an integer, `split` not a `Split` or `augmentation` not an
@@ -194,7 +195,7 @@ def shuffled_batches(
 
     Returns:
         `tf.data.Dataset` of `(images, labels)`: (m, height, width, channels) float32 in [0, 255]
-        and (m,) int64.
+        and (m,) int64, or (m, num_labels) where images have several labels.
 
     Raises:
         TypeError: If a number is not an integer, `split` not a `Split` or `augmentation` not an

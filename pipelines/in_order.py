@@ -25,7 +25,7 @@ def evaluation_batches(
 
     Returns:
         `tf.data.Dataset` of (batch, height, width, channels) float32 in [0, 255]; with labels, of
-        `(images, labels)`, the labels (batch,) int64.
+        `(images, labels)`, the labels (batch,) or (batch, num_labels) int64.
 
     Raises:
         TypeError: If `split` is not a `Split`, `batch_size` not an integer or `preprocessing` not a

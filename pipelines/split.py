@@ -70,7 +70,6 @@ class Split:
         check_type(named, "`class_names` must be a dict of class ids and names", type=received)
         if self.super_labels is not None:
             self.check_one_label("super-classes")
-        if self.super_labels is not None:
             super_labels = _integers("super_labels", self.super_labels, (len(images),))
             _check_nested(self.labels, super_labels)
             vars(self).update(super_labels=super_labels)

@@ -8,7 +8,7 @@ import warnings
 import keras
 import numpy as np
 
-from tfdml.checks import check
+from tfdml.checks import check, check_integer
 from tfdml.evaluation import recall_at_k
 from tfdml.files import replacing
 from tfdml.progress import progress
@@ -244,11 +244,12 @@ class EmbeddingDrift(keras.callbacks.Callback):
 
     Args:
         images: Inputs of `EmbeddingModel.embed`, such as some of the training images.
-        epochs: Age of the embeddings compared with; before, those at the start of training.
+        epochs: Age of the embeddings compared with; before, those at the start of `fit`.
     """
 
     def __init__(self, images, epochs=1):
         super().__init__()
+        check_integer(1, epochs=epochs)
         self.images = images
         self._past = collections.deque(maxlen=epochs)
 

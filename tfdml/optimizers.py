@@ -103,20 +103,22 @@ class _PerVariable(keras.optimizers.Optimizer):
 
 
 def _sums_of_replicas(grads):
-    """The gradients of the whole batch, and the number of replicas that each have a part of it."""
+    """The gradients of the whole batch, and the number of replicas that each have a part of it.
+
+    Those of some rows have each row once.
+    """
     if keras.backend.backend() != "tensorflow":
         return grads, 1
     import tensorflow as tf
 
-    context = tf.distribute.get_replica_context()
-    if context is None or context.num_replicas_in_sync == 1:
-        return grads, 1
-    sums = context.all_reduce("sum", grads)
+    context, sums, replicas = tf.distribute.get_replica_context(), list(grads), 1
+    if context is not None and context.num_replicas_in_sync > 1:
+        sums, replicas = context.all_reduce("sum", grads), context.num_replicas_in_sync
     for place, grad in enumerate(sums):
-        if hasattr(grad, "indices"):  # the rows of all replicas, where one row may be of several
+        if hasattr(grad, "indices"):
             rows, values = _merged(grad)
             sums[place] = type(grad)(values, rows, grad.dense_shape)
-    return sums, context.num_replicas_in_sync
+    return sums, replicas
 
 
 def _merged(gradient):
@@ -139,8 +141,9 @@ class SGD(_PerVariable, keras.optimizers.SGD):
             momentum, as Caffe's `weight_decay`; not for biases and gains, nor for those given to
             `exclude_from_weight_decay`, as `EmbeddingModel.compile` gives proxies of classes.
             Keras' own `weight_decay` shrinks variables separately from the gradient.
-        head_steps: Number of first steps that only update variables matched by `multipliers`, such
-            as new layers on top of a pretrained network.
+        head_steps: Number of first steps whose gradients only update variables matched by
+            `multipliers`, such as new layers on top of a pretrained network. Keras'
+            `weight_decay` knows neither these steps nor the multipliers: use `l2`.
         *args, **kwargs: Arguments of `keras.optimizers.SGD`.
 
     Raises:

@@ -11,6 +11,7 @@ CLASSES = {
         "ClassSampler",
         "DensityTargets",
         "Draws",
+        "Dropout",
         "EmbeddingMemory",
         "FusedBatchNormalization",
         "GroupedConv2D",

@@ -133,6 +133,11 @@ def test_a_loss_logs_what_it_learned_by_name(rows):
     assert logs["scale"] == [3.5]
 
 
+def test_drift_needs_an_epoch():
+    with pytest.raises(ValueError, match=r"`epochs` must be >= 1\. Received: epochs=0"):
+        callbacks.EmbeddingDrift(None, epochs=0)
+
+
 def test_the_drift_of_embeddings_is_logged(rows):
     model, drift = build(), callbacks.EmbeddingDrift(rows)
     before = model.embed(rows)

@@ -119,6 +119,16 @@ def test_the_rows_of_what_is_spared_from_l2_are_updated_alone(clip):
     np.testing.assert_allclose(table, [[0.9] * 2, [0.8] * 2, [1.0] * 2, [0.9] * 2], atol=1e-6)
 
 
+def test_the_gradients_of_one_row_are_clipped_together():
+    table = keras.Variable(np.ones((3, 2), "float32"), name="table")
+    optimizer = optimizers.SGD(1.0, clipvalue=0.75)
+    optimizer.build([table])
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(0.5 * tf.gather(table.value, [1, 1, 2]))
+    optimizer.apply(tape.gradient(loss, [table.value]), [table])
+    np.testing.assert_allclose(table, [[1.0] * 2, [0.25] * 2, [0.5] * 2], atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("options", "clipped"),
     [

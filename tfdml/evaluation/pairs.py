@@ -5,6 +5,7 @@ import numpy as np
 from tfdml.checks import check
 from tfdml.evaluation import inputs
 from tfdml.evaluation.ranking.points import Frame, squared_distances
+from tfdml.evaluation.ranking.search import slices_of
 
 _BLOCK_ROWS = 1024
 _BLOCK_COLUMNS = 2048  # two blocks at once: of the caller, and the next one
@@ -198,7 +199,9 @@ class AllPairs:
         for first in range(0, len(rows), _BLOCK_ROWS):
             last = min(first + _BLOCK_ROWS, len(rows))
             stop = ends[self.ids[last - 1]]  # of the last class of these rows
-            for left, right in [*_pieces(first, stop), *_pieces(stop, len(rows))]:
+            of_classes = slices_of(first, stop, _BLOCK_COLUMNS)
+            for columns in [*of_classes, *slices_of(stop, len(rows), _BLOCK_COLUMNS)]:
+                left, right = columns.start, columns.stop
                 distances = self._distances(first, last, left, right)
                 if left >= stop:
                     yield False, distances
@@ -245,8 +248,3 @@ def _rows_by_class(labels):
     expectation = "`labels` must hold two classes or more, and two rows or more of one of them"
     check(1 < len(sizes) < len(labels), expectation, rows=len(labels), classes=len(sizes))
     return by_class, sizes
-
-
-def _pieces(start, stop):
-    lefts = range(start, stop, _BLOCK_COLUMNS)
-    return [(left, min(left + _BLOCK_COLUMNS, stop)) for left in lefts]

@@ -16,8 +16,6 @@ class Draws(keras.layers.Layer):
         TypeError: If `seed` is not an integer.
     """
 
-    decays = False
-
     def __init__(self, seed=0, name="draws", **kwargs):
         super().__init__(name=name, **{"trainable": False, **kwargs})
         check_integer(seed=seed)

@@ -31,8 +31,6 @@ class EmbeddingMemory(keras.layers.Layer):
         InvalidArgumentError: If it is below a batch of a size that only TensorFlow's graph knows.
     """
 
-    decays = False
-
     def __init__(self, size, name="embedding_memory", **kwargs):
         kwargs = {"dtype": "float32", "trainable": False, **kwargs}
         super().__init__(name=name, autocast=False, **kwargs)

@@ -2,7 +2,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from tfdml.checks import check, check_integer, check_not_negative, check_number, check_positive
+from tfdml.checks import check, check_finite, check_integer, check_not_negative, check_positive
 
 
 @keras.saving.register_keras_serializable("tfdml")
@@ -47,8 +47,7 @@ class LocalResponseNormalization(keras.layers.Layer):
         super().__init__(**kwargs)
         check_integer(0, depth_radius=depth_radius)
         check_not_negative(alpha=alpha)
-        check_number(beta=beta)
-        check(np.isfinite(beta), "`beta` must be finite", beta=beta)
+        check_finite(beta=beta)
         check_positive(bias=bias)
         self.depth_radius = int(depth_radius)
         self.alpha = float(alpha)

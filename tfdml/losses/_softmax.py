@@ -57,7 +57,7 @@ def weights_against(labels, reference_labels, self_positions, dtype):
 class SoftmaxLoss(PairLoss):
     """Base class of `SupConLoss`, `SINCERELoss` and `NTXentLoss`.
 
-    A subclass implements `mean(losses, positives)`.
+    A subclass may replace `mean(losses, positives)`.
     """
 
     takes_label_sets = True
@@ -78,9 +78,8 @@ class SoftmaxLoss(PairLoss):
         losses = pair_losses(logits, weights, negatives, self.margin, self.positives_repel)
         return self.mean(losses, weights > 0)
 
-
-def mean_over_anchors(losses, positives):
-    """Mean over the anchors with positives of the mean over the positives of each."""
-    counts = ops.sum(ops.cast(positives, losses.dtype), axis=1)
-    of_anchor = pairwise.masked_sum(losses, positives, axis=1) / ops.maximum(counts, 1.0)
-    return pairwise.masked_mean(of_anchor, counts > 0)
+    def mean(self, losses, positives):
+        """Mean over the anchors with positives of the mean over the positives of each."""
+        counts = ops.sum(ops.cast(positives, losses.dtype), axis=1)
+        of_anchor = pairwise.masked_sum(losses, positives, axis=1) / ops.maximum(counts, 1.0)
+        return pairwise.masked_mean(of_anchor, counts > 0)

@@ -3,7 +3,7 @@ import numpy as np
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check, check_bool, check_integer, check_positive
+from tfdml.checks import check_bool, check_integer, check_positive
 from tfdml.losses.base import MetricLoss
 
 
@@ -62,8 +62,7 @@ class ClusteringLoss(MetricLoss):
         super().__init__(normalize=normalize, name=name)
         check_positive(gamma=gamma)
         check_bool(squared=squared)
-        check_integer(swaps=swaps)
-        check(swaps >= 0, "`swaps` must be >= 0", swaps=swaps)
+        check_integer(0, swaps=swaps)
         self.gamma = float(gamma)
         self.squared = squared
         self.swaps = int(swaps)

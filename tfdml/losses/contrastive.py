@@ -43,12 +43,13 @@ class ContrastiveLoss(PairLoss):
         ValueError: If the shapes disagree or an option is out of range.
 
     Source:
-        Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 1.
+        Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 2.
         Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, eqs. 9-11.
         Song, Xiang, Jegelka, Savarese. Deep metric learning via lifted structured feature
         embedding. CVPR 2016, eq. 1: `pairs="halves"`, `squared_hinge=True`,
         `average_over="batch"`, `normalize=False`.
-        Differs: averages, where the papers print sums; `average_over="sum"` gives the sum.
+        Differs: averages, where the papers print sums; `average_over="sum"` gives the sum. Squared
+        distances, as in HDC's code; its paper has `squared=False`.
 
     Example:
         >>> loss = ContrastiveLoss(margin=1.0)

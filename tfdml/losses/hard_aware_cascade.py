@@ -96,8 +96,7 @@ class HardAwareCascadeLoss(MetricLoss):
         name="hdc",
     ):
         super().__init__(normalize=normalize, name=name)
-        check_integer(levels=levels)
-        check(levels >= 1, "`levels` must be >= 1", levels=levels)
+        check_integer(1, levels=levels)
         self.levels = int(levels)
         self.hard_ratios = self._per_level("hard_ratios", hard_ratios)
         check(

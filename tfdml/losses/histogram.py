@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check, check_integer
+from tfdml.checks import check_integer
 from tfdml.losses.base import PairLoss
 
 
@@ -47,8 +47,7 @@ class HistogramLoss(PairLoss):
 
     def __init__(self, *, num_bins=201, normalize=True, name="histogram"):
         super().__init__(normalize=normalize, name=name)
-        check_integer(num_bins=num_bins)
-        check(num_bins >= 2, "`num_bins` must be >= 2", num_bins=num_bins)
+        check_integer(2, num_bins=num_bins)
         self.num_bins = int(num_bins)
 
     def call_against(

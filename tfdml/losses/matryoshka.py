@@ -14,7 +14,8 @@ class MatryoshkaLoss(WrappedLoss):
 
     Args:
         base: A `MetricLoss` of one level, a name, or a dict of a name and options, as for
-            `RegularizedLoss`. Proxies are cut like the rows.
+            `RegularizedLoss`. Proxies are cut like the rows, but those of
+            `soft_triple` in the distances between its centers.
         dims: Numbers of dimensions, such as (128, 64, 32, 16).
         weights: Factor of each, >= 0; ones if None.
         name: Name of the loss in logs.
@@ -76,6 +77,9 @@ class MatryoshkaLoss(WrappedLoss):
             dims=self.dims,
             width=width,
         )
+        for layer in self.base.layers:
+            if not layer.built:
+                layer.build(embeddings.shape)  # not of the first of `dims`, which may be less
         total = 0.0
         for dim, weight in zip(self.dims, self.weights, strict=True):
             rows = embeddings[:, :dim]

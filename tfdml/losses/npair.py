@@ -40,8 +40,9 @@ class NPairLoss(PairLoss):
     Source:
         Sohn. Improved deep metric learning with multi-class N-pair loss objective. NIPS 2016.
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 4.
-        Differs: unit rows, as in the second paper; the first trains raw rows with `l2`. Both use
-        one pair per class and no scale: `tfdml.losses.get("npair", preset="published")`.
+        Differs: unit rows, as in the second paper; the first trains raw rows with `l2`. A mean,
+        where eq. 4 prints a sum. Both take one negative of each other class and no scale:
+        `tfdml.losses.get("npair", preset="published")`.
 
     Example:
         >>> loss = NPairLoss(pairs="first", scale=1.0)

@@ -1,6 +1,6 @@
 import keras
 
-from tfdml.losses._softmax import SoftmaxLoss, mean_over_anchors
+from tfdml.losses._softmax import SoftmaxLoss
 
 
 @keras.saving.register_keras_serializable("tfdml")
@@ -54,6 +54,3 @@ class SINCERELoss(SoftmaxLoss):
 
     def __init__(self, *, temperature=0.07, margin=0.0, normalize=True, name="sincere"):
         super().__init__(temperature=temperature, margin=margin, normalize=normalize, name=name)
-
-    def mean(self, losses, positives):
-        return mean_over_anchors(losses, positives)

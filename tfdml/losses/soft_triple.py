@@ -89,9 +89,8 @@ class SoftTripleLoss(ProxyLoss):
             proxy_multiplier=proxy_multiplier,
             name=name,
         )
-        check_positive(gamma=gamma)
+        check_positive(gamma=gamma, scale=scale)
         check_not_negative(margin=margin, weight=weight)
-        check_positive(scale=scale)
         self.scale = float(scale)
         self.gamma = float(gamma)
         self.margin = float(margin)

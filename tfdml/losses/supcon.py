@@ -1,6 +1,6 @@
 import keras
 
-from tfdml.losses._softmax import SoftmaxLoss, mean_over_anchors
+from tfdml.losses._softmax import SoftmaxLoss
 
 
 @keras.saving.register_keras_serializable("tfdml")
@@ -41,7 +41,8 @@ class SupConLoss(SoftmaxLoss):
     Source:
         Khosla et al. Supervised contrastive learning. NeurIPS 2020, eq. 2 (L_out).
         Barbano et al. Unbiased supervised contrastive learning. ICLR 2023: the margin (ε-SupCon).
-        Differs: the code of both multiplies by temperature / 0.07; here the loss is as printed.
+        Differs: a mean over the anchors, where eq. 2 prints a sum; without the factor
+        temperature / 0.07 of the code of both.
         With a margin it is larger than ε-SupCon by the margin, a constant.
 
     Example:
@@ -55,6 +56,3 @@ class SupConLoss(SoftmaxLoss):
 
     def __init__(self, *, temperature=0.1, margin=0.0, normalize=True, name="supcon"):
         super().__init__(temperature=temperature, margin=margin, normalize=normalize, name=name)
-
-    def mean(self, losses, positives):
-        return mean_over_anchors(losses, positives)

@@ -2,7 +2,7 @@ import keras
 from keras import layers
 
 from tfdml.checks import check
-from tfdml.layers import LocalResponseNormalization
+from tfdml.layers import Dropout, LocalResponseNormalization
 from tfdml.models import caffe
 from tfdml.models.caffe import check_side, conv, max_pool, read_weights
 
@@ -73,5 +73,5 @@ def _features(inputs):
     x = layers.Flatten(name="flatten")(x)
     for number in (6, 7):
         units = layers.Dense(UNITS, "relu", kernel_initializer="he_uniform", name=f"fc{number}")
-        x = layers.Dropout(0.5, name=f"drop{number}")(units(x))
+        x = Dropout(0.5, name=f"drop{number}")(units(x))
     return x

@@ -17,7 +17,7 @@ import warnings
 
 from keras import applications, layers, ops
 
-from tfdml.layers import FusedBatchNormalization
+from tfdml.layers import Dropout, FusedBatchNormalization
 from tfdml.models.exits import exit_features
 from tfdml.models.published import check_colour
 
@@ -100,6 +100,8 @@ def _adapt(network):
         if type(layer) is layers.BatchNormalization:
             layer.__class__ = FusedBatchNormalization
             layer.momentum = 0.9
+        if type(layer) is layers.Dropout:
+            layer.__class__ = Dropout
         if isinstance(layer, layers.DepthwiseConv2D) and max(layer.strides) > 1:
             # On CPUs its gradient takes 20 times as long in bfloat16.
             layer.dtype_policy = "float32"

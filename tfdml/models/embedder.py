@@ -6,7 +6,7 @@ import keras
 
 from tfdml import checks
 from tfdml.checks import check, check_integer, unknown_name
-from tfdml.layers import MirrorAverage, UnitLength
+from tfdml.layers import Dropout, MirrorAverage, UnitLength
 from tfdml.models.backbones import BACKBONES, MOST_DIMENSIONS, POOLED, POOLINGS
 
 _SAMPLE = 256  # images that show whether all are in [0, 1]
@@ -103,7 +103,7 @@ def build_embedder(
     for level, (x, share) in enumerate(zip(features, shares, strict=True), start=1):
         of_level = "" if levels == 1 else str(level)
         if share:
-            x = keras.layers.Dropout(float(share), name=f"dropout{of_level}")(x)
+            x = Dropout(float(share), name=f"dropout{of_level}")(x)
         name = f"embedding{of_level}"
         if embedding_dim is None:
             x = keras.layers.Identity(dtype="float32", name=name)(x)

@@ -54,6 +54,19 @@ def test_a_single_class_starts_at_its_mean(label, rng):
     np.testing.assert_allclose(cosine(proxy, mean), 1, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "base", [{"name": "cosface"}, {"name": "sampled_classes", "base": "cosface", "rate": 1.0}]
+)
+def test_the_proxies_of_matryoshka_are_as_wide_as_the_rows_in_any_order(base, rng):
+    rows, values = rng.normal(size=(7, 5)).astype("float32"), []
+    for dims in ((2, 5), (5, 2)):
+        loss = losses.get("matryoshka", base=base, dims=dims)
+        keras.utils.set_random_seed(0)
+        loss.prepare(LABELS, None, None)
+        values.append(float(loss(LABELS, rows)))
+    np.testing.assert_allclose(values[0], values[1], rtol=1e-5)
+
+
 def test_negative_labels_are_rejected(rng):
     with pytest.raises(ValueError, match=r"`labels` must be >= 0\. Received: labels=-1"):
         started("arcface", rng.normal(size=(2, 4)), np.array([-1, 0]))

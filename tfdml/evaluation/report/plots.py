@@ -23,7 +23,7 @@ def plot_training(log, scores, path):
 
     Args:
         log: Path of the CSV that `keras.callbacks.CSVLogger` wrote, with a column `loss`; columns
-            of `LossLogs`, if any, get their own plot.
+            of the targets of density, if any, get their own plot.
         scores: As for `scores_table`.
         path: Path of the image, such as `training.png`.
     """
