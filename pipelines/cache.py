@@ -31,8 +31,9 @@ def main(arguments=None):
             verify(given.verify)
             print(f"{given.verify} is intact")
             return
+        skip_invalid = given.skip_invalid == "true"  # as of train.py, which errors advise
         dataset = pipelines.load(
-            given.dataset, given.data_dir, given.skip_invalid, training=False, boxes=given.boxes
+            given.dataset, given.data_dir, skip_invalid, training=False, boxes=given.boxes
         )
         options = {name: getattr(given, name) for name in OPTIONS}
         manifest = write_cache(dataset, given.out, **options)
@@ -53,7 +54,8 @@ def parse(arguments):
     parser.add_argument("--size", type=int, default=256, help="side of the images in pixels (256)")
     parser.add_argument("--keep_aspect", action="store_true", help="--size is the shorter side")
     parser.add_argument("--trim_white", action="store_true", help="cut off a white border first")
-    parser.add_argument("--skip_invalid", action="store_true", help="leave out invalid images")
+    leave_out = {"nargs": "?", "const": "true", "default": "false", "choices": ("true", "false")}
+    parser.add_argument("--skip_invalid", help="leave out invalid images", **leave_out)
     parser.add_argument("--quality", type=int, help="JPEG quality, 1 to 100 (95)")
     parser.add_argument("--lossless", action="store_true", help="store pixels as they are")
     given = parser.parse_args(arguments)

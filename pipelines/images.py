@@ -325,9 +325,9 @@ def cause_of(error, *splits):
         for row, reason in unreadable(split.images):
             what = f"{split.images[row]} cannot be read ({reason})"
             advice = (
-                "repair it, or start a new --run with --skip_invalid true, which leaves out all"
+                "repair it, or leave out all such images of a folder or CSV file by --skip_invalid "
+                "true, in a new run; python -m pipelines.check lists them"
             )
-            advice += " such images; python -m pipelines.check lists them"
             return f"{what}: {'write the cache again' if split.holds_records else advice}"
         if split.boxes is not None:
             try:

@@ -7,7 +7,7 @@ import numpy as np
 
 from pipelines.augmentation import Augmentation
 from pipelines.datasets import given_path
-from pipelines.datasets.listing import PARTS, Listing
+from pipelines.datasets.listing import PARTS, Listing, without_single
 from pipelines.preprocessing import Preprocessing
 from pipelines.records import record_path
 from pipelines.split import Dataset
@@ -22,18 +22,20 @@ WARP = ("warp_size", "keep_aspect", "trim_white")
 def load(data_dir=None, skip_invalid=False, training=True):
     """A cache of another dataset: its images, resized, in a few large files.
 
-    Classes, names, super-classes, splits and the order of rows are those of the original dataset,
-    so the batches of a seed have the same images. The sizes of the files are checked here;
-    `python -m pipelines.cache --verify` checks all of their bytes.
+    Classes, names, splits and the order of rows are those of the original dataset, so the batches
+    of a seed have the same images; super-classes too, if all splits have them. The sizes of the
+    files are checked here; `python -m pipelines.cache --verify` checks all of their bytes.
 
     Args:
         data_dir: Folder that `python -m pipelines.cache` wrote.
-        skip_invalid: No effect: unreadable images were left out when the cache was written.
-        training: No effect, for the same reason.
+        skip_invalid: Leave out training classes with a single image. Unreadable images are not in
+            a cache.
+        training: As for `pipelines.load`.
 
     Raises:
         FileNotFoundError: If the cache is missing or unfinished, or lacks files.
-        ValueError: If its files are not those that were written.
+        ValueError: If its files are not those that were written, or a training class has a single
+            image.
     """
     folder = given_path("cache", data_dir, "a folder that `python -m pipelines.cache` wrote")
     manifest = read_manifest(folder)
@@ -48,6 +50,8 @@ def load(data_dir=None, skip_invalid=False, training=True):
     warped = Preprocessing(**{name: settings[name] for name in WARP})
     parts, super_labels = np.array(PARTS)[rows["part"]], rows.get("super_labels")
     listing = Listing(paths, rows["labels"], class_names, super_labels, warped=warped, parts=parts)
+    if training and listing.labels.ndim == 1:
+        listing = without_single(listing, skip_invalid)
     size, augmentation = tuple(manifest["image_size"]), Augmentation(**manifest["augmentation"])
     defaults = {"image_size": size, "augmentation": augmentation, "preprocessing": warped}
     return Dataset(settings["dataset"], **defaults, **listing.splits())

@@ -6,6 +6,7 @@ from pipelines.boxes import csv_lines
 from pipelines.datasets import given_path
 from pipelines.datasets.listing import Listing, dataset_of, first_half, numbered
 from tfdml.checks import check
+from tfdml.image_files import shown
 
 EDGES = ("x1", "y1", "x2", "y2")
 COLUMNS = ("path", "label", "labels", "split", "super_label", *EDGES)
@@ -83,7 +84,7 @@ def _find(data_dir):
     what = "a CSV file with the columns path and label, or its folder"
     path = given_path("csv", data_dir, what)
     if path.is_dir():
-        files = sorted(inner for inner in path.iterdir() if inner.suffix.lower() == ".csv")
+        files = sorted(inner for inner in shown(path) if inner.suffix.lower() == ".csv")
         if len(files) == 1:
             return files[0]
         error = ValueError if files else FileNotFoundError

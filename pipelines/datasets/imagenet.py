@@ -55,7 +55,7 @@ def load(data_dir=None, skip_invalid=False, training=True, *, name="imagenet2010
     leave_out("folders without images", empty, skip_invalid)
     synsets = sorted(set(found).difference(empty))
     total, trained = SYNSETS[name]
-    chosen = _listed(archive, root, synsets) or _drawn(synsets, trained)
+    chosen = _listed(archive, root, found) or _drawn(synsets, trained)
     counts = [len(found[synset]) for synset in synsets]
     images = [path for synset in synsets for path in found[synset]]
     labels = np.repeat(np.arange(len(synsets)), counts)

@@ -82,7 +82,7 @@ def dataset_of(
         if skip_invalid:
             listing = _without_unreadable(listing)
     if training and listing.labels.ndim == 1:
-        listing = _without_single(listing, skip_invalid)
+        listing = without_single(listing, skip_invalid)
     for part in ("train", "test"):
         needed = f"dataset {name!r} must have training and test images"
         check(part in listing.parts, needed, **{part: 0})
@@ -134,7 +134,7 @@ def _without_unreadable(listing):
     return listing.subset(~np.isin(np.arange(len(listing.images)), list(unreadable)))
 
 
-def _without_single(listing, skip_invalid):
+def without_single(listing, skip_invalid):
     """The list without the training classes that have a single image."""
     _, inverse, counts = np.unique(listing.labels, return_inverse=True, return_counts=True)
     single = (listing.parts == "train") & (counts < 2)[inverse]

@@ -349,6 +349,21 @@ def test_rejects_settings_out_of_range(options, error, message, dataset, tmp_pat
     assert not (tmp_path / "none").exists()
 
 
+def test_training_classes_with_a_single_image_are_those_of_the_original(dataset, tmp_path):
+    train = dataset.train
+    labels = train.labels.copy()
+    labels[0] = labels.max() + 1
+    write(dataclasses.replace(dataset, train=dataclasses.replace(train, labels=labels)), tmp_path)
+    with pytest.raises(ValueError, match="1 training classes with a single image"):
+        pipelines.load("cache", tmp_path)
+    with pytest.warns(UserWarning, match="left out 1 training classes"):
+        assert (
+            len(pipelines.load("cache", tmp_path, skip_invalid=True).train.labels)
+            == len(labels) - 1
+        )
+    assert len(pipelines.load("cache", tmp_path, training=False).train.labels) == len(labels)
+
+
 def test_the_command_writes_and_verifies(dataset, tmp_path, capsys):
     folder = tmp_path / "photos"
     for label, path in zip(dataset.train.labels, dataset.train.images, strict=True):

@@ -12,9 +12,9 @@
 
 The first word is the task: `retrieval`, if there is none, `one_per_class`, `ncm` or `zero_shot`;
 each has a `--help` of its own. The scores are printed and written to runs/NAME/evaluation.json, of
-other images than those of the training to evaluation_DATASET.json, or to --out. --report makes a
-page to look at. `compare` shows runs that were scored on the same images side by side, and how
-surely they differ from the first.
+other images than those of the training to evaluation_DATASET_FOLDER.json, or to --out. --report
+makes a page to look at. `compare` shows runs that were scored on the same images side by side, and
+how surely they differ from the first.
 """
 
 import argparse

@@ -12,20 +12,26 @@ SECONDS = 3.0  # duration of each throughput measurement
 OF_WRITER = ("tf_serving_warmup_requests", metadata.FILE)  # written for every version
 
 
-def load_run(run):
+def load_run(run, trained):
     """The model of a run, at its last checkpoint.
 
     Args:
         run: Path of the run's folder.
+        trained: Path of the version that the run exported at that checkpoint.
 
     Raises:
         FileNotFoundError: If there is no checkpoint.
-        ValueError: If it cannot be read.
+        ValueError: If it cannot be read, or the run was trained further than the version.
     """
     checkpoint = run / "checkpoint.keras"
     if not checkpoint.is_file():
         raise FileNotFoundError(f"there is no {checkpoint}")
-    return read_model(checkpoint)
+    model = read_model(checkpoint)
+    steps, of_version = int(model.optimizer.iterations), exported.recipe_of(trained).get("steps")
+    expectation = f"{checkpoint} was trained further than {trained}: take the run's last version"
+    # Steps whose gradients overflow in float16 do not count.
+    check(of_version is None or steps <= of_version, expectation, steps=steps, version=of_version)
+    return model
 
 
 def serve_run(model, trained, levels=None, options=None, dims=None):

@@ -217,8 +217,9 @@ class Recipe(Settings):
         self.check(takes_options, expectation, "sampler")
         self.check_schedule()
         name = "run" if self.run is None else self.run
-        is_folder = name.isprintable() and re.fullmatch(r"[^./\\][^/\\]{0,99}", name)
-        self.check(is_folder, "`run` must be the name of a folder, of 100 characters at most")
+        is_folder = name.isprintable() and re.fullmatch(r"[^./\\][^/\\]*", name)
+        expectation = "`run` must be the name of a folder, of 100 bytes at most"
+        self.check(is_folder and len(name.encode()) <= 100, expectation)
 
     def completed(self, num_classes):
         """The recipe with a number for every setting that was not given, and why.

@@ -23,6 +23,12 @@ def load(path, **options):
     return pipelines.load("csv", data_dir=path, **options)
 
 
+def test_a_hidden_file_is_no_table(table):
+    path = table("path,label", *NINE)
+    (path.parent / "._images.csv").write_text("of macOS")
+    assert load(path.parent).train.names == ["a"]
+
+
 NINE = [f"photos/{i}.png,{label}" for i, label in enumerate("cabcababa")]
 
 

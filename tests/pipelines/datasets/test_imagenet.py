@@ -77,6 +77,9 @@ def test_names_folders_without_images(photos):
         pytest.warns(UserWarning, match="not comparable"),
     ):
         assert load(photos, skip_invalid=True).test.names == ["n00000006"]
+    (photos / "train_synsets.txt").write_text("\n".join(SYNSETS[:5]))  # one of them is empty
+    with pytest.warns(UserWarning, match="left out 1 folders without images: n00000005"):
+        assert load(photos, skip_invalid=True).train.names == SYNSETS[:4]
 
 
 def test_says_what_is_wanted_where_nothing_is(tmp_path):

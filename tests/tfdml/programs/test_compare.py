@@ -82,7 +82,7 @@ def test_needs_no_tensorflow(folder):
 
 
 @pytest.mark.usefixtures("folder")
-def test_rejects_in_one_sentence(capsys):
+def test_rejects_in_one_sentence(capsys, monkeypatch):
     assert "required: runs" in refusal(capsys)
     assert "two or more. Received: runs=['runs/a']" in refusal(capsys, "runs/a")
     for again in ("runs/a", "./runs/a"):
@@ -105,6 +105,12 @@ def test_rejects_in_one_sentence(capsys):
     assert stale in refusal(capsys, "runs/a", "runs/b")  # whose newest version it is
     assert stale in refusal(capsys, "runs/a", "saved_models/b")
     saved.unlink()
+    pathlib.Path("saved_models/b/1/saved_model.pb").touch()
+    pathlib.Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")  # of which the version's path is not relative
+    evaluate.main(["--compare", "../runs/a", "../runs/b"])
+    monkeypatch.chdir("..")
+    pathlib.Path("saved_models/b/1/saved_model.pb").unlink()
     message = refusal(capsys, "runs/a", "runs/c")
     assert "it has those in runs/c/evaluation_validation.json" in message
     message = refusal(capsys, "runs/a", "runs/b", "--confidence", "95")

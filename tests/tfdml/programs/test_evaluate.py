@@ -3,9 +3,11 @@
 import dataclasses
 import inspect
 import json
+import os
 import pathlib
 import re
 import shutil
+import types
 
 import programs
 import pytest
@@ -14,9 +16,12 @@ from PIL import Image
 from small_runs import SMALL, write_images
 from small_scores import evaluate_here, evaluation_of, rejection
 
+import pipelines
 from tfdml.programs import evaluate, train
+from tfdml.runs import exporting
 from tfdml.runs.scoring import output
-from tfdml.runs.scoring.model import completed, find_model
+from tfdml.runs.scoring.images import ids_of
+from tfdml.runs.scoring.model import ScoredModel, completed, find_model
 from tfdml.runs.scoring.settings import Scoring
 
 pytestmark = pytest.mark.xdist_group("evaluate")
@@ -96,6 +101,45 @@ def test_a_set_of_tfds_names_its_scores(version):
     model = find_model(settings)
     path = output.path_of(completed(settings, model), model)
     assert path.name == "evaluation_tfds_caltech_birds.json"
+
+
+@pytest.mark.parametrize("trained", [0, 1])
+def test_a_version_is_exported_again_with_its_own_weights(version, trained, monkeypatch):
+    """That of this run has no steps; its checkpoint may be of a further training."""
+    optimizer = types.SimpleNamespace(iterations=trained)
+    model = types.SimpleNamespace(optimizer=optimizer)
+    monkeypatch.setattr(exporting, "read_model", lambda path: model)
+    run = pathlib.Path("runs", "small")
+    run.mkdir(parents=True)
+    (run / "checkpoint.keras").touch()
+    if not trained:
+        assert exporting.load_run(run, version) is model
+        return
+    with pytest.raises(ValueError, match=r"trained further than .*steps=1, version=0"):
+        exporting.load_run(run, version)
+
+
+def test_scores_in_boxes_of_other_images_have_a_name_of_their_own(version, tmp_path):
+    recipe = {"dataset": "csv", "data_dir": "photos", "boxes": "annotated"}
+    model = ScoredModel(version, recipe)
+    for data_dir, name in (
+        ("photos", "evaluation.json"),
+        (str(tmp_path), f"evaluation_csv_{tmp_path.name}_in_annotated.json"),
+    ):
+        given = [str(version), "--dataset", "csv", "--data_dir", data_dir, "--boxes", "annotated"]
+        settings = dataclasses.replace(evaluate.parse("retrieval", given), split="test")
+        assert output.path_of(settings, model).name == name
+
+
+def test_ids_of_images_are_their_paths_in_the_folder_of_a_csv_file(version, tmp_path):
+    photos = write_images(tmp_path / "photos", {"a": 2})
+    paths = sorted(map(str, photos.rglob("*.png")))
+    (tmp_path / "images.csv").touch()
+    split = pipelines.Split(paths, [0, 0])
+    for data_dir in (tmp_path, tmp_path / "images.csv"):
+        given = [str(version), "--dataset", "csv", "--data_dir", str(data_dir)]
+        ids = ids_of(evaluate.parse("retrieval", given), split)
+        assert ids == [os.path.relpath(path, tmp_path) for path in paths]
 
 
 def test_images_of_a_csv_file_are_trained_on_and_scored_in_their_boxes(version, tmp_path, capsys):

@@ -28,6 +28,7 @@ from tfdml.runs.recipe import Recipe
         ({"seed": -1}, "`seed` .*Received: seed=-1"),
         ({"run": "a/b"}, "`run` .*Received: run='a/b'"),
         ({"run": "a" * 101}, "`run` .*Received: run='aaa"),
+        ({"run": "ä" * 51}, "`run` .* 100 bytes .*Received: run='äää"),
         ({"run": "a\nb"}, r"`run` .*Received: run='a\\nb'"),
         (
             {"sampler_options": {"evenly": True}},

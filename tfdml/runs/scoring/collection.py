@@ -60,17 +60,21 @@ def score_in_collection(settings, model, images):
         rest = {"own": own, "seed": settings.seed}
         found = evaluation.scores_through_index(gallery, images.index, *queries, **rest)
         per_query, results = found[0], {"through_index": found[1]}
-    average, labels = tfdml.evaluation.macro_average, split.labels
-    results |= {
+    results |= averaged(per_query, split.labels, settings.seed)
+    results["images"] = {"queries": len(split.labels), "gallery": gallery.collection.images}
+    return {**results, "embeddings": embeddings}
+
+
+def averaged(per_query, labels, seed):
+    """Scores, "intervals" at 95 % over classes, and "macro", the means over classes."""
+    average = tfdml.evaluation.macro_average
+    results = {
         "scores": {name: float(values.mean()) for name, values in per_query.items()},
         "macro": {name: average(values, labels) for name, values in per_query.items()},
         "per_query": per_query,
-        "images": {"queries": len(labels), "gallery": gallery.collection.images},
-        "embeddings": embeddings,
     }
-    if len(names) > 1:
-        intervals = tfdml.evaluation.bootstrap_intervals(per_query, labels, seed=settings.seed)
-        results["intervals"] = intervals
+    if len(set(labels.tolist())) > 1:
+        results["intervals"] = tfdml.evaluation.bootstrap_intervals(per_query, labels, seed=seed)
     return results
 
 

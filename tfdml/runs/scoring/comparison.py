@@ -9,7 +9,7 @@ from tfdml.checks import check
 from tfdml.command_line import program_call
 from tfdml.runs.scoring.output import check_file, queries_path, write_json
 from tfdml.serving.exported import find_version
-from tfdml.serving.versions import versions_of
+from tfdml.serving.versions import name_of, versions_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _check_version(scores, folder):
         asked = find_version(folder)
     except FileNotFoundError:  # a folder of scores alone
         _, asked = max(versions_of(version.parent).items(), default=(0, version))
-    if version.resolve() != asked.resolve():
+    if name_of(version) != name_of(asked):  # a relative path, of the folder that it was scored from
         raise FileNotFoundError(
             f"{scores} has the scores of {version}, not of {asked}: score that first by "
             f"`{program_call('evaluate')} {asked}`"

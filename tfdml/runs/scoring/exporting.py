@@ -84,7 +84,7 @@ def model_to_export(settings, model):
         cause = f"{version} does not state which run exported it"
         raise ValueError(f"`export` takes the model of a run: {cause}")
     folder = version.resolve().parent.parent.parent  # of saved_models/NAME/1
-    run = exporting.load_run(folder / "runs" / model.recipe["run"])
+    run = exporting.load_run(folder / "runs" / model.recipe["run"], version)
     dims = before["dimension"] if before["levels"] == 1 else None
     return exporting.serve_run(run, version, before["levels"], options, dims)
 
@@ -110,7 +110,8 @@ def export_scored(settings, model, images, served, results):
     if settings.export_classes:
         served.add_classes(class_means(rows, found.labels, found.names), top=TOP)
     if settings.export_gallery:
-        classes = [found.names[i] for i in np.unique(found.labels, return_inverse=True)[1]]
+        names = found.names
+        classes = [names[i] for i in np.unique(found.labels, return_inverse=True)[1]]
         ids = ids_of(settings, split)
         gallery = Gallery([ids[row] for row in np.flatnonzero(shown)], rows, classes)
         served.add_gallery(gallery, top=TOP)

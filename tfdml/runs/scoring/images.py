@@ -65,10 +65,11 @@ def _chosen(settings, model, dataset):
 
 
 def ids_of(settings, split):
-    """A text for each image: its path in the folder of the dataset, or its number."""
+    """A text for each image: its path in the folder of the dataset or CSV file, or its number."""
     if not split.holds_paths:
         return [str(row) for row in range(len(split.labels))]
     folder = os.path.expanduser(settings.data_dir)
+    folder = os.path.dirname(folder) if os.path.isfile(folder) else folder
     return [os.path.relpath(path, folder) for path in split.images]
 
 

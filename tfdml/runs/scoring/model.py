@@ -13,7 +13,7 @@ from tfdml.progress import progress
 from tfdml.runs.folders import RUNS, SAVED_MODELS
 from tfdml.runs.images import preprocessing_of
 from tfdml.serving import exported
-from tfdml.serving.versions import versions_of
+from tfdml.serving.versions import name_of, versions_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +33,11 @@ class ScoredModel:
     signatures: dict = dataclasses.field(default_factory=dict)
     levels: int = 1
     dim: int = 0
+
+    @property
+    def name(self):
+        """That of the folder of its versions, or of the SavedModel if it has no number."""
+        return name_of(self.version).partition("/")[0]
 
     def was_trained_on(self, settings):
         """Whether the images to score are of the dataset and folder of the training."""

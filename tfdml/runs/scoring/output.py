@@ -15,9 +15,8 @@ def path_of(settings, model):
     """Where the scores are written: `out`, or a name that encodes the settings off default."""
     if settings.out:
         return pathlib.Path(settings.out)
-    folder = model.version.resolve()
-    folder = folder.parent if folder.name.isdigit() else folder
-    return pathlib.Path("runs", folder.name, f"{'_'.join(_words(settings, model))}.json")
+    words = "_".join(_words(settings, model))
+    return pathlib.Path("runs", model.name, f"{words}.json")
 
 
 def _words(settings, model):
@@ -29,7 +28,8 @@ def _words(settings, model):
         yield as_file_name(settings.dataset)
         if settings.data_dir:
             yield pathlib.Path(settings.data_dir).resolve().name
-    if settings.boxes not in (None, model.recipe.get("boxes")):
+    own = model.recipe.get("boxes") if model.was_trained_on(settings) else None
+    if settings.boxes not in (None, own):
         yield f"in_{pathlib.Path(settings.boxes).stem}"
     if settings.split != "test":
         yield settings.split

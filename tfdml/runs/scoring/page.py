@@ -32,7 +32,7 @@ def draw(settings, model, images, results):
     page = write_report(
         *data,
         folder,
-        title=f"{model.version.resolve().parent.name} on {data_of(settings)} ({settings.split})",
+        title=f"{model.name} on {data_of(settings)} ({settings.split})",
         scores=without_twins(results["scores"]),
         per_query=without_twins(per_query),
         picture_of=picture_of,

@@ -9,7 +9,7 @@ import pipelines
 import tfdml
 from tfdml.checks import check, check_one_of, check_positive, check_share
 from tfdml.command_line import as_file_name
-from tfdml.runs.scoring.collection import STORED, queries_of, score_in_collection
+from tfdml.runs.scoring.collection import STORED, averaged, queries_of, score_in_collection
 from tfdml.runs.scoring.images import has_pairs_of_both_kinds, training_split
 from tfdml.runs.scoring.model import similarity_of, untrained_scores
 from tfdml.runs.scoring.settings import OF_EMBEDDINGS, Scoring
@@ -42,15 +42,15 @@ class Retrieval(Scoring):
             too, by its path, does not find itself. Without clusters and statistics of pairs.
         index: Also search by an index of faiss, such as `HNSW32` or `IVF64,Flat`, and measure the
             recall that it loses (`pip install -e ".[search]"`). With `gallery`, `stored`: search by
-            the index of that folder instead, and measure its loss on 1,000 of the images.
+            the index of that folder instead, and measure its loss on at most 1,000 of the images.
         index_parameters: Of the index, such as `nprobe=16` or `efSearch=64`.
         report: Folder for a page to look at, `index.html`: the scores, a map, what queries find,
             which classes are confused. Also for pictures to print, `score_distributions.png` and
             `retrievals.png`, and for TensorBoard's projector, `projector/`.
-        export: Folder of a new model: the one that is scored, of a run that is beside it, is also
-            written as its next version, with `export_options`, `export_classes` and
-            `export_gallery`; with the Recall@1 of rounded weights beside that of the scored model.
-            For `rank_by` distance.
+        export: Folder of a new model. The scored model, whose run must be beside it in `runs/`, is
+            also written there, as the next version, with `export_options`, `export_classes` and
+            `export_gallery`. If its weights are rounded, its metadata state their Recall@1 beside
+            that of the scored model. For `rank_by` distance.
         export_options: Options of the export, such as `--export_options.precision int8`; the
             docstring of `tfdml.serving.ExportOptions` lists them. Those of the scored model, but
             for the precision, where not given.
@@ -196,22 +196,14 @@ class Retrieval(Scoring):
         return {**results, "embeddings": embeddings}
 
     def _ranked(self, model, data, gallery):
-        """Scores, "intervals" at 95 % over classes, and "macro", the means over classes."""
+        """The scores of `averaged`, and of an index those through it."""
         labels = data[1]
         pairs = tfdml.evaluation.scores_to_rank(len(labels))
         if gallery:
             pairs = len(labels) * len(gallery["gallery_labels"])
         options = {"k": self.k, "similarity": model.similarity(self, pairs), **gallery}
         per_query = tfdml.evaluation.retrieval_scores_per_query(*data, **options)
-        average = tfdml.evaluation.macro_average
-        results = {
-            "scores": {name: float(values.mean()) for name, values in per_query.items()},
-            "macro": {name: average(values, labels) for name, values in per_query.items()},
-            "per_query": per_query,
-        }
-        if len(set(labels.tolist())) > 1:
-            intervals = tfdml.evaluation.bootstrap_intervals(per_query, labels, seed=self.seed)
-            results["intervals"] = intervals
+        results = averaged(per_query, labels, self.seed)
         if self.index:
             options = {"index": self.index, "parameters": self.index_parameters, "seed": self.seed}
             recalls = tfdml.evaluation.approximate_recall(*data, k=self.k, **options, **gallery)

@@ -17,8 +17,8 @@ class Scoring(Settings):
         model: A run's folder in `saved_models/` or `runs/`, whose newest version is taken, or one
             version, or any SavedModel with the signature `embed_images`.
         dataset: Name of the images: {datasets}; those of the training if not given.
-        data_dir: Folder of the dataset, for those that are not built in; that of the training if
-            neither is given.
+        data_dir: Folder of the dataset, of `csv` also the file, for those that are not built in. If
+            neither `dataset` nor `data_dir` is given, that of the training.
         split: `test` scores the classes that `train.py` leaves for it, of a folder the second half
             in sorted order; `validation` those that `--validation_share` held out, which is the
             default for a model trained so; `train` those that it was trained on, to see how closely
@@ -27,14 +27,15 @@ class Scoring(Settings):
             where they would be an error; as in the training if not given.
         boxes: `annotated`, for the boxes of the dataset, or a CSV file with the lines
             `path,x1,y1,x2,y2`, paths relative to `data_dir`; of each image the part inside of its
-            box is scored. Those of the training if not given, for its images.
+            box is scored. If not given, images of the training are cut to the boxes of the
+            training.
         crops: 1 for the whole image; 5 for the corners and the centre of an image of 8 / 7 of the
             sides, 10 for these and their mirror images. Their embeddings, to unit length, are
             averaged, each level for itself.
         mirror: Average the embeddings of an image and of its mirror image likewise, as 10 crops do.
             A model trained with `--mirror` averages their features already.
-        batch_size: Images embedded at once; if not given as fit 1 GiB, by their size. Halved where
-            the memory does not suffice.
+        batch_size: Images embedded at once; if not given, as many as fit 1 GiB, 256 at most. Halved
+            where the memory does not suffice.
         k: Numbers of neighbours, such as `--k '[1, 10]'`; if not given {neighbours}, as far as
             there are so many.
         levels: Score only the first levels of a model with several; all if not given.
@@ -43,8 +44,9 @@ class Scoring(Settings):
         dims: Score only the first numbers of the embeddings, to unit length where the whole ones
             are, as of a model trained with the loss `matryoshka`; all if not given.
         seed: Seed of all that is drawn at random.
-        out: JSON file for the scores; in the run's folder if not given, named after the task, the
-            images if they are not those of the training, and the options that change the scores.
+        out: JSON file for the scores. If not given, a file in `runs/NAME`, whose name states the
+            task, the images if they are not those of the training, and the options that change
+            the scores.
     """
 
     task: ClassVar[str]
