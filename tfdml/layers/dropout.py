@@ -6,6 +6,8 @@ from keras import ops
 class Dropout(keras.layers.Dropout):
     """`keras.layers.Dropout` whose random state is saved: a resumed run continues its draws.
 
+    On PyTorch it needs a `seed`: without one Keras draws from the generator of PyTorch.
+
     Args:
         *args: Arguments of `keras.layers.Dropout`.
         **kwargs: Arguments of `keras.layers.Dropout`.

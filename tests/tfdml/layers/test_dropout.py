@@ -8,7 +8,7 @@ from tfdml.layers import Dropout
 
 @pytest.fixture
 def model():
-    return keras.Sequential([keras.Input((50,)), Dropout(0.5), Dropout(0.0)])
+    return keras.Sequential([keras.Input((50,)), Dropout(0.5, seed=3), Dropout(0.0)])
 
 
 def drawn(model, times=1):
