@@ -84,7 +84,7 @@ def test_an_exact_index_loses_nothing_and_another_says_what(clustered):
     for name in exact:
         np.testing.assert_allclose(found[name], exact[name], atol=1e-12, err_msg=name)
     assert set(compared["lost"].values()) == {0.0}
-    build(clustered, "IVF32,PQ2x4", parameters="nprobe=1", overwrite=True)
+    build(clustered, "IVF64,PQ2x4", parameters="nprobe=1", overwrite=True)  # of 40 classes
     index = StoredIndex(clustered)
     found, compared = scores_through_index(gallery, index, *given, **options, queries=50, seed=1)
     assert compared["queries"] == 50
