@@ -14,8 +14,8 @@ class MatryoshkaLoss(WrappedLoss):
 
     Args:
         base: A `MetricLoss` of one level, a name, or a dict of a name and options, as for
-            `RegularizedLoss`. Proxies are cut like the rows, but those of
-            `soft_triple` in the distances between its centers.
+            `RegularizedLoss`. Proxies are cut like the rows, except in the
+            distances between the centers of `soft_triple`.
         dims: Numbers of dimensions, such as (128, 64, 32, 16).
         weights: Factor of each, >= 0; ones if None.
         name: Name of the loss in logs.

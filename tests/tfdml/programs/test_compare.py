@@ -107,7 +107,7 @@ def test_rejects_in_one_sentence(capsys, monkeypatch):
     saved.unlink()
     pathlib.Path("saved_models/b/1/saved_model.pb").touch()
     pathlib.Path("elsewhere").mkdir()
-    monkeypatch.chdir("elsewhere")  # of which the version's path is not relative
+    monkeypatch.chdir("elsewhere")  # the scores name their version by a path from the folder above
     evaluate.main(["--compare", "../runs/a", "../runs/b"])
     monkeypatch.chdir("..")
     pathlib.Path("saved_models/b/1/saved_model.pb").unlink()
