@@ -216,6 +216,18 @@ def test_evaluate_rejects_to_export_what_it_does_not_score(arguments, message, h
     assert not pathlib.Path("x").exists()
 
 
+def test_evaluate_rejects_a_large_gallery_before_it_embeds(here, monkeypatch, capsys):
+    monkeypatch.setattr("tfdml.serving.nearest.MOST_ROWS", 9)
+    monkeypatch.setattr(
+        "tfdml.runs.scoring.model.ScoredModel.embed", lambda *_: pytest.fail("embedded")
+    )
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main([str(MODEL), "--export", "x", "--export_gallery"])
+    expected = "a gallery has from 1 to 9 rows; use an index for more. Received: rows="
+    assert expected in capsys.readouterr().err
+    assert not pathlib.Path("x").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

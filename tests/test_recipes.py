@@ -364,13 +364,12 @@ def test_a_first_run_of_a_loss_is_compared_with_the_untrained_network(rerun, tmp
     assert "--sets cub200 needs --cub200 PATH" in result.sentence
 
 
-def test_losses_train_on_frozen_features(folder, table, tmp_path, monkeypatch):
+def test_losses_train_on_frozen_features(folder, rerun, tmp_path):
     (folder / "pddm.yaml").write_text(f"loss: pddm\n{SETTINGS}")
     flags = ["--seeds", "0", "--", "--validation_share", "0.4", "--classes_per_batch", "3"]
     flags += ["--learning_rate", "0.1"]
-    monkeypatch.setattr(sys, "argv", ["frozen_features.py", str(folder), *flags])
-    monkeypatch.chdir(tmp_path)
-    importlib.import_module("frozen_features").main()
+    frozen = importlib.import_module("frozen_features")
+    assert rerun(str(folder), *flags, program=frozen).code == 0
     written = (tmp_path / "runs" / "small_digits" / "frozen.md").read_text()
     head, _, *rows = [line.split(" | ") for line in written.splitlines()]
     assert head == ["| recipe", "ranked by", "0", "2 |"]
@@ -380,3 +379,9 @@ def test_losses_train_on_frozen_features(folder, table, tmp_path, monkeypatch):
         ["| pddm", "score"],
     ]
     assert all(row[2] != row[3].removesuffix(" |") for row in rows)  # it trained
+    for unfit, sentence in [
+        (["--sampler", "mixed"], "leave out `sampler`, which it does not follow"),
+        (["--dataset", "folder"], "data_dir"),
+    ]:
+        result = rerun(str(folder), *flags, *unfit, program=frozen)
+        assert (result.code, sentence in result.sentence) == (2, True)

@@ -36,8 +36,7 @@ class Gallery:
         rows = np.asarray(self.embeddings, np.float32)
         object.__setattr__(self, "embeddings", rows)
         check(rows.ndim == 2, "`embeddings` must be (n, dim)", shape=rows.shape)
-        expected = f"a gallery has from 1 to {MOST_ROWS:,} rows; use an index for more"
-        check(0 < len(rows) <= MOST_ROWS, expected, rows=len(rows))
+        check_rows(len(rows))
         for name, texts in (("ids", self.ids), ("classes", self.classes)):
             count = len(rows) if texts is None else len(texts)
             expected = f"`{name}` must have one text per row"
@@ -46,6 +45,12 @@ class Gallery:
         check(not twice, "`ids` must be unique", ids=twice[:3])
         infinite = np.flatnonzero(~np.isfinite(rows).all(axis=1))
         check(not infinite.size, "`embeddings` must be finite", rows=infinite[:3].tolist())
+
+
+def check_rows(count):
+    """Raises a ValueError unless a `Gallery` can have as many rows."""
+    expected = f"a gallery has from 1 to {MOST_ROWS:,} rows; use an index for more"
+    check(0 < count <= MOST_ROWS, expected, rows=count)
 
 
 def class_means(embeddings, labels, names):
@@ -95,9 +100,7 @@ def gallery_of_folder(served, folder):
         ValueError: If there are no images or too many, or one cannot be read.
     """
     paths, classes = images_of(folder)
-    # Checked before embedding, which takes long.
-    expected = f"a gallery has at most {MOST_ROWS:,} images; use an index for more"
-    check(len(paths) <= MOST_ROWS, expected, folder=str(folder), images=len(paths))
+    check_rows(len(paths))  # before embedding, which takes long
     ids = [path.relative_to(folder).as_posix() for path in paths]
     return Gallery(ids, served.embed_files(paths), classes)
 

@@ -154,6 +154,11 @@ class Retrieval(Scoring):
         has_pairs = self.false_match_rate is None or has_pairs_of_both_kinds(images.split.labels)
         expectation = "`false_match_rate` needs images of two classes, and two images of one"
         check(has_pairs, expectation, classes=images.split.num_classes)
+        if self.export_gallery:
+            from tfdml.serving.nearest import check_rows
+
+            labels, queries = images.split.labels, images.queries
+            check_rows(len(labels) if queries is None else int((~queries).sum()))
         return images
 
     def most_neighbours(self, images):
