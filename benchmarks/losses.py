@@ -150,7 +150,7 @@ def gradient_step(loss, shape, xla=False):
     """A function of labels and embeddings to the loss and its gradients, and what it learns.
 
     Args:
-        loss: `MetricLoss`; its layers are built.
+        loss: `MetricLoss`; its layers are built, unless they are.
         shape: That of the embeddings, (batch, dim).
         xla: Whether XLA compiles it.
     """
@@ -158,7 +158,8 @@ def gradient_step(loss, shape, xla=False):
 
     learned = []
     for layer in loss.layers:
-        layer.build(shape)
+        if not layer.built:
+            layer.build(shape)
         learned += [variable.value for variable in layer.trainable_variables]
 
     @tf.function(jit_compile=xla)

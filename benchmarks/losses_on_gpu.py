@@ -25,12 +25,12 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from benchmarks.losses import fill
 from benchmarks.peers.case import PML
 from benchmarks.peers.objectives import OBJECTIVES
 from benchmarks.peers.parts.losses import inputs_of
 from benchmarks.peers.tables import memory_of, ratio, small, table, time_of
 from benchmarks.peers.turns import difference
+from benchmarks.peers.workers.tfdml_losses import loss_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PEER, ON_TORCH, ON_JAX = "pytorch-metric-learning", "tfdml, PyTorch", "tfdml, JAX"
@@ -169,7 +169,7 @@ def on_torch(objective, arrays):
         return step_of(value_of, [*loss.parameters()], inputs)
 
     def ours():
-        inputs, loss = tensors(), tfdml_loss(objective, arrays)
+        inputs, loss = tensors(), loss_of(dataclasses.asdict(objective.tfdml), arrays)
         learned = [v.value for layer in loss.layers for v in layer.trainable_variables]
         return step_of(lambda rows, labels: loss(labels, rows, training=True), learned, inputs)
 
@@ -204,7 +204,7 @@ def on_jax(objective, arrays):
     import keras
 
     def ours():
-        loss = tfdml_loss(objective, arrays)
+        loss = loss_of(dataclasses.asdict(objective.tfdml), arrays)
         learned = [v for layer in loss.layers for v in layer.trainable_variables]
         rows, labels = jax.device_put(arrays["rows"]), jax.device_put(arrays["labels"])
         values = [variable.value for variable in learned]
@@ -225,23 +225,6 @@ def on_jax(objective, arrays):
         return step, lambda: used / 2**20
 
     return ((ON_JAX, ours),)
-
-
-def tfdml_loss(objective, arrays):
-    """The loss of tfdml, built, with the proxies or the memory of the inputs."""
-    from tfdml import losses
-
-    options = dict(objective.tfdml.options)
-    if "proxies" in arrays:
-        options["num_classes"] = len(arrays["proxies"])
-    loss = losses.get(objective.tfdml.name, **options)
-    for layer in loss.layers:
-        layer.build(arrays["rows"].shape)
-    if "proxies" in arrays:
-        loss.layer.proxies.assign(arrays["proxies"].reshape(loss.layer.proxies.shape))
-    if "memory_rows" in arrays:
-        fill(loss, arrays["memory_rows"], arrays["memory_labels"])
-    return loss
 
 
 def page_of(results):

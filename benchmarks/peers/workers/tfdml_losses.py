@@ -14,25 +14,32 @@ def prepare(settings, folder):
     import_tensorflow()
     import tensorflow as tf
 
-    from tfdml import losses
-
     with np.load(folder / settings["inputs"]) as arrays:
         arrays = dict(arrays)
+    loss = loss_of(settings, arrays)
+    rows, labels = tf.constant(arrays["rows"], settings["dtype"]), tf.constant(arrays["labels"])
+    step, _ = gradient_step(loss, rows.shape)
+    work = traced(step, labels, rows)
+    work.versions = versions()
+    return work
+
+
+def loss_of(settings, arrays):
+    """The loss, built, with the proxies or the memory of the arrays."""
+    from tfdml import losses
+
     options = dict(settings["options"])
     if "proxies" in arrays:
         options["num_classes"] = len(arrays["proxies"])
     loss = losses.get(settings["name"], **options)
-    rows, labels = tf.constant(arrays["rows"], settings["dtype"]), tf.constant(arrays["labels"])
-    step, _ = gradient_step(loss, rows.shape)
+    for layer in loss.layers:
+        layer.build(arrays["rows"].shape)
     if "proxies" in arrays:
         proxies = loss.layer.proxies
         proxies.assign(arrays["proxies"].reshape(proxies.shape))
     if "memory_rows" in arrays:
         fill(loss, arrays["memory_rows"], arrays["memory_labels"])
-
-    work = traced(step, labels, rows)
-    work.versions = versions()
-    return work
+    return loss
 
 
 def versions():
