@@ -6,10 +6,12 @@
 Every recipe of the folder trains an embedding layer, and what its loss learns, on the features of
 its backbone. What stands behind `--` goes to `train.py`, which reads the recipes. Writes
 runs/NAME/frozen.md: Recall@1 in percent, by distance and by the learned score, of the classes that
-`validation_share` holds out, after 0, 30, 100, 300, 1,000, ... steps, mean over the seeds.
+`validation_share` holds out, after 0, 30, 100, 300, 1,000, ... steps, mean over the seeds. Settings
+that it cannot follow, such as `sampler`, must be at their defaults.
 """
 
 import argparse
+import dataclasses
 import pathlib
 import sys
 
@@ -21,15 +23,24 @@ from tqdm import tqdm
 
 import tfdml
 from pipelines.sampling import balanced_indices
+from tfdml.checks import check
+from tfdml.command_line import one_sentence
 from tfdml.evaluation import recall_at_k
 from tfdml.programs import train
 from tfdml.runs.images import images_to_score, load_images
 from tfdml.runs.learning_rate import learning_rate
+from tfdml.runs.recipe import Recipe
 
+PROGRAM = "frozen_features.py"
 STEPS = (0, 30, 100, 300, 1000, 3000, 10_000)  # after which to score
 OF_FEATURES = (
     *("dataset", "data_dir", "skip_invalid", "boxes", "validation_share", "backbone", "weights"),
     *("image_size", "warp_size", "keep_aspect", "trim_white", "mean_image"),
+)
+OF_TRAINING = (
+    *("loss", "loss_options", "embedding_dim", "classes_per_batch", "images_per_class", "steps"),
+    *("learning_rate", "warmup_steps", "schedule", "decay_factor", "decay_every"),
+    *("head_multiplier", "checkpoint_every", "run"),
 )
 
 
@@ -41,29 +52,38 @@ def main():
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="default: 0")
     split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     given, settings = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1 :]
-    known, lines, points = {}, [], set()
     recipes = sorted(given.folder.glob("*.yaml"))
     if not recipes:
         parser.error(f"{given.folder} must hold recipes, *.yaml")
-    for path in tqdm(recipes, "Recipes", disable=None):
-        recipe, *_ = train.parse(["--config", str(path), *settings])
-        points.add(tuple(points_of(recipe)))
-        if len(points) > 1:
-            parser.error(f"the recipes of {given.folder} must have the same `steps`")
-        of = tuple(getattr(recipe, name) for name in OF_FEATURES)
-        if of not in known:
-            known[of] = Features(recipe)
-        recipe, _ = recipe.completed(known[of].train.num_classes)
-        runs = [scores_of(recipe, known[of], seed) for seed in given.seeds]
-        for ranked_by in runs[0]:
-            means = 100 * np.mean([run[ranked_by] for run in runs], axis=0)
-            lines.append(f"| {path.stem} | {ranked_by} | {' | '.join(f'{x:.1f}' for x in means)} |")
-    heads = ["recipe", "ranked by", *(f"{step:,}" for step in points_of(recipe))]
-    table = "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *lines])
+    with one_sentence(PROGRAM, ValueError, OSError):
+        table = table_of(recipes, settings, given.seeds)
     folder = RUNS / "_".join(given.folder.resolve().parts[-2:])
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "frozen.md").write_text(table + "\n", encoding="utf-8")
     print(table)
+
+
+def table_of(paths, settings, seeds):
+    """The table of recipes, given by their paths and with further settings as flags."""
+    recipes = {path.stem: train.parse(["--config", str(path), *settings])[0] for path in paths}
+    points = {tuple(points_of(recipe)) for recipe in recipes.values()}
+    check(len(points) == 1, "all recipes must have the same `steps`", steps=sorted(points))
+    followed = {*OF_FEATURES, *OF_TRAINING}
+    others = [field.name for field in dataclasses.fields(Recipe) if field.name not in followed]
+    for name, recipe in recipes.items():
+        recipe.check_default(others, f"{name}: leave out `{{name}}`, which it does not follow")
+    known, lines = {}, []
+    for name, recipe in tqdm(recipes.items(), "Recipes", disable=None):
+        of = tuple(getattr(recipe, setting) for setting in OF_FEATURES)
+        if of not in known:
+            known[of] = Features(recipe)
+        recipe, _ = recipe.completed(known[of].train.num_classes)
+        runs = [scores_of(recipe, known[of], seed) for seed in seeds]
+        for ranked_by in runs[0]:
+            means = 100 * np.mean([run[ranked_by] for run in runs], axis=0)
+            lines.append(f"| {name} | {ranked_by} | {' | '.join(f'{x:.1f}' for x in means)} |")
+    heads = ["recipe", "ranked by", *(f"{step:,}" for step in points.pop())]
+    return "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *lines])
 
 
 class Features:
