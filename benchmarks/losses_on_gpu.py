@@ -1,11 +1,11 @@
 """Objectives on a GPU: tfdml on Keras' PyTorch and JAX backends, and pytorch-metric-learning.
 
-    python benchmarks/losses_on_gpu.py            # measures, then writes the page
-    python benchmarks/losses_on_gpu.py --write    # only the page, of what was measured
+    python benchmarks/losses_on_gpu.py                         # measures, then writes the page
+    python benchmarks/losses_on_gpu.py --docs docs --write     # the page, of what was measured
 
 Forward and backward of the objectives of `benchmarks/peers`, with its inputs. Needs Keras,
 pytorch-metric-learning, and PyTorch and JAX with CUDA. Writes results/gpu.json and results/gpu.md
-in --docs.
+in --docs, in place of those that are there.
 """
 
 import argparse
@@ -25,6 +25,7 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from benchmarks.peers.arguments import RANGES
 from benchmarks.peers.case import PML
 from benchmarks.peers.objectives import OBJECTIVES
 from benchmarks.peers.parts.losses import inputs_of
@@ -32,7 +33,6 @@ from benchmarks.peers.tables import memory_of, ratio, small, table, time_of
 from benchmarks.peers.turns import difference
 from benchmarks.peers.workers.tfdml_losses import loss_of
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 PEER, ON_TORCH, ON_JAX = "pytorch-metric-learning", "tfdml, PyTorch", "tfdml, JAX"
 OF_PML = [name for name, each in OBJECTIVES.items() if PML in each.peers]
 BATCHES = 512, 2048, 4000
@@ -51,18 +51,28 @@ def main():
     options = {"nargs": "+", "choices": OF_PML, "default": OF_PML, "metavar": "NAME"}
     parser.add_argument("--objectives", help=f"of {', '.join(OF_PML)}; default: all", **options)
     parser.add_argument("--batches", type=int, nargs="+", default=BATCHES)
-    parser.add_argument("--docs", type=pathlib.Path, default=ROOT / "docs", help="to write to")
+    folder = pathlib.Path("runs/gpu")
+    parser.add_argument("--docs", type=pathlib.Path, default=folder, help=f"default: {folder}")
     parser.add_argument("--write", action="store_true", help="measure nothing, write the page")
     parser.add_argument("--folder", type=pathlib.Path, help=argparse.SUPPRESS)  # of a child
     given = parser.parse_args()
+    least, most = RANGES["batches"]
+    if not all(least <= batch <= most for batch in given.batches):
+        parser.error(f"--batches must be from {least} to {most:,}. Received: {given.batches}")
     if given.folder:
         return measure(given.objectives, given.batches, given.folder)
     kept = given.docs / "results" / "gpu.json"
     if not given.write:
-        results = measured_by_both(given.objectives, given.batches)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            results = measured_by_both(given.objectives, given.batches)
+        except RuntimeError as error:
+            parser.error(str(error))
         kept.write_text(json.dumps(results, indent=1) + "\n")
-    page = given.docs / "results" / "gpu.md"
-    page.write_text(page_of(json.loads(kept.read_text())))
+    elif not kept.is_file():
+        parser.error(f"there is no {kept}: measure first")
+    page = kept.with_suffix(".md")
+    page.write_text(page_of(json.loads(kept.read_text())), encoding="utf-8")
     print(f"Written: {page}")
 
 
@@ -74,7 +84,9 @@ def measured_by_both(names, batches):
             command = [sys.executable, __file__, "--folder", folder, "--objectives", *names]
             environment = {**os.environ, "KERAS_BACKEND": backend}
             environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-            subprocess.run([*command, "--batches", *map(str, batches)], env=environment, check=True)
+            command += ["--batches", *map(str, batches)]
+            if subprocess.run(command, env=environment).returncode:
+                raise RuntimeError(f"the measurement on {backend} failed, as shown above")
             of_backend = json.loads((pathlib.Path(folder) / f"{backend}.json").read_text())
             results["gpu"] = of_backend["gpu"]
             results["versions"] |= of_backend["versions"]
@@ -203,6 +215,8 @@ def on_jax(objective, arrays):
     import jax
     import keras
 
+    jax.config.update("jax_default_matmul_precision", "highest")  # not TF32, as on PyTorch
+
     def ours():
         loss = loss_of(dataclasses.asdict(objective.tfdml), arrays)
         learned = [v for layer in loss.layers for v in layer.trainable_variables]
@@ -236,16 +250,16 @@ def page_of(results):
         "<!-- not run: needs a GPU, PyTorch and JAX with CUDA, and pytorch-metric-learning -->",
         "",
         "```bash",
-        "python benchmarks/losses_on_gpu.py",
+        "python benchmarks/losses_on_gpu.py --docs docs",
         "```",
         "",
         "Forward and backward of one batch of random 128-d rows, 4 per class, in float32: tfdml on",
         "Keras' backends PyTorch, which is eager, and JAX, which compiles; and eager",
         "pytorch-metric-learning (PML). MB are what a step adds at most to the memory of the GPU.",
         "The differences are the largest of the gradient from that of tfdml on PyTorch, relative",
-        "to its size. On this GPU, JAX multiplies in TF32 by default and PyTorch in float32, so",
-        "gradients of JAX differ by about 1e-3, or by more where another example is the hardest.",
-        "Why PML differs: [peers](peers.md#objectives).",
+        "to its size: rounding, but where it decides which example is the hardest, or on which",
+        "side of a margin or of a bin a distance is. JAX is set to multiply in float32 too, not in",
+        "TF32, its default on this GPU. Why PML differs: [peers](peers.md#objectives).",
         "",
         summary(results["rows"].values()),
         "",
@@ -268,6 +282,8 @@ def summary(rows):
     for side in (ON_JAX, ON_TORCH):
         both = [each for each in rows if not any("stopped" in each[name] for name in (PEER, side))]
         ratios = [each[PEER]["seconds"] / each[side]["seconds"] for each in both]
+        if not ratios:
+            return "In no row do PML and tfdml both fit into the memory of the GPU."
         count, least, most = sum(each > 1 for each in ratios), min(ratios), max(ratios)
         faster.append(f"{count} of {len(both)} rows ({least:.2g} to {most:.0f} times as fast)")
     return (

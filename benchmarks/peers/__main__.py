@@ -2,14 +2,15 @@
 
     python benchmarks/peers                               # everything
     python benchmarks/peers --only losses --batches 128   # a part
-    python benchmarks/peers --write                       # only the pages, of what was measured
+    python benchmarks/peers --docs docs --write           # only the pages, of what was measured
 
 Each case is measured with the same inputs on every side, in turns, each side in a process of its
 own: tfdml with this Python, the peers in an environment of `requirements.txt` that is built in
---folder. A case that was measured is not measured again, so that a stopped run goes on; delete its
-entry from --results, or that file, to repeat it. At the end results/peers.md in --docs is written,
-and the table of objectives in coming_from/pytorch_metric_learning.md. Needs Linux, Python 3.11 or
-3.12, and an idle computer: the times are those of this one.
+--folder. The measurements are kept in results/peers.json in --docs. A case that was measured is not
+measured again, so that a stopped run goes on; delete its entry, or that file, to repeat it. At the
+end the page results/peers.md is written beside them, and, in a folder that has that page, the table
+of objectives in coming_from/pytorch_metric_learning.md. Needs Linux, Python 3.11 or 3.12, and an
+idle computer: the times are those of this one.
 """
 
 import importlib
@@ -37,7 +38,7 @@ def main(arguments=None):
     given = parse(__doc__, arguments)
     go_on = "stopped; the same command goes on"
     with one_sentence(PROGRAM, ValueError, RuntimeError, OSError, stopped=go_on):
-        results = Results(given.results)
+        results = Results(given.docs / "results" / "peers.json")
         if given.write:
             check(results.records, "nothing was measured yet", results=str(results.path))
         else:
@@ -64,8 +65,10 @@ def parts(names):
 
 def run(given, results):
     """Measures every case of the chosen parts that was not measured."""
-    peers = python_of_peers(given.folder)
     results.drop_failures()
+    for part in parts(given.only):
+        next(part.cases(given, results), None)  # makes the inputs, before hours of measuring
+    peers = python_of_peers(given.folder)
     for part in parts(given.only):
         # Again, as what a part measured may lead to further cases.
         while todo := [each for each in part.cases(given, results) if not results.has(each)]:

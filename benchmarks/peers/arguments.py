@@ -10,7 +10,6 @@ from benchmarks.peers.objectives import OBJECTIVES
 from benchmarks.peers.parts import evaluation, losses
 from benchmarks.peers.racers import RACES
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = "benchmarks/peers"
 PARTS = ("losses", "evaluation", "samplers", "steps", "race")
 
@@ -62,16 +61,13 @@ def parse(description, arguments=None):
     )
     parser.add_argument("--rounds", type=int, default=5, help="turns of each side; default: 5")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("runs/peers"))
-    parser.add_argument(
-        "--results",
-        type=pathlib.Path,
-        help="JSON file of the measurements, read and written; default: results.json in --folder",
-    )
-    parser.add_argument("--docs", type=pathlib.Path, default=ROOT / "docs", help="to write to")
+    parser.add_argument("--docs", type=pathlib.Path, help="to write to; default: --folder")
     parser.add_argument("--write", action="store_true", help="measure nothing, write the pages")
     given = parser.parse_args(arguments)
     given.folder = given.folder.resolve()  # for processes that start elsewhere
-    given.results = given.results or given.folder / "results.json"
+    given.docs = given.docs or given.folder
+    if given.data_dir is not None:
+        given.data_dir = given.data_dir.resolve()
     for name, (least, most) in RANGES.items():
         values = getattr(given, name)
         if values is not None and not all(least <= each <= most for each in np.atleast_1d(values)):

@@ -7,7 +7,7 @@ from benchmarks.peers.tables import table
 from tfdml.command_line import write_text
 
 PAGE = "coming_from/pytorch_metric_learning.md"
-BEGIN = "<!-- Table: python benchmarks/peers --only losses -->"
+BEGIN = "<!-- Table: python benchmarks/peers --docs docs --only losses -->"
 END = "<!-- End of the table. -->"
 
 

@@ -9,23 +9,23 @@ from benchmarks.peers.process import Worker
 from tfdml.checks import check
 
 SECONDS, GIGABYTES = 3600.0, 16.0  # to decode a data set
+DIM = 128  # of an embedding
 WEIGHTS = "weights/mobilenetv2_1.0_224_no_top.weights.h5"  # of ImageNet, in the data folder
 
 
-def initial_weights(folder, network, shape, dim=128, seed=0, pretrained=None):
+def initial_weights(folder, network, shape, seed=0, pretrained=None):
     """Name of the file of the weights of a new network.
 
     Args:
         folder: `pathlib.Path`.
         network: Name of a backbone of tfdml.
         shape: (height, width, channels) of the images.
-        dim: Width of the embedding.
         seed: Of what is random.
         pretrained: Name of a file of pretrained weights in the folder; None for random weights.
     """
     start = "random" if pretrained is None else "pretrained"
-    name = f"weights_{network}_{shape[0]}_{shape[2]}_{dim}_{start}_{seed}.npz"
-    settings = {"network": network, "shape": list(shape), "dim": dim, "seed": seed}
+    name = f"weights_{network}_{shape[0]}_{shape[2]}_{DIM}_{start}_{seed}.npz"
+    settings = {"network": network, "shape": list(shape), "dim": DIM, "seed": seed}
     return written_by("networks", {**settings, "pretrained": pretrained}, folder, name)
 
 
@@ -44,8 +44,8 @@ def race_images(folder, race, data):
 def pretrained_weights(folder, data):
     """Name of a link in the folder to the weights in the data folder."""
     link = folder / os.path.basename(WEIGHTS)
-    if not link.exists():
-        link.symlink_to((data / WEIGHTS).resolve())
+    link.unlink(missing_ok=True)  # of another data folder
+    link.symlink_to((data / WEIGHTS).resolve())
     return link.name
 
 

@@ -25,7 +25,7 @@ THREADS = (  # environment variables of the libraries of both sides
 )
 
 
-class StoppedError(Exception):
+class StoppedError(RuntimeError):
     """A side was stopped; its text says why, as the page does."""
 
 

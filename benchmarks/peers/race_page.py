@@ -55,31 +55,31 @@ def start_lines(record, sides):
 
 
 def runs_table(records, sides):
-    """A row for each budget and side."""
+    """A row for each budget, side and what it ran."""
     groups = {}
     for key, record in records.items():
         if key.count("/") == 2:
             budget, _, side = key.split("/")
-            groups.setdefault((budget, side), []).append(record)
+            _, own = record["case"]["sides"][side]
+            chosen = f"{own['objective']}, {own['trial']}"
+            groups.setdefault((budget, side, chosen), []).append(record)
     rows = []
-    for (budget, side), runs in groups.items():
-        _, own = runs[0]["case"]["sides"][side]
+    for (budget, side, chosen), runs in groups.items():
         of_side = [run["sides"][side] for run in runs]
         outputs = [each["outputs"] for each in of_side if "outputs" in each]
         stops = {each["stopped"] for each in of_side if "stopped" in each}
         scores = [deviating([100 * each[f"recall@{k}"] for each in outputs]) for k in KS]
-        steps = f"{statistics.mean(each['steps'] for each in outputs):,.0f}" if outputs else "–"
-        chosen = f"{own['objective']}, {own['trial']}"
+        steps = deviating([each["steps"] for each in outputs], digits=0)
         rows.append([budget, TITLES[side], chosen, steps, *scores, ", ".join(stops) or "–"])
     heads = ["budget", "side", "best objective", "steps", *(f"Recall@{k}" for k in KS), "stopped"]
     return table(heads, rows)
 
 
-def deviating(values):
+def deviating(values, digits=1):
     if not values:
         return "–"
     deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{statistics.mean(values):.1f} ± {deviation:.1f}"
+    return f"{statistics.mean(values):,.{digits}f} ± {deviation:,.{digits}f}"
 
 
 def search_table(records, sides):

@@ -3,6 +3,7 @@
 import json
 
 from benchmarks.peers.process import FAILED
+from tfdml.checks import check
 from tfdml.command_line import write_text
 
 
@@ -21,8 +22,10 @@ class Results:
         if path.exists():
             try:
                 self.records = dict(json.loads(path.read_text()))
+                whole = all({"case", "sides"} <= {*record} for record in self.records.values())
             except (ValueError, TypeError):
-                raise ValueError(f"not a file of results, which are JSON: {path}") from None
+                whole = False
+            check(whole, "the file of results must be one that this program wrote", path=str(path))
 
     def has(self, case):
         """Whether this very case was measured: with other settings it is measured again."""

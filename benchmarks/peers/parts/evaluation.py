@@ -74,9 +74,9 @@ def page(records):
         "## Evaluation",
         "",
         "Every row is a query in all others. The rows are float32; tfdml compares distances that",
-        "are nearly equal in float64, the peers do not. `k` of pytorch-metric-learning is the size",
-        "of the largest class, or, for what needs the whole ranking, `None`. `faiss` is an exact",
-        "search by it with Recall@K in NumPy.",
+        "are nearly equal in float64, the peers do not. `k` of pytorch-metric-learning is 1 for",
+        "Recall@1, `None` for what needs the whole ranking, else the size of the largest class.",
+        "`faiss` is an exact search by it with Recall@K in NumPy.",
     ]
     for rows in sorted({int(key.split("/")[2]) for key in records}):
         measured = {task: records.get(key_of(task, rows)) for task in TASKS}

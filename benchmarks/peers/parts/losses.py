@@ -77,7 +77,8 @@ def page(records):
         "thread. tfdml and Keras run as a graph function of TensorFlow, the others eagerly.",
         "Proxies are of 1,000 classes. Milliseconds are the median of the rounds; MB are what the",
         "first step adds to its process. The differences are the largest of the value and of",
-        "the gradient, relative to their size; the reasons of those beyond rounding are below.",
+        "the gradient of the rows, relative to their size; the reasons of those beyond rounding",
+        "are below.",
     ]
     for batch in sorted({int(key.split("/")[2]) for key in records if key.endswith("float32")}):
         measured = {name: records.get(key_of(name, batch, "float32")) for name in OBJECTIVES}
@@ -95,9 +96,11 @@ def reasons(records):
     """Lines on the objectives whose value or gradient differs by more than rounding."""
     rows = []
     for name, objective in OBJECTIVES.items():
-        record = records.get(key_of(name, CHECKED, "float64"), {"differences": {}})
-        for side in record["differences"]:
-            if not is_equal(record, side):
+        record = records.get(key_of(name, CHECKED, "float64"))
+        for side in objective.peers if record else ():
+            if side not in record["differences"]:
+                rows.append([name, TITLES[side], "not compared, as a side was stopped"])
+            elif not is_equal(record, side):
                 rows.append([name, TITLES[side], objective.differs.get(side, "not known")])
     head = (
         f"Objectives whose value or gradient differs in float64 too, on {CHECKED} rows of six\n"

@@ -14,6 +14,7 @@ from benchmarks.peers.case import BEST, PML, TFDML, Case, worker
 from benchmarks.peers.exported import initial_weights, pretrained_weights, race_images
 from benchmarks.peers.race_page import races_page
 from benchmarks.peers.racers import OTHER_OPTIONS, OTHER_RATE, RACERS, RACES, TRIALS
+from tfdml.checks import check
 
 PART = "race"
 SIDES = (TFDML, PML)
@@ -23,14 +24,21 @@ SLOW = 60.0  # seconds of a step, beyond which a run of a number of steps is sto
 
 
 def cases(arguments, results):
-    for name in arguments.races:
-        race = with_budgets(RACES[name], arguments)
-        common = common_of(race, arguments)
-        yield start_of(name, common, arguments.folder)
-        trials = [*trials_of(name, race, common, arguments)]
-        yield from trials
-        if all(map(results.has, trials)):  # else the best are not known
-            yield from runs_of(name, race, common, trials, results, arguments.folder)
+    chosen = [name for name in RACERS if name in (arguments.objectives or RACERS)]
+    check(chosen, "the race needs `objectives` of it", objectives=arguments.objectives)
+    races = {name: with_budgets(RACES[name], arguments) for name in arguments.races}
+    settings = {name: common_of(race, arguments) for name, race in races.items()}
+    for name, race in races.items():
+        yield start_of(name, settings[name], arguments.folder)
+        trials = {
+            objective: [*trials_of(objective, name, race, settings[name], arguments.folder)]
+            for objective in RACERS
+        }
+        of_chosen = [trial for objective in chosen for trial in trials[objective]]
+        yield from of_chosen
+        if all(map(results.has, of_chosen)):  # else the best are not known
+            known = [trial for each in trials.values() for trial in each if results.has(trial)]
+            yield from runs_of(name, race, settings[name], known, results, arguments.folder)
 
 
 def with_budgets(race, arguments):
@@ -68,17 +76,15 @@ def start_of(name, common, folder):
     return Case(f"{PART}/{name}/start", sides, settings, rounds=0, seconds=BEYOND)
 
 
-def trials_of(name, race, common, arguments):
-    """The search, on training classes held out."""
+def trials_of(objective, name, race, common, folder):
+    """The search of an objective, on training classes held out."""
     held_out = {"validation_share": racers.VALIDATION_SHARE}
-    common = {**common, **held_out, **of_seed(0, common, arguments.folder)}
+    common = {**common, **held_out, **of_seed(0, common, folder)}
     budget = {"seconds": race.trial_seconds}
-    for objective in RACERS:
-        if arguments.objectives is None or objective in arguments.objectives:
-            for trial in TRIALS:
-                for side in SIDES:
-                    key = f"{PART}/{name}/search/{objective}/{trial}/{side}"
-                    yield run_of(key, side, (objective, trial), budget, race, common)
+    for trial in TRIALS:
+        for side in SIDES:
+            key = f"{PART}/{name}/search/{objective}/{trial}/{side}"
+            yield run_of(key, side, (objective, trial), budget, race, common)
 
 
 def runs_of(name, race, common, trials, results, folder):

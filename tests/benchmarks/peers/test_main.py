@@ -1,11 +1,17 @@
 import json
+import pathlib
 import sys
 
 import programs
 import pytest
 
 from benchmarks.peers import __main__ as peers
+from benchmarks.peers.page import page_of
+from benchmarks.peers.process import StoppedError
+from benchmarks.peers.results import Results
 from tfdml.files import locked
+
+RESULTS = pathlib.Path(__file__).parents[3] / "docs" / "results"
 
 
 @pytest.fixture
@@ -47,8 +53,9 @@ def test_a_part_is_measured_once_and_written(run, tmp_path):
         f"losses/{name}/{what}" for what in ("24/float64", "128/float32") for name in LOSSES[-2:]
     ]
     assert keys == wanted
-    assert list(json.loads((tmp_path / "runs" / "results.json").read_text())) == wanted
-    assert "| circle |" in (tmp_path / "docs" / "results" / "peers.md").read_text()
+    written = tmp_path / "docs" / "results"
+    assert list(json.loads((written / "peers.json").read_text())) == wanted
+    assert "| circle |" in (written / "peers.md").read_text()
     assert run(*LOSSES)[1] == []
     assert run(*LOSSES[:-1])[1] == []
 
@@ -71,9 +78,9 @@ def test_a_run_that_was_stopped_goes_on(run, monkeypatch):
 
 
 def test_only_the_page_is_written(run, tmp_path):
-    run(*LOSSES, "--results", "kept.json")
+    run(*LOSSES)
     (tmp_path / "docs" / "results" / "peers.md").unlink()
-    result, keys = run("--write", "--results", "kept.json")
+    result, keys = run("--write")
     assert (result.code, keys) == (0, [])
     assert "| circle |" in (tmp_path / "docs" / "results" / "peers.md").read_text()
 
@@ -107,6 +114,23 @@ def test_the_race_without_its_data_is_rejected_before_anything_is_measured(run, 
     assert keys == []
 
 
+def test_inputs_that_cannot_be_made_stop_a_run_before_it_measures(run, monkeypatch):
+    def broken(arguments, results):
+        raise StoppedError("failed: the images cannot be read")
+        yield
+
+    monkeypatch.setattr("benchmarks.peers.parts.race.cases", broken)
+    monkeypatch.setattr(peers, "check_data", lambda *_: None)
+    result, keys = run("--only", "losses", "race")
+    assert "the images cannot be read" in result.sentence
+    assert keys == []
+
+
+def test_the_page_is_that_of_the_kept_measurements():
+    page = page_of(Results(RESULTS / "peers.json"), peers.parts(peers.PARTS))
+    assert page == (RESULTS / "peers.md").read_text(encoding="utf-8")
+
+
 def test_a_folder_belongs_to_one_run(run, tmp_path):
     (tmp_path / "runs").mkdir()
     with locked(tmp_path / "runs", "taken"):
@@ -118,5 +142,5 @@ def test_a_folder_belongs_to_one_run(run, tmp_path):
 def test_help_teaches(run):
     result, _ = run("--help")
     assert result.code == 0
-    for word in ("--only", "results.json", "requirements.txt", "idle"):
+    for word in ("--only", "peers.json", "requirements.txt", "idle"):
         assert word in result.out

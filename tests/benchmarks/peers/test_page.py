@@ -57,8 +57,9 @@ def test_a_side_that_was_stopped_is_shown_as_that(results, tmp_path):
 @pytest.mark.parametrize(
     ("name", "size", "reason"),
     [
-        ("circle", 1e-9, None),
-        ("circle", 1e-2, "| circle | pytorch-metric-learning | not known |"),
+        ("SupCon", 1e-9, None),
+        ("SupCon", 1e-2, "| SupCon | pytorch-metric-learning | not known |"),
+        ("circle", 1e-9, "| circle | Keras | not compared, as a side was stopped |"),
         ("Smooth-AP", 1e-2, "as if they were the classes"),
     ],
 )

@@ -85,6 +85,36 @@ def test_the_best_of_each_side_runs_in_the_same_time_and_in_the_same_steps(argum
     assert all(map(results.has, race.cases(arguments, results)))
 
 
+def test_the_best_is_of_all_objectives_that_were_tried(arguments, results):
+    run(results, race.cases(arguments, results), by_side)
+    arguments.objectives = ["CosFace"]
+    runs = [case for case in race.cases(arguments, results) if not results.has(case)]
+    assert {own["objective"] for case in runs for _, own in case.sides.values()} == {"circle"}
+
+
+def test_runs_of_another_objective_are_a_row_of_their_own(arguments, results):
+    run(results, race.cases(arguments, results), by_side)
+    runs = [case for case in race.cases(arguments, results) if not results.has(case)]
+    run(results, runs, by_side)
+    arguments.objectives = ["SupCon"]
+
+    def better(objective, trial, side):
+        return 0.75 if objective == "SupCon" else by_side(objective, trial, side)
+
+    run(results, race.cases(arguments, results), better)
+    runs = [case for case in race.cases(arguments, results) if not results.has(case)]
+    run(results, runs[:2], better)  # a seed of each side, then it was stopped
+    text = page_of(results, [race])
+    assert "| 10 seconds | tfdml | SupCon, as it is | 1,234 ± 0 | 75.0 ± 0.0" in text
+    assert "| 10 seconds | tfdml | circle, other rate | 1,234 ± 0 | 50.0 ± 0.0" in text
+
+
+def test_objectives_that_are_not_in_the_race_are_rejected(arguments, results):
+    arguments.objectives = ["hard pairs"]
+    with pytest.raises(ValueError, match="the race needs `objectives` of it"):
+        next(race.cases(arguments, results))
+
+
 def test_the_recipe_runs_beside_the_best_in_the_same_time(
     arguments, results, tmp_path, monkeypatch
 ):
@@ -97,7 +127,7 @@ def test_the_recipe_runs_beside_the_best_in_the_same_time(
     [(module, own)] = race.Case(**results.records[keys[0]]["case"]).sides.values()
     assert module.endswith("tfdml_race")
     assert own["recipe"] == {"loss": "ntxent", "classes_per_batch": 32}
-    row = "| 10 seconds | tfdml, recipes/best | ntxent, recipes/best/omniglot.yaml | 1,234 | 25.0"
+    row = "| 10 seconds | tfdml, recipes/best | ntxent, recipes/best/omniglot.yaml | 1,234 ± 0 |"
     assert row in page_of(results, [race])
 
 
@@ -106,7 +136,7 @@ def test_the_page_has_runs_and_search(arguments, results):
         run(results, list(race.cases(arguments, results)), by_side)
     text = page_of(results, [race])
     assert "differ by 1e-07 at most" in text
-    row = "| 10 seconds | tfdml | circle, other rate | 1,234 | 50.0 ± 0.0 | 50.0 ± 0.0 |"
+    row = "| 10 seconds | tfdml | circle, other rate | 1,234 ± 0 | 50.0 ± 0.0 | 50.0 ± 0.0 |"
     assert row in text
     assert "| Recall@1 in the search, 60 s each | tfdml, as it is |" in text
     assert "| circle | 25.0 | **50.0** | 25.0 | **50.0** | 25.0 | 25.0 |" in text

@@ -45,7 +45,8 @@ def test_failures_are_forgotten_and_limits_are_not(tmp_path):
     assert list(results.records) == ["losses/slow"]
 
 
-def test_a_file_of_something_else_is_rejected(tmp_path):
-    (tmp_path / "results.json").write_text("3")
-    with pytest.raises(ValueError, match="not a file of results"):
+@pytest.mark.parametrize("text", ["3", '{"rows": {}}', "{", '{"losses/a": 3}'])
+def test_a_file_of_something_else_is_rejected(text, tmp_path):
+    (tmp_path / "results.json").write_text(text)
+    with pytest.raises(ValueError, match="must be one that this program wrote"):
         Results(tmp_path / "results.json")
