@@ -116,8 +116,13 @@ def parse():
         if least < 1:
             parser.error(f"--{name} must be >= 1. Received: {least}")
     for name in PHOTOGRAPHS:
-        if name in given.sets and not getattr(given, name):
+        folder = getattr(given, name)
+        if name in given.sets and not folder:
             parser.error(f"--sets {name} needs --{name} PATH")
+        if folder and not pathlib.Path(folder).expanduser().is_dir():
+            parser.error(f"--{name} must be a folder. Received: {folder}")
+    if given.weights != "imagenet" and not pathlib.Path(given.weights).expanduser().is_file():
+        parser.error(f"--weights must be imagenet or a file. Received: {given.weights}")
     return given
 
 

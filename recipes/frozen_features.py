@@ -72,6 +72,10 @@ def table_of(paths, settings, seeds):
     others = [field.name for field in dataclasses.fields(Recipe) if field.name not in followed]
     for name, recipe in recipes.items():
         recipe.check_default(others, f"{name}: leave out `{{name}}`, which it does not follow")
+        loss = tfdml.losses.get(recipe.loss, **recipe.loss_options)
+        starts = type(loss).prepare is tfdml.losses.MetricLoss.prepare
+        expectation = "the loss must have one level, and not start from the training images"
+        check(starts and loss.levels == 1, expectation, recipe=name, loss=recipe.loss)
     known, lines = {}, []
     for name, recipe in tqdm(recipes.items(), "Recipes", disable=None):
         of = tuple(getattr(recipe, setting) for setting in OF_FEATURES)

@@ -362,6 +362,10 @@ def test_a_first_run_of_a_loss_is_compared_with_the_untrained_network(rerun, tmp
     assert "--jobs must be >= 1. Received: 0" in result.sentence
     result = rerun("--sets", "cub200", program=first_run)
     assert "--sets cub200 needs --cub200 PATH" in result.sentence
+    result = rerun("--sets", "cub200", "--cub200", "missing", program=first_run)
+    assert "--cub200 must be a folder. Received: missing" in result.sentence
+    result = rerun("--weights", "missing.h5", program=first_run)
+    assert "--weights must be imagenet or a file. Received: missing.h5" in result.sentence
 
 
 def test_losses_train_on_frozen_features(folder, rerun, tmp_path):
@@ -382,6 +386,8 @@ def test_losses_train_on_frozen_features(folder, rerun, tmp_path):
     for unfit, sentence in [
         (["--sampler", "mixed"], "leave out `sampler`, which it does not follow"),
         (["--dataset", "folder"], "data_dir"),
+        (["--loss", "cosface"], "not start from the training images. Received: recipe='lifted'"),
+        (["--loss", "hdc"], "the loss must have one level"),
     ]:
         result = rerun(str(folder), *flags, *unfit, program=frozen)
         assert (result.code, sentence in result.sentence) == (2, True)
