@@ -10,9 +10,11 @@ from tfdml.evaluation import inputs
 from tfdml.evaluation.levels import split_levels
 from tfdml.evaluation.nearest_mean import unit_rows
 from tfdml.evaluation.pairs import equal_error_rate, sample_pairs
+from tfdml.evaluation.report.pictures import picture_at
 
 _RIGHT, _WRONG = "tab:green", "tab:red"
 _ROWS_AT_ONCE = 1024  # passed to a similarity
+_SIDE = 512  # pixels of an image at most
 _SHOWN = 20  # characters shown of the name of an image, from its end
 _EPOCH = "epoch (checkpoint interval)"
 _TARGETS = ("target_mean", "target_lowest", "target_highest")
@@ -217,8 +219,9 @@ def _query_rows(queries, count, seed):
 
 
 def _draw_image(axes, images, row, color, line, names):
-    image = images(row) if callable(images) else images[row]
-    axes.imshow(image, cmap="gray", vmin=0, vmax=255)
+    picture = picture_at(images if callable(images) else images.__getitem__, row)
+    picture.thumbnail((_SIDE, _SIDE), reducing_gap=2)
+    axes.imshow(np.asarray(picture), cmap="gray", vmin=0, vmax=255)
     axes.set(xticks=[], yticks=[])
     if names is not None:
         axes.set_title(names[row][-_SHOWN:], fontsize=5, parse_math=False)

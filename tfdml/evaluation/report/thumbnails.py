@@ -13,6 +13,7 @@ _SIDES = range(160, 31, -8)  # side in pixels of a square with the area of a pic
 _STEP = 16  # WebP codes blocks of 16 x 16 pixels: no block holds parts of two pictures
 _SHEET_SIDE = 1600  # pixels, what a phone decodes at once
 _TRIED = 128  # pictures from which the bytes of a size are estimated
+_TRIED_SIDE = 2 * _SIDES[0]  # pixels; more would fill the memory with photographs
 _FINE, _FAIR, _LEAST = (85, 70), 50, (40, 30, 20, 10)  # qualities of WebP
 
 
@@ -45,9 +46,14 @@ def thumbnails(picture_of, count, most_bytes, *, seed=0):
         ValueError: If it has another shape.
     """
     few = np.random.default_rng(seed).permutation(count)[:_TRIED].tolist()
-    tried = [picture_at(picture_of, row) for row in few]
-    aspect = float(np.median([picture.width / picture.height for picture in tried]))
-    most = max(max(picture.size) for picture in tried)
+    tried, sizes = [], []
+    for row in few:
+        picture = picture_at(picture_of, row)
+        sizes.append(picture.size)
+        picture.thumbnail((_TRIED_SIDE, _TRIED_SIDE), reducing_gap=2)
+        tried.append(picture)
+    aspect = float(np.median([width / height for width, height in sizes]))
+    most = max(map(max, sizes))
     shapes = dict.fromkeys(_shape(side, aspect) for side in _SIDES)
     shapes = [shape for shape in shapes if max(shape) < most + _STEP] or list(shapes)[-1:]
     tries = [*((shapes[0], quality) for quality in _FINE), *((shape, _FAIR) for shape in shapes)]

@@ -88,3 +88,15 @@ def test_rejects_what_is_no_picture():
     for shape in ((8,), (8, 8, 4), (8, 8, 2), (0, 8), (2, 8, 8, 3)):
         with pytest.raises(ValueError, match=r"must have shape \(height, width\) or"):
             thumbnails(lambda row, shape=shape: np.zeros(shape, np.uint8), 3, 1e6)
+
+
+def test_photographs_are_not_held_at_their_size(monkeypatch):
+    sides, cell = [], module._cell
+    monkeypatch.setattr(
+        module,
+        "_cell",
+        lambda picture, shape: sides.append(max(picture.size)) or cell(picture, shape),
+    )
+    thumbnails(lambda row: np.full((600, 800, 3), row, np.uint8), 9, 1e6)
+    assert sides.count(800) == 9  # one after the other, when the size is known
+    assert max(side for side in sides if side != 800) == module._TRIED_SIDE
