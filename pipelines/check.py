@@ -28,7 +28,7 @@ def main(arguments=None):
     with one_sentence(PROGRAM, *CAUGHT, stopped="stopped. Run the same command to continue"):
         found, images = check(given.dataset, given.data_dir, given.boxes)
     for sentence in found:
-        print(sentence)
+        print(sentence.encode(errors="backslashreplace").decode())  # names that are not UTF-8
     if found:
         print(f"{len(found):,} found. Repair them, or skip them in a run with --skip_invalid true")
         raise SystemExit(1)
@@ -52,7 +52,7 @@ def parser_of(program, description, required=False):
 
 
 def check(name, data_dir=None, boxes=None):
-    """Finds what `skip_invalid` would leave out of a dataset.
+    """Finds what `skip_invalid` would leave out of a dataset, and whether too little is left.
 
     Args:
         name: As for `pipelines.load`, of images in files.
@@ -66,24 +66,29 @@ def check(name, data_dir=None, boxes=None):
         ValueError: If the images are not in separate files, or as for `pipelines.load`.
         OSError: As for `pipelines.load`.
     """
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        dataset = pipelines.load(name, data_dir, skip_invalid=True, boxes=boxes)
-    split = dataset.both()
-    if split.holds_records:
-        raise ValueError(f"check a cache with python -m pipelines.cache --verify {data_dir}")
-    if not split.holds_paths:
-        raise ValueError(f"`dataset` must be of image files. Received: dataset={name!r}")
-
     from pipelines.datasets.listing import Invalid
     from pipelines.verification import find_unreadable
 
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            split = pipelines.load(name, data_dir, skip_invalid=True, boxes=boxes).both()
+        except ValueError as error:  # too little is left
+            split = error
     found = []
     for message in (warning.message for warning in caught):
         if isinstance(message, Invalid):
             found += [f"{message.what}: {item}" for item in message.items]
         else:
             warnings.warn(message, stacklevel=2)  # such as files that are no images
+    if isinstance(split, ValueError):
+        if not found:
+            raise split
+        return [*found, str(split)], 0
+    if split.holds_records:
+        raise ValueError(f"check a cache with python -m pipelines.cache --verify {data_dir}")
+    if not split.holds_paths:
+        raise ValueError(f"`dataset` must be of image files. Received: dataset={name!r}")
     rest = find_unreadable(split.images)  # of a dataset that `load` does not verify
     found += [f"{split.images[row]} ({reason})" for row, reason in rest.items()]
     return found, len(split.images) - len(rest)

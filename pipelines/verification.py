@@ -9,9 +9,11 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 
 from pipelines.records import is_record, read
+from tfdml.image_files import is_utf8
 from tfdml.progress import progress
 
 _KINDS = {b"\xff\xd8\xff": "JPEG", b"\x89PNG": "PNG", b"GIF8": "GIF", b"BM": "BMP", b"RIFF": "WebP"}
+NOT_UTF8 = "its name is not UTF-8"
 _NO_MEMORY = (OSError, RuntimeError, sqlite3.Error)  # of an unreadable or missing database
 
 
@@ -57,6 +59,8 @@ def unreadable(paths):
 
 def _problem(path):
     """Why a file cannot be read; an empty text if it can."""
+    if not is_utf8(str(path)):
+        return NOT_UTF8
     # Imported only when a file must be decoded: TensorFlow is slow to load.
     from tfdml.quiet import import_tensorflow
 

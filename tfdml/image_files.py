@@ -23,7 +23,20 @@ def class_folders(folder):
 
 def shown(folder):
     """The paths in a folder, without hidden ones."""
-    return (path for path in folder.iterdir() if not path.name.startswith("."))
+    return (path for path in folder.iterdir() if not is_hidden(path.relative_to(folder)))
+
+
+def is_hidden(path):
+    """Whether a part of a relative path begins with a dot."""
+    return any(part.startswith(".") for part in path.parts)
+
+
+def is_utf8(path):
+    """Whether the text of a path is valid UTF-8, as TensorFlow needs it."""
+    try:
+        return bool(path.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def is_image(path):

@@ -5,8 +5,8 @@ import numpy as np
 from pipelines.augmentation import Augmentation
 from pipelines.datasets import given_path
 from pipelines.datasets.listing import Listing, dataset_of, first_five, leave_out, warn
-from pipelines.verification import find_unreadable
-from tfdml.image_files import SUFFIXES, class_folders, is_image
+from pipelines.verification import NOT_UTF8, find_unreadable
+from tfdml.image_files import SUFFIXES, class_folders, is_image, is_utf8
 
 
 def load(data_dir=None, skip_invalid=False, training=True):
@@ -31,7 +31,7 @@ def load(data_dir=None, skip_invalid=False, training=True):
     leave_out("sub-folders without images", empty, skip_invalid)
     names = sorted(set(classes).difference(empty))
     paths = [path for name in names for path in classes[name]]
-    broken = find_unreadable(paths) if skip_invalid else _without_file(paths)
+    broken = find_unreadable(paths) if skip_invalid else _unfit(paths)
     found = sorted(f"{paths[row]} ({reason})" for row, reason in broken.items())
     leave_out("images that cannot be read", found, skip_invalid)
     labels = np.repeat(np.arange(len(names)), [len(classes[name]) for name in names])
@@ -75,10 +75,13 @@ def _holds_files(path):
     return any(inner.is_file() and not inner.name.startswith(".") for inner in path.rglob("*"))
 
 
-def _without_file(paths):
-    """{row: reason} of the paths that are no file."""
-    return {
+def _unfit(paths):
+    """{row: reason} of the paths that are no file, or not UTF-8."""
+    without_file = {
         row: "a broken link" if path.is_symlink() else "no file"
         for row, path in enumerate(paths)
         if not path.is_file()
+    }
+    return without_file | {
+        row: NOT_UTF8 for row, path in enumerate(paths) if not is_utf8(str(path))
     }

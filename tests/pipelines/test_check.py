@@ -76,6 +76,27 @@ def test_prints_what_is_broken_with_size_and_reason(photos, capsys):
         assert text in out
 
 
+def test_prints_what_is_broken_where_too_little_is_left(photos, capsys):
+    for path in (photos / "a").iterdir():
+        path.write_bytes(b"heic")
+    assert run("--dataset", "folder", "--data_dir", photos) == 1
+    out = capsys.readouterr().out
+    assert "a/2.jpg (4 bytes, not JPEG, PNG, GIF, BMP, WebP)" in out
+    assert "must have training and test images. Received: train=0" in out
+
+
+def test_names_that_are_not_utf8_are_found_and_rejected(photos, capsys):
+    name = os.fsdecode(os.fsencode(photos / "a") + b"/sch\xf6n.jpg")
+    try:
+        (photos / "a" / "0.jpg").rename(name)
+    except OSError:
+        pytest.skip("this file system has names in UTF-8 only")
+    assert run("--dataset", "folder", "--data_dir", photos) == 1
+    assert r"a/sch\udcf6n.jpg (its name is not UTF-8)" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="its name is not UTF-8"):
+        pipelines.load("folder", photos)
+
+
 def test_a_dataset_without_files_or_folder_is_an_error(photos, capsys):
     assert run("--dataset", "digits") == 2
     assert "must be of image files. Received: dataset='digits'" in capsys.readouterr().err

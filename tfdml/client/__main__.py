@@ -20,7 +20,7 @@ import typing
 from tfdml.checks import check
 from tfdml.command_line import Parser, check_writable, command_of, one_sentence
 from tfdml.files import replacing
-from tfdml.image_files import SUFFIXES, is_image
+from tfdml.image_files import SUFFIXES, is_hidden, is_image
 
 PROGRAM = "tfdml.client"
 
@@ -181,7 +181,7 @@ def client_of(settings):
 
 
 def image_files(given):
-    """Paths of files, and of the images in folders, sorted within each folder.
+    """Paths of files, and of the images in folders, sorted within each folder; no hidden ones.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -194,6 +194,7 @@ def image_files(given):
         found = [path]
         if path.is_dir():
             found = sorted(file for file in path.rglob("*") if is_image(file) and file.is_file())
+            found = [file for file in found if not is_hidden(file.relative_to(path))]
             check(bool(found), f"{path} must hold images ({', '.join(SUFFIXES)})", images=0)
         files += map(str, found)
     return files

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
 from tfdml.checks import check
-from tfdml.image_files import SUFFIXES, is_image
+from tfdml.image_files import SUFFIXES, is_image, is_utf8
 
 SCHEMA = pa.schema([("path", pa.string()), ("label", pa.string())])
 _AT_ONCE = 10_000  # rows
@@ -115,9 +115,9 @@ def _of_paths(fs, folder, found, labelled):
     if others:
         expected = f"{len(others):,} files that do not end in {', '.join(SUFFIXES)}"
         warnings.warn(f"ignored {expected}", stacklevel=3)
-    paths = [path for path in found if _is_unicode(below + path)]
+    paths = [path for path in found if is_utf8(below + path)]
     if len(paths) < len(found):
-        wrong = next(path for path in found if not _is_unicode(below + path))
+        wrong = next(path for path in found if not is_utf8(below + path))
         count = len(found) - len(paths)
         warnings.warn(f"ignored {count:,} paths that are not valid UTF-8: {wrong!a}", stacklevel=3)
 
@@ -128,13 +128,6 @@ def _of_paths(fs, folder, found, labelled):
             yield _batch([_address(fs, below + path) for path in some], labels)
 
     return Listing(batches)
-
-
-def _is_unicode(path):
-    try:
-        return bool(path.encode())
-    except UnicodeEncodeError:
-        return False
 
 
 def _first_folder(path):

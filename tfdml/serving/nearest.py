@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdml.checks import check
-from tfdml.image_files import class_folders
+from tfdml.image_files import class_folders, is_image
 
 MOST_ROWS = 100_000
 
@@ -106,16 +106,18 @@ def gallery_of_folder(served, folder):
 
 
 def images_of(folder):
-    """`(paths, classes)` of the files in the sub-folders of a folder, in sorted order.
+    """`(paths, classes)` of the images in the sub-folders of a folder, in sorted order.
 
-    Files and folders whose names begin with a dot are left out.
+    Files without the suffix of an image, and hidden ones, are left out.
 
     Raises:
         ValueError: If there are none.
     """
     folder = pathlib.Path(folder)
     listed = class_folders(folder) if folder.is_dir() else {}
-    paths = [path for inner in listed.values() for path in inner if path.is_file()]
+    paths = [
+        path for inner in listed.values() for path in inner if is_image(path) and path.is_file()
+    ]
     check(paths, "a folder must have sub-folders of images, one per class", folder=str(folder))
     return paths, [path.parent.name for path in paths]
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -95,6 +96,10 @@ def test_files_and_folders_without_images_are_named_first(run, files, tmp_path):
     code, _, errors = run("embed", tmp_path / "empty")
     assert code == 2
     assert f"{tmp_path / 'empty'} must hold images" in errors
+    (tmp_path / "empty" / ".thumbnails").mkdir()
+    for name in ("._a.png", ".thumbnails/a.png"):
+        shutil.copy(files[0], tmp_path / "empty" / name)
+    assert "must hold images" in run("embed", tmp_path / "empty")[2]
 
 
 def test_of_a_folder_only_files_are_taken(tmp_path):
