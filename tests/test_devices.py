@@ -140,6 +140,7 @@ def test_the_chief_comes_before_the_workers():
 
 def is_taken(folder):
     (folder / "runs" / "small").mkdir(parents=True)
+    (folder / "runs" / "small" / "config.yaml").touch()
 
 
 def cannot_be_written(folder):

@@ -15,13 +15,14 @@ import dataclasses
 import io
 import json
 import math
+import shlex
 import sys
 import time
 
 import yaml
 
 import pipelines
-from tfdml.checks import unknown_name
+from tfdml.checks import check, unknown_name
 from tfdml.command_line import (
     Parser,
     check_writable,
@@ -90,7 +91,7 @@ def main(arguments=None):
         elif devices.is_chief:
             folders.make_folders(folder, files)
             run.enter_context(folders.only_writer(folder))
-        go_on = f"Go on with: {program_call('train')} --run {recipe.run} --resume"
+        go_on = f"Go on with: {program_call('train')} --run {shlex.quote(recipe.run)} --resume"
         with resumable(go_on, images), devices.stopping_together(go_on):
             if not devices.is_chief:
                 train(recipe, model, batches, devices, [*stops(recipe), *callbacks])
@@ -121,7 +122,8 @@ def recipe_of(parser, given, arguments, devices):
         name = folders.free_name(f"{recipe.dataset}_{recipe.loss}")
         return dataclasses.replace(recipe, run=name)
     if devices.is_chief and not given.resume and folders.is_taken(recipe.run):
-        parser.error(f"run {recipe.run!r} exists. Choose another --run, or go on with --resume")
+        go_on = folders.how_to_go_on(recipe.run)
+        parser.error(f"run {recipe.run!r} exists. Choose another --run, or {go_on}")
     return recipe
 
 
@@ -192,7 +194,12 @@ def fit(recipe, folder, model, images, batches, callbacks, devices):
     scores = json.loads(scores_path.read_text("utf-8")) if scores_path.exists() else {}
     if "trained" in scores and scores.get("steps") == recipe.steps:  # stopped in the export
         return scores
+    count, before = len(images.test.labels), scores.get("scored_images")
+    expectation = "the images to score must be as many as when the run began: restore them, or"
+    expectation += " start a new run"
+    check(before in (None, count), expectation, images=count, before=before)
     if not scores:
+        scores["scored_images"] = count
         scores["untrained"] = score("Scoring the untrained embedder", model, images)
         write_text(scores_path, json.dumps(scores, indent=2) + "\n")
     seconds = 0.0

@@ -135,6 +135,9 @@ def sample_to_embed(split, dataset):
 
 
 def images_to_score(split, dataset):
-    """The images of a split, as the served model sees them."""
+    """The images of a split, as the served model sees them, in batches that fit the memory."""
+    from tfdml.serving.embedding import fitting_batch_size
+
     size, preprocessing = dataset.image_size, dataset.preprocessing
-    return pipelines.evaluation_batches(split, size, preprocessing=preprocessing)
+    batch = fitting_batch_size(size)
+    return pipelines.evaluation_batches(split, size, batch, preprocessing=preprocessing)

@@ -9,6 +9,7 @@ from tfdml.models import BACKBONES
 from tfdml.models.published import how_to_convert
 from tfdml.quiet import import_tensorflow
 from tfdml.runs.checkpoints import source_of
+from tfdml.runs.folders import RUNS, SAVED_MODELS
 from tfdml.runs.images import preprocessing_of
 from tfdml.runs.model import levels_of
 from tfdml.serving.options import export_options
@@ -23,6 +24,13 @@ def check_files(recipe):
     """Checks what needs neither the images nor TensorFlow."""
     if recipe.init_from:
         source_of(recipe.init_from)
+    if recipe.dataset == "folder" and recipe.data_dir is not None:
+        here = os.path.realpath(os.path.expanduser(recipe.data_dir)) == os.path.realpath(".")
+        expectation = (
+            f"`data_dir` must not be the folder of the run itself: {RUNS} and {SAVED_MODELS}, "
+            "which it makes here, would be classes. Run in another folder"
+        )
+        check(not here, expectation, data_dir=recipe.data_dir)
     if recipe.data_dir is None or os.path.exists(os.path.expanduser(recipe.data_dir)):
         # If not, loading says first what the images are.
         check_weights(recipe)

@@ -10,7 +10,7 @@ _CHANNELS = 64  # activations per pixel, as in the first layers of large network
 _MOST = 256
 
 
-def fitting_batch_size(image_size, outputs):
+def fitting_batch_size(image_size, outputs=0):
     """A batch size whose embedding needs about 1 GiB, at most 256.
 
     Args:

@@ -5,7 +5,7 @@ import os
 import pathlib
 
 from tfdml.checks import check
-from tfdml.serving.metadata import read_metadata, without_folders
+from tfdml.serving.metadata import read_metadata, with_place, without_folders
 from tfdml.serving.versions import newest_version
 
 MEAN_IMAGE = "mean_image.npy"
@@ -32,18 +32,21 @@ def recipe_of(version):
 def config_of(version):
     """The settings of a version's training with their folders, of runs/NAME/config.yaml.
 
+    Relative folders are those of the place where the run was started, beside `runs`.
+
     Returns:
         {name: value}; None if there is no such file beside the folder of the models, or it belongs
-        to another training.
+        to another training. One that the run goes on with, for more steps, is no other.
     """
     import yaml
 
     recipe = without_folders(recipe_of(version))
-    models = version.resolve().parent.parent  # saved_models, of saved_models/NAME/1
-    config = models.parent / "runs" / str(recipe.get("run")) / "config.yaml"
+    place = version.resolve().parent.parent.parent  # of saved_models/NAME/1
+    config = place / "runs" / str(recipe.get("run")) / "config.yaml"
     try:
         settings = yaml.safe_load(config.read_text("utf-8"))
-        return settings if without_folders(settings) == recipe else None
+        settings |= {name: value for name, value in recipe.items() if name == "steps"}
+        return with_place(settings, place) if without_folders(settings) == recipe else None
     except (OSError, AttributeError, TypeError, ValueError, yaml.YAMLError):
         return None
 

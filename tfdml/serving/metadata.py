@@ -75,6 +75,14 @@ def without_folders(recipe):
     return recipe | {name: os.path.basename(os.path.normpath(paths[name])) for name in paths}
 
 
+def with_place(recipe, place):
+    """The recipe with files and folders that are relative to a place as seen from here."""
+    paths = {name: recipe[name] for name in _PATHS if isinstance(recipe.get(name), str)}
+    relative = {name: path for name, path in paths.items() if not os.path.isabs(path)}
+    found = {name: place / path for name, path in relative.items() if (place / path).exists()}
+    return recipe | {name: os.path.relpath(path) for name, path in found.items()}
+
+
 def write_metadata(folder, metadata):
     """Writes the metadata into a version's `assets.extra`."""
     text = json.dumps(metadata, indent=2, ensure_ascii=False) + "\n"

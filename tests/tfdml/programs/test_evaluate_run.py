@@ -80,6 +80,31 @@ def test_a_run_is_scored_on_its_own_images(model, machine, capsys):
     assert load_queries("runs/small/evaluation_validation_queries.npz").ids.tolist() == names
 
 
+def test_a_run_is_scored_on_its_own_images_from_another_folder(machine, tmp_path, monkeypatch):
+    config = pathlib.Path("runs/small/config.yaml")
+    recipe = yaml.safe_load(config.read_text())
+    config.write_text(yaml.safe_dump(recipe | {"data_dir": "data/photos"}))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    evaluate.main(["../saved_models/small", "--nmi=false"])
+    content = json.loads(pathlib.Path("runs/small/evaluation_validation.json").read_text())
+    assert content["data_dir"] == "../data/photos"
+    assert content["untrained"] == {"recall@1": 0.25}
+
+
+@pytest.mark.usefixtures("machine")
+def test_the_images_of_a_run_that_goes_on_for_more_steps_are_found():
+    config = pathlib.Path("runs/small/config.yaml")
+    recipe = yaml.safe_load(config.read_text())
+    version = pathlib.Path("saved_models/small/1/assets.extra/metadata.json")
+    metadata = json.loads(version.read_text())
+    metadata["recipe"]["steps"] = 2
+    version.write_text(json.dumps(metadata))
+    config.write_text(yaml.safe_dump(recipe | {"steps": 4}))
+    evaluate.main(["saved_models/small", "--nmi=false"])
+    assert pathlib.Path("runs/small/evaluation_validation.json").is_file()
+
+
 @pytest.mark.usefixtures("machine")
 def test_other_images_have_no_untrained_scores():
     evaluate.main(["runs/small", "--split", "all", "--nmi=false"])

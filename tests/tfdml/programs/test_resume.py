@@ -107,6 +107,23 @@ def test_resume_rejects_other_classes_than_those_of_the_run(tmp_path, monkeypatc
     assert "the classes to train are not those that runs/x began with" in message
 
 
+@pytest.mark.usefixtures("without_export")
+def test_resume_rejects_other_images_to_score_than_those_of_the_run(tmp_path):
+    photos = write_images(tmp_path / "photos", dict.fromkeys("bcde", 2))
+    data = ["--dataset", "folder", "--data_dir", photos, "--image_size", "16", "--run", "x"]
+    run(*data, "--classes_per_batch", "2", *TWO_STEPS, cwd=tmp_path)
+    shutil.copy(photos / "e" / "0.png", photos / "e" / "new.png")
+    message = rejection("--run", "x", "--resume", "--steps", "3", cwd=tmp_path)
+    assert "the images to score must be as many as when the run began" in message
+    assert "Received: images=5, before=4" in message
+
+
+def test_a_run_without_its_settings_can_only_be_deleted(tmp_path):
+    (tmp_path / "saved_models" / "x").mkdir(parents=True)
+    message = rejection("--run", "x", *SMALL, cwd=tmp_path)
+    assert message.endswith("Choose another --run, or delete saved_models/x")
+
+
 def test_hard_neighbours_are_those_of_the_checkpoint_when_a_run_resumes(tmp_path):
     dataset = small_dataset()
     recipe = completed(

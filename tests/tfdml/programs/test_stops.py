@@ -73,10 +73,10 @@ def interrupted_in_another_error(*arguments):
 def test_ctrl_c_says_how_to_go_on_in_whatever_it_ends(fit, tmp_path, monkeypatch):
     monkeypatch.setattr(train, "build_model", lambda *_: None)
     monkeypatch.setattr(train, "fit", fit)
-    result = programs.run(train.main, *SMALL, "--run", "x", cwd=tmp_path)
+    result = programs.run(train.main, *SMALL, "--run", "my run", cwd=tmp_path)
     assert result.code == 130
-    assert result.err.endswith("\nStopped. Go on with: tfdml-train --run x --resume\n")
-    assert (tmp_path / "runs" / "x" / "config.yaml").is_file()
+    assert result.err.endswith("\nStopped. Go on with: tfdml-train --run 'my run' --resume\n")
+    assert (tmp_path / "runs" / "my run" / "config.yaml").is_file()
 
 
 @pytest.mark.usefixtures("interrupts")

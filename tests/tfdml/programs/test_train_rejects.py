@@ -33,6 +33,7 @@ REJECTED = [
     ),
     (["--loss_options.magrin", "1", *NO_DATA], ["loss 'lifted'", "'magrin'", "'margin'"]),
     (["--loss", "memory", *NO_DATA], ["loss 'memory' requires the option 'base'"]),
+    (["--dataset", "folder", "--data_dir", "."], ["Run in another folder. Received: data_dir='.'"]),
     (["--loss_options.margin", "-1", *READ_WHOLE], ["`margin`", "> 0", "Received: margin=-1"]),
     (["--augmentation.flp", "true", *NO_DATA], ["'flp'", "'flip'"]),
     (
@@ -74,7 +75,7 @@ REJECTED = [
     ),
     (NO_DATA, ["there is no missing"]),
     (
-        ["--weights", "missing.h5", "--dataset", "folder", "--data_dir", "."],
+        ["--weights", "missing.h5", "--dataset", "folder", "--data_dir", ROOT],
         ["`weights`", "Received: weights='missing.h5'"],
     ),
     (["--config", "missing.yaml"], ["missing.yaml"]),

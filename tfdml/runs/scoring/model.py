@@ -4,6 +4,7 @@ import dataclasses
 import math
 import os
 import pathlib
+import shlex
 
 import pipelines
 import tfdml
@@ -139,8 +140,11 @@ class ScoredModel:
         return similarity_of(self.signatures["score_matrix"], pairs)
 
 
-def untrained_scores(settings, model):
-    """{name: value} of the network before its training, where the same is scored now; {} if not."""
+def untrained_scores(settings, model, images):
+    """{name: value} of the network before its training, where the same is scored now; {} if not.
+
+    `images` is the number of them.
+    """
     from tfdml.serving.metadata import read_metadata
 
     of_training = read_metadata(model.version).get("scores") or {}
@@ -150,6 +154,7 @@ def untrained_scores(settings, model):
         and settings.split == of_training.get("scored_classes")
         and settings.boxes == model.recipe.get("boxes")
         and settings.skip_invalid == bool(model.recipe.get("skip_invalid"))
+        and of_training.get("scored_images", images) == images
         and not settings.changes_embeddings
     )
     return of_training.get("untrained", {}) if is_same and "trained" in of_training else {}
@@ -186,7 +191,7 @@ def find_version(path):
         if versions := versions_of(SAVED_MODELS / run.name):
             hint = f"Run {run.name!r} has exported {versions[max(versions)]}"
         else:
-            go_on = f"{program_call('train')} --run {run.name} --resume"
+            go_on = f"{program_call('train')} --run {shlex.quote(run.name)} --resume"
             hint = (
                 f"Run {run.name!r} has exported none: let its training end, or go on with: {go_on}"
             )

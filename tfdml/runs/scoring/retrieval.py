@@ -193,7 +193,7 @@ class Retrieval(Scoring):
             results["levels"] = {name: self._of(part, images) for name, part in parts.items()}
         if self.false_match_rate is not None:
             results["verification"] = self._verified(model, images, embeddings)
-        if untrained := untrained_scores(self, model):
+        if untrained := untrained_scores(self, model, len(labels)):
             results["untrained"] = untrained
         if images.queries is not None:
             queries = int(images.queries.sum())
