@@ -1,8 +1,11 @@
 """Atomic replacement of files, and locks of folders."""
 
 import contextlib
+import errno
 import os
 import uuid
+
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 @contextlib.contextmanager
@@ -51,7 +54,7 @@ def naming(path):
 def locked(folder, taken):
     """Locks a folder within the block, at most while the process lives, by a file `.lock` in it.
 
-    There is no lock on Windows.
+    There is no lock on Windows, nor on a file system that has none.
 
     Args:
         folder: Its `pathlib.Path`; must exist.
@@ -70,4 +73,7 @@ def locked(folder, taken):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BlockingIOError(taken) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
         yield

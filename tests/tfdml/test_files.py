@@ -1,9 +1,11 @@
+import errno
+import os
 import pathlib
 
 import numpy as np
 import pytest
 
-from tfdml.files import naming, replacing
+from tfdml.files import locked, naming, replacing
 
 
 @pytest.mark.parametrize("name", [None, "other"])
@@ -71,3 +73,20 @@ def test_a_full_disk_is_named(write, tmp_path):
 def test_the_name_of_an_error_stays(tmp_path):
     with pytest.raises(FileNotFoundError, match="missing"), naming("other"):
         (tmp_path / "missing").read_text()
+
+
+def test_a_file_system_without_locks_is_worked_on(tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+
+    def fails_with(number):
+        def flock(*_):
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(fcntl, "flock", flock)
+
+    fails_with(errno.ENOLCK)
+    with locked(tmp_path, "taken"):
+        pass
+    fails_with(errno.EIO)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)), locked(tmp_path, "taken"):
+        pass

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import pipelines
 from tfdml.checks import check, check_fits
 from tfdml.command_line import program_name
+from tfdml.serving.options import export_options
 
 
 class Images(NamedTuple):
@@ -33,6 +34,7 @@ def load_images(recipe):
         preprocessing=preprocessing_of(vars(recipe), recipe.mean_image),
     )
     dataset.preprocessing.check_sizes(image_size, dataset.augmentation)
+    export_options(recipe.export_options).check_size(image_size)
     train_split, (test_split, queries) = dataset.train, dataset.scored()
     if recipe.validation_share:
         train_split, test_split = pipelines.hold_out_classes(train_split, recipe.validation_share)

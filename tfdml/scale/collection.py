@@ -116,6 +116,11 @@ class Collection:
         table = _read(self.shard_path(number), ["id", "embedding"])
         return table["id"].to_numpy()[table["embedding"].is_valid().to_numpy()]
 
+    def count_readable(self):
+        """The number of images that have an embedding, from the reasons why others have none."""
+        shards = map(self.shard_path, range(self.shards))
+        return sum(_read(path, ["error"])["error"].null_count for path in shards)
+
     def chunks(self):
         """Yields the `Rows` of all shards, in parts of at most 32 MiB that cross their borders."""
         import pyarrow as pa

@@ -75,9 +75,12 @@ def build(collection, factory, *, parameters=None, training_rows=None, seed=0, o
         "factory": factory,
         **{name: getattr(collection, name) for name in ("list", "model", "dim", "images")},
         "shards": collection.shards,
+        "rows": collection.count_readable(),
         "training_rows": min(training_rows, collection.images),
         "seed": seed,
     }
+    expected = f"{collection.folder} must have images that could be read"
+    check(about["rows"] > 0, expected, images=collection.images, readable=0)
     final, unfinished = collection.folder / stored.FOLDER, collection.folder / UNFINISHED
     if _is_built(final, about, overwrite):
         if given is None:
@@ -92,11 +95,9 @@ def build(collection, factory, *, parameters=None, training_rows=None, seed=0, o
         trained = _trained(faiss, made, unfinished / _TRAINED, collection, about)
         whole = unfinished / stored.FOLDER
         shutil.rmtree(whole, ignore_errors=True)
-        rows = fill(collection, trained, unfinished, whole)
-        expected = f"{collection.folder} must have images that could be read"
-        check(rows > 0, expected, images=collection.images, readable=rows)
+        fill(collection, trained, unfinished, whole)
         _write_texts(collection, whole / stored.TEXTS)
-        about |= {"rows": rows, "parameters": parameters}
+        about |= {"parameters": parameters}
         (whole / stored.ABOUT).write_text(json.dumps(about, indent=2) + "\n", "utf-8")
         _publish(whole, final)
     shutil.rmtree(unfinished)

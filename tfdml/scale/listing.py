@@ -74,7 +74,7 @@ def list_images(images):
             a Parquet file with a column `path` and perhaps `label`, in which relative paths start
             at its folder. All may be URLs, such as `s3://bucket/photos`. Folders and patterns leave
             out hidden files, links to folders, and, with a warning, files without the suffix of an
-            image and those whose path is not valid UTF-8.
+            image, those whose path is not valid UTF-8 and local folders that cannot be listed.
 
     Returns:
         `Listing`.
@@ -86,7 +86,7 @@ def list_images(images):
     fs, root = fsspec.core.url_to_fs(images)
     pattern = re.search(r"[*?[]", root)
     if fs.isdir(root):
-        listing = _of_paths(fs, root, fs.find(root), labelled=True)
+        listing = _of_paths(fs, root, _below(fs, root), labelled=True)
     elif root.endswith(".parquet"):
         try:
             listing = Listing(lambda: _of_parquet(fs, root))
@@ -104,6 +104,18 @@ def list_images(images):
     return listing
 
 
+def _below(fs, root):
+    """The paths of all files below a folder; warns of local folders that cannot be listed."""
+    if not isinstance(fs, LocalFileSystem):
+        return fs.find(root)
+    errors = []  # which fsspec does not tell
+    walk = os.walk(root, onerror=errors.append)
+    found = [os.path.join(folder, name) for folder, _, names in walk for name in names]
+    if errors:
+        warnings.warn(f"ignored {len(errors):,} folders such as: {errors[0]}", stacklevel=3)
+    return found
+
+
 def _of_paths(fs, folder, found, labelled):
     """The images among the paths found below a folder, labelled by the folders in it."""
     below = folder.rstrip("/") + "/"
@@ -111,7 +123,8 @@ def _of_paths(fs, folder, found, labelled):
     shown = [path for path in inner if not path.startswith(".") and "/." not in path]
     found = sorted(path for path in shown if is_image(PurePosixPath(path)))
     others = set(shown).difference(found)
-    others = [path for path in others if not fs.isdir(below + path)]  # a link to a folder
+    if isinstance(fs, LocalFileSystem):
+        others = [path for path in others if not fs.isdir(below + path)]  # a link to a folder
     if others:
         expected = f"{len(others):,} files that do not end in {', '.join(SUFFIXES)}"
         warnings.warn(f"ignored {expected}", stacklevel=3)

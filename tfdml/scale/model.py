@@ -71,7 +71,7 @@ class ImageModel:
                 raise
             except tf.errors.OpError as error:  # it names some of the unreadable images, or none
                 found = reasons(error.message, "image_bytes") or self._unreadable(kept)
-                if not found:
+                if found.keys() <= problems.keys():  # even the blank image is rejected
                     raise
                 problems |= found
         valid = outputs.get("valid", np.ones(len(paths), bool))

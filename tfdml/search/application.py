@@ -223,6 +223,8 @@ def _shown(name):
 
 
 def _file(content, mime_type):
-    """A response to cache for ever, as an id always stands for the same content."""
-    headers = {"Cache-Control": "private, max-age=31536000, immutable"}
-    return flask.Response(content, mimetype=mime_type, headers=headers)
+    """A response to keep and to ask for again, as other indexes have the same ids."""
+    headers = {"Cache-Control": "private, no-cache"}
+    response = flask.Response(content, mimetype=mime_type, headers=headers)
+    response.add_etag()
+    return response.make_conditional(flask.request)

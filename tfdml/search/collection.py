@@ -55,7 +55,7 @@ class CollectionSearch(PictureSearch):
         self._index = StoredIndex(self._collection)
         if model.radius is not None:
             self.ranked_by = "cosine"
-        self.entry = functools.lru_cache(_HEADERS)(self._entry)
+        self._header = functools.lru_cache(_HEADERS)(lambda key: self._read(key)[1])
 
     def __len__(self):
         return len(self._index)
@@ -82,17 +82,24 @@ class CollectionSearch(PictureSearch):
         """The bytes of an image's file.
 
         Raises:
-            RejectedError: With 404, if no image has this id or its file cannot be read.
+            RejectedError: With 404, if no image has this id or its file cannot be read; as
+                `read_header` does, if it is no longer that of an image.
         """
+        return self._read(key)[0]
+
+    def _read(self, key):
+        """The bytes of an image's file, and their `Header`."""
         self._check(key)
         path, _ = self._index.text(key)
         try:
             if "://" in path:
                 with import_needed("fsspec").open(path, "rb") as file:
-                    return file.read()
-            return pathlib.Path(path).read_bytes()
-        except (OSError, ImportError) as error:
+                    content = file.read()
+            else:
+                content = pathlib.Path(path).read_bytes()
+        except Exception as error:  # clients of networks raise many types
             raise RejectedError("The file of the image cannot be read", status=404) from error
+        return content, read_header(content)
 
     def sample(self, count, seed):
         """Some images, drawn at random, as {id: `Listed`}; also of those without an embedding."""
@@ -103,14 +110,14 @@ class CollectionSearch(PictureSearch):
         """Raises a `RejectedError`: the collection is embedded and indexed elsewhere."""
         raise RejectedError("`python -m tfdml.scale` makes this index: start it there", status=409)
 
-    def _entry(self, key):
+    def entry(self, key):
         """The `Listed` image of an id; a `RejectedError` with 404 if there is none."""
         self._check(key)
         path, label = self._index.text(key)
         try:
-            header = read_header(self.content(key))
-        except RejectedError:
-            return Listed(path, "JPEG", 0, 0, label)
+            header = self._header(key)
+        except RejectedError:  # which is not kept: the next time it may be read
+            header = ("JPEG", 0, 0)
         return Listed(path, *header, label)
 
     def _check(self, key):

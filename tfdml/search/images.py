@@ -144,6 +144,10 @@ def read_header(content):
     width, height = picture.size
     if width * height > MAX_PIXELS:
         raise _too_many(f"{width:,} × {height:,}")
+    if picture.format == "GIF":  # the model decodes all its pictures, to take the first
+        frames = getattr(picture, "n_frames", 1)
+        if width * height * frames > MAX_PIXELS:
+            raise _too_many(f"{frames:,} of {width:,} × {height:,}")
     kind = picture.format if picture.format in MIME_TYPES else "JPEG"
     return Header(str(kind), width, height)
 

@@ -7,8 +7,8 @@ from collections import Counter
 import numpy as np
 import tensorflow as tf
 
-from tfdml.checks import check
-from tfdml.image_files import class_folders, is_image
+from tfdml.checks import Bare, check
+from tfdml.image_files import class_folders, is_image, is_utf8
 
 MOST_ROWS = 100_000
 
@@ -119,6 +119,8 @@ def images_of(folder):
         path for inner in listed.values() for path in inner if is_image(path) and path.is_file()
     ]
     check(paths, "a folder must have sub-folders of images, one per class", folder=str(folder))
+    wrong = next((path for path in paths if not is_utf8(str(path))), None)
+    check(wrong is None, "names of images must be UTF-8", path=Bare(f"{str(wrong)!a}"))
     return paths, [path.parent.name for path in paths]
 
 

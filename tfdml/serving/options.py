@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from tfdml.checks import check_integer, check_one_of, check_positive, unknown_option
+from tfdml.checks import check, check_integer, check_one_of, unknown_option
 
 MAX_PIXELS = 50_000_000  # of one image; as uint8 and float32 they take 0.8 GB
 TOP = 5  # default number of classes or images that a model returns
@@ -34,8 +34,17 @@ class ExportOptions:
     def __post_init__(self):
         check_one_of(PRECISIONS, precision=self.precision)
         check_one_of(("error", "nan"), on_bad_image=self.on_bad_image)
-        check_integer(max_pixels=self.max_pixels)
-        check_positive(max_pixels=self.max_pixels)
+        check_integer(1, max_pixels=self.max_pixels)
+
+    def check_size(self, image_size):
+        """Raises a ValueError if images of the size of the model are too large to decode.
+
+        Args:
+            image_size: (height, width, channels).
+        """
+        pixels = image_size[0] * image_size[1]
+        expectation = "`max_pixels` must be at least those of an image of the model"
+        check(pixels <= self.max_pixels, expectation, max_pixels=self.max_pixels, pixels=pixels)
 
 
 OPTIONS = [field.name for field in dataclasses.fields(ExportOptions)]

@@ -38,6 +38,7 @@ class ServedModel:
     def __init__(self, embedder, read_image, loss: Any = None, *, options=None):
         self.options = options or ExportOptions()
         self.image_shape, self.dim = embedder.input_shape[1:], embedder.output_shape[-1]
+        self.options.check_size(self.image_shape)
         learned = getattr(loss, "learns_similarity", False)
         layers = [embedder, loss.similarity_layer] if learned else [embedder]
         weights = StoredWeights(layers, self.options.precision)

@@ -141,6 +141,19 @@ def test_an_index_of_other_settings_stays_until_it_may_be_replaced(clustered):
     assert {path.name for path in clustered.folder.glob("*index*")} == {"index"}
 
 
+def test_an_index_without_images_that_became_readable_may_be_replaced(tmp_path, write, rng):
+    rows, labels = rng.normal(size=(20, 4)), ["a"] * 20
+    build(write(tmp_path / "c", rows, labels, unreadable=[3, 8]), "Flat")
+    (tmp_path / "c" / "index").rename(tmp_path / "index")
+    shutil.rmtree(tmp_path / "c")
+    collection = write(tmp_path / "c", rows, labels, unreadable=[8])
+    (tmp_path / "index").rename(tmp_path / "c" / "index")
+    with pytest.raises(FileExistsError, match=r"--overwrite true.*\{'rows': 18\}"):
+        build(collection, "Flat")
+    assert build(collection, "Flat", overwrite=True)
+    assert len(StoredIndex(collection)) == 19
+
+
 def test_a_damaged_description_is_named_until_the_index_is_replaced(clustered):
     build(clustered, "SQ8")
     (clustered.folder / "index" / "index.json").write_text("{")

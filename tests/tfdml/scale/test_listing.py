@@ -60,6 +60,19 @@ def test_other_files_are_counted(photos):
         assert list_images(str(photos)).images == len(IN_PHOTOS)
 
 
+def test_folders_that_cannot_be_listed_are_named(photos, monkeypatch):
+    scandir = os.scandir
+
+    def denied(path):
+        if str(path).endswith("deep"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", denied)
+    with pytest.warns(UserWarning, match=r"ignored 1 folders such as: .*Permission denied.*deep"):
+        assert list_images(str(photos)).images == len(IN_PHOTOS) - 1
+
+
 def test_links_to_folders_are_not_followed(photos):
     os.symlink(photos, photos / "a" / "all")
     with warnings.catch_warnings():

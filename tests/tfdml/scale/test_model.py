@@ -53,6 +53,15 @@ def test_no_image_can_be_read(model, tmp_path):
     assert problems == ["there is no such file"] * 2
 
 
+def test_a_model_that_rejects_every_image_is_an_error(model, contents, tmp_path, monkeypatch):
+    def rejecting(given):
+        raise tf.errors.InvalidArgumentError(None, None, "image_bytes[0] is too large")
+
+    monkeypatch.setattr(model, "_read", rejecting)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="too large"):
+        model.read(write(tmp_path, contents[:1]))
+
+
 def test_a_model_that_returns_nan_for_unreadable_images(complete, contents, tmp_path):
     model = ImageModel(complete)
     _, problems = model.embed(*model.read(write(tmp_path, [b"", contents[0]])))

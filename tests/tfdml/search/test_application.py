@@ -1,8 +1,10 @@
+import os
 import threading
 import time
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tfdml.search.application import create_application
 from tfdml.search.engine import ImageSearch
@@ -121,7 +123,12 @@ def test_serves_images_and_small_copies_by_id(client, folder, encoded):
     assert (whole.data, whole.mimetype) == ((folder / "blue.png").read_bytes(), PNG)
     assert (small.data[8:12], small.mimetype) == (b"WEBP", "image/webp")
     for answer in (whole, small):
-        assert answer.headers["Cache-Control"] == "private, max-age=31536000, immutable"
+        assert answer.headers["Cache-Control"] == "private, no-cache"
+        again = {"If-None-Match": answer.headers["ETag"]}
+        assert client.get(answer.request.path, headers=again).status_code == 304
+    Image.new("RGB", (9, 9)).save(folder / "blue.png")
+    os.utime(folder / "blue.png", ns=(0, 0))
+    assert client.get(f"/api/images/{key}", headers=again).status_code == 410
 
 
 @pytest.mark.parametrize("path", ["similar/77", "images/77", "images/77/thumbnail"])

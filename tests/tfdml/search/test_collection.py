@@ -66,6 +66,18 @@ def test_finds_and_shows_images_by_a_picture_and_by_an_id(search, serving, encod
         assert ask("/api/refresh", b"")[0] == 409
 
 
+def test_a_file_that_is_no_longer_an_image_is_not_served(search, serving, folder, encoded):
+    path = folder / "red/dark.png"
+    path.write_text("a secret")
+    with serving(search) as ask:
+        status, content, _ = ask("/api/images/1")
+        assert status == 415
+        assert "secret" not in str(content)
+        assert search.entry(1).width == 0
+        path.write_bytes(encoded((120, 5, 10)))
+        assert search.entry(1).width > 0  # the failure was not kept
+
+
 def test_an_image_without_a_label_shows_its_folder(search, folder):
     assert search.entry(4).folder == str(folder)
     assert (search.entry(0).folder, search.entry(0).width) == ("red", 40)

@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,15 @@ def test_sub_folders_are_classes_and_files_in_them_images(folder):
     means = folders.means_of_folder(Served(), folder)
     assert means.ids == ["a", "b"]
     assert means.embeddings.tolist() == [[1, 1], [2, 3]]
+
+
+def test_rejects_names_that_are_not_utf8(folder):
+    try:
+        (folder / "a" / os.fsdecode(b"sch\xf6n.png")).write_text("1 1")
+    except OSError:
+        pytest.skip("this file system has names in UTF-8 only")
+    with pytest.raises(ValueError, match=r"must be UTF-8. Received: path='.*sch.udcf6n\.png'"):
+        folders.gallery_of_folder(None, folder)
 
 
 def test_rejects_a_folder_without_images_and_one_with_too_many(folder, tmp_path, monkeypatch):

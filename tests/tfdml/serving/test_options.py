@@ -18,6 +18,13 @@ def test_options_of_a_dictionary_are_checked():
         export_options({"max_pixels": "many"})
 
 
+def test_the_largest_image_is_at_least_one_of_the_model():
+    options = export_options({"max_pixels": 12})
+    options.check_size((3, 4, 1))
+    with pytest.raises(ValueError, match="Received: max_pixels=12, pixels=15"):
+        options.check_size((3, 5, 1))
+
+
 def test_an_export_again_keeps_all_but_the_precision():
     stored = {"precision": "int8", "on_bad_image": "nan", "licence": None, "dimension": 8}
     assert options_kept(stored) == {"on_bad_image": "nan"}

@@ -53,6 +53,9 @@ def score_in_collection(settings, model, images):
     embeddings, names = model.embed_joined(settings, split), names_of(split)
     texts = [names[label] for label in split.labels.tolist()]
     queries, own = (embeddings, texts, settings.k), _own(gallery, settings, split)
+    among = 0 if own is None else int((own >= 0).sum())
+    print(f"{among:,} of the {len(texts):,} images are in the gallery, by their paths, and do not")
+    print("find themselves", flush=True)
     if images.index is None:
         per_query = evaluation.retrieval_scores_per_query(gallery, *queries, own=own)
         results = {}
