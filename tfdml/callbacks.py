@@ -17,7 +17,8 @@ from tfdml.progress import progress
 class Checkpoint(keras.callbacks.Callback):
     """Saves the whole model, optimizer included, after every epoch.
 
-    The file is replaced atomically: a crash leaves the old or the new file, never a partial one.
+    The file, whose folder is made, is replaced atomically: a crash leaves the old or the new file,
+    never a partial one.
     Differs from `keras.callbacks.ModelCheckpoint`, which writes in place.
 
     Args:
@@ -31,6 +32,9 @@ class Checkpoint(keras.callbacks.Callback):
         super().__init__()
         self.path = pathlib.Path(path)
         check(self.path.suffix == ".keras", "`path` must end in .keras", path=str(path))
+
+    def on_train_begin(self, logs=None):
+        self.path.parent.mkdir(parents=True, exist_ok=True)
 
     def on_epoch_end(self, epoch, logs=None):
         unfinished = self.path.with_name(f"{self.path.stem}.unfinished.keras")
@@ -139,19 +143,22 @@ class ProgressLines(keras.callbacks.Callback):
         self._since_last_line()
 
     def _since_last_line(self):
-        self._losses, self._began = [], time.perf_counter()
+        self._loss, self._since, self._first = 0.0, 0, self._step
+        self._began = time.perf_counter()
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._sum = 0.0
+        self._sum, self._batches = 0.0, 0
 
     def on_train_batch_end(self, batch, logs):
         before, self._sum = self._sum, logs["loss"] * (batch + 1)  # Keras logs the mean of an epoch
-        self._losses.append(self._sum - before)
-        self._step += 1
-        if 10 * self._step // self.steps > 10 * (self._step - 1) // self.steps:
-            speed = len(self._losses) / (time.perf_counter() - self._began)
+        self._loss += self._sum - before
+        self._since += batch + 1 - self._batches  # several, with `steps_per_execution`
+        self._batches = batch + 1
+        last, self._step = self._step, int(self.model.optimizer.iterations)
+        if 10 * self._step // self.steps > 10 * last // self.steps:
+            speed = (self._step - self._first) / (time.perf_counter() - self._began)
             print(
-                f"step {self._step:,} of {self.steps:,}   loss {np.mean(self._losses):.4f}   "
+                f"step {self._step:,} of {self.steps:,}   loss {self._loss / self._since:.4f}   "
                 f"{speed:.1f} steps/s",
                 flush=True,
             )
@@ -275,15 +282,26 @@ class EmbeddingsOfEpoch(keras.callbacks.Callback):
 
     Args:
         images: `tf.data.Dataset` of batches of images.
-        receive: Function of the optimizer's step and the (n, dim) NumPy embeddings.
+        receive: Function of the step and the (n, dim) NumPy embeddings. The step is that of the
+            optimizer at the start of `fit`, and the batches since.
     """
 
     def __init__(self, images, receive):
         super().__init__()
         self.images, self.receive = images, receive
 
+    def on_train_begin(self, logs=None):
+        # An optimizer may skip steps, or make one of several batches.
+        self._step, self._batches = int(self.model.optimizer.iterations), 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._batches = batch + 1
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._step += self._batches
+
     def on_epoch_begin(self, epoch, logs=None):
         embedder = self.model.embedder
         batches = progress("Embedding the training images", self.images, unit="batch")
         embeddings = np.concatenate([embedder.predict_on_batch(images) for images in batches])
-        self.receive(int(self.model.optimizer.iterations), embeddings)
+        self.receive(self._step, embeddings)

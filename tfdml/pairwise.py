@@ -18,16 +18,16 @@ def normalize(rows):
     """Scales every row to unit length; zero rows stay zero, with zero gradient.
 
     Args:
-        rows: (n, dim) floats of any finite length.
+        rows: (..., dim) floats of any finite length.
 
     Returns:
-        (n, dim) of the same dtype.
+        (..., dim) of the same dtype.
     """
-    largest = ops.stop_gradient(ops.max(ops.abs(rows), axis=1, keepdims=True))
+    largest = ops.stop_gradient(ops.max(ops.abs(rows), axis=-1, keepdims=True))
     short = largest <= _SHORTEST
     # Dividing by the largest entry keeps the squares in range and preserves the direction.
     scaled = ops.where(short, 0.0, rows) / ops.where(short, 1.0, largest)
-    squared_norm = ops.sum(ops.square(scaled), axis=1, keepdims=True)
+    squared_norm = ops.sum(ops.square(scaled), axis=-1, keepdims=True)
     return scaled * ops.rsqrt(ops.where(short, 1.0, squared_norm))
 
 

@@ -34,6 +34,12 @@ def test_a_checkpoint_is_replaced_after_every_epoch(rows, tmp_path):
     np.testing.assert_array_equal(restored.embed(rows), model.embed(rows))
 
 
+def test_a_checkpoint_makes_its_folder_before_it_is_needed(rows, tmp_path):
+    path = tmp_path / "new" / "folder" / "checkpoint.keras"
+    build().fit(rows, LABELS, verbose=0, callbacks=[callbacks.Checkpoint(path)])
+    assert path.is_file()
+
+
 def test_a_checkpoint_rejects_other_formats():
     with pytest.raises(ValueError, match=r"`path`.*Received: path='c\.h5'"):
         callbacks.Checkpoint("c.h5")
@@ -173,6 +179,34 @@ def test_the_embeddings_at_the_start_of_every_epoch_are_given(rows):
     np.testing.assert_allclose(at_first, before, atol=1e-6)
     assert np.abs(at_second - at_first).max() > 1e-4
     assert np.abs(at_second - model.embed(rows)).max() > 1e-4
+
+
+def test_embeddings_are_given_by_batches_and_not_by_updates(rows):
+    model, given = build(), []
+    optimizer = keras.optimizers.SGD(0.01, gradient_accumulation_steps=2)
+    model.compile(optimizer=optimizer, loss="lifted")
+    images = tf.data.Dataset.from_tensor_slices(rows).batch(3)
+    of_epoch = callbacks.EmbeddingsOfEpoch(images, lambda step, _: given.append(step))
+    model.fit(rows, LABELS, batch_size=4, epochs=3, verbose=0, callbacks=[of_epoch])
+    assert given == [0, 4, 8]
+
+
+def test_lines_state_steps_and_the_mean_loss_since_the_last(rows, capsys):
+    def lines_of(steps_per_execution):
+        model = build()
+        options = {"loss": "lifted", "steps_per_execution": steps_per_execution}
+        model.compile(optimizer=model.optimizer, **options)
+        for _ in range(2):  # the second training goes on
+            lines = callbacks.ProgressLines(steps=40)
+            options = {"batch_size": 4, "epochs": 5, "shuffle": False, "verbose": 0}
+            model.fit(rows, LABELS, callbacks=[lines], **options)
+        return [line.rpartition("   ")[0] for line in capsys.readouterr().out.splitlines()]
+
+    lines = lines_of(1)
+    assert [line.partition("   ")[0] for line in lines] == [
+        f"step {step} of 40" for step in range(4, 41, 4)
+    ]
+    assert lines_of(2) == lines
 
 
 def test_one_bar_counts_all_steps_and_shows_the_loss_and_scores(rows, monkeypatch):

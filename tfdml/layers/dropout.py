@@ -27,5 +27,5 @@ class Dropout(keras.layers.Dropout):
             store["state"] = ops.convert_to_numpy(self.seed_generator.state)
 
     def load_own_variables(self, store):
-        if "state" in store.keys():  # noqa: SIM118, not a dict; none in earlier files
+        if self.rate > 0 and "state" in store.keys():  # noqa: SIM118, not a dict; none in earlier files
             self.seed_generator.state.assign(store["state"])

@@ -10,8 +10,8 @@ class UnitLength(keras.layers.Layer):
     Differs from `keras.layers.UnitNormalization`: the gradient of a zero row is 0, not 1e12 or NaN.
 
     Call:
-        inputs: (batch, dim) floats.
-        Returns (batch, dim) floats.
+        inputs: (batch, ..., dim) floats.
+        Returns (batch, ..., dim) floats.
     """
 
     def call(self, inputs):

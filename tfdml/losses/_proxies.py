@@ -119,9 +119,7 @@ class ProxyLoss(LearnedLoss):
             "`train.py` does",
             num_classes=None,
         )
-        labels, all_known = known_labels(labels, self.num_classes)
-        value = self.of_cosines(labels, self.layer(embeddings))
-        return ops.where(all_known, value, float("nan"))
+        return self.of_cosines(labels, self.layer(embeddings))
 
     def of_cosines(self, labels, cosines):
         """The loss.
@@ -156,19 +154,6 @@ class MarginSoftmaxLoss(ProxyLoss):
 
 def _directions(rows):
     return rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1e-12)
-
-
-def known_labels(labels, num_classes):
-    """Labels with 0 for those of no class, and whether there are none of these.
-
-    Raises:
-        InvalidArgumentError: If there are, in TensorFlow without XLA.
-    """
-    known = (labels >= 0) & (labels < num_classes)
-    all_known = pairwise.asserted(
-        ops.all(known), f"labels must be from 0 to {num_classes - 1}", labels
-    )
-    return ops.where(known, labels, 0), all_known
 
 
 def target_mask(labels, cosines):

@@ -95,6 +95,9 @@ class MetricLoss(keras.losses.Loss):
             **{"embeddings.shape": tuple(embeddings.shape)},
         )
         with keras.name_scope(self.name):
+            all_known = True
+            if self.num_classes is not None and len(labels.shape) == 1:
+                labels, all_known = _known(labels, self.num_classes)
             if self.normalize:
                 embeddings = self.unit_rows(embeddings)
             value = self._value(labels, embeddings, training)
@@ -102,7 +105,8 @@ class MetricLoss(keras.losses.Loss):
             broken = ops.isnan(ops.sum(embeddings))
             if len(labels.shape) == 2:
                 valid = ops.all((labels == 0) | (labels == 1))
-                broken = broken | ~pairwise.asserted(valid, OF_SETS, labels)
+                all_known = pairwise.asserted(valid, OF_SETS, labels)
+            broken = broken | ops.logical_not(all_known)
             broken = ops.where(broken, float("nan"), 0.0)
             return _share_of_replica(value + ops.cast(broken, value.dtype))
 
@@ -301,6 +305,13 @@ def _dtype(values):
     if ops.is_tensor(values):
         return keras.backend.standardize_dtype(values.dtype)
     return str(np.asarray(values).dtype)
+
+
+def _known(labels, num_classes):
+    """Labels with 0 for those of no class, and whether there are none of these."""
+    known = (labels >= 0) & (labels < num_classes)
+    expectation = f"labels must be from 0 to {num_classes - 1}"
+    return ops.where(known, labels, 0), pairwise.asserted(ops.all(known), expectation, labels)
 
 
 def _as_embeddings(embeddings):

@@ -57,8 +57,7 @@ class DensityRegularizer(LearnedLoss):
     Call:
         labels: (batch,) integers, one class id per row.
         embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, of either sign; 0 when the batch holds no positive pair. NaN if
-        labels are a tensor with an id that is not one of the classes.
+        Returns a scalar float32, of either sign; 0 when the batch holds no positive pair.
 
     Raises:
         TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
@@ -160,8 +159,7 @@ class DensityRegularizer(LearnedLoss):
         loss = ops.sum(shares * (ops.square(densities - targets) - targets)) / classes
         if self.correlation:
             roots = np.asarray(self.initial_density) ** self.eta
-            known = ops.clip(labels, 0, len(roots) - 1)  # for others the target is NaN
-            roots = ops.take(ops.convert_to_tensor(roots, embeddings.dtype), known)
+            roots = ops.take(ops.convert_to_tensor(roots, embeddings.dtype), labels)
             products = ops.sum(shares * roots * targets)
             squares = ops.sum(shares * ops.square(roots)) * ops.sum(shares * ops.square(targets))
             # Σ_{c, k} (δ[k] α[c] - δ[c] α[k])² = 2 (Σ δ² Σ α² - (Σ δ α)²)

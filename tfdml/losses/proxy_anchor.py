@@ -35,8 +35,7 @@ class ProxyAnchorLoss(ProxyLoss):
     Call:
         labels: (batch,) integers, one class id per row, from 0 to `num_classes - 1`.
         embeddings: (batch, dim) floats; made unit length.
-        Returns a scalar float32, >= 0. NaN if labels are a tensor with an id that is not one of
-        the classes.
+        Returns a scalar float32, >= 0.
 
     Raises:
         TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong

@@ -6,7 +6,7 @@ from keras import ops
 from tfdml import pairwise
 from tfdml.checks import check, check_integer, check_positive, check_type
 from tfdml.layers import ClassSampler
-from tfdml.losses._proxies import ProxyLoss, known_labels
+from tfdml.losses._proxies import ProxyLoss
 from tfdml.losses._wrapped import WrappedLoss
 
 
@@ -99,9 +99,8 @@ class SampledClassesLoss(WrappedLoss):
         count = self._count
         if not self.layer.built:
             self.layer.build(embeddings.shape)
-        labels, all_known = known_labels(labels, self.num_classes)
         sampled, places = self.sampler(labels, num_classes=self.num_classes, count=count)
         all_held = ops.all(ops.take(sampled, places) == ops.cast(labels, sampled.dtype))
         all_held = pairwise.asserted(all_held, f"a batch must have at most {count} classes", labels)
         value = self.base.of_cosines(places, self.base.layer.cosines(embeddings, sampled))
-        return ops.where(all_known & all_held, value, float("nan"))
+        return ops.where(all_held, value, float("nan"))

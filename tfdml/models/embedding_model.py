@@ -34,7 +34,8 @@ class EmbeddingModel(keras.Model):
 
     Raises:
         TypeError: If `embedder` is not a `keras.Model`.
-        ValueError: If `embedder` has no defined input shape.
+        ValueError: If `embedder` has no defined input shape, or with `micro_batch` an
+            `activity_regularizer`.
 
     Example:
         >>> import tfdml
@@ -54,6 +55,7 @@ class EmbeddingModel(keras.Model):
         check(getattr(embedder, "inputs", None), known, embedder=embedder)
         if micro_batch is not None:
             check_integer(1, micro_batch=micro_batch)
+            _check_no_activity_regularizer(embedder)
         super().__init__(**kwargs)
         self.embedder = embedder
         self.micro_batch = None if micro_batch is None else int(micro_batch)
@@ -79,9 +81,13 @@ class EmbeddingModel(keras.Model):
 
         Raises:
             ValueError: If a layer of the loss has a `learning_rate_multiplier` that the optimizer
-                does not apply.
+                does not apply, or `loss_weights` are given for a metric loss.
         """
         loss = _as_loss(loss)
+        if isinstance(loss, MetricLoss):
+            weights = kwargs.get("loss_weights")
+            one = "`loss_weights` must be None: there is one loss; scale the regularizers instead"
+            check(weights is None, one, loss_weights=weights)
         if self.micro_batch is not None:
             check(
                 kwargs.get("jit_compile") is not True,
@@ -107,7 +113,10 @@ class EmbeddingModel(keras.Model):
         # Keras does not use its saved configuration with an overridden `compile`.
         self.compile(**keras.saving.deserialize_keras_object(config))
         if self.trainable_variables:  # none if it was saved frozen
-            self.optimizer.build(self.trainable_variables)
+            try:
+                self.optimizer.build(self.trainable_variables)
+            except ValueError as error:  # the embedder was saved frozen
+                warnings.warn(f"the state of the optimizer is not restored: {error}", stacklevel=2)
 
     def fit(
         self,
@@ -181,17 +190,17 @@ class EmbeddingModel(keras.Model):
         return self.compute_metrics(images, *embedded)
 
     def _loss_of(self, embeddings, images, labels, sample_weight, training):
-        """The loss, and the labels and embeddings of all replicas."""
+        """The loss, and the labels, embeddings and sample weights of all replicas."""
         check(
             labels is not None,
             "`EmbeddingModel` requires labels: two arrays, or a dataset of (images, labels)",
             labels=labels,
         )
-        embeddings, labels = _of_all_replicas(embeddings, labels)
+        embeddings, labels, sample_weight = _of_all_replicas(embeddings, labels, sample_weight)
         loss = self.compute_loss(images, labels, embeddings, sample_weight, training=training)
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
         self.mean_loss.update_state(loss * replicas, sample_weight=tf.shape(embeddings)[0])
-        return loss, labels, embeddings
+        return loss, labels, embeddings, sample_weight
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         """As `keras.Model.compute_loss`, but passes `training` to the loss."""
@@ -242,8 +251,15 @@ class EmbeddingModel(keras.Model):
             fits = "`level_weights` must have one number per level"
             received = {"level_weights": level_weights, "levels": levels}
             check(np.shape(level_weights) == (levels,), fits, **received)
-        embeddings = self.embedder.predict(inputs, verbose=verbose, **batch)
+        embeddings = self.embedder.predict(inputs, verbose=verbose, **batch).astype("float32")
         return embeddings if level_weights is None else weigh_levels(embeddings, level_weights)
+
+    def export(self, filepath, *args, **kwargs):
+        """As `keras.Model.export`, of the embedder.
+
+        `tfdml.serving.export_model` exports it with signatures that read encoded images.
+        """
+        return self.embedder.export(filepath, *args, **kwargs)
 
     def similarity(self, a, b):
         """Similarity of each row of `a` (n, dim) and the same row of `b` (n, dim): (n,) floats.
@@ -268,6 +284,12 @@ class EmbeddingModel(keras.Model):
     def from_config(cls, config):
         embedder = keras.saving.deserialize_keras_object(config["embedder"])
         return cls(**{**config, "embedder": embedder})
+
+
+def _check_no_activity_regularizer(embedder):
+    layers = [each.name for each in embedder._flatten_layers() if each.activity_regularizer]
+    expectation = "with `micro_batch` no layer may have an `activity_regularizer`, whose loss is of"
+    check(not layers, f"{expectation} the activations of one piece", layers=layers)
 
 
 def _as_loss(identifier):
@@ -324,19 +346,22 @@ def _added(gradients, of_embedder):
     ]
 
 
-def _of_all_replicas(*tensors):
+def _of_all_replicas(*given):
+    """The rows of all replicas of each tensor that is not None."""
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
-        return tensors
+        return given
+    tensors = [tensor for tensor in given if tensor is not None]
     devices = context.strategy.extended.worker_devices
     # Workers of one device each require that the tensors name it.
     with tf.device(devices[0]) if len(devices) == 1 else contextlib.nullcontext():
         own = [tf.identity(tensor) for tensor in tensors]
     gathered = [context.all_gather(tensor, axis=0) for tensor in own]  # of unknown shape
-    return tuple(
+    shaped = (
         tf.ensure_shape(rows, [None, *tensor.shape[1:]])
         for rows, tensor in zip(gathered, tensors, strict=True)
     )
+    return tuple(None if tensor is None else next(shaped) for tensor in given)
 
 
 def _check_multiplied(optimizer, layer):

@@ -33,3 +33,10 @@ def test_weights_saved_with_the_layer_of_keras_are_loaded(model, tmp_path):
     before.save_weights(tmp_path / "before.weights.h5")
     model.load_weights(tmp_path / "before.weights.h5")
     assert 0 < np.mean(drawn(model)[0] == 0) < 1
+
+
+def test_a_layer_that_drops_nothing_takes_weights_of_one_that_did(model, tmp_path):
+    model.save_weights(tmp_path / "some.weights.h5")
+    without = keras.Sequential([keras.Input((50,)), Dropout(0.0), Dropout(0.0)])
+    without.load_weights(tmp_path / "some.weights.h5")
+    assert drawn(without)[0].all()

@@ -105,11 +105,13 @@ def test_a_row_on_its_proxy_or_opposite_keeps_gradients_finite():
             assert np.abs(gradient).max() > 0, name
 
 
-@pytest.mark.parametrize("name", ["arcface", "sampled_classes"])
+@pytest.mark.parametrize("name", ["arcface", "sampled_classes", "density"])
 def test_ids_beyond_the_classes_are_rejected_and_never_wrap(name):
     loss = with_proxies("arcface", PROXIES)
     if name == "sampled_classes":
         loss = losses.get(name, base=loss, rate=1)
+    elif name == "density":
+        loss = losses.get(name, initial_density=[0.1] * 5)
     unknown, rows = ops.convert_to_tensor(UNEVEN[:4] + 5), ops.convert_to_tensor(ROWS[:4])
     if keras.backend.backend() != "tensorflow":
         assert np.isnan(float(loss(unknown, rows, training=True)))

@@ -204,6 +204,36 @@ def test_rejects_what_is_no_built_model(embedder, error, message):
         EmbeddingModel(embedder)
 
 
+def test_rejects_weights_of_its_one_loss():
+    with pytest.raises(ValueError, match=r"`loss_weights` must be None.*loss_weights=0.1"):
+        build(loss_weights=0.1)
+
+
+def test_weighted_metrics_take_the_weights(images):
+    entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    metric = keras.metrics.SparseCategoricalCrossentropy(from_logits=True, name="entropy")
+    model = build()
+    model.compile(loss=entropy, weighted_metrics=[metric])
+    weights = np.arange(16.0)
+    reported = model.evaluate(images, LABELS, sample_weight=weights, verbose=0, return_dict=True)
+    expected = entropy(LABELS, model.embed(images), sample_weight=weights) * 16 / weights.sum()
+    np.testing.assert_allclose(reported["entropy"], expected, rtol=1e-5)
+
+
+def test_exports_its_embedder(images, tmp_path):
+    model = build()
+    model.export(tmp_path / "exported", verbose=False)
+    version = tf.saved_model.load(tmp_path / "exported")
+    served = version.serve(images.astype("float32"))
+    np.testing.assert_allclose(served, model.embed(images), atol=1e-5)
+
+
+def test_embeddings_of_16_bits_become_float32():
+    layers = [keras.Input((6,)), keras.layers.Dense(4, dtype="bfloat16")]
+    model = EmbeddingModel(keras.Sequential(layers))
+    assert model.embed(np.ones((3, 6), "float32")).dtype == "float32"
+
+
 @pytest.mark.parametrize("loss", ["triplet", "pddm"])
 def test_rejects_to_fit_without_labels(loss, images):
     message = r"labels.*Received: labels=None"

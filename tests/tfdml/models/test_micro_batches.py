@@ -101,3 +101,11 @@ def test_pieces_are_not_compiled_by_xla(rng):
     model.train_on_batch(rng.normal(size=(20, 6)).astype("float32"), LABELS)
     with pytest.raises(ValueError, match="`jit_compile` must not be true with `micro_batch`"):
         build(8, losses.get("npair"), jit_compile=True)
+
+
+def test_losses_of_activations_are_rejected():
+    inputs = keras.Input((6,))
+    layer = keras.layers.Dense(4, name="penalised", activity_regularizer="l2")
+    embedder = keras.Sequential([inputs, keras.Sequential([layer])])
+    with pytest.raises(ValueError, match=r"activity_regularizer.*layers=\['penalised'\]"):
+        tfdml.EmbeddingModel(embedder, micro_batch=8)

@@ -36,6 +36,17 @@ def test_a_frozen_or_mixed_model_comes_back_so(tmp_path):
     assert not restored.trainable_variables
 
 
+def test_a_model_whose_embedder_is_frozen_comes_back_without_the_state_of_the_optimizer(tmp_path):
+    model = EmbeddingModel(build_embedder("small_cnn", 8, input_shape=(8, 8, 1)))
+    head_first = optimizers.SGD(0.1, multipliers={"^embedding/": 10.0})
+    model.compile(optimizer=head_first, loss=losses.get("cosface", num_classes=4))
+    model.embedder.trainable = False
+    model.save(tmp_path / "model.keras")
+    with pytest.warns(UserWarning, match="the optimizer is not restored: every pattern"):
+        restored = keras.models.load_model(tmp_path / "model.keras")
+    assert [v.path for v in restored.trainable_variables] == ["class_proxies/proxies"]
+
+
 def test_trains_saves_and_restores_what_the_loss_learns(images, tmp_path):
     options = {"similarity": {"units": 4, "seed": 0}, "num_quadruplets": "per_class"}
     model = build(loss=losses.get("pddm"))
