@@ -64,7 +64,7 @@ class Embed:
 def main(arguments=None):
     parser = Parser(Embed, as_positional=False, prog=PROGRAM, description=__doc__)
     settings = parser.settings_of(parser.parse_args(arguments))
-    with one_sentence(PROGRAM, ValueError, TypeError, OSError, ImportError):
+    with one_sentence(PROGRAM, ValueError, TypeError, ImportError, *errors_of(settings)):
         check_installed(settings.engine)
         version = find_version(pathlib.Path(settings.model))
         if settings.engine == "ray":  # leave the GPUs' memory to the actors
@@ -78,6 +78,11 @@ def main(arguments=None):
     else:
         few = " --factory Flat" if embedded < FEW else ""
         print(f"Next: python -m tfdml.scale index {settings.out}{few}")
+
+
+def errors_of(settings):
+    """The types of errors of the file systems; clients of networks raise many."""
+    return (Exception,) if "://" in settings.images + settings.out else (OSError,)
 
 
 def embed(settings, version):
@@ -99,7 +104,7 @@ def embed(settings, version):
             held.enter_context(connected(settings.address))
         held.enter_context(collection.folder.only_writer())
         collection.check(manifest)
-        with one_sentence(PROGRAM, RuntimeError, ValueError, OSError, **stop):
+        with one_sentence(PROGRAM, RuntimeError, ValueError, *errors_of(settings), **stop):
             collection.begin(manifest, listing)
             embed_missing(settings, version, model, collection, listing)
             unreadable = collection.unreadable(manifest["shards"])

@@ -138,6 +138,23 @@ def test_other_file_systems(embed, photos, out):
         memory.rm(name, recursive=True)
 
 
+@pytest.mark.usefixtures("photos")
+def test_a_network_that_fails_is_a_sentence(embed, monkeypatch):
+    class NetworkError(Exception):
+        pass
+
+    def fails(*_, **__):
+        raise NetworkError("no credentials")
+
+    memory = type(fsspec.filesystem("memory"))
+    monkeypatch.setattr(memory, "isdir", fails)
+    assert "no credentials" in embed(images="memory://given").sentence
+    monkeypatch.setattr(memory, "open", fails)
+    result = embed(out="memory://failing")
+    assert "no credentials" in result.err
+    assert "Traceback" not in result.err
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
