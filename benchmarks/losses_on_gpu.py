@@ -282,10 +282,10 @@ def summary(rows):
     for side in (ON_JAX, ON_TORCH):
         both = [each for each in rows if not any("stopped" in each[name] for name in (PEER, side))]
         ratios = [each[PEER]["seconds"] / each[side]["seconds"] for each in both]
-        if not ratios:
-            return "In no row do PML and tfdml both fit into the memory of the GPU."
-        count, least, most = sum(each > 1 for each in ratios), min(ratios), max(ratios)
-        faster.append(f"{count} of {len(both)} rows ({least:.2g} to {most:.0f} times as fast)")
+        phrase = f"{sum(each > 1 for each in ratios)} of {len(both)} rows"
+        if ratios:
+            phrase += f" ({min(ratios):.2g} to {max(ratios):.0f} times as fast)"
+        faster.append(phrase)
     return (
         f"Where both fit into the memory of the GPU, tfdml is faster than PML in {faster[0]}\n"
         f"compiled by JAX, and in {faster[1]} on eager PyTorch."

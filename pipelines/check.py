@@ -26,11 +26,12 @@ CAUGHT = (ValueError, TypeError, OSError, ImportError)  # whose message is for t
 def main(arguments=None):
     given = parser_of(PROGRAM, __doc__, required=True).parse_args(arguments)
     with one_sentence(PROGRAM, *CAUGHT, stopped="stopped. Run the same command to continue"):
-        found, images = check(given.dataset, given.data_dir, given.boxes)
+        found, images, rest = check(given.dataset, given.data_dir, given.boxes)
     for sentence in found:
         print(sentence.encode(errors="backslashreplace").decode())  # names that are not UTF-8
     if found:
-        print(f"{len(found):,} found. Repair them, or skip them in a run with --skip_invalid true")
+        advice = f". Without them {rest}" if rest else " or skip them with --skip_invalid true"
+        print(f"{len(found):,} found. Repair them{advice}")
         raise SystemExit(1)
     print(f"All {images:,} images can be read")
 
@@ -52,7 +53,7 @@ def parser_of(program, description, required=False):
 
 
 def check(name, data_dir=None, boxes=None):
-    """Finds what `skip_invalid` would leave out of a dataset, and whether too little is left.
+    """Finds what `skip_invalid` would leave out of a dataset.
 
     Args:
         name: As for `pipelines.load`, of images in files.
@@ -60,7 +61,8 @@ def check(name, data_dir=None, boxes=None):
         boxes: As for `pipelines.load`; a box outside its image is an error.
 
     Returns:
-        `(found, images)`: a sentence for each problem, and the number of images without one.
+        `(found, images, rest)`: a sentence for each problem, the number of images without one, and
+        why these are no dataset; empty if they are.
 
     Raises:
         ValueError: If the images are not in separate files, or as for `pipelines.load`.
@@ -84,14 +86,14 @@ def check(name, data_dir=None, boxes=None):
     if isinstance(split, ValueError):
         if not found:
             raise split
-        return [*found, str(split)], 0
+        return found, 0, str(split)
     if split.holds_records:
         raise ValueError(f"check a cache with python -m pipelines.cache --verify {data_dir}")
     if not split.holds_paths:
         raise ValueError(f"`dataset` must be of image files. Received: dataset={name!r}")
     rest = find_unreadable(split.images)  # of a dataset that `load` does not verify
     found += [f"{split.images[row]} ({reason})" for row, reason in rest.items()]
-    return found, len(split.images) - len(rest)
+    return found, len(split.images) - len(rest), ""
 
 
 if __name__ == "__main__":

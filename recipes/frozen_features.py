@@ -55,7 +55,7 @@ def main():
     recipes = sorted(given.folder.glob("*.yaml"))
     if not recipes:
         parser.error(f"{given.folder} must hold recipes, *.yaml")
-    with one_sentence(PROGRAM, ValueError, OSError):
+    with one_sentence(PROGRAM, ValueError, TypeError, OSError):
         table = table_of(recipes, settings, given.seeds)
     folder = RUNS / "_".join(given.folder.resolve().parts[-2:])
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,16 +66,17 @@ def main():
 def table_of(paths, settings, seeds):
     """The table of recipes, given by their paths and with further settings as flags."""
     recipes = {path.stem: train.parse(["--config", str(path), *settings])[0] for path in paths}
-    points = {tuple(points_of(recipe)) for recipe in recipes.values()}
-    check(len(points) == 1, "all recipes must have the same `steps`", steps=sorted(points))
+    steps = sorted({recipe.steps for recipe in recipes.values()})
+    check(len(steps) == 1, "all recipes must have the same `steps`", steps=steps)
     followed = {*OF_FEATURES, *OF_TRAINING}
     others = [field.name for field in dataclasses.fields(Recipe) if field.name not in followed]
     for name, recipe in recipes.items():
         recipe.check_default(others, f"{name}: leave out `{{name}}`, which it does not follow")
         loss = tfdml.losses.get(recipe.loss, **recipe.loss_options)
-        starts = type(loss).prepare is tfdml.losses.MetricLoss.prepare
+        parts = [getattr(loss, part, loss) for part in ("base", "regularizer")]
+        plain = all(type(part).prepare is tfdml.losses.MetricLoss.prepare for part in parts)
         expectation = "the loss must have one level, and not start from the training images"
-        check(starts and loss.levels == 1, expectation, recipe=name, loss=recipe.loss)
+        check(plain and loss.levels == 1, expectation, recipe=name, loss=recipe.loss)
     known, lines = {}, []
     for name, recipe in tqdm(recipes.items(), "Recipes", disable=None):
         of = tuple(getattr(recipe, setting) for setting in OF_FEATURES)
@@ -86,7 +87,7 @@ def table_of(paths, settings, seeds):
         for ranked_by in runs[0]:
             means = 100 * np.mean([run[ranked_by] for run in runs], axis=0)
             lines.append(f"| {name} | {ranked_by} | {' | '.join(f'{x:.1f}' for x in means)} |")
-    heads = ["recipe", "ranked by", *(f"{step:,}" for step in points.pop())]
+    heads = ["recipe", "ranked by", *(f"{step:,}" for step in points_of(recipe))]
     return "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *lines])
 
 

@@ -177,12 +177,15 @@ def test_an_export_again_goes_on_without_the_images_of_the_run(here, monkeypatch
     ("arguments", "message"),
     [
         (["--precision", "int4"], "`precision` must be one of"),
-        (["--classes", "runs/small"], "is not a JPEG, PNG, GIF, BMP or WebP"),
+        (["--classes", "texts"], "is not a JPEG, PNG, GIF, BMP or WebP"),
         (["--gallery", "missing"], "a folder must have sub-folders of images, one per class"),
         (["--top", "0"], "`top` must be > 0. Received: top=0"),
     ],
 )
 def test_export_rejects_what_it_cannot_do(arguments, message, here, capsys):
+    text = pathlib.Path("texts/a/x.png")
+    text.parent.mkdir(parents=True, exist_ok=True)
+    text.write_text("text")
     before = sorted(pathlib.Path("saved_models").rglob("*.pb"))
     with pytest.raises(SystemExit, match="2"):
         export.main(["runs/small", *arguments])

@@ -334,6 +334,7 @@ def test_progress_has_the_loss_since_the_line_before(capsys):
     for epoch in ([1.0, 3.0, 5.0], [7.0]):
         lines.on_epoch_begin(0)
         for batch in range(len(epoch)):
+            lines.model.optimizer.iterations += 1
             lines.on_train_batch_end(batch, {"loss": np.mean(epoch[: batch + 1])})
     printed = capsys.readouterr().out.splitlines()
     assert [line.split()[5] for line in printed] == ["1.0000", "3.0000", "5.0000", "7.0000"]

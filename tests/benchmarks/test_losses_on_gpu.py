@@ -22,7 +22,7 @@ def test_a_page_without_a_row_that_fits_says_so():
     measured = {"seconds": 0.1, "megabytes": 2.0}
     row = {PEER: FULL, ON_TORCH: measured, ON_JAX: measured}
     page = page_of({"gpu": "A", "versions": {"jax": "1"}, "rows": {"NT-Xent/2048": row}})
-    assert "In no row do PML and tfdml both fit" in page
+    assert "faster than PML in 0 of 0 rows\ncompiled by JAX, and in 0 of 0 rows on eager" in page
     assert "| NT-Xent | out of memory | 100 | 100 |" in page
 
 

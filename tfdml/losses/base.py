@@ -95,20 +95,21 @@ class MetricLoss(keras.losses.Loss):
             **{"embeddings.shape": tuple(embeddings.shape)},
         )
         with keras.name_scope(self.name):
-            all_known = True
-            if self.num_classes is not None and len(labels.shape) == 1:
-                labels, all_known = _known(labels, self.num_classes)
+            valid = None  # whether the labels are, if that is to be checked
+            if len(labels.shape) == 2:
+                valid = ops.all((labels == 0) | (labels == 1))
+                valid = pairwise.asserted(valid, OF_SETS, labels)
+            elif self.num_classes is not None:
+                labels, valid = _known(labels, self.num_classes)
             if self.normalize:
                 embeddings = self.unit_rows(embeddings)
             value = self._value(labels, embeddings, training)
             # NaN in a row that no term uses would not show in the value otherwise.
-            broken = ops.isnan(ops.sum(embeddings))
-            if len(labels.shape) == 2:
-                valid = ops.all((labels == 0) | (labels == 1))
-                all_known = pairwise.asserted(valid, OF_SETS, labels)
-            broken = broken | ops.logical_not(all_known)
-            broken = ops.where(broken, float("nan"), 0.0)
-            return _share_of_replica(value + ops.cast(broken, value.dtype))
+            broken = ops.where(ops.isnan(ops.sum(embeddings)), float("nan"), 0.0)
+            value = value + ops.cast(broken, value.dtype)
+            if valid is not None:  # without gradient where they are not
+                value = ops.where(valid, value, float("nan"))
+            return _share_of_replica(value)
 
     def _as_labels(self, labels, embeddings):
         """Labels as a tensor: (batch,) ids, or (batch, num_labels) of 0 and 1."""

@@ -111,11 +111,16 @@ class EmbeddingModel(keras.Model):
 
     def compile_from_config(self, config):
         # Keras does not use its saved configuration with an overridden `compile`.
-        self.compile(**keras.saving.deserialize_keras_object(config))
+        options = keras.saving.deserialize_keras_object(config)
+        if isinstance(options.get("loss"), MetricLoss):
+            options["loss_weights"] = None  # earlier versions ignored them
+        self.compile(**options)
         if self.trainable_variables:  # none if it was saved frozen
             try:
                 self.optimizer.build(self.trainable_variables)
-            except ValueError as error:  # the embedder was saved frozen
+            except ValueError as error:
+                if self.embedder.trainable_variables:
+                    raise
                 warnings.warn(f"the state of the optimizer is not restored: {error}", stacklevel=2)
 
     def fit(
@@ -251,7 +256,8 @@ class EmbeddingModel(keras.Model):
             fits = "`level_weights` must have one number per level"
             received = {"level_weights": level_weights, "levels": levels}
             check(np.shape(level_weights) == (levels,), fits, **received)
-        embeddings = self.embedder.predict(inputs, verbose=verbose, **batch).astype("float32")
+        embeddings = self.embedder.predict(inputs, verbose=verbose, **batch)
+        embeddings = embeddings.astype("float32", copy=False)
         return embeddings if level_weights is None else weigh_levels(embeddings, level_weights)
 
     def export(self, filepath, *args, **kwargs):

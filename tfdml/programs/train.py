@@ -22,7 +22,7 @@ import time
 import yaml
 
 import pipelines
-from tfdml.checks import check, unknown_name
+from tfdml.checks import unknown_name
 from tfdml.command_line import (
     Parser,
     check_writable,
@@ -86,7 +86,7 @@ def main(arguments=None):
         settings = dataclasses.replace(recipe, run=None)
         devices.check_agree(repr(settings), files["trained_classes.json"], str(step))
         if resume and devices.is_chief:
-            folders.check_same_classes(folder, files)
+            folders.check_same_images(folder, files, len(images.test.labels))
             write_text(folder / "config.yaml", files["config.yaml"])
         elif devices.is_chief:
             folders.make_folders(folder, files)
@@ -194,12 +194,8 @@ def fit(recipe, folder, model, images, batches, callbacks, devices):
     scores = json.loads(scores_path.read_text("utf-8")) if scores_path.exists() else {}
     if "trained" in scores and scores.get("steps") == recipe.steps:  # stopped in the export
         return scores
-    count, before = len(images.test.labels), scores.get("scored_images")
-    expectation = "the images to score must be as many as when the run began: restore them, or"
-    expectation += " start a new run"
-    check(before in (None, count), expectation, images=count, before=before)
     if not scores:
-        scores["scored_images"] = count
+        scores["scored_images"] = len(images.test.labels)
         scores["untrained"] = score("Scoring the untrained embedder", model, images)
         write_text(scores_path, json.dumps(scores, indent=2) + "\n")
     seconds = 0.0

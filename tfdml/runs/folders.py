@@ -1,6 +1,7 @@
 """The folders of a run: free names, one writer, files that appear together or not at all."""
 
 import itertools
+import json
 import pathlib
 import tempfile
 
@@ -56,11 +57,23 @@ def only_writer(folder):
     )
 
 
-def check_same_classes(folder, files):
-    """Raises a ValueError for other classes: the images changed since the run began."""
-    path = folder / "trained_classes.json"
+def check_same_images(folder, files, scored):
+    """Raises a ValueError if the images changed since the run began.
+
+    Args:
+        folder: Of the run.
+        files: {name: text}, as for `make_folders`.
+        scored: Number of images to score.
+    """
+    path, scores = folder / "trained_classes.json", folder / "scores.json"
+    advice = "Restore the images, or start a new run"
     if path.is_file() and path.read_text("utf-8") != files[path.name]:
         raise ValueError(
-            f"the classes to train are not those that {folder} began with ({path}). Restore the "
-            "images, or start a new run"
+            f"the classes to train are not those that {folder} began with ({path}). {advice}"
+        )
+    before = json.loads(scores.read_text("utf-8")) if scores.is_file() else {}
+    if before.get("scored_images", scored) != scored:
+        raise ValueError(
+            f"the images to score are {scored:,}, where {folder} began with "
+            f"{before['scored_images']:,}. {advice}"
         )

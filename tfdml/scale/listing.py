@@ -108,9 +108,10 @@ def _below(fs, root):
     """The paths of all files below a folder; warns of local folders that cannot be listed."""
     if not isinstance(fs, LocalFileSystem):
         return fs.find(root)
-    errors = []  # which fsspec does not tell
-    walk = os.walk(root, onerror=errors.append)
-    found = [os.path.join(folder, name) for folder, _, names in walk for name in names]
+    found, errors = [], []  # which fsspec does not tell
+    for folder, folders, names in os.walk(root, onerror=errors.append):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [os.path.join(folder, name).replace(os.sep, "/") for name in names]
     if errors:
         warnings.warn(f"ignored {len(errors):,} folders such as: {errors[0]}", stacklevel=3)
     return found

@@ -11,7 +11,7 @@ import flask
 from werkzeug.exceptions import HTTPException
 
 from tfdml.search import MOST_NEIGHBOURS
-from tfdml.search.images import MIME_TYPES, RejectedError, thumbnail
+from tfdml.search.images import MIME_TYPES, RejectedError, read_header, thumbnail
 from tfdml.serving.versions import name_of
 
 FIELD = "image"  # of a form with a picture
@@ -101,7 +101,8 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
 
     @app.get("/api/images/<int:key>")
     def picture(key):
-        return _file(search.content(key), MIME_TYPES[search.entry(key).format])
+        content = search.content(key)
+        return _file(content, MIME_TYPES[read_header(content).format])
 
     @app.get("/api/images/<int:key>/thumbnail")
     def small_picture(key):

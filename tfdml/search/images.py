@@ -1,5 +1,6 @@
 """Images of a search: files of its folder, formats and sizes, thumbnails, and rejected requests."""
 
+import contextlib
 import io
 import os
 import pathlib
@@ -145,9 +146,9 @@ def read_header(content):
     if width * height > MAX_PIXELS:
         raise _too_many(f"{width:,} × {height:,}")
     if picture.format == "GIF":  # the model decodes all its pictures, to take the first
-        frames = getattr(picture, "n_frames", 1)
-        if width * height * frames > MAX_PIXELS:
-            raise _too_many(f"{frames:,} of {width:,} × {height:,}")
+        pictures = _count(picture)
+        if width * height * pictures > MAX_PIXELS:
+            raise _too_many(f"{pictures:,} of {width:,} × {height:,}")
     kind = picture.format if picture.format in MIME_TYPES else "JPEG"
     return Header(str(kind), width, height)
 
@@ -176,6 +177,16 @@ def thumbnail(content, side=320):
     except Exception as error:  # broken files raise many types
         raise RejectedError(f"The picture cannot be drawn ({error})") from error
     return file.getvalue()
+
+
+def _count(gif):
+    """The number of whole pictures of a GIF, which may be cut off after the first."""
+    count = 1
+    with contextlib.suppress(Exception):  # broken headers raise many types
+        while True:
+            gif.seek(count)
+            count += 1
+    return count
 
 
 def _stamp(status):

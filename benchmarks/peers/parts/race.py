@@ -25,7 +25,10 @@ SLOW = 60.0  # seconds of a step, beyond which a run of a number of steps is sto
 
 def cases(arguments, results):
     chosen = [name for name in RACERS if name in (arguments.objectives or RACERS)]
-    check(chosen, "the race needs `objectives` of it", objectives=arguments.objectives)
+    expectation = f"`objectives` of the race must be among {', '.join(RACERS)}"
+    check(
+        chosen, f"{expectation}; or leave the race out with --only", objectives=arguments.objectives
+    )
     races = {name: with_budgets(RACES[name], arguments) for name in arguments.races}
     settings = {name: common_of(race, arguments) for name, race in races.items()}
     for name, race in races.items():

@@ -114,8 +114,8 @@ def test_resume_rejects_other_images_to_score_than_those_of_the_run(tmp_path):
     run(*data, "--classes_per_batch", "2", *TWO_STEPS, cwd=tmp_path)
     shutil.copy(photos / "e" / "0.png", photos / "e" / "new.png")
     message = rejection("--run", "x", "--resume", "--steps", "3", cwd=tmp_path)
-    assert "the images to score must be as many as when the run began" in message
-    assert "Received: images=5, before=4" in message
+    assert "the images to score are 5, where runs/x began with 4. Restore" in message
+    assert "steps: 2\n" in (tmp_path / "runs" / "x" / "config.yaml").read_text()
 
 
 def test_a_run_without_its_settings_can_only_be_deleted(tmp_path):

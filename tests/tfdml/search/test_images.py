@@ -1,3 +1,4 @@
+import contextlib
 import io
 import os
 import struct
@@ -177,6 +178,9 @@ def test_counts_the_pixels_of_all_pictures_of_a_gif(monkeypatch):
     frames[0].save(file, "GIF", save_all=True, append_images=frames[1:])
     monkeypatch.setattr(images_module, "MAX_PIXELS", 5 * 30 * 20)
     assert read_header(file.getvalue()) == ("GIF", 30, 20)
+    for length in range(len(file.getvalue())):
+        with contextlib.suppress(RejectedError):
+            assert read_header(file.getvalue()[:length]) == ("GIF", 30, 20)
     monkeypatch.setattr(images_module, "MAX_PIXELS", 5 * 30 * 20 - 1)
     with pytest.raises(RejectedError, match="Received: 5 of 30 × 20") as caught:
         read_header(file.getvalue())

@@ -143,7 +143,8 @@ def plot_retrievals(
         The matplotlib figure.
 
     Raises:
-        TypeError: If labels are not integers, embeddings not floats or `similarity` not callable.
+        TypeError: If labels are not integers, embeddings not floats, images not uint8 or
+            `similarity` not callable.
         ValueError: If shapes disagree, rows or scores are not finite, the numbers of images and
             rows differ, or an option is out of range.
 
@@ -219,7 +220,7 @@ def _query_rows(queries, count, seed):
 
 
 def _draw_image(axes, images, row, color, line, names):
-    picture = picture_at(images if callable(images) else images.__getitem__, row)
+    picture = picture_at(images if callable(images) else images.__getitem__, row, "images")
     picture.thumbnail((_SIDE, _SIDE), reducing_gap=2)
     axes.imshow(np.asarray(picture), cmap="gray", vmin=0, vmax=255)
     axes.set(xticks=[], yticks=[])

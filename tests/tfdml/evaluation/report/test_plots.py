@@ -150,6 +150,17 @@ def test_draws_the_nearest_without_a_similarity(tmp_path):
     assert "learned similarity" not in figure.get_supxlabel()
 
 
+def test_photographs_are_drawn_small(tmp_path):
+    images = np.full((3, 600, 800, 3), 90, np.uint8)
+    options = {"similarity": None, "queries": [0], "top": 2}
+    rows, labels = np.eye(3), np.zeros(3, int)
+    figure = plot_retrievals(images, rows, labels, tmp_path / "r.png", **options)
+    shapes = {axes.get_images()[0].get_array().shape for axes in figure.axes}
+    assert shapes == {(384, 512, 3)}
+    with pytest.raises(TypeError, match=r"`images\(0\)` must be uint8"):
+        plot_retrievals(images / 255, rows, labels, tmp_path / "r.png", **options)
+
+
 def test_draws_queries_at_random_and_no_more_than_there_are(tmp_path, rng):
     x, labels = rows_of_two_classes(rng)
     images = np.arange(60 * 4, dtype=np.uint8).reshape(60, 2, 2)
