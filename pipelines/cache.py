@@ -42,7 +42,7 @@ def main(arguments=None):
     print(
         f"{images:,} images, {size:,.1f} MB in {len(manifest['shards'])} files: {given.out}\n"
         f"Train on it with: {program_call('train')} --dataset cache "
-        f"--data_dir {shlex.quote(given.out)}{flags_of(manifest['settings'])}"
+        f"--data_dir {shlex.quote(given.out)}{flags_of(**manifest)}"
     )
 
 
@@ -70,10 +70,13 @@ def parse(arguments):
     return given
 
 
-def flags_of(settings):
-    """The flags of `train.py` that use the images of a cache without resizing."""
-    switches = (name for name in ("keep_aspect", "trim_white") if settings[name])
-    return "".join([f" --warp_size {settings['warp_size']}", *(f" --{name}" for name in switches)])
+def flags_of(settings, image_size, **_):
+    """The flags of `train.py` that use the images of a cache, of its manifest, without resizing."""
+    side = settings["warp_size"]
+    flags = [f"warp_size {side}"]
+    flags += [f"image_size {side}"] if side < max(image_size[:2]) else []
+    flags += [name for name in ("keep_aspect", "trim_white") if settings[name]]
+    return "".join(f" --{flag}" for flag in flags)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 import collections
+import os
 
 import numpy as np
 
@@ -102,7 +103,7 @@ def _read(path):
     _check_names(path, names)
     rows = [_checked(f"{path}, line {number}", names, cells) for number, cells in lines]
     check(rows, f"{path} must list images", images=0)
-    images = collections.Counter(row["path"] for row in rows)
+    images = collections.Counter(os.path.normpath(row["path"]) for row in rows)
     if len(images) < len(rows):
         twice = images.most_common(1)[0][0]
         raise ValueError(f"{path} must list an image once. Received twice: {twice}")

@@ -378,6 +378,9 @@ def test_the_command_writes_and_verifies(dataset, tmp_path, capsys):
     assert "is intact" in capsys.readouterr().out
     settings = json.loads((out / "manifest.json").read_text())["settings"]
     assert (settings["quality"], settings["warp_size"]) == (95, 256)
+    small = ["--dataset", "folder", "--data_dir", str(folder), "--size", "64"]
+    cache.main([*small, "--out", str(tmp_path / "small")])
+    assert "--warp_size 64 --image_size 64" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         cache.main(["--verify", str(folder)])
     assert "pipelines.cache: error: there is no finished cache in" in capsys.readouterr().err

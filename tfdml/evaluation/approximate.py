@@ -137,6 +137,21 @@ def approximate_recall(
     }
 
 
+def check_index(index, parameters, dim):
+    """Raises a ValueError if faiss rejects an index or its parameters.
+
+    Args:
+        index: As for `approximate_recall`.
+        parameters: As for `approximate_recall`.
+        dim: Numbers of a row.
+    """
+    faiss = load_faiss()
+    with as_value_error({"index": index, "parameters": parameters, "dim": dim}):
+        made = faiss.index_factory(dim, index)
+        if parameters is not None:
+            faiss.ParameterSpace().set_index_parameters(made, parameters)
+
+
 def load_faiss():
     """The faiss module.
 

@@ -152,13 +152,17 @@ def compare(runs, *, confidence=0.95, rounds=1000, seed=0):
 def _check_same_images(first, baseline, name, run):
     """Raises a ValueError that names the first difference between the images of two runs."""
     facts = [{"queries": len(of.labels), **of.images} for of in (baseline, run)]
-    for fact in sorted(set(facts[0]) | set(facts[1])):
+    digests = ("classes", "content")
+    for fact in sorted(set(facts[0]) | set(facts[1]), key=lambda name: (name in digests, name)):
         mine, other = (of.get(fact) for of in facts)
         received = {"runs": [first, name]}
-        if fact not in ("classes", "content"):  # these are digests
+        if fact not in digests:
             received = {fact: {first: mine, name: other}}
         expectation = f"`runs` must be scored on the same images: {fact} differs"
         check(mine == other, expectation, **received)
+    if baseline.ids is not None and run.ids is not None:
+        expectation = "`runs` must be scored on the same images: the names of queries differ"
+        check(np.array_equal(baseline.ids, run.ids), expectation, runs=[first, name])
     same_labels = baseline.labels.tolist() == run.labels.tolist()
     expectation = "`runs` must be scored on the same images: labels differ"
     check(same_labels, expectation, runs=[first, name])

@@ -105,6 +105,7 @@ def test_boxes_need_their_columns(table):
         ("path,label\na.png,1\nb.png\n", r"line 3 must have path,label\. Received: 'b\.png'"),
         ("path,label\na.png,\n", r"line 2 must have path,label\. Received: 'a\.png,'"),
         ("path,label\na.png,1\na.png,2\n", r"list an image once\. Received twice: a\.png"),
+        ("path,label\na.png,1\n./a.png,2\n", r"list an image once\. Received twice: a\.png"),
         ("path,label,split\na.png,1,tst\n", r"line 2: `split` must be one of train, test, query"),
         ("path,label,x1,y1,x2,y2\na.png,1,0,0,0,1\n", r"line 2: a box must .*'0,0,0,1'"),
         ("path,label,x1,y1,x2,y2\na.png,1,0,0,1.5,1\n", r"line 2: a box must be integers"),

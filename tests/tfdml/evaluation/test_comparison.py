@@ -130,6 +130,14 @@ def test_rejects_runs_that_cannot_be_compared(change, message, runs):
         compare({"a": runs["a"], "b": runs["b"]._replace(**change)})
 
 
+def test_rejects_queries_of_other_names(runs):
+    names = np.arange(120).astype(str)
+    a, b = (runs["a"]._replace(ids=ids) for ids in (names, names[::-1]))
+    with pytest.raises(ValueError, match="names of queries differ"):
+        compare({"a": a, "b": b})
+    compare({"a": a, "b": b._replace(ids=None)})
+
+
 def test_keeps_large_labels_apart(runs):
     labels = np.full(120, 2**60) + np.arange(120)
     a, b = (runs["a"]._replace(labels=ids) for ids in (labels, labels[::-1]))

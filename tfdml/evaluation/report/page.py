@@ -110,7 +110,7 @@ def write_report(
     values, ids = np.unique(labels, return_inverse=True)
     names = [str((class_names or {}).get(label, label)) for label in values.tolist()]
     content = _content(embeddings, ids, names, per_query, nearest, seed)
-    content["images"] = image_names and [str(name) for name in image_names]
+    content["images"] = None if image_names is None else [str(name) for name in image_names]
     curve = _curve(embeddings, labels) if neighbours is None else {}
     texts = {
         "title": html.escape(str(title)),

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import pipelines
+from tfdml.checks import check
 from tfdml.command_line import program_name
 from tfdml.serving import exported
 
@@ -50,6 +51,11 @@ def training_split(settings, model, dataset) -> Any:
     """The images of the training classes, to calibrate by; None where they are not at hand."""
     if not model.was_trained_on(settings) or settings.split in ("train", "all"):
         return None
+    import numpy as np
+
+    _, classes, counts = np.unique(dataset.train.labels, return_inverse=True, return_counts=True)
+    trained = dataset.train.subset(counts[classes] > 1)  # as `skip_invalid` leaves the others out
+    dataset = dataclasses.replace(dataset, train=trained)
     return _chosen(dataclasses.replace(settings, split="train"), model, dataset)[0]
 
 
@@ -76,6 +82,12 @@ def ids_of(settings, split):
 def names_of(split):
     """{class id: name} of the classes of the images."""
     return dict(zip(sorted(set(split.labels.tolist())), split.names, strict=True))
+
+
+def check_pairs(images):
+    """Raises a ValueError unless a class of `Scored` images has two or more."""
+    count, classes = len(images.split.labels), images.split.num_classes
+    check(classes < count, "a class must have 2 images or more", images=count, classes=classes)
 
 
 def has_pairs_of_both_kinds(labels):

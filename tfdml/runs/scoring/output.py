@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import os
 import pathlib
 
 import tfdml
@@ -94,8 +95,12 @@ def write_queries(settings, images, per_query):
 
     split, queries = images.split, images.queries
     labels, ids = split.labels, ids_of(settings, split)
-    content = "\0".join(ids).encode()
-    if not split.holds_paths:
+    if split.holds_records:
+        content = "\0".join(ids).encode()
+    elif split.holds_paths:
+        sizes = [str(os.path.getsize(path)) for path in split.images]
+        content = "\0".join([*ids, *sizes]).encode()
+    else:
         content = np.ascontiguousarray(split.images).data
     if queries is not None:
         labels, ids = labels[queries], np.asarray(ids)[queries]
@@ -105,5 +110,7 @@ def write_queries(settings, images, per_query):
         "classes": hashlib.sha256("\0".join(split.names).encode()).hexdigest(),
         "content": hashlib.sha256(content).hexdigest(),
     }
+    if getattr(settings, "gallery", None):
+        of_images["gallery"] = images.gallery.collection.list
     path = queries_path(pathlib.Path(settings.out))
     tfdml.evaluation.save_queries(path, per_query, labels, images=of_images, ids=ids)

@@ -135,7 +135,8 @@ class Retrieval(Scoring):
     def words(self):
         if self.gallery:
             place = as_file_name(pathlib.Path(self.gallery).resolve().name)
-            return [f"in_{place}", *([STORED] if self.index else [])]
+            parameters = [as_file_name(self.index_parameters)] if self.index_parameters else []
+            return [f"in_{place}", *([STORED, *parameters] if self.index else [])]
         if self.rank_by == "distance":
             return []
         return [f"rerank_{self.rerank}" if self.rerank else "similarity"]
@@ -154,6 +155,15 @@ class Retrieval(Scoring):
         has_pairs = self.false_match_rate is None or has_pairs_of_both_kinds(images.split.labels)
         expectation = "`false_match_rate` needs images of two classes, and two images of one"
         check(has_pairs, expectation, classes=images.split.num_classes)
+        if self.nmi and self.cluster_by == "affinity_propagation":
+            from tfdml.evaluation.affinity_propagation import check_rows as check_rows_to_cluster
+
+            check_rows_to_cluster(len(images.split.labels))
+        if self.index:
+            from tfdml.evaluation.approximate import check_index
+
+            dim = self.dims or model.levels * model.dim
+            check_index(self.index, self.index_parameters, dim)
         if self.export_gallery:
             from tfdml.serving.nearest import check_rows
 

@@ -23,14 +23,17 @@ def test_scored_runs_are_compared(version, capsys):
     assert "crops.json has no values of queries" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         evaluate.main(["--compare", "runs/colours", "runs/colours/evaluation_all.json"])
-    assert "must be scored on the same images: classes differs" in capsys.readouterr().err
+    assert "must be scored on the same images: queries differs" in capsys.readouterr().err
 
 
-def test_other_images_of_the_same_names_are_not_compared(photos, version, tmp_path, capsys):
+@pytest.mark.parametrize(("name", "more"), [("other_{}", b""), ("{}", b"more")])
+def test_other_images_of_the_same_classes_are_not_compared(
+    name, more, photos, version, tmp_path, capsys
+):
     for path in photos.rglob("*.png"):
-        copy = tmp_path / "others" / path.parent.name / f"other_{path.name}"
+        copy = tmp_path / "others" / path.parent.name / name.format(path.name)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(path.read_bytes())
+        copy.write_bytes(path.read_bytes() + more)
     scores(version, "--nmi=false", name="evaluation")
     data = ["--dataset", "folder", "--data_dir", tmp_path / "others", "--nmi=false"]
     scores(version, *data, name="evaluation_folder_others")

@@ -1,3 +1,5 @@
+import shutil
+
 import numpy as np
 import pytest
 from mean_colours import CLASSES, data_of, embedding_of, scores
@@ -5,6 +7,8 @@ from mean_colours import CLASSES, data_of, embedding_of, scores
 from tfdml.evaluation import (
     few_shot_accuracies,
 )
+from tfdml.programs import evaluate
+from tfdml.runs.scoring.model import ScoredModel
 
 
 def test_class_means_of_some_images_identify_the_others(photos, version, capsys):
@@ -23,3 +27,17 @@ def test_class_means_of_some_images_identify_the_others(photos, version, capsys)
     options = {"shots": 1, "draws": 3, "k": 2, "seed": 4, "renormalize_means": True}
     expected = few_shot_accuracies(rows, labels, **options)
     assert content["scores"] == {"top2": pytest.approx(np.mean(expected[2]), abs=1e-9)}
+
+
+@pytest.mark.parametrize("task", ["ncm", "one_per_class"])
+def test_classes_of_one_image_are_rejected_before_they_are_embedded(
+    task, photos, version, tmp_path, monkeypatch, capsys
+):
+    for folder in photos.iterdir():
+        (tmp_path / "singles" / folder.name).mkdir(parents=True)
+        shutil.copy(folder / "0.png", tmp_path / "singles" / folder.name)
+    monkeypatch.setattr(ScoredModel, "embed", lambda *_: pytest.fail("embedded"))
+    data = ["--dataset", "folder", "--data_dir", str(tmp_path / "singles")]
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main([task, str(version), *data])
+    assert "a class must have 2 images or more" in capsys.readouterr().err

@@ -25,4 +25,6 @@ def test_options_that_change_the_scores_name_the_file():
 
     assert name_of(Retrieval) == "evaluation.json"
     assert name_of(Retrieval, restarts=5, seed=1) == "evaluation_restarts_5_seed_1.json"
+    stored = {"gallery": "large", "index": "stored", "index_parameters": "nprobe=4", "k": 1}
+    assert name_of(Retrieval, **stored) == "evaluation_in_large_stored_nprobe_4.json"
     assert name_of(NearestClassMean, draws=3) == "evaluation_ncm_draws_3.json"

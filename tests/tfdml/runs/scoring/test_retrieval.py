@@ -7,6 +7,7 @@ from mean_colours import CLASSES, data_of, embedding_of, scores, settings_on_the
 
 import pipelines
 from tfdml.evaluation import (
+    affinity_propagation,
     bootstrap_intervals,
     calibrate_threshold,
     clustering_scores,
@@ -19,6 +20,7 @@ from tfdml.evaluation import (
 )
 from tfdml.programs import evaluate
 from tfdml.runs.scoring import retrieval
+from tfdml.runs.scoring.model import ScoredModel
 
 
 def test_queries_search_the_gallery_of_a_dataset_that_has_one(photos, version, monkeypatch):
@@ -89,6 +91,24 @@ def test_an_index_is_compared_with_the_exact_search(version, capsys):
     assert content["index"] == "IVF2,Flat"
     assert set(content["approximate"]["lost"].values()) == {0.0}
     assert "Approximate search (" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--index", "HNSW32x"], "faiss rejects the index"),
+        (["--index", "Flat", "--index_parameters", "nprob=4"], "parameters='nprob=4'"),
+        (["--cluster_by", "affinity_propagation"], "takes at most 9 rows"),
+    ],
+)
+def test_what_cannot_be_scored_is_rejected_before_it_embeds(
+    arguments, sentence, version, monkeypatch, capsys
+):
+    monkeypatch.setattr(affinity_propagation, "MOST_ROWS", 9)
+    monkeypatch.setattr(ScoredModel, "embed", lambda *_: pytest.fail("embedded"))
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main([str(version), *arguments])
+    assert sentence in capsys.readouterr().err
 
 
 def test_clusters_are_found_by_affinity_propagation(photos, version):
