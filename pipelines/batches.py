@@ -39,7 +39,8 @@ def balanced_batches(
         image_size: (height, width, channels), for paths 1 or 3 channels; that of the images if
             None; required for paths.
         augmentation: `Augmentation`, or None for none.
-        start_step: Step of the first batch: to resume, the optimizer's, or more if it skipped some.
+        start_step: Step of the first batch. To resume, the optimizer's number of steps, plus the
+            batches whose update it skipped.
         sampler: `"balanced"` for K images of each class, or `"mixed"` for K to 2 K of fewer.
         preprocessing: `Preprocessing`, or None to only resize. An augmentation with `crop` below 1
             replaces its random crop.
@@ -92,7 +93,8 @@ def group_batches(
         seed: Of the choice of images and of their augmentation.
         image_size: As for `balanced_batches`.
         augmentation: `Augmentation`, or None for none.
-        start_step: Step of the first batch: to resume, the optimizer's, or more if it skipped some.
+        start_step: Step of the first batch. To resume, the optimizer's number of steps, plus the
+            batches whose update it skipped.
         super_classes: G, which must divide P.
         images_per_class: Most images of a class, >= 2; all if None.
         evenly: Whether all super-classes, and all classes of one, are equally likely; if not, in
@@ -147,7 +149,8 @@ def whole_class_batches(
         seed: Of the choice of images and of their augmentation.
         image_size: As for `balanced_batches`.
         augmentation: `Augmentation`, or None for none.
-        start_step: Step of the first batch: to resume, the optimizer's, or more if it skipped some.
+        start_step: Step of the first batch. To resume, the optimizer's number of steps, plus the
+            batches whose update it skipped.
         preprocessing: As for `balanced_batches`.
 
     Returns:
@@ -189,7 +192,8 @@ def shuffled_batches(
         seed: Of the order of the images and of their augmentation.
         image_size: As for `balanced_batches`.
         augmentation: `Augmentation`, or None for none.
-        start_step: Step of the first batch: to resume, the optimizer's, or more if it skipped some.
+        start_step: Step of the first batch. To resume, the optimizer's number of steps, plus the
+            batches whose update it skipped.
         preprocessing: As for `balanced_batches`.
         part: As for `balanced_batches`.
 
@@ -237,7 +241,8 @@ def pair_batches(
         seed: Of the choice of images and of their augmentation.
         image_size: As for `balanced_batches`.
         augmentation: `Augmentation`, or None for none.
-        start_step: Step of the first batch: to resume, the optimizer's, or more if it skipped some.
+        start_step: Step of the first batch. To resume, the optimizer's number of steps, plus the
+            batches whose update it skipped.
         hard_neighbours: `HardNeighbours` of the labels of the split and this batch size, or None.
         reshuffle: Whether each epoch shuffles its pairs anew; if not, every epoch repeats the
             batches of the first. With hard neighbours it always does.

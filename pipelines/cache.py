@@ -42,7 +42,7 @@ def main(arguments=None):
     print(
         f"{images:,} images, {size:,.1f} MB in {len(manifest['shards'])} files: {given.out}\n"
         f"Train on it with: {program_call('train')} --dataset cache "
-        f"--data_dir {shlex.quote(given.out)}{flags_of(**manifest)}"
+        f"--data_dir {shlex.quote(given.out)}{flags_of(manifest)}"
     )
 
 
@@ -70,11 +70,12 @@ def parse(arguments):
     return given
 
 
-def flags_of(settings, image_size, **_):
-    """The flags of `train.py` that use the images of a cache, of its manifest, without resizing."""
+def flags_of(manifest):
+    """The flags of `train.py` that use the images of a cache as they are stored."""
+    settings, sides = manifest["settings"], manifest["image_size"][:2]
     side = settings["warp_size"]
     flags = [f"warp_size {side}"]
-    flags += [f"image_size {side}"] if side < max(image_size[:2]) else []
+    flags += [f"image_size {side}"] if side < max(sides) else []
     flags += [name for name in ("keep_aspect", "trim_white") if settings[name]]
     return "".join(f" --{flag}" for flag in flags)
 

@@ -30,8 +30,10 @@ def main(arguments=None):
     for sentence in found:
         print(sentence.encode(errors="backslashreplace").decode())  # names that are not UTF-8
     if found:
-        advice = f". Without them {rest}" if rest else " or skip them with --skip_invalid true"
-        print(f"{len(found):,} found. Repair them{advice}")
+        advice = "or skip them with --skip_invalid true"
+        if rest:
+            advice = f"as too little is left without them: {rest}"
+        print(f"{len(found):,} found. Repair them, {advice}")
         raise SystemExit(1)
     print(f"All {images:,} images can be read")
 
@@ -91,9 +93,9 @@ def check(name, data_dir=None, boxes=None):
         raise ValueError(f"check a cache with python -m pipelines.cache --verify {data_dir}")
     if not split.holds_paths:
         raise ValueError(f"`dataset` must be of image files. Received: dataset={name!r}")
-    rest = find_unreadable(split.images)  # of a dataset that `load` does not verify
-    found += [f"{split.images[row]} ({reason})" for row, reason in rest.items()]
-    return found, len(split.images) - len(rest), ""
+    unreadable = find_unreadable(split.images)  # of a dataset that `load` does not verify
+    found += [f"{split.images[row]} ({reason})" for row, reason in unreadable.items()]
+    return found, len(split.images) - len(unreadable), ""
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ import scores
 from run import complete
 from scores import BY_DISTANCE, RECALL_AT_1, RUNS, UNTRAINED
 
+from tfdml.checks import check
 from tfdml.command_line import one_sentence
 from tfdml.losses import LOSSES
 from tfdml.programs import train
@@ -67,6 +68,8 @@ def main():
         pool = functools.partial(ProcessPoolExecutor, mp_context=spawned)
     work = functools.partial(row_of, most_steps=max(given.steps))
     with one_sentence(PROGRAM, RuntimeError, ValueError, OSError):
+        if todo:
+            check_paths(given)
         rows = complete(work, todo, given.jobs, given.scores, pool)
     text = table_of(rows, columns, given)
     RUNS.mkdir(exist_ok=True)
@@ -116,14 +119,19 @@ def parse():
         if least < 1:
             parser.error(f"--{name} must be >= 1. Received: {least}")
     for name in PHOTOGRAPHS:
-        folder = getattr(given, name)
-        if name in given.sets and not folder:
+        if name in given.sets and not getattr(given, name):
             parser.error(f"--sets {name} needs --{name} PATH")
-        if folder and not pathlib.Path(folder).expanduser().is_dir():
-            parser.error(f"--{name} must be a folder. Received: {folder}")
-    if given.weights != "imagenet" and not pathlib.Path(given.weights).expanduser().is_file():
-        parser.error(f"--weights must be imagenet or a file. Received: {given.weights}")
     return given
+
+
+def check_paths(given):
+    """Raises a ValueError for a path that does not exist, before hours of other runs."""
+    for name in set(PHOTOGRAPHS).intersection(given.sets):
+        folder = getattr(given, name)
+        exists = pathlib.Path(folder).expanduser().is_dir()
+        check(exists, f"--{name} must be a folder", **{name: folder})
+    exists = given.weights == "imagenet" or pathlib.Path(given.weights).expanduser().is_file()
+    check(exists, "--weights must be imagenet or a file", weights=given.weights)
 
 
 def columns_of(given):

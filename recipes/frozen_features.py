@@ -73,7 +73,8 @@ def table_of(paths, settings, seeds):
     for name, recipe in recipes.items():
         recipe.check_default(others, f"{name}: leave out `{{name}}`, which it does not follow")
         loss = tfdml.losses.get(recipe.loss, **recipe.loss_options)
-        parts = [getattr(loss, part, loss) for part in ("base", "regularizer")]
+        parts = [getattr(loss, part) for part in ("base", "regularizer") if hasattr(loss, part)]
+        parts = parts or [loss]
         plain = all(type(part).prepare is tfdml.losses.MetricLoss.prepare for part in parts)
         expectation = "the loss must have one level, and not start from the training images"
         check(plain and loss.levels == 1, expectation, recipe=name, loss=recipe.loss)

@@ -363,9 +363,9 @@ def test_a_first_run_of_a_loss_is_compared_with_the_untrained_network(rerun, tmp
     result = rerun("--sets", "cub200", program=first_run)
     assert "--sets cub200 needs --cub200 PATH" in result.sentence
     result = rerun("--sets", "cub200", "--cub200", "missing", program=first_run)
-    assert "--cub200 must be a folder. Received: missing" in result.sentence
+    assert "--cub200 must be a folder. Received: cub200='missing'" in result.sentence
     result = rerun("--weights", "missing.h5", program=first_run)
-    assert "--weights must be imagenet or a file. Received: missing.h5" in result.sentence
+    assert "--weights must be imagenet or a file. Received: weights=" in result.sentence
 
 
 def test_losses_train_on_frozen_features(folder, rerun, tmp_path):

@@ -82,7 +82,7 @@ def test_prints_what_is_broken_where_too_little_is_left(photos, capsys):
     assert run("--dataset", "folder", "--data_dir", photos) == 1
     out = capsys.readouterr().out
     assert "a/2.jpg (4 bytes, not JPEG, PNG, GIF, BMP, WebP)" in out
-    assert "3 found. Repair them. Without them dataset 'folder' must have training" in out
+    assert "3 found. Repair them, as too little is left without them: dataset 'folder' must" in out
 
 
 def test_names_that_are_not_utf8_are_found_and_rejected(photos, capsys):

@@ -28,7 +28,9 @@ def affinity_propagation(embeddings, num_clusters, seed):
         ValueError: If there are more than `MOST_ROWS` rows.
     """
     rows = len(embeddings)
-    check_rows(rows)
+    limit = f"at most {MOST_ROWS} rows, as its memory grows with their square"
+    expectation = f"affinity propagation takes {limit}; `method='kmeans'` takes any number"
+    check(rows <= MOST_ROWS, expectation, rows=rows)
     similarities = _similarities(embeddings)
     if num_clusters == 1 or not similarities.any():  # one cluster, or all rows are equal
         found = np.zeros(rows, np.int64)
@@ -41,13 +43,6 @@ def affinity_propagation(embeddings, num_clusters, seed):
         message = f"affinity propagation found {count} instead of {num_clusters} clusters"
         warnings.warn(f"{message}, the nearest number for any preference tried", stacklevel=3)
     return found
-
-
-def check_rows(rows):
-    """Raises a ValueError for more than `MOST_ROWS` rows."""
-    limit = f"at most {MOST_ROWS} rows, as its memory grows with their square"
-    expectation = f"affinity propagation takes {limit}; `method='kmeans'` takes any number"
-    check(rows <= MOST_ROWS, expectation, rows=rows)
 
 
 def _bisect(similarities, num_clusters, seed):

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from tfdml.checks import check_type
+from tfdml.checks import check, check_type
 from tfdml.evaluation import inputs
 from tfdml.evaluation.ranking.points import Frame, squared_distances
 from tfdml.evaluation.retrieval import Keywords, recall_at_k
@@ -137,19 +137,22 @@ def approximate_recall(
     }
 
 
-def check_index(index, parameters, dim):
-    """Raises a ValueError if faiss rejects an index or its parameters.
+def check_index(index, parameters, dim, rows):
+    """Raises a ValueError if faiss rejects an index or its parameters, or it has too many cells.
 
     Args:
         index: As for `approximate_recall`.
         parameters: As for `approximate_recall`.
         dim: Numbers of a row.
+        rows: Number of rows to search in.
     """
     faiss = load_faiss()
     with as_value_error({"index": index, "parameters": parameters, "dim": dim}):
         made = faiss.index_factory(dim, index)
         if parameters is not None:
             faiss.ParameterSpace().set_index_parameters(made, parameters)
+    cells = getattr(faiss.try_extract_index_ivf(made), "nlist", 0)
+    check(cells <= rows, "`index` must not have more cells than rows", cells=cells, rows=rows)
 
 
 def load_faiss():

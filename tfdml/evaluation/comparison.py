@@ -152,17 +152,21 @@ def compare(runs, *, confidence=0.95, rounds=1000, seed=0):
 def _check_same_images(first, baseline, name, run):
     """Raises a ValueError that names the first difference between the images of two runs."""
     facts = [{"queries": len(of.labels), **of.images} for of in (baseline, run)]
-    digests = ("classes", "content")
+    digests = ("classes", "content", "gallery")
     for fact in sorted(set(facts[0]) | set(facts[1]), key=lambda name: (name in digests, name)):
         mine, other = (of.get(fact) for of in facts)
         received = {"runs": [first, name]}
         if fact not in digests:
             received = {fact: {first: mine, name: other}}
         expectation = f"`runs` must be scored on the same images: {fact} differs"
+        if fact in digests:
+            expectation += ". Earlier versions did not note the sizes of files: score both anew"
         check(mine == other, expectation, **received)
     if baseline.ids is not None and run.ids is not None:
         expectation = "`runs` must be scored on the same images: the names of queries differ"
-        check(np.array_equal(baseline.ids, run.ids), expectation, runs=[first, name])
+        place = int(np.argmax(baseline.ids != run.ids))
+        pair = {of: str(ids[place]) for of, ids in ((first, baseline.ids), (name, run.ids))}
+        check(np.array_equal(baseline.ids, run.ids), expectation, names=pair)
     same_labels = baseline.labels.tolist() == run.labels.tolist()
     expectation = "`runs` must be scored on the same images: labels differ"
     check(same_labels, expectation, runs=[first, name])

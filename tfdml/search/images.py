@@ -1,6 +1,5 @@
 """Images of a search: files of its folder, formats and sizes, thumbnails, and rejected requests."""
 
-import contextlib
 import io
 import os
 import pathlib
@@ -180,13 +179,11 @@ def thumbnail(content, side=320):
 
 
 def _count(gif):
-    """The number of whole pictures of a GIF, which may be cut off after the first."""
-    count = 1
-    with contextlib.suppress(Exception):  # broken headers raise many types
-        while True:
-            gif.seek(count)
-            count += 1
-    return count
+    """The number of pictures of a GIF by their headers, of one that is cut off those before."""
+    try:
+        return gif.n_frames
+    except Exception:  # broken headers raise many types
+        return gif.tell() + 1
 
 
 def _stamp(status):

@@ -22,7 +22,6 @@ The last four are present only if known.
 import dataclasses
 import json
 import os
-from os.path import isabs
 
 FILE = "metadata.json"
 # Settings that may name a file or folder.
@@ -77,10 +76,10 @@ def without_folders(recipe):
 
 
 def with_place(recipe, place):
-    """The recipe, with relative paths that exist in the folder `place` relative to this folder."""
+    """The recipe; relative paths that exist below `place` are made relative to this folder."""
     paths = {name: recipe[name] for name in _PATHS if isinstance(recipe.get(name), str)}
     words = ("annotated", "imagenet")
-    relative = (name for name, path in paths.items() if path not in words and not isabs(path))
+    relative = (name for name, path in paths.items() if not (path in words or os.path.isabs(path)))
     found = {name: place / paths[name] for name in relative if (place / paths[name]).exists()}
     return recipe | {name: os.path.relpath(path) for name, path in found.items()}
 

@@ -25,7 +25,7 @@ SLOW = 60.0  # seconds of a step, beyond which a run of a number of steps is sto
 
 def cases(arguments, results):
     chosen = [name for name in RACERS if name in (arguments.objectives or RACERS)]
-    expectation = f"`objectives` of the race must be among {', '.join(RACERS)}"
+    expectation = f"`objectives` must have one or more of the race: {', '.join(RACERS)}"
     check(
         chosen, f"{expectation}; or leave the race out with --only", objectives=arguments.objectives
     )

@@ -21,7 +21,8 @@ def page_of(folder, **options):
 
 
 def test_the_page_names_its_pictures_and_the_untrained_scores(tmp_path):
-    page = page_of(tmp_path, image_names=NAMES, untrained={"recall@1": 0.125, "other": 1})
+    names = np.array(NAMES)  # or a list
+    page = page_of(tmp_path, image_names=names, untrained={"recall@1": 0.125, "other": 1})
     data = page.partition('id="data">')[2].partition("</script>")[0]
     assert json.loads(data)["images"] == NAMES
     assert "untrained 0.1250" in page

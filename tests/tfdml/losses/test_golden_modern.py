@@ -126,8 +126,17 @@ def test_ids_beyond_the_classes_are_rejected_and_never_wrap(name):
     for call in (graph, graph.python_function):
         with pytest.raises(tf.errors.InvalidArgumentError, match="labels must be from 0 to 4"):
             call(unknown)
-    compiled = tf.function(graph.python_function, jit_compile=True)
-    assert np.isnan(float(compiled(unknown)))
+
+    @tf.function(jit_compile=True)
+    def compiled(labels, rows):
+        with tf.GradientTape() as tape:
+            tape.watch(rows)
+            value = loss(labels, rows, training=True)
+        return value, tape.gradient(value, rows)
+
+    value, gradient = compiled(unknown, rows)
+    assert np.isnan(float(value))
+    assert not tf.convert_to_tensor(gradient).numpy().any()
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,17 @@ def test_a_model_whose_embedder_is_frozen_comes_back_without_the_state_of_the_op
     assert [v.path for v in restored.trainable_variables] == ["class_proxies/proxies"]
 
 
+def test_weights_of_the_loss_that_an_earlier_version_saved_are_ignored():
+    model = build()
+    config = {**model.get_compile_config(), "loss_weights": 0.5}
+    model.compile_from_config(config)
+    assert model.optimizer.built
+    wrong = optimizers.SGD(0.1, multipliers={"nothing": 2.0})
+    config["optimizer"] = keras.saving.serialize_keras_object(wrong)
+    with pytest.raises(ValueError, match="every pattern of `multipliers` must match"):
+        model.compile_from_config(config)
+
+
 def test_trains_saves_and_restores_what_the_loss_learns(images, tmp_path):
     options = {"similarity": {"units": 4, "seed": 0}, "num_quadruplets": "per_class"}
     model = build(loss=losses.get("pddm"))

@@ -78,6 +78,13 @@ def test_a_file_that_is_no_longer_an_image_is_not_served(search, serving, folder
         assert search.entry(1).width > 0  # the failure was not kept
 
 
+def test_a_replaced_file_is_served_as_what_it_is(search, serving, folder, encoded):
+    assert search.entry(1).format == "PNG"
+    (folder / "red/dark.png").write_bytes(encoded((1, 2, 3), "JPEG"))
+    with serving(search) as ask:
+        assert ask("/api/images/1")[2]["Content-Type"] == "image/jpeg"
+
+
 def test_an_image_without_a_label_shows_its_folder(search, folder):
     assert search.entry(4).folder == str(folder)
     assert (search.entry(0).folder, search.entry(0).width) == ("red", 40)

@@ -6,7 +6,7 @@ import tfdml
 from pipelines.images import reader
 from tfdml.models import build_embedder
 from tfdml.serving import ExportOptions, ServedModel, exported
-from tfdml.serving.metadata import FILE, metadata_of, read_metadata, write_metadata
+from tfdml.serving.metadata import FILE, metadata_of, read_metadata, with_place, write_metadata
 from tfdml.serving.options import MAX_PIXELS
 
 
@@ -49,3 +49,13 @@ def test_what_another_program_wrote_yields_nothing(content, tmp_path):
         (tmp_path / "assets.extra" / FILE).write_bytes(content)
     assert exported.recipe_of(tmp_path) == {}
     assert exported.trained_classes(tmp_path) == []
+
+
+def test_paths_of_another_place_are_made_relative_to_here(tmp_path, monkeypatch):
+    for name in ("photos", "annotated", "here"):
+        (tmp_path / name).mkdir()
+    recipe = {"data_dir": "photos", "boxes": "annotated", "weights": "gone", "steps": 2}
+    monkeypatch.chdir(tmp_path / "here")
+    assert with_place(recipe, tmp_path) == {**recipe, "data_dir": "../photos"}
+    absolute = {"data_dir": str(tmp_path / "photos")}
+    assert with_place(absolute, tmp_path) == absolute

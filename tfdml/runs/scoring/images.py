@@ -54,6 +54,8 @@ def training_split(settings, model, dataset) -> Any:
     import numpy as np
 
     _, classes, counts = np.unique(dataset.train.labels, return_inverse=True, return_counts=True)
+    if (counts > 1).sum() < 2:
+        return None
     trained = dataset.train.subset(counts[classes] > 1)  # as `skip_invalid` leaves the others out
     dataset = dataclasses.replace(dataset, train=trained)
     return _chosen(dataclasses.replace(settings, split="train"), model, dataset)[0]

@@ -156,14 +156,17 @@ class Retrieval(Scoring):
         expectation = "`false_match_rate` needs images of two classes, and two images of one"
         check(has_pairs, expectation, classes=images.split.num_classes)
         if self.nmi and self.cluster_by == "affinity_propagation":
-            from tfdml.evaluation.affinity_propagation import check_rows as check_rows_to_cluster
+            from tfdml.evaluation.affinity_propagation import MOST_ROWS
 
-            check_rows_to_cluster(len(images.split.labels))
+            count = len(images.split.labels)
+            most = f"takes at most {MOST_ROWS:,} images; kmeans takes any number"
+            check(count <= MOST_ROWS, f"`cluster_by` affinity_propagation {most}", images=count)
         if self.index:
             from tfdml.evaluation.approximate import check_index
 
             dim = self.dims or model.levels * model.dim
-            check_index(self.index, self.index_parameters, dim)
+            rows = pipelines.rows_to_find(images.split, images.queries)
+            check_index(self.index, self.index_parameters, dim, rows)
         if self.export_gallery:
             from tfdml.serving.nearest import check_rows
 

@@ -81,6 +81,17 @@ def test_images_search_in_a_collection(photos, version, tmp_path, capsys, monkey
     assert "The index and an exact search, on 20 queries" in capsys.readouterr().out
 
 
+def test_scores_in_a_collection_are_not_compared_with_those_among_all(
+    photos, version, tmp_path, capsys
+):
+    collection_of(photos, version, tmp_path / "large")
+    scores(version, "--nmi=false", name="evaluation")
+    scores(version, "--gallery", tmp_path / "large", name="evaluation_in_large")
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main(["compare", "runs/colours", "runs/colours/evaluation_in_large.json"])
+    assert "must be scored on the same images: gallery differs" in capsys.readouterr().err
+
+
 def test_an_image_behind_a_link_does_not_find_itself_in_a_collection(photos, version, tmp_path):
     (tmp_path / "linked").symlink_to(photos)
     collection_of(tmp_path / "linked", version, tmp_path / "large")

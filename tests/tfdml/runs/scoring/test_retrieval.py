@@ -98,7 +98,8 @@ def test_an_index_is_compared_with_the_exact_search(version, capsys):
     [
         (["--index", "HNSW32x"], "faiss rejects the index"),
         (["--index", "Flat", "--index_parameters", "nprob=4"], "parameters='nprob=4'"),
-        (["--cluster_by", "affinity_propagation"], "takes at most 9 rows"),
+        (["--cluster_by", "affinity_propagation"], "takes at most 9 images"),
+        (["--index", "IVF64,Flat"], "`index` must not have more cells than rows"),
     ],
 )
 def test_what_cannot_be_scored_is_rejected_before_it_embeds(
