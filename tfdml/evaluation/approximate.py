@@ -144,15 +144,17 @@ def check_index(index, parameters, dim, rows):
         index: As for `approximate_recall`.
         parameters: As for `approximate_recall`.
         dim: Numbers of a row.
-        rows: Number of rows to search in.
+        rows: Number of rows to search in, of an image each.
     """
     faiss = load_faiss()
     with as_value_error({"index": index, "parameters": parameters, "dim": dim}):
         made = faiss.index_factory(dim, index)
         if parameters is not None:
             faiss.ParameterSpace().set_index_parameters(made, parameters)
-    cells = getattr(faiss.try_extract_index_ivf(made), "nlist", 0)
-    check(cells <= rows, "`index` must not have more cells than rows", cells=cells, rows=rows)
+    ivf = faiss.try_extract_index_ivf(made)
+    if ivf is not None and ivf.quantizer_trains_alone != 1:  # else its cells need no row each
+        cells = {"cells": ivf.nlist, "images": rows}
+        check(ivf.nlist <= rows, "`index` must not have more cells than images", **cells)
 
 
 def load_faiss():

@@ -159,8 +159,8 @@ def _check_same_images(first, baseline, name, run):
         if fact not in digests:
             received = {fact: {first: mine, name: other}}
         expectation = f"`runs` must be scored on the same images: {fact} differs"
-        if fact in digests:
-            expectation += ". Earlier versions did not note the sizes of files: score both anew"
+        if fact == "content":
+            expectation += ". Scores of earlier versions lack the sizes of files: score those again"
         check(mine == other, expectation, **received)
     if baseline.ids is not None and run.ids is not None:
         expectation = "`runs` must be scored on the same images: the names of queries differ"

@@ -179,7 +179,7 @@ def thumbnail(content, side=320):
 
 
 def _count(gif):
-    """The number of pictures of a GIF by their headers, of one that is cut off those before."""
+    """The number of pictures of a GIF by their headers, up to where the file is cut off."""
     try:
         return gif.n_frames
     except Exception:  # broken headers raise many types

@@ -76,7 +76,7 @@ def without_folders(recipe):
 
 
 def with_place(recipe, place):
-    """The recipe; relative paths that exist below `place` are made relative to this folder."""
+    """The recipe, with paths relative to `place`, if they exist, relative to the current folder."""
     paths = {name: recipe[name] for name in _PATHS if isinstance(recipe.get(name), str)}
     words = ("annotated", "imagenet")
     relative = (name for name, path in paths.items() if not (path in words or os.path.isabs(path)))

@@ -48,7 +48,10 @@ def load_images(settings, model):
 
 
 def training_split(settings, model, dataset) -> Any:
-    """The images of the training classes, to calibrate by; None where they are not at hand."""
+    """The images of the training classes, to calibrate by.
+
+    None if they are not at hand, or fewer than two have two images.
+    """
     if not model.was_trained_on(settings) or settings.split in ("train", "all"):
         return None
     import numpy as np

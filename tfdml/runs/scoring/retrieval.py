@@ -155,23 +155,23 @@ class Retrieval(Scoring):
         has_pairs = self.false_match_rate is None or has_pairs_of_both_kinds(images.split.labels)
         expectation = "`false_match_rate` needs images of two classes, and two images of one"
         check(has_pairs, expectation, classes=images.split.num_classes)
+        labels, queries = images.split.labels, images.queries
+        gallery = len(labels) if queries is None else int((~queries).sum())
         if self.nmi and self.cluster_by == "affinity_propagation":
             from tfdml.evaluation.affinity_propagation import MOST_ROWS
 
-            count = len(images.split.labels)
+            count = len(labels)
             most = f"takes at most {MOST_ROWS:,} images; kmeans takes any number"
             check(count <= MOST_ROWS, f"`cluster_by` affinity_propagation {most}", images=count)
         if self.index:
             from tfdml.evaluation.approximate import check_index
 
             dim = self.dims or model.levels * model.dim
-            rows = pipelines.rows_to_find(images.split, images.queries)
-            check_index(self.index, self.index_parameters, dim, rows)
+            check_index(self.index, self.index_parameters, dim, gallery)
         if self.export_gallery:
             from tfdml.serving.nearest import check_rows
 
-            labels, queries = images.split.labels, images.queries
-            check_rows(len(labels) if queries is None else int((~queries).sum()))
+            check_rows(gallery)
         return images
 
     def most_neighbours(self, images):
@@ -284,7 +284,8 @@ class Retrieval(Scoring):
         results["threshold"] = found["thresholds"][rate]
         training = training_split(self, model, images.dataset)
         if training is None or not has_pairs_of_both_kinds(training.labels):
-            print("No threshold is calibrated: the training classes are not at hand")
+            cause = "the training classes are not at hand, or fewer than two have two images"
+            print(f"No threshold is calibrated: {cause}")
             return results
         trained = model.embed_joined(self, training), training.labels
         threshold = tfdml.evaluation.calibrate_threshold(*trained, false_match_rate=rate)

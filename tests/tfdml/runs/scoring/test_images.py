@@ -1,3 +1,4 @@
+import dataclasses
 import types
 
 import numpy as np
@@ -14,3 +15,5 @@ def test_training_classes_are_those_that_a_run_without_single_images_had():
     model = types.SimpleNamespace(was_trained_on=lambda _: True, recipe={"validation_share": 0.34})
     found = training_split(Retrieval("x", split="test"), model, dataset)
     assert found.labels.tolist() == [0, 0, 2, 2]
+    few = dataclasses.replace(dataset, train=train.subset([0, 1, 2, 3]))
+    assert training_split(Retrieval("x", split="test"), model, few) is None

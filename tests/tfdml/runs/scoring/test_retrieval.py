@@ -99,7 +99,8 @@ def test_an_index_is_compared_with_the_exact_search(version, capsys):
         (["--index", "HNSW32x"], "faiss rejects the index"),
         (["--index", "Flat", "--index_parameters", "nprob=4"], "parameters='nprob=4'"),
         (["--cluster_by", "affinity_propagation"], "takes at most 9 images"),
-        (["--index", "IVF64,Flat"], "`index` must not have more cells than rows"),
+        (["--index", "IVF64,Flat"], "more cells than images. Received: cells=64, images=20"),
+        (["--index", "IVF21,Flat"], "cells=21, images=20"),
     ],
 )
 def test_what_cannot_be_scored_is_rejected_before_it_embeds(
