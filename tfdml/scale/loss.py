@@ -67,7 +67,7 @@ def losses(collection, index, *, queries=1000, seed=0):
 
 
 def _choices(index):
-    """Search parameters to compare: those stored in the index, and usual values for its kind."""
+    """The search parameters to compare: those of the index, and common values for its type."""
     chosen = {index.parameters} - {""}
     if index.cells:
         chosen |= {f"nprobe={probe}" for probe in _PROBES if probe <= index.cells}
