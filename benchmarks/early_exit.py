@@ -28,7 +28,7 @@ def main():
     with one_sentence(parser.prog, ValueError, OSError):
         recipe = yaml.safe_load((run / "config.yaml").read_text())
         trained = newest_version(run.parents[1] / "saved_models" / run.name)
-        model = load_run(run)
+        model = load_run(run, trained)
         levels, split = number_of_levels(model.embedder), split_of(recipe)
         size = model.embedder.input_shape[1:]
         embeddings = model.embed(pipelines.evaluation_batches(split, size), verbose=1)

@@ -1,7 +1,7 @@
 import dataclasses
 import math
 
-from tfdml.checks import check, check_number, unknown_option
+from tfdml.checks import check, check_number, check_options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,8 +63,5 @@ class Augmentation:
 
     def changed(self, **values):
         """A copy with some fields changed; a misspelt field raises a ValueError."""
-        available = [field.name for field in dataclasses.fields(self)]
-        for name in values:
-            if name not in available:
-                raise ValueError(unknown_option("augmentation", name, available))
+        check_options("augmentation", values, [field.name for field in dataclasses.fields(self)])
         return dataclasses.replace(self, **values)

@@ -8,8 +8,9 @@ its size and the reason. Repair or replace these, or leave them out of a run wit
 --skip_invalid true. Readable files are remembered by path, size and modification time in the folder
 tfdml of $XDG_CACHE_HOME, or of ~/.cache, so a second check takes seconds.
 
-Exit status: 0 if nothing is found; 1 if an image cannot be read, or `train.py` would reject the
-dataset, such as for a training class with a single image; 2 if the dataset cannot be listed.
+Exit status: 0 if nothing is found; 1 if something is found that --skip_invalid would leave out, as
+an image that cannot be read or a training class with a single image; 2 if the dataset cannot be
+listed.
 """
 
 import argparse

@@ -94,7 +94,7 @@ def write_cache(
     folder = pathlib.Path(folder).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
     shards = _write_shards(folder, plan, images, rows["order"], dataset.image_size[2])
-    return _write_index(folder, plan, shards, rows, dataset)
+    return _write_index(folder, plan, shards, rows, dataset, images.class_names or {})
 
 
 def _check(dataset, size, quality, images_per_file):
@@ -246,7 +246,7 @@ def _example_of(row, content, images):
     return tf.train.Example(features={"feature": features})
 
 
-def _write_index(folder, plan, shards, rows, dataset):
+def _write_index(folder, plan, shards, rows, dataset, class_names):
     """Writes the index and, last, the manifest; returns the manifest."""
     index = {name: array for name, array in rows.items() if name != "order"}
     index["shard"] = np.repeat(np.arange(len(shards)), [len(shard["length"]) for shard in shards])
@@ -257,7 +257,6 @@ def _write_index(folder, plan, shards, rows, dataset):
     (folder / cache.MANIFEST).unlink(missing_ok=True)
     with replacing(folder / cache.INDEX) as unfinished, open(unfinished, "wb") as file:
         np.savez_compressed(file, **index)
-    class_names = dataset.both().class_names or {}
     manifest = {
         "format": cache.FORMAT,
         "settings": plan["settings"],

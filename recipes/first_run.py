@@ -130,7 +130,7 @@ def check_paths(given):
         folder = getattr(given, name)
         exists = pathlib.Path(folder).expanduser().is_dir()
         check(exists, f"--{name} must be a folder", **{name: folder})
-    exists = given.weights == "imagenet" or pathlib.Path(given.weights).expanduser().is_file()
+    exists = given.weights == "imagenet" or pathlib.Path(given.weights).is_file()
     check(exists, "--weights must be imagenet or a file", weights=given.weights)
 
 

@@ -29,13 +29,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import scores  # noqa: E402
-from scores import BY_DISTANCE, BY_SIMILARITY, NMI, RUNS, TRAIN_CLASSES  # noqa: E402
+from scores import BY_DISTANCE, BY_SIMILARITY, NMI, TRAIN_CLASSES  # noqa: E402
 
 from tfdml.command_line import fail, one_sentence  # noqa: E402
 from tfdml.programs import train  # noqa: E402, what reads its flags
+from tfdml.runs.folders import RUNS, SAVED_MODELS  # noqa: E402
 
 PROGRAM = "run.py"
-SAVED_MODELS = pathlib.Path("saved_models")
 OWN_FLAGS = ("--config", "--seed", "--run", "--resume", "--help", "-h")
 CHILDREN = set()  # processes of `call`
 TERMINATED = threading.Event()

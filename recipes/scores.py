@@ -4,13 +4,12 @@ import csv
 import dataclasses
 import hashlib
 import json
-import pathlib
 
 import numpy as np
 
 from tfdml.files import replacing
+from tfdml.runs.folders import RUNS
 
-RUNS = pathlib.Path("runs")
 DISTANCES = {  # name in evaluation -> head of the column
     "positive_mean": "mean +",
     "positive_variance": "variance +",

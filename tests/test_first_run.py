@@ -1,7 +1,9 @@
 """What a newcomer meets: defaults that follow from what is given, longer runs, one writer."""
 
+import dataclasses
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import types
@@ -11,7 +13,7 @@ import numpy as np
 import programs
 import pytest
 import yaml
-from small_runs import few_digits
+from small_runs import few_digits, write_images
 
 import pipelines
 from tfdml import EmbeddingModel, callbacks, optimizers
@@ -20,6 +22,7 @@ from tfdml.programs import train
 from tfdml.runs import outcome
 from tfdml.runs.folders import RUNS, make_folders, only_writer
 from tfdml.runs.recipe import Recipe
+from tfdml.serving.exported import trained_classes
 
 SMALL = ["--dataset", "digits", "--loss", "triplet", "--embedding_dim", "4"]
 ROOT = pathlib.Path(__file__).parents[1]
@@ -71,6 +74,26 @@ def test_few_classes_are_trained_at_a_lower_rate():
 def test_a_batch_has_at_most_the_classes_there_are():
     assert Recipe().completed(num_classes=7)[0].classes_per_batch == 7
     assert Recipe(classes_per_batch=9).completed(num_classes=7)[0].classes_per_batch == 9
+
+
+@pytest.mark.parametrize(
+    ("sampler", "options", "classes"),
+    [
+        ("groups", {}, 14),
+        ("groups", {"super_classes": 4}, 12),
+        ("mixed", {}, 15),
+        ("whole_classes", {}, 32),
+        ("shuffled", {}, 15),
+    ],
+)
+def test_the_classes_of_a_batch_suit_the_sampler(sampler, options, classes):
+    recipe = Recipe(sampler=sampler, sampler_options=options)
+    assert recipe.completed(num_classes=15)[0].classes_per_batch == classes
+
+
+def test_a_run_of_no_steps_leaves_those_of_new_layers_open():
+    recipe = Recipe(weights="imagenet", steps=0).completed(40)[0]
+    assert dataclasses.replace(recipe, steps=500).completed(40)[0].head_steps == 50
 
 
 def test_a_run_prints_and_keeps_its_defaults(folder):
@@ -165,6 +188,26 @@ def test_batch_normalisation_stays_frozen_where_it_was(frozen_before, given, tmp
     assert {layer.trainable for layer in norms} == {not frozen}
 
 
+def test_a_run_from_another_knows_its_classes_and_goes_on_without_it(tmp_path):
+    photos = write_images(tmp_path / "photos", dict.fromkeys(("a", "b", "c", "d"), 2))
+    small = ["--dataset", "folder", "--data_dir", photos, "--image_size", "8"]
+    small += ["--loss", "triplet", "--embedding_dim", "4", "--steps", "1"]
+    first = programs.run(train.main, *small, "--run", "first", cwd=tmp_path)
+    assert first.code == 0, first.err
+    write_images(photos, {"aa": 2, "ab": 2})  # now b is a class to score
+    start = ["--run", "second", "--init_from", "first"]
+    second = programs.run(train.main, *small, *start, cwd=tmp_path)
+    assert second.code == 0, second.err
+    shutil.rmtree(tmp_path / "runs" / "first")
+    go_on = ["--run", "second", "--resume", "--steps", "2"]
+    third = programs.run(train.main, *go_on, cwd=tmp_path)
+    assert third.code == 0, third.err
+    for version, result in (("1", second), ("2", third)):
+        assert "1 of the 3 scored classes were trained on, such as b" in result.err
+        names = trained_classes(tmp_path / "saved_models" / "second" / version)
+        assert names == ["a", "aa", "ab", "b"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -174,6 +217,7 @@ def test_batch_normalisation_stays_frozen_where_it_was(frozen_before, given, tmp
             ["--init_from", "a", "--embedding_dim", "8"],
             "its embeddings have 4 numbers. Received: init_from='a'",
         ),
+        (["--init_from", "a", "--image_size", "32"], "its images are 8×8×1"),
     ],
 )
 def test_rejects_a_start_that_does_not_fit(arguments, message, folder):

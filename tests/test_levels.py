@@ -236,7 +236,7 @@ def test_export_rejects_what_there_is_not(arguments, message, trained, monkeypat
         ("[0, 0, 0]", "`level_weights` must be >= 0, and not all 0. Received"),
         ("[1, -1, 1]", "`level_weights` must be >= 0, and not all 0. Received"),
         ("[]", "`level_weights` must be >= 0, and not all 0. Received"),
-        ("[1, 1, 1]", "`level_weights` are for `rank_by` distance"),
+        ("[1, 1, 1]", "`level_weights` is for `rank_by` distance"),
     ],
 )
 def test_evaluate_rejects_wrong_weights(weights, message, here, capsys):

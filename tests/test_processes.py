@@ -158,6 +158,17 @@ def test_a_misspelt_loss_option_is_named_without_tensorflow(tmp_path):
     assert "Did you mean 'margin'?" in result.stderr
 
 
+def test_missing_images_are_named_without_tensorflow(tmp_path):
+    version = tmp_path / "saved_models" / "x" / "1"
+    version.mkdir(parents=True)
+    (version / "saved_model.pb").touch()
+    arguments = [str(version), "--dataset", "folder", "--data_dir", "missing"]
+    program = WITHOUT_TENSORFLOW.format(name="evaluate", arguments=arguments)
+    result = run_program(program.replace(', "numpy"', ""), cwd=tmp_path)
+    assert result.returncode == 2, result.stderr
+    assert "there is no missing" in result.stderr
+
+
 @pytest.mark.parametrize("script", ["train.py", "evaluate.py"])
 def test_scripts_run_without_docstrings(script, tmp_path):
     command = [sys.executable, "-OO", str(ROOT / script), "--help"]

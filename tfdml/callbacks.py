@@ -10,6 +10,7 @@ import numpy as np
 
 from tfdml.checks import check, check_integer
 from tfdml.evaluation import recall_at_k
+from tfdml.evaluation.nearest_mean import unit_rows
 from tfdml.files import replacing
 from tfdml.progress import progress
 
@@ -270,9 +271,7 @@ class EmbeddingDrift(keras.callbacks.Callback):
         self._past.append(now)
 
     def _directions(self):
-        embeddings = self.model.embed(self.images)
-        lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
-        return embeddings / np.where(lengths > 0, lengths, 1.0)
+        return unit_rows(self.model.embed(self.images))
 
 
 class EmbeddingsOfEpoch(keras.callbacks.Callback):

@@ -133,15 +133,6 @@ def unknown_name(kind, name, available):
     return f"Unknown {kind} {name!r}. {_suggestion(name, available)}"
 
 
-def unknown_option(owner, option, available):
-    """The error message for an option that its owner does not have.
-
-    >>> unknown_option("loss 'triplet'", "magrin", ["margin"])
-    "loss 'triplet' has no option 'magrin'. Did you mean 'margin'? Available: margin."
-    """
-    return f"{owner} has no option {option!r}. {_suggestion(option, available)}"
-
-
 def check_options(owner, given, available):
     """Checks that each of the given names of options is available.
 
@@ -151,7 +142,8 @@ def check_options(owner, given, available):
     """
     for option in given:
         if option not in available:
-            raise ValueError(unknown_option(owner, option, available))
+            suggestion = _suggestion(option, available)
+            raise ValueError(f"{owner} has no option {option!r}. {suggestion}")
 
 
 def conversion(name, shape, dtype):

@@ -102,7 +102,7 @@ def starts(header, text, at=0):
     return tf.reduce_all(header[at : at + len(text)] == list(text))
 
 
-def _little_endian(header, at, count):
+def little_endian(header, at, count):
     return tf.reduce_sum(header[at : at + count] * [256**i for i in range(count)])
 
 
@@ -111,7 +111,7 @@ def _is_webp(header):
 
 
 def _has_bmp_palette(header):
-    return starts(header, b"BM") & (_little_endian(header, 28, 2) <= 8)
+    return starts(header, b"BM") & (little_endian(header, 28, 2) <= 8)
 
 
 def _bmp_of_palette(contents, header):
@@ -119,8 +119,8 @@ def _bmp_of_palette(contents, header):
 
     `tf.io.decode_bmp` returns 8-bit indices as colours, and rejects fewer bits.
     """
-    start, size, width, height = (_little_endian(header, at, 4) for at in (10, 14, 18, 22))
-    bits, compression = _little_endian(header, 28, 2), _little_endian(header, 30, 4)
+    start, size, width, height = (little_endian(header, at, 4) for at in (10, 14, 18, 22))
+    bits, compression = little_endian(header, 28, 2), little_endian(header, 30, 4)
     readable = (size >= 40) & (compression == 0) & (bits > 0)
     readable &= (width > 0) & (height != 0) & (start >= 14 + size)
     known = tf.debugging.assert_equal(readable, True, "a BMP of this kind cannot be read")

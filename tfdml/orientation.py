@@ -45,17 +45,6 @@ def upright(image, contents):
     return tf.cond(tf.reduce_any(named), turned, lambda: image)
 
 
-def orientation(contents):
-    """The EXIF orientation of a file as `upright` reads it: scalar int32, 1 to 8; 1 if it has none.
-
-    Args:
-        contents: As for `upright`.
-    """
-    named = _named(contents)
-    at = tf.where(named[0], *_PLACES)
-    return tf.cond(tf.reduce_any(named), lambda: _orientation(contents, at), lambda: tf.constant(1))
-
-
 def _named(contents):
     """(2,) booleans: whether the name of the EXIF segment is at each of the places."""
     head = tf.io.decode_raw(tf.strings.substr(contents, 0, 30), tf.uint8, fixed_length=30)

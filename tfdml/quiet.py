@@ -30,6 +30,21 @@ def import_tensorflow(start=None):
 
 
 @contextlib.contextmanager
+def bars_in_a_terminal():
+    """Within the block Keras draws progress bars, such as of downloads, in a terminal only."""
+    import keras
+
+    drawn = keras.utils.is_interactive_logging_enabled()
+    if not sys.stdout.isatty():
+        keras.utils.disable_interactive_logging()
+    try:
+        yield
+    finally:
+        if drawn:
+            keras.utils.enable_interactive_logging()
+
+
+@contextlib.contextmanager
 def silent(*descriptors):
     """Drops what is written to file descriptors within the block; 2, standard error, if not given.
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from pipelines.augmentation import Augmentation
 from pipelines.datasets import given_path
-from pipelines.datasets.listing import Listing, dataset_of, first_five, leave_out, warn
+from pipelines.datasets.listing import Listing, dataset_of, first_five, first_half, leave_out, warn
 from pipelines.verification import NOT_UTF8, find_unreadable
 from tfdml.image_files import SUFFIXES, class_folders, is_image, is_utf8
 
@@ -35,8 +35,8 @@ def load(data_dir=None, skip_invalid=False, training=True):
     found = sorted(f"{paths[row]} ({reason})" for row, reason in broken.items())
     leave_out("images that cannot be read", found, skip_invalid)
     labels = np.repeat(np.arange(len(names)), [len(classes[name]) for name in names])
-    parts = np.where(labels < len(names) // 2, "train", "test")
-    listing = Listing(list(map(str, paths)), labels, dict(enumerate(names)), parts=parts)
+    class_names = dict(enumerate(names))
+    listing = Listing(list(map(str, paths)), labels, class_names, parts=first_half(labels))
     listing = listing.subset(~np.isin(np.arange(len(paths)), list(broken)))
     augmentation = Augmentation(crop=0.5, aspect=4 / 3, flip=True)
     defaults = {"image_size": (112, 112, 3), "augmentation": augmentation}

@@ -56,12 +56,10 @@ def weigh_levels(embeddings, weights):
     """
     check_not_negative(**{f"level_weights[{i}]": weight for i, weight in enumerate(weights)})
     check(any(weights), "`level_weights` must not all be 0", level_weights=list(weights))
-    weighted = []
-    for part, weight in zip(split_levels(embeddings, len(weights)), weights, strict=True):
-        length = np.linalg.norm(part, axis=1, keepdims=True)
-        length = np.where(length > 0, length, 1)
-        weighted.append(part / length * part.dtype.type(weight / np.linalg.norm(weights)))
-    return np.concatenate(weighted, axis=1)
+    parts = split_levels(embeddings, len(weights))
+    shares = np.asarray(weights) / np.linalg.norm(weights)
+    weighted = [share * unit_rows(part) for share, part in zip(shares, parts, strict=True)]
+    return np.concatenate(weighted, axis=1).astype(parts[0].dtype)
 
 
 def first_dims(embeddings, dims):

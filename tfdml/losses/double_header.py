@@ -11,9 +11,9 @@ from tfdml.checks import (
     check_bool,
     check_not_negative,
     check_one_of,
+    check_options,
     check_positive,
     check_type,
-    unknown_option,
 )
 from tfdml.layers import PDDM
 from tfdml.losses._quadruplets import mine, mine_hardest
@@ -135,9 +135,8 @@ class DoubleHeaderHingeLoss(LearnedLoss):
             "`similarity` must be a PDDM layer, a dict of its options, or None",
             similarity=similarity,
         )
-        for option in similarity if isinstance(similarity, dict) else ():
-            if option not in _SIMILARITY_OPTIONS:
-                raise ValueError(unknown_option("the similarity", option, _SIMILARITY_OPTIONS))
+        given = similarity if isinstance(similarity, dict) else {}
+        check_options("the similarity", given, _SIMILARITY_OPTIONS)
         check_positive(alpha=alpha, beta=beta)
         check_not_negative(embedding_weight=embedding_weight)
         check_one_of((1, 2), headers=headers)

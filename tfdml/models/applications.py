@@ -68,7 +68,7 @@ def _in_unit_range(images):
 
 
 def _features(application, name, images, weights, levels, exits, side="output"):
-    check_colour(images, weights)
+    check_colour(images.shape, weights)
     try:
         with warnings.catch_warnings():
             # Convolutions take images of any size: the weights for 224 pixels are the right ones.

@@ -70,7 +70,7 @@ def read_weights(inputs, weights, backbone):
         FileNotFoundError: If there is no such file; for `"imagenet"`, with how to get one.
         ValueError: If it is not an .npz file, or the images do not have 3 channels.
     """
-    check_colour(inputs, weights)
+    check_colour(inputs.shape, weights)
     if weights is None:
         return {}
     if weights == "imagenet":

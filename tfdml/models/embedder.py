@@ -4,8 +4,16 @@ import warnings
 
 import keras
 
-from tfdml import checks
-from tfdml.checks import check, check_integer, unknown_name
+from tfdml.checks import (
+    check,
+    check_bool,
+    check_fits,
+    check_image_size,
+    check_integer,
+    check_one_of,
+    check_share,
+    unknown_name,
+)
 from tfdml.layers import Dropout, MirrorAverage, UnitLength
 from tfdml.models.backbones import BACKBONES, MOST_DIMENSIONS, POOLED, POOLINGS
 
@@ -69,7 +77,7 @@ def build_embedder(
         check_integer(1, embedding_dim=embedding_dim)
         expectation = f"`embedding_dim` must be <= {MOST_DIMENSIONS:,}"
         check(embedding_dim <= MOST_DIMENSIONS, expectation, embedding_dim=embedding_dim)
-    checks.check_image_size(input_shape=input_shape)
+    check_image_size(input_shape=input_shape)
     module_name, most = BACKBONES[backbone]
     check_integer(levels=levels)
     check(1 <= levels <= most, f"`levels` of {backbone} must be from 1 to {most}", levels=levels)
@@ -77,7 +85,7 @@ def build_embedder(
     check(embedding_dim is not None or levels == 1, expectation, levels=levels)
     shares = dropout_of_levels(dropout, levels)
     frozen = weights is not None if freeze_batch_norm is None else freeze_batch_norm
-    checks.check_bool(mirror=mirror, freeze_batch_norm=frozen)
+    check_bool(mirror=mirror, freeze_batch_norm=frozen)
     check_pooling(backbone, pooling)
     if weights not in (None, "imagenet") and not os.path.isfile(weights):
         expectation = "`weights` must be an existing file"
@@ -95,10 +103,10 @@ def build_embedder(
     if mirror:
         features = MirrorAverage(network, name="mirror_average")(inputs)
     if embedding_dim is not None:
-        weights = sum((x.shape[-1] + 1) * int(embedding_dim) for x in features)
+        count = sum((x.shape[-1] + 1) * int(embedding_dim) for x in features)
         what = "the weights of the embedding, their gradients and the two moments of Adam"
-        received = {"embedding_dim": embedding_dim, "weights": weights}
-        checks.check_fits(4 * weights * _COPIES, what, **received)
+        received = {"embedding_dim": embedding_dim, "weights": count}
+        check_fits(4 * count * _COPIES, what, **received)
     embeddings = []
     for level, (x, share) in enumerate(zip(features, shares, strict=True), start=1):
         of_level = "" if levels == 1 else str(level)
@@ -212,7 +220,7 @@ def warn_of_unit_range(embedder, images):
 
 def check_pooling(backbone, pooling):
     """Raises a ValueError for a pooling that is unknown, or not of this backbone."""
-    checks.check_one_of(POOLINGS, pooling=pooling)
+    check_one_of(POOLINGS, pooling=pooling)
     expectation = f"`pooling` must be 'average' for {backbone}, which has no global pooling"
     check(pooling == "average" or backbone in POOLED, expectation, pooling=pooling)
 
@@ -238,7 +246,7 @@ def dropout_of_levels(dropout, levels):
     expectation = "`dropout` must be one number, or one for each level"
     check(len(shares) == levels, expectation, dropout=dropout, levels=levels)
     for share in shares:
-        checks.check_share(dropout=share)
+        check_share(dropout=share)
     return shares
 
 

@@ -26,8 +26,8 @@ def how_to_convert(backbone):
     )
 
 
-def check_colour(images, weights):
+def check_colour(image_shape, weights):
     """Rejects images without 3 channels where there are pretrained weights."""
     expectation = "pretrained weights require images of 3 channels"
-    channels = images.shape[-1]
+    channels = image_shape[-1]
     check(weights is None or channels == 3, expectation, weights=weights, channels=channels)

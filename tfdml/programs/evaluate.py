@@ -57,11 +57,14 @@ def main(arguments=None):
         settings = completed(settings, model)
         settings = dataclasses.replace(settings, out=str(output.path_of(settings, model)))
         check_outputs(settings)
+        images = None
+        if pipelines.is_listed(settings.dataset) and not settings.skip_invalid:
+            images = load_images(settings, model)  # before seconds of importing TensorFlow
         import_tensorflow()
         if task == "retrieval":
-            score_retrieval(settings, model)
+            score_retrieval(settings, model, images)
         else:
-            score(settings, model)
+            score(settings, model, images)
 
 
 def task_of(arguments):
@@ -140,14 +143,19 @@ def check_outputs(settings):
         check(outside, expectation, report=report, data_dir=images)
 
 
-def score(settings, model):
+def score(settings, model, images):
     """Scores the images, writes the scores and prints them.
+
+    Args:
+        settings: Those of the task.
+        model: `ScoredModel`, not yet loaded.
+        images: `Scored`; None for those that take minutes to read.
 
     Returns:
         The settings with numbers of neighbours, the loaded model, the images and the results.
     """
     model = model.loaded(settings)
-    images = settings.prepare(model, load_images(settings, model))
+    images = settings.prepare(model, images or load_images(settings, model))
     settings = settings.with_neighbours(images)
     results = settings.score(model, images)
     arrays = {name: results.pop(name, None) for name in ("embeddings", "per_query")}
@@ -158,14 +166,14 @@ def score(settings, model):
     return settings, model, images, {**results, **arrays}
 
 
-def score_retrieval(settings, model):
+def score_retrieval(settings, model, images):
     """Scores a retrieval; draws its report and exports the model where that is asked for."""
     served = model_to_export(settings, model)
     if settings.index:
         from tfdml.evaluation.approximate import load_faiss
 
         load_faiss()  # says what to install before the images are read
-    settings, model, images, results = score(settings, model)
+    settings, model, images, results = score(settings, model, images)
     if settings.report:
         with naming(settings.report):
             page = draw(settings, model, images, results)

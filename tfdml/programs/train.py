@@ -35,10 +35,16 @@ from tfdml.command_line import (
 from tfdml.losses import LOSSES
 from tfdml.models import BACKBONES
 from tfdml.runs import folders, outcome
-from tfdml.runs.checkpoints import load_checkpoint
+from tfdml.runs.checkpoints import classes_before, load_checkpoint
 from tfdml.runs.devices import HELP, of_environment
-from tfdml.runs.folders import RUNS, SAVED_MODELS
-from tfdml.runs.images import images_to_score, load_images, sample_to_embed, training_batches
+from tfdml.runs.folders import EARLIER, RUNS, SAVED_MODELS, TRAINED, classes_text, read_classes
+from tfdml.runs.images import (
+    images_to_score,
+    load_images,
+    sample_to_embed,
+    training_batches,
+    warn_of_trained,
+)
 from tfdml.runs.interrupts import resumable
 from tfdml.runs.model import build_model, levels_of, with_loss_options
 from tfdml.runs.recipe import Recipe
@@ -57,13 +63,15 @@ def main(arguments=None):
             check_writable(folder, SAVED_MODELS / recipe.run)
             if resume:
                 run.enter_context(folders.only_writer(folder))
-        check_files(recipe)
+        check_files(recipe, starts=not (resume and (folder / "checkpoint.keras").is_file()))
         run.enter_context(devices.speaking())
         devices = devices.started()
         devices.check(recipe)
         if recipe.skip_invalid or not pipelines.is_listed(recipe.dataset):
             check_model(recipe)  # before minutes of reading images
         images, head_steps = load_images(recipe), recipe.head_steps
+        earlier = read_classes(folder, EARLIER) if resume else classes_before(recipe)
+        warn_of_trained("train", earlier, images.test)
         recipe = with_defaults(recipe, images.train)
         check_model(recipe)
         devices.check(recipe)
@@ -81,10 +89,12 @@ def main(arguments=None):
             recipe = with_loss_options(recipe)
         files = {
             "config.yaml": yaml.safe_dump(dataclasses.asdict(recipe), sort_keys=False),
-            "trained_classes.json": json.dumps(images.train.names, ensure_ascii=False) + "\n",
+            TRAINED: classes_text(images.train.names),
         }
+        if earlier:
+            files[EARLIER] = classes_text(earlier)
         settings = dataclasses.replace(recipe, run=None)
-        devices.check_agree(repr(settings), files["trained_classes.json"], str(step))
+        devices.check_agree(repr(settings), files[TRAINED], str(step))
         if resume and devices.is_chief:
             folders.check_same_images(folder, files, len(images.test.labels))
             write_text(folder / "config.yaml", files["config.yaml"])
@@ -98,7 +108,7 @@ def main(arguments=None):
                 return
             scores = fit(recipe, folder, model, images, batches, callbacks, devices)
             report(recipe, folder, scores, images.train.num_classes)
-            version = export(recipe, model, images, scores)
+            version = export(recipe, model, images, scores, earlier)
     print(f"Run: {folder}   Model: {version}")
 
 
@@ -131,7 +141,7 @@ def parser_of_recipes():
     names = {"losses": sorted(LOSSES), "datasets": pipelines.names(), "backbones": BACKBONES}
     parser = Parser(Recipe, names, __doc__, prog=PROGRAM)
     parser.add_argument("--config", action="config", help="YAML file of settings; flags win.")
-    explained = "Go on with the run named by --run after a stop."
+    explained = "Go on with the run named by --run after a stop, or train it for more --steps."
     parser.add_argument("--resume", action="store_true", help=explained)
     parser.add_argument("--devices", type=str, help=HELP)
     return parser
@@ -282,10 +292,12 @@ def report(recipe, folder, scores, num_classes):
         plot_training(folder / "logs" / "epochs.csv", scores, folder / "training.png")
     start = scores["train_seconds_from_step"]
     steps = f"{recipe.steps:,} step" + "s" * (recipe.steps != 1)
-    timed = f", the last {recipe.steps - start:,}" if start else ""
+    if recipe.steps > start:
+        steps += f", the last {recipe.steps - start:,}" if start else ""
+        steps += f" in {scores['train_seconds']:.0f} s"
     print(
         f"\nUnseen {scores['scored_classes']} classes of {recipe.dataset}; {recipe.loss}, "
-        f"{steps}{timed} in {scores['train_seconds']:.0f} s:\n{scores_table(scores)}"
+        f"{steps}:\n{scores_table(scores)}"
     )
     failures = " ".join(outcome.failures(scores))
     if failures:
@@ -294,7 +306,7 @@ def report(recipe, folder, scores, num_classes):
             print(f"  {advice}")
 
 
-def export(recipe, model, images, scores):
+def export(recipe, model, images, scores, earlier):
     import numpy as np
 
     from pipelines.images import reader
@@ -302,24 +314,23 @@ def export(recipe, model, images, scores):
     from tfdml.models.precision import in_float32
     from tfdml.serving.exported import MEAN_IMAGE
     from tfdml.serving.options import export_options
-    from tfdml.serving.versions import versions_of
+    from tfdml.serving.versions import next_version
 
     dataset, mean = images.dataset, images.dataset.preprocessing.mean_image
     mean_file, assets = io.BytesIO(), {}
     if mean is not None:
         np.save(mean_file, mean)
         assets[MEAN_IMAGE] = mean_file.getvalue()
-    versions = versions_of(SAVED_MODELS / recipe.run)
     return serving.export_model(
         in_float32(model.embedder),
-        SAVED_MODELS / recipe.run / str(1 + max(versions, default=0)),
+        next_version(SAVED_MODELS / recipe.run),
         read_image=reader(dataset.image_size, dataset.preprocessing),
         loss=model.loss,
         assets=assets,
         options=export_options(recipe.export_options),
         metadata={
             "recipe": dataclasses.asdict(recipe),
-            "trained_classes": images.train.names,
+            "trained_classes": list(dict.fromkeys([*images.train.names, *earlier])),
             "scores": scores,
         },
     )

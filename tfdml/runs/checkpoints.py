@@ -3,7 +3,7 @@
 import os
 import pathlib
 
-from tfdml.runs.folders import RUNS, SAVED_MODELS
+from tfdml.runs.folders import EARLIER, RUNS, SAVED_MODELS, TRAINED, read_classes
 from tfdml.runs.learning_rate import learning_rate
 
 
@@ -52,6 +52,19 @@ def source_of(run):
     raise FileNotFoundError(f"{expectation}. Received: init_from={run!r}")
 
 
+def classes_before(recipe):
+    """Names of the classes of its dataset that the run of `init_from` was trained on."""
+    import yaml
+
+    if not recipe.init_from:
+        return []
+    folder = pathlib.Path(source_of(recipe.init_from)).parent
+    config = folder / "config.yaml"
+    settings = yaml.safe_load(config.read_text("utf-8")) if config.is_file() else {}
+    same = settings.get("dataset") == recipe.dataset
+    return [*read_classes(folder, TRAINED), *read_classes(folder, EARLIER)] if same else []
+
+
 def copy_weights(recipe, embedder):
     """Gives the embedder the weights of the run that `init_from` names.
 
@@ -61,9 +74,11 @@ def copy_weights(recipe, embedder):
     source = getattr(model, "embedder", model)
     weights = source.get_weights()
     wanted = [array.shape for array in embedder.get_weights()]
+    size = "×".join(map(str, source.input_shape[1:]))
     expectation = (
-        "`init_from` must be a run of the same `backbone`, `embedding_dim`, `levels` and channels; "
-        f"its embeddings have {source.output_shape[-1]} numbers"
+        "`init_from` must be a run of the same `backbone`, `embedding_dim`, `levels`, channels and "
+        "in a small_cnn or with several levels `image_size`; "
+        f"its images are {size}, and its embeddings have {source.output_shape[-1]} numbers"
     )
     recipe.check([array.shape for array in weights] == wanted, expectation)
     embedder.set_weights(weights)

@@ -5,7 +5,7 @@ import time
 from tfdml.checks import check
 from tfdml.runs.checkpoints import read_model
 from tfdml.serving import exported, metadata
-from tfdml.serving.versions import versions_of
+from tfdml.serving.versions import next_version, versions_of
 
 BATCH = 32
 SECONDS = 3.0  # duration of each throughput measurement
@@ -103,8 +103,7 @@ def write_next(served, out, trained, **known):
         known["scores"] = before.get("scores")
     files = [file for file in (trained / "assets.extra").glob("*") if file.is_file()]
     assets = {file.name: file.read_bytes() for file in files if file.name not in OF_WRITER}
-    path = out / str(max(versions_of(out), default=0) + 1)
-    return served.write(path, assets=assets, metadata=known)
+    return served.write(next_version(out), assets=assets, metadata=known)
 
 
 def images_per_second(version):

@@ -10,6 +10,8 @@ from tfdml.files import locked
 
 RUNS = pathlib.Path("runs")
 SAVED_MODELS = pathlib.Path("saved_models")
+TRAINED = "trained_classes.json"
+EARLIER = "earlier_classes.json"  # of the run that it starts from
 
 
 def is_taken(name):
@@ -50,6 +52,16 @@ def make_folders(folder, files):
             ) from error
 
 
+def classes_text(names):
+    return json.dumps(names, ensure_ascii=False) + "\n"
+
+
+def read_classes(folder, file):
+    """The names in `TRAINED` or `EARLIER` of a run; [] without the file."""
+    path = folder / file
+    return json.loads(path.read_text("utf-8")) if path.is_file() else []
+
+
 def only_writer(folder):
     """Locks a run: of two processes that write to it, the second is rejected."""
     return locked(
@@ -65,9 +77,9 @@ def check_same_images(folder, files, scored):
         files: {name: text}, as for `make_folders`.
         scored: Number of images to score.
     """
-    path, scores = folder / "trained_classes.json", folder / "scores.json"
+    path, scores = folder / TRAINED, folder / "scores.json"
     advice = "Restore the images, or start a new run"
-    if path.is_file() and path.read_text("utf-8") != files[path.name]:
+    if path.is_file() and path.read_text("utf-8") != files[TRAINED]:
         raise ValueError(
             f"the classes to train are not those that {folder} began with ({path}). {advice}"
         )

@@ -2,11 +2,14 @@
 
 import dataclasses
 import math
+import sys
 from typing import Any, NamedTuple
 
 import pipelines
 from tfdml.checks import check, check_fits
 from tfdml.command_line import program_name
+from tfdml.models.published import check_colour
+from tfdml.runs.recipe import CLASS_SAMPLERS
 from tfdml.serving.options import export_options
 
 
@@ -27,12 +30,16 @@ def load_images(recipe):
     image_size = dataset.image_size
     if side := recipe.image_size:
         image_size = (side, side, image_size[2])
+    preprocessing = preprocessing_of(vars(recipe), recipe.mean_image)
+    # Its crop takes the place of the dataset's, unless the recipe asks for one.
+    crop = {"crop": 1.0} if preprocessing.takes_crops else {}
     dataset = dataclasses.replace(
         dataset,
         image_size=image_size,
-        augmentation=augmentation_of(recipe, dataset),
-        preprocessing=preprocessing_of(vars(recipe), recipe.mean_image),
+        augmentation=dataset.augmentation.changed(**crop | recipe.augmentation),
+        preprocessing=preprocessing,
     )
+    check_colour(image_size, recipe.weights)
     dataset.preprocessing.check_sizes(image_size, dataset.augmentation)
     export_options(recipe.export_options).check_size(image_size)
     train_split, (test_split, queries) = dataset.train, dataset.scored()
@@ -40,7 +47,7 @@ def load_images(recipe):
         train_split, test_split = pipelines.hold_out_classes(train_split, recipe.validation_share)
         queries = None
     wanted, classes = recipe.classes_per_batch, train_split.num_classes
-    if wanted and recipe.sampler not in ("whole_classes", "pairs", "shuffled"):
+    if wanted and recipe.sampler in CLASS_SAMPLERS:
         expectation = "`classes_per_batch` must not exceed the number of training classes"
         check(wanted <= classes, expectation, classes_per_batch=wanted, classes=classes)
     if recipe.sampler == "groups":
@@ -63,13 +70,15 @@ def load_images(recipe):
     return Images(train_split, test_split, queries, dataset)
 
 
-def augmentation_of(recipe, dataset):
-    """The dataset's random changes with those of the recipe.
-
-    A crop of the preprocessing takes the place of the dataset's, unless the recipe asks for one.
-    """
-    crop = {"crop": 1.0} if recipe.takes_crops else {}
-    return dataset.augmentation.changed(**crop | recipe.augmentation)
+def warn_of_trained(program, trained, split):
+    """Warns if classes of a `Split` to score are among the names of those trained on."""
+    known = sorted(set(trained) & set(split.names))
+    if known:
+        print(
+            f"{program_name(program)}: warning: {len(known):,} of the {split.num_classes:,} "
+            f"scored classes were trained on, such as {known[0]}",
+            file=sys.stderr,
+        )
 
 
 def preprocessing_of(settings, mean_image):

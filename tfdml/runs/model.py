@@ -5,9 +5,11 @@ import re
 
 from tfdml.checks import check_fits
 from tfdml.command_line import verbosity
+from tfdml.quiet import bars_in_a_terminal
 from tfdml.runs.checkpoints import copy_weights
 from tfdml.runs.images import images_to_score
 from tfdml.runs.learning_rate import learning_rate
+from tfdml.runs.recipe import CLASS_SAMPLERS
 
 
 def build_model(recipe, split, dataset):
@@ -19,7 +21,7 @@ def build_model(recipe, split, dataset):
 
     keras.utils.set_random_seed(recipe.seed)
     loss = tfdml.losses.get(recipe.loss, **recipe.loss_options)
-    with built_with(recipe.precision):
+    with built_with(recipe.precision), bars_in_a_terminal():
         embedder = tfdml.models.build_embedder(
             recipe.backbone,
             recipe.embedding_dim,
@@ -38,8 +40,9 @@ def build_model(recipe, split, dataset):
 
     def check_loss():
         batch = recipe.classes_per_batch * recipe.images_per_class
-        per_class = recipe.sampler in ("balanced", "mixed", "groups")
-        classes = recipe.classes_per_batch if per_class else min(batch, split.num_classes)
+        classes = min(batch, split.num_classes)
+        if recipe.sampler in CLASS_SAMPLERS:
+            classes = recipe.classes_per_batch
         width = embedder.output_shape[-1]
         loss.check_run(rows=batch, classes=classes, width=width, steps=recipe.steps)
 
@@ -71,7 +74,8 @@ def build_model(recipe, split, dataset):
         "l2": recipe.weight_decay,
         "clipvalue": recipe.clip_value,
         "global_clipnorm": recipe.clip_norm,
-        "head_steps": recipe.head_steps if multipliers else 0,  # without new layers all learn
+        # Without new layers all learn.
+        "head_steps": (multipliers and recipe.head_steps) or 0,
     }
     if recipe.optimizer == "adam":
         optimizer = tfdml.optimizers.Adam(**options)

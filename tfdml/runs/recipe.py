@@ -9,7 +9,8 @@ from tfdml.models.backbones import MOST_DIMENSIONS
 from tfdml.runs.settings import Settings
 
 USUAL_CLASSES = 32  # of a batch
-SAMPLERS = ("balanced", "mixed", "groups", "whole_classes", "pairs", "shuffled")
+CLASS_SAMPLERS = ("balanced", "mixed", "groups")  # whose batches have P classes
+SAMPLERS = (*CLASS_SAMPLERS, "whole_classes", "pairs", "shuffled")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 POSITIVE = (
     *("embedding_dim", "image_size", "learning_rate", "checkpoint_every"),
@@ -55,7 +56,8 @@ class Recipe(Settings):
         backbone: Network up to the features: {backbones}.
         weights: Initial weights of the backbone: `imagenet` or a weights file; random if not given.
         init_from: Run or `.keras` file whose embedder is trained further (fine-tuning). The
-            backbone, `embedding_dim` and `levels` must be those of that run.
+            backbone, `embedding_dim` and `levels` must be those of that run; for `small_cnn` and
+            several levels `image_size` too.
         embedding_dim: Dimensions of the embedding of each level; null for the features of the
             backbone, without a layer on top.
         levels: Number of embeddings of each image, which are concatenated: 1, or with early exits
@@ -70,7 +72,7 @@ class Recipe(Settings):
             If not given: true with pretrained `weights`; with `init_from`, as in the run that it
             names; else false.
         classes_per_batch: Distinct classes in a batch (P); 32 if not given, or all training
-            classes where there are fewer.
+            classes where there are fewer and the sampler is not `whole_classes`.
         images_per_class: Images of each of these classes (K); a batch has P × K images. Classes of
             fewer images repeat them. The papers of N-pair and NT-Xent use K = 2.
         micro_batch: Number of images that a step computes at once, for batches that exceed the
@@ -239,23 +241,29 @@ class Recipe(Settings):
         if num_classes < FEW_CLASSES:
             rate = (1e-4, f"as a network overfits {num_classes} classes")
         classes = (USUAL_CLASSES, "the default")
-        if num_classes < USUAL_CLASSES:
+        if num_classes < USUAL_CLASSES and self.sampler != "whole_classes":
             classes = (num_classes, "all training classes")
+            if left := num_classes % self.super_classes:
+                classes = (num_classes - left, f"{self.super_classes} super-classes must divide it")
         defaults = {
             "learning_rate": rate,
             "head_multiplier": (10.0 if self.weights else 1.0, start),
-            "head_steps": (min(100, self.steps // 10) if self.weights else 0, start),
             "classes_per_batch": classes,
         }
+        if self.steps:  # else a run that goes on decides
+            head_steps = min(100, self.steps // 10) if self.weights else 0
+            defaults["head_steps"] = (head_steps, start)
         filled = {name: entry for name, entry in defaults.items() if getattr(self, name) is None}
         values = {name: value for name, (value, _) in filled.items()}
         reasons = {name: f"{value:g}, {reason}" for name, (value, reason) in filled.items()}
         return dataclasses.replace(self, **values), reasons
 
     @property
-    def takes_crops(self):
-        """Whether a crop is taken of the resized image."""
-        return bool(self.warp_size or self.keep_aspect or self.trim_white or self.mean_image)
+    def super_classes(self):
+        """Number of super-classes in a batch of the sampler `groups`; 1 for the others."""
+        if self.sampler != "groups":
+            return 1
+        return self.sampler_options.get("super_classes", 2)
 
     def check_schedule(self):
         """Rejects options of other schedules, and those out of range."""

@@ -3,7 +3,7 @@
 import os
 
 import pipelines
-from tfdml.checks import check, check_options
+from tfdml.checks import check, check_bool, check_integer, check_options
 from tfdml.losses.table import check_names_of_options
 from tfdml.models import BACKBONES
 from tfdml.models.published import how_to_convert
@@ -20,9 +20,15 @@ SAMPLER_OPTIONS = {
 }
 
 
-def check_files(recipe):
-    """Checks what needs neither the images nor TensorFlow."""
-    if recipe.init_from:
+def check_files(recipe, starts=True):
+    """Checks what needs neither the images nor TensorFlow.
+
+    Args:
+        recipe: `Recipe`.
+        starts: Whether the network is built, from `weights` or `init_from`, and not loaded from the
+            run's own checkpoint.
+    """
+    if recipe.init_from and starts:
         source_of(recipe.init_from)
     if recipe.dataset == "folder" and recipe.data_dir is not None:
         here = os.path.realpath(os.path.expanduser(recipe.data_dir)) == os.path.realpath(".")
@@ -33,14 +39,15 @@ def check_files(recipe):
         check(not here, expectation, data_dir=recipe.data_dir)
     if recipe.data_dir is None or os.path.exists(os.path.expanduser(recipe.data_dir)):
         # If not, loading says first what the images are.
-        check_weights(recipe)
+        if starts:
+            check_weights(recipe)
         preprocessing_of(vars(recipe), recipe.mean_image)
     check_names_of_options(recipe.loss, recipe.loss_options)
     pipelines.Augmentation().changed(**recipe.augmentation)
     available = SAMPLER_OPTIONS.get(recipe.sampler, ())
     check_options(f"sampler {recipe.sampler!r}", recipe.sampler_options, available)
-    hard = recipe.sampler_options.get("hard_neighbours", False)
-    check(isinstance(hard, bool), "`hard_neighbours` must be true or false", hard_neighbours=hard)
+    check_integer(1, super_classes=recipe.super_classes)
+    check_bool(hard_neighbours=recipe.sampler_options.get("hard_neighbours", False))
     precision = export_options(recipe.export_options).precision
     expectation = (
         "a run is exported as float32; `evaluate.py --export` rounds it and measures the loss"
@@ -74,8 +81,9 @@ def check_weights(recipe):
     """Raises a ValueError for weights that do not exist; it says how to convert published ones."""
     none = "`weights` must be null for small_cnn, which has no pretrained ones"
     recipe.check(recipe.weights is None or recipe.backbone != "small_cnn", none)
-    hint = how_to_convert(recipe.backbone)
+    hint = how_to_convert(recipe.backbone)  # of backbones without weights in Keras
+    named = None if hint else "imagenet"
     recipe.check(
-        recipe.weights in (None, "imagenet") or os.path.isfile(recipe.weights),
+        recipe.weights in (None, named) or os.path.isfile(recipe.weights),
         f"`weights` must be an existing file{': ' if hint else ''}{hint}",
     )

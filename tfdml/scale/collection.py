@@ -113,8 +113,8 @@ class Collection:
 
     def readable(self, number):
         """The ids of a shard that have an embedding."""
-        table = _read(self.shard_path(number), ["id", "embedding"])
-        return table["id"].to_numpy()[table["embedding"].is_valid().to_numpy()]
+        table = _read(self.shard_path(number), ["id", "error"])
+        return table["id"].to_numpy()[table["error"].is_null().to_numpy()]
 
     def count_readable(self):
         """The number of images that have an embedding, from the reasons why others have none."""

@@ -84,14 +84,9 @@ class ImageSearch(PictureSearch):
         return {name: why.cause for name, why in self._snapshot.catalogue.left_out.items()}
 
     @property
-    def cells(self):
-        """Number of cells of an approximate index; 0 if it is exact."""
-        return self._snapshot.index.cells
-
-    @property
     def exact(self):
         """Whether a query is compared with the embeddings of all images."""
-        return not self.cells
+        return not self._snapshot.index.cells
 
     def by_id(self, key, count):
         """The images nearest to one of the index, without itself.

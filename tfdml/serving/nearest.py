@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdml.checks import Bare, check
+from tfdml.evaluation import nearest_mean
 from tfdml.image_files import class_folders, is_image, is_utf8
 
 MOST_ROWS = 100_000
@@ -70,9 +71,7 @@ def class_means(embeddings, labels, names):
         ValueError: As for `Gallery`.
     """
     rows = np.unique(labels, return_inverse=True)[1]
-    sums = np.zeros((len(names), np.shape(embeddings)[1]))
-    np.add.at(sums, rows, embeddings)
-    return Gallery(list(names), sums / np.bincount(rows, minlength=len(names))[:, None])
+    return Gallery(list(names), nearest_mean.class_means(embeddings, rows)[1])
 
 
 def means_of_folder(served, folder):

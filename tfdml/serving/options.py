@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from tfdml.checks import check, check_integer, check_one_of, unknown_option
+from tfdml.checks import check, check_integer, check_one_of, check_options
 
 MAX_PIXELS = 50_000_000  # of one image; as uint8 and float32 they take 0.8 GB
 TOP = 5  # default number of classes or images that a model returns
@@ -56,9 +56,7 @@ def export_options(options):
     Raises:
         ValueError: If there is no such option, or a value is out of range.
     """
-    for option in options:
-        if option not in OPTIONS:
-            raise ValueError(unknown_option("`export_options`", option, OPTIONS))
+    check_options("`export_options`", options, OPTIONS)
     return ExportOptions(**options)
 
 

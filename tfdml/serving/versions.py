@@ -15,6 +15,11 @@ def versions_of(folder):
     return {int(p.name): p for p in found if p.name.isdigit() and (p / "saved_model.pb").is_file()}
 
 
+def next_version(folder):
+    """The path of the version after those in a folder."""
+    return folder / str(1 + max(versions_of(folder), default=0))
+
+
 def newest_version(folder):
     """The version with the highest number.
 

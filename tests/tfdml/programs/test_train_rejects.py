@@ -13,6 +13,9 @@ ROOT = pathlib.Path(__file__).parents[3]
 NO_DATA = ["--dataset", "folder", "--data_dir", "missing"]
 
 
+READ_HERE = ["--dataset", "folder", "--data_dir", ROOT]
+
+
 READ_WHOLE = [*NO_DATA, "--skip_invalid", "true"]  # every image once, which may take minutes
 
 
@@ -50,7 +53,7 @@ REJECTED = [
     ),
     (
         ["--sampler", "whole_classes", "--dataset", "digits"],
-        ["`batch_size`", "the largest class", "Received: batch_size=20"],
+        ["`batch_size`", "the largest class", "Received: batch_size=128"],
     ),
     (["--sampler", "groups", "--dataset", "digits", *WRONG_MARGIN], ["`super_labels`"]),
     (
@@ -75,8 +78,28 @@ REJECTED = [
     ),
     (NO_DATA, ["there is no missing"]),
     (
-        ["--weights", "missing.h5", "--dataset", "folder", "--data_dir", ROOT],
+        ["--weights", "missing.h5", *READ_HERE],
         ["`weights`", "Received: weights='missing.h5'"],
+    ),
+    (
+        ["--weights", "imagenet", "--backbone", "googlenet", *READ_HERE],
+        ["`weights`", "tools/convert_googlenet.py", "Received: weights='imagenet'"],
+    ),
+    (
+        [
+            "--weights",
+            "imagenet",
+            "--backbone",
+            "mobilenet_v2",
+            "--dataset",
+            "digits",
+            *WRONG_MARGIN,
+        ],
+        ["3 channels", "Received: weights='imagenet', channels=1"],
+    ),
+    (
+        ["--sampler", "groups", "--sampler_options.super_classes", "0", *NO_DATA],
+        ["`super_classes`", "Received: super_classes=0"],
     ),
     (["--config", "missing.yaml"], ["missing.yaml"]),
 ]

@@ -4,7 +4,7 @@ import pathlib
 import tempfile
 
 from tfdml.runs import exporting
-from tfdml.runs.scoring.images import ids_of, load_images
+from tfdml.runs.scoring.images import ids_of, load_images, names_of
 from tfdml.runs.scoring.model import completed, find_model
 from tfdml.runs.scoring.retrieval import Retrieval
 from tfdml.serving import exported
@@ -110,10 +110,8 @@ def export_scored(settings, model, images, served, results):
     if settings.export_classes:
         served.add_classes(class_means(rows, found.labels, found.names), top=TOP)
     if settings.export_gallery:
-        names = found.names
-        classes = [names[i] for i in np.unique(found.labels, return_inverse=True)[1]]
-        ids = ids_of(settings, split)
-        gallery = Gallery([ids[row] for row in np.flatnonzero(shown)], rows, classes)
-        served.add_gallery(gallery, top=TOP)
+        names = names_of(found)
+        classes = [names[label] for label in found.labels.tolist()]
+        served.add_gallery(Gallery(ids_of(settings, found), rows, classes), top=TOP)
     known = {"precision_scores": scores} if len(scores) > 1 else {}
     return exporting.write_next(served, pathlib.Path(settings.export), model.version, **known)

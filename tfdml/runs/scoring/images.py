@@ -2,12 +2,12 @@
 
 import dataclasses
 import os
-import sys
 from typing import Any
 
 import pipelines
 from tfdml.checks import check
 from tfdml.command_line import program_name
+from tfdml.runs.images import warn_of_trained
 from tfdml.serving import exported
 
 
@@ -37,13 +37,7 @@ def load_images(settings, model):
         queries = None
     same_images = model.recipe.get("dataset") == settings.dataset and settings.split != "train"
     of_dataset = exported.trained_classes(model.version) if same_images else []
-    known = sorted(set(of_dataset) & set(split.names))
-    if known:
-        print(
-            f"{program_name('evaluate')}: warning: {len(known):,} of the {split.num_classes:,} "
-            f"scored classes were trained on, such as {known[0]}",
-            file=sys.stderr,
-        )
+    warn_of_trained("evaluate", of_dataset, split)
     return Scored(split, queries, dataset)
 
 

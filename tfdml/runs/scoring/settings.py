@@ -79,10 +79,7 @@ class Scoring(Settings):
         advice = "10 `crops` have the mirror images already: leave out `mirror`"
         self.check(not (self.mirror and self.crops == 10), advice)
         if self.rank_by == "similarity":
-            views = "`crops`, `mirror`, `levels` and `dims` are for `rank_by` distance"
-            self.check_default(("crops", "mirror", "levels", "dims"), views)
-            joined = "`level_weights` are for `rank_by` distance"
-            self.check_default(("level_weights",), joined)
+            self.check_default(OF_EMBEDDINGS, "`{name}` is for `rank_by` distance")
         if self.level_weights is not None:
             valid = min(self.level_weights, default=-1) >= 0 < max(self.level_weights, default=0)
             self.check(valid, "`level_weights` must be >= 0, and not all 0")

@@ -39,7 +39,7 @@ from tfdml.programs import evaluate
         (["--crops", "10", "--mirror"], "10 `crops` have the mirror images already"),
         (
             ["--crops", "5", "--rank_by", "similarity"],
-            "are for `rank_by` distance",
+            "is for `rank_by` distance",
         ),
         (["--levels", "3"], "`levels` must not exceed those of the model. .*levels=3, of_model=2"),
         (["--batch_size", "0"], "`batch_size` must be > 0. Received: batch_size=0"),
