@@ -86,7 +86,8 @@ def test_blocks_of_a_page_run(page, tmp_path):
     pages.run_page(page, tmp_path)
 
 
-def test_python_of_the_readme_runs():
+def test_python_of_the_readme_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     codes = [block.code for block in pages.blocks("README.md") if block.language == "python"]
     assert codes
     for code in codes:

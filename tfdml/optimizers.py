@@ -40,7 +40,7 @@ class _PerVariable(keras.optimizers.Optimizer):
         for path in paths:
             multiplier = self.multiplier_at(path)
             self._is_new.append(bool(self._matching(path)))
-            is_bias = path.rpartition("/")[2] == "bias"
+            is_bias = re.search(r"(^|[/_])bias$", path)
             self._multiplier_of.append(multiplier * (self.bias_multiplier if is_bias else 1.0))
         super().build(variables)
 
@@ -136,7 +136,8 @@ class SGD(_PerVariable, keras.optimizers.SGD):
     Args:
         multipliers: {regular expression on `variable.path`: factor >= 0 of the learning rate}. At
             most one may match a variable; the factor of all others is 1.
-        bias_multiplier: Further factor >= 0 for variables named `bias`; 2 in Caffe's models.
+        bias_multiplier: Further factor >= 0 for variables named `bias`, or `score_bias` and so on;
+            2 in Caffe's models.
         l2: Adds `l2 * kernel` to the gradient of each variable of two dimensions or more, before
             momentum, as Caffe's `weight_decay`; not for biases and gains, nor for those given to
             `exclude_from_weight_decay`, as `EmbeddingModel.compile` gives proxies of classes.

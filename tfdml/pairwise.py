@@ -47,7 +47,8 @@ def squared_distances(rows, references=None):
     """
     among_themselves = references is None or references is rows
     references = rows if among_themselves else references
-    center = ops.stop_gradient(ops.mean(references, axis=-2, keepdims=True))
+    # Not of the references: a memory that is not full has rows of zeros.
+    center = ops.stop_gradient(ops.mean(rows, axis=-2, keepdims=True))
     references = references - center
     rows = references if among_themselves else rows - center
     norms, reference_norms = (ops.sum(ops.square(each), axis=-1) for each in (rows, references))
@@ -66,8 +67,8 @@ def squared_distances(rows, references=None):
 def closeness(rows, references):
     """Numbers that order the references of each row, the nearest highest; without gradient.
 
-    `(|rows[i]|² - D[i, j]) / 2`, with D the squared distances and rows from the mean of the
-    references: half the work, where no distance is needed.
+    `(|rows[i]|² - D[i, j]) / 2`, with D the squared distances and both from the mean of
+    the rows: half the work, where no distance is needed.
 
     Args:
         rows: (n, dim) floats.
@@ -77,7 +78,7 @@ def closeness(rows, references):
         (n, m) floats.
     """
     rows, references = ops.stop_gradient(rows), ops.stop_gradient(references)
-    center = ops.mean(references, axis=0, keepdims=True)
+    center = ops.mean(rows, axis=0, keepdims=True)
     rows, references = rows - center, references - center
     return rows @ ops.transpose(references) - ops.sum(ops.square(references), axis=1) / 2.0
 

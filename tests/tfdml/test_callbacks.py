@@ -139,6 +139,14 @@ def test_a_loss_logs_what_it_learned_by_name(rows):
     assert logs["scale"] == [3.5]
 
 
+@pytest.mark.parametrize("name", ["arcface", "density"])
+def test_a_loss_without_classes_says_so_though_it_is_logged(rows, name):
+    model = build()
+    model.compile("adam", name)
+    with pytest.raises(ValueError, match="num_classes"):
+        model.fit(rows, LABELS, verbose=0, callbacks=[callbacks.LossLogs()])
+
+
 def test_drift_needs_an_epoch():
     with pytest.raises(ValueError, match=r"`epochs` must be >= 1\. Received: epochs=0"):
         callbacks.EmbeddingDrift(None, epochs=0)

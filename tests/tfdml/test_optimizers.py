@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from tfdml import optimizers
+from tfdml.layers import PDDM
 
 
 def variables():
@@ -91,6 +92,17 @@ def test_biases_have_a_multiplier_on_top_of_that_of_their_group(optimizer):
     assert optimizer.from_config(scaled.get_config()).bias_multiplier == 2.0
     with pytest.raises(ValueError, match=r"`bias_multiplier`.*Received"):
         optimizer(bias_multiplier=-1.0)
+
+
+def test_the_biases_of_a_similarity_have_the_multiplier_of_biases():
+    layer = PDDM(units=2)
+    layer.build((None, 2))
+    optimizer = optimizers.SGD(0.01, bias_multiplier=2.0)
+    optimizer.build(layer.trainable_variables)
+    multipliers = zip(layer.trainable_variables, optimizer._multiplier_of, strict=True)
+    assert {v.name: by for v, by in multipliers} == {
+        v.name: 2 if len(v.shape) == 1 else 1 for v in layer.trainable_variables
+    }
 
 
 @pytest.mark.parametrize("optimizer", [optimizers.SGD, optimizers.Adam])

@@ -36,6 +36,17 @@ def test_close_rows_stay_apart_in_a_large_batch(rng):
     assert distances[0, 1] > 0
 
 
+def test_empty_references_do_not_make_others_coincide():
+    rows = 100 + np.array([[0.0], [0.05], [0.1]], "float32")
+    empty = np.concatenate([rows, np.zeros((1000, 1), "float32")])
+    found, expected = (
+        numpy(pairwise.squared_distances(ops.convert_to_tensor(rows), ops.convert_to_tensor(each)))
+        for each in (empty, rows.copy())
+    )
+    np.testing.assert_allclose(found[:, :3], expected, rtol=1e-3, atol=1e-5)
+    assert found[0, 1] > 0
+
+
 def test_closeness_orders_references_as_their_distances(rng):
     rows, references = (rng.normal(size=(n, 4)) + 50 for n in (5, 30))
     distances = np.linalg.norm(rows[:, None] - references, axis=2)

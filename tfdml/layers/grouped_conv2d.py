@@ -14,8 +14,8 @@ class GroupedConv2D(keras.layers.Conv2D):
         **kwargs: Arguments of `keras.layers.Conv2D`, including `groups`.
 
     Call:
-        inputs: (batch, height, width, channels) floats.
-        Returns (batch, height, width, filters) floats.
+        inputs: (batch, height, width, channels) floats, or as `data_format` says.
+        Returns (batch, height, width, filters) floats, in the same format.
 
     Example:
         >>> layer = GroupedConv2D(4, 1, groups=2, kernel_initializer="ones")
@@ -24,8 +24,9 @@ class GroupedConv2D(keras.layers.Conv2D):
     """
 
     def convolution_op(self, inputs, kernel):
+        channels = -1 if self.data_format == "channels_last" else 1
         groups = zip(
-            ops.split(inputs, self.groups, axis=-1),
+            ops.split(inputs, self.groups, axis=channels),
             ops.split(kernel, self.groups, axis=-1),
             strict=True,
         )
@@ -39,4 +40,4 @@ class GroupedConv2D(keras.layers.Conv2D):
             )
             for group in groups
         ]
-        return ops.concatenate(maps, axis=-1)
+        return ops.concatenate(maps, axis=channels)

@@ -107,6 +107,8 @@ class ProxyLoss(LearnedLoss):
 
     def logs(self):
         """Mean angle in degrees by which the proxies turned since the last call."""
+        if self.num_classes is None:  # `call` says so
+            return {}
         now = ops.convert_to_numpy(self.layer.directions("float32"))
         before, self._logged = now if self._logged is None else self._logged, now
         cosines = np.clip((now * before).sum(axis=-1), -1, 1)

@@ -53,8 +53,9 @@ class MetricLoss(keras.losses.Loss):
                 `takes_label_sets` also (batch, num_labels) integers, 1 for each label of a row and
                 0 elsewhere, num_labels >= 2.
             y_pred: (batch, dim) floats, the embedding of each row. Without `normalize`, norms up
-                to 1e18 are supported, as their squares are in the range of float32; up to 1e9 by
-                the regularizers of density and global orthogonality, which square these again.
+                to 1e14 are supported, whose scaled squares and their sums are in the range of
+                float32; up to 1e9 by the regularizers of density and global orthogonality, which
+                square these again.
             sample_weight: Must be None.
             training: Whether layers of the loss, if any, run in training mode.
 

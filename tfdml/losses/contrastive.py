@@ -22,8 +22,8 @@ class ContrastiveLoss(PairLoss):
             unit rows), or in distance if not `squared`; > 0.
         squared: Whether D is the squared Euclidean distance.
         pairs: `"all"`; or `"halves"`, row i of the first half of the batch with row i of the
-            second, as `pipelines.pair_batches` orders them. The last row of an odd batch is
-            ignored.
+            second, as `pipelines.pair_batches` orders them without `hard_neighbours`. The last row
+            of an odd batch is ignored.
         squared_hinge: Whether the loss of a negative pair is max(0, margin - √D)², with the margin
             in distance: the original form. Requires `squared`.
         average_over: `"active"` (pairs with a loss above 0: the value may rise while easy pairs

@@ -134,6 +134,8 @@ class DensityRegularizer(LearnedLoss):
 
     def logs(self):
         """The targets."""
+        if self.num_classes is None:  # `call` says so
+            return {}
         return {"target": ops.convert_to_numpy(self.layer.targets)}
 
     def call(self, labels, embeddings, training=False):

@@ -47,4 +47,5 @@ class GlobalOrthogonalRegularizer(MetricLoss):
         products = embeddings @ ops.transpose(embeddings)
         mean = pairwise.masked_mean(products, negatives)
         mean_square = pairwise.masked_mean(ops.square(products), negatives)
-        return ops.square(mean) + ops.relu(mean_square - 1.0 / embeddings.shape[1])
+        width = ops.cast(ops.shape(embeddings)[1], mean_square.dtype)
+        return ops.square(mean) + ops.relu(mean_square - 1.0 / width)

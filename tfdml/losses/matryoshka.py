@@ -72,8 +72,8 @@ class MatryoshkaLoss(WrappedLoss):
     def call(self, labels, embeddings, training=False):
         width = embeddings.shape[1]
         check(
-            max(self.dims) <= width,
-            "`dims` must not exceed the width of the embeddings",
+            isinstance(width, int) and max(self.dims) <= width,
+            "`dims` must not exceed the width of the embeddings, which must be known",
             dims=self.dims,
             width=width,
         )

@@ -153,7 +153,8 @@ def _build(kind, table, name, *given):
     settings = dict(preset)
     for option, value in itertools.chain.from_iterable(options.items() for options in given):
         adds = isinstance(value, dict) and isinstance(settings.get(option), dict)
-        adds = adds and "name" not in value  # a named part takes the place of another
+        # A named part takes the place of another; the name of a similarity is that of its layer.
+        adds = adds and ("name" not in value or option == "similarity")
         settings[option] = {**settings[option], **value} if adds else value
     parameters = inspect.signature(loss).parameters.values()
     required = {option.name: option.default is option.empty for option in parameters}

@@ -74,6 +74,14 @@ def check_model(recipe):
         expectation = "`exit_multiplier` requires a model with early exits (levels > 1)"
         recipe.check(recipe.exit_multiplier is None, expectation)
     dropout_of_levels(recipe.dropout, levels)
+    if "halves" in (getattr(part, "pairs", None) for part in (loss, getattr(loss, "base", None))):
+        hard = recipe.sampler_options.get("hard_neighbours", False)
+        expectation = (
+            "`pairs` 'halves' of a loss needs the sampler `pairs` without `hard_neighbours`: in "
+            "other batches hardly any of these pairs is of one class"
+        )
+        fits = recipe.sampler == "pairs" and not hard
+        check(fits, expectation, sampler=recipe.sampler, hard_neighbours=hard)
     check_pooling(recipe.backbone, recipe.pooling)
 
 

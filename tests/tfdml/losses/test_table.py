@@ -55,6 +55,14 @@ def test_another_base_takes_the_place_of_the_published_one():
     assert (loss.base.name, loss.base.pairs, loss.weight) == ("npair", "disjoint", 10.0)
 
 
+def test_a_similarity_keeps_its_published_options_whatever_its_name():
+    similarity = {"name": "s", "units": 4}
+    layer = losses.get("lmdm", similarity=similarity).similarity_layer
+    assert (layer.name, layer.units, layer.use_position) == ("s", 4, False)
+    published = losses.get("pddm", preset="published", similarity=similarity).similarity_layer
+    assert (published.difference_bias, published.dropout) == (0.0, 0.5)
+
+
 def test_the_page_of_objectives_lists_the_losses_with_published_options():
     page = (pathlib.Path(__file__).parents[3] / "docs" / "objectives.md").read_text()
     listed = page.partition("the paper's options of\nthese losses:")[2].partition(";")[0]

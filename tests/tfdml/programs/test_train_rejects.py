@@ -65,6 +65,10 @@ REJECTED = [
         ["`embedding_dim`", "Received: embedding_dim=None, levels=3"],
     ),
     (
+        ["--loss", "contrastive", "--loss_options.pairs", "halves", *READ_WHOLE],
+        ["`pairs` 'halves'", "Received: sampler='balanced', hard_neighbours=False"],
+    ),
+    (
         ["--exit_multiplier", "2", *READ_WHOLE],
         ["`exit_multiplier`", "Received: exit_multiplier=2.0"],
     ),
