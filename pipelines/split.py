@@ -124,8 +124,10 @@ class Split:
 
     def check_super_labels(self):
         """Raises a ValueError if there are none."""
-        alphabets = "the super-class of each image, such as the alphabets of omniglot"
-        needed = f"groups need `super_labels`, {alphabets}"
+        needed = (
+            "groups need `super_labels`, the super-class of each image, as omniglot has in its "
+            "alphabets and a CSV file in a column super_label"
+        )
         check(self.super_labels is not None, needed, super_labels=None)
 
     def subset(self, chosen):

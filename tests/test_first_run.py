@@ -215,9 +215,10 @@ def test_a_run_from_another_knows_its_classes_and_goes_on_without_it(tmp_path):
         (["--init_from", "a", "--weights", "imagenet"], "`weights` and `init_from`"),
         (
             ["--init_from", "a", "--embedding_dim", "8"],
-            "its embeddings have 4 numbers. Received: init_from='a'",
+            "of the run to start from, 4. Received: init_from='a', embedding_dim=8",
         ),
         (["--init_from", "a", "--image_size", "32"], "its images are 8×8×1"),
+        (["--init_from", "runs/a/scores.json"], "`init_from` must be a run with a checkpoint"),
     ],
 )
 def test_rejects_a_start_that_does_not_fit(arguments, message, folder):
@@ -261,6 +262,7 @@ def test_a_run_that_ends_below_its_start_says_what_to_try(tmp_path, capsys):
         (0.001, 40, "--learning_rate 0.0001", "More classes"),
         (0.0001, 40, "--classes_per_batch 40", "--learning_rate"),
         (0.0001, 5, "More classes: 5 are few", "leave out"),
+        (0.0001, 5, "More classes: 5 are few", "Another objective"),
     ],
 )
 def test_advice_depends_on_the_rate_and_the_classes(rate, num_classes, advice, not_said):

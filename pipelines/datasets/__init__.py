@@ -41,9 +41,10 @@ def entry_of(name):
     return f"{TFDS}NAME" if name.startswith(TFDS) else name
 
 
-def is_listed(name):
-    """Whether a dataset loads fast: its images are listed or tiny, without TensorFlow."""
-    return entry_of(name) not in READ
+def is_listed(name, data_dir=None, skip_invalid=False):
+    """Whether `load` is fast, without TensorFlow: it lists the images, or finds no such folder."""
+    reads = skip_invalid or entry_of(name) in READ
+    return not reads or not (data_dir is None or pathlib.Path(data_dir).expanduser().exists())
 
 
 def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None, *, download=False):

@@ -82,7 +82,10 @@ def _features(application, name, images, weights, levels, exits, side="output"):
                 name=name,
             )
     except Exception as error:
-        if "URL fetch failure" not in str(error):  # it has no exception class of its own
+        # Neither has an exception class of its own.
+        if "Input size must be" in str(error):
+            raise ValueError(f"the images are too small for {name}. {error}") from error
+        if "URL fetch failure" not in str(error):
             raise
         sentence = f"{error}. Download that file elsewhere and give its path as `weights`"
         raise OSError(sentence) from error
@@ -113,5 +116,5 @@ def _load_weights(network, application, path):
             warnings.simplefilter("error", UserWarning)  # Keras warns of missing layers
             network.load_weights(path)
     except Exception as error:  # errors of h5py, zipfile and Keras have no common class
-        what = f"a Keras weights file of {application.__name__} without top"
+        what = f"a Keras weights file of {application.__name__} without top, named *.weights.h5"
         raise ValueError(f"`weights` must be {what}. Received: weights={str(path)!r}") from error

@@ -58,7 +58,7 @@ def main(arguments=None):
         settings = dataclasses.replace(settings, out=str(output.path_of(settings, model)))
         check_outputs(settings)
         images = None
-        if pipelines.is_listed(settings.dataset) and not settings.skip_invalid:
+        if pipelines.is_listed(settings.dataset, settings.data_dir, settings.skip_invalid):
             images = load_images(settings, model)  # before seconds of importing TensorFlow
         import_tensorflow()
         if task == "retrieval":

@@ -35,7 +35,7 @@ from tfdml.command_line import (
 from tfdml.losses import LOSSES
 from tfdml.models import BACKBONES
 from tfdml.runs import folders, outcome
-from tfdml.runs.checkpoints import classes_before, load_checkpoint
+from tfdml.runs.checkpoints import check_incomplete, classes_before, load_checkpoint
 from tfdml.runs.devices import HELP, of_environment
 from tfdml.runs.folders import EARLIER, RUNS, SAVED_MODELS, TRAINED, classes_text, read_classes
 from tfdml.runs.images import (
@@ -63,11 +63,13 @@ def main(arguments=None):
             check_writable(folder, SAVED_MODELS / recipe.run)
             if resume:
                 run.enter_context(folders.only_writer(folder))
+        if resume:
+            check_incomplete(recipe)
         check_files(recipe, starts=not (resume and (folder / "checkpoint.keras").is_file()))
         run.enter_context(devices.speaking())
         devices = devices.started()
         devices.check(recipe)
-        if recipe.skip_invalid or not pipelines.is_listed(recipe.dataset):
+        if not pipelines.is_listed(recipe.dataset, recipe.data_dir, recipe.skip_invalid):
             check_model(recipe)  # before minutes of reading images
         images, head_steps = load_images(recipe), recipe.head_steps
         earlier = read_classes(folder, EARLIER) if resume else classes_before(recipe)

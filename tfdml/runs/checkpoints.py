@@ -1,25 +1,28 @@
 """Models that runs saved, to go on with or to start another from."""
 
-import os
 import pathlib
+import zipfile
 
 from tfdml.runs.folders import EARLIER, RUNS, SAVED_MODELS, TRAINED, read_classes
 from tfdml.runs.learning_rate import learning_rate
+from tfdml.serving.metadata import read_metadata
+from tfdml.serving.versions import versions_of
 
 
-def load_checkpoint(recipe, folder):
-    """The model at the last checkpoint of a run that stopped; None before the first."""
-    from tfdml.serving.metadata import read_metadata
-    from tfdml.serving.versions import versions_of
-
-    versions = versions_of(SAVED_MODELS / folder.name)
+def check_incomplete(recipe):
+    """Raises a FileExistsError if the run has exported a version at its last step."""
+    versions = versions_of(SAVED_MODELS / recipe.run)
     if versions:
         newest = versions[max(versions)]
         if read_metadata(newest).get("recipe", {}).get("steps", recipe.steps) >= recipe.steps:
             raise FileExistsError(
-                f"run {folder.name!r} is complete: {newest}. To train it further, give more "
+                f"run {recipe.run!r} is complete: {newest}. To train it further, give more "
                 f"--steps than {recipe.steps}"
             )
+
+
+def load_checkpoint(recipe, folder):
+    """The model at the last checkpoint of a run that stopped; None before the first."""
     path = folder / "checkpoint.keras"
     if not path.is_file():
         return None
@@ -46,23 +49,36 @@ def read_model(path):
 def source_of(run):
     """The checkpoint of a run, given by its name, its folder or the file itself."""
     for path in (RUNS / run / "checkpoint.keras", pathlib.Path(run) / "checkpoint.keras", run):
-        if os.path.isfile(path):
+        if zipfile.is_zipfile(path):
             return path
     expectation = "`init_from` must be a run with a checkpoint, or a .keras file"
     raise FileNotFoundError(f"{expectation}. Received: init_from={run!r}")
 
 
+def check_start(recipe):
+    """Checks that there is a run of `init_from`, with the network of the recipe."""
+    settings = _settings_of(pathlib.Path(source_of(recipe.init_from)).parent)
+    for name in ("backbone", "embedding_dim"):
+        value = settings.get(name, getattr(recipe, name))
+        expectation = f"`{name}` must be that of the run to start from, {value!r}"
+        recipe.check(value == getattr(recipe, name), expectation, "init_from")
+
+
 def classes_before(recipe):
     """Names of the classes of its dataset that the run of `init_from` was trained on."""
-    import yaml
-
     if not recipe.init_from:
         return []
     folder = pathlib.Path(source_of(recipe.init_from)).parent
-    config = folder / "config.yaml"
-    settings = yaml.safe_load(config.read_text("utf-8")) if config.is_file() else {}
-    same = settings.get("dataset") == recipe.dataset
+    same = _settings_of(folder).get("dataset") == recipe.dataset
     return [*read_classes(folder, TRAINED), *read_classes(folder, EARLIER)] if same else []
+
+
+def _settings_of(folder):
+    """The settings of a run; {} for the folder of another file."""
+    import yaml
+
+    config = folder / "config.yaml"
+    return yaml.safe_load(config.read_text("utf-8")) if config.is_file() else {}
 
 
 def copy_weights(recipe, embedder):
@@ -76,8 +92,8 @@ def copy_weights(recipe, embedder):
     wanted = [array.shape for array in embedder.get_weights()]
     size = "×".join(map(str, source.input_shape[1:]))
     expectation = (
-        "`init_from` must be a run of the same `backbone`, `embedding_dim`, `levels`, channels and "
-        "in a small_cnn or with several levels `image_size`; "
+        "`init_from` must be a run of the same `backbone`, `embedding_dim`, `levels` and channels, "
+        "of a small_cnn or several levels also `image_size`; "
         f"its images are {size}, and its embeddings have {source.output_shape[-1]} numbers"
     )
     recipe.check([array.shape for array in weights] == wanted, expectation)

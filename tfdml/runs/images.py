@@ -1,5 +1,6 @@
 """The images of a run: what is trained on, what is scored, and the batches of either."""
 
+import collections
 import dataclasses
 import math
 import sys
@@ -114,6 +115,13 @@ def training_batches(recipe, start_step, split, dataset, part=(0, 1)):
         options |= recipe.sampler_options
         return pipelines.group_batches(split, classes, batch, **options), []
     if recipe.sampler == "whole_classes":
+        largest = max(collections.Counter(split.labels.tolist()).values())
+        expectation = (
+            "`classes_per_batch` × `images_per_class` must be at least the images of the largest "
+            "class + 2"
+        )
+        received = {"classes_per_batch": classes, "images_per_class": images, "largest": largest}
+        check(batch >= largest + 2, expectation, **received)
         return pipelines.whole_class_batches(split, batch, **options), []
     if recipe.sampler == "shuffled":
         return pipelines.shuffled_batches(split, batch, **options, part=part), []

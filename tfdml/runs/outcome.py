@@ -86,7 +86,8 @@ def what_to_try(recipe, num_classes, scores):
         yield f"More classes: {num_classes} are few to learn from"
     elif recipe.steps < FEW_STEPS or scores.get("similarity_collapsed"):
         yield f"More steps: --steps {max(FEW_STEPS, 2 * recipe.steps)}"
-    yield f"Another objective: --loss {'contrastive' if recipe.loss == 'npair' else 'npair'}"
+    if num_classes >= FEW_CLASSES:
+        yield f"Another objective: --loss {'contrastive' if recipe.loss == 'npair' else 'npair'}"
     if recipe.weights and recipe.head_multiplier < 10:
         yield "New layers that learn faster than the pretrained ones: --head_multiplier 10"
     classes = min(2 * recipe.classes_per_batch, num_classes)

@@ -8,7 +8,7 @@ from tfdml.losses.table import check_names_of_options
 from tfdml.models import BACKBONES
 from tfdml.models.published import how_to_convert
 from tfdml.quiet import import_tensorflow
-from tfdml.runs.checkpoints import source_of
+from tfdml.runs.checkpoints import check_start
 from tfdml.runs.folders import RUNS, SAVED_MODELS
 from tfdml.runs.images import preprocessing_of
 from tfdml.runs.model import levels_of
@@ -29,7 +29,7 @@ def check_files(recipe, starts=True):
             run's own checkpoint.
     """
     if recipe.init_from and starts:
-        source_of(recipe.init_from)
+        check_start(recipe)
     if recipe.dataset == "folder" and recipe.data_dir is not None:
         here = os.path.realpath(os.path.expanduser(recipe.data_dir)) == os.path.realpath(".")
         expectation = (
@@ -95,3 +95,5 @@ def check_weights(recipe):
         recipe.weights in (None, named) or os.path.isfile(recipe.weights),
         f"`weights` must be an existing file{': ' if hint else ''}{hint}",
     )
+    converted = not hint or (recipe.weights or ".npz").endswith(".npz")
+    recipe.check(converted, f"`weights` must be a converted .npz file: {hint}")

@@ -93,7 +93,7 @@ def load_signatures(version, with_similarity=False):
     if with_similarity and not {"score_pairs", "score_matrix"} <= set(signatures):
         raise ValueError(
             f"{version} has no learned similarity to rank by: train with --loss pddm, or rank by "
-            f"distance. Its signatures: {names}"
+            f"distance. It has no score_pairs and score_matrix among its signatures, {names}"
         )
     return signatures
 

@@ -16,7 +16,7 @@ NO_DATA = ["--dataset", "folder", "--data_dir", "missing"]
 READ_HERE = ["--dataset", "folder", "--data_dir", ROOT]
 
 
-READ_WHOLE = [*NO_DATA, "--skip_invalid", "true"]  # every image once, which may take minutes
+READ_WHOLE = [*READ_HERE, "--skip_invalid", "true"]  # every image once, which may take minutes
 
 
 WRONG_MARGIN = ["--loss_options.margin", "-1"]  # which takes TensorFlow to see
@@ -53,7 +53,7 @@ REJECTED = [
     ),
     (
         ["--sampler", "whole_classes", "--dataset", "digits"],
-        ["`batch_size`", "the largest class", "Received: batch_size=128"],
+        ["`classes_per_batch` × `images_per_class`", "classes_per_batch=32, images_per_class=4"],
     ),
     (["--sampler", "groups", "--dataset", "digits", *WRONG_MARGIN], ["`super_labels`"]),
     (
@@ -102,6 +102,18 @@ REJECTED = [
         ["3 channels", "Received: weights='imagenet', channels=1"],
     ),
     (
+        ["--weights", str(ROOT / "README.md"), "--backbone", "googlenet", *READ_HERE],
+        ["`weights` must be a converted .npz file", "tools/convert_googlenet.py"],
+    ),
+    (
+        ["--skip_invalid", "true", *NO_DATA, *WRONG_MARGIN],
+        ["there is no missing"],
+    ),
+    (
+        ["--dataset", "digits", "--backbone", "mobilenet_v2"],
+        ["the images are too small for mobilenet_v2", "32x32"],
+    ),
+    (
         ["--sampler", "groups", "--sampler_options.super_classes", "0", *NO_DATA],
         ["`super_classes`", "Received: super_classes=0"],
     ),
@@ -122,7 +134,7 @@ def test_bad_input_is_rejected_with_a_sentence(arguments, words, tmp_path):
 def test_a_sampler_rejects_the_images_before_density_measures_them(tmp_path):
     options = ["--loss", "density", "--dataset", "digits", "--sampler", "whole_classes"]
     result = programs.run(train.main, *options, cwd=tmp_path)
-    assert "`batch_size`" in result.sentence
+    assert "the largest class" in result.sentence
     assert "Measuring" not in result.out
 
 

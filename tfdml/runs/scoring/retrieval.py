@@ -13,6 +13,7 @@ from tfdml.runs.scoring.collection import STORED, averaged, queries_of, score_in
 from tfdml.runs.scoring.images import has_pairs_of_both_kinds, training_split
 from tfdml.runs.scoring.model import similarity_of, untrained_scores
 from tfdml.runs.scoring.settings import OF_EMBEDDINGS, Scoring
+from tfdml.serving.options import export_options
 
 COMPARED_QUERIES = 1000  # ranked exactly too, to measure what `rerank` loses
 
@@ -117,6 +118,7 @@ class Retrieval(Scoring):
         of_distance = served.format(name="rank_by", default="distance")
         self.check(self.rank_by == "distance", of_distance)
         self.check_default(OF_EMBEDDINGS, served)
+        export_options(self.export_options)  # raises for wrong ones
 
     def _check_gallery(self):
         if self.gallery is None:
