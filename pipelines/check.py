@@ -75,7 +75,7 @@ def check(name, data_dir=None, boxes=None):
     from pipelines.verification import find_unreadable
 
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)  # not those of libraries to programmers
+        warnings.simplefilter("always", Invalid)
         try:
             split = pipelines.load(name, data_dir, skip_invalid=True, boxes=boxes).both()
         except ValueError as error:  # too little is left
