@@ -43,8 +43,9 @@ def entry_of(name):
 
 def is_listed(name, data_dir=None, skip_invalid=False):
     """Whether `load` is fast, without TensorFlow: it lists the images, or finds no such folder."""
-    reads = skip_invalid or entry_of(name) in READ
-    return not reads or not (data_dir is None or pathlib.Path(data_dir).expanduser().exists())
+    if data_dir is not None and not pathlib.Path(data_dir).expanduser().exists():
+        return True
+    return not skip_invalid and entry_of(name) not in READ
 
 
 def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None, *, download=False):

@@ -95,5 +95,6 @@ def check_weights(recipe):
         recipe.weights in (None, named) or os.path.isfile(recipe.weights),
         f"`weights` must be an existing file{': ' if hint else ''}{hint}",
     )
-    converted = not hint or (recipe.weights or ".npz").endswith(".npz")
-    recipe.check(converted, f"`weights` must be a converted .npz file: {hint}")
+    if recipe.weights and hint:
+        converted = recipe.weights.endswith(".npz")
+        recipe.check(converted, f"`weights` must be a converted .npz file: {hint}")

@@ -1,5 +1,7 @@
 """Reads batches of encoded images, some perhaps unreadable, in TensorFlow operations."""
 
+import functools
+
 import tensorflow as tf
 
 from tfdml.decoding import first_bytes, little_endian, starts
@@ -88,29 +90,21 @@ def _problem_of_header(contents, max_pixels):
 def _size_in_header(header):
     """Whether the header is of PNG, GIF, BMP or WebP, and its (2,) height and width."""
 
+    number = functools.partial(little_endian, header)
+
     def big_endian(at):
         return tf.reduce_sum(header[at : at + 4] * [256**3, 256**2, 256, 1])
 
     webp = starts(header, b"RIFF") & starts(header, b"WEBP", at=8)
-    rows = little_endian(header, 22, 4)  # of a BMP; negative if stored top-down
-    packed = little_endian(
-        header, 21, 4
-    )  # of a lossless WebP: twice 14 bits, each 1 less than a side
+    rows = number(22, 4)  # of a BMP; negative if stored top-down
+    packed = number(21, 4)  # of a lossless WebP: twice 14 bits, each 1 less than a side
     formats = [
         (starts(header, b"\x89PNG\r\n\x1a\n"), big_endian(20), big_endian(16)),
-        (starts(header, b"GIF8"), little_endian(header, 8, 2), little_endian(header, 6, 2)),
-        (starts(header, b"BM"), tf.minimum(rows, 2**32 - rows), little_endian(header, 18, 4)),
-        (
-            webp & starts(header, b"VP8 ", at=12),
-            little_endian(header, 28, 2) % 2**14,
-            little_endian(header, 26, 2) % 2**14,
-        ),
+        (starts(header, b"GIF8"), number(8, 2), number(6, 2)),
+        (starts(header, b"BM"), tf.minimum(rows, 2**32 - rows), number(18, 4)),
+        (webp & starts(header, b"VP8 ", at=12), number(28, 2) % 2**14, number(26, 2) % 2**14),
         (webp & starts(header, b"VP8L", at=12), packed // 2**14 % 2**14 + 1, packed % 2**14 + 1),
-        (
-            webp & starts(header, b"VP8X", at=12),
-            little_endian(header, 27, 3) + 1,
-            little_endian(header, 24, 3) + 1,
-        ),
+        (webp & starts(header, b"VP8X", at=12), number(27, 3) + 1, number(24, 3) + 1),
     ]
     kinds, heights, widths = (tf.stack(column) for column in zip(*formats, strict=True))
     kind = tf.argmax(tf.cast(kinds, tf.int32))
