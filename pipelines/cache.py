@@ -25,17 +25,18 @@ def main(arguments=None):
     given = parse(sys.argv[1:] if arguments is None else arguments)
     with one_sentence(PROGRAM, *CAUGHT, stopped="stopped. Run the same command to continue"):
         import_tensorflow()
-        from pipelines.shards import verify, write_cache
+        from pipelines.shards import preprocessing_of, verify, write_cache
 
         if given.verify:
             verify(given.verify)
             print(f"{given.verify} is intact")
             return
+        options = {name: getattr(given, name) for name in OPTIONS}
+        preprocessing_of(**options)  # rejects options before it reads the images
         skip_invalid = given.skip_invalid == "true"  # as of train.py, which errors advise
         dataset = pipelines.load(
             given.dataset, given.data_dir, skip_invalid, training=False, boxes=given.boxes
         )
-        options = {name: getattr(given, name) for name in OPTIONS}
         manifest = write_cache(dataset, given.out, **options)
     size = sum(shard["bytes"] for shard in manifest["shards"]) / 1e6
     images = sum(shard["images"] for shard in manifest["shards"])

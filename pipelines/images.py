@@ -10,6 +10,14 @@ from pipelines.preprocessing import Preprocessing
 from pipelines.verification import unreadable
 from tfdml.decoding import decode, resize, resized
 
+_OF_THE_MACHINE = (  # errors that no image causes
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.InternalError,
+    tf.errors.ResourceExhaustedError,
+    tf.errors.UnavailableError,
+)
 _LIGHTEST, _MARGIN, _WHITE = 250, 15, 255  # white border: least grey, margin kept
 
 
@@ -319,8 +327,8 @@ def cause_of(error, *splits):
     Returns:
         A sentence without its full stop.
     """
-    if isinstance(error, (tf.errors.ResourceExhaustedError, tf.errors.UnavailableError)):
-        splits = ()  # an error of the machine, not of an image
+    if isinstance(error, _OF_THE_MACHINE):
+        splits = ()
     for split in (split for split in splits if split.holds_paths):
         for row, reason in unreadable(split.images):
             what = f"{split.images[row]} cannot be read ({reason})"

@@ -41,7 +41,8 @@ def evaluation_batches(
         image = prepare(part_of(split, image, box, image_size[2]), image_size, preprocessing)
         return (image, label) if with_labels else image
 
-    images = tf.data.Dataset.from_tensor_slices((split.images, boxes_of(split), split.labels))
+    with tf.device("CPU:0"):  # else a GPU would hold all pixels
+        images = tf.data.Dataset.from_tensor_slices((split.images, boxes_of(split), split.labels))
     if split.holds_records:
         images = images.batch(_RECORDS).map(with_contents, tf.data.AUTOTUNE).unbatch()
     images = images.map(load, num_parallel_calls=tf.data.AUTOTUNE)

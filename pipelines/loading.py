@@ -82,7 +82,8 @@ def loader(making, batch, size, seed, part):
     several_sizes = split.holds_paths or split.boxes is not None or augmentation.crops
     one_by_one = several_sizes or preprocessing.takes_crops
     of_batch = augmentation.changed(flip=False) if one_by_one else augmentation
-    tables = [tf.constant(each) for each in (split.images, split.labels, boxes_of(split))]
+    with tf.device("CPU:0"):  # else a GPU would hold all pixels
+        tables = [tf.constant(each) for each in (split.images, split.labels, boxes_of(split))]
 
     def gather(step, indices):
         # Short batches are padded to `batch` rows; `finish` drops the padding.

@@ -4,7 +4,9 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.sampling import checked_labels, each_step, step_seed
-from tfdml.checks import check, check_bool, check_integer
+from tfdml.checks import check, check_bool, check_fits, check_integer
+
+_BYTES_PER_PAIR = 40  # most that making the list of pairs takes
 
 
 def pair_indices(labels, batch_size, *, reshuffle=False, seed=0, start_step=0):
@@ -99,6 +101,9 @@ def all_pairs(labels, multiple, seed):
 
 def positive_pairs(labels):
     """Every pair of two images of a class, once: (2, pairs) int32."""
+    sizes = np.unique(labels, return_counts=True)[1].astype(float)
+    number = int((sizes * (sizes - 1)).sum() / 2)
+    check_fits(_BYTES_PER_PAIR * number, "all pairs of images of a class", pairs=number)
     pairs = [members[np.stack(np.triu_indices(len(members), 1))] for members in _classes(labels)]
     return np.concatenate(pairs, axis=1).astype(np.int32)
 

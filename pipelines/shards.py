@@ -57,8 +57,8 @@ def write_cache(
     """Writes the images of a dataset to TFRecord files, each image a `tf.train.Example`.
 
     Each is cut to its box, if it has one, and stored as `Preprocessing(warp_size=size, ...)` makes
-    it before the crop, in 8 bits. Complete files of the same images and settings are kept, so an
-    interrupted write can be resumed.
+    it before the crop, in 8 bits. Complete files of images of the same names and sizes, by the same
+    settings, are kept, so an interrupted write can be resumed.
 
     Args:
         dataset: `Dataset` of image files.
@@ -78,10 +78,10 @@ def write_cache(
             folder has a cache of other images or settings.
         OSError: If an image cannot be read or a file cannot be written; finished files stay.
     """
-    _check(dataset, size, quality, images_per_file)
+    warped = preprocessing_of(size, keep_aspect, trim_white, quality)
+    _check(dataset, images_per_file)
     bytes_per_pixel = BYTES_PER_PIXEL if quality else dataset.image_size[2]
     usual_number = max(1, round(SHARD_BYTES / (bytes_per_pixel * size**2)))
-    warped = Preprocessing(size, keep_aspect, trim_white)
     settings = {
         "dataset": dataset.name,
         **{name: getattr(warped, name) for name in cache.WARP},
@@ -97,14 +97,19 @@ def write_cache(
     return _write_index(folder, plan, shards, rows, dataset, images.class_names or {})
 
 
-def _check(dataset, size, quality, images_per_file):
+def preprocessing_of(size, keep_aspect, trim_white, quality):
+    """The `Preprocessing` of the images of a cache, from checked arguments of `write_cache`."""
     check_integer(1, size=size)
     check(size <= LARGEST, f"`size` must be from 1 to {LARGEST}", size=size)
-    if images_per_file is not None:
-        check_integer(1, images_per_file=images_per_file)
     if quality is not None:
         check_integer(1, quality=quality)
         check(quality <= 100, "`quality` must be from 1 to 100", quality=quality)
+    return Preprocessing(size, keep_aspect, trim_white)
+
+
+def _check(dataset, images_per_file):
+    if images_per_file is not None:
+        check_integer(1, images_per_file=images_per_file)
     of_files = all(split.holds_paths and not split.warped for split in dataset.splits.values())
     needed = "a cache needs a dataset of separate image files"
     check(of_files, needed, dataset=Bare(dataset.name))

@@ -8,6 +8,7 @@ import numpy as np
 
 from pipelines.augmentation import Augmentation
 from pipelines.preprocessing import Preprocessing
+from pipelines.records import is_record
 from tfdml.checks import Bare, check, check_integer, check_number, check_type, conversion
 
 
@@ -87,7 +88,7 @@ class Split:
     @property
     def holds_records(self):
         """Whether the paths address images inside TFRecord files."""
-        return self.holds_paths and self.warped is not None
+        return self.holds_paths and any(map(is_record, self.images[:1]))
 
     @property
     def classes(self):
@@ -243,7 +244,7 @@ class Dataset:
 def join_splits(splits):
     """The images of several splits with the same class ids, as one `Split`.
 
-    Super-labels and boxes are dropped unless all splits have them.
+    Super-labels are dropped unless all splits have them.
 
     Args:
         splits: `Split`s, whose images are all pixels of one size or all paths.
@@ -253,7 +254,7 @@ def join_splits(splits):
 
     Raises:
         TypeError: If one is not a `Split`.
-        ValueError: If they went through different preprocessing.
+        ValueError: If they went through different preprocessing, or only some have boxes.
     """
     splits = list(splits)
     for split in splits:
@@ -261,6 +262,9 @@ def join_splits(splits):
 
     if len({id(split.warped) for split in splits}) > 1:
         raise ValueError("splits to join must be of one dataset and have the same `warped`")
+    boxed = [split.boxes is not None for split in splits]
+    expectation = "splits to join must all have boxes, or none: others would not be cropped"
+    check(len(set(boxed)) < 2, expectation, have_boxes=boxed)
 
     joined = {}
     for name in ("images", "labels", "super_labels", "boxes"):

@@ -1,3 +1,4 @@
+import math
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from pipelines.datasets import cars196, cub200
 from pipelines.datasets.listing import AUGMENTATION, IMAGE_SIZE, Listing, dataset_of, first_half
 from pipelines.images import crop
 from pipelines.parallel import on_all_cores
-from tfdml.checks import check, nearest
+from tfdml.checks import check, check_fits, nearest
 from tfdml.decoding import decode, resize
 from tfdml.orientation import upright
 from tfdml.progress import progress
@@ -27,7 +28,7 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False, *, name,
     `cars196` this is the split of the papers. Images without a label (-1) are left out.
 
     All images are held in memory: unchanged if all have one size up to 256 x 256, otherwise resized
-    to 256 x 256 pixels, 196,608 bytes each.
+    to 256 x 256 pixels, 196,608 bytes each; while they are read, twice.
 
     Args:
         data_dir: The `data_dir` of tensorflow-datasets; its own default if None.
@@ -150,6 +151,8 @@ def _read(builder, image, label, box, size):
         return tf.cast(tf.round(resize(pixels, size)), tf.uint8), example[label]
 
     total = sum(found[part].num_examples for part in parts)
+    twice = 2 * total * math.prod(size)  # the parts are copies
+    check_fits(twice, "twice the images", dataset=f"tfds:{builder.name}", images=total)
     images, labels, rows = np.empty((total, *size), np.uint8), np.empty(total, np.int64), 0
     keys = [key for key in (image, label, box) if key]
     for some, ids in batches_of(builder, parts, keys, read):

@@ -196,23 +196,6 @@ def test_rejects_an_unknown_sampler():
         balanced_indices(np.arange(4) // 2, 2, 2, sampler="mxed")
 
 
-def test_the_sampler_of_cub_and_cars_is_balanced_with_10_classes_of_10_images():
-    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(98), 82))  # as of Cars196
-    for indices in take(50, labels, 10, 10):
-        assert len(set(indices)) == 100
-        assert (np.unique(labels[indices], return_counts=True)[1] == 10).all()
-        assert len(set(labels[indices])) == 10
-
-
-def test_the_n_pair_sampler_is_balanced_with_2_images_of_a_class():
-    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(98), 82))
-    for indices in take(20, labels, 60, 2):
-        anchors, positives = indices[::2], indices[1::2]
-        assert (labels[anchors] == labels[positives]).all()
-        assert (anchors != positives).all()
-        assert len(set(labels[anchors])) == 60
-
-
 def test_anchors_before_positives_are_the_same_to_the_n_pair_loss(rng):
     labels, embeddings = np.repeat(np.arange(6), 2), rng.normal(size=(12, 4)).astype(np.float32)
     blocks = np.argsort(np.arange(12) % 2, kind="stable")

@@ -3,7 +3,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from pipelines import Dataset, Split, draw_gallery, hold_out_classes
+from pipelines import Dataset, Preprocessing, Split, draw_gallery, hold_out_classes, join_splits
 
 
 def tiny(labels):
@@ -272,3 +272,20 @@ def test_a_gallery_rejects_what_it_cannot_be_drawn_of():
         draw_gallery(tiny([1, 1]), -1)
     with pytest.raises(ValueError, match=r"2 or more images\. Received: images=2, classes=2"):
         draw_gallery(tiny([1, 2]))
+
+
+def test_splits_to_join_all_have_boxes_or_none():
+    boxed = Split(["a.png", "b.png"], [0, 0], boxes=[[0, 0, 2, 2]] * 2)
+    with pytest.raises(ValueError, match=r"have boxes, or none.*have_boxes=\[True, False"):
+        join_splits([boxed, Split(["c.png"], [1])])
+
+
+def test_splits_to_join_went_through_the_same_preprocessing():
+    warped = (Split(["a.png"], [0], warped=Preprocessing(size)) for size in (32, 64))
+    with pytest.raises(ValueError, match="have the same `warped`"):
+        join_splits(warped)
+
+
+def test_warped_images_may_be_ordinary_files():
+    assert not Split(["a.png"], [0], warped=Preprocessing(32)).holds_records
+    assert Split(["a.tfrecord:0:9"], [0], warped=Preprocessing(32)).holds_records

@@ -150,6 +150,9 @@ def reranked_neighbours(embeddings, k, *, similarity, candidates=100):
     k = inputs.whole_number(k, "k", at_least=1)
     check(k <= candidates, "`k` must not exceed `candidates`", k=k, candidates=candidates)
     embeddings = inputs.finite_rows(embeddings)
+    others = len(embeddings) - 1
+    expectation = "`candidates` must not exceed the number of other rows"
+    check(candidates <= others, expectation, candidates=candidates, other_rows=others)
     rows = nearest_neighbours(embeddings, candidates)
     scores = _scores_of_pairs(similarity, embeddings, embeddings, rows)
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]

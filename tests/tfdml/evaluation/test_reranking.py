@@ -271,7 +271,7 @@ def test_reranked_neighbours_equal_loops_with_ties(rng, monkeypatch):
     [
         ({"k": 3, "candidates": 2}, "`k` must not exceed `candidates`"),
         ({"k": 0}, "`k` must be an integer >= 1"),
-        ({"k": 1, "candidates": 5}, "must"),
+        ({"k": 1, "candidates": 5}, "`candidates` must"),
     ],
 )
 def test_reranked_neighbours_reject_numbers_out_of_range(options, message):
