@@ -43,7 +43,7 @@ def ranks_by_distance(search, depth):
     # Only this many nearest relevant rows can have a rank of at most `depth`.
     wanted = np.minimum(depth, search.relevant).astype(int)
     shallow = max(search.relevant.max(), depth.max()) <= _SHALLOW
-    columns, rows = gallery.score_columns(), queries.score_rows()
+    columns = gallery.score_columns()
     ranker = _Ranker(search, queries, gallery, depth, wanted, shallow)
     largest_class = int((search.stop - search.start).max())
     most = _BLOCK_BYTES // (4 * columns.shape[1]), _BLOCK_PAIRS // max(1, largest_class)
@@ -54,11 +54,11 @@ def ranks_by_distance(search, depth):
         if not hasattr(kept, "scores"):
             kept.scores = np.empty((block, columns.shape[1]), np.float32)
         scores = kept.scores[: some.stop - some.start]
-        np.matmul(rows[some], columns, out=scores)
+        np.matmul(queries.score_rows(some), columns, out=scores)
         return ranker.ranks(some.start, some.stop, scores)
 
     # Deep ranks are counted query by query in Python, which threads would only delay.
-    return (in_threads if shallow else map)(ranks, slices_of(0, len(rows), block))
+    return (in_threads if shallow else map)(ranks, slices_of(0, len(depth), block))
 
 
 class _Ranker(NamedTuple):

@@ -57,21 +57,22 @@ def nearest_rows(queries, gallery, k, own=None):
         (n, k) int64 row numbers and (n, k) float64 squared distances: exact where another row is
         almost as far, and elsewhere accurate enough to be in the order of the exact ones.
     """
-    columns, asked = gallery.score_columns(), queries.score_rows()
+    columns, asked = gallery.score_columns(), len(queries.exact)
     rows, farthest = len(gallery.exact), np.sqrt(gallery.squared_norms.max())
     # Scores that differ by more than this are in the order of the distances.
     margins = 2 * score_error(np.sqrt(queries.squared_norms), farthest, gallery.exact.shape[1])
-    found, distances = np.empty((len(asked), k), np.int64), np.empty((len(asked), k))
+    found, distances = np.empty((asked, k), np.int64), np.empty((asked, k))
     block = max(1, _BLOCK_BYTES // (4 * rows))
-    buffers = np.empty((2, min(block, len(asked)), rows), np.float32)
-    for first in range(0, len(asked), block):
-        scores, partitioned = buffers[:, : len(asked) - first]
-        np.matmul(asked[first : first + block], columns, out=scores)
+    buffers = np.empty((2, min(block, asked), rows), np.float32)
+    for first in range(0, asked, block):
+        some = slice(first, first + block)
+        scores, partitioned = buffers[:, : asked - first]
+        np.matmul(queries.score_rows(some), columns, out=scores)
         if own is not None:
-            scores[np.arange(len(scores)), own[first : first + block]] = -np.inf
+            scores[np.arange(len(scores)), own[some]] = -np.inf
         partitioned[:] = scores
         partitioned.partition(rows - k, axis=1)
-        lowest = (partitioned[:, rows - k] - margins[first : first + block]).astype(np.float32)
+        lowest = (partitioned[:, rows - k] - margins[some]).astype(np.float32)
         for i, query in enumerate(range(first, first + len(scores))):
             candidates = (scores[i] >= lowest[i]).nonzero()[0]  # including all of the K nearest
             near = queries.squared_norms[query] - 2 * scores[i, candidates].astype(np.float64)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 _CENTRE_ROWS = 1001  # odd: the median of equal rows is then that row
-_CHUNK_ROWS = 256  # exact distances computed at once
+_CHUNK_ROWS = 256  # rows centred, or exact distances computed, at once
 _UNIT = 2.0**-24  # relative rounding error of a float32
 
 
@@ -34,9 +34,13 @@ class Frame(NamedTuple):
         """The `Points` of rows, centred in `dtype`."""
         exact = rows.astype(np.float64)
         np.ldexp(exact, -self.exponent, out=exact)
-        centred = exact - self.centre
-        squared_norms = np.einsum("ij,ij->i", centred, centred)
-        return Points(exact, centred.astype(dtype, copy=False), squared_norms)
+        centred, squared_norms = np.empty(rows.shape, dtype), np.empty(len(rows))
+        for first in range(0, len(rows), _CHUNK_ROWS):
+            some = slice(first, first + _CHUNK_ROWS)
+            of_chunk = exact[some] - self.centre
+            squared_norms[some] = np.einsum("ij,ij->i", of_chunk, of_chunk)
+            centred[some] = of_chunk
+        return Points(exact, centred, squared_norms)
 
 
 class Points(NamedTuple):
@@ -50,9 +54,10 @@ class Points(NamedTuple):
     centred: np.ndarray  # (n, dim)
     squared_norms: np.ndarray  # (n,) float64, of the centred rows before rounding
 
-    def score_rows(self):
-        """(n, dim + 1) factors of scores, for queries."""
-        return np.concatenate([self.centred, np.ones_like(self.centred[:, :1])], axis=1)
+    def score_rows(self, some=slice(None)):
+        """(n, dim + 1) factors of scores, for queries, given as a slice."""
+        centred = self.centred[some]
+        return np.concatenate([centred, np.ones_like(centred[:, :1])], axis=1)
 
     def score_columns(self):
         """(dim + 1, n) factors of scores, for a gallery."""

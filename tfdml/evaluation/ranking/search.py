@@ -160,9 +160,10 @@ def search_of(
     keys, gallery_keys = classes * width + own, gallery_classes * width + others
     order, gallery_order = (np.argsort(of, kind="stable") for of in (keys, gallery_keys))
     keys, gallery_keys, classes = keys[order], gallery_keys[gallery_order], classes[order]
+    rows = queries[kept[order]]
     return Search(
-        queries=queries[kept[order]],
-        gallery=gallery[gallery_kept[gallery_order]],
+        queries=rows,
+        gallery=rows if among_themselves else gallery[gallery_kept[gallery_order]],
         order=order,
         start=np.searchsorted(gallery_keys, classes * width),
         stop=np.searchsorted(gallery_keys, (classes + 1) * width),
