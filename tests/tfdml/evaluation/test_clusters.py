@@ -84,7 +84,15 @@ def test_clusters_have_exemplars_nearest_to_their_rows(rng):
     assert np.array_equal(np.argmin(squared[:, medoids], axis=1), found)
 
 
-def test_warns_and_returns_the_nearest_number_where_no_preference_gives_it():
+def test_warns_and_returns_the_nearest_number_where_no_preference_gives_it(monkeypatch):
+    engine, counts = affinity_propagation._clusters, []
+
+    def spy(*arguments):
+        found = engine(*arguments)
+        counts.append(found.max() + 1)
+        return found
+
+    monkeypatch.setattr(affinity_propagation, "_clusters", spy)
     corners = np.eye(6)  # all at one distance: either all alone or all together
     with pytest.warns(UserWarning, match=r"found (1|6) instead of 3 clusters"):
         found = cluster(corners, 3, method="affinity_propagation")
@@ -93,6 +101,7 @@ def test_warns_and_returns_the_nearest_number_where_no_preference_gives_it():
     with pytest.warns(UserWarning, match=r"instead of 5 clusters"):
         found = cluster(pairs, 5, method="affinity_propagation")
     assert set(found) == set(range(found.max() + 1))
+    assert abs(found.max() + 1 - 5) == min(abs(count - 5) for count in counts if count)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -6,6 +6,7 @@ import pytest
 
 from tfdml import layers, losses
 
+COMMON = {"normalize": True, "initializer": "centred_class_means", "proxy_multiplier": None}
 DEFAULTS = {
     losses.BinomialDevianceLoss: {"alpha": 2.0, "beta": 0.5, "negative_cost": 5.0},
     losses.ClusteringLoss: {"gamma": 10.0, "squared": False, "swaps": 5},
@@ -24,12 +25,17 @@ DEFAULTS = {
         "correlation": True,
         "alpha_init": 0.5,
         "alpha_multiplier": 1.0,
+        "base": "npair",
+        "initial_density": None,
+        "num_classes": None,
     },
     losses.DensityRegularizer: {
         "eta": 0.5,
         "correlation": True,
         "alpha_init": 0.5,
         "alpha_multiplier": 1.0,
+        "initial_density": None,
+        "num_classes": None,
     },
     losses.DoubleHeaderHingeLoss: {
         "alpha": 0.1,
@@ -43,6 +49,7 @@ DEFAULTS = {
         "embedding_mining": "distance",
         "mine_with_dropout": True,
         "squared": False,
+        "similarity": {"dropout": 0.0, "difference_bias": 0.5},
     },
     losses.EntropyRegularizer: {"of": "pairs", "threshold": 1.0, "bandwidth": 0.5},
     losses.HardAwareCascadeLoss: {
@@ -69,9 +76,18 @@ DEFAULTS = {
         "straight_through": False,
     },
     losses.CosFaceLoss: {"num_classes": None, "scale": 64.0, "margin": 0.35, "centers": 1},
-    losses.NormalizedSoftmaxLoss: {"num_classes": None, "scale": 20.0},
+    losses.NormalizedSoftmaxLoss: {
+        "num_classes": None,
+        "scale": 20.0,
+        "initializer": "class_means",
+    },
     losses.ProxyAnchorLoss: {"num_classes": None, "scale": 32.0, "margin": 0.1},
-    losses.ProxyNCALoss: {"num_classes": None, "scale": 18.0, "variant": "plusplus"},
+    losses.ProxyNCALoss: {
+        "num_classes": None,
+        "scale": 18.0,
+        "variant": "plusplus",
+        "initializer": "class_means",
+    },
     losses.SoftTripleLoss: {
         "num_classes": None,
         "centers": 10,
@@ -89,6 +105,7 @@ DEFAULTS = {
         "count_temperature": 1.0,
         "rank_self": False,
         "mix": None,
+        "seed": 0,
     },
     losses.ROADMAPLoss: {
         "temperature": 0.01,
@@ -110,7 +127,13 @@ DEFAULTS = {
         "squared": True,
         "average_over": "triplets",
     },
-    layers.PDDM: {"units": None, "use_position": True, "dropout": 0.5, "difference_bias": 0.0},
+    layers.PDDM: {
+        "units": None,
+        "use_position": True,
+        "dropout": 0.5,
+        "difference_bias": 0.0,
+        "seed": None,
+    },
     layers.DensityTargets: {"start": 0.5, "learning_rate_multiplier": 1.0},
     layers.LocalResponseNormalization: {
         "depth_radius": 2,
@@ -124,7 +147,6 @@ DEFAULTS = {
 @pytest.mark.parametrize("kind", DEFAULTS, ids=lambda kind: kind.__name__)
 def test_defaults_are_those_of_the_contract(kind):
     parameters = inspect.signature(kind).parameters
-    expected = DEFAULTS[kind]
-    if issubclass(kind, losses.MetricLoss) and "normalize" in parameters:
-        expected = {"normalize": True, **expected}
-    assert {name: parameters[name].default for name in expected} == expected
+    given = {name: of.default for name, of in parameters.items() if of.default is not of.empty}
+    expected = {name: value for name, value in COMMON.items() if name in given} | DEFAULTS[kind]
+    assert {name: value for name, value in given.items() if name != "name"} == expected

@@ -18,10 +18,15 @@ from tfdml.runs.model import with_loss_options
 def test_settings_of_a_run_reach_its_network_and_optimizer():
     dataset = small_dataset()
     recipe = completed(backbone="mobilenet_v2", pooling="average+max", clip_norm=2.0)
+    recipe = dataclasses.replace(recipe, dropout=0.3, micro_batch=4)
     wide = dataclasses.replace(dataset, image_size=(32, 32, 3))
     model = train.build_model(recipe, dataset.train, wide)
+    assert model.micro_batch == 4
+    assert 0.3 in [getattr(layer, "rate", None) for layer in model.embedder.layers]
     assert model.embedder.get_layer("average_and_max").output.shape == (None, 1280)
     assert model.optimizer.global_clipnorm == 2.0
+    mirrored = train.build_model(completed(mirror=True), dataset.train, dataset)
+    assert mirrored.embedder.get_layer("mirror_average")
 
 
 @pytest.mark.parametrize(

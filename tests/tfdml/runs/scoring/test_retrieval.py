@@ -122,6 +122,13 @@ def test_clusters_are_found_by_affinity_propagation(photos, version):
     assert {name: content[name] for name in expected} == pytest.approx(expected)
 
 
+def test_clusters_are_found_with_the_seed_and_restarts_that_are_given(photos, version):
+    images, labels = data_of(photos, CLASSES[4:])
+    given = scores(version, "--restarts", 3, "--seed", 2, name="evaluation_restarts_3_seed_2")
+    expected = clustering_scores(embedding_of(images).numpy(), labels, restarts=3, seed=2)
+    assert {name: given["scores"][name] for name in expected} == pytest.approx(expected)
+
+
 def test_scores_have_intervals_and_means_over_classes(photos, version):
     images, labels = data_of(photos, CLASSES[4:])
     values = retrieval_scores_per_query(embedding_of(images).numpy(), labels)
