@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import threading
+import types
 
 import pytest
 
@@ -134,3 +135,43 @@ def test_rejects_what_is_out_of_range(name, value, message):
 def test_takes_the_ends_of_the_ranges():
     for changed in ({"port": 0}, {"port": 65535}, {"rerank": 0}, {"neighbours": 200}):
         command.Search("model", "images", **changed)
+
+
+def served(monkeypatch, serve, **changes):
+    """Runs the server of `python -m tfdml.search`, with `serve` in place of waitress."""
+    settings = {"host": "127.0.0.1", "port": 0, "upload_megabytes": 1.0, "neighbours": 5}
+    settings = types.SimpleNamespace(**{"trusted_hosts": None, **settings, **changes})
+    monkeypatch.setattr(server, "serve", serve)
+    monkeypatch.setattr("tfdml.search.application.create_application", lambda _, **given: given)
+    command.run_server(settings, search=None)
+
+
+@pytest.mark.parametrize(
+    ("host", "given", "trusted"),
+    [
+        ("localhost", None, command.LOCAL_NAMES),
+        ("localhost", ["a.org"], ["a.org"]),
+        ("0.0.0.0", None, None),
+        ("0.0.0.0", ["a.org"], ["a.org"]),
+    ],
+)
+def test_warns_of_a_host_that_others_reach(host, given, trusted, monkeypatch, recwarn):
+    found = []
+
+    def serve(application, **_):
+        found.append(application["trusted_hosts"])
+        return types.SimpleNamespace(effective_port=80, run=lambda: None)
+
+    served(monkeypatch, serve, host=host, trusted_hosts=given)
+    assert found == [trusted]
+    warned = ["no password" in str(of.message) for of in recwarn]
+    assert warned == [True] * (host == "0.0.0.0")
+
+
+def test_a_taken_port_is_named(monkeypatch):
+    def serve(*_, **__):
+        raise OSError(98, "Address already in use")
+
+    needed = r"cannot listen at 127.0.0.1:9 \(Address already in use\): give another --host"
+    with pytest.raises(OSError, match=needed):
+        served(monkeypatch, serve, port=9)

@@ -8,6 +8,7 @@ from mean_colours import CLASSES, data_of, embedding_of, scores, settings_on_the
 import pipelines
 from tfdml.evaluation import (
     affinity_propagation,
+    approximate_recall,
     bootstrap_intervals,
     calibrate_threshold,
     clustering_scores,
@@ -85,11 +86,17 @@ def test_the_folder_of_the_training_may_be_spelt_otherwise(photos, version):
     assert "calibrated" in content["verification"]
 
 
-def test_an_index_is_compared_with_the_exact_search(version, capsys):
-    arguments = ["--index", "IVF2,Flat", "--index_parameters", "nprobe=2", "--nmi=false"]
+@pytest.mark.parametrize("parameters", ["nprobe=1", "nprobe=2"])
+def test_an_index_is_compared_with_the_exact_search(parameters, photos, version, capsys):
+    arguments = ["--index", "IVF4,Flat", "--index_parameters", parameters, "--nmi=false"]
     content = scores(version, *arguments, name="evaluation")
-    assert content["index"] == "IVF2,Flat"
-    assert set(content["approximate"]["lost"].values()) == {0.0}
+    assert content["index"] == "IVF4,Flat"
+    images, labels = data_of(photos, CLASSES[4:])
+    options = {"k": [1, 2, 4, 8], "index": "IVF4,Flat", "parameters": parameters}
+    expected = approximate_recall(embedding_of(images).numpy(), labels, **options)
+    for name in ("exact", "approximate", "lost", "overlap"):
+        found = {int(k): value for k, value in content["approximate"][name].items()}
+        assert found == pytest.approx(expected[name]), name
     assert "Approximate search (" in capsys.readouterr().out
 
 
