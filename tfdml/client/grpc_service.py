@@ -3,6 +3,7 @@
 import grpc
 import numpy as np
 
+from tfdml.checks import Bare, check_type
 from tfdml.client.protos import as_json, message
 from tfdml.client.service import ServingError, metadata_in, versions_in
 
@@ -122,7 +123,10 @@ def _fill(tensor, value):
         tensor.string_val.extend(value)
     else:
         value = np.asarray(value)
-        tensor.dtype = next(number for number, (dtype, _) in _TYPES.items() if value.dtype == dtype)
+        numbers = [number for number, (dtype, _) in _TYPES.items() if value.dtype == dtype]
+        names = ", ".join(np.dtype(dtype).name for dtype, _ in _TYPES.values())
+        check_type(numbers, f"arrays to send must be of {names}", dtype=Bare(value.dtype))
+        (tensor.dtype,) = numbers
         tensor.tensor_content, shape = value.tobytes(), value.shape
     for side in shape:
         tensor.tensor_shape.dim.add(size=side)

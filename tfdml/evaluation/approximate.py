@@ -89,8 +89,9 @@ def approximate_recall(
     counts = inputs.neighbour_counts(k, len(gallery) - among_themselves)
     seed = inputs.whole_number(seed, "seed", at_least=0)
     order = np.random.default_rng(seed).permutation(len(gallery))
-    frame = Frame.around(gallery, queries)
-    rows, query_rows = (frame.points(of).exact.astype(np.float32) for of in (gallery, queries))
+    exponent = Frame.around(gallery, queries).exponent
+    rows = np.ldexp(gallery, -exponent).astype(np.float32)
+    query_rows = rows if among_themselves else np.ldexp(queries, -exponent).astype(np.float32)
     received = {"index": index, "parameters": parameters, "rows": len(rows), "dim": rows.shape[1]}
     added, started = rows[order], time.perf_counter()
     with as_value_error(received):

@@ -68,8 +68,7 @@ def nearest_class_mean(*data, **options):
 
     This is flat top-K accuracy: all classes with a mean compete, without a hierarchy. A class at
     the same distance ranks before the true one, so collapsed embeddings score 0. Exact: equal to
-    comparing float64 distances of every pair. Cost is one float64 product of rows and means, in
-    blocks.
+    comparing float64 distances of every pair. Cost is one product of rows and means, in blocks.
 
     Args:
         train_embeddings: (m, dim) floats, finite; taken as given: not normalised.

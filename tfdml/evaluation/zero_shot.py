@@ -224,6 +224,7 @@ def zero_shot_scores(embeddings, labels, hierarchy, unseen_embeddings, unseen_la
         (`have_relatives`), "unseen" also has the scores of their rows alone, which still compete
         with all unseen classes.
     """
+    unseen_labels = inputs.class_ids(unseen_labels, "unseen_labels")
     ids, classes = np.unique(unseen_labels, return_inverse=True)
     known = np.unique(labels)
     related = have_relatives(known, hierarchy, ids)

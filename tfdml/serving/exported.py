@@ -96,18 +96,3 @@ def load_signatures(version, with_similarity=False):
             f"distance. It has no score_pairs and score_matrix among its signatures, {names}"
         )
     return signatures
-
-
-def similarity_of(signature, bar):
-    """The learned similarity as a function of two arrays; `bar` counts the pairs scored."""
-    import tensorflow as tf
-
-    def similarity(a, b):
-        rows = {"embeddings_a": tf.constant(a), "embeddings_b": tf.constant(b)}
-        scores = signature(**rows)["similarity"].numpy()
-        bar.update(scores.size)
-        if bar.n == bar.total:
-            bar.close()
-        return scores
-
-    return similarity

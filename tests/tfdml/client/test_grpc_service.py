@@ -42,3 +42,8 @@ def test_an_answer_that_is_no_tensor_is_an_error():
     for tensor in (short, TENSOR(dtype=99)):
         with pytest.raises(ServingError, match="INTERNAL: the answer is not a valid tensor"):
             grpc_service._array(tensor)
+
+
+def test_numbers_of_other_types_are_rejected():
+    with pytest.raises(TypeError, match=r"must be of float32, .*bool\. Received: dtype=float16"):
+        grpc_service._fill(TENSOR(), np.zeros(2, np.float16))

@@ -212,7 +212,8 @@ def test_rows_of_related_classes_are_scored_among_all(unseen, rng):
     rows, labels = rng.normal(size=(20, 3)), np.arange(20) % 2 + 1
     unseen_labels = rng.choice(unseen, 30)
     data = (rows, labels, HIERARCHY, rng.normal(size=(30, 3)), unseen_labels)
-    results = zero_shot_scores(*data, k=(1, 2), weights="depth")
+    column = (*data[:-1], unseen_labels[:, None])
+    results = zero_shot_scores(*column, k=(1, 2), weights="depth")
     has_related = unseen_labels != 9
     for kind, words in (("expected", "in random order"), ("as_one", "as one class")):
         options = {"k": (1, 2), "equal_means": kind, "weights": "depth"}

@@ -77,7 +77,7 @@ def test_images_are_ranked_by_the_learned_similarity_or_by_distance(learned, exp
 
 
 def test_reranking_states_what_is_lost(learned, expected, capsys):
-    evaluate_here(learned, "--rerank", "3")
+    evaluate_here(learned, "--rerank", "3", "--report", "report")
     content = evaluation_of("evaluation_rerank_3")
     assert (content["rank_by"], content["rerank"]) == ("similarity", 3)
     compared = content["reranking"]

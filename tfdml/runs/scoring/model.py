@@ -114,7 +114,11 @@ class ScoredModel:
         batches = pipelines.evaluation_batches(split, read_size, batch_size, preprocessing=reading)
         batches = progress("Embedding", batches, unit="batch")
         with named(split):
-            return np.concatenate([embeddings_of(images) for images in batches])
+            embeddings, end = np.empty((rows, scored), np.float32), 0
+            for images in batches:
+                start, end = end, end + len(images)
+                embeddings[start:end] = embeddings_of(images)
+            return embeddings
 
     def joined(self, settings, embeddings):
         """The embeddings of all levels, weighed by `level_weights`, or their first `dims`."""
@@ -228,5 +232,16 @@ def similarity_of(signature, pairs=None):
         signature: `score_pairs` or `score_matrix` of a model.
         pairs: How many pairs there will be, for a progress bar; none is shown if None.
     """
+    import tensorflow as tf
+
     bar = progress("Scoring", total=pairs, unit="pair", shown=pairs is not None)
-    return exported.similarity_of(signature, bar)
+
+    def similarity(a, b):
+        rows = {"embeddings_a": tf.constant(a), "embeddings_b": tf.constant(b)}
+        scores = signature(**rows)["similarity"].numpy()
+        bar.update(scores.size)
+        if bar.n == bar.total:
+            bar.close()
+        return scores
+
+    return similarity

@@ -65,8 +65,9 @@ def _neighbours(settings, images, embeddings, similarity):
     """The rows nearest to each, where they are not those that were scored; else None."""
     most = min(NEIGHBOURS, len(embeddings) - 1)
     if settings.rank_by == "similarity":
-        options = {"similarity": similarity, "candidates": _candidates(settings, images)}
-        return tfdml.evaluation.reranked_neighbours(embeddings, most, **options)
+        candidates = _candidates(settings, images)
+        options = {"similarity": similarity, "candidates": candidates}
+        return tfdml.evaluation.reranked_neighbours(embeddings, min(most, candidates), **options)
     return None if images.queries is None else tfdml.evaluation.nearest_neighbours(embeddings, most)
 
 
