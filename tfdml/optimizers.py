@@ -133,6 +133,9 @@ def _merged(gradient):
 class SGD(_PerVariable, keras.optimizers.SGD):
     """`keras.optimizers.SGD` with `multipliers`, `bias_multiplier`, `l2` and `head_steps`.
 
+    Differs: without `l2`, a gradient of some rows of a variable, as of `keras.layers.Embedding`,
+    moves these rows alone and leaves the momentum of others; Keras moves all rows.
+
     Args:
         multipliers: {regular expression on `variable.path`: factor >= 0 of the learning rate}. At
             most one may match a variable; the factor of all others is 1.

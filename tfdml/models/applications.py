@@ -15,13 +15,15 @@ and 0.999 the initial values outlast a short training. They raise
 import math
 import warnings
 
-from keras import applications, layers, ops
+from keras import applications, layers
 
 from tfdml.layers import Dropout, FusedBatchNormalization
+from tfdml.models.caffe import centred_images
 from tfdml.models.exits import exit_features
 from tfdml.models.published import check_colour
 
 _IMAGENET_MEANS, _IMAGENET_DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_CAFFE_MEANS = (123.68, 116.779, 103.939)
 
 
 def convnext_tiny(inputs, weights=None, levels=1):
@@ -57,8 +59,7 @@ def mobilenet_v2(inputs, weights=None, levels=1):
 
 def resnet50(inputs, weights=None, levels=1):
     """ResNet-50: 2,048 features (He et al. Deep residual learning. CVPR 2016)."""
-    centred = layers.Rescaling(1.0, offset=[-103.939, -116.779, -123.68])
-    images = centred(ops.flip(inputs, axis=-1))
+    images = centred_images(inputs, _CAFFE_MEANS)
     exits = ("conv3_block4_out", "conv4_block4_out")
     return _features(applications.ResNet50, "resnet50", images, weights, levels, exits)
 

@@ -238,8 +238,8 @@ class EmbeddingModel(keras.Model):
 
         Raises:
             TypeError: If `inputs` are paths.
-            ValueError: If there are no images, or `level_weights` are out of range or their number
-                differs from the levels.
+            ValueError: If an array has no images, or `level_weights` are out of range or their
+                number differs from the levels.
         """
         if isinstance(inputs, (list, tuple, np.ndarray)):
             images = np.asarray(inputs)

@@ -98,7 +98,7 @@ def main(arguments=None):
         settings = dataclasses.replace(recipe, run=None)
         devices.check_agree(repr(settings), files[TRAINED], str(step))
         if resume and devices.is_chief:
-            folders.check_same_images(folder, files, len(images.test.labels))
+            folders.check_same_images(folder, files, counts_of(images))
             write_text(folder / "config.yaml", files["config.yaml"])
         elif devices.is_chief:
             folders.make_folders(folder, files)
@@ -196,6 +196,13 @@ def with_defaults(recipe, split):
     return recipe
 
 
+def counts_of(images):
+    return {
+        "training_images": len(images.train.labels),
+        "scored_images": len(images.test.labels),
+    }
+
+
 def fit(recipe, folder, model, images, batches, callbacks, devices):
     """Trains to the last step; returns the scores of the untrained and the trained embedder.
 
@@ -207,7 +214,7 @@ def fit(recipe, folder, model, images, batches, callbacks, devices):
     if "trained" in scores and scores.get("steps") == recipe.steps:  # stopped in the export
         return scores
     if not scores:
-        scores["scored_images"] = len(images.test.labels)
+        scores |= counts_of(images)
         scores["untrained"] = score("Scoring the untrained embedder", model, images)
         write_text(scores_path, json.dumps(scores, indent=2) + "\n")
     seconds = 0.0

@@ -29,7 +29,11 @@ def load_checkpoint(recipe, folder):
     try:
         model = read_model(path)
     except ValueError as error:
+        if zipfile.is_zipfile(path):  # it may be intact
+            raise
         raise ValueError(f"{error}. Delete {folder} and start over") from error
+    if model.micro_batch is None:
+        model.jit_compile = None  # to be chosen for the devices of today
     model.optimizer.learning_rate = learning_rate(recipe)  # over the steps of today
     return model
 
@@ -93,7 +97,8 @@ def copy_weights(recipe, embedder):
     size = "×".join(map(str, source.input_shape[1:]))
     expectation = (
         "`init_from` must be a run of the same `backbone`, `embedding_dim`, `levels` and channels, "
-        "of a small_cnn or several levels also `image_size`; "
+        "of a small_cnn or several levels also `image_size`, of several levels also `pooling` and "
+        "the same levels without `dropout`; "
         f"its images are {size}, and its embeddings have {source.output_shape[-1]} numbers"
     )
     recipe.check([array.shape for array in weights] == wanted, expectation)

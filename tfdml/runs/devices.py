@@ -135,7 +135,7 @@ class Devices:
             batches: Those of `training_batches` for this `part`.
             **options: Those of `fit_replicas`.
         """
-        if self.strategy is None:
+        if self.replicas == 1:
             model.fit(batches, **options)
             return
         from tfdml.models.replicas import fit_replicas

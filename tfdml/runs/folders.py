@@ -12,6 +12,7 @@ RUNS = pathlib.Path("runs")
 SAVED_MODELS = pathlib.Path("saved_models")
 TRAINED = "trained_classes.json"
 EARLIER = "earlier_classes.json"  # of the run that it starts from
+IMAGES = {"training_images": "to train on", "scored_images": "to score"}  # counted in scores.json
 
 
 def is_taken(name):
@@ -69,13 +70,13 @@ def only_writer(folder):
     )
 
 
-def check_same_images(folder, files, scored):
+def check_same_images(folder, files, counts):
     """Raises a ValueError if the images changed since the run began.
 
     Args:
         folder: Of the run.
         files: {name: text}, as for `make_folders`.
-        scored: Number of images to score.
+        counts: {name in `IMAGES`: number of images}.
     """
     path, scores = folder / TRAINED, folder / "scores.json"
     advice = "Restore the images, or start a new run"
@@ -84,8 +85,9 @@ def check_same_images(folder, files, scored):
             f"the classes to train are not those that {folder} began with ({path}). {advice}"
         )
     before = json.loads(scores.read_text("utf-8")) if scores.is_file() else {}
-    if before.get("scored_images", scored) != scored:
-        raise ValueError(
-            f"the images to score are {scored:,}, where {folder} began with "
-            f"{before['scored_images']:,}. {advice}"
-        )
+    for name, count in counts.items():
+        if before.get(name, count) != count:
+            raise ValueError(
+                f"the images {IMAGES[name]} are {count:,}, where {folder} began with "
+                f"{before[name]:,}. {advice}"
+            )

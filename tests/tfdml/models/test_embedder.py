@@ -30,6 +30,16 @@ def test_every_backbone_is_tried():
     assert {*SHAPES, *LARGE_SHAPES} == {*BACKBONES}
 
 
+@pytest.mark.parametrize(
+    "backbone",
+    [name if name in SHAPES else pytest.param(name, marks=pytest.mark.slow) for name in BACKBONES],
+)
+def test_takes_images_of_one_channel(backbone, rng):
+    shape = (*{**SHAPES, **LARGE_SHAPES}[backbone][:2], 1)
+    rows = outputs(build_embedder(backbone, 4, input_shape=shape), rng.uniform(0, 255, (2, *shape)))
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
+
+
 @pytest.mark.parametrize("backbone", [name for name in BACKBONES if name != "alexnet"])
 def test_has_an_embedding_for_each_level(backbone, rng):
     shape = {**SHAPES, **LARGE_SHAPES}[backbone]

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+import zipfile
 
 import keras
 import numpy as np
@@ -22,6 +23,7 @@ from small_runs import (
 )
 
 from tfdml.programs import train
+from tfdml.runs.checkpoints import load_checkpoint
 from tfdml.runs.devices import Devices
 from tfdml.runs.images import Images
 
@@ -87,6 +89,14 @@ def test_resume_rejects_a_broken_checkpoint(tmp_path):
     assert "start over" in message
 
 
+def test_a_checkpoint_that_may_be_intact_is_not_to_be_deleted(tmp_path):
+    with zipfile.ZipFile(tmp_path / "checkpoint.keras", "w") as archive:
+        archive.writestr("config.json", "{}")
+    with pytest.raises(ValueError, match="cannot be read") as error:
+        load_checkpoint(completed(), tmp_path)
+    assert "start over" not in str(error.value)
+
+
 def test_resume_needs_a_run(tmp_path):
     assert "--resume needs --run NAME" in rejection("--resume", cwd=tmp_path)
 
@@ -108,13 +118,14 @@ def test_resume_rejects_other_classes_than_those_of_the_run(tmp_path, monkeypatc
 
 
 @pytest.mark.usefixtures("without_export")
-def test_resume_rejects_other_images_to_score_than_those_of_the_run(tmp_path):
+@pytest.mark.parametrize(("name", "use"), [("b", "to train on"), ("e", "to score")])
+def test_resume_rejects_other_images_than_those_of_the_run(name, use, tmp_path):
     photos = write_images(tmp_path / "photos", dict.fromkeys("bcde", 2))
     data = ["--dataset", "folder", "--data_dir", photos, "--image_size", "16", "--run", "x"]
     run(*data, "--classes_per_batch", "2", *TWO_STEPS, cwd=tmp_path)
-    shutil.copy(photos / "e" / "0.png", photos / "e" / "new.png")
+    shutil.copy(photos / name / "0.png", photos / name / "new.png")
     message = rejection("--run", "x", "--resume", "--steps", "3", cwd=tmp_path)
-    assert "the images to score are 5, where runs/x began with 4. Restore" in message
+    assert f"the images {use} are 5, where runs/x began with 4. Restore" in message
     assert "steps: 2\n" in (tmp_path / "runs" / "x" / "config.yaml").read_text()
 
 
