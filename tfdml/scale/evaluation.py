@@ -163,8 +163,8 @@ def scores_through_index(
     check(not whole, "`metrics` must not rank the whole gallery", metrics=metrics.names)
     some = _sampled(len(queries), **sample)
     given = gallery, queries[some], np.asarray(labels)[some].tolist(), k
-    exact = retrieval_scores_per_query(*given, metrics=metrics.names, own=own[some])
     found = _found_values(gallery, index, queries, classes, own, metrics)
+    exact = retrieval_scores_per_query(*given, metrics=metrics.names, own=own[some])
     means = {name: float(of.mean()) for name, of in exact.items()}
     approximate = {name: float(found[name][some].mean()) for name in means}
     lost = {name: means[name] - approximate[name] for name in means}

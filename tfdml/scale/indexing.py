@@ -89,8 +89,8 @@ def build(collection, factory, *, parameters=None, training_rows=None, seed=0, o
             present = stored.about_of(final)
             path.write_text(json.dumps({**present, "parameters": parameters}, indent=2) + "\n")
         return False
+    _check_room(unfinished, made, ivf, collection.images)  # before it removes other work
     _begin(unfinished, about)
-    _check_room(unfinished, made, ivf, collection.images)
     with naming(final), as_value_error({"factory": factory, "dim": collection.dim}):
         trained = _trained(faiss, made, unfinished / _TRAINED, collection, about)
         whole = unfinished / stored.FOLDER
@@ -113,10 +113,10 @@ def _made(faiss, dim, factory):
     named = isinstance(made, faiss.IndexIDMap)
     check(not named, "`factory` must not name the ids: leave out IDMap", **received)
     if ivf is None:
-        whole = (faiss.IndexNSG, faiss.IndexNNDescent)
-        added = not isinstance(made, whole)
+        inner = faiss.downcast_index(made.index) if hasattr(made, "chain") else made
+        added = not isinstance(inner, (faiss.IndexNSG, faiss.IndexNNDescent))
         check(added, "`factory` must be of an index that grows, such as HNSW32", **received)
-        return faiss.IndexIDMap2(made)
+        return faiss.IndexIDMap(made)
     plain = isinstance(made, (faiss.IndexIVF, faiss.IndexPreTransform))
     plain &= not isinstance(faiss.downcast_index(ivf), faiss.IndexIVFPQR)
     expected = "`factory` must not refine, as rows of an index with cells stay on disk"
@@ -167,13 +167,17 @@ def _check_room(unfinished, made, ivf, images):
         check_fits(images * each, what, images=images, bytes_per_image=each)
     # The parts, or the index so far, beside the whole.
     there = sum(file.stat().st_size for file in unfinished.rglob("*") if file.is_file())
-    check_room(unfinished, 2 * images * each - there)
+    check_room(unfinished.parent, 2 * images * each - there)
 
 
 def _row_bytes(index):
     """Bytes of a row in an index without cells, with its part of a graph."""
     faiss = import_needed("faiss")
     index = faiss.downcast_index(index)
+    if isinstance(index, faiss.IndexPreTransform):
+        return _row_bytes(index.index)
+    if isinstance(index, faiss.IndexRefine):
+        return _row_bytes(index.base_index) + _row_bytes(index.refine_index)
     if isinstance(index, faiss.IndexHNSW):
         return _row_bytes(index.storage) + 4 * index.hnsw.nb_neighbors(0)
     return index.sa_code_size()

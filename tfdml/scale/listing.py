@@ -84,6 +84,8 @@ def list_images(images):
         ValueError: If it has no images, or the Parquet file no paths, or columns that are no texts.
     """
     fs, root = fsspec.core.url_to_fs(images)
+    if isinstance(fs, LocalFileSystem):
+        root = os.path.normpath(root)  # without .., as images of queries are compared with these
     pattern = re.search(r"[*?[]", root)
     if fs.isdir(root):
         listing = _of_paths(fs, root, _below(fs, root), labelled=True)
@@ -172,7 +174,8 @@ def _from(fs, folder, path):
 
 def _address(fs, path):
     """The path of a local file, the URL of another."""
-    return path if isinstance(fs, LocalFileSystem) else fs.unstrip_protocol(path)
+    local = isinstance(fs, LocalFileSystem)
+    return os.path.normpath(path) if local else fs.unstrip_protocol(path)
 
 
 def _batch(paths, labels):

@@ -150,7 +150,7 @@ def run_server(settings, search):
     from tfdml.search.server import serve
 
     host, port, size = settings.host, settings.port, int(settings.upload_megabytes * 1e6)
-    trusted = settings.trusted_hosts or (LOCAL_NAMES if is_local(host) else None)
+    trusted = settings.trusted_hosts or ([*LOCAL_NAMES, host] if is_local(host) else None)
     options = {"neighbours": settings.neighbours, "trusted_hosts": trusted}
     application = create_application(search, upload_bytes=size, **options)
     try:

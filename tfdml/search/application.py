@@ -62,7 +62,7 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
     @app.get("/search.<any(css, js):kind>")
     def page(kind):
         file = importlib.resources.files("tfdml.search") / "page" / f"search.{kind}"
-        return flask.Response(file.read_text(), mimetype=_PAGE[kind])
+        return flask.Response(file.read_text("utf-8"), mimetype=_PAGE[kind])
 
     @app.get("/api/status")
     def status():

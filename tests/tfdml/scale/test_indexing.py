@@ -44,7 +44,13 @@ def test_finds_what_the_euclidean_distance_finds(tmp_path, write, rng, factory, 
     np.testing.assert_allclose(distances, expected_distances, rtol=1e-5, atol=2e-3)
 
 
-@pytest.mark.parametrize("factory", ["SQ8", "PQ4x4", "IVF8,SQ8", "PCA8,IVF8,SQ8", "IVF8_HNSW8,SQ8"])
+@pytest.mark.parametrize(
+    "factory",
+    [
+        *("SQ8", "PQ4x4", "IVF8,SQ8", "PCA8,IVF8,SQ8", "IVF8_HNSW8,SQ8"),
+        *("PCA8,HNSW8", "HNSW8_SQ8,RFlat"),
+    ],
+)
 def test_other_indexes_have_the_ids_of_the_rows(clustered, factory):
     build(clustered, factory)
     index = StoredIndex(clustered)
@@ -201,6 +207,7 @@ def test_waits_for_the_embeddings(clustered):
         ("IVF8,PQ4,RFlat", "must not refine"),
         ("IDMap,Flat", "leave out IDMap"),
         ("NSG16", "an index that grows"),
+        ("PCA8,NSG16", "an index that grows"),
         ("IVF700,SQ8", "at most as many cells as there are images"),
     ],
 )

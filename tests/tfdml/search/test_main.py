@@ -149,7 +149,8 @@ def served(monkeypatch, serve, **changes):
 @pytest.mark.parametrize(
     ("host", "given", "trusted"),
     [
-        ("localhost", None, command.LOCAL_NAMES),
+        ("localhost", None, [*command.LOCAL_NAMES, "localhost"]),
+        ("127.0.0.2", None, [*command.LOCAL_NAMES, "127.0.0.2"]),
         ("localhost", ["a.org"], ["a.org"]),
         ("0.0.0.0", None, None),
         ("0.0.0.0", ["a.org"], ["a.org"]),
