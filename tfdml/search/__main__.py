@@ -83,7 +83,10 @@ def main(arguments=None):
         missing = [name for module, name in NEEDED.items() if not importlib.util.find_spec(module)]
         if missing:
             raise ImportError(f"the search needs {', '.join(missing)}: pip install -e '.[search]'")
+        from tfdml.search.server import listening
+
         version = find_version(pathlib.Path(settings.model))
+        listening(settings.host, settings.port).close()  # before it embeds
         if is_collection(settings.images):
             run_server(settings, open_collection(settings, version))
             return
@@ -153,11 +156,7 @@ def run_server(settings, search):
     trusted = settings.trusted_hosts or ([*LOCAL_NAMES, host] if is_local(host) else None)
     options = {"neighbours": settings.neighbours, "trusted_hosts": trusted}
     application = create_application(search, upload_bytes=size, **options)
-    try:
-        server = serve(application, host=host, port=port, upload_bytes=size)
-    except OSError as error:
-        failed = f"cannot listen at {host}:{port} ({error.strerror or error})"
-        raise OSError(f"{failed}: give another --host or --port") from error
+    server = serve(application, host=host, port=port, upload_bytes=size)
     if not is_local(host):
         open_to_all = f"anyone who reaches {host} can see these images: there is no password"
         warnings.warn(open_to_all, stacklevel=2)

@@ -14,6 +14,17 @@ from tfdml.search.application import FORM_BYTES, too_large_sentence
 _THREADS = 8  # requests at once
 
 
+def listening(host, port):
+    """A socket that listens at an address; an OSError says why it cannot."""
+    asked = {"type": socket.SOCK_STREAM, "flags": socket.AI_PASSIVE}
+    try:
+        family, *_, place = socket.getaddrinfo(host, port, **asked)[0]
+        return socket.create_server(place[:2], family=family)
+    except OSError as error:
+        failed = f"cannot listen at {host}:{port} ({error.strerror or error})"
+        raise OSError(f"{failed}: give another --host or --port") from error
+
+
 def serve(application, *, host, port, upload_bytes) -> Any:
     """Returns a listening server, which answers once its `run` is called.
 
@@ -31,11 +42,9 @@ def serve(application, *, host, port, upload_bytes) -> Any:
     """
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # otherwise it logs every wait
     most = upload_bytes + FORM_BYTES
-    asked = {"type": socket.SOCK_STREAM, "flags": socket.AI_PASSIVE}
-    family, *_, place = socket.getaddrinfo(host, port, **asked)[0]
     server: Any = create_server(
         application,
-        sockets=[socket.create_server(place[:2], family=family)],
+        sockets=[listening(host, port)],
         threads=_THREADS,
         ident=None,
         max_request_body_size=most,

@@ -169,10 +169,11 @@ def test_warns_of_a_host_that_others_reach(host, given, trusted, monkeypatch, re
     assert warned == [True] * (host == "0.0.0.0")
 
 
-def test_a_taken_port_is_named(monkeypatch):
-    def serve(*_, **__):
-        raise OSError(98, "Address already in use")
-
-    needed = r"cannot listen at 127.0.0.1:9 \(Address already in use\): give another --host"
-    with pytest.raises(OSError, match=needed):
-        served(monkeypatch, serve, port=9)
+def test_a_taken_port_is_named_before_it_embeds(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(command, "find_version", lambda path: path)
+    monkeypatch.setattr(command, "open_search", lambda *_: pytest.fail("opened"))
+    with server.listening("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(SystemExit):
+            command.main(["--model", "x", "--images", str(tmp_path), "--port", str(port)])
+    assert f"cannot listen at 127.0.0.1:{port} (Address already in use" in capsys.readouterr().err
