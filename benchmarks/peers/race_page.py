@@ -26,8 +26,10 @@ def races_page(records, sides):
         "the last fifth of the training classes, and the best trial of a side runs with three",
         "seeds. Recall@K of the test classes, in percent, mean ± deviation.",
         "",
-        f"“{TITLES[BEST]}” is tfdml with the objective, batch, augmentation and precision of the",
-        "recipe. It was chosen on the same held-out classes, by more trials than the search has.",
+        f"“{TITLES[BEST]}” is tfdml by its recipe, which sets all but the images, the network and",
+        "its first weights, and was chosen on training classes held out, by more trials than the",
+        "search has. Photographs are scored with their mirror images there. Training is in float32",
+        "elsewhere.",
     ]
     for name, race in RACES.items():
         of_race = {

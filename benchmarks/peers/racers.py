@@ -30,6 +30,7 @@ class Race:
         pretrained: Whether the network starts with ImageNet's weights, the same numbers on both
             sides, and keeps the statistics of its batch normalisation.
         head_multiplier: Factor of the learning rate of the embedding, and of proxies.
+        recipe: Name in `recipes/best` of the recipe that tfdml recommends.
     """
 
     dataset: str
@@ -44,6 +45,7 @@ class Race:
     rate: float
     factor: float
     augmentation: dict
+    recipe: str
     pretrained: bool = False
     head_multiplier: float = 1.0
 
@@ -55,8 +57,9 @@ _PHOTOS = {
     "trial_seconds": 180.0,
     "steps": 300,
     "rate": 1e-4,
-    "factor": 3.0,
+    "factor": 0.3,
     "augmentation": {"flip": True},
+    "recipe": "photos",
     "pretrained": True,
     "head_multiplier": 10.0,
 }
@@ -74,6 +77,7 @@ RACES = {
         rate=1e-3,
         factor=2.0,
         augmentation={"rotation": 15.0, "zoom": 0.15, "shift": 0.1},
+        recipe="omniglot",
     ),
     "cub200": Race(dataset="cub200", folder="cub200", pixels=128, stored=144, **_PHOTOS),
     "cars": Race(dataset="folder", folder="cars196", pixels=112, stored=128, **_PHOTOS),

@@ -100,7 +100,7 @@ def runs_of(name, race, common, trials, results, folder):
                 [(unit, size)] = budget.items()
                 key = f"{PART}/{name}/{size:g} {unit}/{seed}/{side}"
                 yield run_of(key, side, best[side], budget, race, settings)
-            path = RECIPES / f"{name}.yaml"
+            path = RECIPES / f"{race.recipe}.yaml"
             if "seconds" in budget and path.exists():
                 key = f"{PART}/{name}/{race.seconds:g} seconds/{seed}/{BEST}"
                 yield run_of_recipe(key, path, budget, race, settings)
@@ -137,7 +137,7 @@ def run_of(key, side, chosen, budget, race, common):
 
 
 def run_of_recipe(key, path, budget, race, common):
-    """A run of tfdml by a recipe, which replaces all but the images, the network and its start."""
+    """A run of tfdml by a recipe, which sets all but the images, the network and its start."""
     recipe = yaml.safe_load(path.read_text())
     own = {"objective": recipe["loss"], "trial": f"recipes/best/{path.name}", "recipe": recipe}
     sides = {BEST: (worker(TFDML, PART), own)}

@@ -107,5 +107,7 @@ def check_start(embedder, path):
     """Raises a ValueError unless an embedder has the weights that the peer starts with."""
     with np.load(path) as arrays:
         others = list(arrays.values())
-    if not all(map(np.array_equal, embedder.get_weights(), others)):
+    weights = embedder.get_weights()
+    same = len(weights) == len(others) and all(map(np.array_equal, weights, others))
+    if not same:
         raise ValueError(f"the network must start with the weights of {path}")
