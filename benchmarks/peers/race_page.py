@@ -28,8 +28,7 @@ def races_page(records, sides):
         "",
         f"“{TITLES[BEST]}” is tfdml by its recipe, which sets all but the images, the network and",
         "its first weights, and was chosen on training classes held out, by more trials than the",
-        "search has. Photographs are scored with their mirror images there. Training is in float32",
-        "elsewhere.",
+        "search has. All other runs train in float32.",
     ]
     for name, race in RACES.items():
         of_race = {

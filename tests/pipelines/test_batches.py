@@ -441,5 +441,6 @@ def test_an_error_of_the_machine_blames_no_image(tmp_path):
     (tmp_path / "broken.png").write_bytes(b"no image")
     split = Split([tmp_path / "broken.png"] * 2, np.zeros(2, int))
     assert "broken.png" in cause_of(tf.errors.InvalidArgumentError(None, None, "bad"), split)
-    for kind in (tf.errors.ResourceExhaustedError, tf.errors.InternalError):
-        assert cause_of(kind(None, None, "no memory"), split) == "no memory"
+    for error_class in (tf.errors.ResourceExhaustedError, tf.errors.InternalError):
+        error = error_class(None, None, "no memory")
+        assert cause_of(error, split) == "no memory"

@@ -113,7 +113,8 @@ def _made(faiss, dim, factory):
     named = isinstance(made, faiss.IndexIDMap)
     check(not named, "`factory` must not name the ids: leave out IDMap", **received)
     if ivf is None:
-        inner = faiss.downcast_index(made.index) if hasattr(made, "chain") else made
+        transforms = isinstance(made, faiss.IndexPreTransform)
+        inner = faiss.downcast_index(made.index) if transforms else made
         added = not isinstance(inner, (faiss.IndexNSG, faiss.IndexNNDescent))
         check(added, "`factory` must be of an index that grows, such as HNSW32", **received)
         return faiss.IndexIDMap(made)

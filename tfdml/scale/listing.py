@@ -84,8 +84,6 @@ def list_images(images):
         ValueError: If it has no images, or the Parquet file no paths, or columns that are no texts.
     """
     fs, root = fsspec.core.url_to_fs(images)
-    if isinstance(fs, LocalFileSystem):
-        root = os.path.normpath(root)  # without .., as images of queries are compared with these
     pattern = re.search(r"[*?[]", root)
     if fs.isdir(root):
         listing = _of_paths(fs, root, _below(fs, root), labelled=True)
@@ -173,7 +171,7 @@ def _from(fs, folder, path):
 
 
 def _address(fs, path):
-    """The path of a local file, the URL of another."""
+    """The path of a local file, without `..`, as queries are compared with it; else the URL."""
     local = isinstance(fs, LocalFileSystem)
     return os.path.normpath(path) if local else fs.unstrip_protocol(path)
 

@@ -108,6 +108,5 @@ def check_start(embedder, path):
     with np.load(path) as arrays:
         others = list(arrays.values())
     weights = embedder.get_weights()
-    same = len(weights) == len(others) and all(map(np.array_equal, weights, others))
-    if not same:
+    if len(weights) != len(others) or not all(map(np.array_equal, weights, others)):
         raise ValueError(f"the network must start with the weights of {path}")

@@ -148,5 +148,6 @@ DEFAULTS = {
 def test_defaults_are_those_of_the_contract(kind):
     parameters = inspect.signature(kind).parameters
     given = {name: of.default for name, of in parameters.items() if of.default is not of.empty}
-    expected = {name: value for name, value in COMMON.items() if name in given} | DEFAULTS[kind]
+    common = {name: value for name, value in COMMON.items() if name in given}
+    expected = {**common, **DEFAULTS[kind]}
     assert {name: value for name, value in given.items() if name != "name"} == expected
