@@ -59,10 +59,10 @@ class _PerVariable(keras.optimizers.Optimizer):
         if not (self.clipnorm or self.clipvalue or self.global_clipnorm):
             return grads
         grads, replicas = _sums_of_replicas(grads)
-        values = [grad.values if hasattr(grad, "indices") else grad for grad in grads]
+        values = [grad.values if _is_of_rows(grad) else grad for grad in grads]
         clipped = [value / replicas for value in super()._clip_gradients(values)]  # added up later
         return [
-            type(grad)(value, grad.indices, grad.dense_shape) if hasattr(grad, "indices") else value
+            type(grad)(value, grad.indices, grad.dense_shape) if _is_of_rows(grad) else value
             for grad, value in zip(grads, clipped, strict=True)
         ]
 
@@ -74,8 +74,7 @@ class _PerVariable(keras.optimizers.Optimizer):
         if self.l2 and len(variable.shape) >= 2 and self._use_weight_decay(variable):
             gradient = gradient + ops.cast(self.l2 * variable, gradient.dtype)
         learning_rate = learning_rate * multiplier
-        # Of some rows, as TensorFlow gives for gathered ones.
-        if hasattr(gradient, "indices") and not getattr(self, "amsgrad", False):
+        if _is_of_rows(gradient) and not getattr(self, "amsgrad", False):
             self._update_rows(gradient, variable, index, learning_rate)
         else:
             super().update_step(gradient, variable, learning_rate)
@@ -102,6 +101,11 @@ class _PerVariable(keras.optimizers.Optimizer):
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
+def _is_of_rows(gradient):
+    """Whether a gradient is of some rows, as TensorFlow gives for gathered ones."""
+    return keras.backend.backend() == "tensorflow" and hasattr(gradient, "indices")
+
+
 def _sums_of_replicas(grads):
     """The gradients of the whole batch, and the number of replicas that each have a part of it.
 
@@ -115,7 +119,7 @@ def _sums_of_replicas(grads):
     if context is not None and context.num_replicas_in_sync > 1:
         sums, replicas = context.all_reduce("sum", grads), context.num_replicas_in_sync
     for place, grad in enumerate(sums):
-        if hasattr(grad, "indices"):
+        if _is_of_rows(grad):
             rows, values = _merged(grad)
             sums[place] = type(grad)(values, rows, grad.dense_shape)
     return sums, replicas

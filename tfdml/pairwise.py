@@ -34,7 +34,7 @@ def normalize(rows):
 def squared_distances(rows, references=None):
     """Squared Euclidean distances, `D[i, j] = |rows[i] - references[j]|²`.
 
-    One matrix product. Both are centred first, on the mean of the references: this does not change
+    One matrix product. Both are centred first, on the mean of the rows: this does not change
     distances but reduces rounding errors. Values within rounding error of 0 become 0, with zero
     gradient.
 

@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfdml import optimizers
+import tfdml
+from tfdml import losses, optimizers
 from tfdml.layers import PDDM
 
 
@@ -92,6 +93,16 @@ def test_biases_have_a_multiplier_on_top_of_that_of_their_group(optimizer):
     assert optimizer.from_config(scaled.get_config()).bias_multiplier == 2.0
     with pytest.raises(ValueError, match=r"`bias_multiplier`.*Received"):
         optimizer(bias_multiplier=-1.0)
+
+
+def test_a_loss_that_was_called_before_is_compiled_with_its_multiplier():
+    loss = losses.get("density", initial_density=[0.3, 0.3], alpha_multiplier=10)
+    loss(np.array([0, 0, 1]), np.eye(3, dtype="float32"))
+    inputs = keras.Input((3,))
+    model = tfdml.EmbeddingModel(keras.Model(inputs, keras.layers.Dense(3)(inputs)))
+    optimizer = optimizers.Adam(multipliers={"^density_targets/": 10})
+    model.compile(optimizer=optimizer, loss=loss)
+    assert optimizer.multiplier_at(loss.layer.targets.path) == 10
 
 
 def test_the_biases_of_a_similarity_have_the_multiplier_of_biases():

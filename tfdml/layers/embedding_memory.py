@@ -65,7 +65,8 @@ class EmbeddingMemory(keras.layers.Layer):
         if isinstance(count, int):
             self.check_batch(count)
         else:
-            asserted(count <= self.size, "`size` of the memory must be at least the batch", count)
+            fits = "`size` of the memory must be at least the batch"
+            rows = ops.where(asserted(count <= self.size, fits, count), rows, float("nan"))
         places = (self.next + ops.arange(count, dtype="int32")) % self.size
         index = places[:, None]
         rows = ops.cast(ops.stop_gradient(rows), self.rows.dtype)

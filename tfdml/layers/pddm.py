@@ -105,7 +105,6 @@ class PDDM(keras.layers.Layer):
         self.dropout = float(dropout)
         self.difference_bias = float(difference_bias)
         self.seed = None if seed is None else int(seed)
-        self._noise_seed = keras.random.SeedGenerator(seed)
 
     def build(self, a_shape, b_shape=None):
         check(len(a_shape) == 2, "embeddings must be (n, dim)", shape=tuple(a_shape))
@@ -113,6 +112,8 @@ class PDDM(keras.layers.Layer):
         check(dim is not None, "`a` must have a known width", **{"a.shape": tuple(a_shape)})
         if b_shape is not None:
             _check_same_width(a_shape, b_shape)
+        # Not earlier: built by `compile`, in the scope of a strategy, all replicas draw the same.
+        self._noise_seed = keras.random.SeedGenerator(self.seed)
         units = self.units or dim
         kernels = {"difference": (dim, units)}
         if self.use_position:

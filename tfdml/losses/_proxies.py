@@ -9,7 +9,7 @@ from keras import ops
 from tfdml import pairwise
 from tfdml.checks import check, check_integer, check_not_negative
 from tfdml.layers import ClassProxies
-from tfdml.losses.base import LearnedLoss, check_integers
+from tfdml.losses.base import LearnedLoss, ids_of_images
 
 CENTRED_MEANS = "centred_class_means"
 MEANS = ("class_means", CENTRED_MEANS)
@@ -67,12 +67,7 @@ class ProxyLoss(LearnedLoss):
 
     def prepare(self, labels, embeddings=None, features=None):
         """Counts the classes, if they are not known, and starts at their means if asked to."""
-        labels = np.asarray(labels)
-        check_integers(labels)
-        expectation = "`labels` must be one class id per image, (n,)"
-        check(labels.ndim == 1, expectation, **{"labels.shape": labels.shape})
-        least = int(np.min(labels, initial=0))
-        check(least >= 0, "`labels` must be >= 0", labels=least)
+        labels = ids_of_images(labels)
         num_classes = int(np.max(labels)) + 1
         if self.num_classes is None:
             self._set_classes(num_classes)

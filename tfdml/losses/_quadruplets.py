@@ -40,13 +40,13 @@ def mine(labels, scores, num_quadruplets):
     count = ops.shape(labels)[0]
     index = ops.arange(count)
     negatives = _hardest_negatives(scores, pairwise.negative_mask(labels))
-    positive = pairwise.positive_mask(labels) & (index[:, None] < index[None, :])
     if num_quadruplets == "per_positive_pair":
         i, j = pairwise.unordered_pairs(labels)
         valid = ops.take(labels, i) == ops.take(labels, j)
     else:
-        j = ops.argmin(ops.where(positive, scores, _NEVER), axis=1)
-        of_row = ops.min(ops.where(positive, scores, _NEVER), axis=1)
+        later = pairwise.positive_mask(labels) & (index[:, None] < index[None, :])
+        positives = ops.where(later, scores, _NEVER)
+        j, of_row = ops.argmin(positives, axis=1), ops.min(positives, axis=1)
         if num_quadruplets == 1:
             i = ops.argmin(of_row)[None]
             j = ops.take(j, i)

@@ -95,6 +95,9 @@ class MetricLoss(keras.losses.Loss):
             "the batch must not be empty",
             **{"embeddings.shape": tuple(embeddings.shape)},
         )
+        for layer in self.layers:
+            if not layer.built:  # here, as by `compile`: outside of the loss's own name scope
+                layer.build(embeddings.shape)
         with keras.name_scope(self.name):
             valid = None  # whether the labels are, if that is to be checked
             if len(labels.shape) == 2:
@@ -300,6 +303,16 @@ def check_integers(labels, embeddings=None):
     advice = "" if swapped else conversion("labels", np.shape(labels), dtype)
     hint = " (arguments swapped?)" if swapped else ""
     check_type("int" in dtype, expected + advice, dtype=Bare(dtype + hint))
+
+
+def ids_of_images(labels):
+    """Labels of training images as (n,) int64; raises an error unless they are class ids."""
+    labels = np.asarray(labels)
+    check_integers(labels)
+    expectation = "`labels` must be one class id per image, (n,)"
+    check(labels.ndim == 1 and labels.size, expectation, **{"labels.shape": labels.shape})
+    check(labels.min() >= 0, "`labels` must be >= 0", labels=int(labels.min()))
+    return labels.astype("int64")
 
 
 def _dtype(values):

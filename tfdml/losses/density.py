@@ -11,7 +11,7 @@ from tfdml.checks import (
     check_not_negative,
 )
 from tfdml.layers import DensityTargets
-from tfdml.losses.base import LearnedLoss, check_integers
+from tfdml.losses.base import LearnedLoss, ids_of_images
 from tfdml.losses.regularized import RegularizedLoss
 
 
@@ -115,7 +115,7 @@ class DensityRegularizer(LearnedLoss):
 
     def prepare(self, labels, embeddings=None, features=None):
         """Measures the initial densities, if it needs them, or counts the classes."""
-        check_integers(labels)
+        labels = ids_of_images(labels)
         from tfdml.evaluation import class_density  # with scikit-learn, which losses do without
 
         num_classes = int(np.max(labels)) + 1
@@ -128,6 +128,9 @@ class DensityRegularizer(LearnedLoss):
         if self.correlation and self.initial_density is None:
             if features is None:
                 raise ValueError("`features` must be given: densities are measured from them")
+            found = len(np.unique(labels))
+            expectation = "`labels` must have images of every class, 0 to C - 1"
+            check(found == num_classes, expectation, classes=found, largest=num_classes - 1)
             self._set_classes(num_classes, class_density(features(), labels))
         elif self.num_classes is None:
             self._set_classes(num_classes, None)

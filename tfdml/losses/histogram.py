@@ -16,8 +16,8 @@ class HistogramLoss(PairLoss):
 
         loss = Σ_r n[r] Σ_{q <= r} p[q]
 
-    It is 0 when positive pairs are more similar than negative pairs by any gap: no margin to
-    choose.
+    There is no margin to choose: it is 0 when all positive pairs are more similar than all negative
+    ones by two steps between nodes, 4 / (num_bins - 1).
 
     Args:
         num_bins: Nodes from similarity -1 to 1, both included; >= 2. The paper finds results

@@ -34,7 +34,8 @@ class MatryoshkaLoss(WrappedLoss):
         ValueError: If the shapes disagree, an option is out of range or `dims` exceed the width.
 
     Source:
-        Kusupati et al. Matryoshka representation learning. NeurIPS 2022, eq. 1.
+        Kusupati et al. Matryoshka representation learning. NeurIPS 2022, eq. 1. Differs: the sizes
+        share the weights of the base, cut like the rows, and cut rows are scaled to unit length.
 
     Example:
         >>> loss = MatryoshkaLoss(base="triplet", dims=(2, 1))
@@ -77,9 +78,6 @@ class MatryoshkaLoss(WrappedLoss):
             dims=self.dims,
             width=width,
         )
-        for layer in self.base.layers:
-            if not layer.built:
-                layer.build(embeddings.shape)  # not of the first of `dims`, which may be less
         total = 0.0
         for dim, weight in zip(self.dims, self.weights, strict=True):
             rows = embeddings[:, :dim]

@@ -91,8 +91,6 @@ class CrossBatchMemoryLoss(WrappedLoss):
         if training and isinstance(rows, int):
             memory.check_batch(rows)  # Keras would wrap an error of the layer in its own
         own = self.base._value(labels, embeddings, training)
-        if not memory.built:
-            memory.build(embeddings.shape)
         labels = ops.cast(labels, memory.labels.dtype)
         places = memory(embeddings, labels) if training else ops.full_like(labels, -1)
         against = self.base.call_against(

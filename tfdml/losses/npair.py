@@ -24,7 +24,7 @@ class NPairLoss(PairLoss):
         scale: Factor of the inner products, the inverse of a temperature; > 0. Products of unit
             rows are at most 1: a scale of 10 to 20 trains well, 1 slowly.
         l2: Weight of the squared length of raw rows; >= 0, and 0 for unit rows, whose length is
-            constant. The original uses 0.002.
+            constant. The 0.002 of TensorFlow Addons is 0.001 here.
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
 

@@ -97,8 +97,6 @@ class SampledClassesLoss(WrappedLoss):
         if not training or self.num_classes is None:
             return self.base.call(labels, embeddings)
         count = self._count
-        if not self.layer.built:
-            self.layer.build(embeddings.shape)
         sampled, places = self.sampler(labels, num_classes=self.num_classes, count=count)
         all_held = ops.all(ops.take(sampled, places) == ops.cast(labels, sampled.dtype))
         all_held = pairwise.asserted(all_held, f"a batch must have at most {count} classes", labels)

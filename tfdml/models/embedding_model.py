@@ -361,13 +361,20 @@ def _of_all_replicas(*given):
     devices = context.strategy.extended.worker_devices
     # Workers of one device each require that the tensors name it.
     with tf.device(devices[0]) if len(devices) == 1 else contextlib.nullcontext():
-        own = [tf.identity(tensor) for tensor in tensors]
+        own = [tf.identity(_gatherable(tensor)) for tensor in tensors]
     gathered = [context.all_gather(tensor, axis=0) for tensor in own]  # of unknown shape
     shaped = (
         tf.ensure_shape(rows, [None, *tensor.shape[1:]])
         for rows, tensor in zip(gathered, tensors, strict=True)
     )
     return tuple(None if tensor is None else next(shaped) for tensor in given)
+
+
+def _gatherable(tensor):
+    """The tensor in a dtype that collective operations take."""
+    if tensor.dtype.is_integer and tensor.dtype != tf.int32:
+        return tf.cast(tensor, tf.int64)
+    return tf.cast(tensor, tf.float32) if tensor.dtype == tf.bfloat16 else tensor
 
 
 def _check_multiplied(optimizer, layer):

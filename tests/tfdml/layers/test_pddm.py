@@ -170,6 +170,10 @@ def test_rejects_a_seed_that_is_no_integer(seed):
         PDDM(seed=seed)
 
 
+def test_a_seed_may_be_of_numpy():
+    assert PDDM(seed=np.int64(3)).get_config()["seed"] == 3
+
+
 def test_rejects_rows_of_different_width():
     with pytest.raises(ValueError, match=r"Received: a.shape=\(4, 3\), b.shape=\(4, 2\)"):
         PDDM().matrix(np.zeros((4, 3)), np.zeros((4, 2)))

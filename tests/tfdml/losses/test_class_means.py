@@ -67,6 +67,12 @@ def test_the_proxies_of_matryoshka_are_as_wide_as_the_rows_in_any_order(base, rn
     np.testing.assert_allclose(values[0], values[1], rtol=1e-5)
 
 
+def test_labels_may_be_of_any_integers(rng):
+    rows = rng.normal(size=(7, 3))
+    loss = started("arcface", rows, LABELS.astype("uint64"))
+    assert loss.num_classes == 3
+
+
 def test_negative_labels_are_rejected(rng):
     with pytest.raises(ValueError, match=r"`labels` must be >= 0\. Received: labels=-1"):
         started("arcface", rng.normal(size=(2, 4)), np.array([-1, 0]))

@@ -122,6 +122,10 @@ def test_rejects_what_is_not_known_of_the_classes(rng):
         loss(np.array([0, 0, 2, 2]), x)
     with pytest.raises(ValueError, match=r"labels=-1 to 0$"):
         loss(np.array([0, 0, -1, -1]), x)
+    with pytest.raises(ValueError, match=r"images of every class.*Received: classes=2, largest=2"):
+        losses.get("density").prepare(np.array([0, 2]), features=lambda: x[:2])
+    with pytest.raises(ValueError, match=r"`labels` must be >= 0. Received: labels=-1"):
+        losses.get("density").prepare(np.array([0, -1]), features=lambda: x[:2])
     for unknown in (2, -1, 2**31 - 1):
         tensor = ops.convert_to_tensor(np.array([0, 0, unknown, unknown], "int32"))
         if keras.backend.backend() != "tensorflow":

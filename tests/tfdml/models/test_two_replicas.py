@@ -23,6 +23,7 @@ def train(strategy, loss, options):
         model.compile(optimizer=keras.optimizers.SGD(0.1), loss=loss)
     rng = np.random.default_rng(0)
     rows, labels = rng.normal(size=(48, 6)).astype("float32"), rng.permutation(np.arange(48) % 4)
+    labels = labels.astype("uint8")
     batches = tf.data.Dataset.from_tensor_slices((rows, labels)).batch(16, drop_remainder=True)
     logs = model.fit(batches, verbose=0).history
     return logs["loss"][0], *map(np.array, model.weights)
@@ -33,7 +34,7 @@ PROXIES = {"num_classes": 4, "initializer": INITIALIZER, "scale": 8.0}
 OPTIONS = {
     "lifted": {"margin": 1.0},
     "density": {"base": "triplet", "initial_density": [0.1, 0.2, 0.3, 0.4]},
-    "pddm": {"similarity": {"units": 4, "seed": 0, "dropout": 0.0}},
+    "pddm": {"similarity": {"units": 4, "seed": 0, "dropout": 0.5}},
     "memory": {"base": "contrastive", "size": 40, "start_step": 1},
     "arcface": PROXIES,
     "proxy_anchor": PROXIES,
