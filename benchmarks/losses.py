@@ -189,6 +189,10 @@ def main():
     arguments = parser.parse_args()
     if unknown := set(arguments.losses) - set(CASES):
         parser.error(f"LOSS must be among {list(CASES)}. Received: {sorted(unknown)}")
+    if arguments.check and 512 not in arguments.batches:
+        parser.error(
+            f"--check needs --batches 512, which has limits. Received: {arguments.batches}"
+        )
     context = multiprocessing.get_context("spawn")
     print(
         f"{'loss':25}{'batch':>7}{'ms':>9}{'product':>9}{'ratio':>7}{'limit':>7}{'MB':>7}{'limit':>7}"

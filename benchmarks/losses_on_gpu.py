@@ -215,6 +215,7 @@ def on_jax(objective, arrays):
     import jax
     import keras
 
+    jax.devices("gpu")  # fails without one, in place of the CPU
     jax.config.update("jax_default_matmul_precision", "highest")  # not TF32, as on PyTorch
 
     def ours():

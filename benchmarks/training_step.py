@@ -5,14 +5,15 @@
     python benchmarks/training_step.py recipes/hdc/cars196_hdc.yaml -- --precision mixed_bfloat16
 
 What stands behind `--` goes to `train.py`, over the settings of the recipe.
-The network, loss, batch and optimizer are those of the recipe; the images are noise and the weights
-random, which cost the same, so no data is needed. Reading images is not included. The seconds of
-all cores together (CPU) are comparable on a machine that others use too. A bare step is forward,
-loss, backward and update of the same network in one function, without Keras' `fit`, measured in
-turns with it; the limit is 1.05.
+The network, loss, batch and optimizer are those of the recipe, which needs an `image_size`; the
+images are noise and the weights random, which cost the same, so no data is needed. Reading images
+is not included. The seconds of all cores together (CPU) are comparable on a machine that others use
+too. A bare step is forward, loss, backward and update of the same network in one function, without
+Keras' `fit`, measured in turns with it; the limit is 1.05.
 """
 
 import argparse
+import dataclasses
 import pathlib
 import sys
 import time
@@ -35,20 +36,29 @@ def main():
     parser.add_argument("recipes", type=pathlib.Path, nargs="+", help="YAML files of settings")
     parser.add_argument("--steps", type=int, default=3, help="steps of a turn; default: 3")
     parser.add_argument("--turns", type=int, default=3, help="the fastest counts; default: 3")
-    split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
-    arguments, settings = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1 :]
+    own, settings = train.split_at_dashes(parser, sys.argv[1:], ("--devices", "--resume"))
+    arguments = parser.parse_args(own)
     for name in ("steps", "turns"):
         if getattr(arguments, name) < 1:
             parser.error(f"--{name} must be >= 1. Received: {getattr(arguments, name)}")
     width = max(len(str(path)) for path in arguments.recipes)
     print(f"{'recipe':{width}}{'s/step':>10}{'CPU':>10}{'of bare':>10}{'steps':>10}{'hours':>10}")
     for path in arguments.recipes:
-        recipe, *_ = train.parse(["--config", str(path), "--weights", "null", *settings])
+        recipe = without_weights(train.recipe_of(["--config", str(path), *settings]))
+        if recipe.image_size is None:
+            parser.error(f"{path} must have an `image_size`: give one behind --")
         recipe, _ = recipe.completed(recipe.classes_per_batch or 32)
         seconds, cpu, bare = seconds_per_step(recipe, arguments.steps, arguments.turns)
         hours = seconds * recipe.steps / 3600
         times = f"{seconds:10.3f}{cpu:10.3f}{seconds / bare:10.2f}{recipe.steps:10,}{hours:10.1f}"
         print(f"{path!s:{width}}{times}", flush=True)
+
+
+def without_weights(recipe):
+    """The recipe with random weights, and the batch normalisation that it has with its own."""
+    frozen = recipe.freeze_batch_norm
+    frozen = recipe.weights is not None if frozen is None else frozen
+    return dataclasses.replace(recipe, weights=None, freeze_batch_norm=frozen)
 
 
 def seconds_per_step(recipe, steps, turns):

@@ -22,7 +22,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import scores
-from run import complete
+from run import complete, terminating_children
 from scores import BY_DISTANCE, RECALL_AT_1, RUNS, UNTRAINED
 
 from tfdml.checks import check
@@ -67,7 +67,7 @@ def main():
         spawned = multiprocessing.get_context("spawn")
         pool = functools.partial(ProcessPoolExecutor, mp_context=spawned)
     work = functools.partial(row_of, most_steps=max(given.steps))
-    with one_sentence(PROGRAM, RuntimeError, ValueError, OSError):
+    with one_sentence(PROGRAM, RuntimeError, ValueError, OSError), terminating_children():
         if todo:
             check_paths(given)
         rows = complete(work, todo, given.jobs, given.scores, pool)
@@ -161,8 +161,7 @@ def flags_of(column, loss, seed, given):
 
 
 def digest_of(flags):
-    parser = train.parser_of_recipes()
-    return scores.digest(parser.settings_of(parser.parse_args(flags)), None)
+    return scores.digest(train.recipe_of(flags), None)
 
 
 def row_of(run, most_steps):

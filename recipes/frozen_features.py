@@ -22,6 +22,7 @@ from scores import RUNS
 from tqdm import tqdm
 
 import tfdml
+from pipelines.images import named
 from pipelines.sampling import balanced_indices
 from tfdml.checks import check
 from tfdml.command_line import one_sentence
@@ -32,6 +33,7 @@ from tfdml.runs.learning_rate import learning_rate
 from tfdml.runs.recipe import Recipe
 
 PROGRAM = "frozen_features.py"
+OWN_FLAGS = ("--config", "--seed", "--resume", "--devices")
 STEPS = (0, 30, 100, 300, 1000, 3000, 10_000)  # after which to score
 OF_FEATURES = (
     *("dataset", "data_dir", "skip_invalid", "boxes", "validation_share", "backbone", "weights"),
@@ -50,8 +52,10 @@ def main():
     )
     parser.add_argument("folder", type=pathlib.Path, help="folder of recipes, *.yaml")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="default: 0")
-    split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
-    given, settings = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1 :]
+    own, settings = train.split_at_dashes(parser, sys.argv[1:], OWN_FLAGS)
+    given = parser.parse_args(own)
+    if len(set(given.seeds)) < len(given.seeds) or min(given.seeds) < 0:
+        parser.error(f"--seeds must be >= 0 and differ. Received: {given.seeds}")
     recipes = sorted(given.folder.glob("*.yaml"))
     if not recipes:
         parser.error(f"{given.folder} must hold recipes, *.yaml")
@@ -65,7 +69,7 @@ def main():
 
 def table_of(paths, settings, seeds):
     """The table of recipes, given by their paths and with further settings as flags."""
-    recipes = {path.stem: train.parse(["--config", str(path), *settings])[0] for path in paths}
+    recipes = {path.stem: train.recipe_of(["--config", str(path), *settings]) for path in paths}
     steps = sorted({recipe.steps for recipe in recipes.values()})
     check(len(steps) == 1, "all recipes must have the same `steps`", steps=steps)
     followed = {*OF_FEATURES, *OF_TRAINING}
@@ -106,9 +110,13 @@ class Features:
         )
         self.train, self.test = images.train, images.test
         self.of_train, self.of_test = (
-            backbone.predict(images_to_score(split, images.dataset), verbose=0)
-            for split in (images.train, images.test)
+            features_of(split, images.dataset, backbone) for split in (images.train, images.test)
         )
+
+
+def features_of(split, dataset, backbone):
+    with named(split):
+        return backbone.predict(images_to_score(split, dataset), verbose=0)
 
 
 def points_of(recipe):

@@ -14,6 +14,7 @@ named after the folder of the recipes.
 import argparse
 import contextlib
 import itertools
+import multiprocessing
 import os
 import pathlib
 import signal
@@ -76,7 +77,7 @@ def terminating_children():
 
     def stop(number, _):
         TERMINATED.set()
-        for child in list(CHILDREN):
+        for child in [*CHILDREN, *multiprocessing.active_children()]:
             child.terminate()
         raise SystemExit(128 + number)
 
@@ -90,7 +91,7 @@ def terminating_children():
 def runs_to_do(recipes, runs, rows, arguments, settings):
     """{name of a run: the keys of its rows and the flags of `train.py`}, of those not complete."""
     given = arguments.level_weights
-    parsed = {recipe: recipe_of(recipe, settings) for recipe in recipes}
+    parsed = {path: train.recipe_of(["--config", str(path), *settings]) for path in recipes}
     levels = sorted({scores.levels_of(each) for each in parsed.values()})
     if given and len(given) not in levels:
         raise ValueError(
@@ -173,9 +174,8 @@ def parse():
         help="CSV file of all scores, read and written; runs in it, such as those of another "
         "machine, are not repeated; default: scores.csv beside the table",
     )
-    split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
-    arguments, unknown = parser.parse_known_args(sys.argv[1:split])
-    settings = sys.argv[split + 1 :]
+    own, settings = train.split_at_dashes(parser, sys.argv[1:], OWN_FLAGS)
+    arguments, unknown = parser.parse_known_args(own)
     if unknown:
         words = " ".join(unknown)
         parser.error(f"unrecognized arguments: {words}. Flags of train.py stand behind --")
@@ -192,9 +192,6 @@ def parse():
         parser.error(f"--level_weights must be >= 0, one of them above. Received: {weights}")
     if arguments.scores and arguments.scores.is_dir():
         parser.error(f"--scores must be a file. Received: the folder {arguments.scores}")
-    for word in settings:
-        if word.partition("=")[0] in OWN_FLAGS:
-            parser.error(f"{word} cannot stand behind --: every run has its own")
     return arguments, settings
 
 
@@ -211,12 +208,6 @@ def flags_of(recipe, seed, run, settings):
                 f"delete {RUNS / run}, {SAVED_MODELS / run} and its rows of --scores"
             )
     return flags
-
-
-def recipe_of(path, settings):
-    """The `Recipe` of a file with settings of the command line."""
-    parser = train.parser_of_recipes()
-    return parser.settings_of(parser.parse_args(["--config", str(path), *settings]))
 
 
 def is_trained(run):
@@ -244,18 +235,20 @@ def train_and_score(run, keys, flags, arguments):
         options = {"rank_by": rank_by, "k": arguments.k}
         if levels > 1 and rank_by == BY_DISTANCE:
             options["level_weights"] = level_weights(arguments.level_weights, levels)
-        nmi = arguments.nmi and rank_by == BY_DISTANCE
-        path = scores.path_of(run, rank_by)
-        written = scores.written_at(path)
-        if written | options != written or (nmi and not written["nmi"]):
-            words = [word for name, value in options.items() for word in (f"--{name}", value)]
-            words += ["--nmi", str(nmi).lower(), "--out", path]
-            call(run, "evaluate.py", SAVED_MODELS / run, *words)
-    path = scores.path_of(run, TRAIN_CLASSES)
-    if arguments.train_classes and not path.exists():
-        options = ["--split", "train", "--nmi", "false", "--out", path]
-        call(run, "evaluate.py", SAVED_MODELS / run, *options)
+        evaluate(run, rank_by, arguments.nmi and rank_by == BY_DISTANCE, options)
+        if arguments.train_classes and rank_by == BY_DISTANCE:
+            evaluate(run, TRAIN_CLASSES, False, {**options, "split": "train"})
     return scores.rows_of(run, **keys)
+
+
+def evaluate(run, kind, nmi, options):
+    """Scores a run, unless its scores of this kind are of the same options."""
+    path = scores.path_of(run, kind)
+    written = scores.written_at(path)
+    if written | options != written or (nmi and not written["nmi"]):
+        words = [word for name, value in options.items() for word in (f"--{name}", value)]
+        words += ["--nmi", str(nmi).lower(), "--out", path]
+        call(run, "evaluate.py", SAVED_MODELS / run, *words)
 
 
 def level_weights(given, levels):

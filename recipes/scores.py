@@ -146,12 +146,8 @@ def plot_curves(names, path):
 
     curves = {}
     for recipe, runs in names.items():
-        losses = []
-        for log in [RUNS / run / "logs" / "epochs.csv" for run in runs]:
-            if log.exists():
-                with log.open(newline="") as file:
-                    losses.append([float(row["loss"]) for row in csv.DictReader(file)])
-        if losses:
+        losses = [losses_of(RUNS / run / "logs" / "epochs.csv") for run in runs]
+        if losses := [of_run for of_run in losses if of_run]:
             shortest = min(map(len, losses))
             curves[recipe] = np.mean([of_run[:shortest] for of_run in losses], axis=0)
     if not curves:
@@ -167,3 +163,11 @@ def plot_curves(names, path):
     )
     axes.legend()
     figure.savefig(path)
+
+
+def losses_of(log):
+    """The losses of a log; none if it does not exist."""
+    if not log.exists():
+        return []
+    with log.open(newline="") as file:
+        return [float(row["loss"]) for row in csv.DictReader(file)]

@@ -207,7 +207,7 @@ def test_scores_of_another_machine_are_not_made_again(folder, rerun, tmp_path):
 )
 def test_level_weights_are_of_recipes_with_as_many_levels(loss, levels, table, folder):
     (folder / "a.yaml").write_text(f"loss: {loss}\n{SETTINGS}")
-    recipe, digest = table.recipe_of(folder / "a.yaml", []), table.scores.digest
+    recipe, digest = train.recipe_of(["--config", str(folder / "a.yaml")]), table.scores.digest
     without = digest(recipe, None)
     changes = [digest(recipe, weights) != without for weights in ([2], [1, 2], [1, 1, 2])]
     assert changes == [levels == 1, levels == 2, levels == 3]
@@ -240,13 +240,15 @@ def test_levels_of_held_out_classes_are_weighed_as_asked(folder, rerun, tmp_path
     settings = SETTINGS.replace("classes_per_batch: 5", "classes_per_batch: 3")
     (folder / "lifted.yaml").write_text(f"loss: hdc\n{settings}validation_share: 0.4\n")
     scores = tmp_path / "runs" / "small_digits_lifted_0" / "distance.json"
+    of_training = scores.with_name("train_classes.json")
     for flags, weights in (
         ([], [1, 1, 1]),
         (["--level_weights", "1", "1", "2"], [1, 1, 2]),
     ):
-        assert rerun(folder, "--seeds", "0", *flags).code == 0
-        written = json.loads(scores.read_text())
-        assert (written["level_weights"], written["split"]) == (weights, "validation")
+        assert rerun(folder, "--seeds", "0", "--train_classes", *flags).code == 0
+        for path, split in ((scores, "validation"), (of_training, "train")):
+            written = json.loads(path.read_text())
+            assert (written["level_weights"], written["split"]) == (weights, split)
     table = (tmp_path / "runs" / "small_digits" / "table.md").read_text()
     assert table.startswith("Of the validation classes.\n")
 

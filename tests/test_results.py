@@ -131,7 +131,8 @@ def test_kept_scores_are_of_the_recipes_and_the_command_of_their_page(kept, run,
         rows = scores.read(arguments.scores)
         for recipe in arguments.folder.glob("*.yaml"):
             digests = {row["settings"] for row in rows if row["recipe"] == recipe.stem}
-            digest = scores.digest(run.recipe_of(recipe, settings), arguments.level_weights)
+            asked = run.train.recipe_of(["--config", str(recipe), *settings])
+            digest = scores.digest(asked, arguments.level_weights)
             assert digests == {digest}, (page, recipe)
 
 

@@ -3,7 +3,6 @@
 import collections
 import pathlib
 import time
-import warnings
 
 import keras
 import numpy as np
@@ -234,14 +233,6 @@ class LossLogs(keras.callbacks.Callback):
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-
-
-class WatchDensityTargets(LossLogs):
-    """Deprecated name of `LossLogs`."""
-
-    def __init__(self, log_dir=None):
-        warnings.warn("use LossLogs", DeprecationWarning, stacklevel=2)
-        super().__init__(log_dir)
 
 
 class EmbeddingDrift(keras.callbacks.Callback):

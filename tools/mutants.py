@@ -82,10 +82,14 @@ def main():
 
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
             jobs = [pool.submit(tested, each) for each in mutants if name_of(each) not in results]
-            for job in tqdm.tqdm(concurrent.futures.as_completed(jobs), total=len(jobs)):
-                name, result = job.result()
-                results[name] = result
-                options.out.write_text(json.dumps(results, indent=1))
+            try:
+                for job in tqdm.tqdm(concurrent.futures.as_completed(jobs), total=len(jobs)):
+                    name, result = job.result()
+                    results[name] = result
+                    options.out.write_text(json.dumps(results, indent=1))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
     report({name_of(mutant): results[name_of(mutant)] for mutant in mutants})
 
 
@@ -134,7 +138,9 @@ def test(mutant, root, timeout):
         for selection in selections:
             command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-n", "0", *selection]
             run = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=timeout)
-            if run.returncode not in (0, 5):  # 5: no test is selected
+            if run.returncode not in (0, 1, 2, 5):
+                raise RuntimeError(f"pytest ended with {run.returncode}: {run.stderr[-300:]}")
+            if run.returncode in (1, 2):  # 5: no test is selected
                 failed = [
                     line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))
                 ]

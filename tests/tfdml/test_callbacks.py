@@ -171,11 +171,6 @@ def test_the_drift_of_embeddings_is_logged(rows):
     np.testing.assert_allclose(history["drift_cosine"], [1.0], rtol=1e-6)
 
 
-def test_the_former_name_of_the_logs_warns():
-    with pytest.warns(DeprecationWarning, match="LossLogs"):
-        assert isinstance(callbacks.WatchDensityTargets(), callbacks.LossLogs)
-
-
 def test_the_embeddings_at_the_start_of_every_epoch_are_given(rows):
     model, given = build(), []
     before = model.embed(rows)

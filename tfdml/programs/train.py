@@ -122,11 +122,11 @@ def parse(arguments):
         parser = parser_of_recipes()
         given = parser.parse_args(arguments)
         devices = devices.named(given.devices)
-        recipe = recipe_of(parser, given, arguments, devices)
+        recipe = recipe_to_run(parser, given, arguments, devices)
     return recipe, given.resume, devices
 
 
-def recipe_of(parser, given, arguments, devices):
+def recipe_to_run(parser, given, arguments, devices):
     """The recipe of the parsed arguments; exits with code 2 if it cannot be run."""
     recipe = resumed(parser, given.run, arguments) if given.resume else parser.settings_of(given)
     check_names(parser, recipe)
@@ -137,6 +137,30 @@ def recipe_of(parser, given, arguments, devices):
         go_on = folders.how_to_go_on(recipe.run)
         parser.error(f"run {recipe.run!r} exists. Choose another --run, or {go_on}")
     return recipe
+
+
+def recipe_of(flags):
+    """The recipe of flags, whatever runs there are; exits with code 2 if they are wrong."""
+    parser = parser_of_recipes()
+    recipe = parser.settings_of(parser.parse_args(flags))
+    check_names(parser, recipe)
+    return recipe
+
+
+def split_at_dashes(parser, words, rejected):
+    """The words of another program, before `--`, and the flags of this one, behind it.
+
+    Args:
+        parser: Of the other program; exits with code 2 for a rejected flag.
+        words: List of texts.
+        rejected: Names of flags, such as `--run`.
+    """
+    end = words.index("--") if "--" in words else len(words)
+    flags = words[end + 1 :]
+    for flag in flags:
+        if flag.partition("=")[0] in rejected:
+            parser.error(f"{flag} cannot stand behind --")
+    return words[:end], flags
 
 
 def parser_of_recipes():
@@ -287,10 +311,21 @@ def callbacks_of(recipe, folder, images, start, loss):
         yield callbacks.EmbeddingDrift(sample, epochs=math.ceil(size / images_per_epoch))
     yield callbacks.LossLogs(folder / "logs" / "train")
     yield keras.callbacks.TensorBoard(str(folder / "logs"))
-    yield keras.callbacks.CSVLogger(str(folder / "logs" / "epochs.csv"), append=start > 0)
+    log = folder / "logs" / "epochs.csv"
+    if start:
+        drop_rows(log, math.ceil(start / recipe.checkpoint_every))
+    yield keras.callbacks.CSVLogger(str(log), append=start > 0)
     yield callbacks.Checkpoint(folder / "checkpoint.keras")
     in_terminal = sys.stderr.isatty()  # where the bar is drawn
     yield (callbacks.ProgressBar if in_terminal else callbacks.ProgressLines)(recipe.steps)
+
+
+def drop_rows(log, epoch):
+    """Drops the rows from an epoch on, logged before a crash, for the epochs are trained again."""
+    lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
+    kept = lines[:1] + [line for line in lines[1:] if int(line.partition(",")[0]) < epoch]
+    if kept != lines:
+        write_text(log, "\n".join(kept) + "\n")
 
 
 def report(recipe, folder, scores, num_classes):

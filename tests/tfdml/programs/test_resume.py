@@ -79,6 +79,19 @@ def test_a_run_without_new_layers_resumes_with_its_head_steps(tmp_path):
     assert "triplet, 4 steps, the last 1 in " in printed
 
 
+@pytest.mark.usefixtures("without_export")
+def test_an_interval_that_is_trained_again_is_logged_once(tmp_path):
+    run("--run", "x", *SMALL, *TWO_STEPS, cwd=tmp_path)
+    log = tmp_path / "runs" / "x" / "logs" / "epochs.csv"
+    *_, last = lines = log.read_text().splitlines()
+    _, _, values = last.partition(",")
+    log.write_text("\n".join([*lines, f"{len(lines) - 1},{values}"]) + "\n")  # then it was killed
+    run("--run", "x", "--resume", "--steps", "3", cwd=tmp_path)
+    rows = log.read_text().splitlines()
+    assert rows[: len(lines)] == lines
+    assert [row.partition(",")[0] for row in rows[len(lines) :]] == [str(len(lines) - 1)]
+
+
 def test_resume_rejects_a_broken_checkpoint(tmp_path):
     folder = tmp_path / "runs" / "x"
     (folder / "logs").mkdir(parents=True)
