@@ -37,7 +37,8 @@ def races_page(records, sides):
         if of_race:
             lines += ["", f"### {name}: {race.network}, {race.pixels} px", ""]
             lines += start_lines(of_race.get(START), sides)
-            lines += [runs_table(of_race, sides), "", search_table(of_race, sides)]
+            runs = runs_table(of_race) or "So far only the search was run."
+            lines += [runs, "", search_table(of_race, sides)]
     return lines
 
 
@@ -55,8 +56,8 @@ def start_lines(record, sides):
     ]
 
 
-def runs_table(records, sides):
-    """A row for each budget, side and what it ran."""
+def runs_table(records):
+    """A row for each budget, side and what it ran; empty without runs."""
     groups = {}
     for key, record in records.items():
         if key.count("/") == 2:
@@ -73,7 +74,7 @@ def runs_table(records, sides):
         steps = deviating([each["steps"] for each in outputs], digits=0)
         rows.append([budget, TITLES[side], chosen, steps, *scores, ", ".join(stops) or "–"])
     heads = ["budget", "side", "best objective", "steps", *(f"Recall@{k}" for k in KS), "stopped"]
-    return table(heads, rows)
+    return table(heads, rows) if rows else ""
 
 
 def deviating(values, digits=1):
