@@ -12,6 +12,7 @@ before and after.
 import collections
 import contextlib
 import dataclasses
+import functools
 import io
 import json
 import math
@@ -163,6 +164,7 @@ def split_at_dashes(parser, words, rejected):
     return words[:end], flags
 
 
+@functools.cache
 def parser_of_recipes():
     names = {"losses": sorted(LOSSES), "datasets": pipelines.names(), "backbones": BACKBONES}
     parser = Parser(Recipe, names, __doc__, prog=PROGRAM)
