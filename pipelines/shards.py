@@ -20,8 +20,7 @@ from pipelines.loading import boxes_of, part_of
 from pipelines.parallel import on_all_cores
 from pipelines.preprocessing import Preprocessing
 from tfdml.checks import Bare, check, check_integer
-from tfdml.command_line import write_text
-from tfdml.files import replacing
+from tfdml.files import replacing, write_text
 from tfdml.progress import progress
 
 LARGEST = 4096  # side in pixels

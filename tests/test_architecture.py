@@ -14,7 +14,7 @@ BELOW = {
     "orientation": set(),
     "pairwise": {"checks"},
     "quiet": set(),
-    "command_line": {"checks", "files"},
+    "command_line": {"checks"},
     "progress": set(),
     "optimizers": {"checks"},
     "losses": {"checks", "pairwise", "layers", "evaluation"},
@@ -86,8 +86,7 @@ BELOW = {
     },
     "__init__": {"registration"},
 }
-# A program, which uses the runs, and the deprecated name of a room above.
-EXCEPTED = {"serving/export.py", "serving/client.py"}
+EXCEPTED = {"serving/export.py"}  # a program, which uses the runs
 
 # What `pipelines` uses of tfdml, so that a served model decodes images as training does.
 SHARED = {"checks", "files", "command_line", "progress", "quiet", "decoding"}

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import inspect
-import os
 import pathlib
 import re
 import shlex
@@ -14,7 +13,6 @@ import warnings
 import jsonargparse
 
 from tfdml.checks import nearest, unknown_name
-from tfdml.files import replacing
 
 SCRIPTS = ("train.py", "evaluate.py")  # of a clone
 _IN_WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
@@ -166,25 +164,6 @@ def command_of(program, description, commands, arguments=None):
 def verbosity():
     """`verbose` of Keras: 1, a progress bar, in a terminal; 0 in a log."""
     return 1 if sys.stdout.isatty() else 0
-
-
-def check_writable(*folders):
-    """Raises an OSError for a folder that cannot be made or written to. Makes nothing."""
-    for folder in folders:
-        nearest = next(path for path in (folder, *folder.parents) if path.exists())
-        if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
-            raise PermissionError(f"cannot write to {nearest.absolute()}")
-
-
-def as_file_name(text):
-    """The text as part of the name of a file: `tfds:a/b` is `tfds_a_b`."""
-    return re.sub(r"[^\w.-]+", "_", text)
-
-
-def write_text(path, text):
-    """Writes a file in one step: a crash leaves the one before or the new one, never a half."""
-    with replacing(path) as unfinished:
-        unfinished.write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager

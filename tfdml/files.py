@@ -1,8 +1,9 @@
-"""Atomic replacement of files, and locks of folders."""
+"""Names of files, their atomic replacement, and locks of folders."""
 
 import contextlib
 import errno
 import os
+import re
 import uuid
 
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
@@ -77,3 +78,22 @@ def locked(folder, taken):
             if error.errno not in _NO_LOCKS:
                 raise
         yield
+
+
+def check_writable(*folders):
+    """Raises an OSError for a folder that cannot be made or written to. Makes nothing."""
+    for folder in folders:
+        nearest = next(path for path in (folder, *folder.parents) if path.exists())
+        if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
+            raise PermissionError(f"cannot write to {nearest.absolute()}")
+
+
+def as_file_name(text):
+    """The text as part of the name of a file: `tfds:a/b` is `tfds_a_b`."""
+    return re.sub(r"[^\w.-]+", "_", text)
+
+
+def write_text(path, text):
+    """Writes a file in one step: a crash leaves the one before or the new one, never a half."""
+    with replacing(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")

@@ -16,7 +16,8 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from tfdml.command_line import one_sentence, write_text
+from tfdml.command_line import one_sentence
+from tfdml.files import write_text
 
 ROOT = "car"
 MAKES_OF_TWO_WORDS = ("AM General", "Aston Martin", "Land Rover", "Mercedes-Benz", "Rolls-Royce")

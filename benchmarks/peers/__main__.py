@@ -29,8 +29,8 @@ from benchmarks.peers.racers import RACES
 from benchmarks.peers.results import Results
 from benchmarks.peers.turns import measure
 from tfdml.checks import check
-from tfdml.command_line import one_sentence, write_text
-from tfdml.files import locked
+from tfdml.command_line import one_sentence
+from tfdml.files import locked, write_text
 from tfdml.progress import progress
 
 

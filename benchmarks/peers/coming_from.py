@@ -4,7 +4,7 @@ from benchmarks.peers.case import PML
 from benchmarks.peers.objectives import OBJECTIVES
 from benchmarks.peers.parts.losses import CHECKED, is_equal, key_of
 from benchmarks.peers.tables import table
-from tfdml.command_line import write_text
+from tfdml.files import write_text
 
 PAGE = "coming_from/pytorch_metric_learning.md"
 BEGIN = "<!-- Table: python benchmarks/peers --docs docs --only losses -->"

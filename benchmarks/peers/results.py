@@ -4,7 +4,7 @@ import json
 
 from benchmarks.peers.process import FAILED
 from tfdml.checks import check
-from tfdml.command_line import write_text
+from tfdml.files import write_text
 
 
 class Results:

@@ -1,16 +1,8 @@
 import dataclasses
-import os
-import pathlib
 
 import pytest
 
-from tfdml.command_line import (
-    Parser,
-    check_writable,
-    program_call,
-    program_name,
-    write_text,
-)
+from tfdml.command_line import Parser, program_call, program_name
 
 
 @dataclasses.dataclass
@@ -72,34 +64,6 @@ def test_what_has_no_default_is_given_by_its_place_or_as_a_flag(as_positional, a
         with pytest.raises(SystemExit, match="2"):
             other.parse_args(wrong)
     assert "place" in capsys.readouterr().err
-
-
-def test_text_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
-    path = tmp_path / "scores.json"
-    write_text(path, "before")
-    write_text(path, "after")
-    assert path.read_text() == "after"
-
-    def half_written(self, text, encoding):
-        self.write_bytes(b"half")
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(pathlib.Path, "write_text", half_written)
-    with pytest.raises(OSError, match="No space left"):
-        write_text(path, "lost")
-    assert path.read_text() == "after"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_folders_that_cannot_be_written_are_named(tmp_path, monkeypatch):
-    check_writable(tmp_path / "new" / "folder", tmp_path)
-    assert not list(tmp_path.iterdir())
-    (tmp_path / "file").write_text("")
-    with pytest.raises(PermissionError, match=f"cannot write to {tmp_path / 'file'}"):
-        check_writable(tmp_path / "file" / "folder")
-    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
-    with pytest.raises(PermissionError, match=f"cannot write to {tmp_path}"):
-        check_writable(tmp_path / "new" / "folder")
 
 
 @pytest.mark.parametrize(

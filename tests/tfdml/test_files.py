@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from tfdml.files import locked, naming, replacing
+from tfdml.files import check_writable, locked, naming, replacing, write_text
 
 
 @pytest.mark.parametrize("name", [None, "other"])
@@ -90,3 +90,31 @@ def test_a_file_system_without_locks_is_worked_on(tmp_path, monkeypatch):
     fails_with(errno.EIO)
     with pytest.raises(OSError, match=os.strerror(errno.EIO)), locked(tmp_path, "taken"):
         pass
+
+
+def test_text_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "scores.json"
+    write_text(path, "before")
+    write_text(path, "after")
+    assert path.read_text() == "after"
+
+    def half_written(self, text, encoding):
+        self.write_bytes(b"half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(pathlib.Path, "write_text", half_written)
+    with pytest.raises(OSError, match="No space left"):
+        write_text(path, "lost")
+    assert path.read_text() == "after"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_folders_that_cannot_be_written_are_named(tmp_path, monkeypatch):
+    check_writable(tmp_path / "new" / "folder", tmp_path)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PermissionError, match=f"cannot write to {tmp_path / 'file'}"):
+        check_writable(tmp_path / "file" / "folder")
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+    with pytest.raises(PermissionError, match=f"cannot write to {tmp_path}"):
+        check_writable(tmp_path / "new" / "folder")

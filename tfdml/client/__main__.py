@@ -18,8 +18,8 @@ import sys
 import typing
 
 from tfdml.checks import check
-from tfdml.command_line import Parser, check_writable, command_of, one_sentence
-from tfdml.files import replacing
+from tfdml.command_line import Parser, command_of, one_sentence
+from tfdml.files import check_writable, replacing
 from tfdml.image_files import SUFFIXES, is_hidden, is_image
 
 PROGRAM = "tfdml.client"

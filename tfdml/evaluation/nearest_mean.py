@@ -165,9 +165,7 @@ def shares_of_hits(per_query):
 
 def _places_of(labels, ids):
     """(n,) the place of each label in the sorted `ids`; -1 where it is not there."""
-    if np.result_type(labels, ids).kind == "f":
-        # NumPy compares int64 with uint64 as floats, which merges ids above 2**53.
-        labels, ids = labels.astype(object), ids.astype(object)
+    labels, ids = inputs.dense_ids(labels, ids)  # which keeps their order
     places = np.searchsorted(ids, labels)
     found = places < len(ids)
     found[found] = ids[places[found]] == labels[found]

@@ -36,7 +36,7 @@ class ProxyLoss(LearnedLoss):
     is_softmax = False  # over classes, of which some may be left out
     suggested_multiplier = None  # by `train.py`, on top of pretrained weights
 
-    def __init__(self, *, num_classes, centers, initializer, proxy_multiplier, name):
+    def __init__(self, num_classes, centers, initializer, proxy_multiplier, name):
         super().__init__(normalize=True, name=name)
         if proxy_multiplier is not None:
             check_not_negative(proxy_multiplier=proxy_multiplier)
@@ -67,16 +67,9 @@ class ProxyLoss(LearnedLoss):
 
     def prepare(self, labels, embeddings=None, features=None):
         """Counts the classes, if they are not known, and starts at their means if asked to."""
-        labels = ids_of_images(labels)
-        num_classes = int(np.max(labels)) + 1
+        labels, num_classes = ids_of_images(labels, self.num_classes)
         if self.num_classes is None:
             self._set_classes(num_classes)
-        check(
-            self.num_classes == num_classes,
-            "the loss must know as many classes as there are to train",
-            num_classes=self.num_classes,
-            classes=num_classes,
-        )
         if self.initializer in MEANS and embeddings is not None:
             self._start_at_means(labels, embeddings())
 

@@ -78,13 +78,7 @@ class ArcFaceLoss(MarginSoftmaxLoss):
         proxy_multiplier=None,
         name="arcface",
     ):
-        super().__init__(
-            num_classes=num_classes,
-            centers=centers,
-            initializer=initializer,
-            proxy_multiplier=proxy_multiplier,
-            name=name,
-        )
+        super().__init__(num_classes, centers, initializer, proxy_multiplier, name)
         check_not_negative(margin=margin)
         check(margin < math.pi, "`margin` must be < π", margin=margin)
         check_bool(straight_through=straight_through)

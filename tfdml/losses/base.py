@@ -305,14 +305,20 @@ def check_integers(labels, embeddings=None):
     check_type("int" in dtype, expected + advice, dtype=Bare(dtype + hint))
 
 
-def ids_of_images(labels):
-    """Labels of training images as (n,) int64; raises an error unless they are class ids."""
+def ids_of_images(labels, num_classes):
+    """Labels of training images as (n,) int64, and the number of classes.
+
+    Raises an error unless they are ids of classes, `num_classes` of them if that is not None.
+    """
     labels = np.asarray(labels)
     check_integers(labels)
     expectation = "`labels` must be one class id per image, (n,)"
     check(labels.ndim == 1 and labels.size, expectation, **{"labels.shape": labels.shape})
     check(labels.min() >= 0, "`labels` must be >= 0", labels=int(labels.min()))
-    return labels.astype("int64")
+    classes = int(labels.max()) + 1
+    expectation = "the loss must know as many classes as there are to train"
+    check(num_classes in (None, classes), expectation, num_classes=num_classes, classes=classes)
+    return labels.astype("int64"), classes
 
 
 def _dtype(values):

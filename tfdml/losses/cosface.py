@@ -68,13 +68,7 @@ class CosFaceLoss(MarginSoftmaxLoss):
         proxy_multiplier=None,
         name="cosface",
     ):
-        super().__init__(
-            num_classes=num_classes,
-            centers=centers,
-            initializer=initializer,
-            proxy_multiplier=proxy_multiplier,
-            name=name,
-        )
+        super().__init__(num_classes, centers, initializer, proxy_multiplier, name)
         check_not_negative(margin=margin)
         check_positive(scale=scale)
         self.scale = float(scale)

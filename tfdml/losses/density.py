@@ -115,16 +115,9 @@ class DensityRegularizer(LearnedLoss):
 
     def prepare(self, labels, embeddings=None, features=None):
         """Measures the initial densities, if it needs them, or counts the classes."""
-        labels = ids_of_images(labels)
+        labels, num_classes = ids_of_images(labels, self.num_classes)
         from tfdml.evaluation import class_density  # with scikit-learn, which losses do without
 
-        num_classes = int(np.max(labels)) + 1
-        check(
-            self.num_classes in (None, num_classes),
-            "the loss must know as many classes as there are to train",
-            num_classes=self.num_classes,
-            classes=num_classes,
-        )
         if self.correlation and self.initial_density is None:
             if features is None:
                 raise ValueError("`features` must be given: densities are measured from them")

@@ -60,13 +60,7 @@ class NormalizedSoftmaxLoss(ProxyLoss):
         proxy_multiplier=None,
         name="norm_softmax",
     ):
-        super().__init__(
-            num_classes=num_classes,
-            centers=1,
-            initializer=initializer,
-            proxy_multiplier=proxy_multiplier,
-            name=name,
-        )
+        super().__init__(num_classes, 1, initializer, proxy_multiplier, name)
         check_positive(scale=scale)
         self.scale = float(scale)
 

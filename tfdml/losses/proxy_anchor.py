@@ -67,13 +67,7 @@ class ProxyAnchorLoss(ProxyLoss):
         proxy_multiplier=None,
         name="proxy_anchor",
     ):
-        super().__init__(
-            num_classes=num_classes,
-            centers=1,
-            initializer=initializer,
-            proxy_multiplier=proxy_multiplier,
-            name=name,
-        )
+        super().__init__(num_classes, 1, initializer, proxy_multiplier, name)
         check_not_negative(margin=margin)
         check_positive(scale=scale)
         self.scale = float(scale)

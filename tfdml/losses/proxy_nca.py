@@ -73,13 +73,7 @@ class ProxyNCALoss(ProxyLoss):
         proxy_multiplier=None,
         name="proxy_nca",
     ):
-        super().__init__(
-            num_classes=num_classes,
-            centers=1,
-            initializer=initializer,
-            proxy_multiplier=proxy_multiplier,
-            name=name,
-        )
+        super().__init__(num_classes, 1, initializer, proxy_multiplier, name)
         check_one_of(("plusplus", "classic"), variant=variant)
         check_positive(scale=scale)
         self.scale = float(scale)

@@ -81,13 +81,7 @@ class SoftTripleLoss(ProxyLoss):
         proxy_multiplier=None,
         name="soft_triple",
     ):
-        super().__init__(
-            num_classes=num_classes,
-            centers=centers,
-            initializer=initializer,
-            proxy_multiplier=proxy_multiplier,
-            name=name,
-        )
+        super().__init__(num_classes, centers, initializer, proxy_multiplier, name)
         check_positive(gamma=gamma, scale=scale)
         check_not_negative(margin=margin, weight=weight)
         self.scale = float(scale)

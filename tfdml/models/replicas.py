@@ -10,7 +10,7 @@ from tfdml.models.embedding_model import WarnWithoutPairs
 
 
 def fit_replicas(
-    model, strategy, batches, *, steps_per_epoch, epochs, initial_epoch=0, callbacks=(), verbose=0
+    model, strategy, batches, *, steps_per_epoch, epochs, initial_epoch=0, callbacks=()
 ):
     """As `EmbeddingModel.fit`, with a replica of the model on each device of a strategy.
 
@@ -29,7 +29,6 @@ def fit_replicas(
         epochs: Number of the last epoch.
         initial_epoch: Number of epochs before the first.
         callbacks: Keras callbacks, of this worker.
-        verbose: 1 shows a progress bar.
 
     Raises:
         ValueError: If the devices of the worker do not divide its rows.
@@ -42,9 +41,7 @@ def fit_replicas(
     _copy_state(model, replicas)
     watching = keras.callbacks.CallbackList(
         [*callbacks, WarnWithoutPairs()],
-        add_progbar=verbose != 0,
         model=model,
-        verbose=verbose,
         epochs=epochs,
         steps=steps_per_epoch,
     )

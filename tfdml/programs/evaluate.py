@@ -25,8 +25,8 @@ import sys
 
 import pipelines
 from tfdml.checks import check, unknown_name
-from tfdml.command_line import Parser, check_writable, fail, one_sentence, program_name
-from tfdml.files import naming
+from tfdml.command_line import Parser, fail, one_sentence, program_name
+from tfdml.files import check_writable, naming
 from tfdml.quiet import import_tensorflow
 from tfdml.runs.scoring import output
 from tfdml.runs.scoring.comparison import Comparison, compare

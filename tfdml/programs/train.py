@@ -24,15 +24,8 @@ import yaml
 
 import pipelines
 from tfdml.checks import unknown_name
-from tfdml.command_line import (
-    Parser,
-    check_writable,
-    one_sentence,
-    program_call,
-    program_name,
-    verbosity,
-    write_text,
-)
+from tfdml.command_line import Parser, one_sentence, program_call, program_name, verbosity
+from tfdml.files import check_writable, write_text
 from tfdml.losses import LOSSES
 from tfdml.models import BACKBONES
 from tfdml.runs import folders, outcome
@@ -274,7 +267,6 @@ def train(recipe, model, batches, devices, callbacks):
         initial_epoch=first,
         epochs=first + math.ceil((recipe.steps - start) / interval),
         callbacks=callbacks,
-        verbose=0,  # a bar of Keras counts the steps of one interval
     )
 
 

@@ -128,7 +128,7 @@ class Devices:
         check(batch % self.replicas == 0, expectation, batch=batch, devices=self.replicas)
 
     def fit(self, model, batches, **options):
-        """As `EmbeddingModel.fit`, on these devices; every worker must call it.
+        """As `EmbeddingModel.fit`, on these devices, without a bar; every worker must call it.
 
         Args:
             model: A compiled `EmbeddingModel`.
@@ -136,7 +136,7 @@ class Devices:
             **options: Those of `fit_replicas`.
         """
         if self.replicas == 1:
-            model.fit(batches, **options)
+            model.fit(batches, verbose=0, **options)  # a bar counts the steps of one epoch
             return
         from tfdml.models.replicas import fit_replicas
 

@@ -5,8 +5,7 @@ import json
 import pathlib
 import tempfile
 
-from tfdml.command_line import as_file_name
-from tfdml.files import locked
+from tfdml.files import as_file_name, locked
 
 RUNS = pathlib.Path("runs")
 SAVED_MODELS = pathlib.Path("saved_models")

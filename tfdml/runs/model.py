@@ -47,8 +47,12 @@ def build_model(recipe, split, dataset):
         loss.check_run(rows=batch, classes=classes, width=width, steps=recipe.steps)
 
     def embeddings_of(network):
+        from pipelines.images import named
+
         check_loss()  # before it takes long
-        return embedded(network, split, dataset)
+        print("Embedding the training images for the loss", flush=True)
+        with named(split):
+            return network.predict(images_to_score(split, dataset), verbose=verbosity())
 
     loss.prepare(
         split.labels,
@@ -112,15 +116,6 @@ def multipliers_of(recipe, embedder):
         for pattern, multiplier in multipliers.items()
         if any(re.search(pattern, path) for path in paths)
     }
-
-
-def embedded(network, split, dataset):
-    """The outputs of a network for all training images, which its loss needs to start."""
-    from pipelines.images import named
-
-    print("Embedding the training images for the loss", flush=True)
-    with named(split):
-        return network.predict(images_to_score(split, dataset), verbose=verbosity())
 
 
 def levels_of(recipe, loss):

@@ -8,7 +8,7 @@ import shutil
 
 from tfdml.checks import check, check_fits, check_integer, check_type
 from tfdml.evaluation.approximate import as_value_error
-from tfdml.files import naming, replacing
+from tfdml.files import naming, replacing, write_text
 from tfdml.progress import progress
 from tfdml.quiet import silent
 from tfdml.scale import index as stored
@@ -85,9 +85,8 @@ def build(collection, factory, *, parameters=None, training_rows=None, seed=0, o
     if _is_built(final, about, overwrite):
         if given is None:
             return False
-        with replacing(final / stored.ABOUT) as path:
-            present = stored.about_of(final)
-            path.write_text(json.dumps({**present, "parameters": parameters}, indent=2) + "\n")
+        present = {**stored.about_of(final), "parameters": parameters}
+        write_text(final / stored.ABOUT, json.dumps(present, indent=2) + "\n")
         return False
     _check_room(unfinished, made, ivf, collection.images)  # before it removes other work
     _begin(unfinished, about)
@@ -154,8 +153,7 @@ def _begin(unfinished, about):
         print("Unfinished work of other settings is removed", flush=True)
         shutil.rmtree(unfinished)
     unfinished.mkdir(exist_ok=True)
-    with replacing(job) as path:
-        path.write_text(text, "utf-8")
+    write_text(job, text)
     for path in unfinished.glob("*.unfinished"):
         path.unlink()
 

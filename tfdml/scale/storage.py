@@ -10,8 +10,7 @@ import uuid
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from tfdml.command_line import check_writable
-from tfdml.files import locked, replacing
+from tfdml.files import check_writable, locked, replacing
 
 NO_FILE = "there is no such file"
 _OF_ONE_FILE = {errno.EACCES, errno.ENOTDIR, errno.ELOOP}

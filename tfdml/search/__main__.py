@@ -15,7 +15,8 @@ import pathlib
 import warnings
 
 from tfdml.checks import check, check_positive
-from tfdml.command_line import Parser, as_file_name, check_writable, one_sentence
+from tfdml.command_line import Parser, one_sentence
+from tfdml.files import as_file_name, check_writable
 from tfdml.quiet import import_tensorflow
 from tfdml.scale import is_collection
 from tfdml.search import MOST_NEIGHBOURS

@@ -17,7 +17,8 @@ import pathlib
 import warnings
 
 from tfdml.checks import check_positive
-from tfdml.command_line import Parser, check_writable, one_sentence, program_call
+from tfdml.command_line import Parser, one_sentence, program_call
+from tfdml.files import check_writable
 from tfdml.quiet import import_tensorflow
 from tfdml.serving.metadata import read_metadata
 from tfdml.serving.options import OPTIONS, TOP, ExportOptions, options_kept

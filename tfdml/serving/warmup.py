@@ -21,20 +21,15 @@ def write_warmup(folder, functions, model_name, image_shape):
         functions: Signature name -> concrete function; its string inputs are encoded images.
         model_name: The model's name on the server, which is that of its folder.
         image_shape: (height, width, channels) of the images.
-
-    Returns:
-        The path of the file.
     """
-    path = folder / FILE
     # A grey image as JPEG and as PNG, which take different branches of the graph.
     image = tf.fill(image_shape, tf.constant(128, tf.uint8))
     encoded = np.array([tf.io.encode_jpeg(image).numpy(), tf.io.encode_png(image).numpy()])
-    with tf.io.TFRecordWriter(str(path)) as writer:
+    with tf.io.TFRecordWriter(str(folder / FILE)) as writer:
         for name, function in functions.items():
             specs = tf.nest.flatten(function.structured_input_signature)
             inputs = {spec.name: _sample(spec, encoded) for spec in specs}
             writer.write(_prediction_log(model_name, name, inputs))
-    return path
 
 
 def _sample(spec, encoded):

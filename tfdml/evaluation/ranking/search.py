@@ -72,16 +72,12 @@ class Search(NamedTuple):
             if left < right:
                 scores[first:last, left - columns.start : right - columns.start] = -np.inf
 
-    def same_class(self, rows, columns):
-        """(b, c) booleans of a tile, true where a gallery row is of the class of the query."""
-        row = np.arange(columns.start, columns.stop)
-        return (row >= self.start[rows, None]) & (row < self.stop[rows, None])
-
     def is_relevant(self, rows, columns):
         """(b, c) booleans of a tile, true where a gallery row is relevant to the query."""
         row = np.arange(columns.start, columns.stop)
+        same = (row >= self.start[rows, None]) & (row < self.stop[rows, None])
         kept = (row < self.left_out[rows, None]) | (row >= self.left_out_stop[rows, None])
-        return self.same_class(rows, columns) & kept
+        return same & kept
 
 
 class RelevantRanks(NamedTuple):

@@ -5,7 +5,6 @@ import os
 from typing import Any
 
 import pipelines
-from tfdml.checks import check
 from tfdml.command_line import program_name
 from tfdml.runs.images import warn_of_trained
 from tfdml.serving import exported
@@ -81,12 +80,6 @@ def ids_of(settings, split):
 def names_of(split):
     """{class id: name} of the classes of the images."""
     return dict(zip(sorted(set(split.labels.tolist())), split.names, strict=True))
-
-
-def check_pairs(images):
-    """Raises a ValueError unless a class of `Scored` images has two or more."""
-    count, classes = len(images.split.labels), images.split.num_classes
-    check(classes < count, "a class must have 2 images or more", images=count, classes=classes)
 
 
 def has_pairs_of_both_kinds(labels):

@@ -4,7 +4,6 @@ import dataclasses
 from typing import ClassVar
 
 from tfdml.checks import check_positive
-from tfdml.runs.scoring.images import check_pairs
 from tfdml.runs.scoring.one_per_class import in_words
 from tfdml.runs.scoring.settings import Scoring
 
@@ -42,10 +41,6 @@ class NearestClassMean(Scoring):
     def ranking(self):
         shots = "half" if self.shots is None else f"{self.shots:,} at most"
         return f",\nthe nearest mean of {shots} of the images of each class, {in_words(self.draws)}"
-
-    def prepare(self, model, images):
-        check_pairs(images)
-        return images
 
     def score(self, model, images):
         """{"scores": {name: value}, "deviations": {name: value}} over the draws."""

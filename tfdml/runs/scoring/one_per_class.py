@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import tfdml
 from tfdml.checks import check_positive
-from tfdml.runs.scoring.images import check_pairs
 from tfdml.runs.scoring.settings import Scoring
 
 
@@ -39,10 +38,6 @@ class OnePerClass(Scoring):
 
     def most_neighbours(self, images):
         return "gallery", images.split.num_classes
-
-    def prepare(self, model, images):
-        check_pairs(images)
-        return images
 
     def score(self, model, images):
         """{"scores": {name: mean}, "deviations": {name: deviation}} over the draws."""

@@ -8,7 +8,7 @@ import os
 import pathlib
 
 import tfdml
-from tfdml.command_line import as_file_name, check_writable, write_text
+from tfdml.files import as_file_name, check_writable, write_text
 from tfdml.runs.scoring.images import ids_of
 
 

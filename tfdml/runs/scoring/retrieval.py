@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pipelines
 import tfdml
 from tfdml.checks import check, check_one_of, check_positive, check_share
-from tfdml.command_line import as_file_name
+from tfdml.files import as_file_name
 from tfdml.runs.scoring.collection import STORED, averaged, queries_of, score_in_collection
 from tfdml.runs.scoring.images import has_pairs_of_both_kinds, training_split
 from tfdml.runs.scoring.model import similarity_of, untrained_scores

@@ -106,7 +106,9 @@ class Scoring(Settings):
         return ""
 
     def prepare(self, model, images):
-        """What is scored of the images."""
+        """What is scored of the images, of which a class must have two or more."""
+        count, classes = len(images.split.labels), images.split.num_classes
+        check(classes < count, "a class must have 2 images or more", images=count, classes=classes)
         return images
 
     def most_neighbours(self, images):
