@@ -234,7 +234,7 @@ class Retrieval(Scoring):
         """Recalls; "reranking" compares those of a sample of queries with a full ranking."""
         from tfdml.evaluation.report.tables import named_recalls
 
-        count, candidates = len(data[1]), self.rerank
+        count, candidates = len(data[1]), self.rerank or 0
         queries = min(COMPARED_QUERIES, count)
         findable = len(gallery["gallery_labels"]) if gallery else count - 1
         options = {"k": self.k, "candidates": candidates, **gallery}
