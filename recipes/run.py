@@ -242,7 +242,14 @@ def train_and_score(run, keys, flags, arguments):
 
 
 def evaluate(run, kind, nmi, options):
-    """Scores a run, unless its scores of this kind are of the same options."""
+    """Runs `evaluate.py`, unless the scores that it wrote before are of the same options.
+
+    Args:
+        run: Name of the run.
+        kind: Name of the file of the scores, as for `scores.path_of`.
+        nmi: Whether to cluster as well.
+        options: {name: value} of further flags.
+    """
     path = scores.path_of(run, kind)
     written = scores.written_at(path)
     if written | options != written or (nmi and not written["nmi"]):

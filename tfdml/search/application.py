@@ -17,7 +17,7 @@ from tfdml.serving.versions import name_of
 FIELD = "image"  # of a form with a picture
 FORM_BYTES = 100_000  # allowed in a form besides its picture
 _THUMBNAILS = 2000  # kept in memory, of some 10 kB each
-_PAGE = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+_MIME_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 _FOR_THE_PAGE = (
     "default-src 'none'; img-src 'self' blob: data:; style-src 'self'; script-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -58,11 +58,11 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
     app.config["MAX_CONTENT_LENGTH"] = upload_bytes + FORM_BYTES
     small = functools.lru_cache(_THUMBNAILS)(lambda key: thumbnail(search.content(key)))
 
-    @app.get("/", defaults={"kind": "html"})
-    @app.get("/search.<any(css, js):kind>")
-    def page(kind):
-        file = importlib.resources.files("tfdml.search") / "page" / f"search.{kind}"
-        return flask.Response(file.read_text("utf-8"), mimetype=_PAGE[kind])
+    @app.get("/", defaults={"suffix": "html"})
+    @app.get("/search.<any(css, js):suffix>")
+    def page(suffix):
+        file = importlib.resources.files("tfdml.search") / "page" / f"search.{suffix}"
+        return flask.Response(file.read_text("utf-8"), mimetype=_MIME_TYPES[suffix])
 
     @app.get("/api/status")
     def status():

@@ -144,10 +144,10 @@ DEFAULTS = {
 }
 
 
-@pytest.mark.parametrize("kind", DEFAULTS, ids=lambda kind: kind.__name__)
-def test_defaults_are_those_of_the_contract(kind):
-    parameters = inspect.signature(kind).parameters
+@pytest.mark.parametrize("constructor", DEFAULTS, ids=lambda each: each.__name__)
+def test_defaults_are_those_of_the_contract(constructor):
+    parameters = inspect.signature(constructor).parameters
     given = {name: of.default for name, of in parameters.items() if of.default is not of.empty}
     common = {name: value for name, value in COMMON.items() if name in given}
-    expected = {**common, **DEFAULTS[kind]}
+    expected = {**common, **DEFAULTS[constructor]}
     assert {name: value for name, value in given.items() if name != "name"} == expected
