@@ -15,6 +15,7 @@ ENDLESS = 1_000_000  # steps, more than any budget has
 
 def prepare(settings, folder):
     import_tensorflow()
+    from pipelines import evaluation_batches
     from tfdml.models.precision import in_float32
 
     images = images_of(settings, folder)
@@ -26,8 +27,7 @@ def prepare(settings, folder):
         model = trained(recipe, dataset, budget, folder / settings["weights"])
         seconds = budget.elapsed()
         steps = int(model.optimizer.iterations)
-        embedder = in_float32(model.embedder)
-        rows = embedder.predict(images["test_images"].astype("float32"), 256, verbose=0)
+        rows = in_float32(model.embedder).predict(evaluation_batches(dataset.test), verbose=0)
         scores = recalls(rows, images["test_labels"], settings["ks"])
         return {**scores, "steps": steps, "seconds": seconds}
 
