@@ -12,6 +12,7 @@ from tfdml.evaluation import weigh_levels
 from tfdml.layers import ClassProxies
 from tfdml.losses import MetricLoss
 from tfdml.models.embedder import number_of_levels, warn_of_unit_range
+from tfdml.models.gathering import of_all_replicas
 from tfdml.models.micro_batches import embed_in_pieces, gradients_in_pieces
 
 
@@ -201,7 +202,7 @@ class EmbeddingModel(keras.Model):
             "`EmbeddingModel` requires labels: two arrays, or a dataset of (images, labels)",
             labels=labels,
         )
-        embeddings, labels, sample_weight = _of_all_replicas(embeddings, labels, sample_weight)
+        embeddings, labels, sample_weight = of_all_replicas(embeddings, labels, sample_weight)
         loss = self.compute_loss(images, labels, embeddings, sample_weight, training=training)
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
         self.mean_loss.update_state(loss * replicas, sample_weight=tf.shape(embeddings)[0])
@@ -350,31 +351,6 @@ def _added(gradients, of_embedder):
         piece if gradient is None else gradient if piece is None else gradient + piece
         for gradient, piece in zip(gradients, [*of_embedder, *rest], strict=True)
     ]
-
-
-def _of_all_replicas(*given):
-    """The rows of all replicas of each tensor that is not None."""
-    context = tf.distribute.get_replica_context()
-    if context is None or context.num_replicas_in_sync == 1:
-        return given
-    tensors = [tensor for tensor in given if tensor is not None]
-    devices = context.strategy.extended.worker_devices
-    # Workers of one device each require that the tensors name it.
-    with tf.device(devices[0]) if len(devices) == 1 else contextlib.nullcontext():
-        own = [tf.identity(_gatherable(tensor)) for tensor in tensors]
-    gathered = [context.all_gather(tensor, axis=0) for tensor in own]  # of unknown shape
-    shaped = (
-        tf.ensure_shape(rows, [None, *tensor.shape[1:]])
-        for rows, tensor in zip(gathered, tensors, strict=True)
-    )
-    return tuple(None if tensor is None else next(shaped) for tensor in given)
-
-
-def _gatherable(tensor):
-    """The tensor in a dtype that collective operations take."""
-    if tensor.dtype.is_integer and tensor.dtype != tf.int32:
-        return tf.cast(tensor, tf.int64)
-    return tf.cast(tensor, tf.float32) if tensor.dtype == tf.bfloat16 else tensor
 
 
 def _check_multiplied(optimizer, layer):
