@@ -286,6 +286,7 @@ def pair_batches(
     indices_of = hard_pairs(hard_neighbours, seed)
     load = loader(making, batch_size, batch_size, seed, part)
 
+    @tf.autograph.experimental.do_not_convert
     def until_refresh(step):
         nearest = tf.numpy_function(hard_neighbours.nearest, [step], tf.int32)
         steps = tf.data.Dataset.range(step, step + refresh_every)

@@ -10,6 +10,7 @@ from tfdml.checks import check_bool, check_integer
 _RECORDS = 64  # read at once in evaluation
 
 
+@tf.autograph.experimental.do_not_convert
 def evaluation_batches(
     split, image_size=None, batch_size=256, *, preprocessing=None, with_labels=False
 ):

@@ -118,6 +118,7 @@ def loader(making, batch, size, seed, part):
         images = random_colour(images, of_batch, colours)
         return tf.ensure_shape(images, [size, *image_size]), labels
 
+    @tf.autograph.experimental.do_not_convert
     def loaded(numbered):
         batches = numbered.map(gather)
         if split.holds_records:

@@ -228,6 +228,7 @@ def all_steps(start, every=1):
     return tf.data.Dataset.counter(tf.constant(start, tf.int64), tf.constant(every, tf.int64))
 
 
+@tf.autograph.experimental.do_not_convert
 def each_step(indices_of, start_step):
     """The endless `tf.data.Dataset` of a function of the step."""
     return all_steps(start_step).map(indices_of, num_parallel_calls=tf.data.AUTOTUNE)

@@ -193,6 +193,7 @@ def _contents_of(split, settings, channels):
     warped = Preprocessing(**{name: settings[name] for name in cache.WARP})
     size, quality = (settings["warp_size"],) * 2, settings["quality"]
 
+    @tf.autograph.experimental.do_not_convert
     def load(image, box):
         image = warp(part_of(split, image, box, channels), size, warped)
         return tf.io.encode_jpeg(image, quality=quality) if quality else image

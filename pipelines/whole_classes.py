@@ -52,6 +52,7 @@ def whole_class_indices(labels, batch_size, seed=0, start_step=0):
     batches_per_epoch = max(1, int(counts.sum()) // (batch_size - 2 + largest))
     by_class, first, counts = map(tf.constant, (by_class, first, counts))
 
+    @tf.autograph.experimental.do_not_convert
     def epoch_of(epoch):
         order = shuffle(tf.size(counts), step_seed(seed, "classes", epoch))
         following = _following(tf.gather(counts, order), batch_size)
