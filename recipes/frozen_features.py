@@ -101,6 +101,7 @@ class Features:
 
     def __init__(self, recipe):
         images = load_images(recipe)
+        keras.utils.set_random_seed(recipe.seed)
         backbone = tfdml.models.build_embedder(
             recipe.backbone,
             None,
