@@ -14,6 +14,8 @@ for _name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREA
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # oneDNN keeps every kernel that it compiled, half a gigabyte. `.ci/full` tests with it too.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+# XLA compiles the same operations without optimising its code, which `.ci/full` tests too.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 
 def pytest_collection_finish():
@@ -22,8 +24,22 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+_GROWTH = 100  # MB of this process that are worth freeing
+_resident = 0  # after `_free` did
+
+
+def _megabytes():
+    """MB of this process in memory."""
+    pages = pathlib.Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
 def _free():
     """Gives back the memory of models and of their graphs, and what is free of the heap."""
+    global _resident
+    linux = sys.platform == "linux"
+    if linux and _megabytes() < _resident + _GROWTH:
+        return
     if "tensorflow" in sys.modules:
         # TensorFlow registers every traced custom gradient for good, and with it its graph.
         from tensorflow.python.framework import ops
@@ -33,8 +49,9 @@ def _free():
             del registered[name]
     if "keras" in sys.modules:
         sys.modules["keras"].backend.clear_session()
-    if sys.platform == "linux":
+    if linux:
         ctypes.CDLL(None).malloc_trim(0)
+        _resident = _megabytes()
 
 
 @pytest.fixture(autouse=True, scope="module")

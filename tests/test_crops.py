@@ -13,8 +13,6 @@ from tfdml.runs import exporting
 from tfdml.runs.scoring.model import ScoredModel, completed, find_model
 from tfdml.serving import export, exported
 
-pytestmark = pytest.mark.xdist_group("crops")
-
 SETTINGS = ["--classes_per_batch", "2", "--images_per_class", "2", "--embedding_dim", "8"]
 STEPS = ["--steps", "2", "--checkpoint_every", "2", "--run", "crops", "--image_size", "12"]
 

@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 PACKAGES = ("tfdml", "pipelines")
 OTHERS = ("benchmarks", "recipes", "tests", "tools")
 ENVIRONMENT = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("installed")]
+pytestmark = pytest.mark.slow
 
 
 def finished(*command, cwd):

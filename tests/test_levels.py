@@ -23,8 +23,6 @@ from tfdml.serving import export
 from tfdml.serving.metadata import read_metadata
 from tfdml.serving.versions import newest_version
 
-pytestmark = pytest.mark.xdist_group("levels")
-
 ROOT = pathlib.Path(__file__).parents[1]
 SMALL = ["--dataset", "digits", "--loss", "hdc", "--embedding_dim", "4"]
 SMALL += ["--classes_per_batch", "5", "--steps", "2", "--checkpoint_every", "2"]

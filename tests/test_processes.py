@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import sys
@@ -111,21 +112,15 @@ def test_ctrl_c_says_how_to_go_on(stage, options, tmp_path):
     assert error.endswith(f"\nStopped. Go on with: python {SCRIPT} --run x --resume\n")
 
 
-LIMITED = """
-import resource, signal
-from tfdml.programs import train
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-train.main()
-"""
-
-
 def test_a_full_disk_gets_a_sentence_and_leaves_no_half_file(tmp_path):
-    steps = ["--steps", "1", "--checkpoint_every", "1"]
-    result = run_program(LIMITED, "--run", "x", *SMALL, *steps, cwd=tmp_path)
-    assert result.returncode == 2, result.stderr
-    assert "Traceback" not in result.stderr
-    assert "File too large" in result.stderr.strip().splitlines()[-1]
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        steps = ["--steps", "1", "--checkpoint_every", "1"]
+        result = programs.run(train.main, "--run", "x", *SMALL, *steps, cwd=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "File too large" in result.sentence
     assert not list(tmp_path.rglob("*.keras"))
     assert not list((tmp_path / "saved_models").iterdir())
 
@@ -190,3 +185,19 @@ def test_tensorflow_prints_no_line_for_an_image_that_is_named(tmp_path, rng):
     )
     assert f"{image} (" in result.stdout
     assert result.stderr == ""
+
+
+def test_images_are_listed_before_tensorflow_is_imported(tmp_path):
+    names = [f"{kind}/{i}.png" for kind in ("ant", "bee", "cat", "dog") for i in range(2)]
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"no image")
+    arguments = ["--dataset", "folder", "--data_dir", str(tmp_path), "--classes_per_batch", "9"]
+    program = (
+        "import sys, train\ntry:\n    train.main()\nfinally:\n"
+        "    assert 'tensorflow' not in sys.modules"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program, *arguments], cwd=ROOT, capture_output=True, text=True
+    )
+    assert result.stderr.endswith("Received: classes_per_batch=9, classes=2\n")

@@ -98,7 +98,7 @@ def test_tables_have_the_figures_of_the_kept_scores(kept, scores):
 
 def test_first_runs_are_the_kept_ones(run, scores, monkeypatch):
     first_run = importlib.import_module("first_run")
-    kept = kept_by(first_run, monkeypatch)
+    kept = list(kept_by(first_run, monkeypatch))
     assert kept
     for _, given, below in kept:
         rows, columns = scores.read(given.scores), first_run.columns_of(given)

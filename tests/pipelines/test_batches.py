@@ -286,9 +286,10 @@ def test_evaluation_takes_what_is_in_the_boxes(boxed_splits):
             lambda split, **options: balanced_batches(split, 3, 2, **options),
             lambda split: balanced_indices(split.labels, 3, 2),
         ),
-        (
+        pytest.param(
             lambda split, **options: group_batches(split, 4, 12, **options),
             lambda split: group_indices(split.labels, split.super_labels, 4, 12),
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             lambda split, **options: whole_class_batches(split, 10, **options),
@@ -433,7 +434,7 @@ def test_a_part_does_not_read_images_of_another(path_split):
 
 @pytest.mark.parametrize("part", [(0, 5), (2, 2), (-1, 2)])
 def test_rejects_parts_that_do_not_divide_a_batch(split, part):
-    with pytest.raises(ValueError, match="must be"):
+    with pytest.raises(ValueError, match=r"`(part|index|count)` must be"):
         balanced_batches(split, 4, 3, part=part)
 
 

@@ -95,8 +95,9 @@ def assert_equal_batches(batches_of, split, other, *sizes, **options):
     ],
 )
 def test_without_loss_batches_are_those_of_the_original_files(warp, trains, dataset, tmp_path):
+    one_file = {} if warp == "warped" else {"images_per_file": 100}
     warp = WARPS[warp]
-    write(dataset, tmp_path, quality=None, **warp)
+    write(dataset, tmp_path, quality=None, **one_file, **warp)
     loaded = pipelines.load("cache", data_dir=tmp_path)
     preprocessing = Preprocessing(warp_size=16, **warp)
     assert_equal_images(loaded.train, dataset.train, preprocessing=preprocessing)
@@ -130,7 +131,7 @@ def test_grey_images_and_boxes_are_cached_as_they_are_read(dataset, tmp_path):
     train = dataclasses.replace(dataset.train, boxes=boxes)
     test = dataclasses.replace(dataset.test, boxes=boxes[:8])
     grey = Dataset("grey", train, test, image_size=(12, 12, 1))
-    write(grey, tmp_path, quality=None)
+    write(grey, tmp_path, quality=None, images_per_file=100)
     loaded = pipelines.load("cache", data_dir=tmp_path).train
     options = {"preprocessing": Preprocessing(warp_size=16)}
     found, expected = (
@@ -175,7 +176,7 @@ def contents_of(folder):
 
 
 def test_images_are_read_without_autotuning(dataset, tmp_path, options_read):
-    write(dataset, tmp_path / "photos")
+    write(dataset, tmp_path / "photos", images_per_file=100)
     assert {options.autotune.enabled for options in options_read} == {False}
 
 
@@ -316,7 +317,7 @@ def test_batches_reject_what_the_cache_was_not_made_for(preprocessing, message, 
 
 
 def test_what_was_trimmed_is_to_be_trimmed_when_served(dataset, tmp_path):
-    write(dataset, tmp_path, trim_white=True)
+    write(dataset, tmp_path, trim_white=True, images_per_file=100)
     split = pipelines.load("cache", data_dir=tmp_path).train
     with pytest.raises(ValueError, match=r"`warp_size` must be that of the cache, 16.*=None"):
         pipelines.evaluation_batches(split, SIZE)
@@ -353,7 +354,8 @@ def test_training_classes_with_a_single_image_are_those_of_the_original(dataset,
     train = dataset.train
     labels = train.labels.copy()
     labels[0] = labels.max() + 1
-    write(dataclasses.replace(dataset, train=dataclasses.replace(train, labels=labels)), tmp_path)
+    lonely = dataclasses.replace(dataset, train=dataclasses.replace(train, labels=labels))
+    write(lonely, tmp_path, images_per_file=100)
     with pytest.raises(ValueError, match="1 training classes with a single image"):
         pipelines.load("cache", tmp_path)
     with pytest.warns(UserWarning, match="left out 1 training classes"):

@@ -1,6 +1,19 @@
 import keras
 import pytest
 
+if keras.backend.backend() == "tensorflow":
+    from served_models import (  # noqa: F401
+        address,
+        complete,
+        complete_signatures,
+        contents,
+        files,
+        protocol_test_server,
+        served,
+        server,
+        tensorflow_model_server,
+    )
+
 
 @pytest.fixture(scope="session")
 def _compiled_once_on_jax(tmp_path_factory):

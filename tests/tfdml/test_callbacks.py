@@ -1,4 +1,5 @@
 import io
+import types
 
 import keras
 import numpy as np
@@ -16,7 +17,7 @@ def build(learning_rate=0.01, loss="lifted"):
     keras.utils.set_random_seed(0)
     inputs = keras.Input((6,))
     model = EmbeddingModel(keras.Model(inputs, keras.layers.Dense(4, name="embedding")(inputs)))
-    model.compile(optimizer=keras.optimizers.SGD(learning_rate), loss=loss)
+    model.compile(keras.optimizers.SGD(learning_rate), loss, run_eagerly=True)
     return model
 
 
@@ -69,7 +70,7 @@ def test_a_diverging_run_stops_with_step_and_cause(rows):
 
 def test_a_class_beyond_those_of_the_loss_is_a_possible_cause(rows):
     model = build(0.01, losses.CosFaceLoss(num_classes=3))
-    model.jit_compile = True  # otherwise the loss raises
+    model.run_eagerly, model.jit_compile = False, True  # otherwise the loss raises
     batches = tf.data.Dataset.from_tensors((rows, LABELS + 2))  # of arrays `fit` checks the labels
     message = "never finite.*labels are from 0 to 2, as its num_classes says"
     with pytest.raises(FloatingPointError, match=message):
@@ -233,3 +234,27 @@ def test_one_bar_counts_all_steps_and_shows_the_loss_and_scores(rows, monkeypatc
     assert "10/10" in second[-1]
     assert "loss=" in first[-1]
     assert "val_recall@1=" in first[-1]
+
+
+def test_progress_is_printed_at_every_tenth(capsys):
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x = np.ones((100, 1))
+    lines = callbacks.ProgressLines(steps=100)
+    model.fit(x, x, batch_size=1, verbose=0, callbacks=[lines, callbacks.StopAt(40)])
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in printed] == ["10", "20", "30", "40"]
+    assert int(model.optimizer.iterations) == 40
+
+
+def test_progress_has_the_loss_since_the_line_before(capsys):
+    lines = callbacks.ProgressLines(steps=10)
+    lines.set_model(types.SimpleNamespace(optimizer=types.SimpleNamespace(iterations=0)))
+    lines.on_train_begin()
+    for epoch in ([1.0, 3.0, 5.0], [7.0]):
+        lines.on_epoch_begin(0)
+        for batch in range(len(epoch)):
+            lines.model.optimizer.iterations += 1
+            lines.on_train_batch_end(batch, {"loss": np.mean(epoch[: batch + 1])})
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[5] for line in printed] == ["1.0000", "3.0000", "5.0000", "7.0000"]

@@ -13,7 +13,13 @@ print(type(model.loss).__name__, type(model.optimizer).__module__)
 """
 
 
-@pytest.mark.parametrize("imports", ["import keras, tfdml", "import tfdml, tensorflow, keras"])
+@pytest.mark.parametrize(
+    "imports",
+    [
+        pytest.param("import keras, tfdml", marks=pytest.mark.slow),
+        "import tfdml, tensorflow, keras",
+    ],
+)
 def test_a_fresh_program_loads_a_saved_model(imports, tmp_path):
     from tfdml import EmbeddingModel, optimizers
 

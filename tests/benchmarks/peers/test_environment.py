@@ -61,4 +61,6 @@ def test_the_error_of_a_command_is_its_last_line():
 
 def test_all_requirements_are_pinned():
     lines = environment.REQUIREMENTS.read_text().splitlines()
-    assert all("==" in line for line in lines if not line.startswith("#"))
+    required = [line for line in lines if not line.startswith("#")]
+    assert required
+    assert all("==" in line for line in required)

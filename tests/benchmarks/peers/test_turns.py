@@ -33,6 +33,7 @@ def test_sides_work_in_turns_on_the_same_case(measured, tmp_path):
     assert record["differences"]["b"]["rows"] == {"absolute": 0.5, "relative": 0.5 / 1.5}
 
 
+@pytest.mark.slow
 def test_a_side_that_is_too_slow_is_stopped_and_the_others_go_on(measured):
     record = measured({"a": {}, "b": {"sleeps": 30}}, seconds=1.0)
     assert record["sides"]["b"] == {"stopped": "> 1 s"}
@@ -40,6 +41,7 @@ def test_a_side_that_is_too_slow_is_stopped_and_the_others_go_on(measured):
     assert record["differences"] == {}
 
 
+@pytest.mark.slow
 def test_a_slow_side_has_fewer_rounds(measured):
     record = measured({"a": {}, "b": {"sleeps": 0.6}}, seconds=1.0, rounds=4)
     assert len(record["sides"]["a"]["rounds"]) == 4

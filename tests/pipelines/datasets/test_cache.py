@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -8,14 +9,20 @@ import pipelines
 from pipelines.shards import write_cache
 
 
-@pytest.fixture
-def folder(tmp_path):
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    made = tmp_path_factory.mktemp("made")
     for index in range(8):
-        path = tmp_path / "photos" / "abcd"[index // 2] / f"{index}.png"
+        path = made / "photos" / "abcd"[index // 2] / f"{index}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (9, 9), (index, 0, 0)).save(path)
-    write_cache(pipelines.load("folder", tmp_path / "photos"), tmp_path / "cache", size=9)
-    return tmp_path / "cache"
+    write_cache(pipelines.load("folder", made / "photos"), made / "cache", size=9)
+    return made / "cache"
+
+
+@pytest.fixture
+def folder(written, tmp_path):
+    return shutil.copytree(written, tmp_path / "cache")
 
 
 def test_loads_what_the_cache_was_made_of(folder):

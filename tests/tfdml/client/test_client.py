@@ -14,7 +14,6 @@ from relay import Relay
 from tfdml.client import Client, ImageError, ServingError, service
 from tfdml.client import client as module
 
-pytestmark = pytest.mark.xdist_group("served")
 NAME = "embedder"
 NOT_THERE = "grpc://127.0.0.1:1", "http://127.0.0.1:1"  # a port where nothing listens
 

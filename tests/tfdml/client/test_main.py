@@ -11,8 +11,6 @@ import pytest
 
 from tfdml.client import __main__ as program
 
-pytestmark = pytest.mark.xdist_group("served")
-
 
 @pytest.fixture
 def run(address, capsys):

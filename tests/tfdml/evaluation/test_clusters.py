@@ -42,7 +42,15 @@ def test_kmeans_is_that_of_scikit_learn(rng):
     assert np.array_equal(cluster(x, 7, seed=5, restarts=2), expected)
 
 
-@pytest.mark.parametrize("wanted", [4, 9, 13, 30])
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        pytest.param(4, marks=pytest.mark.slow),
+        9,
+        pytest.param(13, marks=pytest.mark.slow),
+        30,
+    ],
+)
 def test_bisection_finds_the_number_without_clear_blobs(wanted, rng):
     found = cluster(rng.normal(size=(90, 3)), wanted, method="affinity_propagation")
     assert set(found) == set(range(wanted))

@@ -57,9 +57,8 @@ def test_is_saved_in_a_model(rng, tmp_path):
     model.save(tmp_path / "model.keras")
     restored = keras.models.load_model(tmp_path / "model.keras")
     x = rng.normal(size=(2, 3, 3, 5)).astype("float32")
-    np.testing.assert_allclose(
-        restored.predict(x, verbose=0), by_loops(x, **options), rtol=1e-5, atol=1e-6
-    )
+    found = ops.convert_to_numpy(restored(x))
+    np.testing.assert_allclose(found, by_loops(x, **options), rtol=1e-5, atol=1e-6)
 
 
 def test_takes_numpy_scalars_and_keeps_plain_numbers():

@@ -58,7 +58,7 @@ def compiled_gradient(loss, labels):
     if backend == "tensorflow":
         import tensorflow as tf
 
-        @tf.function
+        @tf.function(autograph=False)
         def gradient(rows):
             with tf.GradientTape() as tape:
                 tape.watch(rows)
@@ -110,6 +110,7 @@ def float32_forms(name, options, dim, num_labels=None):
 
     labels = [None] if num_labels is None else [None, num_labels]
     signature = [tf.TensorSpec(labels, tf.int64), tf.TensorSpec([None, dim])]
-    graph = tf.function(loss.__call__, input_signature=signature)
-    xla = tf.function(graph, input_signature=signature, jit_compile=True)  # of the same trace
-    return [loss, graph], [xla]  # XLA compiles each size anew
+    graph = tf.function(loss.__call__, input_signature=signature, autograph=False)
+    # XLA compiles the same trace.
+    xla = tf.function(graph, input_signature=signature, autograph=False, jit_compile=True)
+    return [loss, graph], [xla]  # it compiles each size anew

@@ -53,7 +53,7 @@ def compiled(**options):
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        graph = tf.function(losses.get("clustering", **options).__call__)
+        graph = tf.function(losses.get("clustering", **options).__call__, autograph=False)
         return lambda labels, x: float(graph(tf.constant(labels), tf.constant(x)))
     evaluate = of_case("clustering", json.dumps(options), dim=3)
     return lambda labels, x: float(evaluate(labels, x)[0])

@@ -127,7 +127,7 @@ def test_ids_beyond_the_classes_are_rejected_and_never_wrap(name):
         with pytest.raises(tf.errors.InvalidArgumentError, match="labels must be from 0 to 4"):
             call(unknown)
 
-    @tf.function(jit_compile=True)
+    @tf.function(autograph=False, jit_compile=True)
     def compiled(labels, rows):
         with tf.GradientTape() as tape:
             tape.watch(rows)

@@ -152,7 +152,7 @@ def test_a_saved_model_goes_on_with_its_memory(rng, tmp_path):
         keras.utils.set_random_seed(0)
         embedder = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3)])
         built = tfdml.EmbeddingModel(embedder)
-        built.compile("adam", memory(size=24, start_step=1))
+        built.compile("adam", memory(size=24, start_step=1), run_eagerly=True)
         return built
 
     x, labels = rng.normal(size=(3, 8, 5)).astype("float32"), np.repeat(np.arange(4), 2)

@@ -19,10 +19,10 @@ def sampled(rate, **options):
     return losses.get("sampled_classes", base={"name": "cosface", **COSFACE, **options}, rate=rate)
 
 
-def build(loss, optimizer):
+def build(loss, optimizer, **options):
     keras.utils.set_random_seed(0)
     model = tfdml.EmbeddingModel(keras.Sequential([keras.Input((6,)), keras.layers.Dense(8)]))
-    model.compile(optimizer, loss)
+    model.compile(optimizer, loss, **options)
     return model
 
 
@@ -44,8 +44,8 @@ OPTIMIZERS = [
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_all_classes_make_the_update_of_the_base(optimizer, batch):
     whole, drawn = (
-        build(losses.get("cosface", **COSFACE), optimizer()),
-        build(sampled(1.0), optimizer()),
+        build(losses.get("cosface", **COSFACE), optimizer(), run_eagerly=True),
+        build(sampled(1.0), optimizer(), run_eagerly=True),
     )
     for _ in range(3):
         np.testing.assert_allclose(
@@ -56,7 +56,7 @@ def test_all_classes_make_the_update_of_the_base(optimizer, batch):
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS[:5])
 def test_an_update_moves_the_sampled_proxies_alone_those_of_the_batch_among_them(optimizer, batch):
-    model, moved = build(sampled(0.5), optimizer()), []
+    model, moved = build(sampled(0.5), optimizer(), run_eagerly=True), []
     for _ in range(3):
         before = np.array(model.loss.layer.proxies)
         model.train_on_batch(*batch)

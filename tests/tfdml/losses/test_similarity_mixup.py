@@ -120,7 +120,7 @@ def test_a_resumed_run_draws_the_same_shares(inside, rng, tmp_path):
         built = tfdml.EmbeddingModel(keras.Sequential([keras.Input((6,)), keras.layers.Dense(4)]))
         loss = {"name": "recall_at_k", "mix": 2, **OPTIONS}
         loss = {"name": "memory", "base": loss, "size": 8} if inside else loss
-        built.compile("adam", loss)
+        built.compile("adam", loss, run_eagerly=True)
         return built
 
     x, labels = rng.normal(size=(8, 6)).astype("float32"), np.repeat([0, 1, 2, 3], 2)

@@ -230,7 +230,7 @@ def test_pretrained_batch_normalisation_may_be_trained(given, frozen, tmp_path):
     [
         ("mobilenet_v2", False),
         pytest.param("mobilenet_v2", True, marks=pytest.mark.slow),
-        ("googlenet", False),
+        pytest.param("googlenet", False, marks=pytest.mark.slow),
         pytest.param("convnext_tiny", False, marks=pytest.mark.slow),
         pytest.param("efficientnet_b0", False, marks=pytest.mark.slow),
         pytest.param("inception_v3", False, marks=pytest.mark.slow),

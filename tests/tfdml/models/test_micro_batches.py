@@ -36,21 +36,21 @@ def build(micro_batch, loss, *layers, **options):
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "frozen"),
+    ("name", "options", "frozen", "micro_batches"),
     [
-        ("npair", {}, False),
-        ("npair", {}, True),
-        ("proxy_anchor", {"num_classes": 5, "initializer": INITIALIZER}, False),
-        ("memory", {"base": "contrastive", "size": 64, "start_step": 0}, False),
+        ("npair", {}, False, (8, 5, 64)),
+        ("npair", {}, True, (8,)),
+        ("proxy_anchor", {"num_classes": 5, "initializer": INITIALIZER}, False, (8,)),
+        ("memory", {"base": "contrastive", "size": 64, "start_step": 0}, False, (8,)),
     ],
 )
-def test_updates_equal_those_of_a_step_at_once(name, options, frozen, rng):
+def test_updates_equal_those_of_a_step_at_once(name, options, frozen, micro_batches, rng):
     def build_of(micro_batch):
         layers = [keras.layers.BatchNormalization(trainable=False)] if frozen else []
         return build(micro_batch, losses.get(name, **options), *layers)
 
     rows, weights, values = rng.normal(size=(20, 6)).astype("float32"), [], []
-    for micro_batch in (None, 8, 5, 64):
+    for micro_batch in (None, *micro_batches):
         model = build_of(micro_batch)
         values.append([model.train_on_batch(rows, LABELS) for _ in range(3)])
         weights.append(np.concatenate([np.ravel(v) for v in model.trainable_variables]))

@@ -24,8 +24,6 @@ from tfdml.runs.scoring.images import ids_of
 from tfdml.runs.scoring.model import ScoredModel, completed, find_model
 from tfdml.runs.scoring.settings import Scoring
 
-pytestmark = pytest.mark.xdist_group("evaluate")
-
 
 @pytest.fixture(scope="module")
 def exported_run(tmp_path_factory):

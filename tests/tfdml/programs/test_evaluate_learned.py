@@ -14,8 +14,6 @@ from tfdml.evaluation import distance_statistics, recall_at_k
 from tfdml.programs import train
 from tfdml.runs.scoring import retrieval
 
-pytestmark = pytest.mark.xdist_group("learned")
-
 
 @pytest.fixture(autouse=True, scope="module")
 def _few_digits():
@@ -92,6 +90,8 @@ def test_reranking_states_what_is_lost(learned, expected, capsys):
     assert "the 3 nearest of each ranked by the learned similarity:" in printed
     assert "Reranked candidates and a ranking of all images, on 224 queries:" in printed
     assert f"lost     {lost:10.4f}" in printed
+    page = pathlib.Path("report", "index.html").read_text()
+    assert "the 3 nearest by distance, by the learned similarity" in page
 
 
 def test_reranking_all_images_is_exact(learned, expected, monkeypatch):

@@ -27,9 +27,8 @@ from tfdml.runs.checkpoints import load_checkpoint
 from tfdml.runs.devices import Devices
 from tfdml.runs.images import Images
 
-pytestmark = pytest.mark.xdist_group("train")
 
-
+@pytest.mark.usefixtures("without_export")
 def test_a_run_killed_before_its_first_checkpoint_resumes(tmp_path):
     folder = tmp_path / "runs" / "x"
     recipe, *_ = train.parse(["--run", "x", *SMALL, *TWO_STEPS])
@@ -37,7 +36,6 @@ def test_a_run_killed_before_its_first_checkpoint_resumes(tmp_path):
     (folder / "config.yaml").write_text(yaml.safe_dump(dataclasses.asdict(recipe)))
     run("--run", "x", "--resume", cwd=tmp_path)
     assert scores_of(folder)["train_seconds_from_step"] == 0
-    assert (tmp_path / "saved_models" / "x" / "1" / "saved_model.pb").is_file()
 
 
 def test_a_run_killed_in_its_export_resumes(finished, tmp_path):
@@ -71,25 +69,19 @@ def test_a_run_that_exists_is_rejected(finished):
 
 
 @pytest.mark.usefixtures("without_export")
-def test_a_run_without_new_layers_resumes_with_its_head_steps(tmp_path):
+def test_a_run_without_new_layers_resumes_and_logs_each_interval_once(tmp_path):
     given = ["--run", "x", "--head_steps", "1"]
     run(*given, *SMALL, *TWO_STEPS, "--embedding_dim", "null", "--loss", "triplet", cwd=tmp_path)
-    for steps in ("3", "4"):
-        printed = run(*given, "--resume", "--steps", steps, cwd=tmp_path)
-    assert "triplet, 4 steps, the last 1 in " in printed
-
-
-@pytest.mark.usefixtures("without_export")
-def test_an_interval_that_is_trained_again_is_logged_once(tmp_path):
-    run("--run", "x", *SMALL, *TWO_STEPS, cwd=tmp_path)
     log = tmp_path / "runs" / "x" / "logs" / "epochs.csv"
     *_, last = lines = log.read_text().splitlines()
     _, _, values = last.partition(",")
     log.write_text("\n".join([*lines, f"{len(lines) - 1},{values}"]) + "\n")  # then it was killed
-    run("--run", "x", "--resume", "--steps", "3", cwd=tmp_path)
+    run(*given, "--resume", "--steps", "3", cwd=tmp_path)
     rows = log.read_text().splitlines()
     assert rows[: len(lines)] == lines
     assert [row.partition(",")[0] for row in rows[len(lines) :]] == [str(len(lines) - 1)]
+    printed = run(*given, "--resume", "--steps", "4", cwd=tmp_path)
+    assert "triplet, 4 steps, the last 1 in " in printed
 
 
 def test_resume_rejects_a_broken_checkpoint(tmp_path):
@@ -131,14 +123,15 @@ def test_resume_rejects_other_classes_than_those_of_the_run(tmp_path, monkeypatc
 
 
 @pytest.mark.usefixtures("without_export")
-@pytest.mark.parametrize(("name", "use"), [("b", "to train on"), ("e", "to score")])
-def test_resume_rejects_other_images_than_those_of_the_run(name, use, tmp_path):
+def test_resume_rejects_other_images_than_those_of_the_run(tmp_path):
     photos = write_images(tmp_path / "photos", dict.fromkeys("bcde", 2))
     data = ["--dataset", "folder", "--data_dir", photos, "--image_size", "16", "--run", "x"]
     run(*data, "--classes_per_batch", "2", *TWO_STEPS, cwd=tmp_path)
-    shutil.copy(photos / name / "0.png", photos / name / "new.png")
-    message = rejection("--run", "x", "--resume", "--steps", "3", cwd=tmp_path)
-    assert f"the images {use} are 5, where runs/x began with 4. Restore" in message
+    for name, use in (("b", "to train on"), ("e", "to score")):
+        new = shutil.copy(photos / name / "0.png", photos / name / "new.png")
+        message = rejection("--run", "x", "--resume", "--steps", "3", cwd=tmp_path)
+        assert f"the images {use} are 5, where runs/x began with 4. Restore" in message
+        new.unlink()
     assert "steps: 2\n" in (tmp_path / "runs" / "x" / "config.yaml").read_text()
 
 

@@ -203,3 +203,9 @@ def test_what_a_run_cannot_serve_is_said_before_the_images_are_embedded(tmp_path
 def test_a_batch_that_the_loss_cannot_take_is_rejected_before_training(flags, expected, tmp_path):
     assert expected in rejection(*SMALL, *TWO_STEPS, "--loss", *flags, cwd=tmp_path)
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("dim", [65_537, 5_000_000])
+def test_an_embedding_beyond_reason_is_rejected(dim, tmp_path):
+    result = programs.run(train.main, "--embedding_dim", dim, cwd=tmp_path)
+    assert f"`embedding_dim` must be <= 65,536. Received: embedding_dim={dim}" in result.sentence

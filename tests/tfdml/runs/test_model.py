@@ -3,6 +3,7 @@
 import dataclasses
 import re
 
+import keras
 import pytest
 import yaml
 from small_runs import (
@@ -11,8 +12,11 @@ from small_runs import (
 )
 
 import pipelines
+from tfdml import EmbeddingModel
+from tfdml.models import build_embedder
 from tfdml.programs import train
 from tfdml.runs.model import with_loss_options
+from tfdml.runs.recipe import Recipe
 
 
 def test_settings_of_a_run_reach_its_network_and_optimizer():
@@ -147,3 +151,30 @@ def test_density_is_measured_where_it_is_needed(loss, options, measured, capsys)
     assert loss.num_classes == 5
     if "initial_density" in options:
         assert loss.regularizer.initial_density == options["initial_density"]
+
+
+@pytest.mark.parametrize("frozen_before", [True, False])
+@pytest.mark.parametrize("given", [None, True, False])
+def test_batch_normalisation_stays_frozen_where_it_was(frozen_before, given, tmp_path):
+    embedder = build_embedder(
+        "small_cnn", 4, input_shape=(8, 8, 1), freeze_batch_norm=frozen_before
+    )
+    model = EmbeddingModel(embedder)
+    model.compile("adam", "triplet")
+    model.save(tmp_path / "before.keras")
+    start = str(tmp_path / "before.keras")
+    recipe = Recipe(loss="triplet", embedding_dim=4, init_from=start, freeze_batch_norm=given)
+    digits = pipelines.load("digits")
+    started = train.build_model(recipe.completed(5)[0], digits.train, digits).embedder
+    norms = [x for x in started.layers if isinstance(x, keras.layers.BatchNormalization)]
+    frozen = frozen_before if given is None else given
+    assert norms
+    assert {layer.trainable for layer in norms} == {not frozen}
+
+
+@pytest.mark.parametrize(("embedding_dim", "steps"), [(4, 5), (None, 0)])
+def test_no_steps_are_for_new_layers_where_there_are_none(embedding_dim, steps):
+    recipe = Recipe(loss="triplet", embedding_dim=embedding_dim, head_steps=5, steps=50)
+    digits = pipelines.load("digits")
+    model = train.build_model(recipe.completed(5)[0], digits.train, digits)
+    assert model.optimizer.head_steps == steps

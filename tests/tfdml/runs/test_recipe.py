@@ -63,3 +63,51 @@ def test_a_recipe_rejects_settings_out_of_range(settings, message):
 def test_every_setting_is_documented():
     names = [field.name for field in dataclasses.fields(Recipe)]
     assert re.findall(r"^    (\w+):", inspect.getdoc(Recipe), re.MULTILINE) == names
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, (1e-3, 1, 0, 32)),
+        ({"weights": "imagenet"}, (1e-4, 10, 100, 32)),
+        ({"weights": "imagenet", "steps": 50}, (1e-4, 10, 5, 32)),
+        ({"init_from": "a"}, (1e-4, 1, 0, 32)),
+        ({"weights": "imagenet", "head_multiplier": 3.0, "head_steps": 0}, (1e-4, 3, 0, 32)),
+    ],
+)
+def test_defaults_follow_from_the_start_of_the_network(given, expected):
+    names = ("learning_rate", "head_multiplier", "head_steps", "classes_per_batch")
+    recipe, reasons = Recipe(**given).completed(num_classes=40)
+    assert tuple(getattr(recipe, name) for name in names) == expected
+    assert set(reasons) == set(names) - set(given)
+
+
+def test_few_classes_are_trained_at_a_lower_rate():
+    rates = [Recipe().completed(count)[0].learning_rate for count in (5, 9, 10)]
+    assert rates == [1e-4, 1e-4, 1e-3]
+    assert Recipe(learning_rate=0.5).completed(num_classes=5)[0].learning_rate == 0.5
+
+
+def test_a_batch_has_at_most_the_classes_there_are():
+    assert Recipe().completed(num_classes=7)[0].classes_per_batch == 7
+    assert Recipe(classes_per_batch=9).completed(num_classes=7)[0].classes_per_batch == 9
+
+
+@pytest.mark.parametrize(
+    ("sampler", "options", "classes"),
+    [
+        ("groups", {}, 14),
+        ("groups", {"super_classes": 4}, 12),
+        ("mixed", {}, 15),
+        ("whole_classes", {}, 32),
+        ("shuffled", {}, 15),
+    ],
+)
+def test_the_classes_of_a_batch_suit_the_sampler(sampler, options, classes):
+    recipe = Recipe(sampler=sampler, sampler_options=options)
+    assert recipe.completed(num_classes=15)[0].classes_per_batch == classes
+
+
+def test_a_run_of_no_steps_leaves_those_of_new_layers_open():
+    recipe = Recipe(weights="imagenet", steps=0).completed(40)[0]
+    assert dataclasses.replace(recipe, steps=500).completed(40)[0].head_steps == 50

@@ -5,7 +5,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from served_models import complete, contents, files, served  # noqa: F401
 
 from tfdml.scale.collection import Collection
 from tfdml.scale.writing import rows_of
@@ -36,7 +35,7 @@ def photos(write_photos, tmp_path):
 
 
 @pytest.fixture
-def version(served):  # noqa: F811
+def version(served):
     return served.folder / "1"
 
 

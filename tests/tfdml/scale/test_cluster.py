@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("versions")]
+pytestmark = pytest.mark.slow
 Expected = collections.namedtuple("Expected", ["version", "images", "out"])
 ROOT = pathlib.Path(__file__).parents[3]
 

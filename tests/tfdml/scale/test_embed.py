@@ -1,3 +1,4 @@
+import functools
 import importlib.util
 import json
 import pathlib
@@ -16,9 +17,15 @@ import pytest
 
 from tfdml.files import locked
 from tfdml.scale import __main__ as command
+from tfdml.scale import model
 from tfdml.serving.exported import fingerprint
 
-pytestmark = pytest.mark.xdist_group("versions")
+
+@pytest.fixture(autouse=True, scope="module")
+def _models_are_loaded_once():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model, "load_signatures", functools.cache(model.load_signatures))
+        yield
 
 
 @pytest.fixture

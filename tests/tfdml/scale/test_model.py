@@ -4,8 +4,6 @@ import tensorflow as tf
 
 from tfdml.scale.model import ImageModel
 
-pytestmark = pytest.mark.xdist_group("versions")
-
 
 @pytest.fixture(scope="module")
 def model(served):

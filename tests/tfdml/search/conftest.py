@@ -8,7 +8,6 @@ import threading
 import numpy as np
 import pytest
 from PIL import Image
-from served_models import complete, served  # noqa: F401
 from waitress import wasyncore
 
 from tfdml.search.application import create_application
@@ -142,7 +141,7 @@ def serving(stop):
 
 
 @pytest.fixture(scope="session")
-def versions(served):  # noqa: F811
+def versions(served):
     """A normalised embedder, and one of raw rows that learned a similarity, with their versions."""
     names = {"plain": 1, "learned": 2}
     return {

@@ -91,7 +91,6 @@ def test_an_image_without_a_label_shows_its_folder(search, folder):
     assert (search.entry(5).width, search.entry(5).label) == (0, "gone")
 
 
-@pytest.mark.xdist_group("versions")
 def test_the_command_opens_a_collection(versions, tmp_path, folder, colours, capsys):
     model = SearchModel(versions["plain"][1])
     contents = [(folder / name).read_bytes() for name in colours]

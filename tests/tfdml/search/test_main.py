@@ -81,7 +81,6 @@ def test_knows_which_hosts_are_this_computer(host, local, address):
     assert command.address(host, 80) == address
 
 
-@pytest.mark.xdist_group("versions")
 def test_serves_from_the_command_line(
     versions, folder, tmp_path, encoded, client_of, stop, monkeypatch, capsys
 ):

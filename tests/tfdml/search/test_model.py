@@ -12,7 +12,6 @@ from tfdml.search.model import SearchModel
 from tfdml.serving.exported import fingerprint
 
 SIZE = (16, 12, 3)  # of the images of `versions`
-pytestmark = pytest.mark.xdist_group("versions")
 
 
 @pytest.fixture(scope="module")

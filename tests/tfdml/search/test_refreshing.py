@@ -56,12 +56,12 @@ def test_a_file_that_may_not_be_opened_is_tried_again(model, folder, monkeypatch
     assert "blue.png" in changes(catalogue, files)[2]
 
 
-@pytest.mark.parametrize("most", [1, 100, 10**9])
-def test_batches_hold_few_bytes(most, model, folder, colours, monkeypatch):
+@pytest.mark.parametrize(("most", "count"), [(1, 5), (10**9, 1)])
+def test_batches_hold_few_bytes(most, count, model, folder, colours, monkeypatch):
     from tfdml.search import refreshing
 
     monkeypatch.setattr(refreshing, "_BATCH_BYTES", most)
     model.batch_size = 100
     batches = list(embedded(model, folder.resolve(), image_files(folder.resolve())))
     assert sum(map(len, batches)) == len(colours)
-    assert len(batches) == {1: 5, 100: 3, 10**9: 1}[most] or most == 100
+    assert len(batches) == count

@@ -13,10 +13,9 @@ from tfdml.models import build_embedder, first_levels
 from tfdml.serving import export_model
 
 SIZE = (16, 12, 3)
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="names the libraries of the Linux wheels"),
-    pytest.mark.xdist_group("versions"),
-]
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="names the libraries of the Linux wheels"
+)
 
 
 def run_apart(jobs, folder):
@@ -83,12 +82,9 @@ def test_levels_and_mirror_images_give_the_numbers_of_keras(tmp_path, contents):
     assert check_apart(embedder, SIZE, contents, tmp_path).shape == (5, 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("backbone", "size"),
-    [
-        ("googlenet", (64, 64, 3)),
-        pytest.param("mobilenet_v2", (32, 32, 3), marks=pytest.mark.slow),
-    ],
+    ("backbone", "size"), [("googlenet", (64, 64, 3)), ("mobilenet_v2", (32, 32, 3))]
 )
 def test_backbones_give_the_numbers_of_keras(backbone, size, tmp_path, contents):
     check_apart(build_embedder(backbone, 8, input_shape=size), size, contents, tmp_path)

@@ -142,7 +142,6 @@ def test_batching_adds_to_the_flags_and_takes_none():
     }
 
 
-@pytest.mark.xdist_group("served")
 def test_the_health_check_finds_the_models_that_are_configured(protocol_test_server, tmp_path):
     name, *command = service_of("compose.yaml")["healthcheck"]["test"]
     assert name == "CMD"

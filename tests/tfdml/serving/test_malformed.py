@@ -13,7 +13,6 @@ import pytest
 
 FEW = 2 * len(malformed.KINDS)
 MANY = int(os.environ.get("TFDML_MALFORMED", "700"))
-pytestmark = pytest.mark.xdist_group("versions")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names the libraries of the Linux wheels")

@@ -8,7 +8,6 @@ from tfdml import losses
 from tfdml.serving import ServedModel, export_model
 
 SIZE = (16, 12, 3)  # of the images of `served`
-pytestmark = pytest.mark.xdist_group("versions")
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,6 @@ def requests_of(folder):
         yield log.predict_log.request
 
 
-@pytest.mark.xdist_group("versions")
 def test_every_signature_of_a_version_has_a_request_that_it_answers(served):
     version = served.folder / "2"
     signatures = tf.saved_model.load(str(version)).signatures

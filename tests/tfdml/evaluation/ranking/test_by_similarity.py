@@ -49,7 +49,9 @@ def _lonely_queries_may_warn():
         yield
 
 
-@pytest.fixture(params=[1, 7, 20, 59, 60, 61, 256])
+@pytest.fixture(
+    params=[7, 59, 60, 256, *(pytest.param(rows, marks=pytest.mark.slow) for rows in (1, 20, 61))]
+)
 def tile_rows(request, monkeypatch):
     monkeypatch.setattr(by_similarity, "_TILE_ROWS", request.param)
     return request.param

@@ -1,3 +1,4 @@
+import functools
 import json
 
 import numpy as np
@@ -5,6 +6,8 @@ import pytest
 import tensorflow as tf
 from mean_colours import CLASSES, PARENTS, SIDE, embedding_of
 from PIL import Image
+
+from tfdml.serving import exported
 
 
 @pytest.fixture(scope="session")
@@ -37,6 +40,13 @@ def version(photos):
     metadata = {"recipe": {**recipe, "validation_share": 0.0}}
     (version / "assets.extra" / "metadata.json").write_text(json.dumps(metadata))
     return version
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _models_are_loaded_once():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exported, "load_signatures", functools.cache(exported.load_signatures))
+        yield
 
 
 @pytest.fixture(autouse=True)

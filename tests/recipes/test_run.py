@@ -1,8 +1,5 @@
 """train.py takes every recipe, and recipes/run.py makes a table of a folder of them."""
 
-import concurrent.futures
-import contextlib
-import importlib
 import json
 import os
 import pathlib
@@ -12,21 +9,15 @@ import subprocess
 import sys
 import threading
 import time
-import types
-import unittest.mock
 
 import programs
 import pytest
-from small_runs import few_digits
+from small_runs import SMALL_RECIPE
 
 from tfdml.files import locked
-from tfdml.losses import LOSSES
-from tfdml.programs import evaluate, train
+from tfdml.programs import train
 
-ROOT = pathlib.Path(__file__).parents[1]
-SETTINGS = (
-    "dataset: digits\nclasses_per_batch: 5\nembedding_dim: 4\nsteps: 2\ncheckpoint_every: 1\n"
-)
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 def test_train_takes_every_recipe(tmp_path, monkeypatch):
@@ -38,63 +29,6 @@ def test_train_takes_every_recipe(tmp_path, monkeypatch):
         train.check_names(parser, recipe)
         train.check_files(recipe)
         train.check_model(recipe)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    folder = tmp_path / "small" / "digits"
-    folder.mkdir(parents=True)
-    (folder / "lifted.yaml").write_text(f"loss: lifted\n{SETTINGS}")
-    return folder
-
-
-@pytest.fixture
-def table(monkeypatch):
-    """The module of recipes/run.py."""
-    monkeypatch.syspath_prepend(ROOT / "recipes")
-    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "1")  # it sets another
-    return importlib.import_module("run")
-
-
-@pytest.fixture
-def _few_digits():
-    with few_digits():
-        yield
-
-
-@pytest.fixture
-def rerun(table, tmp_path, monkeypatch):
-    """Runs a program of recipes/ in this process, and what it starts too."""
-    mains = {"train.py": train.main, "evaluate.py": evaluate.main}
-
-    def start(command, stdout, stderr):
-        result = programs.run(mains[pathlib.Path(command[1]).name], *command[2:], cwd=tmp_path)
-        stdout.write(result.out + result.err)
-        child = unittest.mock.Mock()
-        child.wait.return_value = result.code
-        return child
-
-    def submit(function, run):
-        future = concurrent.futures.Future()
-        try:
-            future.set_result(function(run))
-        except RuntimeError as error:
-            future.set_exception(error)
-        return future
-
-    @contextlib.contextmanager
-    def one_after_the_other(jobs):
-        yield types.SimpleNamespace(submit=submit)
-
-    started = types.SimpleNamespace(Popen=start, STDOUT=subprocess.STDOUT)
-    monkeypatch.setattr(table, "subprocess", started)
-    monkeypatch.setattr(table, "ThreadPoolExecutor", one_after_the_other)
-
-    def run(*arguments, program=table):
-        monkeypatch.setattr(sys, "argv", [program.PROGRAM, *map(str, arguments)])
-        return programs.run(lambda _: program.main(), cwd=tmp_path)
-
-    return run
 
 
 @pytest.mark.slow  # but for the processes, the tests of tables below go the same way
@@ -130,7 +64,7 @@ def test_jobs_run_at_once(folder, table, tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("_few_digits")
 def test_a_table_of_a_folder_is_made_and_not_made_twice(folder, rerun, tmp_path):
-    (folder / "pddm.yaml").write_text(f"loss: pddm\n{SETTINGS}")
+    (folder / "pddm.yaml").write_text(f"loss: pddm\n{SMALL_RECIPE}")
     arguments = [folder, "--seeds", "0"]
     settings = ["--", "--learning_rate", "1e-4"]
     first = rerun(*arguments, *settings)
@@ -173,7 +107,7 @@ def test_a_table_of_a_folder_is_made_and_not_made_twice(folder, rerun, tmp_path)
 
 @pytest.mark.usefixtures("_few_digits")
 def test_scores_of_another_machine_are_not_made_again(folder, rerun, tmp_path):
-    (folder / "lifted.yaml").write_text(f"loss: hdc\n{SETTINGS}")
+    (folder / "lifted.yaml").write_text(f"loss: hdc\n{SMALL_RECIPE}")
     kept = tmp_path / "kept.csv"
     arguments = [folder, "--seeds", "0", "--scores", kept]
     first = rerun(*arguments, "--nmi")
@@ -206,7 +140,7 @@ def test_scores_of_another_machine_are_not_made_again(folder, rerun, tmp_path):
     ],
 )
 def test_level_weights_are_of_recipes_with_as_many_levels(loss, levels, table, folder):
-    (folder / "a.yaml").write_text(f"loss: {loss}\n{SETTINGS}")
+    (folder / "a.yaml").write_text(f"loss: {loss}\n{SMALL_RECIPE}")
     recipe, digest = train.recipe_of(["--config", str(folder / "a.yaml")]), table.scores.digest
     without = digest(recipe, None)
     changes = [digest(recipe, weights) != without for weights in ([2], [1, 2], [1, 1, 2])]
@@ -237,7 +171,7 @@ def test_wrong_arguments_are_rejected_before_anything_runs(arguments, message, r
 
 
 def test_levels_of_held_out_classes_are_weighed_as_asked(folder, rerun, tmp_path):
-    settings = SETTINGS.replace("classes_per_batch: 5", "classes_per_batch: 3")
+    settings = SMALL_RECIPE.replace("classes_per_batch: 5", "classes_per_batch: 3")
     (folder / "lifted.yaml").write_text(f"loss: hdc\n{settings}validation_share: 0.4\n")
     scores = tmp_path / "runs" / "small_digits_lifted_0" / "distance.json"
     for flags, weights in (
@@ -317,89 +251,3 @@ def test_a_run_that_fails_is_named(folder, rerun):
     start = "run.py: error: train.py of small_digits_lifted_0 ended with 2: tfdml-train:"
     assert result.sentence.startswith(start)
     assert "`classes_per_batch`" in result.sentence
-
-
-def test_first_runs_that_start_with_other_networks_have_their_own_start(rerun, tmp_path):
-    first_run = importlib.import_module("first_run")
-    arguments = ["--sets", "digits", "--steps", "1", "--seeds", "0", "--losses", "lifted", "npair"]
-    assert rerun(*arguments, program=first_run).code == 0
-    raw, unit = (tmp_path / "runs" / "first_run.md").read_text().splitlines()[2:]
-    assert raw.split(" | ")[1].split(" → ")[0] != unit.split(" | ")[1].split(" → ")[0]
-
-
-@pytest.mark.slow
-def test_first_runs_in_processes_of_their_own_are_the_same(rerun, tmp_path):
-    first_run = importlib.import_module("first_run")
-    arguments = ["--sets", "digits", "--steps", "1", "2", "--seeds", "0", "--losses", "npair"]
-    tables = []
-    for jobs in ("1", "2"):
-        own = ["--jobs", jobs, "--scores", f"{jobs}.csv"]
-        assert rerun(*arguments, *own, program=first_run).code == 0
-        tables.append((tmp_path / "runs" / "first_run.md").read_text())
-    assert tables[0] == tables[1]
-
-
-def test_a_first_run_of_a_loss_is_compared_with_the_untrained_network(rerun, tmp_path, monkeypatch):
-    first_run = importlib.import_module("first_run")
-    arguments = ["--sets", "digits", "--steps", "1", "2", "--seeds", "0", "--losses", "npair"]
-    result = rerun(*arguments, program=first_run)
-    assert result.code == 0, result.err
-    lines = (tmp_path / "runs" / "first_run.md").read_text().splitlines()
-    assert lines[0] == "| loss | digits, random, 1 | digits, random, 2 |"
-    flags = first_run.flags_of(("digits", "random", 2), "npair", 0, None)
-    assert programs.run(train.main, *flags, "--run", "alone", cwd=tmp_path).code == 0
-    alone = json.loads((tmp_path / "runs" / "alone" / "scores.json").read_text())
-    ends = [f"{100 * alone[stage]['recall@1']:.1f}" for stage in ("untrained", "trained")]
-    assert " → ".join(ends) in lines[2]
-    assert ("**" in lines[2].split(" | ")[2]) == (not alone["improved"])
-    assert [line.split(" | ")[0] for line in lines[2:]] == ["| npair"]
-    with monkeypatch.context() as context:
-        context.setattr(first_run, "row_of", lambda *_, **__: pytest.fail("made again"))
-        kept = rerun(*arguments, "--weights", "missing.h5", program=first_run)
-        assert kept.code == 0  # no run reads them
-    assert (tmp_path / "runs" / "first_run.md").read_text().splitlines() == lines
-    for loss in LOSSES:
-        flags = first_run.flags_of(("digits", "random", 1), loss, 0, None)
-        train.check_model(train.parse(flags)[0])
-    impossible = ["--losses", "sampled_classes", "--steps", "1", "--scores", "impossible.csv"]
-    assert rerun("--sets", "digits", "--seeds", "0", *impossible, program=first_run).code == 0
-    written = (tmp_path / "runs" / "first_run.md").read_text()
-    assert written.splitlines()[2] == "| sampled_classes | – |"
-    diverging = ["--losses", "npair", "--steps", "3", "--scores", "diverging.csv"]
-    with monkeypatch.context() as context:
-        context.setattr(first_run, "OPTIONS", {"npair": ["--learning_rate", "1e30"]})
-        result = rerun("--sets", "digits", "--seeds", "0", *diverging, program=first_run)
-    assert "digits_random_3_npair, seed 0: " in result.sentence
-    result = rerun("--jobs", "0", program=first_run)
-    assert "--jobs must be >= 1. Received: 0" in result.sentence
-    result = rerun("--sets", "cub200", program=first_run)
-    assert "--sets cub200 needs --cub200 PATH" in result.sentence
-    result = rerun("--sets", "cub200", "--cub200", "missing", program=first_run)
-    assert "--cub200 must be a folder. Received: cub200='missing'" in result.sentence
-    result = rerun("--weights", "missing.h5", program=first_run)
-    assert "--weights must be imagenet or a file. Received: weights=" in result.sentence
-
-
-def test_losses_train_on_frozen_features(folder, rerun, tmp_path):
-    (folder / "pddm.yaml").write_text(f"loss: pddm\n{SETTINGS}")
-    flags = ["--seeds", "0", "--", "--validation_share", "0.4", "--classes_per_batch", "3"]
-    flags += ["--learning_rate", "0.1"]
-    frozen = importlib.import_module("frozen_features")
-    assert rerun(str(folder), *flags, program=frozen).code == 0
-    written = (tmp_path / "runs" / "small_digits" / "frozen.md").read_text()
-    head, _, *rows = [line.split(" | ") for line in written.splitlines()]
-    assert head == ["| recipe", "ranked by", "0", "2 |"]
-    assert [row[:2] for row in rows] == [
-        ["| lifted", "distance"],
-        ["| pddm", "distance"],
-        ["| pddm", "score"],
-    ]
-    assert all(row[2] != row[3].removesuffix(" |") for row in rows)  # it trained
-    for unfit, sentence in [
-        (["--sampler", "mixed"], "leave out `sampler`, which it does not follow"),
-        (["--dataset", "folder"], "data_dir"),
-        (["--loss", "cosface"], "not start from the training images. Received: recipe='lifted'"),
-        (["--loss", "hdc"], "the loss must have one level"),
-    ]:
-        result = rerun(str(folder), *flags, *unfit, program=frozen)
-        assert (result.code, sentence in result.sentence) == (2, True)

@@ -1,0 +1,154 @@
+"""A run with the defaults, trained further, and another that starts from it."""
+
+import json
+import shutil
+
+import keras
+import numpy as np
+import programs
+import pytest
+import tensorflow as tf
+import yaml
+from small_runs import write_images
+
+import pipelines
+from tfdml.programs import train
+from tfdml.runs.folders import RUNS, make_folders, only_writer
+from tfdml.runs.recipe import Recipe
+from tfdml.serving.exported import trained_classes
+
+SMALL = ["--dataset", "digits", "--loss", "triplet", "--embedding_dim", "4"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder in which run `a` was trained for 5 steps, in intervals of 2."""
+    folder = tmp_path_factory.mktemp("first")
+    arguments = [*SMALL, "--steps", "5", "--checkpoint_every", "2", "--run", "a"]
+    result = programs.run(train.main, *arguments, cwd=folder)
+    assert result.code == 0, result.err
+    return folder, result
+
+
+def settings_of(folder, run):
+    return yaml.safe_load((folder / "runs" / run / "config.yaml").read_text())
+
+
+def steps_of(folder, run):
+    model = keras.models.load_model(folder / "runs" / run / "checkpoint.keras")
+    return int(model.optimizer.iterations)
+
+
+def test_a_run_prints_and_keeps_its_defaults(folder):
+    folder, result = folder
+    assert "--classes_per_batch 5, all training classes" in result.out
+    settings = settings_of(folder, "a")
+    assert (settings["learning_rate"], settings["classes_per_batch"]) == (1e-4, 5)
+
+
+@pytest.mark.parametrize(("sizes", "repeats"), [((2, 3), True), ((2, 4), False)])
+def test_a_run_states_that_no_class_fills_its_share_of_a_batch(capsys, sizes, repeats):
+    labels = np.repeat(range(len(sizes)), sizes)
+    split = pipelines.Split(np.zeros((len(labels), 2, 2, 3), np.uint8), labels)
+    train.with_defaults(Recipe(images_per_class=4), split)
+    said = "--images_per_class 4 exceeds the largest class, which has 3 images: batches repeat"
+    assert (said in capsys.readouterr().out) == repeats
+
+
+def test_the_last_interval_may_be_short(folder):
+    folder, result = folder
+    assert steps_of(folder, "a") == 5
+    assert len((folder / "runs/a/logs/epochs.csv").read_text().splitlines()) == 1 + 3
+    assert "step 5 of 5" in result.out
+
+
+def test_the_scores_state_whether_training_improved_them(folder):
+    scores = json.loads((folder[0] / "runs/a/scores.json").read_text())
+    recalls = [scores[stage]["recall@1"] for stage in ("untrained", "trained")]
+    assert scores["improved"] == (recalls[1] > recalls[0])
+
+
+def test_a_finished_run_is_trained_further(folder):
+    folder, _ = folder
+    before = json.loads((folder / "runs/a/scores.json").read_text())
+    result = programs.run(train.main, "--run", "a", "--resume", cwd=folder)
+    assert "is complete" in result.sentence
+    assert "--steps" in result.sentence
+    result = programs.run(train.main, "--run", "a", "--resume", "--steps", "8", cwd=folder)
+    assert result.code == 0, result.err
+    assert steps_of(folder, "a") == 8
+    assert settings_of(folder, "a")["steps"] == 8
+    assert {path.name for path in (folder / "saved_models/a").iterdir()} == {"1", "2"}
+    after = json.loads((folder / "runs/a/scores.json").read_text())
+    assert after["untrained"] == before["untrained"]
+    assert after["trained"] != before["trained"]
+    result = programs.run(train.main, "--run", "a", "--resume", "--steps", "6", cwd=folder)
+    assert "--steps differs" in result.sentence
+
+
+def test_a_run_has_one_writer(folder):
+    folder, _ = folder
+    with only_writer(folder / "runs" / "a"):
+        result = programs.run(train.main, "--run", "a", "--resume", "--steps", "9", cwd=folder)
+    assert "another process is training run 'a'" in result.sentence
+    assert not (folder / "runs/a/.lock").stat().st_size
+
+
+def test_a_run_that_another_process_has_just_begun_is_not_overwritten(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make_folders(RUNS / "x", {"config.yaml": "steps: 1"})
+    with pytest.raises(FileExistsError, match="another process has just begun run 'x'"):
+        make_folders(RUNS / "x", {"config.yaml": "steps: 2"})
+    assert (tmp_path / "runs/x/config.yaml").read_text() == "steps: 1"
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["x"]
+
+
+def test_a_run_starts_from_the_weights_of_another(folder):
+    folder, _ = folder
+    arguments = [*SMALL, "--init_from", "a", "--steps", "0", "--run", "b"]
+    result = programs.run(train.main, *arguments, cwd=folder)
+    assert result.code == 0, result.err
+    source = keras.models.load_model(folder / "runs/a/checkpoint.keras")
+    exported = tf.saved_model.load(str(folder / "saved_models/b/1"))
+    images = pipelines.load("digits").test.images[:8].astype("float32")
+    begun = exported.signatures["embed_images"](images=tf.constant(images))["embedding"]
+    np.testing.assert_allclose(begun, source.embed(images), atol=1e-6)
+
+
+def test_a_run_from_another_knows_its_classes_and_goes_on_without_it(tmp_path):
+    photos = write_images(tmp_path / "photos", dict.fromkeys(("a", "b", "c", "d"), 2))
+    small = ["--dataset", "folder", "--data_dir", photos, "--image_size", "8"]
+    small += ["--loss", "triplet", "--embedding_dim", "4", "--steps", "1"]
+    first = programs.run(train.main, *small, "--run", "first", cwd=tmp_path)
+    assert first.code == 0, first.err
+    write_images(photos, {"aa": 2, "ab": 2})  # now b is a class to score
+    start = ["--run", "second", "--init_from", "first"]
+    second = programs.run(train.main, *small, *start, cwd=tmp_path)
+    assert second.code == 0, second.err
+    shutil.rmtree(tmp_path / "runs" / "first")
+    go_on = ["--run", "second", "--resume", "--steps", "2"]
+    third = programs.run(train.main, *go_on, cwd=tmp_path)
+    assert third.code == 0, third.err
+    for version, result in (("1", second), ("2", third)):
+        assert "1 of the 3 scored classes were trained on, such as b" in result.err
+        names = trained_classes(tmp_path / "saved_models" / "second" / version)
+        assert names == ["a", "aa", "ab", "b"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--init_from", "missing"], "`init_from` must be a run with a checkpoint"),
+        (["--init_from", "a", "--weights", "imagenet"], "`weights` and `init_from`"),
+        (
+            ["--init_from", "a", "--embedding_dim", "8"],
+            "of the run to start from, 4. Received: init_from='a', embedding_dim=8",
+        ),
+        (["--init_from", "a", "--image_size", "32"], "its images are 8×8×1"),
+        (["--init_from", "runs/a/scores.json"], "`init_from` must be a run with a checkpoint"),
+    ],
+)
+def test_rejects_a_start_that_does_not_fit(arguments, message, folder):
+    result = programs.run(train.main, *SMALL, "--run", "c", *arguments, cwd=folder[0])
+    assert message in result.sentence
+    assert not (folder[0] / "runs" / "c").exists()

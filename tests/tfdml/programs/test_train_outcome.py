@@ -1,0 +1,108 @@
+"""What a run says of its scores, and what to try where training did not raise them."""
+
+import json
+
+import keras
+import numpy as np
+import programs
+import pytest
+from small_runs import few_digits
+
+import pipelines
+from tfdml.programs import train
+from tfdml.runs import outcome
+from tfdml.runs.recipe import Recipe
+
+
+def test_a_run_that_ends_below_its_start_says_what_to_try(tmp_path, capsys):
+    recipe, _ = Recipe(weights="imagenet", head_multiplier=1.0, steps=0).completed(40)
+    scores = {
+        "untrained": {"recall@1": 0.5},
+        "scored_classes": "test",
+        "train_seconds": 1.0,
+        "train_seconds_from_step": 0,
+    }
+    for recall, sentence in (
+        (0.6, None),
+        (0.5, "Training did not raise Recall@1: 0.5000 → 0.5000."),
+        (0.4, "Training did not raise Recall@1: 0.5000 → 0.4000."),
+    ):
+        scores["trained"] = {"recall@1": recall}
+        train.report(recipe, tmp_path, scores, num_classes=40)
+        out = capsys.readouterr().out
+        printed = sentence is not None
+        assert not printed or sentence in out
+        for advice in (
+            "--steps 500",
+            "--loss npair",
+            "--head_multiplier 10",
+            "--classes_per_batch 40",
+            "--learning_rate 1e-05",
+        ):
+            assert (advice in out) == printed, advice
+
+
+@pytest.mark.parametrize(
+    ("rate", "num_classes", "advice", "not_said"),
+    [
+        (0.1, 40, "The default learning rate, 0.001: leave out", "--learning_rate 0.01"),
+        (0.001, 40, "--learning_rate 0.0001", "More classes"),
+        (0.0001, 40, "--classes_per_batch 40", "--learning_rate"),
+        (0.0001, 5, "More classes: 5 are few", "leave out"),
+        (0.0001, 5, "More classes: 5 are few", "Another objective"),
+    ],
+)
+def test_advice_depends_on_the_rate_and_the_classes(rate, num_classes, advice, not_said):
+    recipe, _ = Recipe(learning_rate=rate).completed(num_classes)
+    text = " ".join(outcome.what_to_try(recipe, num_classes, {}))
+    assert advice in text
+    assert not_said not in text
+
+
+def test_a_learned_similarity_that_collapsed_is_stated(tmp_path, capsys):
+    recipe, _ = Recipe(loss="pddm", steps=0).completed(40)
+    scores = {
+        "untrained": {"recall@1": 0.5, "similarity_auc": 0.5},
+        "trained": {"recall@1": 0.6, "similarity_auc": 0.51},
+        "scored_classes": "test",
+        "train_seconds": 1.0,
+        "train_seconds_from_step": 0,
+        "improved": True,
+    }
+    for collapsed in (False, True):
+        scores["similarity_collapsed"] = collapsed
+        train.report(recipe, tmp_path, scores, num_classes=40)
+        out = capsys.readouterr().out
+        assert ("its ROC curve is 0.51" in out) == collapsed
+        assert ("More steps: --steps 500" in out) == collapsed
+        assert "--learning_rate" not in out  # a lower one would learn it later
+
+
+@pytest.mark.usefixtures("without_export")
+def test_a_learned_similarity_is_judged_by_pairs(tmp_path):
+    arguments = ["--dataset", "digits", "--loss", "pddm", "--embedding_dim", "4"]
+    arguments += ["--steps", "2", "--run", "learned"]
+    with few_digits():
+        result = programs.run(train.main, *arguments, cwd=tmp_path)
+        test = pipelines.load("digits").test
+    assert result.code == 0, result.err
+    scores = json.loads((tmp_path / "runs/learned/scores.json").read_text())
+    model = keras.models.load_model(tmp_path / "runs/learned/checkpoint.keras")
+    rows = model.embed(test.images)
+    auc = outcome.similarity_auc(rows, test.labels, model.similarity)
+    assert scores["trained"]["similarity_auc"] == pytest.approx(auc, abs=1e-3)
+    assert scores["similarity_collapsed"] == (auc < outcome.COLLAPSED)
+
+
+def test_a_similarity_by_class_is_distinguished_from_chance(rng):
+    labels = np.repeat(np.arange(5), 4)
+    embeddings = np.eye(5)[labels]
+
+    def knowing(a, b):
+        return np.sum(a * b, axis=1)
+
+    def guessing(a, b):
+        return rng.uniform(size=len(a))
+
+    assert outcome.similarity_auc(embeddings, labels, knowing) == 1
+    assert outcome.similarity_auc(embeddings, labels, guessing) == pytest.approx(0.5, abs=0.05)
