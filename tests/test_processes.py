@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import resource
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import keras
 import numpy as np
 import programs
 import pytest
+from full_disk import files_of_at_most
 from PIL import Image
 from small_runs import SMALL, write_images
 
@@ -113,13 +113,9 @@ def test_ctrl_c_says_how_to_go_on(stage, options, tmp_path):
 
 
 def test_a_full_disk_gets_a_sentence_and_leaves_no_half_file(tmp_path):
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
-    try:
-        steps = ["--steps", "1", "--checkpoint_every", "1"]
+    steps = ["--steps", "1", "--checkpoint_every", "1"]
+    with files_of_at_most(100_000):
         result = programs.run(train.main, "--run", "x", *SMALL, *steps, cwd=tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert "File too large" in result.sentence
     assert not list(tmp_path.rglob("*.keras"))
     assert not list((tmp_path / "saved_models").iterdir())
@@ -188,16 +184,8 @@ def test_tensorflow_prints_no_line_for_an_image_that_is_named(tmp_path, rng):
 
 
 def test_images_are_listed_before_tensorflow_is_imported(tmp_path):
-    names = [f"{kind}/{i}.png" for kind in ("ant", "bee", "cat", "dog") for i in range(2)]
-    for name in names:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(b"no image")
-    arguments = ["--dataset", "folder", "--data_dir", str(tmp_path), "--classes_per_batch", "9"]
-    program = (
-        "import sys, train\ntry:\n    train.main()\nfinally:\n"
-        "    assert 'tensorflow' not in sys.modules"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", program, *arguments], cwd=ROOT, capture_output=True, text=True
-    )
+    photos = write_images(tmp_path / "photos", dict.fromkeys(("ant", "bee", "cat", "dog"), 2))
+    arguments = ["--dataset", "folder", "--data_dir", str(photos), "--classes_per_batch", "9"]
+    program = WITHOUT_TENSORFLOW.format(name="train", arguments=arguments)
+    result = run_program(program.replace(', "numpy"', ""), cwd=tmp_path)
     assert result.stderr.endswith("Received: classes_per_batch=9, classes=2\n")

@@ -10,8 +10,13 @@ from tfdml.losses import LOSSES
 from tfdml.programs import train
 
 
-def test_first_runs_that_start_with_other_networks_have_their_own_start(rerun, tmp_path):
-    first_run = importlib.import_module("first_run")
+@pytest.fixture
+def first_run(table):
+    """The module of recipes/first_run.py, beside which `table` stands."""
+    return importlib.import_module("first_run")
+
+
+def test_first_runs_that_start_with_other_networks_have_their_own_start(first_run, rerun, tmp_path):
     arguments = ["--sets", "digits", "--steps", "1", "--seeds", "0", "--losses", "lifted", "npair"]
     assert rerun(*arguments, program=first_run).code == 0
     raw, unit = (tmp_path / "runs" / "first_run.md").read_text().splitlines()[2:]
@@ -19,8 +24,7 @@ def test_first_runs_that_start_with_other_networks_have_their_own_start(rerun, t
 
 
 @pytest.mark.slow
-def test_first_runs_in_processes_of_their_own_are_the_same(rerun, tmp_path):
-    first_run = importlib.import_module("first_run")
+def test_first_runs_in_processes_of_their_own_are_the_same(first_run, rerun, tmp_path):
     arguments = ["--sets", "digits", "--steps", "1", "2", "--seeds", "0", "--losses", "npair"]
     tables = []
     for jobs in ("1", "2"):
@@ -30,8 +34,9 @@ def test_first_runs_in_processes_of_their_own_are_the_same(rerun, tmp_path):
     assert tables[0] == tables[1]
 
 
-def test_a_first_run_of_a_loss_is_compared_with_the_untrained_network(rerun, tmp_path, monkeypatch):
-    first_run = importlib.import_module("first_run")
+def test_a_first_run_of_a_loss_is_compared_with_the_untrained_network(
+    first_run, rerun, tmp_path, monkeypatch
+):
     arguments = ["--sets", "digits", "--steps", "1", "2", "--seeds", "0", "--losses", "npair"]
     result = rerun(*arguments, program=first_run)
     assert result.code == 0, result.err

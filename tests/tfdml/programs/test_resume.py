@@ -28,7 +28,6 @@ from tfdml.runs.devices import Devices
 from tfdml.runs.images import Images
 
 
-@pytest.mark.usefixtures("without_export")
 def test_a_run_killed_before_its_first_checkpoint_resumes(tmp_path):
     folder = tmp_path / "runs" / "x"
     recipe, *_ = train.parse(["--run", "x", *SMALL, *TWO_STEPS])
@@ -36,6 +35,7 @@ def test_a_run_killed_before_its_first_checkpoint_resumes(tmp_path):
     (folder / "config.yaml").write_text(yaml.safe_dump(dataclasses.asdict(recipe)))
     run("--run", "x", "--resume", cwd=tmp_path)
     assert scores_of(folder)["train_seconds_from_step"] == 0
+    assert (tmp_path / "saved_models" / "x" / "1" / "saved_model.pb").is_file()
 
 
 def test_a_run_killed_in_its_export_resumes(finished, tmp_path):

@@ -1,8 +1,6 @@
-import functools
 import importlib.util
 import json
 import pathlib
-import resource
 import shutil
 import subprocess
 import sys
@@ -14,6 +12,8 @@ import programs
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from full_disk import files_of_at_most
+from served_models import loaded_once
 
 from tfdml.files import locked
 from tfdml.scale import __main__ as command
@@ -23,8 +23,7 @@ from tfdml.serving.exported import fingerprint
 
 @pytest.fixture(autouse=True, scope="module")
 def _models_are_loaded_once():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model, "load_signatures", functools.cache(model.load_signatures))
+    with loaded_once(model):
         yield
 
 
@@ -228,12 +227,8 @@ def test_a_full_disk(embed, out, photos):
     embed()
     table = table_of(out)
     shutil.rmtree(out / "shards")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))  # bytes of a file
-    try:
+    with files_of_at_most(1000):
         result = embed()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert result.code == 1
     assert "File too large: " in result.err
     assert "00000.parquet'; run the same command to continue" in result.err

@@ -1,4 +1,3 @@
-import functools
 import json
 
 import numpy as np
@@ -6,6 +5,7 @@ import pytest
 import tensorflow as tf
 from mean_colours import CLASSES, PARENTS, SIDE, embedding_of
 from PIL import Image
+from served_models import loaded_once
 
 from tfdml.serving import exported
 
@@ -44,8 +44,7 @@ def version(photos):
 
 @pytest.fixture(autouse=True, scope="module")
 def _models_are_loaded_once():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exported, "load_signatures", functools.cache(exported.load_signatures))
+    with loaded_once(exported):
         yield
 
 
