@@ -145,4 +145,4 @@ def _ids(index):
     lists = index.invlists
     sizes = [lists.list_size(cell) for cell in range(index.nlist)]
     views = [faiss.rev_swig_ptr(lists.get_ids(i), size) for i, size in enumerate(sizes) if size]
-    return np.concatenate(views)
+    return np.concatenate([np.empty(0, np.int64), *views])

@@ -100,6 +100,7 @@ def test_an_approximate_index_grows_and_shrinks(rows, ids):
     assert index.nearest(rows[100], 1)[0] == ids[100]
     assert ids[10] not in index.nearest(rows[10], 260)[0]
     assert index.changed(remove=ids[40:150]).cells == 0
+    assert len(index.changed(remove=ids[40:])) == 0
 
 
 @pytest.mark.usefixtures("cells_from_200")
