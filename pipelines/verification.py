@@ -40,6 +40,10 @@ def unreadable(paths):
     known = _remembered(stamps)
     unknown = [row for row, stamp in enumerate(stamps) if stamp is None or stamp not in known]
     good = []
+    if unknown:  # not in the threads: each would silence the standard error of the others
+        from tfdml.quiet import import_tensorflow
+
+        import_tensorflow()
     pool = ThreadPoolExecutor(os.cpu_count())
     try:
         # In chunks, so that millions of files do not wait in the queue at once.
@@ -61,10 +65,6 @@ def _problem(path):
     """Why a file cannot be read; an empty text if it can."""
     if not is_utf8(str(path)):
         return NOT_UTF8
-    # Imported only when a file must be decoded: TensorFlow is slow to load.
-    from tfdml.quiet import import_tensorflow
-
-    import_tensorflow()
     import tensorflow as tf
 
     from tfdml.decoding import decode
