@@ -131,6 +131,16 @@ def test_versions_of_another_run_are_not_joined(here, capsys):
     assert [path.name for path in out.iterdir()] == ["1"]
 
 
+def test_a_version_of_fewer_steps_is_of_the_same_run(here):
+    trained = here / "saved_models" / "small" / "1"
+    out = here / "saved_models" / "shorter"
+    shutil.copytree(trained, out / "1")
+    metadata = read_metadata(trained)
+    metadata["recipe"]["steps"] = 1
+    (out / "1" / "assets.extra" / "metadata.json").write_text(json.dumps(metadata))
+    exporting.check_same_run(out, trained)
+
+
 def test_a_stray_file_is_no_version(tmp_path):
     (tmp_path / "7").write_text("no version")
     (tmp_path / "6").mkdir()

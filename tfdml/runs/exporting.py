@@ -28,27 +28,30 @@ def load_run(run, trained):
         raise FileNotFoundError(f"there is no {checkpoint}")
     model = read_model(checkpoint)
     steps, of_version = int(model.optimizer.iterations), exported.recipe_of(trained).get("steps")
-    expectation = f"{checkpoint} was trained further than {trained}: take the run's last version"
+    expectation = (
+        f"{checkpoint} was trained further than {trained}: end the run by --resume, or give its "
+        "last version"
+    )
     # Steps whose gradients overflow in float16 do not count.
     check(of_version is None or steps <= of_version, expectation, steps=steps, version=of_version)
     return model
 
 
 def serve_run(model, trained, levels=None, options=None, dims=None):
-    """The model of a run, or its shallow levels or first numbers, ready to be written.
+    """The model of a run, or its shallow levels or first dimensions, ready to be written.
 
     Args:
         model: The `EmbeddingModel` of the run.
         trained: Path of the version that the run exported; images are read in the same way.
         levels: Number of shallowest levels to keep; all if None.
         options: `ExportOptions`; the defaults if None.
-        dims: Numbers of each embedding to keep, of a model of one level; all if None.
+        dims: First dimensions of each embedding to keep, of a model of one level; all if None.
 
     Returns:
         A `ServedModel`.
 
     Raises:
-        ValueError: If the model has fewer levels or numbers, or `trained` has no function
+        ValueError: If the model has fewer levels or dimensions, or `trained` has no function
             `read_image`.
     """
     import tensorflow as tf
@@ -70,10 +73,16 @@ def serve_run(model, trained, levels=None, options=None, dims=None):
 
 
 def check_same_run(out, trained):
-    """Raises a FileExistsError if a folder holds versions of another run than `trained`."""
-    recipe = metadata.without_folders(exported.recipe_of(trained))
+    """Raises a FileExistsError if a folder holds versions of another run than `trained`.
+
+    A run that was trained further is the same.
+    """
+
+    def run_of(version):
+        return {**metadata.without_folders(exported.recipe_of(version)), "steps": None}
+
     for other in versions_of(out).values():
-        if metadata.without_folders(exported.recipe_of(other)) != recipe:
+        if run_of(other) != run_of(trained):
             raise FileExistsError(f"{other} is of another run: choose another folder for this one")
 
 
