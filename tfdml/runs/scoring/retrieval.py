@@ -23,10 +23,10 @@ class Retrieval(Scoring):
     """What each image finds among the others, or queries in the gallery of a dataset with one.
 
     Args:
-        rank_by: `distance`, the default without `rerank`, which is Euclidean, between embeddings as
-            the model gives them or as `level_weights` makes them, with mean, variance and LDA score
-            of it over all pairs; or `similarity`: the score that the model learned, of every pair
-            of images. It needs a loss that learns a similarity, such as `--loss pddm`.
+        rank_by: `distance`, the default without `rerank`: the Euclidean distance of the embeddings,
+            as the model gives them or as `level_weights` makes them; its mean, variance and LDA
+            score over all pairs are printed too. Or `similarity`: the score that the model learned,
+            of every pair of images, for a loss that learns one, such as `--loss pddm`.
         rerank: Rank by the learned similarity only this many images per query, the nearest by
             distance, as for large galleries. Also measures the recall that this loses, on at most
             1,000 queries.
@@ -154,6 +154,7 @@ class Retrieval(Scoring):
     def prepare(self, model, images):
         if self.gallery:
             return queries_of(self, model, images)
+        images = super().prepare(model, images)
         has_pairs = self.false_match_rate is None or has_pairs_of_both_kinds(images.split.labels)
         expectation = "`false_match_rate` needs images of two classes, and two images of one"
         check(has_pairs, expectation, classes=images.split.num_classes)

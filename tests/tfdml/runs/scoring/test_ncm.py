@@ -29,7 +29,7 @@ def test_class_means_of_some_images_identify_the_others(photos, version, capsys)
     assert content["scores"] == {"top2": pytest.approx(np.mean(expected[2]), abs=1e-9)}
 
 
-@pytest.mark.parametrize("task", ["ncm", "one_per_class"])
+@pytest.mark.parametrize("task", ["retrieval", "ncm", "one_per_class"])
 def test_classes_of_one_image_are_rejected_before_they_are_embedded(
     task, photos, version, tmp_path, monkeypatch, capsys
 ):
