@@ -120,17 +120,17 @@ def test_the_crop_of_the_warp_takes_the_place_of_the_datasets(arguments, crop, f
     [
         (["--warp_size", "0"], "Received: warp_size=0, image_size="),
         (["--warp_size", "9", "--image_size", "10"], "Received: warp_size=9, image_size=10"),
-        (["--keep_aspect", "--trim_white"], "`keep_aspect` does not go with `trim_white`"),
-        (
-            ["--keep_aspect", "--mean_image", "mean.npy"],
-            "Received: keep_aspect=True, trim_white=False, mean_image='",
-        ),
     ],
 )
 def test_settings_that_do_not_go_together_are_rejected(arguments, message, capsys):
     with pytest.raises(SystemExit):
         recipe_of(*arguments)
     assert message in capsys.readouterr().err
+
+
+def test_two_ways_to_keep_the_aspect_are_rejected():
+    with pytest.raises(ValueError, match="leave out `keep_aspect`"):
+        train.check_files(recipe_of("--keep_aspect", "--trim_white"))
 
 
 @pytest.mark.parametrize(

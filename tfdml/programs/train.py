@@ -50,7 +50,7 @@ PROGRAM = program_name("train")
 def main(arguments=None):
     recipe, resume, devices = parse(sys.argv[1:] if arguments is None else arguments)
     folder = RUNS / recipe.run
-    errors = ValueError, TypeError, OSError, FloatingPointError
+    errors = ValueError, TypeError, OSError, ImportError, FloatingPointError
     together = devices.rejected_together()
     with together, one_sentence(PROGRAM, *errors), contextlib.ExitStack() as run:
         if devices.is_chief:
@@ -65,19 +65,15 @@ def main(arguments=None):
         devices.check(recipe)
         if not pipelines.is_listed(recipe.dataset, recipe.data_dir, recipe.skip_invalid):
             check_model(recipe)  # before minutes of reading images
-        images, head_steps = load_images(recipe), recipe.head_steps
+        images = load_images(recipe)
         earlier = read_classes(folder, EARLIER) if resume else classes_before(recipe)
         warn_of_trained("train", earlier, images.test)
         recipe = with_defaults(recipe, images.train)
         check_model(recipe)
         devices.check(recipe)
         model = load_checkpoint(recipe, folder) if resume else None
-        if model is not None and head_steps is None:  # a run of a version before these steps
-            # Under float16 Keras wraps the optimizer.
-            optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
-            recipe = dataclasses.replace(recipe, head_steps=optimizer.head_steps)
         step = 0 if model is None else int(model.optimizer.iterations)
-        # First, as a sampler may reject the images; the model of density embeds all of them.
+        # Before the model: a sampler may reject the images, and some losses embed all of them.
         part = devices.part
         batches, callbacks = training_batches(recipe, step, images.train, images.dataset, part)
         if model is None:
@@ -298,9 +294,7 @@ def callbacks_of(recipe, folder, images, start, loss):
         yield callbacks.RetrievalScores(batches, images.test.labels)
     if loss.compares_batches:
         size = next(layer.size for layer in loss.layers if isinstance(layer, EmbeddingMemory))
-        images_per_epoch = (
-            recipe.classes_per_batch * recipe.images_per_class * recipe.checkpoint_every
-        )
+        images_per_epoch = recipe.batch_size * recipe.checkpoint_every
         sample = sample_to_embed(images.train, images.dataset)
         yield callbacks.EmbeddingDrift(sample, epochs=math.ceil(size / images_per_epoch))
     yield callbacks.LossLogs(folder / "logs" / "train")

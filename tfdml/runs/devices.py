@@ -123,7 +123,7 @@ class Devices:
         )
         if recipe.classes_per_batch is None:
             return
-        batch = recipe.classes_per_batch * recipe.images_per_class
+        batch = recipe.batch_size
         expectation = "the devices must divide the batch, `classes_per_batch` × `images_per_class`"
         check(batch % self.replicas == 0, expectation, batch=batch, devices=self.replicas)
 

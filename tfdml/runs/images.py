@@ -101,7 +101,7 @@ def training_batches(recipe, start_step, split, dataset, part=(0, 1)):
     With a `part`, that of these batches, for samplers whose batches are of one size.
     """
     classes, images = recipe.classes_per_batch, recipe.images_per_class
-    batch, pixels = classes * images, math.prod(dataset.image_size)
+    batch, pixels = recipe.batch_size, math.prod(dataset.image_size)
     needed = 4 * batch // part[1] * max(pixels, batch)  # pixels, or distances to the batch
     check_fits(needed, "a batch", classes_per_batch=classes, images_per_class=images)
     options = {
@@ -111,21 +111,24 @@ def training_batches(recipe, start_step, split, dataset, part=(0, 1)):
         "preprocessing": dataset.preprocessing,
         "start_step": start_step,
     }
+    product = "`classes_per_batch` × `images_per_class`"
+    received = {"classes_per_batch": classes, "images_per_class": images}
     if recipe.sampler == "groups":
         options |= recipe.sampler_options
         return pipelines.group_batches(split, classes, batch, **options), []
     if recipe.sampler == "whole_classes":
         largest = max(collections.Counter(split.labels.tolist()).values())
-        expectation = (
-            "`classes_per_batch` × `images_per_class` must be at least the images of the largest "
-            "class + 2"
-        )
-        received = {"classes_per_batch": classes, "images_per_class": images, "largest": largest}
-        check(batch >= largest + 2, expectation, **received)
+        expectation = f"{product} must be at least the images of the largest class + 2"
+        check(batch >= largest + 2, expectation, **received, largest=largest)
         return pipelines.whole_class_batches(split, batch, **options), []
     if recipe.sampler == "shuffled":
+        count = len(split.labels)
+        expectation = f"{product} must not exceed the images to train on"
+        check(batch <= count, expectation, **received, images=count)
         return pipelines.shuffled_batches(split, batch, **options, part=part), []
     if recipe.sampler == "pairs":
+        of = 4 if recipe.sampler_options.get("hard_neighbours") else 2
+        check(batch % of == 0, f"{product} must be a multiple of {of}", **received)
         neighbours, callbacks = hard_neighbours(recipe, split, dataset)
         options |= recipe.sampler_options | {"hard_neighbours": neighbours}
         batches = pipelines.pair_batches(split, batch, **options, part=part)
@@ -140,9 +143,7 @@ def hard_neighbours(recipe, split, dataset):
 
     if not recipe.sampler_options.get("hard_neighbours"):
         return None, []
-    neighbours = pipelines.HardNeighbours(
-        split.labels, recipe.classes_per_batch * recipe.images_per_class, recipe.checkpoint_every
-    )
+    neighbours = pipelines.HardNeighbours(split.labels, recipe.batch_size, recipe.checkpoint_every)
     images = images_to_score(split, dataset)
     return neighbours, [tfdml.callbacks.EmbeddingsOfEpoch(images, neighbours.refresh)]
 

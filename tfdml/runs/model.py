@@ -38,13 +38,15 @@ def build_model(recipe, split, dataset):
     if recipe.init_from:
         copy_weights(recipe, embedder)
 
+    width = embedder.output_shape[-1]
+    images = max(len(each.labels) for each in (split, *dataset.splits.values()))
+    check_fits(4 * images * width, "embeddings of all images", images=images, embedding_dim=width)
+
     def check_loss():
-        batch = recipe.classes_per_batch * recipe.images_per_class
-        classes = min(batch, split.num_classes)
+        classes = min(recipe.batch_size, split.num_classes)
         if recipe.sampler in CLASS_SAMPLERS:
             classes = recipe.classes_per_batch
-        width = embedder.output_shape[-1]
-        loss.check_run(rows=batch, classes=classes, width=width, steps=recipe.steps)
+        loss.check_run(rows=recipe.batch_size, classes=classes, width=width, steps=recipe.steps)
 
     def embeddings_of(network):
         from pipelines.images import named
@@ -86,9 +88,6 @@ def build_model(recipe, split, dataset):
     else:
         optimizer = tfdml.optimizers.SGD(momentum=0.9, **options)
     model.compile(optimizer=optimizer, loss=loss)
-    images = max(len(each.labels) for each in (split, *dataset.splits.values()))
-    width = embedder.output_shape[-1]
-    check_fits(4 * images * width, "embeddings of all images", images=images, embedding_dim=width)
     # What a loss cannot be computed from, it says now, before the run has a folder.
     rows = keras.ops.zeros((2, *embedder.output_shape[1:]))
     loss([0, split.num_classes - 1], rows)

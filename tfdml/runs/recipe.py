@@ -198,11 +198,6 @@ class Recipe(Settings):
         self.check(self.levels in (None, 1, 2, 3), "`levels` must be 1, 2 or 3")
         warped = self.warp_size is None or self.warp_size >= (self.image_size or 1)
         self.check(warped, "`warp_size` must be > 0, and at least `image_size`")
-        self.check(
-            not (self.keep_aspect and (self.trim_white or self.mean_image)),
-            "`keep_aspect` does not go with `trim_white`, whose white margins keep it, nor with "
-            "`mean_image`, which is of images of one size",
-        )
         least = 1 if self.sampler == "shuffled" else 2
         has_negatives = self.classes_per_batch is None or self.classes_per_batch >= least
         reason = ": one class has no negative" if least > 1 else ""
@@ -211,7 +206,7 @@ class Recipe(Settings):
         reason = ": one image has no positive" if least > 1 else ""
         self.check(has_positives, f"`images_per_class` must be >= {least}{reason}")
         if self.micro_batch and self.classes_per_batch:
-            divides = self.classes_per_batch * self.images_per_class % self.micro_batch == 0
+            divides = self.batch_size % self.micro_batch == 0
             expectation = "`micro_batch` must divide `classes_per_batch` × `images_per_class`"
             self.check(divides, expectation)
         takes_options = self.sampler in ("groups", "pairs") or not self.sampler_options
@@ -240,15 +235,15 @@ class Recipe(Settings):
         rate = (1e-4 if self.weights or self.init_from else 1e-3, start)
         if num_classes < FEW_CLASSES:
             rate = (1e-4, f"as a network overfits {num_classes} classes")
-        classes = (USUAL_CLASSES, "the default")
+        classes, reason = USUAL_CLASSES, "the default"
         if num_classes < USUAL_CLASSES and self.sampler != "whole_classes":
-            classes = (num_classes, "all training classes")
-            if left := num_classes % self.super_classes:
-                classes = (num_classes - left, f"{self.super_classes} super-classes must divide it")
+            classes, reason = num_classes, "all training classes"
+        if left := classes % self.super_classes:
+            classes, reason = classes - left, f"{self.super_classes} super-classes must divide it"
         defaults = {
             "learning_rate": rate,
             "head_multiplier": (10.0 if self.weights else 1.0, start),
-            "classes_per_batch": classes,
+            "classes_per_batch": (classes, reason),
         }
         if self.steps:  # else a run that goes on decides
             head_steps = min(100, self.steps // 10) if self.weights else 0
@@ -257,6 +252,11 @@ class Recipe(Settings):
         values = {name: value for name, (value, _) in filled.items()}
         reasons = {name: f"{value:g}, {reason}" for name, (value, reason) in filled.items()}
         return dataclasses.replace(self, **values), reasons
+
+    @property
+    def batch_size(self):
+        """Images in a batch, of a recipe with `classes_per_batch`."""
+        return self.classes_per_batch * self.images_per_class
 
     @property
     def super_classes(self):

@@ -78,7 +78,14 @@ REJECTED = [
     ),
     (
         ["--sampler", "shuffled", "--dataset", "digits", "--classes_per_batch", "500"],
-        ["`batch_size`", "the number of images", "Received: batch_size=2000"],
+        [
+            "`images_per_class` must not exceed",
+            "Received: classes_per_batch=500, images_per_class=4",
+        ],
+    ),
+    (
+        ["--sampler", "pairs", "--classes_per_batch", "3", "--images_per_class", "5"],
+        ["must be a multiple of 2", "Received: classes_per_batch=3, images_per_class=5"],
     ),
     (NO_DATA, ["there is no missing"]),
     (
@@ -160,7 +167,7 @@ def test_an_image_that_cannot_be_read_is_named(tmp_path):
     data = ["--dataset", "folder", "--data_dir", photos, "--image_size", "16"]
     message = rejection(*data, *TWO_STEPS, cwd=tmp_path)
     assert "empty.png cannot be read (0 bytes" in message
-    assert "--skip_invalid true" in message
+    assert "--skip_invalid" in message
 
 
 @pytest.mark.parametrize("content", ["steps: [1\nloss", "", "- 1\n- 2", "steps:\n  many"])

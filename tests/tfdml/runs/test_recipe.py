@@ -108,6 +108,13 @@ def test_the_classes_of_a_batch_suit_the_sampler(sampler, options, classes):
     assert recipe.completed(num_classes=15)[0].classes_per_batch == classes
 
 
+def test_super_classes_divide_the_default_batch_of_many_classes():
+    recipe = Recipe(sampler="groups", sampler_options={"super_classes": 3})
+    completed, reasons = recipe.completed(num_classes=40)
+    assert completed.classes_per_batch == 30
+    assert reasons["classes_per_batch"] == "30, 3 super-classes must divide it"
+
+
 def test_a_run_of_no_steps_leaves_those_of_new_layers_open():
     recipe = Recipe(weights="imagenet", steps=0).completed(40)[0]
     assert dataclasses.replace(recipe, steps=500).completed(40)[0].head_steps == 50

@@ -39,9 +39,10 @@ class Scoring(Settings):
         k: Numbers of neighbours, such as `--k '[1, 10]'`; if not given {neighbours}, as far as
             there are so many.
         levels: Score only the first levels of a model with several; all if not given.
-        level_weights: Joins the levels of a model with several by these factors, such as
-            `[1, 2, 3]`, to unit length, instead of as they are.
-        dims: Score only the first numbers of the embeddings, to unit length where the whole ones
+        level_weights: Factors of the levels of a model with several, such as `[1, 2, 3]`. Each
+            level is scaled to unit length, multiplied by its factor and joined to the others, and
+            the whole has unit length. If not given, the levels are joined as they are.
+        dims: Score only the first dimensions of the embeddings, to unit length where the whole ones
             are, as of a model trained with the loss `matryoshka`; all if not given.
         seed: Seed of all that is drawn at random.
         out: JSON file for the scores. If not given, a file in `runs/NAME`, whose name states the
