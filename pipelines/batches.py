@@ -93,8 +93,7 @@ def group_batches(
         seed: Of the choice of images and of their augmentation.
         image_size: As for `balanced_batches`.
         augmentation: `Augmentation`, or None for none.
-        start_step: Step of the first batch. To resume, the optimizer's number of steps, plus the
-            batches whose update it skipped.
+        start_step: As for `balanced_batches`.
         super_classes: G, which must divide P.
         images_per_class: Most images of a class, >= 2; all if None.
         evenly: Whether all super-classes, and all classes of one, are equally likely; if not, in
@@ -149,8 +148,7 @@ def whole_class_batches(
         seed: Of the choice of images and of their augmentation.
         image_size: As for `balanced_batches`.
         augmentation: `Augmentation`, or None for none.
-        start_step: Step of the first batch. To resume, the optimizer's number of steps, plus the
-            batches whose update it skipped.
+        start_step: As for `balanced_batches`.
         preprocessing: As for `balanced_batches`.
 
     Returns:
@@ -192,8 +190,7 @@ def shuffled_batches(
         seed: Of the order of the images and of their augmentation.
         image_size: As for `balanced_batches`.
         augmentation: `Augmentation`, or None for none.
-        start_step: Step of the first batch. To resume, the optimizer's number of steps, plus the
-            batches whose update it skipped.
+        start_step: As for `balanced_batches`.
         preprocessing: As for `balanced_batches`.
         part: As for `balanced_batches`.
 
@@ -241,8 +238,7 @@ def pair_batches(
         seed: Of the choice of images and of their augmentation.
         image_size: As for `balanced_batches`.
         augmentation: `Augmentation`, or None for none.
-        start_step: Step of the first batch. To resume, the optimizer's number of steps, plus the
-            batches whose update it skipped.
+        start_step: As for `balanced_batches`.
         hard_neighbours: `HardNeighbours` of the labels of the split and this batch size, or None.
         reshuffle: Whether each epoch shuffles its pairs anew; if not, every epoch repeats the
             batches of the first. With hard neighbours it always does.

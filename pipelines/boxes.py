@@ -35,18 +35,22 @@ def read_boxes(path):
     if header[1] != _HEADER:
         raise ValueError(f"{path} must begin with the line {','.join(_HEADER)}")
     for number, cells in lines:
-        where, received = f"{path}, line {number}", f"Received: {','.join(cells)}"
-        image, edges = os.path.normpath(cells[0]), cells[1:]
-        if len(edges) != 4 or not all(edge.isdecimal() for edge in edges):
-            raise ValueError(f"{where} must be a path and four integers >= 0. {received}")
-        left, top, right, bottom = map(int, edges)
-        if left >= right or top >= bottom:
-            raise ValueError(f"{where}: a box must have x1 < x2 and y1 < y2. {received}")
+        where, image = f"{path}, line {number}", os.path.normpath(cells[0])
+        box = box_of(cells[1:], where)
         if image in boxes:
             raise ValueError(f"{where}: {image} has a box already")
-        boxes[image] = (left, top, right, bottom)
+        boxes[image] = box
     check(boxes, f"{path} must name boxes", boxes=0)
     return boxes
+
+
+def box_of(cells, where):
+    """The (x1, y1, x2, y2) of the cells of a line; a ValueError names `where` they stand."""
+    edges = [int(cell) if cell.isdecimal() else -1 for cell in cells]
+    if len(edges) != 4 or not (0 <= edges[0] < edges[2] and 0 <= edges[1] < edges[3]):
+        expected = f"{where}: a box must be four integers x1,y1,x2,y2, 0 <= x1 < x2, 0 <= y1 < y2"
+        raise ValueError(f"{expected}. Received: {','.join(cells)!r}")
+    return tuple(edges)
 
 
 def csv_lines(path):

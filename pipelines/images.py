@@ -333,8 +333,8 @@ def cause_of(error, *splits):
         for row, reason in unreadable(split.images):
             what = f"{split.images[row]} cannot be read ({reason})"
             advice = (
-                "repair it, or leave out all such images of a folder or CSV file by --skip_invalid "
-                "true, in a new run; python -m pipelines.check lists them"
+                "repair it, or leave out all such images by --skip_invalid, in a new run; "
+                "python -m pipelines.check lists them"
             )
             return f"{what}: {'write the cache again' if split.holds_records else advice}"
         if split.boxes is not None:

@@ -43,9 +43,8 @@ def entry_of(name):
 
 def is_listed(name, data_dir=None, skip_invalid=False):
     """Whether `load` is fast, without TensorFlow: it lists the images, or finds no such folder."""
-    if data_dir is not None and not pathlib.Path(data_dir).expanduser().exists():
-        return True
-    return not skip_invalid and entry_of(name) not in READ
+    missing = data_dir is not None and not pathlib.Path(data_dir).expanduser().exists()
+    return entry_of(name) not in READ and (missing or not skip_invalid)
 
 
 def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None, *, download=False):

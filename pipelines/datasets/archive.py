@@ -98,7 +98,7 @@ class Archive:
             lines = path.read_text(encoding="utf-8").splitlines()[skip:]
         except UnicodeDecodeError as error:
             raise ValueError(f"{path} must be a text file ({error.reason})") from error
-        kinds, rows = [_KINDS.get(column[0], str.rstrip) for column in columns], []
+        kinds, rows = [_KINDS.get(column[0], str) for column in columns], []
         for number, line in enumerate(map(str.strip, lines), start=skip + 1):
             cells = line.split(maxsplit=len(columns) - 1)
             try:

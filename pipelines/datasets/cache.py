@@ -50,7 +50,7 @@ def load(data_dir=None, skip_invalid=False, training=True):
     warped = Preprocessing(**{name: settings[name] for name in WARP})
     parts, super_labels = np.array(PARTS)[rows["part"]], rows.get("super_labels")
     listing = Listing(paths, rows["labels"], class_names, super_labels, warped=warped, parts=parts)
-    if training and listing.labels.ndim == 1:
+    if training:
         listing = without_single(listing, skip_invalid)
     size, augmentation = tuple(manifest["image_size"]), Augmentation(**manifest["augmentation"])
     defaults = {"image_size": size, "augmentation": augmentation, "preprocessing": warped}

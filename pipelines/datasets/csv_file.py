@@ -3,7 +3,7 @@ import os
 
 import numpy as np
 
-from pipelines.boxes import csv_lines
+from pipelines.boxes import box_of, csv_lines
 from pipelines.datasets import given_path
 from pipelines.datasets.listing import Listing, dataset_of, first_half, numbered
 from tfdml.checks import check
@@ -56,7 +56,7 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     )
     super_labels = numbered(table["super_label"])[0] if "super_label" in names else None
     images = [str(path.parent / image) for image in table["path"]]
-    edges = [[int(row[edge]) for edge in EDGES] for row in rows] if boxes else None
+    edges = [row["box"] for row in rows] if boxes else None
     parts = [PARTS[part] for part in table["split"]] if "split" in names else first_half(labels)
     listing = Listing(images, labels, class_names, super_labels, edges, parts=parts)
     where = f". Paths are relative to {path.parent}, the folder of {path.name}"
@@ -132,9 +132,5 @@ def _checked(where, names, cells):
         expected = f"{where}: `split` must be one of {', '.join(PARTS)}"
         raise ValueError(f"{expected}. Received: {row['split']!r}")
     if "x1" in row:
-        box = [row[edge] for edge in EDGES]
-        left, top, right, bottom = (int(edge) if edge.isdecimal() else -1 for edge in box)
-        if not (0 <= left < right and 0 <= top < bottom):
-            expected = f"{where}: a box must be integers with 0 <= x1 < x2 and 0 <= y1 < y2"
-            raise ValueError(f"{expected}. Received: {','.join(box)!r}")
+        row["box"] = box_of([row[edge] for edge in EDGES], where)
     return row

@@ -434,7 +434,7 @@ def test_a_part_does_not_read_images_of_another(path_split):
 
 @pytest.mark.parametrize("part", [(0, 5), (2, 2), (-1, 2)])
 def test_rejects_parts_that_do_not_divide_a_batch(split, part):
-    with pytest.raises(ValueError, match=r"`(part|index|count)` must be"):
+    with pytest.raises(ValueError, match="`part` must be"):
         balanced_batches(split, 4, 3, part=part)
 
 
