@@ -177,7 +177,7 @@ def test_an_export_again_goes_on_without_the_images_of_the_run(here, monkeypatch
         (["--precision", "int4"], "`precision` must be one of"),
         (["--classes", "texts"], "is not a JPEG, PNG, GIF, BMP or WebP"),
         (["--gallery", "missing"], "a folder must have sub-folders of images, one per class"),
-        (["--top", "0"], "`top` must be > 0. Received: top=0"),
+        (["--top", "0"], "`top` must be >= 1. Received: top=0"),
     ],
 )
 def test_export_rejects_what_it_cannot_do(arguments, message, here, capsys):

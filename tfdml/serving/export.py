@@ -16,7 +16,7 @@ import os
 import pathlib
 import warnings
 
-from tfdml.checks import check_positive
+from tfdml.checks import check_integer
 from tfdml.command_line import Parser, one_sentence, program_call
 from tfdml.files import check_writable
 from tfdml.quiet import import_tensorflow
@@ -73,7 +73,7 @@ class Export:
     out: str | None = None
 
     def __post_init__(self):
-        check_positive(top=self.top)
+        check_integer(1, top=self.top)
         self.options_after({})
 
     def options_after(self, before):

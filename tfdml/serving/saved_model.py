@@ -73,7 +73,7 @@ def export_model(
         FileExistsError: If the version exists.
         TypeError: If `model` is not a `keras.Model`.
         ValueError: If `model` has no fixed image size, its output is not (batch, dim), a gallery
-            has embeddings of another length, or `top` is not above 0.
+            has embeddings of another length, or `top` is below 1.
 
     Example:
         >>> import pathlib, tempfile

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdml import pairwise
-from tfdml.checks import check, check_positive
+from tfdml.checks import check, check_integer
 from tfdml.progress import progress
 from tfdml.serving.metadata import metadata_of, write_metadata
 from tfdml.serving.nearest import Nearest
@@ -193,7 +193,7 @@ class ServedModel:
             return {"similarity": self._loss.similarity_layer.matrix(*rows)}
 
     def _add(self, name, gallery, top, texts):
-        check_positive(top=top)
+        check_integer(1, top=top)
         width = gallery.embeddings.shape[1]
         expected = "a gallery must have embeddings of the length of this model's"
         check(width == self.dim, expected, dim=self.dim, embeddings=width)
