@@ -55,7 +55,7 @@ class _PerVariable(keras.optimizers.Optimizer):
         return [pattern for pattern in self.multipliers if re.search(pattern, path)]
 
     def _clip_gradients(self, grads):
-        # Keras' product and `ops.clip` would make gradients of some rows those of all.
+        # Keras' clipping would make a gradient of some rows one of all rows.
         if not (self.clipnorm or self.clipvalue or self.global_clipnorm):
             return grads
         grads, replicas = _sums_of_replicas(grads)

@@ -29,14 +29,15 @@ def split_levels(embeddings, levels):
     return np.split(embeddings, levels, axis=1)
 
 
-def weigh_levels(embeddings, weights):
+def weigh_levels(embeddings, level_weights):
     """Weighted ensemble of all levels, with rows of unit length.
 
     Args:
         embeddings: (n, levels * dim) floats, the concatenated levels; each level of a row is scaled
             to unit length before weighting, except zeros.
-        weights: One number >= 0 per level, not all 0. The released code of HDC takes (1, 2, 3) for
-            Cars196, (1, 1, 2) for CUB-200-2011 and (1, 1, 1) for Stanford Online Products.
+        level_weights: One number >= 0 per level, not all 0. The released code of HDC takes
+            (1, 2, 3) for Cars196, (1, 1, 2) for CUB-200-2011 and (1, 1, 1) for Stanford Online
+            Products.
 
     Returns:
         (n, levels * dim) floats.
@@ -54,8 +55,9 @@ def weigh_levels(embeddings, weights):
         >>> print(weigh_levels(np.array([[1.0, 0.0, 0.0, 1.0]]), (3, 4)))
         [[0.6 0.  0.  0.8]]
     """
+    weights = list(level_weights)
     check_not_negative(**{f"level_weights[{i}]": weight for i, weight in enumerate(weights)})
-    check(any(weights), "`level_weights` must not all be 0", level_weights=list(weights))
+    check(any(weights), "`level_weights` must not all be 0", level_weights=weights)
     parts = split_levels(embeddings, len(weights))
     shares = np.asarray(weights) / np.linalg.norm(weights)
     weighted = [share * unit_rows(part) for share, part in zip(shares, parts, strict=True)]

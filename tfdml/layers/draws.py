@@ -27,7 +27,7 @@ class Draws(keras.layers.Layer):
         self.built = True
 
     def uniform(self, shape, dtype="float32"):
-        """Floats from 0 to below 1, others with each call."""
+        """Floats from 0 to below 1, new ones with each call."""
         if not self.built:
             self.build()
         return keras.random.uniform(shape, dtype=dtype, seed=self.generator)

@@ -4,6 +4,8 @@ from keras import ops
 from tfdml.checks import check, check_integer
 from tfdml.pairwise import NOBODY, asserted
 
+_FITS = "`size` of the memory must be at least the batch"
+
 
 @keras.saving.register_keras_serializable("tfdml")
 class EmbeddingMemory(keras.layers.Layer):
@@ -57,16 +59,14 @@ class EmbeddingMemory(keras.layers.Layer):
 
     def check_batch(self, batch):
         """Raises a ValueError if a batch of so many rows does not fit."""
-        fits = "`size` of the memory must be at least the batch"
-        check(batch <= self.size, fits, size=self.size, batch=batch)
+        check(batch <= self.size, _FITS, size=self.size, batch=batch)
 
     def call(self, rows, labels):
         count = ops.shape(rows)[0]
         if isinstance(count, int):
             self.check_batch(count)
         else:
-            fits = "`size` of the memory must be at least the batch"
-            rows = ops.where(asserted(count <= self.size, fits, count), rows, float("nan"))
+            rows = ops.where(asserted(count <= self.size, _FITS, count), rows, float("nan"))
         places = (self.next + ops.arange(count, dtype="int32")) % self.size
         index = places[:, None]
         rows = ops.cast(ops.stop_gradient(rows), self.rows.dtype)

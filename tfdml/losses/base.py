@@ -329,7 +329,7 @@ def _dtype(values):
 
 
 def _known(labels, num_classes):
-    """Labels with 0 for those of no class, and whether there are none of these."""
+    """Labels, with 0 in place of those of no class, and whether all were of a class."""
     known = (labels >= 0) & (labels < num_classes)
     expectation = f"labels must be from 0 to {num_classes - 1}"
     return ops.where(known, labels, 0), pairwise.asserted(ops.all(known), expectation, labels)

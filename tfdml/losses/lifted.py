@@ -41,7 +41,8 @@ class LiftedStructuredLoss(PairLoss):
     Source:
         Song, Xiang, Jegelka, Savarese. Deep metric learning via lifted structured feature
         embedding. CVPR 2016, eqs. 3 and 4.
-        Differs: is 0 where the paper divides by zero: for coinciding rows or no positive pair.
+        Differs: where the paper divides by zero, the loss is 0, without a positive pair, or the
+        gradient of the distance, of coinciding rows.
 
     Example:
         >>> loss = LiftedStructuredLoss(margin=1.0, variant="max")

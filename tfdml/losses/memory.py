@@ -28,8 +28,8 @@ class CrossBatchMemoryLoss(WrappedLoss):
         layer: `EmbeddingMemory`; built by `EmbeddingModel` or the first call.
 
     Call:
-        labels: (batch,) integers, one class id per row, but -2**31, which marks an empty place of
-            the memory; on JAX of 32 bits.
+        labels: (batch,) integers, one class id per row, any but -2**31, which marks an empty place
+            of the memory; on JAX they must fit 32 bits.
         embeddings: (batch, dim) floats, scaled to unit length if `base` does so.
         training: Whether to write the batch into the memory; False by default. Without it, copies
             of the rows that are in the memory from before are positives of theirs.

@@ -31,7 +31,8 @@ class NPairLoss(PairLoss):
     Call:
         labels: (batch,) integers, one class id per row.
         embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, >= 0; 0 when the batch holds no positive or no negative pair.
+        Returns a scalar float32, >= 0; 0 when the batch holds no positive or no negative pair,
+            but for the term of `l2`, which needs no negative one.
 
     Raises:
         TypeError: If `labels` are not integers or `embeddings` not floats.

@@ -18,8 +18,8 @@ class RecallAtKLoss(PairLoss):
         R[q, K] = min(K, Σ_{p in P} σ_count(K - r[q, p])) / min(K, |P|)
         loss    = 1 - mean over queries q and numbers K of R[q, K]
 
-    R[q, K] is the share of the K first places that positives hold. Queries without a positive do
-    not count. The loss has a positive minimum, as σ_count(0) = 0.5.
+    R[q, K] is the number of positives among the first K, as a share of the most there can be.
+    Queries without a positive do not count. The loss has a positive minimum, as σ_count(0) = 0.5.
 
     With `mix`, in training, every pair of rows x, y of one class adds a virtual row of that class,
     a x + (1 - a) y, not scaled to unit length, with a from 0 to 1 drawn for each. Virtual rows are

@@ -99,6 +99,6 @@ class SampledClassesLoss(WrappedLoss):
         count = self._count
         sampled, places = self.sampler(labels, num_classes=self.num_classes, count=count)
         all_held = ops.all(ops.take(sampled, places) == ops.cast(labels, sampled.dtype))
-        all_held = pairwise.asserted(all_held, f"a batch must have at most {count} classes", labels)
+        all_held = pairwise.asserted(all_held, f"labels must be of at most {count} classes", labels)
         value = self.base.of_cosines(places, self.base.layer.cosines(embeddings, sampled))
         return ops.where(all_held, value, float("nan"))

@@ -69,8 +69,7 @@ def embedded(version, pieces):
         Tables of `rows_of`, in the order of the pieces.
 
     Raises:
-        RuntimeError: If Ray fails.
-        OSError: If an image cannot be fetched.
+        RuntimeError: If Ray fails, or an image cannot be fetched.
     """
     try:
         model = ray.put(_files(version))

@@ -83,10 +83,9 @@ def build(collection, factory, *, parameters=None, training_rows=None, seed=0, o
     check(about["rows"] > 0, expected, images=collection.images, readable=0)
     final, unfinished = collection.folder / stored.FOLDER, collection.folder / UNFINISHED
     if _is_built(final, about, overwrite):
-        if given is None:
-            return False
-        present = {**stored.about_of(final), "parameters": parameters}
-        write_text(final / stored.ABOUT, json.dumps(present, indent=2) + "\n")
+        if given is not None:
+            present = {**stored.about_of(final), "parameters": parameters}
+            write_text(final / stored.ABOUT, json.dumps(present, indent=2) + "\n")
         return False
     _check_room(unfinished, made, ivf, collection.images)  # before it removes other work
     _begin(unfinished, about)

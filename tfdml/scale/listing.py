@@ -99,7 +99,7 @@ def list_images(images):
         listing = _of_paths(fs, folder, found, labelled=False)
     else:
         expected = "a folder, a pattern such as 'photos/*.jpg', or a .parquet file"
-        raise FileNotFoundError(f"`images` must be {expected}. There is no {images}")
+        raise FileNotFoundError(f"`images` must be {expected}. Received: {images}")
     check(listing.images, "`images` must have images", images=images)
     return listing
 

@@ -103,7 +103,8 @@ class SearchModel:
             return self._signatures["score_pairs"](**pairs)["similarity"]
 
         scores = InPieces(score_piece, _PAIRS_AT_ONCE)(rows)
-        check(np.isfinite(scores).all(), "the learned similarity must be finite", scores=scores)
+        infinite = int(np.count_nonzero(~np.isfinite(scores)))
+        check(not infinite, "the learned similarity must be finite", not_finite=infinite)
         return scores
 
     def _warm_up(self, image_size):

@@ -164,7 +164,7 @@ def test_a_network_that_fails_is_a_sentence(embed, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"images": "nowhere"}, "There is no nowhere"),
+        ({"images": "nowhere"}, "Received: nowhere"),
         ({"images": "nope://nowhere"}, "nope"),
         ({"images": "."}, "`images` must have images"),
         ({"model": "nowhere"}, "no SavedModel at nowhere"),

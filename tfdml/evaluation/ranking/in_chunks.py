@@ -20,7 +20,7 @@ class Chunk(NamedTuple):
     classes: np.ndarray  # (m,) integers
 
 
-def ranks_in_chunks(queries, classes, chunks, metrics, own=None):
+def ranks_in_chunks(queries, classes, chunks, metrics, own):
     """Ranks the relevant rows of each query among all gallery rows; ties count as errors.
 
     The ranks are those of `ranks_by_distance` in the joined chunks. The first pass computes the
@@ -35,12 +35,11 @@ def ranks_in_chunks(queries, classes, chunks, metrics, own=None):
         chunks: Function that returns an iterable of the `Chunk`s; called twice.
         metrics: `Metrics` that the ranks are for: they decide how deep the ranks must be exact.
         own: (n,) ids of the gallery rows that are the queries themselves, which are excluded; -1
-            for a query that is none. Default: none is.
+            for a query that is none.
 
     Returns:
         The `RelevantRanks` of all queries, and the (n,) numbers of their relevant rows.
     """
-    own = np.full(len(queries), -1) if own is None else own
     relevant, pairs, frame = _relevant_pairs(queries, classes, chunks, metrics.only_nearest, own)
     depth, asked = metrics.depth(relevant), frame.points(queries)
     query, distance = pairs
@@ -121,8 +120,7 @@ def _count(search, own_row, counter, bounds, edges, depth, before):
     buffer = np.empty((min(block, len(active)), columns.shape[1]), np.float32)
     for first in range(0, len(active), block):
         some = active[first : first + block]
-        rows = np.pad(asked.centred[some], ((0, 0), (0, 1)), constant_values=1)
-        scores = np.matmul(rows, columns, out=buffer[: len(some)])
+        scores = np.matmul(asked.score_rows(some), columns, out=buffer[: len(some)])
         for of, query in zip(scores, some.tolist(), strict=True):
             of[search.start[query] : search.stop[query]] = -np.inf
             if own_row[query] >= 0:

@@ -55,7 +55,7 @@ class Points(NamedTuple):
     squared_norms: np.ndarray  # (n,) float64, of the centred rows before rounding
 
     def score_rows(self, some=slice(None)):
-        """(n, dim + 1) factors of scores, for queries, given as a slice."""
+        """(n, dim + 1) factors of scores, for queries, given as a slice or integers."""
         centred = self.centred[some]
         return np.concatenate([centred, np.ones_like(centred[:, :1])], axis=1)
 

@@ -20,6 +20,7 @@ def values_in_chunks(queries, classes, gallery, gallery_classes, metrics, size, 
             ids = 3 + 3 * np.arange(len(gallery))[some]
             yield Chunk(ids, gallery[some], gallery_classes[some])
 
+    own = np.full(len(queries), -1) if own is None else own
     ranks, relevant = ranks_in_chunks(queries, classes, chunks, metrics, own)
     return metrics.values(ranks, relevant)
 
