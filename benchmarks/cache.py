@@ -11,13 +11,9 @@ each turn, if the system allows it.
 import argparse
 import os
 import pathlib
-import sys
 import tempfile
 
 import numpy as np
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-
 from images import CLASSES, SIDE, cost, trained
 
 import pipelines

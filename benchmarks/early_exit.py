@@ -18,7 +18,8 @@ from tfdml.models import number_of_levels
 from tfdml.programs.train import recipe_of
 from tfdml.runs.exporting import images_per_second, load_run, serve_run, write_next
 from tfdml.runs.images import images_to_score, load_images
-from tfdml.serving.versions import megabytes, newest_version
+from tfdml.serving.exported import find_version
+from tfdml.serving.versions import megabytes
 
 
 def main():
@@ -27,7 +28,7 @@ def main():
     run = parser.parse_args().run.resolve()
     with one_sentence(parser.prog, ValueError, OSError):
         recipe = recipe_of(["--config", str(run / "config.yaml")])
-        trained = newest_version(run.parents[1] / "saved_models" / run.name)
+        trained = find_version(run)
         model = load_run(run, trained)
         levels, images = number_of_levels(model.embedder), load_images(recipe)
         with named(images.test):

@@ -10,10 +10,10 @@ written shards. The limit is a ratio of 0.9 of the second to the first.
 import argparse
 import pathlib
 import tempfile
-import time
 
 import numpy as np
 import tensorflow as tf
+from timing import seconds_of
 from tqdm import tqdm
 
 from tfdml.scale.embed import Embed, embed_missing
@@ -56,9 +56,7 @@ def main():
     works = {"ready batches": ready, "embed": whole}
     seconds = {name: [] for name in works}
     for name, work in tqdm(list(works.items()) * (arguments.rounds + 1), "Rounds", delay=2):
-        start, cpu = time.perf_counter(), time.process_time()
-        work()
-        seconds[name].append((time.perf_counter() - start, time.process_time() - cpu))
+        seconds[name].append(seconds_of(work))
     # Without the first round, which prepares the graphs.
     medians = {name: np.median(each[1:], axis=0) for name, each in seconds.items()}
     for name, (wall, cpu) in medians.items():

@@ -10,15 +10,12 @@ bare decoding are of CPU time, which other work on the machine disturbs least.
 import argparse
 import itertools
 import pathlib
-import sys
 import tempfile
 import time
 
 import numpy as np
 import tensorflow as tf
 from PIL import Image
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import pipelines
 from pipelines import Augmentation, Preprocessing, balanced_batches

@@ -78,7 +78,9 @@ CASES = {
     "memory, contrastive": memory("contrastive"),
     "memory, multi_similarity": memory("multi_similarity"),
     "memory, supcon": memory("supcon"),
-    "density, contrastive": Case("density", {"initial_density": [0.3] * 1000}),
+    "density, contrastive": Case(
+        "density", {"base": "contrastive", "initial_density": [0.3] * 1000}
+    ),
     "regularized, gor": Case("regularized", {"base": "contrastive", "regularizer": "gor"}),
     "regularized, entropy": Case("regularized", {"base": "contrastive", "regularizer": "entropy"}),
     "contrastive, 384-d": Case("contrastive", dim=384),

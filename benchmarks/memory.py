@@ -2,6 +2,8 @@
 
 import ctypes
 import pathlib
+import threading
+import time
 
 
 def peak_memory():
@@ -22,6 +24,32 @@ def resident_memory(process):
         return _of("VmRSS:", process)
     except (FileNotFoundError, ProcessLookupError, ValueError):  # a zombie has no line of it
         return 0
+
+
+def timed(work, what="VmRSS:"):
+    """The result of a call, its seconds, and the gigabytes that it added at its peak.
+
+    Args:
+        work: Function without arguments.
+        what: Name of the memory in /proc/self/status: all, or `RssAnon:` without mapped files.
+    """
+    before, peak, done = _of(what), 0, threading.Event()
+
+    def watch():
+        nonlocal peak
+        while not done.wait(0.01):
+            peak = max(peak, _of(what))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    start = time.perf_counter()
+    try:
+        result = work()
+        seconds = time.perf_counter() - start
+    finally:
+        done.set()
+        watcher.join()
+    return result, seconds, max(peak - before, 0) / 1e9
 
 
 def _of(what, process="self"):

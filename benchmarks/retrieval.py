@@ -9,36 +9,14 @@ All use the same number of threads; faiss only searches the largest K neighbours
 """
 
 import argparse
-import threading
-import time
 
 import numpy as np
-import psutil
+from memory import timed
 from tqdm import tqdm
 
 from tfdml.evaluation import recall_at_k, retrieval_scores
 
 CLASSES = 11_316
-
-
-def timed(function):
-    """Seconds of a call, and the peak resident memory that it added, in GB."""
-    process = psutil.Process()
-    before, peak, done = process.memory_info().rss, 0, threading.Event()
-
-    def watch():
-        nonlocal peak
-        while not done.wait(0.01):
-            peak = max(peak, process.memory_info().rss)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    start = time.perf_counter()
-    function()
-    seconds = time.perf_counter() - start
-    done.set()
-    watcher.join()
-    return seconds, max(peak - before, 0) / 1e9
 
 
 def class_ids(rows, rng):
@@ -78,7 +56,7 @@ def main():
     measured = {name: [] for name in works}
     for _ in tqdm(range(arguments.rounds), desc="Rounds"):
         for name, work in works.items():
-            measured[name].append(timed(work))
+            measured[name].append(timed(work)[1:])
     for name, of in measured.items():
         seconds, memory = zip(*of, strict=True)
         both = zip(seconds, measured["faiss flat"], strict=True)

@@ -6,15 +6,12 @@ Prints each measurement next to its limit.
 import itertools
 import os
 import pathlib
-import sys
 import tempfile
 import time
 
 import numpy as np
 import tensorflow as tf
 from PIL import Image
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from pipelines import HardNeighbours, Split, balanced_batches, pair_batches
 from pipelines.images import reader

@@ -12,12 +12,11 @@ import argparse
 import json
 import pathlib
 import tempfile
-import threading
-import time
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from memory import timed
 from tqdm import tqdm
 
 from tfdml.scale.collection import Collection
@@ -32,31 +31,11 @@ SPREAD = 1.5  # of a class, beside centres of standard normal numbers
 METRICS = ("recall", "map@r", "r_precision")
 
 
-def anonymous_bytes():
-    """Resident memory of this process without files that are mapped into it."""
-    status = pathlib.Path("/proc/self/status").read_text()
-    return 1024 * int(status.partition("RssAnon:")[2].split()[0])
-
-
-def timed(name, function, *arguments, **options):
+def printed(name, function, *arguments, **options):
     """Prints the seconds of a call and the memory that it added; returns its result."""
-    before, peak, done = anonymous_bytes(), 0, threading.Event()
-
-    def watch():
-        nonlocal peak
-        while not done.wait(0.01):
-            peak = max(peak, anonymous_bytes())
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    began = time.perf_counter()
-    try:
-        return function(*arguments, **options)
-    finally:
-        seconds = time.perf_counter() - began
-        done.set()
-        watcher.join()
-        print(f"{name:34} {seconds:8.1f} s   +{max(0, peak - before) / 1e9:.2f} GB", flush=True)
+    result, seconds, memory = timed(lambda: function(*arguments, **options), "RssAnon:")
+    print(f"{name:34} {seconds:8.1f} s   +{memory:.2f} GB", flush=True)
+    return result
 
 
 def write(folder, rows, dim, seed=0):
@@ -93,18 +72,18 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         labels = write(pathlib.Path(folder), arguments.rows, arguments.dim)
         collection = Collection(folder)
-        timed(f"index {arguments.factory}", build, collection, arguments.factory)
+        printed(f"index {arguments.factory}", build, collection, arguments.factory)
         index = StoredIndex(collection)
         print(f"{index.bytes / len(index):.1f} bytes per vector")
-        timed("report of 1,000 queries", report, collection, index, 0)
+        printed("report of 1,000 queries", report, collection, index, 0)
         own = np.random.default_rng(1).permutation(arguments.rows)[: arguments.queries]
         own.sort()
         given = collection.rows(own), labels[own].astype(str).tolist(), (1, 10, 100)
         gallery = Gallery(collection)
         name, options = f"{len(own):,} queries", {"metrics": METRICS, "own": own}
-        exact = timed(f"{name}, exact", retrieval_scores_per_query, gallery, *given, **options)
+        exact = printed(f"{name}, exact", retrieval_scores_per_query, gallery, *given, **options)
         print({name: round(float(of.mean()), 4) for name, of in exact.items()})
-        found = timed(
+        found = printed(
             f"{name}, by the index", scores_through_index, gallery, index, *given, **options
         )
         print({name: round(float(of.mean()), 4) for name, of in found[0].items()})

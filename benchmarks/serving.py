@@ -12,10 +12,10 @@ of `serving_default` to its parts.
 import argparse
 import pathlib
 import tempfile
-import time
 
 import numpy as np
 import tensorflow as tf
+from timing import seconds_of
 from tqdm import tqdm
 
 from pipelines.images import reader
@@ -39,9 +39,8 @@ def main():
     files = images_of(arguments.folder)[0]
     contents = [path.read_bytes() for path in files[:: max(1, len(files) // 32)][:32]]
     with tempfile.TemporaryDirectory() as folder:
-        start, cpu = time.perf_counter(), time.process_time()
-        version = export_model(embedder, pathlib.Path(folder) / "1", reader(shape))
-        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+        version = pathlib.Path(folder) / "1"
+        seconds, cpu = seconds_of(lambda: export_model(embedder, version, reader(shape)))
         print(f"export: {seconds:.1f} s ({cpu:.1f} s of the CPU), {megabytes(version):.1f} MB")
         signatures = tf.saved_model.load(str(version)).signatures
         for rows in (1, len(contents)):
@@ -72,9 +71,7 @@ def measure(signatures, contents, shape, rounds):
     seconds = {name: [] for name in works}
     for _ in tqdm(range(rounds + 1), f"Batches of {len(contents)}", delay=2):
         for name, work in works.items():
-            start, cpu = time.perf_counter(), time.process_time()
-            work()
-            seconds[name].append((time.perf_counter() - start, time.process_time() - cpu))
+            seconds[name].append(seconds_of(work))
     # Without the first round, which prepares the graphs.
     medians = {name: np.median(each[1:], axis=0) for name, each in seconds.items()}
     print(f"{f'batches of {len(contents)}, the median of {rounds}:':>27}  images/s  /s of the CPU")

@@ -11,7 +11,7 @@ import argparse
 
 import numpy as np
 import tensorflow as tf
-from retrieval import timed
+from memory import timed
 from tqdm import tqdm
 
 from tfdml.evaluation import recall_after_reranking, recall_at_k
@@ -63,10 +63,10 @@ def main():
     exact, reranked, ratios = [], [], []
     part = min(PART, arguments.rows)
     for _ in tqdm(range(arguments.rounds), desc="Rounds"):
-        exact.append(timed(rank))  # first, before others leave memory to reuse
-        seconds, _ = timed(lambda: np.asarray(matrix(x[:part], x[-part:])))
+        exact.append(timed(rank)[1:])  # first, before others leave memory to reuse
+        _, seconds, _ = timed(lambda: np.asarray(matrix(x[:part], x[-part:])))
         ratios.append(exact[-1][0] / (seconds * (arguments.rows / part) ** 2))
-        reranked.append(timed(rerank))
+        reranked.append(timed(rerank)[1:])
     ratio = sorted(ratios)[len(ratios) // 2]
     for name, measured in (("exact ranking", exact), ("reranking", reranked)):
         seconds, memory = zip(*measured, strict=True)

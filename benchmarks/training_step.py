@@ -16,17 +16,14 @@ import argparse
 import dataclasses
 import pathlib
 import sys
-import time
 
 import numpy as np
 import tensorflow as tf
+from timing import seconds_of
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-import pipelines  # noqa: E402
-from pipelines.split import Dataset  # noqa: E402
-from tfdml.programs import train  # noqa: E402
+import pipelines
+from pipelines.split import Dataset
+from tfdml.programs import train
 
 
 def main():
@@ -90,13 +87,6 @@ def seconds_per_step(recipe, steps, turns):
     measured = [[seconds_of(each) for each in (fit, bare)] for _ in range(turns + 1)][1:]
     (seconds, cpu), (alone, _) = (min(turns) for turns in zip(*measured, strict=True))
     return seconds / steps, cpu / steps, alone / steps
-
-
-def seconds_of(work):
-    """Wall and CPU seconds of a call."""
-    start, cpu = time.perf_counter(), time.process_time()
-    work()
-    return time.perf_counter() - start, time.process_time() - cpu
 
 
 def model_on_noise(recipe):

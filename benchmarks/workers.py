@@ -15,14 +15,10 @@ import argparse
 import contextlib
 import json
 import os
-import pathlib
 import socket
 import subprocess
 import sys
 import time
-
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
 
 SIDE, FLOAT = 96, 4
 PRODUCTS = 3  # matrix products of a loss over pairs: forward, and for both factors of the gradient

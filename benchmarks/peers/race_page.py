@@ -24,7 +24,8 @@ def races_page(records, sides):
         "same seconds or steps are spent; building the network and tracing its graph count. Images",
         "were decoded and resized once, for both. Each objective had three trials on each side, on",
         "the last fifth of the training classes, and the best trial of a side runs with three",
-        "seeds. Recall@K of the test classes, in percent, mean ± deviation.",
+        "seeds. Recall@K of the test classes, in percent, mean ± deviation; a row without ± has",
+        "one seed so far.",
         "",
         f"“{TITLES[BEST]}” is tfdml by its recipe, which sets all but the images, the network and",
         "its first weights, and was chosen on training classes held out, by more trials than the",
@@ -80,8 +81,8 @@ def runs_table(records):
 def deviating(values, digits=1):
     if not values:
         return "–"
-    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{statistics.mean(values):,.{digits}f} ± {deviation:,.{digits}f}"
+    mean = f"{statistics.mean(values):,.{digits}f}"
+    return f"{mean} ± {statistics.stdev(values):,.{digits}f}" if len(values) > 1 else mean
 
 
 def search_table(records, sides):
