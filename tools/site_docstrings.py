@@ -3,6 +3,7 @@
 Of the sections, `Args`, `Attributes` and `Raises` are lists that griffe reads. Of the others `Call`
 becomes a list, `Example` code, `Returns`, `Source` and `Differs` paragraphs, each under its title.
 Formulas, plain text in a docstring, become MathML, from their TeX in docs/reference/formulas.yaml.
+Names that `--help` lists in place of `{losses}` and the like are linked.
 """
 
 import pathlib
@@ -16,6 +17,12 @@ from latex2mathml.converter import convert
 FORMULAS = pathlib.Path(__file__).parents[1] / "docs" / "reference" / "formulas.yaml"
 PROSE = ("Returns", "Call", "Source", "Differs")
 SECTION = re.compile(r"^(\w+):\n((?:(?: {4}.*)?\n)+)", re.MULTILINE)
+LISTED = {
+    "{losses}": "one of the [objectives](../objectives.md)",
+    "{datasets}": "one of the [datasets](../cookbook/data.md)",
+    "{backbones}": "one of the [backbones](models.md)",
+    "{neighbours}": "some of the task",
+}
 LIST = re.compile(r"^(\S.* \S.*:)\n((?: {4}\w+: .*\n(?: {8}.*\n)*)+)", re.MULTILINE)
 ITEM = re.compile(r"^(\w+(?:, \w+)*): ", re.MULTILINE)
 INDENTED = re.compile(r"^ {4}.+\n(?:\n*(?: {4}.+\n))*", re.MULTILINE)
@@ -46,6 +53,8 @@ def with_formulas(docstring, formulas):
 
 def laid_out(docstring):
     """The docstring with its sections in the order given, as griffe and Markdown read them."""
+    for names, link in LISTED.items():
+        docstring = docstring.replace(names, link)
     docstring = re.sub(r"^Example:$", "Examples:", docstring, flags=re.MULTILINE)
     docstring = re.sub(r"^Differs: ", "\n**Differs:** ", docstring, flags=re.MULTILINE)
     docstring = re.sub(r"^( +)> ", r"\1\\> ", docstring, flags=re.MULTILINE)  # no quotation
