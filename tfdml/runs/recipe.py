@@ -256,7 +256,7 @@ class Recipe(Settings):
     @property
     def batch_size(self):
         """Images in a batch, of a recipe with `classes_per_batch`."""
-        return self.classes_per_batch * self.images_per_class
+        return self.classes_per_batch * self.images_per_class  # pyright: ignore[reportOptionalOperand]
 
     @property
     def super_classes(self):
