@@ -11,11 +11,11 @@ import argparse
 import itertools
 import pathlib
 import tempfile
-import time
 
 import numpy as np
 import tensorflow as tf
 from PIL import Image
+from timing import seconds_of
 
 import pipelines
 from pipelines import Augmentation, Preprocessing, balanced_batches
@@ -91,11 +91,12 @@ def cost(batches, number=8, warm_up=2):
     iterator = iter(batches.with_options(options))
     for _ in itertools.islice(iterator, warm_up):
         pass
-    began = time.perf_counter(), time.process_time()
-    for _ in itertools.islice(iterator, number):
-        pass
-    ended = time.perf_counter(), time.process_time()
-    return [(end - begin) / (number * BATCH_SIZE) for begin, end in zip(began, ended, strict=True)]
+
+    def read():
+        for _ in itertools.islice(iterator, number):
+            pass
+
+    return [seconds / (number * BATCH_SIZE) for seconds in seconds_of(read)]
 
 
 def written(folder, data_dir, number):

@@ -13,12 +13,12 @@ import argparse
 import multiprocessing
 import pathlib
 import sys
-import time
 from concurrent.futures import ProcessPoolExecutor
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from benchmarks.memory import peak_memory
+from benchmarks.timing import seconds_of
 
 STEPS, PIXELS, MICRO_BATCH = 3, 96, 64
 CLASSES, ROWS, DIM, RATE = 1_000_000, 64, 128, 0.01
@@ -32,10 +32,12 @@ def measure(build, *options):
     before = peak_memory()
     model, *batch = build(*options)
     model.train_on_batch(*batch)
-    start, cpu = time.perf_counter(), time.process_time()
-    for _ in range(STEPS):
-        model.train_on_batch(*batch)
-    wall, cpu = time.perf_counter() - start, time.process_time() - cpu
+
+    def train():
+        for _ in range(STEPS):
+            model.train_on_batch(*batch)
+
+    wall, cpu = seconds_of(train)
     return wall / STEPS, cpu / STEPS, (peak_memory() - before) / 2**30
 
 

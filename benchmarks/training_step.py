@@ -93,7 +93,7 @@ def model_on_noise(recipe):
     """The model of a recipe with an `image_size`, and a batch of noise: images and labels."""
     classes, images = recipe.classes_per_batch, recipe.images_per_class
     size = (recipe.image_size, recipe.image_size, 3)
-    pixels = np.random.default_rng(0).integers(0, 256, (classes * images, *size), np.uint8)
+    pixels = np.random.default_rng(0).integers(0, 256, (recipe.batch_size, *size), np.uint8)
     split = pipelines.Split(pixels, np.repeat(np.arange(classes), images))
     other = pipelines.Split(pixels[:2], np.array([classes, classes]))
     model = train.build_model(recipe, split, Dataset("noise", split, other, image_size=size))

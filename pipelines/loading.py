@@ -17,7 +17,7 @@ from pipelines.preprocessing import Preprocessing
 from pipelines.records import read_batches
 from pipelines.sampling import all_steps, step_seed
 from pipelines.split import check_split
-from tfdml.checks import check, check_image_size, check_type
+from tfdml.checks import check, check_image_size, check_integer, check_type
 from tfdml.decoding import decode, resize
 from tfdml.orientation import upright
 
@@ -135,6 +135,7 @@ def loader(making, batch, size, seed, part):
 def _rows_of(part, batch):
     """The rows of a batch that are the i-th of n equal parts, as a range."""
     index, count = part
+    check_integer(index=index, count=count)
     expectation = "`part` must be (i, n), 0 <= i < n, of an n that divides the batch"
     check(0 <= index < count and batch % count == 0, expectation, part=part, batch=batch)
     return range(index * batch // count, (index + 1) * batch // count)

@@ -246,7 +246,7 @@ def evaluate(run, kind, nmi, options):
 
     Args:
         run: Name of the run.
-        kind: Stem of the file with the scores, such as `distance` of `distance.json`.
+        kind: Name of the file with the scores, without its suffix `.json`.
         nmi: Whether to cluster as well.
         options: {name: value} of further flags.
     """

@@ -128,9 +128,12 @@ def test_settings_that_do_not_go_together_are_rejected(arguments, message, capsy
     assert message in capsys.readouterr().err
 
 
-def test_two_ways_to_keep_the_aspect_are_rejected():
-    with pytest.raises(ValueError, match="leave out `keep_aspect`"):
-        train.check_files(recipe_of("--keep_aspect", "--trim_white"))
+def test_two_ways_to_keep_the_aspect_are_rejected(tmp_path):
+    mean = tmp_path / "mean.npy"
+    np.save(mean, np.zeros((112, 112, 3), np.float32))
+    for other in (["--trim_white"], ["--mean_image", str(mean)]):
+        with pytest.raises(ValueError, match="leave out `keep_aspect`"):
+            train.check_files(recipe_of("--keep_aspect", *other))
 
 
 @pytest.mark.parametrize(

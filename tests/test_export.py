@@ -249,6 +249,7 @@ def test_train_rejects_wrong_options_before_it_trains(
 @pytest.mark.slow
 def test_a_benchmark_compares_serving_with_its_parts(tmp_path, capsys, monkeypatch, rng):
     path = ROOT / "benchmarks" / "serving.py"
+    monkeypatch.syspath_prepend(path.parent)  # as of a script
     spec = importlib.util.spec_from_file_location("serving_benchmark", path)
     benchmark = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(benchmark)

@@ -17,15 +17,16 @@ from latex2mathml.converter import convert
 FORMULAS = pathlib.Path(__file__).parents[1] / "docs" / "reference" / "formulas.yaml"
 PROSE = ("Returns", "Call", "Source", "Differs")
 SECTION = re.compile(r"^(\w+):\n((?:(?: {4}.*)?\n)+)", re.MULTILINE)
-LISTED = {
-    "{losses}": "one of the [objectives](../objectives.md)",
-    "{datasets}": "one of the [datasets](../cookbook/data.md)",
-    "{backbones}": "one of the [backbones](models.md)",
-    "{neighbours}": "some of the task",
-}
 LIST = re.compile(r"^(\S.* \S.*:)\n((?: {4}\w+: .*\n(?: {8}.*\n)*)+)", re.MULTILINE)
 ITEM = re.compile(r"^(\w+(?:, \w+)*): ", re.MULTILINE)
 INDENTED = re.compile(r"^ {4}.+\n(?:\n*(?: {4}.+\n))*", re.MULTILINE)
+
+LISTED = {  # what `--help` fills in
+    "{losses}": "one of the [objectives](../objectives.md)",
+    "{datasets}": "one of the [datasets](../cookbook/data.md)",
+    "{backbones}": "one of the [backbones](models.md)",
+    "{neighbours}": "those that suit the task",
+}
 
 
 class SiteDocstrings(griffe.Extension):

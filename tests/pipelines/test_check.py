@@ -1,6 +1,7 @@
 """What cannot be read is found, with its reason, and what can be is remembered."""
 
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -149,3 +150,11 @@ def test_the_first_that_cannot_be_read(photos):
     assert list(unreadable(paths)) == []
     paths[4].write_bytes(b"x")
     assert next(unreadable(paths)) == (4, "1 bytes, not JPEG, PNG, GIF, BMP, WebP")
+
+
+def test_tensorflow_is_imported_by_no_thread_that_reads(photos, monkeypatch):
+    threads = []
+    importing = "tfdml.quiet.import_tensorflow"
+    monkeypatch.setattr(importing, lambda: threads.append(threading.current_thread()))
+    assert find_unreadable(sorted(photos.glob("*/*"))) == {}
+    assert threads == [threading.main_thread()]

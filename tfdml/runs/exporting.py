@@ -81,8 +81,9 @@ def check_same_run(out, trained):
     def run_of(version):
         return {**metadata.without_folders(exported.recipe_of(version)), "steps": None}
 
+    run = run_of(trained)
     for other in versions_of(out).values():
-        if run_of(other) != run_of(trained):
+        if run_of(other) != run:
             raise FileExistsError(f"{other} is of another run: choose another folder for this one")
 
 

@@ -103,7 +103,9 @@ def training_batches(recipe, start_step, split, dataset, part=(0, 1)):
     classes, images = recipe.classes_per_batch, recipe.images_per_class
     batch, pixels = recipe.batch_size, math.prod(dataset.image_size)
     needed = 4 * batch // part[1] * max(pixels, batch)  # pixels, or distances to the batch
-    check_fits(needed, "a batch", classes_per_batch=classes, images_per_class=images)
+    product = "`classes_per_batch` × `images_per_class`"
+    received = {"classes_per_batch": classes, "images_per_class": images}
+    check_fits(needed, "a batch", **received)
     options = {
         "seed": recipe.seed,
         "image_size": dataset.image_size,
@@ -111,8 +113,6 @@ def training_batches(recipe, start_step, split, dataset, part=(0, 1)):
         "preprocessing": dataset.preprocessing,
         "start_step": start_step,
     }
-    product = "`classes_per_batch` × `images_per_class`"
-    received = {"classes_per_batch": classes, "images_per_class": images}
     if recipe.sampler == "groups":
         options |= recipe.sampler_options
         return pipelines.group_batches(split, classes, batch, **options), []
