@@ -193,21 +193,39 @@ class HardAwareCascadeLoss(MetricLoss):
                 candidates = pairs
             rank_by = losses[max(level - 1, 0) if self.selection == "previous" else level]
             ratios = (ratio, ratio if self.mine_positives else 1.0)
+            order = _order(rank_by, once, candidates, ratios)
             copies = ops.zeros((), losses.dtype)
-            for of_kind in zip(candidates, ratios, sizes, each, strict=True):
-                copies = _with_hardest(copies, rank_by, once, *of_kind)
+            for of_kind in zip((1, -1), candidates, ratios, sizes, each, strict=True):
+                copies = _with_hardest(copies, rank_by, order, *of_kind)
             candidates = [mask & (copies > 0) for mask in candidates]
             levels.append(copies)
         return ops.stack(levels)
 
 
-def _with_hardest(others, losses, once, candidates, ratio, size, each):
+def _order(losses, once, candidates, ratios):
+    """The losses of both kinds of pairs in one sort; None if all pairs of both are kept.
+
+    The hardest negative pairs come last. Positive pairs have the opposite sign: the hardest come
+    first.
+    """
+    if min(ratios) == 1:
+        return None
+    negative, positive = candidates
+    signed = ops.where(negative, losses, 0.0)
+    if ratios[1] < 1:
+        signed = ops.where(positive, -losses, signed)
+    # The extra zero is for a batch without pairs.
+    return ops.sort(ops.append(ops.take(signed, once), ops.zeros(1, losses.dtype)))
+
+
+def _with_hardest(others, losses, order, sign, candidates, ratio, size, each):
     """Copies of the hardest candidates, (batch²,) floats; of all candidates for a ratio of 1.
 
     Args:
         others: Copies of pairs that are not selected, a scalar or (batch²,) floats.
         losses: (batch²,) floats >= 0, larger for harder pairs; ties go to the first.
-        once: (pairs,) places of the candidates among the batch².
+        order: The sorted losses of `_order`.
+        sign: Sign of the candidates' losses in `order`.
         candidates: (batch²,) booleans.
         ratio: Share of the copies that is kept, where there are enough candidates.
         size: Number of copies of all pairs.
@@ -218,11 +236,10 @@ def _with_hardest(others, losses, once, candidates, ratio, size, each):
     # With slack for ratios such as 0.29, whose floats are slightly too small.
     wanted = ops.floor(ratio * size + 1e-3)
     places = ops.cast(ops.ceil(wanted / each), "int32")
-    # The hardest last; an extra zero for a batch without pairs.
-    order = ops.take(ops.where(candidates, losses, 0.0), once)
-    order = ops.sort(ops.append(order, ops.zeros(1, losses.dtype)))
     last = ops.shape(order)[0] - 1
-    threshold = ops.take(order, ops.clip(last + 1 - ops.cast(places, once.dtype), 0, last))
+    place = last + 1 - places if sign == 1 else places - 1
+    # With fewer candidates than places it is at most the loss of each: all are kept.
+    threshold = sign * ops.take(order, ops.clip(place, 0, last))
     above = candidates & (losses > threshold)
     tied = candidates & (losses == threshold)
     turn = ops.cumsum(ops.cast(tied, "int32"))
