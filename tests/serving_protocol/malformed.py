@@ -53,7 +53,8 @@ def random_after_a_signature(rng):
 def huge(rng):
     """A small file whose header states an enormous image."""
     sides = rng.choice([8_000, 24_000, 60_000, 65_535], 2).tolist()
-    return rng.choice([huge_png, huge_gif, huge_bmp, huge_jpeg, huge_webp])(*sides)
+    kinds = [huge_png, huge_gif, huge_gif_of_small_screen, huge_bmp, huge_jpeg, huge_webp]
+    return rng.choice(kinds)(*sides)
 
 
 def huge_png(width, height):
@@ -72,6 +73,12 @@ def huge_gif(width, height):
     screen = struct.pack("<HHBBB", width, height, 0x80, 0, 0) + bytes(6)
     frame = b"," + struct.pack("<HHHHB", 0, 0, width, height, 0) + b"\x02\x02\x44\x01\x00;"
     return b"GIF89a" + screen + frame
+
+
+def huge_gif_of_small_screen(width, height):
+    content = bytearray(huge_gif(width, height))
+    content[6:10] = struct.pack("<HH", 1, 1)
+    return bytes(content)
 
 
 def huge_bmp(width, height):

@@ -144,10 +144,6 @@ def read_header(content):
     width, height = picture.size
     if width * height > MAX_PIXELS:
         raise _too_many(f"{width:,} × {height:,}")
-    if picture.format == "GIF":  # the model decodes all its pictures, to take the first
-        pictures = _count(picture)
-        if width * height * pictures > MAX_PIXELS:
-            raise _too_many(f"{pictures:,} of {width:,} × {height:,}")
     kind = picture.format if picture.format in MIME_TYPES else "JPEG"
     return Header(str(kind), width, height)
 
@@ -176,14 +172,6 @@ def thumbnail(content, side=320):
     except Exception as error:  # broken files raise many types
         raise RejectedError(f"The picture cannot be drawn ({error})") from error
     return file.getvalue()
-
-
-def _count(gif):
-    """The number of pictures of a GIF by their headers, up to where the file is cut off."""
-    try:
-        return gif.n_frames
-    except Exception:  # broken headers raise many types
-        return gif.tell() + 1
 
 
 def _stamp(status):

@@ -20,7 +20,8 @@ class ExportOptions:
             neither faster nor smaller in memory.
         on_bad_image: For an unreadable image, `error` fails the request and names the image; `nan`
             returns NaN in its row, and an output `valid` marks the row as false.
-        max_pixels: Pixels of the largest image that is decoded, to bound the memory.
+        max_pixels: Pixels of the largest image that is decoded, to bound the memory; the pictures
+            of an animated GIF count together.
         licence: Of the model, in words or as an SPDX identifier.
         description: What the model is for, in words.
     """

@@ -24,8 +24,8 @@ def read_batch(image_bytes, read_image, image_shape, max_pixels=MAX_PIXELS):
         image_bytes: (n,) encoded images of any sizes, n >= 0.
         read_image: From a scalar string to one float32 image of `image_shape`.
         image_shape: (height, width, channels).
-        max_pixels: Pixels of the largest image that is decoded. A GIF counts by its screen, which
-            its frames should not exceed.
+        max_pixels: Pixels of the largest image that is decoded; of a GIF with several pictures,
+            those of all, as all are decoded.
 
     Returns:
         `(images, problems)`: (n, height, width, channels) float32, zeros for unreadable images, and
@@ -80,9 +80,13 @@ def _problem_of_header(contents, max_pixels):
     known, size = _size_in_header(header)
     size = tf.cond(is_jpeg, lambda: tf.io.extract_jpeg_shape(contents, tf.int64)[:2], lambda: size)
     height, width = tf.unstack(tf.strings.as_string(size))
+    is_gif = starts(header, b"GIF8")
+    of_gif = tf.cond(is_gif, lambda: _pixels_of_gif(contents), lambda: tf.constant(0, tf.int64))
     limit = f" pixels, more than the limit of {max_pixels:,}"
+    pictures = tf.strings.join(["has pictures of ", tf.strings.as_string(of_gif), limit])
+    problem = tf.where(of_gif > max_pixels, pictures, "")
     too_large = size[0] > max_pixels // tf.maximum(size[1], 1)  # the product may overflow
-    problem = tf.where(too_large, tf.strings.join(["has ", width, " x ", height, limit]), "")
+    problem = tf.where(too_large, tf.strings.join(["has ", width, " x ", height, limit]), problem)
     problem = tf.where(is_jpeg | known, problem, "is not a JPEG, PNG, GIF, BMP or WebP")
     return tf.where(tf.equal(tf.strings.length(contents), 0), "is empty", problem)
 
@@ -109,3 +113,36 @@ def _size_in_header(header):
     kinds, heights, widths = (tf.stack(column) for column in zip(*formats, strict=True))
     kind = tf.argmax(tf.cast(kinds, tf.int32))
     return tf.reduce_any(kinds), tf.stack([heights[kind], widths[kind]])
+
+
+def _pixels_of_gif(contents):
+    """The pixels of all pictures of a GIF together, by their headers: int64.
+
+    A picture may be larger than the screen in the header of the file.
+    """
+    end = tf.strings.length(contents)
+    data = tf.pad(tf.io.decode_raw(contents, tf.uint8), [[0, 1]])  # zero: no block, no sub-block
+
+    def byte(at):
+        return tf.cast(tf.gather(data, tf.minimum(at, end)), tf.int32)
+
+    def side(at):
+        return tf.cast(byte(at) + 256 * byte(at + 1), tf.int64)
+
+    def colours(at):
+        """Bytes of the colour table that a byte of flags announces."""
+        flags = byte(at)
+        return tf.where(flags >= 128, 6 * 2 ** (flags % 8), 0)
+
+    def is_block(at, pixels):
+        return (byte(at) == ord(",")) | (byte(at) == ord("!"))
+
+    def after(at, pixels):
+        is_picture = byte(at) == ord(",")
+        size = side(at + 5) * side(at + 7)
+        at = tf.where(is_picture, at + 11 + colours(at + 9), at + 2)
+        [at] = tf.while_loop(lambda at: byte(at) > 0, lambda at: (at + 1 + byte(at),), (at,))
+        return at + 1, pixels + tf.where(is_picture, size, 0)
+
+    start = 13 + colours(10)
+    return tf.while_loop(is_block, after, (start, tf.constant(0, tf.int64)))[1]

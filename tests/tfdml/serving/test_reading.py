@@ -134,6 +134,43 @@ def test_a_header_that_claims_too_many_pixels_is_not_decoded():
         }
 
 
+def gif(*sides, screen=(1, 1), comment=b""):
+    """A GIF of pictures of one colour, with local palettes and perhaps a comment before each."""
+    file = b"GIF89a" + struct.pack("<HHBBB", *screen, 0x80, 0, 0) + bytes(6)
+    for width, height in sides:
+        if comment:
+            file += b"!\xfe" + bytes([len(comment)]) + comment + b"\0"
+        whole = encode("GIF", Image.new("L", (width, height)))
+        picture = whole[whole.index(b",") : -1]
+        assert not picture[9] & 0x80
+        file += picture[:9] + b"\x80" + bytes(6) + picture[10:]
+    return file + b";"
+
+
+def test_the_pictures_of_a_gif_count_together_and_not_its_screen():
+    fitting = {
+        "one": gif((30, 40)),
+        "several": gif((10, 40), (30, 20), (10, 20), comment=b",,,,,,,!!"),
+        "last": gif((1, 1), (11, 109)),
+        "screen": encode("GIF"),
+    }
+    images, problems = read(tf.constant(list(fitting.values())))
+    assert not any(problems.numpy()), problems
+    expected = [reader(SIZE)(contents) for contents in fitting.values()]
+    np.testing.assert_array_equal(images, np.stack(expected))
+    problems = read_strictly(tf.constant(list(fitting.values())))[1].numpy()
+    said = "has pictures of 1200 pixels, more than the limit of 1,199"
+    assert [text.decode() for text in problems[:3]] == [said] * 3
+    assert problems[3].startswith(b"has 30 x 40 pixels")
+
+
+def test_a_gif_may_be_cut_off_anywhere():
+    whole = gif((10, 40), (30, 20), (10, 20), comment=b"comment")
+    cut = [whole[:length] for length in range(len(whole))]
+    for problem in read(tf.constant(cut))[1].numpy().astype(str):
+        assert problem in ("", "is empty", DAMAGED, "is not a JPEG, PNG, GIF, BMP or WebP")
+
+
 def test_the_size_of_every_format_is_read_right():
     # 30 x 40 pixels pass where 1,200 are taken, and none does where 1,199 are.
     assert not any(read(tf.constant(list(GOOD.values())))[1].numpy())
