@@ -47,8 +47,9 @@ class Search:
             are rejected. If not given, those of this computer for a local `host`, otherwise any.
         upload_megabytes: Largest size of an uploaded image, at most 1024.
         neighbours: Default number of images in an answer (`k` of a request), from 1 to 200.
-        rerank: Number of nearest images that a learned similarity reranks; 0 ranks by distance. If
-            not given, 100 for a model with such a similarity (`--loss pddm` and related losses).
+        rerank: Least number of nearest images that a learned similarity reranks; 0 ranks by
+            distance. If not given, 100 for a model with such a similarity (`--loss pddm` and
+            related losses).
         approximate: From 100,000 images on, search only a part of the index, which finds nearly the
             same images faster.
     """
@@ -163,6 +164,7 @@ def run_server(settings, search):
         warnings.warn(open_to_all, stacklevel=2)
     print(f"Search: {address(host, server.effective_port)} (Ctrl-C stops it)", flush=True)
     server.run()
+    search.stop()
 
 
 def is_local(host):

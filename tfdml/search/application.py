@@ -224,7 +224,7 @@ def _shown(name):
 
 
 def _file(content, mime_type):
-    """A response to keep and to ask for again, as other indexes have the same ids."""
+    """A response that browsers keep, but check each time: another index may have the same id."""
     headers = {"Cache-Control": "private, no-cache"}
     response = flask.Response(content, mimetype=mime_type, headers=headers)
     response.add_etag()

@@ -34,6 +34,9 @@ class PictureSearch:
     def __init__(self, model):
         self.model = model
 
+    def stop(self):
+        """Ends work in the background, if there is any."""
+
     def by_picture(self, content, count):
         """The images nearest to a picture.
 

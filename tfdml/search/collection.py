@@ -116,7 +116,7 @@ class CollectionSearch(PictureSearch):
         path, label = self._index.text(key)
         try:
             header = self._header(key)
-        except RejectedError:  # which is not kept: the next time it may be read
+        except RejectedError:  # not cached, as the file may be readable next time
             header = ("JPEG", 0, 0)
         return Listed(path, *header, label)
 

@@ -35,8 +35,8 @@ class ImageSearch(PictureSearch):
         model: A `SearchModel`.
         folder: Path of the images.
         path: File of the index; loaded if it exists.
-        rerank: Number of nearest images that a learned similarity reranks, 0 for none. If None, 100
-            for a model with a learned similarity.
+        rerank: Least number of nearest images that a learned similarity reranks, 0 for none. If
+            None, 100 for a model with a learned similarity.
         approximate: As for `Index`.
 
     Raises:
@@ -62,6 +62,7 @@ class ImageSearch(PictureSearch):
         self._snapshot = _Snapshot(*parts)
         self._refreshing = threading.Lock()
         self._done = self._total = 0
+        self._stopping = False
         self.failure = None  # error message of the last refresh
 
     def __len__(self):
@@ -170,6 +171,12 @@ class ImageSearch(PictureSearch):
 
         threading.Thread(target=refresh, name="refresh", daemon=True).start()
 
+    def stop(self):
+        """Ends a refresh in the background after its current batch, and waits until it is saved."""
+        self._stopping = True
+        with self._refreshing:
+            pass
+
     def _begin_refresh(self):
         if not self._refreshing.acquire(blocking=False):
             raise RejectedError("A refresh is under way", status=409)
@@ -198,10 +205,12 @@ class ImageSearch(PictureSearch):
                 self._done += len(batch)
                 bar.update(len(batch))
                 if time.monotonic() - saved > wait:
-                    began = time.monotonic()
+                    began, unsaved = time.monotonic(), True
                     self._publish(pending)
-                    pending, unsaved, saved = {}, False, time.monotonic()
+                    unsaved, saved = False, time.monotonic()
                     wait = max(_SAVE_EVERY, _SAVE_SHARE * (saved - began))
+                if self._stopping:
+                    break
         finally:
             bar.close()
             if pending or unsaved:
@@ -209,7 +218,7 @@ class ImageSearch(PictureSearch):
         return len(self) - before, len(gone)
 
     def _publish(self, batch):
-        """Adds a batch of files to the index, and saves it."""
+        """Moves a batch of files to the index, and saves it."""
         index, catalogue = self._snapshot
         left_out = {name: each for name, each in batch.items() if isinstance(each, LeftOut)}
         pairs = [each for name, each in batch.items() if name not in left_out]
@@ -217,6 +226,7 @@ class ImageSearch(PictureSearch):
         if ids:
             index = index.changed(add=(ids, np.stack([row for _, row in pairs])))
         self._snapshot = _Snapshot(index, catalogue)
+        batch.clear()  # also if it cannot be saved, else it would be added twice
         save(self.path, index, catalogue, self.model.fingerprint)
 
     def _nearest(self, row, count, seconds, left_out=None):

@@ -1,5 +1,6 @@
 import os
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -132,6 +133,43 @@ def test_keeps_what_was_embedded_before_it_was_stopped(model, folder, index_file
     assert len(again) == 2
     assert again.refresh() == (3, 0)
     assert model.embedded == 5
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_a_save_that_fails_adds_no_image_twice(error, model, folder, index_file, monkeypatch):
+    monkeypatch.setattr(engine, "_SAVE_EVERY", -1)
+    monkeypatch.setattr(engine, "_SAVE_SHARE", 0)
+    calls, save = [], engine.save
+
+    def failing_once(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise error
+        save(*arguments)
+
+    monkeypatch.setattr(engine, "save", failing_once)
+    with pytest.raises(error):
+        ImageSearch(model, folder, index_file).refresh()
+    again = ImageSearch(model, folder, index_file)
+    assert len(again) == 4  # the last save had the batch whose save failed
+    assert again.refresh() == (1, 0)
+    assert len(again) == model.embedded == 5
+
+
+def test_a_refresh_in_the_background_is_saved_when_the_search_stops(model, folder, index_file):
+    search, embed, reached = ImageSearch(model, folder, index_file), model.embed, threading.Event()
+
+    def slow(contents):
+        reached.set()
+        time.sleep(0.05)
+        return embed(contents)
+
+    model.embed = slow
+    search.start_refresh()
+    assert reached.wait(10)
+    search.stop()
+    assert search.refreshing is None
+    assert 0 < len(ImageSearch(model, folder, index_file)) == model.embedded < 5
 
 
 def test_saves_while_it_embeds(model, folder, index_file, monkeypatch):

@@ -142,7 +142,9 @@ def served(monkeypatch, serve, **changes):
     settings = types.SimpleNamespace(**{"trusted_hosts": None, **settings, **changes})
     monkeypatch.setattr(server, "serve", serve)
     monkeypatch.setattr("tfdml.search.application.create_application", lambda _, **given: given)
-    command.run_server(settings, search=None)
+    stopped = []
+    command.run_server(settings, types.SimpleNamespace(stop=lambda: stopped.append(True)))
+    assert stopped == [True]
 
 
 @pytest.mark.parametrize(
