@@ -45,6 +45,8 @@ class RestService:
         adapter = requests.adapters.HTTPAdapter(pool_maxsize=connections)
         self._session.mount(self._address, adapter)
         self._session.headers.update(headers)
+        if "authorization" in map(str.lower, headers):
+            self._session.auth = lambda request: request  # else ~/.netrc would replace the header
         self._options = {"timeout": timeout, "stream": True}
         if tls is not None:
             names = ("authority", "certificate", "key")

@@ -14,7 +14,7 @@ MODEL = Model("embedder")
 class Canned(http.server.BaseHTTPRequestHandler):
     """Answers what the test has set."""
 
-    status, content, asked = 200, b"", []
+    status, content, asked, received = 200, b"", [], []
 
     def do_GET(self):
         self.do_POST()
@@ -22,6 +22,7 @@ class Canned(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.asked.append((self.path, body))
+        self.received.append(self.headers)
         self.send_response(self.status)
         self.send_header("Content-Length", str(len(self.content)))
         self.end_headers()
@@ -34,8 +35,9 @@ class Canned(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def canned():
     """(service, class whose `status` and `content` are answered)."""
-    handler = type("Handler", (Canned,), {"asked": []})
+    handler = type("Handler", (Canned,), {"asked": [], "received": []})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    handler.port = server.server_port
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}"
     service = RestService(address, timeout=20.0, headers={}, tls=None, connections=1)
@@ -87,6 +89,21 @@ def test_numbers_texts_and_nan_are_read(canned):
         "signature_name": "neighbours",
         "inputs": {"image_bytes": [{"b64": "/wA="}]},
     }
+
+
+@pytest.mark.parametrize("name", ["authorization", "Authorization", None])
+def test_netrc_does_not_replace_the_given_header(name, canned, tmp_path, monkeypatch):
+    (tmp_path / "netrc").write_text("default login someone password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    (_, handler), headers = canned, {name: "Bearer token"} if name else {}
+    address = f"http://127.0.0.1:{handler.port}"
+    service = RestService(address, timeout=20.0, headers=headers, tls=None, connections=1)
+    with pytest.raises(ServingError):
+        service.status(MODEL)
+    service.close()
+    [received] = handler.received
+    sent = received["Authorization"]
+    assert sent == "Bearer token" if name else sent.startswith("Basic")
 
 
 @pytest.mark.parametrize(
