@@ -86,8 +86,6 @@ def with_boxes(dataset, path, data_dir):
     boxes = read_boxes(path)
     splits = dataset.splits
     for name, split in splits.items():
-        of_files = "`boxes` are for images in files"
-        check(split.holds_paths, of_files, dataset=Bare(dataset.name))
         in_cache = "`boxes` cannot be applied to a cache: give them to python -m pipelines.cache"
         check(split.warped is None, f"{in_cache} when writing it", boxes=Bare(path))
         folder = pathlib.Path(data_dir).expanduser()

@@ -27,6 +27,7 @@ DATASETS = {
 }
 TFDS = "tfds:"  # prefix of the sets of TensorFlow Datasets
 READ = ("omniglot", f"{TFDS}NAME")  # whose `load` reads all images, with TensorFlow
+IN_MEMORY = (*READ, "digits", "glyphs")  # whose images are not in separate files
 ANNOTATED = "annotated"
 WITH_BOXES = ("cars196", "csv", "cub200", "in_shop", f"{TFDS}NAME")  # whose `load` takes `boxes`
 
@@ -77,13 +78,17 @@ def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None, *, 
     else:
         raise ValueError(unknown_name("dataset", name, names()))
     if boxes == ANNOTATED:
-        none = f"dataset {name!r} has no boxes: `boxes` must be a CSV file"
-        listed = f"{none}. Datasets with boxes: {', '.join(WITH_BOXES)}"
+        csv = "`boxes` must be a CSV file, and the images files"
+        listed = (
+            f"dataset {name!r} has no boxes: {csv}. Datasets with boxes: {', '.join(WITH_BOXES)}"
+        )
         check(entry_of(name) in WITH_BOXES, listed, boxes=boxes)
         options = {**options, "boxes": True}
-    elif boxes is not None and not pathlib.Path(boxes).is_file():
-        expected = "`boxes` must be `annotated` or an existing CSV file"
-        raise FileNotFoundError(f"{expected}. Received: boxes={str(boxes)!r}")
+    elif boxes is not None:
+        check(entry_of(name) not in IN_MEMORY, "`boxes` are for images in files", dataset=name)
+        if not pathlib.Path(boxes).is_file():
+            expected = "`boxes` must be `annotated` or an existing CSV file"
+            raise FileNotFoundError(f"{expected}. Received: boxes={str(boxes)!r}")
     module = importlib.import_module(f"{__name__}.{module}")
     dataset = module.load(data_dir, skip_invalid, training, **options)
     if boxes in (None, ANNOTATED):

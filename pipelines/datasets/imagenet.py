@@ -23,15 +23,15 @@ def load(data_dir=None, skip_invalid=False, training=True, *, name="imagenet2010
     The file `train_synsets.txt` in the folder names the training synsets, one a line. Without it
     they are drawn at random with seed 0, with a warning: these are not the papers' classes.
 
-    The images are too many to be decoded beforehand. A run stops at the first unreadable one and
-    names it.
+    The images are only decoded beforehand with `skip_invalid`. Otherwise a run stops at the first
+    unreadable one and names it.
 
     Args:
         data_dir: Folder with the folders of the synsets, such as `n01440764`, or whose folder
             `train` has them.
-        skip_invalid: Whether folders without images and training classes with fewer than 2 are
-            skipped, and another number of synsets than published accepted, with a warning;
-            otherwise they are an error.
+        skip_invalid: Whether unreadable images, folders without images and training classes with
+            fewer than 2 are skipped, and another number of synsets than published accepted, with a
+            warning; otherwise they are an error.
         training: Whether to train on the training classes; if not, they may have a single image.
         name: `imagenet2010` or `imagenet10k`.
 
@@ -62,7 +62,9 @@ def load(data_dir=None, skip_invalid=False, training=True, *, name="imagenet2010
     parts = np.repeat([("test", "train")[synset in chosen] for synset in synsets], counts)
     listing = Listing(images, labels, dict(enumerate(synsets)), parts=parts)
     published = {"train": (None, trained), "test": (None, total - trained)}
-    return archive.dataset(listing, skip_invalid, training, counts=published, check_files=False)
+    return archive.dataset(
+        listing, skip_invalid, training, counts=published, check_files=skip_invalid
+    )
 
 
 def _synsets(folder):

@@ -1,3 +1,5 @@
+import importlib
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -69,10 +71,12 @@ def test_rejects_files_with_their_name_and_line(text, message, file):
         read_boxes(file)
 
 
-def test_boxes_are_for_images_in_files(file):
+@pytest.mark.parametrize("name", ["digits", "omniglot", "tfds:mnist"])
+def test_boxes_are_for_images_in_files(name, file, monkeypatch):
+    monkeypatch.setattr(importlib, "import_module", lambda _: pytest.fail("reads the images"))
     file.write_text(HEADER + "a.png,1,2,3,4\n")
     with pytest.raises(ValueError, match=r"`boxes` are for images in files. Received: dataset="):
-        pipelines.load("digits", boxes=file)
+        pipelines.load(name, boxes=file)
 
 
 def test_without_boxes_there_are_none(photos):

@@ -53,8 +53,8 @@ class Retrieval(Scoring):
             `export_gallery`. If its weights are rounded, its metadata state their Recall@1 beside
             that of the scored model. For `rank_by` distance.
         export_options: Options of the export, such as `--export_options.precision int8`; the
-            docstring of `tfdml.serving.ExportOptions` lists them. Those of the scored model, but
-            for the precision, where not given.
+            docstring of `tfdml.serving.ExportOptions` lists them. Options not given are those of
+            the scored model, except `precision`, which is then float32.
         export_classes: Give the exported model a signature `classify`, which finds the nearest
             means of the scored classes; of a dataset with a gallery, those of its images.
         export_gallery: Give it a signature `neighbours`, which finds the nearest of the scored

@@ -29,9 +29,9 @@ class Scoring(Settings):
             `path,x1,y1,x2,y2`, paths relative to `data_dir`; of each image the part inside of its
             box is scored. If not given, images of the training are cut to the boxes of the
             training.
-        crops: 1 for the whole image; 5 for the corners and the centre of an image of 8 / 7 of the
-            sides, 10 for these and their mirror images. Their embeddings, to unit length, are
-            averaged, each level for itself.
+        crops: 1 for the whole image; 5 for the corners and the centre of an image of the training's
+            `warp_size`, or without one of 8 / 7 of the sides; 10 for these and their mirror images.
+            Their embeddings, to unit length, are averaged, each level for itself.
         mirror: Average the embeddings of an image and of its mirror image likewise, as 10 crops do.
             A model trained with `--mirror` averages their features already.
         batch_size: Images embedded at once; if not given, as many as fit 1 GiB, 256 at most. Halved

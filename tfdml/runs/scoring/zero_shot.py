@@ -71,6 +71,10 @@ class ZeroShot(Scoring):
             "such as 0.2, to hold classes out of each parent"
         )
         check(related.any(), expectation, known=len(known_ids), unseen=len(unseen_ids))
+        no_means = np.zeros((len(known_ids), 1))  # to reject a placement before the embedding
+        tfdml.evaluation.zero_shot_means(
+            no_means, known_ids, hierarchy, unseen_ids, **self.placement
+        )
         return UnseenImages(unseen, None, images.dataset, known, hierarchy)
 
     def _training_classes(self, model, images):

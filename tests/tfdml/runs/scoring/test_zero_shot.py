@@ -1,10 +1,9 @@
 import pytest
 from mean_colours import CLASSES, PARENTS, data_of, embedding_of, scores
 
-from tfdml.evaluation import (
-    zero_shot_accuracy,
-)
+from tfdml.evaluation import zero_shot_accuracy
 from tfdml.programs import evaluate
+from tfdml.runs.scoring.model import ScoredModel
 
 KINDS = {"against": "before the own one", "expected": "in random order", "as_one": "as one class"}
 
@@ -48,6 +47,25 @@ def test_classes_are_held_out_of_each_parent(photos, version):
     expected = zero_shot_accuracy(rows[0], known[1], hierarchy, rows[1], unseen[1], k=1)
     assert content["scores"] == {"top1": pytest.approx(expected[1], abs=1e-9)}
     assert content["classes"] == {"known": 3, "unseen": 2, "unseen_with_kin": 2}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("ancestors", "parents", "`ancestors` must be one of 'all', 'parent'"),
+        ("weights", "heights", "`weights` must be one of 'equal', 'depth'"),
+        ("include_roots", "false", "must have an ancestor with training classes"),
+    ],
+)
+def test_a_placement_is_rejected_before_images_are_embedded(
+    option, value, expected, photos, version, capsys, monkeypatch
+):
+    tree = photos.parent / "tree.csv"
+    monkeypatch.setattr(ScoredModel, "embed_joined", lambda *_: pytest.fail("embeds"))
+    arguments = [str(version), "--task", "zero_shot", "--hierarchy", str(tree)]
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main([*arguments, f"--placement.{option}", value])
+    assert expected in capsys.readouterr().err
 
 
 def test_classes_without_related_ones_are_rejected_with_advice(photos, version, tmp_path, capsys):
