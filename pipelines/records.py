@@ -53,14 +53,15 @@ def read_all(paths):
     contents = np.empty(len(places), object)
     with contextlib.ExitStack() as files:
         opened = {
-            file: files.enter_context(open(file, "rb", buffering=0)).fileno()
+            file: files.enter_context(open(file, "rb", buffering=0))
             for file in {file for file, *_ in places}
         }
         if hasattr(os, "posix_fadvise"):
             for file, offset, length in places:
-                os.posix_fadvise(opened[file], offset, length, os.POSIX_FADV_WILLNEED)
+                os.posix_fadvise(opened[file].fileno(), offset, length, os.POSIX_FADV_WILLNEED)
         for row, (file, offset, length) in enumerate(places):
-            contents[row] = os.pread(opened[file], length, offset)
+            opened[file].seek(offset)
+            contents[row] = opened[file].read(length)
             if len(contents[row]) != length:
                 raise OSError(f"{file} ends before byte {offset + length}")
     return contents

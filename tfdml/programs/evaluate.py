@@ -159,10 +159,10 @@ def score(settings, model, images):
     settings = settings.with_neighbours(images)
     results = settings.score(model, images)
     arrays = {name: results.pop(name, None) for name in ("embeddings", "per_query")}
-    show(settings, model, images, results)
     output.write(settings, model, results)
     if arrays["per_query"]:
         output.write_queries(settings, images, arrays["per_query"])
+    show(settings, model, images, results)
     print(f"Scores: {settings.out}")
     return settings, model, images, {**results, **arrays}
 

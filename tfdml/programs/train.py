@@ -94,6 +94,7 @@ def main(arguments=None):
             folders.make_folders(folder, files)
             run.enter_context(folders.only_writer(folder))
         go_on = f"Go on with: {program_call('train')} --run {shlex.quote(recipe.run)} --resume"
+        go_on += f" --devices {devices.text}" if devices.text else ""
         with resumable(go_on, images), devices.stopping_together(go_on):
             if not devices.is_chief:
                 train(recipe, model, batches, devices, [*stops(recipe), *callbacks])
@@ -255,13 +256,12 @@ def train(recipe, model, batches, devices, callbacks):
     start, interval = int(model.optimizer.iterations), recipe.checkpoint_every
     if start >= recipe.steps:
         return
-    first = math.ceil(start / interval)
     devices.fit(
         model,
         batches,
         steps_per_epoch=interval,
-        initial_epoch=first,
-        epochs=first + math.ceil((recipe.steps - start) / interval),
+        initial_epoch=math.ceil(start / interval),
+        epochs=sys.maxsize,  # `StopAt` ends it: a step that overflows float16 is no update
         callbacks=callbacks,
     )
 
@@ -311,6 +311,7 @@ def callbacks_of(recipe, folder, images, start, loss):
 def drop_rows(log, epoch):
     """Drops the rows from an epoch on, logged before a crash, for the epochs are trained again."""
     lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
+    lines = [line for line in lines if line]  # on Windows, Keras adds empty ones
     kept = lines[:1] + [line for line in lines[1:] if int(line.partition(",")[0]) < epoch]
     if kept != lines:
         write_text(log, "\n".join(kept) + "\n")

@@ -91,6 +91,7 @@ def what_to_try(recipe, num_classes, scores):
     if recipe.weights and recipe.head_multiplier < 10:
         yield "New layers that learn faster than the pretrained ones: --head_multiplier 10"
     classes = min(2 * recipe.classes_per_batch, num_classes)
+    classes -= classes % recipe.super_classes
     if classes > recipe.classes_per_batch:
         yield f"More negatives in a batch: --classes_per_batch {classes}"
     if recipe.learning_rate == default and not scores.get("improved"):

@@ -180,3 +180,9 @@ def test_hard_neighbours_are_those_of_the_checkpoint_when_a_run_resumes(tmp_path
     stopped = keras.models.load_model(tmp_path / "whole" / "1.keras")
     resumed = batches_of_fit(stopped, tmp_path / "resumed")
     np.testing.assert_array_equal(resumed, whole[6:])
+
+
+def test_a_log_with_the_empty_lines_of_windows_loses_its_last_rows(tmp_path):
+    (tmp_path / "epochs.csv").write_bytes(b"epoch,loss\r\r\n0,0.5\r\r\n1,0.4\r\r\n")
+    train.drop_rows(tmp_path / "epochs.csv", 1)
+    assert (tmp_path / "epochs.csv").read_text() == "epoch,loss\n0,0.5\n"

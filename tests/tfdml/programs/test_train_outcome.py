@@ -59,6 +59,11 @@ def test_advice_depends_on_the_rate_and_the_classes(rate, num_classes, advice, n
     assert not_said not in text
 
 
+def test_advice_names_a_batch_that_the_sampler_takes():
+    recipe, _ = Recipe(sampler="groups").completed(41)
+    assert "--classes_per_batch 40" in " ".join(outcome.what_to_try(recipe, 41, {}))
+
+
 def test_a_learned_similarity_that_collapsed_is_stated(tmp_path, capsys):
     recipe, _ = Recipe(loss="pddm", steps=0).completed(40)
     scores = {
