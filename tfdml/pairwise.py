@@ -39,7 +39,7 @@ def squared_distances(rows, references=None):
     gradient.
 
     Args:
-        rows: (..., n, dim) floats.
+        rows: (..., n, dim) floats, float32 or float64.
         references: (..., m, dim) floats; `rows` itself, or None, for all pairs of the rows.
 
     Returns:

@@ -77,9 +77,7 @@ class ClassProxies(keras.layers.Layer):
     def directions(self, dtype, dim=None, classes=None):
         """The first `dim` numbers of the proxies of `classes`, scaled to unit length."""
         proxies = self.proxies if classes is None else ops.take(self.proxies, classes, axis=0)
-        proxies = ops.cast(proxies, dtype)[..., :dim]
-        rows = pairwise.normalize(ops.reshape(proxies, (-1, proxies.shape[-1])))
-        return ops.reshape(rows, proxies.shape)
+        return pairwise.normalize(ops.cast(proxies, dtype)[..., :dim])
 
     def get_config(self):
         return {

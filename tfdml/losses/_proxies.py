@@ -154,4 +154,4 @@ def target_mask(labels, cosines):
 def cross_entropy(labels, logits):
     """Mean over rows of the cross-entropy of their classes."""
     losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
-    return pairwise.mean(ops.cast(losses, logits.dtype))  # JAX with float64 gives that
+    return pairwise.mean(ops.cast(losses, logits.dtype))  # with x64, JAX gives float64

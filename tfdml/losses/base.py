@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import Bare, check, check_bool, check_type, conversion
+from tfdml.checks import Bare, check, check_bool, check_shapes, check_type, conversion
 
 _WIDEST_ID = "int32" if keras.backend.backend() == "jax" else "int64"
 _NOT_GIVEN = object()
@@ -26,7 +26,8 @@ class MetricLoss(keras.losses.Loss):
     of rows, and `LearnedLoss` for those with trainable weights.
 
     Differs: Keras casts labels to float, which merges class ids from 2**24 on; here they stay
-    integers. Keras weights samples; the terms here are pairs, so `sample_weight` is rejected.
+    integers. Keras weights samples; the terms here are pairs, so `sample_weight` is rejected. Keras
+    leaves out rows that a layer has masked; here they count.
 
     Args:
         normalize: Whether rows are scaled to unit length first.
@@ -54,7 +55,7 @@ class MetricLoss(keras.losses.Loss):
                 0 elsewhere, num_labels >= 2.
             y_pred: (batch, dim) floats, the embedding of each row. Without `normalize`, norms up
                 to 1e14 are supported, whose scaled squares and their sums are in the range of
-                float32; up to 1e9 by the regularizers of density and global orthogonality, which
+                float32; up to 1e8 by the regularizers of density and global orthogonality, which
                 square these again.
             sample_weight: Must be None.
             training: Whether layers of the loss, if any, run in training mode.
@@ -68,8 +69,9 @@ class MetricLoss(keras.losses.Loss):
             TypeError: If the labels are not integers or the embeddings not floats.
             ValueError: If the shapes disagree, the batch is empty, `sample_weight` is given, a
                 label is not below `num_classes`, label sets are not of 0 and 1, or a loss with
-                layers is called by a plain `keras.Model`, which would not train them. For labels
-                in tensors, TensorFlow raises an InvalidArgumentError, and elsewhere it is NaN.
+                layers is called by a plain `keras.Model`, which would not train them. Wrong labels
+                in a tensor raise TensorFlow's InvalidArgumentError; with XLA and on other backends
+                the loss is NaN.
         """
         if sample_weight is not None and sample_weight is not _NOT_GIVEN:
             raise ValueError(
@@ -84,17 +86,14 @@ class MetricLoss(keras.losses.Loss):
             )
         labels = self._as_labels(y_true, y_pred)
         embeddings = _as_embeddings(y_pred)
-        check(
+        check_shapes(
             labels.shape[0] == embeddings.shape[0]
             or None in (labels.shape[0], embeddings.shape[0]),
             "`labels` and `embeddings` must have the same batch size",
-            **{"labels.shape": tuple(labels.shape), "embeddings.shape": tuple(embeddings.shape)},
+            labels=labels,
+            embeddings=embeddings,
         )
-        check(
-            embeddings.shape[0] != 0,
-            "the batch must not be empty",
-            **{"embeddings.shape": tuple(embeddings.shape)},
-        )
+        check_shapes(embeddings.shape[0] != 0, "the batch must not be empty", embeddings=embeddings)
         for layer in self.layers:
             if not layer.built:  # here, as by `compile`: outside of the loss's own name scope
                 layer.build(embeddings.shape)
@@ -132,10 +131,10 @@ class MetricLoss(keras.losses.Loss):
         expected = "`labels` must have the shape (batch,) or (batch, 1)"
         if self.takes_label_sets:
             expected += ", or (batch, num_labels) for several labels a row"
-        check(
+        check_shapes(
             len(labels.shape) == 1 or (len(labels.shape) == 2 and labels.shape[1] == 1),
             expected + conversion("labels", labels.shape, dtype),
-            **{"labels.shape": tuple(labels.shape)},
+            labels=labels,
         )
         return ops.reshape(labels, (-1,))
 
@@ -313,7 +312,7 @@ def ids_of_images(labels, num_classes):
     labels = np.asarray(labels)
     check_integers(labels)
     expectation = "`labels` must be one class id per image, (n,)"
-    check(labels.ndim == 1 and labels.size, expectation, **{"labels.shape": labels.shape})
+    check_shapes(labels.ndim == 1 and labels.size, expectation, labels=labels)
     check(labels.min() >= 0, "`labels` must be >= 0", labels=int(labels.min()))
     classes = int(labels.max()) + 1
     expectation = "the loss must know as many classes as there are to train"
@@ -340,11 +339,8 @@ def _as_embeddings(embeddings):
         embeddings = np.asarray(embeddings)
     dtype = _dtype(embeddings)
     check_type("float" in dtype, "`embeddings` must be floats", dtype=Bare(dtype))
-    check(
-        len(embeddings.shape) == 2,
-        "`embeddings` must have the shape (batch, dim)",
-        **{"embeddings.shape": tuple(embeddings.shape)},
-    )
+    expectation = "`embeddings` must have the shape (batch, dim)"
+    check_shapes(len(embeddings.shape) == 2, expectation, embeddings=embeddings)
     return ops.convert_to_tensor(embeddings, dtype="float64" if dtype == "float64" else "float32")
 
 

@@ -10,6 +10,7 @@ from tfdml.checks import (
     check_integer,
     check_not_negative,
 )
+from tfdml.evaluation import class_density
 from tfdml.layers import DensityTargets
 from tfdml.losses.base import LearnedLoss, ids_of_images
 from tfdml.losses.regularized import RegularizedLoss
@@ -116,8 +117,6 @@ class DensityRegularizer(LearnedLoss):
     def prepare(self, labels, embeddings=None, features=None):
         """Measures the initial densities, if it needs them, or counts the classes."""
         labels, num_classes = ids_of_images(labels, self.num_classes)
-        from tfdml.evaluation import class_density  # with scikit-learn, which losses do without
-
         if self.correlation and self.initial_density is None:
             if features is None:
                 raise ValueError("`features` must be given: densities are measured from them")

@@ -1,3 +1,4 @@
+import inspect
 import types
 from collections.abc import Mapping
 from typing import Any
@@ -21,8 +22,8 @@ from tfdml.losses.base import LearnedLoss
 
 # Default options of the PDDM.
 _SIMILARITY: Mapping[str, Any] = types.MappingProxyType({"dropout": 0.0, "difference_bias": 0.5})
-_SIMILARITY_OPTIONS = (
-    *("difference_bias", "dropout", "dtype", "name", "seed", "trainable", "units", "use_position"),
+_SIMILARITY_OPTIONS = sorted(
+    {*inspect.signature(PDDM).parameters, "dtype", "name", "trainable"} - {"kwargs"}
 )
 
 
@@ -49,7 +50,8 @@ class DoubleHeaderHingeLoss(LearnedLoss):
     No gradient flows through mining and the range of the scores. With `num_quadruplets=1` and a
     `score_scale` other than `"minmax"` no batch × batch matrix of scores is computed: the positive
     pairs are scored, then the negatives of the selected pair. With `"per_positive_pair"` mining
-    reads the scores of the loss. Otherwise all pairs are scored once more, without gradient.
+    reads the scores of the loss, unless it leaves out their dropout. Otherwise all pairs are scored
+    once more, without gradient.
 
     Args:
         similarity: A `PDDM` layer; or a dict of its options, such as `{"use_position": False}`,
@@ -196,7 +198,7 @@ class DoubleHeaderHingeLoss(LearnedLoss):
 
     def _mine(self, labels, ends, matrix=None):
         ends = ends.frozen()
-        if not self.mine_with_dropout:
+        if not self.mine_with_dropout and ends.noise is not None:
             ends, matrix = ends._replace(noise=None), None
         if self.num_quadruplets == 1 and self.score_scale != "minmax":
             return mine_hardest(

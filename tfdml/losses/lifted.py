@@ -41,8 +41,8 @@ class LiftedStructuredLoss(PairLoss):
     Source:
         Song, Xiang, Jegelka, Savarese. Deep metric learning via lifted structured feature
         embedding. CVPR 2016, eqs. 3 and 4.
-        Differs: where the paper divides by zero, the loss is 0, without a positive pair, or the
-        gradient of the distance, of coinciding rows.
+        Differs: a batch without a positive pair has loss 0, and the distance of equal rows has the
+        gradient 0; the paper divides by zero in both cases.
 
     Example:
         >>> loss = LiftedStructuredLoss(margin=1.0, variant="max")

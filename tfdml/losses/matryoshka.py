@@ -46,6 +46,7 @@ class MatryoshkaLoss(WrappedLoss):
 
     def __init__(self, *, base, dims, weights=None, name="matryoshka"):
         super().__init__(base, name=name)
+        self.takes_label_sets = self.base.takes_label_sets
         check(self.base.levels == 1, "`base` must be of one level", levels=self.base.levels)
         check(
             not (self.base.learns_similarity or self.base.compares_batches),

@@ -48,6 +48,7 @@ class RegularizedLoss(WrappedLoss):
     def __init__(self, *, base, regularizer, weight=1.0, name="regularized"):
         super().__init__(base, name=name)
         self.regularizer = built(losses.get_regularizer, regularizer=regularizer)
+        self.compares_batches |= self.regularizer.compares_batches
         check_positive(weight=weight)
         self._check_layers()
         self.weight = float(weight)
@@ -73,6 +74,10 @@ class RegularizedLoss(WrappedLoss):
         for part in (self.base, self.regularizer):
             part.prepare(labels, embeddings, features)
         self._check_layers()
+
+    def check_run(self, **run):
+        for part in (self.base, self.regularizer):
+            part.check_run(**run)
 
     def logs(self):
         return {**self.base.logs(), **self.regularizer.logs()}

@@ -76,7 +76,7 @@ class SampledClassesLoss(WrappedLoss):
 
     @property
     def layers(self):
-        return [*self.base.layers, self.sampler]
+        return [self.sampler, *self.base.layers]
 
     @property
     def _count(self):

@@ -131,7 +131,6 @@ def test_numbers_other_than_0_and_1_are_rejected(rng):
         ("recall_at_k", {}),
         ("arcface", {"num_classes": 4}),
         ("memory", {"base": "supcon", "size": 8}),
-        ("matryoshka", {"base": "supcon", "dims": (2,)}),
         ("regularized", {"base": "supcon", "regularizer": "gor"}),
     ],
 )
@@ -139,6 +138,14 @@ def test_other_losses_reject_several_labels_a_row(name, options, rng):
     loss = losses.get(name, **options)
     with pytest.raises(ValueError, match=r"\(batch, 1\); .*Received: labels.shape=\(8, 4\)"):
         loss(SETS, rng.normal(size=(8, 5)))
+
+
+def test_matryoshka_passes_several_labels_on(rng):
+    x = rng.normal(size=(8, 5)).astype("float32")
+    loss = losses.get("matryoshka", base="supcon", dims=(2, 5))
+    base = losses.get("supcon")
+    expected = float(base(SETS, x[:, :2])) + float(base(SETS, x))
+    assert float(loss(SETS, x)) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="trains by TensorFlow")

@@ -168,3 +168,15 @@ def test_a_saved_model_goes_on_with_its_memory(rng, tmp_path):
     np.testing.assert_allclose(found, kernel, rtol=1e-6)
     for one, other in zip(held(whole.loss), held(restored.loss), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_a_regularizer_with_a_memory_keeps_the_ids_of_the_classes(rng):
+    memory = losses.get("memory", base="contrastive", size=8, start_step=0)
+    loss = losses.get("regularized", base="triplet", regularizer=memory)
+    for labels in ([7, 7, 8, 8], [9, 9, 7, 7]):
+        loss(np.array(labels), rng.normal(size=(4, 3)).astype("float32"), training=True)
+    assert ops.convert_to_numpy(memory.memory.labels).tolist() == [7, 7, 8, 8, 9, 9, 7, 7]
+    with pytest.raises(ValueError, match="`start_step` must be below the steps"):
+        losses.get(
+            "regularized", base="triplet", regularizer=losses.get("memory", base="supcon", size=8)
+        ).check_run(rows=4, classes=2, width=3, steps=5)
