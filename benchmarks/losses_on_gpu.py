@@ -10,6 +10,7 @@ in --docs, in place of those that are there.
 
 import argparse
 import dataclasses
+import gc
 import importlib.metadata
 import itertools
 import json
@@ -191,21 +192,26 @@ def on_torch(objective, arrays):
     def step_of(value_of, parameters, inputs):
         rows = inputs["rows"].requires_grad_()
 
-        def step():
+        def forget_gradients():
             for each in (rows, *parameters):
                 each.grad = None
+
+        def step():
+            forget_gradients()
             value = value_of(rows, inputs["labels"])
             value.backward()
             torch.cuda.synchronize()
             return {"value": value.detach(), "gradient": rows.grad}
 
-        return step, lambda: megabytes(step)
+        def megabytes():
+            forget_gradients()
+            gc.collect()  # what reference cycles hold of the step before
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+            step()
+            return (torch.cuda.max_memory_allocated() - before) / 2**20
 
-    def megabytes(step):
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        step()
-        return (torch.cuda.max_memory_allocated() - before) / 2**20
+        return step, megabytes
 
     return (ON_TORCH, ours), (PEER, peer)
 

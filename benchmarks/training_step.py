@@ -19,9 +19,11 @@ import sys
 
 import numpy as np
 import tensorflow as tf
-from timing import seconds_of
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import pipelines
+from benchmarks.timing import seconds_of
 from pipelines.split import Dataset
 from tfdml.programs import train
 

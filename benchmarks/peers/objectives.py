@@ -166,8 +166,8 @@ OBJECTIVES = {
         tfdml("memory", base={"name": "multi_similarity", "epsilon": None}, size=8192),
         {PML: peer("CrossBatchMemory", loss=peer("MultiSimilarityLoss"), memory_size=8192)},
         memory=8192,
-        differs={PML: "tfdml adds the loss within the batch; that against the memory is equal"},
-        note="`start_step=1000` delays the memory here",
+        note="compared with the loss within the batch added, as here; `start_step=1000` delays the "
+        "memory here",
     ),
     "normalized softmax": Objective(
         tfdml("norm_softmax", scale=20),

@@ -2,7 +2,11 @@
 
 import textwrap
 
-COMMAND = "python benchmarks/peers --docs docs"
+COMMANDS = (
+    "python benchmarks/peers --docs docs --only losses evaluation samplers steps",
+    "python benchmarks/peers --docs docs --only race --data_dir DATA \\",
+    "    --objectives NT-Xent multi-similarity circle",
+)
 
 
 def page_of(results, parts):
@@ -19,14 +23,14 @@ def page_of(results, parts):
         "<!-- not run: hours, and an environment of other libraries -->",
         "",
         "Written by the command below, which measures the sides of a row in turns, on the same",
-        "inputs and on one computer, each side in a process of its own. The race has the",
-        "`--objectives` and the `--trial_seconds` that its table of the search states. Where the",
-        "rows of a table were measured on several computers, only their ratios can be compared. A",
-        "side that needs more than 8 GB or, except in the race, 120 s in one call, is stopped, and",
-        "its cell names the limit. `python benchmarks/peers --help` says more.",
+        "inputs and on one computer, each side in a process of its own. The race, so far of three",
+        "`--objectives`, needs the images and weights of `--data_dir`. Where the rows of a table",
+        "were measured on several computers, only their ratios can be compared. A side that needs",
+        "more than 8 GB or, except in the race, 120 s in one call, is stopped, and its cell names",
+        "the limit. `python benchmarks/peers --help` says more.",
         "",
         "```bash",
-        COMMAND,
+        *COMMANDS,
         "```",
         "",
         conditions(results.records.values()),

@@ -23,9 +23,10 @@ def races_page(records, sides):
         "learning rate over the budget, the same augmentation and 16 classes × 4 images, until the",
         "same seconds or steps are spent; building the network and tracing its graph count. Images",
         "were decoded and resized once, for both. Each objective had three trials on each side, on",
-        "the last fifth of the training classes, and the best trial of a side runs with three",
-        "seeds. Recall@K of the test classes, in percent, mean ± deviation; a row without ± has",
-        "one seed so far.",
+        "the last fifth of the training classes, for the same seconds; the table has their steps",
+        "in brackets. The best trial of a side, the first of equal ones, runs with three seeds.",
+        "Recall@K of the test classes, in percent, mean ± deviation; a row without ± has one seed",
+        "so far.",
         "",
         f"“{TITLES[BEST]}” is tfdml by its recipe, which sets all but the images, the network and",
         "its first weights, and was chosen on training classes held out, by more trials than the",
@@ -86,7 +87,7 @@ def deviating(values, digits=1):
 
 
 def search_table(records, sides):
-    """Recall@1 of the trials of each objective; the best of a side is bold."""
+    """Recall@1 and steps of the trials of each objective; the best of a side is bold."""
     measured, budgets = {}, set()
     for key, record in records.items():
         if key.startswith(SEARCH):
@@ -103,7 +104,8 @@ def search_table(records, sides):
             return each["stopped"]
         score = each["outputs"]["recall@1"]
         text = f"{100 * score:.1f}"
-        return f"**{text}**" if score == best[side] else text
+        text = f"**{text}**" if score == best[side] else text
+        return f"{text} ({each['outputs']['steps']:,.0f})"
 
     columns = [(trial, side) for side in sides for trial in TRIALS]
     rows = [
@@ -113,4 +115,4 @@ def search_table(records, sides):
     ]
     heads = [f"{TITLES[side]}, {trial}" for trial, side in columns]
     seconds = " or ".join(f"{each:g}" for each in sorted(budgets))
-    return table([f"Recall@1 in the search, {seconds} s each", *heads], rows)
+    return table([f"Recall@1 (steps) in the search, {seconds} s each", *heads], rows)

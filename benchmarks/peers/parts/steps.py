@@ -37,7 +37,8 @@ def case_of(network, pixels, precision, arguments):
     sides |= {
         side: (worker("torch", PART), {"channels_last": last}) for side, last in LAYOUTS.items()
     }
-    return Case(f"{PART}/{network}/{precision}", sides, settings, arguments.rounds)
+    # The first steps of PyTorch take up to twice as long as later ones: the median is of many.
+    return Case(f"{PART}/{network}/{precision}", sides, settings, 4 * arguments.rounds)
 
 
 def arrays(pixels):

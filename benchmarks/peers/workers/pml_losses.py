@@ -22,6 +22,8 @@ def objective_of(settings, arrays):
     if "memory_rows" in arrays:  # full
         loss.embedding_memory, loss.label_memory = arrays["memory_rows"], arrays["memory_labels"]
         loss.has_been_filled = True
+        # tfdml adds the loss within the batch.
+        return loss, lambda rows, labels: loss(rows, labels) + loss.loss(rows, labels)
     return loss, value_of(loss, miner_of(settings))
 
 

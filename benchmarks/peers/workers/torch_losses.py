@@ -38,13 +38,17 @@ def gradient_step(loss, value_of, arrays):
     rows = arrays["rows"].requires_grad_()
     learned = [rows, *loss.parameters()]
 
-    def work():
+    def forget_gradients():
         for each in learned:
             each.grad = None
+
+    def work():
+        forget_gradients()
         value = value_of(rows, arrays["labels"])
         value.backward()
         return {"value": value.detach(), "gradient": rows.grad}
 
     # What PyTorch sets up once is no memory of the batch.
     value_of(rows[:WARM], arrays["labels"][:WARM]).backward()
+    forget_gradients()
     return work

@@ -138,9 +138,12 @@ def test_the_page_has_runs_and_search(arguments, results):
     assert "differ by 1e-07 at most" in text
     row = "| 10 seconds | tfdml | circle, other rate | 1,234 ± 0 | 50.0 ± 0.0 | 50.0 ± 0.0 |"
     assert row in text
-    assert "| Recall@1 in the search, 60 s each | tfdml, as it is |" in text
-    assert "| circle | 25.0 | **50.0** | 25.0 | **50.0** | 25.0 | 25.0 |" in text
-    assert "| CosFace | 25.0 | 25.0 | 25.0 | > 8 GB | > 8 GB | > 8 GB |" in text
+    assert "| Recall@1 (steps) in the search, 40 s each | tfdml, as it is |" in text
+    assert "| circle | 25.0 (1,234) | **50.0** (1,234) | 25.0 (1,234) | **50.0** (1,234) |" in text
+    assert (
+        "| CosFace | 25.0 (1,234) | 25.0 (1,234) | 25.0 (1,234) | > 8 GB | > 8 GB | > 8 GB |"
+        in text
+    )
 
 
 def test_a_side_whose_trials_all_stopped_has_no_runs(arguments, results):
