@@ -116,10 +116,9 @@ def test_starting_at_a_step_equals_skipping_to_it():
     labels = labels_of([2, 3, 4, 5] * 30)
     whole = take(80, labels, 20, seed=2)
     for start in (1, 23, 75):
-        for resumed, expected in zip(
-            take(5, labels, 20, seed=2, start=start), whole[start:], strict=False
-        ):
-            np.testing.assert_array_equal(resumed, expected)
+        resumed = take(5, labels, 20, seed=2, start=start)
+        for batch, expected in zip(resumed, whole[start : start + 5], strict=True):
+            np.testing.assert_array_equal(batch, expected)
 
 
 def test_the_seed_decides_the_batches():

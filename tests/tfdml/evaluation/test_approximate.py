@@ -1,5 +1,4 @@
 import sys
-import warnings
 
 import faiss
 import numpy as np
@@ -8,12 +7,7 @@ import pytest
 from tfdml.evaluation import approximate, approximate_recall, recall_at_k
 from tfdml.evaluation.ranking import points
 
-
-@pytest.fixture(autouse=True)
-def _lonely_queries_may_warn():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+pytestmark = pytest.mark.filterwarnings("ignore:.*(have no other row|collapsed)")
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from tfdml.evaluation import recall_at_k, retrieval_scores
 from tfdml.evaluation.ranking import by_distance, nearest
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*(have no other row|collapsed)")
+
 GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "golden.json").read_text())
 
 
@@ -29,13 +31,6 @@ def brute_force(embeddings, labels, k, gallery=None, gallery_labels=None):
         for count in k:
             hits[count] += any(relevant for _, relevant in ranked[:count])
     return {count: hits[count] / len(embeddings) for count in k}
-
-
-@pytest.fixture(autouse=True)
-def _lonely_queries_may_warn():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def test_counts_hits_among_k_neighbours_and_no_more():

@@ -27,6 +27,8 @@ from tfdml.evaluation.ranking import by_distance, by_similarity, counting, neare
 from tfdml.evaluation.ranking.metrics import METRICS
 from tfdml.evaluation.retrieval import Keywords
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*(have no other row|collapsed)")
+
 GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "golden.json").read_text())
 
 
@@ -98,13 +100,6 @@ def some_rows(kind, rng, rows=60):
 
 
 KINDS = ["spread", "grid", "duplicates", "far", "one far", "tiny", "collapsed", "half zero"]
-
-
-@pytest.fixture(autouse=True)
-def _lonely_queries_may_warn():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 @pytest.fixture(params=["as is", "small", "small, deep"])

@@ -1,7 +1,5 @@
 """Scores in a collection equal those of the in-memory evaluation of the same rows."""
 
-import warnings
-
 import numpy as np
 import pytest
 
@@ -12,12 +10,7 @@ from tfdml.scale.evaluation import Gallery, retrieval_scores_per_query, scores_t
 from tfdml.scale.index import StoredIndex
 from tfdml.scale.indexing import build
 
-
-@pytest.fixture(autouse=True)
-def _lonely_queries_may_warn():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+pytestmark = pytest.mark.filterwarnings("ignore:.*(have no other row|collapsed)")
 
 
 def in_memory(collection):

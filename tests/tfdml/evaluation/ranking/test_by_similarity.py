@@ -11,6 +11,8 @@ from tfdml.evaluation import (
 )
 from tfdml.evaluation.ranking import by_similarity
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*(have no other row|collapsed)")
+
 
 def brute_force(scores, labels, k, gallery_labels=None):
     """Recall@K as a loop over queries of a table of scores, ties ranked against the query."""
@@ -40,13 +42,6 @@ def looked_up(table):
 
 def symmetric(table):
     return np.triu(table) + np.triu(table, 1).T
-
-
-@pytest.fixture(autouse=True)
-def _lonely_queries_may_warn():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 @pytest.fixture(

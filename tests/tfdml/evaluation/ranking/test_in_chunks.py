@@ -1,7 +1,5 @@
 """Ranks in a gallery that is read chunk by chunk equal those in memory, to the last bit."""
 
-import warnings
-
 import numpy as np
 import pytest
 
@@ -9,6 +7,8 @@ from tfdml.evaluation import retrieval_scores_per_query
 from tfdml.evaluation.ranking import counting, in_chunks, points
 from tfdml.evaluation.ranking.in_chunks import Chunk, ranks_in_chunks
 from tfdml.evaluation.ranking.metrics import METRICS, Metrics
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*(have no other row|collapsed)")
 
 
 def values_in_chunks(queries, classes, gallery, gallery_classes, metrics, size, own=None):
@@ -34,13 +34,6 @@ def rows_of(kind, rng, rows=60):
         "tiny": lambda: rng.normal(size=(rows, 6)) * 1e-30,
         "collapsed": lambda: np.full((rows, 4), 0.3),
     }[kind]().astype(np.float32)
-
-
-@pytest.fixture(autouse=True)
-def _lonely_queries_may_warn():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 @pytest.mark.parametrize("small", [False, True])
