@@ -120,6 +120,9 @@ def test_figures_of_the_readme_are_those_of_the_pages_that_it_links():
     checked = 0
     for cells in rows:
         page = (ROOT / re.findall(r"\((docs/[^)#]+)", cells[0])[0]).read_text(encoding="utf-8")
+        scores = [f" {cell} " for cell in cells[-2:] if cell != "–"]
+        together = (all(score in line for score in scores) for line in page.splitlines())
+        assert any(together), (cells[0], scores)
         for figure in re.findall(r"\d\d\.\d(?: ± \d\.\d)?", " ".join(cells)):
             assert f" {figure} " in page, (cells[0], figure)
             checked += 1

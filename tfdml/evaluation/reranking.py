@@ -43,8 +43,8 @@ def recall_after_reranking(
 
     Returns:
         {K: recall} with Python floats in [0, 1], K ascending. A query without another row of its
-        class is a miss for every K; a warning gives their number. Another warning is raised if all
-        scores are equal, as with a layer of dead units.
+        class is a miss for every K; a warning gives their number. Another warning is raised if the
+        best scores of all queries are equal, as with a layer of dead units.
 
     Raises:
         TypeError: If labels are not integers, embeddings not floats or `similarity` not callable.

@@ -36,7 +36,7 @@ def config_of(version):
 
     Returns:
         {name: value}; None if there is no such file beside the folder of the models, or it belongs
-        to another training. One that the run goes on with, for more steps, is no other.
+        to another training. A training continued for more steps counts as the same.
     """
     import yaml
 

@@ -133,8 +133,9 @@ class Nearest(tf.Module):
     Call:
         embeddings: (n, dim) floats.
         Returns `(distances, rows)`, (n, top) float32 and integers, nearest first, ties by row. The
-            distances are Euclidean, computed from differences. Candidates are chosen by expanded
-            squares, so rows far from 0 that differ by less than their rounding may be confused.
+            distances are Euclidean, computed from differences. Candidates are chosen by the float32
+            scores `2 a·b - |b|²`: rows far from 0 that are closer together than the rounding of
+            these scores may be confused.
     """
 
     def __init__(self, gallery, top):

@@ -25,8 +25,8 @@ def ranks_by_similarity(search, similarity, only_nearest):
         only_nearest: Whether the nearest relevant row suffices. Others are then left out.
 
     Yields:
-        `RelevantRanks` of consecutive queries, once all scores are known. Warns if all scores are
-        equal, as with a layer of dead units.
+        `RelevantRanks` of consecutive queries, once all scores are known. Warns if the best scores
+        of all queries are equal, as with a layer of dead units.
 
     Raises:
         ValueError: If scores have a wrong shape, are not finite, or, without a separate gallery,
