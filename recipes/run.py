@@ -246,7 +246,7 @@ def evaluate(run, kind, nmi, options):
 
     Args:
         run: Name of the run.
-        kind: Name of the file with the scores, without its suffix `.json`.
+        kind: File name of the scores, without `.json`.
         nmi: Whether to cluster as well.
         options: {name: value} of further flags.
     """

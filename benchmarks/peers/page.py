@@ -22,7 +22,7 @@ def page_of(results, parts):
         "",
         "<!-- not run: hours, and an environment of other libraries -->",
         "",
-        "Written by the command below, which measures the sides of a row in turns, on the same",
+        "Written by the commands below, which measure the sides of a row in turns, on the same",
         "inputs and on one computer, each side in a process of its own. The race, so far of three",
         "`--objectives`, needs the images and weights of `--data_dir`. Where the rows of a table",
         "were measured on several computers, only their ratios can be compared. A side that needs",

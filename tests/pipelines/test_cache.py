@@ -371,9 +371,8 @@ def test_the_command_writes_and_verifies(dataset, tmp_path, capsys):
     cache.main(["--dataset", "folder", "--data_dir", str(folder), "--out", str(out)])
     printed = capsys.readouterr().out
     assert "16 images, " in printed
-    assert (
-        f"--dataset cache --data_dir '{out}' --warp_size 256 --image_size 224" in printed
-    )  # to be pasted
+    flags = f"--dataset cache --data_dir '{out}' --warp_size 256 --image_size 224"
+    assert flags in printed  # to be pasted
     cache.main(["--verify", str(out)])
     assert "is intact" in capsys.readouterr().out
     settings = json.loads((out / "manifest.json").read_text())["settings"]

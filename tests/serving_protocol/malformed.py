@@ -53,8 +53,10 @@ def random_after_a_signature(rng):
 def huge(rng):
     """A small file whose header states an enormous image."""
     sides = rng.choice([8_000, 24_000, 60_000, 65_535], 2).tolist()
-    kinds = [huge_png, huge_gif, huge_gif_of_small_screen, huge_bmp, huge_jpeg, huge_webp]
-    return rng.choice(kinds)(*sides)
+    file_of = rng.choice(
+        [huge_png, huge_gif, huge_gif_of_small_screen, huge_bmp, huge_jpeg, huge_webp]
+    )
+    return file_of(*sides)
 
 
 def huge_png(width, height):

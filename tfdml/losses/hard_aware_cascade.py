@@ -193,20 +193,20 @@ class HardAwareCascadeLoss(MetricLoss):
                 candidates = pairs
             rank_by = losses[max(level - 1, 0) if self.selection == "previous" else level]
             ratios = (ratio, ratio if self.mine_positives else 1.0)
-            order = _order(rank_by, once, candidates, ratios)
+            ranked = _sorted_losses(rank_by, once, candidates, ratios)
             copies = ops.zeros((), losses.dtype)
             for of_kind in zip((1, -1), candidates, ratios, sizes, each, strict=True):
-                copies = _with_hardest(copies, rank_by, order, *of_kind)
+                copies = _with_hardest(copies, rank_by, ranked, *of_kind)
             candidates = [mask & (copies > 0) for mask in candidates]
             levels.append(copies)
         return ops.stack(levels)
 
 
-def _order(losses, once, candidates, ratios):
-    """The losses of both kinds of pairs in one sort; None if all pairs of both are kept.
+def _sorted_losses(losses, once, candidates, ratios):
+    """The losses of the candidates in ascending order; None if both ratios are 1.
 
-    The hardest negative pairs come last. Positive pairs have the opposite sign: the hardest come
-    first.
+    Losses of positive pairs are negated. So the hardest negative pairs are at the end, and the
+    hardest positive pairs at the start.
     """
     if min(ratios) == 1:
         return None
@@ -218,14 +218,14 @@ def _order(losses, once, candidates, ratios):
     return ops.sort(ops.append(ops.take(signed, once), ops.zeros(1, losses.dtype)))
 
 
-def _with_hardest(others, losses, order, sign, candidates, ratio, size, each):
+def _with_hardest(others, losses, ranked, sign, candidates, ratio, size, each):
     """Copies of the hardest candidates, (batch²,) floats; of all candidates for a ratio of 1.
 
     Args:
         others: Copies of pairs that are not selected, a scalar or (batch²,) floats.
         losses: (batch²,) floats >= 0, larger for harder pairs; ties go to the first.
-        order: The sorted losses of `_order`.
-        sign: Sign of the candidates' losses in `order`.
+        ranked: The result of `_sorted_losses`.
+        sign: Sign of the candidates' losses in `ranked`.
         candidates: (batch²,) booleans.
         ratio: Share of the copies that is kept, where there are enough candidates.
         size: Number of copies of all pairs.
@@ -236,10 +236,10 @@ def _with_hardest(others, losses, order, sign, candidates, ratio, size, each):
     # With slack for ratios such as 0.29, whose floats are slightly too small.
     wanted = ops.floor(ratio * size + 1e-3)
     places = ops.cast(ops.ceil(wanted / each), "int32")
-    last = ops.shape(order)[0] - 1
+    last = ops.shape(ranked)[0] - 1
     place = last + 1 - places if sign == 1 else places - 1
-    # With fewer candidates than places it is at most the loss of each: all are kept.
-    threshold = sign * ops.take(order, ops.clip(place, 0, last))
+    # With fewer candidates than places, no candidate is below the threshold: all are kept.
+    threshold = sign * ops.take(ranked, ops.clip(place, 0, last))
     above = candidates & (losses > threshold)
     tied = candidates & (losses == threshold)
     turn = ops.cumsum(ops.cast(tied, "int32"))

@@ -31,8 +31,8 @@ class CrossBatchMemoryLoss(WrappedLoss):
         labels: (batch,) integers, one class id per row, any but -2**31, which marks an empty place
             of the memory; on JAX they must fit 32 bits.
         embeddings: (batch, dim) floats, scaled to unit length if `base` does so.
-        training: Whether to write the batch into the memory; False by default.
-            Otherwise a row that an earlier step stored is a positive of its own stored copy.
+        training: Whether to write the batch into the memory; False by default. Without it, a row
+            that an earlier step stored is a positive of its own stored copy.
         Returns a scalar float32.
 
     Raises:
