@@ -5,7 +5,7 @@
 
 Forward and backward of the objectives of `benchmarks/peers`, with its inputs. Needs Keras,
 pytorch-metric-learning, and PyTorch and JAX with CUDA. Writes results/gpu.json and results/gpu.md
-in --docs, in place of those that are there.
+in --docs; rows that are there and are not measured stay if GPU and versions are the same.
 """
 
 import argparse
@@ -69,6 +69,8 @@ def main():
             results = measured_by_both(given.objectives, given.batches)
         except RuntimeError as error:
             parser.error(str(error))
+        if kept.is_file():
+            results = joined(json.loads(kept.read_text()), results)
         kept.write_text(json.dumps(results, indent=1) + "\n")
     elif not kept.is_file():
         parser.error(f"there is no {kept}: measure first")
@@ -94,6 +96,19 @@ def measured_by_both(names, batches):
             for key, sides in of_backend["rows"].items():
                 results["rows"].setdefault(key, {}).update(sides)
     return results
+
+
+def joined(kept, results):
+    """The results, with the kept rows that they lack if GPU and versions are the same."""
+    if any(kept[each] != results[each] for each in ("gpu", "versions")):
+        return results
+
+    def place(key):
+        name, batch = key.split("/")
+        return OF_PML.index(name), int(batch)
+
+    rows = kept["rows"] | results["rows"]
+    return results | {"rows": {key: rows[key] for key in sorted(rows, key=place)}}
 
 
 def measure(names, batches, folder):
@@ -267,6 +282,8 @@ def page_of(results):
         "to its size: rounding, but where it decides which example is the hardest, or on which",
         "side of a margin or of a bin a distance is. JAX is set to multiply in float32 too, not in",
         "TF32, its default on this GPU. Why PML differs: [peers](peers.md#objectives).",
+        "The three sides of a row were measured in one run, not all rows in the same: compare",
+        "times within a row. Those of eager PyTorch are mostly of the CPU that starts its kernels.",
         "",
         summary(results["rows"].values()),
         "",

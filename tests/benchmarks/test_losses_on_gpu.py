@@ -8,7 +8,7 @@ import programs
 import pytest
 
 from benchmarks import losses_on_gpu
-from benchmarks.losses_on_gpu import FULL, ON_JAX, ON_TORCH, PEER, page_of
+from benchmarks.losses_on_gpu import FULL, ON_JAX, ON_TORCH, PEER, joined, page_of
 
 RESULTS = pathlib.Path(__file__).parents[2] / "docs" / "results"
 
@@ -24,6 +24,20 @@ def test_a_page_without_a_row_that_fits_says_so():
     page = page_of({"gpu": "A", "versions": {"jax": "1"}, "rows": {"NT-Xent/2048": row}})
     assert "faster than PML in 0 of 0 rows\ncompiled by JAX, and in 0 of 0 rows on eager" in page
     assert "| NT-Xent | out of memory | 100 | 100 |" in page
+
+
+def test_rows_that_are_not_measured_stay_unless_gpu_or_versions_differ():
+    def results(gpu, **rows):
+        return {"gpu": gpu, "versions": {"jax": "1"}, "rows": rows}
+
+    kept = results("A", **{"circle/512": 1, "NT-Xent/512": 2, "NT-Xent/4000": 3})
+    new = results("A", **{"NT-Xent/512": 4, "triplet, all/512": 5})
+    rows = joined(kept, new)["rows"]
+    assert [*rows.items()] == [
+        ("triplet, all/512", 5), ("circle/512", 1), ("NT-Xent/512", 4), ("NT-Xent/4000", 3)
+    ]  # fmt: skip
+    other = results("B", **{"NT-Xent/512": 4})
+    assert joined(kept, other) == other
 
 
 @pytest.mark.parametrize(
