@@ -152,14 +152,13 @@ class HardAwareCascadeLoss(MetricLoss):
         # For its gradient `ops.relu` would keep floats; this keeps booleans.
         hinges = ops.where(distances >= self.margin, 0.0, hinges)
         losses = ops.where(labels[:, None] == labels[None, :], distances, hinges)
-        losses = ops.reshape(losses, (self.levels, count * count))
         copies = self._copies(ops.stop_gradient(losses), labels)
-        totals = ops.sum(copies * losses, axis=1)
+        totals = ops.sum(copies * losses, axis=(1, 2))
         if self.average_over != "sum":
             counted = copies
             if self.average_over != "pairs":
                 counted = ops.where(losses <= 0, 0.0, copies)
-            totals = totals / ops.maximum(ops.sum(counted, axis=1), 1.0)
+            totals = totals / ops.maximum(ops.sum(counted, axis=(1, 2)), 1.0)
         weights = self.level_weights or (1.0,) * self.levels
         return sum(weight * totals[level] for level, weight in enumerate(weights))
 
@@ -173,15 +172,12 @@ class HardAwareCascadeLoss(MetricLoss):
         return width // self.levels
 
     def _copies(self, losses, labels):
-        """(levels, batch²) floats: how often each pair counts at each level, 0, 1 or 2 times."""
-        i, j = pairwise.unordered_pairs(labels)
-        count = ops.shape(labels)[0]
-        once = i * count + j
-        index = ops.arange(count)
+        """(levels, batch, batch) floats: how often each pair counts at a level, 0, 1 or 2 times."""
+        index = ops.arange(ops.shape(labels)[0])
         upper = index[:, None] < index[None, :]
         same = labels[:, None] == labels[None, :]
         # Negative pairs come first: positive ones that are all kept need no floats until the end.
-        pairs = candidates = [ops.reshape(mask & upper, (-1,)) for mask in (~same, same)]
+        pairs = candidates = [~same & upper, same & upper]
         each = (2.0 if self.average_over == "ordered" else 1.0, 1.0)
         sizes = [
             copies * ops.sum(ops.cast(mask, losses.dtype))
@@ -193,7 +189,7 @@ class HardAwareCascadeLoss(MetricLoss):
                 candidates = pairs
             rank_by = losses[max(level - 1, 0) if self.selection == "previous" else level]
             ratios = (ratio, ratio if self.mine_positives else 1.0)
-            ranked = _sorted_losses(rank_by, once, candidates, ratios)
+            ranked = _sorted_losses(rank_by, candidates, ratios)
             copies = ops.zeros((), losses.dtype)
             for of_kind in zip((1, -1), candidates, ratios, sizes, each, strict=True):
                 copies = _with_hardest(copies, rank_by, ranked, *of_kind)
@@ -202,7 +198,7 @@ class HardAwareCascadeLoss(MetricLoss):
         return ops.stack(levels)
 
 
-def _sorted_losses(losses, once, candidates, ratios):
+def _sorted_losses(losses, candidates, ratios):
     """The losses of the candidates in ascending order; None if both ratios are 1.
 
     Losses of positive pairs are negated. So the hardest negative pairs are at the end, and the
@@ -214,19 +210,20 @@ def _sorted_losses(losses, once, candidates, ratios):
     signed = ops.where(negative, losses, 0.0)
     if ratios[1] < 1:
         signed = ops.where(positive, -losses, signed)
+    once = pairwise.entries(signed, *pairwise.unordered_pairs(signed))
     # The extra zero is for a batch without pairs.
-    return ops.sort(ops.append(ops.take(signed, once), ops.zeros(1, losses.dtype)))
+    return ops.sort(ops.append(once, ops.zeros(1, losses.dtype)))
 
 
 def _with_hardest(others, losses, ranked, sign, candidates, ratio, size, each):
-    """Copies of the hardest candidates, (batch²,) floats; of all candidates for a ratio of 1.
+    """(batch, batch) copies of the hardest candidates; of all candidates for a ratio of 1.
 
     Args:
-        others: Copies of pairs that are not selected, a scalar or (batch²,) floats.
-        losses: (batch²,) floats >= 0, larger for harder pairs; ties go to the first.
+        others: Copies of pairs that are not selected, a scalar or (batch, batch) floats.
+        losses: (batch, batch) floats >= 0, larger for harder pairs; ties go to the first.
         ranked: The result of `_sorted_losses`.
         sign: Sign of the candidates' losses in `ranked`.
-        candidates: (batch²,) booleans.
+        candidates: (batch, batch) booleans, false on the diagonal.
         ratio: Share of the copies that is kept, where there are enough candidates.
         size: Number of copies of all pairs.
         each: Copies of each pair.
@@ -240,11 +237,25 @@ def _with_hardest(others, losses, ranked, sign, candidates, ratio, size, each):
     place = last + 1 - places if sign == 1 else places - 1
     # With fewer candidates than places, no candidate is below the threshold: all are kept.
     threshold = sign * ops.take(ranked, ops.clip(place, 0, last))
-    above = candidates & (losses > threshold)
     tied = candidates & (losses == threshold)
-    turn = ops.cumsum(ops.cast(tied, "int32"))
-    places_of_tied = places - ops.sum(ops.cast(above, "int32"))
-    whole = above | (tied & (turn < places_of_tied))
+    row, column = _place_of(tied, places - _count(sign * ranked > threshold))
+    index = ops.arange(ops.shape(losses)[0])
+    in_row = index[:, None] == row
+    earlier = (index[:, None] < row) | (in_row & (index[None, :] < column))
+    whole = candidates & (losses > threshold) | tied & earlier
     of_last = wanted - each * ops.cast(places - 1, losses.dtype)
-    is_last = tied & (turn == places_of_tied)
+    is_last = tied & in_row & (index[None, :] == column)
     return ops.where(whole, each, ops.where(is_last, of_last, others))
+
+
+def _place_of(mask, turn):
+    """Row and column of the `turn`-th true value of an (n, n) mask; row n if there are fewer."""
+    by_row = ops.cumsum(ops.sum(ops.cast(mask, "int32"), axis=1))
+    row = _count(by_row < turn)
+    present = ops.minimum(row, ops.shape(mask)[0] - 1)
+    in_row = ops.cumsum(ops.cast(ops.take(mask, present, axis=0), "int32"))
+    return row, _count(in_row < turn - ops.take(by_row, present) + in_row[-1])
+
+
+def _count(mask):
+    return ops.sum(ops.cast(mask, "int32"))
