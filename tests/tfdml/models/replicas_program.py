@@ -62,9 +62,9 @@ def train(name, devices):
     note = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: seen.append(logs["loss"])
     )
-    options = {"steps_per_epoch": STEPS, "epochs": 1, "callbacks": [note], "verbose": 0}
+    options = {"steps_per_epoch": STEPS, "epochs": 1, "callbacks": [note]}
     if devices.strategy is None:
-        model.fit(batches, **options)
+        model.fit(batches, verbose=0, **options)
     else:
         fit_replicas(model, devices.strategy, batches, **options)
     weights = {f"{name}/{number}": weight for number, weight in enumerate(model.get_weights())}
