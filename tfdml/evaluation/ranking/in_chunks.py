@@ -26,8 +26,8 @@ def ranks_in_chunks(queries, classes, chunks, metrics, own):
     The ranks are those of `ranks_by_distance` in the joined chunks. The first pass computes the
     float64 distances of all pairs of a query and a relevant row; the second counts, for each of
     them, the rows of other classes that are as near, by one float32 product of the queries and each
-    chunk. The cost over that of ranks in memory is a second reading of the gallery. Uses about 16
-    bytes per number of the queries, 32 bytes per pair, 16 bytes per number of a chunk, and a block.
+    chunk. The cost over that of ranks in memory is a second reading of the gallery. Uses about 8
+    bytes per number of the queries, 32 bytes per pair, 8 bytes per number of a chunk, and a block.
 
     Args:
         queries: (n, dim) float32, finite.

@@ -10,7 +10,7 @@ from tfdml.evaluation.ranking.search import RelevantRanks, Search, slices_of, tr
 from tfdml.evaluation.ranking.threads import in_threads
 
 _TILE_ROWS = 384  # queries
-_TILE_COLUMNS = 2048  # gallery rows: a tile of float32 fills 3 MB
+_TILE_COLUMNS = 1024  # gallery rows: a tile of float32 fills 1.5 MB
 
 
 def ranks_of_nearest(search, depth):
@@ -18,7 +18,7 @@ def ranks_of_nearest(search, depth):
 
     The ranks are those of `ranks_by_distance`. The distance of the nearest relevant row is found
     first. One product of two rows then counts for both of them as queries, which halves the work
-    of queries among themselves. Uses about 24 bytes per number given, plus a few tiles per thread.
+    of queries among themselves. Uses about 8 bytes per number given, plus a few tiles per thread.
 
     Args:
         search: `Search`.
@@ -27,7 +27,8 @@ def ranks_of_nearest(search, depth):
     Yields:
         The `RelevantRanks` of all queries.
     """
-    tiles, slices = _Tiles.of(search), slices_of(0, len(search.queries), _TILE_ROWS)
+    tiles = _Tiles(search, *points.points_of(search))
+    slices = slices_of(0, len(search.queries), _TILE_ROWS)
     nearest = np.concatenate(list(in_threads(tiles.nearest_relevant, slices)))
     before = _RowsBefore(tiles, nearest, np.where(search.relevant, depth, 0))
     for _ in in_threads(before.add, slices):
@@ -43,17 +44,12 @@ class _Tiles(NamedTuple):
     search: Search
     queries: points.Points
     gallery: points.Points
-    rows: np.ndarray
-    columns: np.ndarray
 
-    @classmethod
-    def of(cls, search):
-        queries, gallery = points.points_of(search)
-        return cls(search, queries, gallery, queries.nearness_rows(), gallery.nearness_columns())
-
-    def nearness(self, some, others):
-        """(b, c) float32 nearness of a tile."""
-        return self.rows[some] @ self.columns[:, others]
+    def nearness(self, some, start, stop):
+        """Yields the gallery rows of the tiles from start to stop, and (b, c) float32 nearness."""
+        rows, columns = self.queries.nearness_rows(some), self.gallery.nearness_columns()
+        for others in slices_of(start, stop, _TILE_COLUMNS):
+            yield others, rows @ columns[:, others]
 
     def distances(self, query, row):
         """(t,) float64 squared distances of queries to gallery rows, both (t,) integers."""
@@ -65,8 +61,7 @@ class _Tiles(NamedTuple):
         best = np.full(len(nearest), -np.inf)  # lower bounds of the nearness of the nearest rows
         squared, dim = self.queries.squared_norms[some], self.gallery.exact.shape[1]
         of_classes = self.search.related(some, slice(0, len(self.search.gallery)))
-        for others in slices_of(of_classes.start, of_classes.stop, _TILE_COLUMNS):
-            nearness = self.nearness(some, others)
+        for others, nearness in self.nearness(some, of_classes.start, of_classes.stop):
             nearness[~self.search.is_relevant(some, others)] = -np.inf
             largest = nearness.argmax(axis=1)
             norms = np.sqrt(squared), np.sqrt(self.gallery.squared_norms[others][largest])
@@ -97,8 +92,7 @@ class _RowsBefore:
         """Counts the tiles of some queries, except those counted with the roles exchanged."""
         search = self.tiles.search
         first = some.start if search.among_themselves else 0
-        for others in slices_of(first, len(search.gallery), _TILE_COLUMNS):
-            nearness = self.tiles.nearness(some, others)
+        for others, nearness in self.tiles.nearness(some, first, len(search.gallery)):
             search.leave_out_classes(nearness, some, others)
             self._add(some, others, nearness)
             if search.among_themselves:

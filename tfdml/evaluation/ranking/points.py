@@ -8,14 +8,15 @@ from numpy.typing import DTypeLike
 _CENTRE_ROWS = 1001  # odd: the median of equal rows is then that row
 _CHUNK_ROWS = 256  # rows centred, or exact distances computed, at once
 _UNIT = 2.0**-24  # relative rounding error of a float32
+_UNSCALED = 10  # rows whose largest number is within 2**-10 and 2**10 are not scaled
 
 
 class Frame(NamedTuple):
     """A scale and a centre that queries and gallery share.
 
-    Scaling by powers of two changes no comparison and keeps squares in range. Rounding errors grow
-    with the norms, so rows far from the origin but close together must be centred: on their median,
-    as a single outlier would shift the mean.
+    Scaling by powers of two changes no comparison and keeps squares in range; rows of usual size
+    need none. Rounding errors grow with the norms, so rows far from the origin but close together
+    must be centred: on their median, as a single outlier would shift the mean.
     """
 
     exponent: int
@@ -23,61 +24,66 @@ class Frame(NamedTuple):
 
     @classmethod
     def around(cls, rows, *others):
-        """The frame centred on (n, dim) rows, in which no number of any of the rows exceeds 1."""
+        """The frame centred on (n, dim) rows, in which no number of any of the rows is large."""
         largest = max(max(of.max(), -of.min()) for of in (rows, *others))
         exponent = int(np.frexp(largest)[1])
+        if abs(exponent) <= _UNSCALED:
+            exponent = 0
         sample = rows[:: max(1, len(rows) // _CENTRE_ROWS)][:_CENTRE_ROWS]
         sample = sample[: len(sample) - (len(sample) + 1) % 2].astype(np.float64)
         return cls(exponent, np.median(np.ldexp(sample, -exponent), axis=0))
 
     def points(self, rows, dtype: DTypeLike = np.float32):
         """The `Points` of rows, centred in `dtype`."""
-        exact = rows.astype(np.float64)
-        np.ldexp(exact, -self.exponent, out=exact)
-        centred, squared_norms = np.empty(rows.shape, dtype), np.empty(len(rows))
-        for first in range(0, len(rows), _CHUNK_ROWS):
+        if self.exponent:
+            rows = np.ldexp(rows.astype(np.float64), -self.exponent)
+        count, dim = rows.shape
+        factors, squared_norms = np.ones((count, dim + 2), dtype), np.empty(count)
+        for first in range(0, count, _CHUNK_ROWS):
             some = slice(first, first + _CHUNK_ROWS)
-            of_chunk = exact[some] - self.centre
+            of_chunk = rows[some] - self.centre
             squared_norms[some] = np.einsum("ij,ij->i", of_chunk, of_chunk)
-            centred[some] = of_chunk
-        return Points(exact, centred, squared_norms)
+            factors[some, :-2] = of_chunk
+        factors[:, -2] = -0.5 * squared_norms
+        return Points(rows, factors, squared_norms)
 
 
 class Points(NamedTuple):
     """The same rows twice: for exact distances, and centred for fast ones.
 
-    The score of a for b is a.b - b.b/2 = (a.a - D**2) / 2: one product if b has b.b/2 as an extra
-    column.
+    The score of a for b is a.b - b.b/2 = (a.a - D**2) / 2: one product if a has a one and b has
+    -b.b/2 as an extra column.
     """
 
-    exact: np.ndarray  # (n, dim) float64
-    centred: np.ndarray  # (n, dim)
+    exact: np.ndarray  # (n, dim) floats
+    factors: np.ndarray  # (n, dim + 2): the centred rows, minus half their squares, ones
     squared_norms: np.ndarray  # (n,) float64, of the centred rows before rounding
+
+    @property
+    def centred(self):
+        """(n, dim) view of the centred rows."""
+        return self.factors[:, :-2]
 
     def score_rows(self, some=slice(None)):
         """(n, dim + 1) factors of scores, for queries, given as a slice or integers."""
-        centred = self.centred[some]
-        return np.concatenate([centred, np.ones_like(centred[:, :1])], axis=1)
+        return np.delete(self.factors[some], -2, axis=1)
 
     def score_columns(self):
-        """(dim + 1, n) factors of scores, for a gallery."""
-        return np.concatenate([self.centred, self._minus_half_squares()], axis=1).T
+        """(dim + 1, n) factors of scores, for a gallery: a view."""
+        return self.factors[:, :-1].T
 
-    def nearness_rows(self):
-        """(n, dim + 2) factors of the nearness -D**2/2, for queries.
+    def nearness_rows(self, some=slice(None)):
+        """(n, dim + 2) factors of the nearness -D**2/2, for queries, given as a slice.
 
         Unlike scores, it serves both rows of a pair as the query; its rounding error is larger.
         """
-        ones = np.ones_like(self.centred[:, :1])
-        return np.concatenate([self.centred, self._minus_half_squares(), ones], axis=1)
+        rows = self.factors[some].copy()
+        rows[:, [-2, -1]] = self.factors[some, [-1, -2]]
+        return rows
 
     def nearness_columns(self):
-        """(dim + 2, n) factors of the nearness, for a gallery."""
-        ones = np.ones_like(self.centred[:, :1])
-        return np.concatenate([self.centred, ones, self._minus_half_squares()], axis=1).T
-
-    def _minus_half_squares(self):
-        return (-0.5 * self.squared_norms[:, None]).astype(self.centred.dtype)
+        """(dim + 2, n) factors of the nearness, for a gallery: a view."""
+        return self.factors.T
 
 
 def points_of(search):

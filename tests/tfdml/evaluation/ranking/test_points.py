@@ -15,13 +15,13 @@ def test_scores_outside_the_bounds_decide_which_row_is_nearer(scale, offset, rng
     rows, others = ((rng.normal(size=(40, 9)) + offset) * scale for _ in range(2))
     frame = Frame.around(others, rows)
     queries, gallery = frame.points(rows), frame.points(others)
-    assert max(np.abs(gallery.exact).max(), np.abs(queries.exact).max()) <= 1
+    assert max(np.abs(gallery.exact).max(), np.abs(queries.exact).max()) <= 2**10
     query, row = (of.reshape(-1) for of in np.indices((40, 40)))
     distances = squared_distances(queries.exact, query, gallery.exact, row).reshape(40, 40)
     expected = [[np.sum((b - a) ** 2) for b in gallery.exact] for a in queries.exact]
     np.testing.assert_allclose(distances, expected, rtol=1e-14)
     nearness = queries.nearness_rows() @ gallery.nearness_columns()
-    np.testing.assert_allclose(nearness, -distances / 2, atol=1e-5)
+    np.testing.assert_allclose(nearness, -distances / 2, atol=1e-6 * distances.max())
     scores = queries.score_rows() @ gallery.score_columns()
     for values, bounds in ((scores, score_bounds), (nearness, nearness_bounds)):
         assert values.dtype == np.float32
@@ -33,10 +33,19 @@ def test_scores_outside_the_bounds_decide_which_row_is_nearer(scale, offset, rng
             assert np.mean((values >= low[:, None]) & (values <= high[:, None])) < 0.05
 
 
+def test_rows_of_usual_size_are_not_copied(rng):
+    for size, exponent in ((1, 0), (2.0**9, 0), (2.0**-9, 0), (2.0**30, 31), (2.0**-30, -29)):
+        rows = size * rng.uniform(0.5, 1, (5, 3)).astype("float32")
+        rows[0, 0] = size
+        frame = Frame.around(rows)
+        assert frame.exponent == exponent
+        assert (frame.points(rows).exact is rows) == (exponent == 0)
+
+
 def test_equal_rows_are_at_the_centre():
     for rows in (1, 2, 3003):
         x = np.full((rows, 3), 0.3, "float32")
         points = Frame.around(x).points(x)
         assert not points.centred.any()
         assert points.centred.dtype == np.float32
-        assert points.exact.dtype == np.float64
+        assert points.exact is x
