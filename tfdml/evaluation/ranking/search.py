@@ -103,8 +103,9 @@ def ranks_of(first, last, query, before):
         query: (t,) integers, counted from `first`, in any order.
         before: (t,) integers. The nearest relevant row of a query has the fewest rows before it.
     """
-    order = np.lexsort((before, query))
-    query, before = query[order], before[order]
+    # Sorting one number takes a fraction of the time of sorting two.
+    width = before.max(initial=0) + 1
+    query, before = np.divmod(np.sort(query * width + before), width)
     starts = np.searchsorted(query, np.arange(last - first))
     place = np.arange(len(query)) - starts[query] + 1
     return RelevantRanks(first, last, query, place, place + before)
