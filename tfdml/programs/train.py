@@ -185,6 +185,9 @@ def resumed(parser, run, arguments):
         parser.error(f"--resume needs --run NAME of a run that exists. Found no {saved}")
     before = parser.settings_of(parser.parse_args(["--config", str(saved)]))
     recipe = parser.settings_of(parser.parse_args(["--config", str(saved), *arguments]))
+    # A file of settings replaces all options of the loss, of which the run has kept the defaults.
+    options = {**before.loss_options, **recipe.loss_options}
+    recipe = dataclasses.replace(recipe, loss_options=options)
     for name, value in dataclasses.asdict(recipe).items():
         was = getattr(before, name)
         if value != was and not (name == "steps" and value > was):

@@ -62,6 +62,22 @@ def test_resume_rejects_other_settings(finished):
     assert "--seed differs from the run's: 1, was 2" in message
 
 
+def test_resume_takes_the_file_that_the_run_was_started_with(tmp_path, monkeypatch):
+    folder, file = tmp_path / "runs" / "x", tmp_path / "file.yaml"
+    folder.mkdir(parents=True)
+    settings = {"dataset": "digits", "loss": "ntxent", "run": "x"}
+    saved = {**settings, "loss_options": {"temperature": 0.1, "margin": 0.0, "normalize": True}}
+    (folder / "config.yaml").write_text(yaml.safe_dump(saved))
+    go_on = "--config", str(file), "--run", "x", "--resume"
+    file.write_text("loss: ntxent\nloss_options: {temperature: 0.1}\n")
+    monkeypatch.chdir(tmp_path)
+    recipe, *_ = train.parse(go_on)
+    assert recipe.loss_options == saved["loss_options"]
+    file.write_text("loss: ntxent\nloss_options: {temperature: 0.2}\n")
+    message = rejection(*go_on, cwd=tmp_path)
+    assert "--loss_options differs from the run's" in message
+
+
 def test_a_run_that_exists_is_rejected(finished):
     message = rejection("--run", "small", *SMALL, cwd=finished[0])
     assert "run 'small' exists" in message
