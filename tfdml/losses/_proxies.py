@@ -133,8 +133,10 @@ class MarginSoftmaxLoss(ProxyLoss):
         if self.centers > 1:
             # Its gradient is faster than that of `ops.max`.
             cosines = functools.reduce(ops.maximum, ops.unstack(cosines, axis=2))
-        own = ops.take_along_axis(cosines, labels[:, None], axis=1)
-        penalized = ops.where(target_mask(labels, cosines), self.penalized(own), cosines)
+        target = target_mask(labels, cosines)
+        # Not `ops.take_along_axis`, whose gradient takes two more matrices of this size.
+        own = pairwise.masked_sum(cosines, target, axis=1)[:, None]
+        penalized = ops.where(target, self.penalized(own), cosines)
         return cross_entropy(labels, self.scale * penalized)
 
     def penalized(self, cosines):
