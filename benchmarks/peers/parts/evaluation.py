@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.peers.case import FAISS, OML, PML, TFDML, Case, worker
 from benchmarks.peers.inputs import labels_of, written
-from benchmarks.peers.tables import comparison
+from benchmarks.peers.tables import comparison, tally
 
 PART = "evaluation"
 DIM = 128
@@ -77,6 +77,8 @@ def page(records):
         "are nearly equal in float64, the peers do not. `k` of pytorch-metric-learning is 1 for",
         "Recall@1, `None` for what needs the whole ranking, else the size of the largest class.",
         "`faiss` is an exact search by it with Recall@K in NumPy.",
+        "",
+        tally(records.values()),
     ]
     for rows in sorted({int(key.split("/")[2]) for key in records}):
         measured = {task: records.get(key_of(task, rows)) for task in TASKS}

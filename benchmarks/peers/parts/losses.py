@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.peers.case import TFDML, TITLES, Case, worker
 from benchmarks.peers.inputs import written
 from benchmarks.peers.objectives import OBJECTIVES
-from benchmarks.peers.tables import comparison, table
+from benchmarks.peers.tables import comparison, table, tally
 
 PART = "losses"
 DIM, PER_CLASS, CLASSES = 128, 4, 1000  # the classes that have proxies
@@ -74,12 +74,13 @@ def page(records):
         "## Objectives",
         "",
         "Forward and backward of one batch of random 128-d rows, 4 per class, in float32 on one",
-        "thread. tfdml and Keras run as a graph function of TensorFlow, the others eagerly.",
-        "Proxies are of 1,000 classes. Milliseconds are the median of the rounds; MB are what the",
-        "first step adds to its process. The differences are the largest of the value and of",
-        "the gradient of the rows, relative to their size; the reasons of those beyond rounding",
-        "are below.",
+        "thread. tfdml and Keras run as a graph function of TensorFlow for any batch size, the",
+        "others eagerly. Proxies are of 1,000 classes. Milliseconds are the median of the rounds;",
+        "MB are what the first step of this size adds to its process, after one of 8 rows. The",
+        "differences are the largest of the value and of the gradient of the rows, relative to",
+        "their size; the reasons of those beyond rounding are below.",
     ]
+    lines += ["", tally(of for key, of in records.items() if key.endswith("float32"))]
     for batch in sorted({int(key.split("/")[2]) for key in records if key.endswith("float32")}):
         measured = {name: records.get(key_of(name, batch, "float32")) for name in OBJECTIVES}
         lines += ["", f"### Batch {batch:,}", ""]

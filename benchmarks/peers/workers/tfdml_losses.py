@@ -47,9 +47,12 @@ def versions():
 
 
 def traced(step, labels, rows):
-    """The work: a step whose graph is made already, as a trace is no memory of the batch."""
+    """The work: a step for any batch size that has run once, as its graph is no batch's memory."""
+    import tensorflow as tf
+
+    specs = [tf.TensorSpec([None, *each.shape[1:]], each.dtype) for each in (labels, rows)]
+    step = step.get_concrete_function(*specs)
     step(labels[:WARM], rows[:WARM])
-    step = step.get_concrete_function(labels, rows)
 
     def work():
         value, gradient, *_ = step(labels, rows)
