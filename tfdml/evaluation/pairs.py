@@ -23,7 +23,7 @@ def distance_statistics(embeddings, labels):
     The larger `lda`, the better a threshold separates both kinds of pairs; it does not depend on
     the scale of the embeddings. Exact: equal to float64 distances of every pair, to about 1e-10 of
     the largest. Cost is one float64 product of all pairs, in blocks; for n x dim inputs it takes
-    about 28 * n * dim bytes on top of the blocks.
+    about 24 * n * dim bytes on top of the blocks.
 
     Args:
         embeddings: (n, dim) floats, finite; taken as given: not normalised. Published values are
@@ -185,7 +185,7 @@ class AllPairs:
         self.exponent = frame.exponent
         points = frame.points(embeddings[by_class], np.float64)
         self.exact, self.right = points.exact, points.nearness_columns()
-        self.left = -2 * points.nearness_rows()  # of twice the nearness: squared distances
+        self.left = -2 * points.nearness_rows()  # times `right`: squared distances
         # No distance exceeds its double.
         self.largest_norm = float(points.squared_norms.max()) ** 0.5
 

@@ -72,7 +72,7 @@ def retrieval_scores(embeddings, labels, k=_COUNTS, *, metrics=None, **search: U
 
     Exact: equal to comparing float64 distances of every pair. Cost is one float32 product of
     queries and gallery, in blocks, and for `map` at worst one sort per query; for n x dim inputs it
-    takes about 16 * n * dim bytes on top of the blocks. Distances between many duplicate rows are
+    takes about 8 * n * dim bytes on top of the blocks. Distances between many duplicate rows are
     each computed in float64: slow for `map` and `mrr`, which need all of them.
 
     With `similarity`, its scores S[q, j] replace -D[q, j] in the same definitions;

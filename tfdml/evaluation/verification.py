@@ -40,7 +40,7 @@ def verification_scores(embeddings, labels, *, false_match_rates=(1e-1, 1e-2, 1e
     positive or of negative pairs in a bin next to its threshold. There are 2 million bins where a
     sample of 262,144 pairs has distances, of relative width 5e-7 if these span a power of 2, and
     bins of relative width 1e-3 elsewhere.
-    Memory does not grow with the number of pairs: about 28 * n * dim bytes and 300 MB.
+    Memory does not grow with the number of pairs: about 24 * n * dim bytes and 300 MB.
 
     Args:
         embeddings: (n, dim) floats, finite; taken as given: not normalised.

@@ -185,7 +185,7 @@ def resumed(parser, run, arguments):
         parser.error(f"--resume needs --run NAME of a run that exists. Found no {saved}")
     before = parser.settings_of(parser.parse_args(["--config", str(saved)]))
     recipe = parser.settings_of(parser.parse_args(["--config", str(saved), *arguments]))
-    # A file of settings replaces all options of the loss, of which the run has kept the defaults.
+    # As with other settings, those of the run hold for options of the loss that are not given.
     options = {**before.loss_options, **recipe.loss_options}
     recipe = dataclasses.replace(recipe, loss_options=options)
     for name, value in dataclasses.asdict(recipe).items():

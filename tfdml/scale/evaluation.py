@@ -11,7 +11,7 @@ from tfdml.evaluation.ranking.metrics import Metrics
 from tfdml.evaluation.ranking.search import ranks_of
 from tfdml.progress import progress
 
-_BLOCK_BYTES = 2**28  # of the numbers of queries, 16 bytes each
+_BLOCK_BYTES = 2**28  # of the numbers of queries, 8 bytes each
 _BLOCK_PAIRS = 2**22  # of queries and relevant rows, some 50 bytes each
 _FOUND_AT_ONCE = 2**20  # neighbours found by the index per block of queries
 _UNLABELLED, _UNKNOWN = -1, -2  # classes of images without a label, of queries of other classes
@@ -188,7 +188,7 @@ def _blocks(gallery, classes, dim):
     """Slices of the queries, each with few enough numbers and pairs."""
     sizes = _class_sizes(gallery.classes, ...)
     ends = np.cumsum(np.where(classes >= 0, sizes[classes], 0))
-    most, slices, first = max(1, _BLOCK_BYTES // (16 * dim)), [], 0
+    most, slices, first = max(1, _BLOCK_BYTES // (8 * dim)), [], 0
     while first < len(classes):
         before = ends[first - 1] if first else 0
         last = int(np.searchsorted(ends, before + _BLOCK_PAIRS, side="right"))

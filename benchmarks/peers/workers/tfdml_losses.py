@@ -47,7 +47,7 @@ def versions():
 
 
 def traced(step, labels, rows):
-    """The work: a step for any batch size that has run once, as its graph is no batch's memory."""
+    """The work: a step for any batch size, run once before, so that its graph is not counted."""
     import tensorflow as tf
 
     specs = [tf.TensorSpec([None, *each.shape[1:]], each.dtype) for each in (labels, rows)]

@@ -436,6 +436,24 @@ def test_reports_queries_without_a_relevant_row(rng):
     assert reported[0].filename == __file__
 
 
+@pytest.mark.parametrize("metrics", ["recall", "map@r", "map"])
+@pytest.mark.parametrize("scale", [1.0, 2.0**20])
+def test_queries_and_gallery_may_differ_in_type_and_stay_as_they_are(metrics, scale, rng):
+    x, gallery = (scale * rng.normal(size=(n, 6)).astype("float32") for n in (60, 90))
+    labels, gallery_labels = rng.integers(0, 5, 60), rng.integers(0, 5, 90)
+    expected = None
+    for types in (("f4", "f4"), ("f4", "f8"), ("f8", "f4")):
+        given = [rows.astype(dtype) for rows, dtype in zip((x, gallery), types, strict=True)]
+        for rows in given:
+            rows.flags.writeable = False
+        others = {"gallery_embeddings": given[1], "gallery_labels": gallery_labels}
+        values = retrieval_scores_per_query(given[0], labels, k=1, metrics=metrics, **others)
+        expected = expected or values
+        assert values.keys() == expected.keys()
+        for name in values:
+            np.testing.assert_array_equal(values[name], expected[name])
+
+
 def test_memory_stays_that_of_a_block(rng, monkeypatch):
     monkeypatch.setattr(by_distance, "_BLOCK_BYTES", 2**19)
     monkeypatch.setattr(by_distance, "_BLOCK_PAIRS", 2**14)

@@ -73,9 +73,10 @@ def test_resume_takes_the_file_that_the_run_was_started_with(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     recipe, *_ = train.parse(go_on)
     assert recipe.loss_options == saved["loss_options"]
-    file.write_text("loss: ntxent\nloss_options: {temperature: 0.2}\n")
-    message = rejection(*go_on, cwd=tmp_path)
-    assert "--loss_options differs from the run's" in message
+    for other in ("temperature: 0.2", "temperature: 0.1, normalize: false"):
+        file.write_text(f"loss: ntxent\nloss_options: {{{other}}}\n")
+        message = rejection(*go_on, cwd=tmp_path)
+        assert "--loss_options differs from the run's" in message
 
 
 def test_a_run_that_exists_is_rejected(finished):

@@ -27,7 +27,7 @@ def in_memory(collection):
 def test_equals_the_evaluation_in_memory(clustered, metrics, small, monkeypatch):
     if small:
         monkeypatch.setattr(reading, "_CHUNK_BYTES", 16 * 4 * 50)
-        monkeypatch.setattr(module, "_BLOCK_BYTES", 16 * 16 * 70)
+        monkeypatch.setattr(module, "_BLOCK_BYTES", 8 * 16 * 70)
         monkeypatch.setattr(module, "_BLOCK_PAIRS", 400)
     ids, rows, texts, labels = in_memory(clustered)
     gallery, counts = Gallery(clustered), (1, 10, 596)

@@ -29,7 +29,7 @@ def ranks_by_distance(search, depth):
 
     and its rank = its place among the relevant rows of q, counted from 1, + before. Equal to
     comparing float64 distances of every pair: float32 scores from a matrix product decide where
-    rounding cannot matter, float64 distances elsewhere. Uses about 8 bytes per number given, plus
+    rounding cannot matter, float64 distances elsewhere. Uses about 4 bytes per number given, plus
     a block per thread.
 
     Args:

@@ -18,7 +18,7 @@ def ranks_of_nearest(search, depth):
 
     The ranks are those of `ranks_by_distance`. The distance of the nearest relevant row is found
     first. One product of two rows then counts for both of them as queries, which halves the work
-    of queries among themselves. Uses about 8 bytes per number given, plus a few tiles per thread.
+    of queries among themselves. Uses about 4 bytes per number given, plus a few tiles per thread.
 
     Args:
         search: `Search`.

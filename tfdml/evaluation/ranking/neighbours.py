@@ -17,7 +17,7 @@ def nearest_neighbours(embeddings, k):
 
     Exact: equal to sorting the float64 distances of every pair, with ties in the order of row
     numbers. Cost is one float32 product of all pairs, in blocks; for n x dim inputs it takes about
-    12 * n * dim bytes on top of the blocks.
+    4 * n * dim bytes on top of the blocks.
 
     Args:
         embeddings: (n, dim) floats, finite; taken as given: not normalised.

@@ -8,15 +8,16 @@ from numpy.typing import DTypeLike
 _CENTRE_ROWS = 1001  # odd: the median of equal rows is then that row
 _CHUNK_ROWS = 256  # rows centred, or exact distances computed, at once
 _UNIT = 2.0**-24  # relative rounding error of a float32
-_UNSCALED = 10  # rows whose largest number is within 2**-10 and 2**10 are not scaled
+_UNSCALED = 10  # rows whose largest number is from 2**-11 to below 2**10 are not scaled
 
 
 class Frame(NamedTuple):
     """A scale and a centre that queries and gallery share.
 
     Scaling by powers of two changes no comparison and keeps squares in range; rows of usual size
-    need none. Rounding errors grow with the norms, so rows far from the origin but close together
-    must be centred: on their median, as a single outlier would shift the mean.
+    need none, which saves a float64 copy. Rounding errors grow with the norms, so rows far from the
+    origin but close together must be centred: on their median, as a single outlier would shift the
+    mean.
     """
 
     exponent: int
@@ -24,7 +25,7 @@ class Frame(NamedTuple):
 
     @classmethod
     def around(cls, rows, *others):
-        """The frame centred on (n, dim) rows, in which no number of any of the rows is large."""
+        """The frame centred on (n, dim) rows, in which all numbers of the rows are below 2**10."""
         largest = max(max(of.max(), -of.min()) for of in (rows, *others))
         exponent = int(np.frexp(largest)[1])
         if abs(exponent) <= _UNSCALED:
@@ -36,7 +37,8 @@ class Frame(NamedTuple):
     def points(self, rows, dtype: DTypeLike = np.float32):
         """The `Points` of rows, centred in `dtype`."""
         if self.exponent:
-            rows = np.ldexp(rows.astype(np.float64), -self.exponent)
+            rows = rows.astype(np.float64)
+            np.ldexp(rows, -self.exponent, out=rows)
         count, dim = rows.shape
         factors, squared_norms = np.ones((count, dim + 2), dtype), np.empty(count)
         for first in range(0, count, _CHUNK_ROWS):
@@ -55,7 +57,7 @@ class Points(NamedTuple):
     -b.b/2 as an extra column.
     """
 
-    exact: np.ndarray  # (n, dim) floats
+    exact: np.ndarray  # (n, dim) floats; those given, unless they are scaled
     factors: np.ndarray  # (n, dim + 2): the centred rows, minus half their squares, ones
     squared_norms: np.ndarray  # (n,) float64, of the centred rows before rounding
 
@@ -78,7 +80,7 @@ class Points(NamedTuple):
         Unlike scores, it serves both rows of a pair as the query; its rounding error is larger.
         """
         rows = self.factors[some].copy()
-        rows[:, [-2, -1]] = self.factors[some, [-1, -2]]
+        rows[:, [-2, -1]] = rows[:, [-1, -2]]
         return rows
 
     def nearness_columns(self):

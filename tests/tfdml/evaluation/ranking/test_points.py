@@ -34,7 +34,8 @@ def test_scores_outside_the_bounds_decide_which_row_is_nearer(scale, offset, rng
 
 
 def test_rows_of_usual_size_are_not_copied(rng):
-    for size, exponent in ((1, 0), (2.0**9, 0), (2.0**-9, 0), (2.0**30, 31), (2.0**-30, -29)):
+    below = np.nextafter(np.float32(2**10), np.float32(0))
+    for size, exponent in ((2.0**-12, -11), (2.0**-11, 0), (1, 0), (below, 0), (2.0**10, 11)):
         rows = size * rng.uniform(0.5, 1, (5, 3)).astype("float32")
         rows[0, 0] = size
         frame = Frame.around(rows)
