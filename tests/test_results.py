@@ -129,6 +129,15 @@ def test_figures_of_the_readme_are_those_of_the_pages_that_it_links():
     assert checked > 20, checked
 
 
+def test_the_readme_counts_the_comparisons_as_their_page():
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    page = (ROOT / "docs" / "results" / "peers.md").read_text(encoding="utf-8")
+    counted = r"Of the (\d+) rows, tfdml takes less time in (\d+) and less memory in (\d+)\."
+    (rows, faster, smaller), (scores, *of_scores) = re.findall(counted, page)
+    times = f"{faster} of {rows} comparisons of objectives and {of_scores[0]} of {scores} of scores"
+    assert f"less time in {times}, and less memory in {smaller} and in {of_scores[1]}." in readme
+
+
 def test_kept_scores_are_of_the_recipes_and_the_command_of_their_page(kept, run, scores):
     for page, arguments, settings, _ in kept:
         rows = scores.read(arguments.scores)
