@@ -74,6 +74,13 @@ class ClassProxies(keras.layers.Layer):
         cosines = rows @ ops.transpose(ops.reshape(directions, (-1, directions.shape[-1])))
         return ops.reshape(cosines, (-1, *directions.shape[:-1]))
 
+    def cosines_of_centers(self, rows, classes=None):
+        """A list of the (n, C) floats of each center, without the array of all."""
+        directions = self.directions(rows.dtype, rows.shape[-1], classes)
+        if self.centers == 1:
+            return [rows @ ops.transpose(directions)]
+        return [rows @ ops.transpose(each) for each in ops.unstack(directions, axis=1)]
+
     def directions(self, dtype, dim=None, classes=None):
         """The first `dim` numbers of the proxies of `classes`, scaled to unit length."""
         proxies = self.proxies if classes is None else ops.take(self.proxies, classes, axis=0)

@@ -109,7 +109,11 @@ class ProxyLoss(LearnedLoss):
             "`train.py` does",
             num_classes=None,
         )
-        return self.of_cosines(labels, self.layer(embeddings))
+        return self.of_cosines(labels, self.cosines(embeddings))
+
+    def cosines(self, embeddings, classes=None):
+        """The cosines that `of_cosines` takes, of some of the classes, (n,) integers, or all."""
+        return self.layer.cosines(embeddings, classes)
 
     def of_cosines(self, labels, cosines):
         """The loss.
@@ -129,10 +133,11 @@ class MarginSoftmaxLoss(ProxyLoss):
     def published_initializer(self, num_classes):
         return keras.initializers.RandomNormal(stddev=0.01)
 
+    def cosines(self, embeddings, classes=None):
+        # The gradient of `ops.max` takes longer.
+        return functools.reduce(ops.maximum, self.layer.cosines_of_centers(embeddings, classes))
+
     def of_cosines(self, labels, cosines):
-        if self.centers > 1:
-            # Its gradient is faster than that of `ops.max`.
-            cosines = functools.reduce(ops.maximum, ops.unstack(cosines, axis=2))
         target = target_mask(labels, cosines)
         # Not `ops.take_along_axis`, whose gradient takes two more matrices of this size.
         own = pairwise.masked_sum(cosines, target, axis=1)[:, None]

@@ -100,5 +100,5 @@ class SampledClassesLoss(WrappedLoss):
         sampled, places = self.sampler(labels, num_classes=self.num_classes, count=count)
         all_held = ops.all(ops.take(sampled, places) == ops.cast(labels, sampled.dtype))
         all_held = pairwise.asserted(all_held, f"labels must be of at most {count} classes", labels)
-        value = self.base.of_cosines(places, self.base.layer.cosines(embeddings, sampled))
+        value = self.base.of_cosines(places, self.base.cosines(embeddings, sampled))
         return ops.where(all_held, value, float("nan"))
