@@ -246,7 +246,7 @@ def evaluate(run, kind, nmi, options):
 
     Args:
         run: Name of the run.
-        kind: Name of the file of scores without the suffix `.json`.
+        kind: Name of the scores file, without `.json`.
         nmi: Whether to cluster as well.
         options: {name: value} of further flags.
     """

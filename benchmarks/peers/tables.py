@@ -27,8 +27,8 @@ def comparison(what, records, unit, differing):
     several = len({record["computer"] for record in records.values()}) > 1
     for name, record in records.items():
         ours = record["sides"][TFDML]
-        for side in (side for side in record["sides"] if side != TFDML):
-            theirs, difference = record["sides"][side], record["differences"].get(side)
+        for side, theirs in peers_of(record).items():
+            difference = record["differences"].get(side)
             shown = differing(difference) if difference else {}
             names |= dict.fromkeys(shown)
             cells = [time_of(ours, unit), time_of(theirs, unit), ratio(ours, theirs)]
@@ -50,12 +50,17 @@ def tally(records):
     rows, counts = 0, {"seconds": 0, "megabytes": 0}
     for record in records:
         ours = record["sides"][TFDML]
-        for theirs in (each for side, each in record["sides"].items() if side != TFDML):
+        for theirs in peers_of(record).values():
             rows += 1
             for what in counts:
                 counts[what] += what in ours and ours[what] < theirs.get(what, float("inf"))
     less = f"less time in {counts['seconds']} and less memory in {counts['megabytes']}"
     return f"Of the {rows} rows, tfdml takes {less}."
+
+
+def peers_of(record):
+    """{side: what was measured} of all sides but tfdml."""
+    return {side: measured for side, measured in record["sides"].items() if side != TFDML}
 
 
 def time_of(measured, unit):

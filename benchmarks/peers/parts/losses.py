@@ -80,9 +80,10 @@ def page(records):
         "differences are the largest of the value and of the gradient of the rows, relative to",
         "their size; the reasons of those beyond rounding are below.",
     ]
-    lines += ["", tally(of for key, of in records.items() if key.endswith("float32"))]
-    for batch in sorted({int(key.split("/")[2]) for key in records if key.endswith("float32")}):
-        measured = {name: records.get(key_of(name, batch, "float32")) for name in OBJECTIVES}
+    timed = {key: record for key, record in records.items() if key.endswith("float32")}
+    lines += ["", tally(timed.values())]
+    for batch in sorted({int(key.split("/")[2]) for key in timed}):
+        measured = {name: timed.get(key_of(name, batch, "float32")) for name in OBJECTIVES}
         lines += ["", f"### Batch {batch:,}", ""]
         lines.append(comparison("objective", measured, "ms", differing))
     return [*lines, "", *reasons(records)]

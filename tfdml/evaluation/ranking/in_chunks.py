@@ -26,7 +26,7 @@ def ranks_in_chunks(queries, classes, chunks, metrics, own):
     The ranks are those of `ranks_by_distance` in the joined chunks. The first pass computes the
     float64 distances of all pairs of a query and a relevant row; the second counts, for each of
     them, the rows of other classes that are as near, by one float32 product of the queries and each
-    chunk. The cost over that of ranks in memory is a second reading of the gallery. Uses about 8
+    chunk. The cost over that of ranks in memory is a second reading of the gallery. Uses about 4
     bytes per number of the queries, 32 bytes per pair, 8 bytes per number of a chunk, and a block.
 
     Args:
@@ -62,13 +62,13 @@ def _relevant_pairs(queries, classes, chunks, only_nearest, own):
         The (n,) numbers of relevant rows; the (t,) queries and the (t,) squared distances of the
         pairs, sorted by query, then by distance, with `only_nearest` one of each query; the frame.
     """
-    exact, relevant = queries.astype(np.float64), np.zeros(len(queries), int)
+    relevant = np.zeros(len(queries), int)
     nearest, found, sample = np.full(len(queries), np.inf), [], []
     largest = np.abs(queries).max(axis=0)
     for chunk in chunks():
         search, _ = _search_of(queries, classes, own, chunk)
         query, row = search.pairs(0, len(queries))
-        distance = points.squared_distances(exact, query, search.gallery, row)
+        distance = points.squared_distances(queries, query, search.gallery, row)
         relevant += search.relevant
         if only_nearest:
             np.minimum.at(nearest, query, distance)

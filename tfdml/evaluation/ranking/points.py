@@ -61,11 +61,6 @@ class Points(NamedTuple):
     factors: np.ndarray  # (n, dim + 2): the centred rows, minus half their squares, ones
     squared_norms: np.ndarray  # (n,) float64, of the centred rows before rounding
 
-    @property
-    def centred(self):
-        """(n, dim) view of the centred rows."""
-        return self.factors[:, :-2]
-
     def score_rows(self, some=slice(None)):
         """(n, dim + 1) factors of scores, for queries, given as a slice or integers."""
         return np.delete(self.factors[some], -2, axis=1)

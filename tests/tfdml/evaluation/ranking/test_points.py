@@ -47,6 +47,6 @@ def test_equal_rows_are_at_the_centre():
     for rows in (1, 2, 3003):
         x = np.full((rows, 3), 0.3, "float32")
         points = Frame.around(x).points(x)
-        assert not points.centred.any()
-        assert points.centred.dtype == np.float32
+        assert not points.factors[:, :-2].any()
+        assert points.factors.dtype == np.float32
         assert points.exact is x
