@@ -11,7 +11,15 @@ import numpy as np
 from tfdml.checks import check, check_integer, check_not_negative, check_one_of, check_positive
 from tfdml.client.connection import connect
 from tfdml.client.images import Image, ImageError, batches_of, listed, read
-from tfdml.client.service import Model, Retries, ServingError, in_order
+from tfdml.client.service import (
+    Model,
+    ServingError,
+    in_order,
+    limit_of,
+    malformed,
+    rows_in,
+    well_formed,
+)
 from tfdml.progress import progress
 from tfdml.serving.bad_images import reason_for_first
 
@@ -24,11 +32,12 @@ class _Task(NamedTuple):
     signature: str
     inputs: tuple  # their names
     output: str
+    rank: int  # of the output
 
 
-_EMBED = _Task("serving_default", ("image_bytes",), "embedding")
-_EMBED_FLOATS = _Task("embed_images", ("images",), "embedding")
-_COMPARE = _Task("similarity", ("image_bytes_a", "image_bytes_b"), "similarity")
+_EMBED = _Task("serving_default", ("image_bytes",), "embedding", 2)
+_EMBED_FLOATS = _Task("embed_images", ("images",), "embedding", 2)
+_COMPARE = _Task("similarity", ("image_bytes_a", "image_bytes_b"), "similarity", 1)
 
 
 class Client(contextlib.AbstractContextManager):
@@ -54,10 +63,10 @@ class Client(contextlib.AbstractContextManager):
         label: Label of the version to use, such as `stable` or `canary`.
         batch_size: Most images of a request; > 0.
         in_flight: Most concurrent requests; > 0.
-        timeout: Seconds that a request may take, with its answer; > 0.
+        timeout: Seconds that a request may take, with its connection, answer and repetitions; > 0.
         retries: Most repetitions of a request after UNAVAILABLE (for REST: status 503, or a
-            connection refused or dropped), after random pauses of at most 0.2 s, 0.4 s, ... 10 s.
-            Other failures are not repeated.
+            connection refused or dropped), after random pauses of at most 0.2 s, 0.4 s, ... 10 s,
+            if they end within `timeout`. Other failures are not repeated.
         headers: {name: text} to send, as gRPC metadata or HTTP headers.
         authority: File of CA certificates to verify the server with; the machine's own if None.
         certificate: File of the client's own certificate, if the server requires one.
@@ -95,9 +104,8 @@ class Client(contextlib.AbstractContextManager):
         if version is not None:
             check_integer(version=version)
         self._batch_size, self._in_flight = batch_size, in_flight
-        self._retries = Retries(retries)
         files = {"authority": authority, "certificate": certificate, "key": key}
-        sending = {"timeout": timeout, "headers": headers or {}}
+        sending = {"timeout": timeout, "headers": headers or {}, "retries": retries}
         self._service = connect(address, files, connections=in_flight, **sending)
 
     def __exit__(self, *_):
@@ -133,8 +141,10 @@ class Client(contextlib.AbstractContextManager):
         rows = self._rows(_EMBED, found, count, on_bad_image)
         good = next((row for row in rows if row is not None), None)
         if good is None:
-            shape = self.metadata().signatures["serving_default"].outputs["embedding"].shape
-            return np.full((len(rows), shape[1]), np.nan, np.float32)
+            return np.full((len(rows), self._dim(len(rows))), np.nan, np.float32)
+        dims = sorted({len(row) for row in rows if row is not None})
+        if len(dims) > 1:
+            raise malformed("embeddings of one length for all images", dims)
         return np.stack([np.full_like(good, np.nan) if row is None else row for row in rows])
 
     def similarity(self, a, b, *, on_bad_image="error"):
@@ -174,7 +184,7 @@ class Client(contextlib.AbstractContextManager):
         Raises:
             ServingError: If the request fails.
         """
-        return self._retries(self._service.predict, self._model, signature, inputs)
+        return self._service.predict(self._model, signature, inputs)
 
     def status(self):
         """The versions of the model on the server, newest first.
@@ -185,7 +195,7 @@ class Client(contextlib.AbstractContextManager):
         Raises:
             ServingError: If the request fails, or there is no such model.
         """
-        return self._retries(self._service.status, self._model)
+        return self._service.status(self._model)
 
     def metadata(self):
         """The signatures of the version that answers.
@@ -196,7 +206,7 @@ class Client(contextlib.AbstractContextManager):
         Raises:
             ServingError: If the request fails, or there is no such model.
         """
-        return self._retries(self._service.metadata, self._model)
+        return self._service.metadata(self._model)
 
     def _rows(self, task, images, count, on_bad_image):
         """A row for every image, by one version of the model; None for unreadable images."""
@@ -220,16 +230,33 @@ class Client(contextlib.AbstractContextManager):
                 bar.update(len(answer))
         return rows
 
+    def _dim(self, count):
+        """Length of the embeddings, as the server states it."""
+        signature = self._signature(self._model, "serving_default")
+        with well_formed("a signature that returns `embedding`, (n, dim)", signature):
+            _, dim = signature.outputs["embedding"].shape
+            limit = limit_of({"image_bytes": [b""] * count})
+            check(
+                4 * max(1, count) * dim <= limit,
+                f"embeddings must have at most {limit} bytes",
+                dim=dim,
+            )
+            return dim
+
     def _check_sizes(self, model, batch):
         """Checks float images: a server would accept any size, and embed them wrongly."""
-        size = self._signature(model, "embed_images").inputs["images"].shape[1:]
+        signature = self._signature(model, "embed_images")
+        with well_formed(
+            "a signature that takes `images`, (n, height, width, channels)", signature
+        ):
+            size = signature.inputs["images"].shape[1:]
         for image in batch:
             shape, name = image.contents[0].shape, image.name
             expected = f"{name} is a float array and must have the input size of the model: {size}"
             check(shape == size, expected, shape=shape)
 
     def _signature(self, model, name):
-        signatures = self._retries(self._service.metadata, model).signatures
+        signatures = self._service.metadata(model).signatures
         if name not in signatures:
             names = ", ".join(sorted(signatures))
             message = f"the model has no signature {name}. It has: {names}"
@@ -247,7 +274,7 @@ class Client(contextlib.AbstractContextManager):
         joined = map(list if batch[0].is_encoded else np.stack, columns)
         inputs = dict(zip(task.inputs, joined, strict=True))
         try:
-            outputs = self._retries(self._service.predict, model, task.signature, inputs)
+            outputs = self._service.predict(model, task.signature, inputs)
         except ServingError as error:
             if error.code != "INVALID_ARGUMENT":
                 raise
@@ -261,7 +288,11 @@ class Client(contextlib.AbstractContextManager):
                 model = Model(model.name, self.metadata().version)
             halves = (batch[: len(batch) // 2], batch[len(batch) // 2 :])
             return [row for half in halves for row in self._ask(model, task, strict, half)]
-        return _checked(outputs, task.output, batch)
+        found = zip(*rows_in(outputs, task.output, len(batch), task.rank), batch, strict=True)
+        return [
+            row if good and np.all(np.isfinite(row)) else ImageError(image.name, _MARKED)
+            for row, good, image in found
+        ]
 
 
 def _read(images, names):
@@ -290,16 +321,3 @@ def _blamed(image, inputs, message):
         if reason := reason_for_first(message, name):
             return each, f"the server says: {reason}"
     return image.name, f"the server says: {message}"
-
-
-def _checked(outputs, output, batch):
-    """The rows of an answer; an `ImageError` for those that the model marks as unreadable."""
-    rows = outputs.get(output)
-    if rows is None or rows.shape[:1] != (len(batch),):
-        found = {name: array.shape for name, array in outputs.items()}
-        raise ServingError("INTERNAL", f"asked for {output} of {len(batch)} images, got {found}")
-    valid = outputs.get("valid", np.ones(len(batch), bool))
-    return [
-        row if good and np.all(np.isfinite(row)) else ImageError(image.name, _MARKED)
-        for row, good, image in zip(rows, valid, batch, strict=True)
-    ]

@@ -1,11 +1,22 @@
 """Requests over gRPC."""
 
+import math
+import time
+
 import grpc
 import numpy as np
 
-from tfdml.checks import Bare, check_type
+from tfdml.checks import Bare, check, check_type
 from tfdml.client.protos import as_json, message
-from tfdml.client.service import ServingError, metadata_in, versions_in
+from tfdml.client.service import (
+    LEAST_LIMIT,
+    Retries,
+    ServingError,
+    limit_of,
+    metadata_in,
+    versions_in,
+    well_formed,
+)
 
 # Method -> its service, and the file of its messages.
 _METHODS = {
@@ -14,9 +25,10 @@ _METHODS = {
     "GetModelStatus": ("ModelService", "get_model_status"),
 }
 _OPTIONS = [
-    # No limit: the default of 4 MB holds 8,192 embeddings.
-    ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
+    # Few compressed bytes could hold more than any limit.
+    ("grpc.compression_enabled_algorithms_bitset", 1),
+    ("grpc.per_message_decompression", 0),
     # Otherwise the channel waits longer than the client between its attempts.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
@@ -39,28 +51,28 @@ class GrpcService:
 
     Args:
         target: `host:port`.
-        timeout: Seconds that a request may take.
+        timeout: Seconds that a request may take, with its repetitions.
         headers: {name: text}, sent as metadata.
         tls: None, or {name: path or None}, as `connect` describes them.
+        retries: Most repetitions of a request.
 
     Raises:
         ImportError: If tensorflow-serving-api is not installed.
     """
 
-    def __init__(self, target, *, timeout, headers, tls):
+    def __init__(self, target, *, timeout, headers, tls, retries=0):
         _message("Predict", "Request")  # raises if the package is not installed
-        headers = [(name.lower(), text) for name, text in headers.items()]
-        self._sent_along = {"timeout": timeout, "metadata": headers}
-        if tls is None:
-            self._channel = grpc.insecure_channel(target, _OPTIONS)
-        else:
+        self._headers = [(name.lower(), text) for name, text in headers.items()]
+        self._timeout, self._retries = timeout, Retries(retries)
+        self._target, self._credentials, self._channels = target, None, {}
+        if tls is not None:
             files = (tls[name] for name in ("authority", "key", "certificate"))
             contents = (file and file.read_bytes() for file in files)
-            credentials = grpc.ssl_channel_credentials(*contents)
-            self._channel = grpc.secure_channel(target, credentials, _OPTIONS)
+            self._credentials = grpc.ssl_channel_credentials(*contents)
 
     def close(self):
-        self._channel.close()
+        for channel in self._channels.values():
+            channel.close()
 
     def predict(self, model, signature, inputs):
         """Calls a signature.
@@ -79,26 +91,54 @@ class GrpcService:
         request = _request("Predict", model, signature)
         for name, value in inputs.items():
             _fill(request.inputs[name], value)
-        response = self._send("Predict", request)
-        return {name: _array(tensor) for name, tensor in response.outputs.items()}
+        limit = limit_of(inputs)
+
+        def arrays_in(response):
+            outputs = response.outputs
+            numbers = sum(math.prod(_shape(tensor)) for tensor in outputs.values())
+            if 4 * numbers > limit:
+                message = f"an answer of {numbers:,} numbers is larger than {limit:,} bytes"
+                raise ServingError("RESOURCE_EXHAUSTED", message)
+            return {name: _array(tensor) for name, tensor in outputs.items()}
+
+        return self._send(arrays_in, "Predict", request, limit)
 
     def status(self, model):
-        return versions_in(as_json(self._send("GetModelStatus", _request("GetModelStatus", model))))
+        request = _request("GetModelStatus", model)
+        return self._send(lambda answer: versions_in(as_json(answer)), "GetModelStatus", request)
 
     def metadata(self, model):
         request = _request("GetModelMetadata", model, metadata_field=["signature_def"])
-        return metadata_in(as_json(self._send("GetModelMetadata", request)))
+        return self._send(lambda answer: metadata_in(as_json(answer)), "GetModelMetadata", request)
 
-    def _send(self, method, request):
-        call = self._channel.unary_unary(
+    def _send(self, read, method, request, limit=LEAST_LIMIT):
+        """What `read` makes of the answer."""
+        until = time.monotonic() + self._timeout
+        call = self._channel(limit).unary_unary(
             f"/tensorflow.serving.{_METHODS[method][0]}/{method}",
             request_serializer=type(request).SerializeToString,
             response_deserializer=_message(method, "Response").FromString,
         )
+        response = self._retries(self._answer, call, request, until, until=until)
+        with well_formed(f"one of TF Serving to {method}", response):
+            return read(response)
+
+    def _answer(self, call, request, until):
         try:
-            return call(request, **self._sent_along)
+            return call(request, timeout=until - time.monotonic(), metadata=self._headers)
         except grpc.RpcError as error:
             raise ServingError(error.code().name, error.details() or "no reason given") from error
+
+    def _channel(self, limit):
+        """The channel for answers of so many bytes: the limit is fixed when a channel is opened."""
+        if limit not in self._channels:
+            options = [*_OPTIONS, ("grpc.max_receive_message_length", min(limit, 2**31 - 1))]
+            if self._credentials is None:
+                channel = grpc.insecure_channel(self._target, options)
+            else:
+                channel = grpc.secure_channel(self._target, self._credentials, options)
+            self._channels[limit] = channel
+        return self._channels[limit]
 
 
 def _message(method, end):
@@ -132,17 +172,21 @@ def _fill(tensor, value):
         tensor.tensor_shape.dim.add(size=side)
 
 
+def _shape(tensor):
+    shape = [dimension.size for dimension in tensor.tensor_shape.dim]
+    check(min(shape, default=0) >= 0, "the sides of an array must be >= 0", shape=shape)
+    return shape
+
+
 def _array(tensor):
     """The array of a `TensorProto`: bytes, or a list whose last number repeats as needed."""
-    shape = [dimension.size for dimension in tensor.tensor_shape.dim]
-    try:
+    with well_formed("a valid tensor", tensor):
+        shape = _shape(tensor)
         if tensor.dtype == _STRING:
             return np.array([*tensor.string_val, None], object)[:-1].reshape(shape)
         dtype, field = _TYPES[tensor.dtype]
         if tensor.tensor_content:
             return np.frombuffer(tensor.tensor_content, dtype).reshape(shape)
         numbers = np.array(getattr(tensor, field), dtype)
-        missing = int(np.prod(shape)) - len(numbers)
+        missing = math.prod(shape) - len(numbers)
         return np.pad(numbers, (0, missing), "edge").reshape(shape)
-    except (ValueError, KeyError) as error:
-        raise ServingError("INTERNAL", f"the answer is not a valid tensor ({error})") from error

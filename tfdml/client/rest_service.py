@@ -1,15 +1,25 @@
 """Requests over REST."""
 
 import base64
+import contextlib
 import json
 import time
 
 import numpy as np
 import requests
-import requests.adapters
 import urllib3
 
-from tfdml.client.service import ServingError, metadata_in, versions_in, well_formed
+from tfdml.checks import check_type
+from tfdml.client.http_session import Session
+from tfdml.client.service import (
+    LEAST_LIMIT,
+    Retries,
+    ServingError,
+    limit_of,
+    metadata_in,
+    versions_in,
+    well_formed,
+)
 
 _CODES = {
     400: "INVALID_ARGUMENT",
@@ -32,22 +42,22 @@ class RestService:
 
     Args:
         address: Such as `http://host:8501`, with or without a path.
-        timeout: Seconds that a request may take.
+        timeout: Seconds that a request may take, with its repetitions.
         headers: {name: text}, sent with every request.
         tls: None, or {name: path or None}, as `connect` describes them.
         connections: Most connections kept open.
+        retries: Most repetitions of a request.
     """
 
-    def __init__(self, address, *, timeout, headers, tls, connections):
+    def __init__(self, address, *, timeout, headers, tls, connections, retries=0):
         self._address, self._timeout = address.rstrip("/"), timeout
-        self._only_outputs = {}
-        self._session = requests.Session()
-        adapter = requests.adapters.HTTPAdapter(pool_maxsize=connections)
-        self._session.mount(self._address, adapter)
-        self._session.headers.update(headers)
+        self._retries, self._only_outputs = Retries(retries), {}
+        self._session = Session(connections)
+        # Few compressed bytes could hold more than any limit.
+        self._session.headers.update({**headers, "Accept-Encoding": "identity"})
         if "authorization" in map(str.lower, headers):
             self._session.auth = lambda request: request  # else ~/.netrc would replace the header
-        self._options = {"timeout": timeout, "stream": True}
+        self._options = {"stream": True}
         if tls is not None:
             names = ("authority", "certificate", "key")
             authority, *own = (tls[name] and str(tls[name]) for name in names)
@@ -59,68 +69,86 @@ class RestService:
 
     def predict(self, model, signature, inputs):
         """Like `GrpcService.predict`; floats are returned as float32 and integers as int64."""
+        until = time.monotonic() + self._timeout
+        limit = limit_of(inputs)
         inputs = {name: _as_json(value) for name, value in inputs.items()}
         body = json.dumps({"signature_name": signature, "inputs": inputs})
-        answer = self._ask("POST", model, ":predict", body)
-        with well_formed():
+
+        def arrays_in(answer):
             outputs = answer["outputs"]
             if not isinstance(outputs, dict):  # a single output comes without its name
-                outputs = {self._only_output(model, signature): outputs}
+                outputs = {self._only_output(model, signature, until): outputs}
             return {name: _array(values) for name, values in outputs.items()}
 
+        expected = "`outputs`, arrays of numbers or texts"
+        return self._ask(arrays_in, expected, model, ":predict", body, limit=limit, until=until)
+
     def status(self, model):
-        return versions_in(self._ask("GET", model))
+        return self._ask(versions_in, "`model_version_status`", model)
 
-    def metadata(self, model):
-        return metadata_in(self._ask("GET", model, "/metadata"))
+    def metadata(self, model, until=None):
+        return self._ask(metadata_in, "`metadata` of signatures", model, "/metadata", until=until)
 
-    def _only_output(self, model, signature):
+    def _only_output(self, model, signature, until):
         if signature not in self._only_outputs:
-            (name,) = self.metadata(model).signatures[signature].outputs
+            (name,) = self.metadata(model, until).signatures[signature].outputs
             self._only_outputs[signature] = name
         return self._only_outputs[signature]
 
-    def _ask(self, method, model, end="", body=None):
-        """The JSON of the server's answer."""
+    def _ask(self, read, expected, model, end="", body=None, *, limit=LEAST_LIMIT, until=None):
+        """What `read` makes of the server's answer, JSON with what is `expected`."""
         address = f"{self._address}/v1/models/{model.name}"
         if model.version is not None:
             address += f"/versions/{model.version}"
         elif model.label is not None:
             address += f"/labels/{model.label}"
-        status, content = self._send(method, address + end, body)
-        if status == 200:
-            with well_formed():
-                return json.loads(content)
-        try:
-            reason = json.loads(content)["error"]
-        except (ValueError, LookupError, TypeError):
-            reason = None
-        code = _CODES.get(status, "UNKNOWN")
-        raise ServingError(code, reason or f"{address + end} answered with status {status}")
+        until = until or time.monotonic() + self._timeout
+        content = self._retries(self._answer, address + end, body, limit, until, until=until)
+        with well_formed(f"JSON with {expected}", content[:100]):
+            return read(json.loads(content))
 
-    def _send(self, method, address, body):
-        """(status, bytes) of an answer; the timeout applies to all of it, not only the start."""
-        until = time.monotonic() + self._timeout
+    def _answer(self, address, body, limit, until):
+        """The bytes of an answer of status 200; raises a `ServingError` for another status."""
+        response, content = self._send(address, body, limit, until)
+        status = response.status_code
+        if status == 200:
+            return content
+        reason = None
+        with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
+            reason = json.loads(content)["error"]
+        if not (reason and isinstance(reason, str)):
+            reason = f"{address} answered with status {status}"
+            if target := response.headers.get("Location"):
+                reason += f", a redirect to {target[:100]!r}, which is not followed"
+        raise ServingError(_CODES.get(status, "UNKNOWN"), reason)
+
+    def _send(self, address, body, limit, until):
+        """The response and its bytes, at most `limit`."""
+        timeout = urllib3.Timeout(total=max(0.001, until - time.monotonic()))
+        method, content = "POST" if body else "GET", bytearray()
+        sending = {"data": body, "timeout": timeout, **self._options}
         try:
-            with self._session.request(method, address, data=body, **self._options) as response:
-                pieces = []
-                while piece := response.raw.read1(_PIECE, decode_content=True):
-                    pieces.append(piece)
-                    if time.monotonic() > until:
-                        raise requests.Timeout
-                if response.raw.length_remaining or (response.ok and not pieces):
+            with self._session.request(method, address, **sending) as response:
+                while piece := response.raw.read1(_PIECE):
+                    content += piece
+                    if len(content) > limit:
+                        message = f"{address} answered with more than {limit:,} bytes"
+                        raise ServingError("RESOURCE_EXHAUSTED", message)
+                if response.raw.length_remaining or (response.status_code == 200 and not content):
                     raise requests.ConnectionError("the answer was cut off")
-                return response.status_code, b"".join(pieces)
-        except (requests.Timeout, urllib3.exceptions.TimeoutError) as error:
-            message = f"{address} did not answer within {self._timeout} s"
-            raise ServingError("DEADLINE_EXCEEDED", message) from error
-        except requests.exceptions.SSLError as error:
-            raise ServingError("UNAUTHENTICATED", f"{address}: {error}") from error
-        except (requests.ConnectionError, urllib3.exceptions.HTTPError) as error:
+                return response, bytes(content)
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            late = requests.Timeout, urllib3.exceptions.TimeoutError, TimeoutError
+            if isinstance(error, late) or time.monotonic() >= until:
+                message = f"{address} did not answer within {self._timeout} s"
+                raise ServingError("DEADLINE_EXCEEDED", message) from error
+            code = "UNKNOWN"
+            if isinstance(error, requests.exceptions.SSLError):
+                code = "UNAUTHENTICATED"
+            elif isinstance(error, (requests.ConnectionError, urllib3.exceptions.HTTPError)):
+                code = "UNAVAILABLE"
             cause = getattr(error.args[0] if error.args else None, "reason", error)
-            raise ServingError("UNAVAILABLE", f"{address}: {cause}") from error
-        except requests.RequestException as error:
-            raise ServingError("UNKNOWN", f"{address}: {error}") from error
+            raise ServingError(code, f"{address}: {cause}") from error
 
 
 def _as_json(value):
@@ -130,12 +158,16 @@ def _as_json(value):
 
 
 def _array(values):
-    array = np.array(values)
-    if array.dtype.kind == "f":
-        return array.astype(np.float32)
-    if array.dtype.kind in "UO":  # texts, or {"b64": text} if the name ends in _bytes
-        return np.frompyfunc(_bytes, 1, 1)(np.array(values, object))
-    return array
+    array = np.array(
+        values, object
+    )  # of another type, short texts would take the room of the longest
+    kinds = set(map(type, array.flat))
+    if kinds <= {float, int}:
+        return array.astype(np.int64 if kinds == {int} else np.float32)
+    if kinds == {bool}:
+        return array.astype(bool)
+    check_type(kinds <= {str, dict} and array.ndim, "numbers, or texts", kinds=kinds)
+    return np.frompyfunc(_bytes, 1, 1)(array)  # texts, or {"b64": text} if the name ends in _bytes
 
 
 def _bytes(text):

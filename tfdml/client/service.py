@@ -1,14 +1,22 @@
 """What gRPC and REST share: answers about models, errors, retries and concurrent requests."""
 
 import contextlib
+import math
 import random
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+import numpy as np
+
+from tfdml.checks import check_type
+
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 10.0
+LEAST_LIMIT = 2**22  # bytes, of every answer
+BYTES_OF_ROW = 2**17  # of an answer: 16 for each of 8,192 dimensions
+_LONGEST_MESSAGE = 2000  # characters
 
 
 class ServingError(RuntimeError):
@@ -26,7 +34,8 @@ class ServingError(RuntimeError):
 
     def __init__(self, code, message):
         # TensorFlow appends the place in the graph on separate lines.
-        self.code, self.message = code, " ".join(message.partition("\n\t [[")[0].split())
+        self.code = code
+        self.message = " ".join(message.partition("\n\t [[")[0].split())[:_LONGEST_MESSAGE]
         super().__init__(f"{code}: {self.message}")
 
 
@@ -68,26 +77,78 @@ class Metadata(NamedTuple):
 
 
 @contextlib.contextmanager
-def well_formed():
-    """Turns errors of parsing an answer into a `ServingError`."""
+def well_formed(expected, received):
+    """Turns any error of reading an answer into a `ServingError`.
+
+    Args:
+        expected: What the answer should be, in words.
+        received: What came, whose start is shown.
+    """
     try:
         yield
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        message = f"the answer is not one of TF Serving ({error!r})"
-        raise ServingError("INTERNAL", message) from error
+    except ServingError:
+        raise
+    except Exception as error:  # what malformed answers raise has no common class
+        raise malformed(f"{expected} ({repr(error)[:100]})", received) from error
 
 
-@well_formed()
+def malformed(expected, received):
+    """The `ServingError` of a malformed answer."""
+    start = repr(received)[:200]
+    return ServingError("INTERNAL", f"the answer is not {expected}. Received: {start}")
+
+
+def limit_of(inputs):
+    """Bytes that the answer to {name: list or array} may have.
+
+    Those of 8,192 dimensions for each row, or of one number for each pair of rows of two inputs,
+    rounded up to a power of two.
+
+    >>> [limit_of({"image_bytes": [b""] * rows}) for rows in (1, 32, 40)]
+    [4194304, 4194304, 8388608]
+    """
+    rows = [
+        len(value) if isinstance(value, list) else len(np.atleast_1d(value))
+        for value in inputs.values()
+    ]
+    most = max(BYTES_OF_ROW * max(rows, default=0), 16 * math.prod(rows), LEAST_LIMIT)
+    return 2 ** (most - 1).bit_length()
+
+
+def rows_in(outputs, name, count, rank):
+    """An output that has a row for each image, and `valid`, of an answer by either protocol.
+
+    Args:
+        outputs: {name: array}.
+        name: Of the output.
+        count: Number of images.
+        rank: Axes of the output.
+
+    Returns:
+        (count, ...) float32, and (count,) bool: true without an output `valid`.
+
+    Raises:
+        ServingError: If the output is missing or has another shape or type.
+    """
+    rows, valid = outputs.get(name), outputs.get("valid", np.ones(count, bool))
+    numbers = rows is not None and rows.dtype.kind in "fiu" and rows.ndim == rank
+    if not numbers or len(rows) != count or (valid.shape, valid.dtype) != ((count,), bool):
+        each = "a number" if rank == 1 else "a row of numbers"
+        expected = f"`{name}`, {each} for each image, and `valid`, if any, of {count} images"
+        raise malformed(expected, outputs)
+    return rows.astype(np.float32, copy=False), valid
+
+
 def versions_in(answer):
     """List of `VersionStatus`, newest version first, of the JSON of TF Serving."""
     found = []
     for each in answer["model_version_status"]:
         error = each.get("status", {}).get("error_message", "")
+        check_type(isinstance(each["state"], str) and isinstance(error, str), "texts", each=each)
         found.append(VersionStatus(int(each["version"]), each["state"], error))
     return sorted(found, reverse=True)
 
 
-@well_formed()
 def metadata_in(answer):
     """The `Metadata` of the JSON of TF Serving."""
     signatures = answer["metadata"]["signature_def"]["signature_def"]
@@ -154,13 +215,15 @@ class Retries:
     def __init__(self, most, pause=time.sleep):
         self._most, self._pause = most, pause
 
-    def __call__(self, function, *args):
+    def __call__(self, function, *args, until=math.inf):
+        """Calls the function; begins no pause that ends after `until` of `time.monotonic`."""
         for attempt in range(self._most):
+            longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2**attempt)
+            pause = longest * random.uniform(0.5, 1.0)
             try:
                 return function(*args)
             except ServingError as error:
-                if error.code != "UNAVAILABLE":
+                if error.code != "UNAVAILABLE" or time.monotonic() + pause >= until:
                     raise
-            longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2**attempt)
-            self._pause(longest * random.uniform(0.5, 1.0))
+            self._pause(pause)
         return function(*args)

@@ -1,0 +1,92 @@
+"""A server on 127.0.0.1 that answers what a test tells it, by HTTP, gRPC or bytes alone."""
+
+import contextlib
+import socket
+import threading
+import time
+from concurrent import futures
+
+import grpc
+
+PIECE = 2**16
+
+
+class HostileServer:
+    """Listens on a free port until it is closed; reads what comes and calls `answer`.
+
+    Attributes:
+        port: Where it listens.
+        answer: Called with each connection on which something came; it is closed after that.
+        received: What came first on each connection.
+    """
+
+    def __init__(self):
+        self.answer, self.received = lambda connection: None, []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+
+    def __enter__(self):
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection):
+        with contextlib.suppress(OSError), connection:
+            self.received.append(connection.recv(PIECE))
+            self.answer(connection)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(PIECE):  # else what is unread resets the connection
+                pass
+
+
+def saying(status, body, *headers):
+    """Answers with a whole answer of HTTP."""
+    lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(body)}", "Connection: close", *headers]
+    content = "\r\n".join([*lines, "", ""]).encode() + body
+    return lambda connection: connection.sendall(content)
+
+
+def endless(start, piece, pause=0.0):
+    """Says `start`, then pieces without an end, with pauses between them."""
+
+    def answer(connection):
+        connection.sendall(start)
+        while True:
+            connection.sendall(piece)
+            time.sleep(pause)
+
+    return answer
+
+
+class HostileMethods(grpc.GenericRpcHandler):
+    """Answers every call by gRPC with `content`, the bytes of a message."""
+
+    content, compression = b"", None
+
+    def service(self, handler_call_details):
+        def answer(_, context):
+            context.set_compression(self.compression or grpc.Compression.NoCompression)
+            return self.content
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+
+@contextlib.contextmanager
+def serving_methods():
+    """(port, `HostileMethods`) of a server by gRPC."""
+    methods = HostileMethods()
+    options = [("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0)]
+    server = grpc.server(futures.ThreadPoolExecutor(2), [methods], options=options)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield port, methods
+    server.stop(0)

@@ -1,0 +1,376 @@
+"""Servers that mean harm: only a `ServingError` comes of it, in time and in little memory."""
+
+import contextlib
+import gzip
+import json
+import pathlib
+import sys
+import time
+
+import grpc
+import hostile
+import numpy as np
+import pytest
+
+from tfdml.client import Client, ServingError
+from tfdml.client.protos import message
+
+TIMEOUT = 0.3
+PATIENCE = 20.0  # where the time is not what is tested
+MALFORMED = "INTERNAL: the answer is not .*Received: "
+RESPONSE = message("tensorflow_serving/apis/predict.proto", "tensorflow.serving.PredictResponse")
+METADATA = message(
+    "tensorflow_serving/apis/get_model_metadata.proto",
+    "tensorflow.serving.GetModelMetadataResponse",
+)
+STATUS = message(
+    "tensorflow_serving/apis/get_model_status.proto", "tensorflow.serving.GetModelStatusResponse"
+)
+OK = b"HTTP/1.1 200 OK\r\n"
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+# Name -> how to answer, and the code of the error.
+REST_ATTACKS = {
+    "no_answer": (hostile.endless(b"", b"", 0.02), "DEADLINE_EXCEEDED"),
+    "headers_by_drops": (hostile.endless(OK, b"X: 1\r\n", 0.02), "DEADLINE_EXCEEDED"),
+    "a_header_by_drops": (hostile.endless(OK, b"X", 0.02), "DEADLINE_EXCEEDED"),
+    "endless_headers": (hostile.endless(OK, b"X: 1\r\n" * 10_000), "UNAVAILABLE"),
+    "endless_continue": (
+        hostile.endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
+        "DEADLINE_EXCEEDED",
+    ),
+    "body_by_drops": (
+        hostile.endless(OK + b"Content-Length: 999999\r\n\r\n", b" ", 0.02),
+        "DEADLINE_EXCEEDED",
+    ),
+    "chunks_by_drops": (
+        hostile.endless(OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n", 0.02),
+        "DEADLINE_EXCEEDED",
+    ),
+    "endless_body": (hostile.endless(OK + b"\r\n", b" " * hostile.PIECE), "RESOURCE_EXHAUSTED"),
+    "endless_chunks": (
+        hostile.endless(
+            OK + b"Transfer-Encoding: chunked\r\n\r\n", b"10000\r\n" + b" " * 65536 + b"\r\n"
+        ),
+        "RESOURCE_EXHAUSTED",
+    ),
+    "endless_chunk_size": (
+        hostile.endless(OK + b"Transfer-Encoding: chunked\r\n\r\n", b"0" * hostile.PIECE),
+        "UNAVAILABLE",
+    ),
+    "endless_reason": (
+        hostile.endless(b"HTTP/1.1 400 X\r\n\r\n", b"x" * hostile.PIECE),
+        "RESOURCE_EXHAUSTED",
+    ),
+    "endless_redirect": (
+        hostile.endless(b"HTTP/1.1 307 X\r\nLocation: /\r\n\r\n", b"x" * hostile.PIECE),
+        "RESOURCE_EXHAUSTED",
+    ),
+    "compressed_bomb": (
+        hostile.saying(200, gzip.compress(bytes(2**26)), "Content-Encoding: gzip"),
+        "INTERNAL",
+    ),
+    "no_http": (hostile.endless(b"", b"\xff" * 100, 0.02), "DEADLINE_EXCEEDED|UNAVAILABLE"),
+    "empty_answer": (hostile.saying(200, b""), "UNAVAILABLE"),
+    "wrong_length": (hostile.saying(200, b"{}", "Content-Length: 5, 6"), "UNKNOWN"),
+    "wrong_location": (hostile.saying(302, b"", "Location: http://[::"), "UNKNOWN: .*redirect"),
+}
+# Bodies of answers to `embed` of one image, where {"embedding": [[0.5, 1.5]]} is right.
+REST_ANSWERS = [
+    b"\xff\xfe",
+    b"null",
+    b"5",
+    b'"abc"',
+    b"[1, 2]",
+    DEEP,
+    b'{"outputs": ' + DEEP + b"}",
+    b'{"outputs": [' + b"[]," * 1_300_000 + b"[]]}",
+    b'{"outputs": ' + b"[" * 500 + b"]" * 500 + b"}",
+    b'{"outputs": ' + b'{"a":' * 500 + b"1" + b"}" * 501,
+    b"1" * 1_000_000,
+    b'{"error": "none"}',
+    b'{"outputs": null}',
+    b'{"outputs": 5}',
+    b'{"outputs": "abc"}',
+    b'{"outputs": ["abc"]}',
+    b'{"outputs": [[0.5, 1.5]]}',  # of which output? the metadata are wrong too
+    b'{"outputs": {}}',
+    b'{"outputs": {"embedding": null}}',
+    b'{"outputs": {"embedding": "abc"}}',
+    b'{"outputs": {"embedding": ["abc"]}}',
+    b'{"outputs": {"embedding": [["0.5", "1.5"]]}}',
+    b'{"outputs": {"embedding": [[0.5, "1.5"]]}}',
+    b'{"outputs": {"embedding": [[0.5, null]]}}',
+    b'{"outputs": {"embedding": [[true, false]]}}',
+    b'{"outputs": {"embedding": [[0.5, [1.5]]]}}',
+    b'{"outputs": {"embedding": [[{"b64": 5}]]}}',
+    b'{"outputs": {"embedding": [[{"b64": "?"}]]}}',
+    b'{"outputs": {"embedding": [0.5]}}',
+    b'{"outputs": {"embedding": [[[0.5]]]}}',
+    b'{"outputs": {"embedding": [[0.5], [1.5]]}}',
+    b'{"outputs": {"embedding": [[1' + b"0" * 400 + b"]]}}",
+    b'{"outputs": {"embedding": [[0.5]], "valid": []}}',
+    b'{"outputs": {"embedding": [[0.5]], "valid": true}}',
+    b'{"outputs": {"embedding": [[0.5]], "valid": [true, true]}}',
+    b'{"outputs": {"embedding": [[0.5]], "valid": ["yes"]}}',
+    b'{"outputs": {"embedding": [["' + b"x" * 1_000_000 + b'"' + b',"x"' * 1000 + b"]]}}",
+]
+ERRORS = [b'{"error": 5}', b'{"error": null}', b'{"error": ["x"]}', b"[]", b"", DEEP, b"\xff"]
+
+
+def tensor(shape=(1, 2), dtype=1, **content):
+    return {"dtype": dtype, "tensor_shape": {"dim": [{"size": side} for side in shape]}, **content}
+
+
+NUMBERS = {"float_val": [0.5, 1.5]}
+GRPC_ANSWERS = [
+    {},
+    {"other": tensor(**NUMBERS)},
+    {"embedding": tensor((1, 300_000_000), float_val=[0.5])},
+    {"embedding": tensor((1, 10**12), float_val=[0.5])},
+    {"embedding": tensor((2**62, 2**62), float_val=[0.5])},
+    {f"output_{i}": tensor((1, 1_000_000), float_val=[0.5]) for i in range(1000)},
+    {"embedding": tensor((0, 10**12))},
+    {"embedding": tensor((-1, 2), tensor_content=bytes(8))},
+    {"embedding": tensor((-2, -1), **NUMBERS)},
+    {"embedding": tensor((1,) * 254, float_val=[0.5])},
+    {"embedding": tensor((1, 2))},
+    {"embedding": tensor((1, 1), **NUMBERS)},
+    {"embedding": tensor((2,), **NUMBERS)},
+    {"embedding": tensor((1,), float_val=[0.5])},
+    {"embedding": tensor((), float_val=[0.5])},
+    {"embedding": tensor((2, 1), **NUMBERS)},
+    {"embedding": tensor((1, 1, 2), **NUMBERS)},
+    {"embedding": tensor((1, 2), tensor_content=bytes(7))},
+    {"embedding": tensor((1, 2), tensor_content=bytes(12))},
+    {"embedding": tensor((1, 2), dtype=0, **NUMBERS)},
+    {"embedding": tensor((1, 2), dtype=99, **NUMBERS)},
+    {"embedding": tensor((1, 2), dtype=10, bool_val=[True, False])},
+    {"embedding": tensor((1, 2), dtype=7, string_val=[b"0.5", b"1.5"])},
+    {"embedding": tensor((1, 2), dtype=7, string_val=[b"0.5"])},
+    {"embedding": tensor((1, 2), dtype=2, **NUMBERS)},
+    {"embedding": tensor(**NUMBERS), "valid": tensor((0,), dtype=10)},
+    {"embedding": tensor(**NUMBERS), "valid": tensor((2,), dtype=10, bool_val=[True, True])},
+    {"embedding": tensor(**NUMBERS), "valid": tensor((), dtype=10, bool_val=[True])},
+    {"embedding": tensor(**NUMBERS), "valid": tensor((1,), float_val=[1.0])},
+    {"embedding": tensor(**NUMBERS), "valid": tensor((1,), dtype=7, string_val=[b"yes"])},
+]
+
+
+@contextlib.contextmanager
+def harmless(match, timeout=PATIENCE):
+    """Asserts that a call fails with a `ServingError` within its time, and takes little memory."""
+    before, began = resident(), time.monotonic()
+    with pytest.raises(ServingError, match=match) as error:
+        yield error
+    assert time.monotonic() - began < timeout + 1
+    assert peak() - before < 200
+    assert error.value.code.isupper()
+    assert len(str(error.value)) < 3000
+
+
+def resident():
+    """MB of this process; `peak` is the most since then. Both are 0 where there is no /proc."""
+    if sys.platform != "linux":
+        return 0
+    pathlib.Path("/proc/self/clear_refs").write_text("5")
+    return peak()
+
+
+def peak():
+    if sys.platform != "linux":
+        return 0
+    lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1000
+
+
+@pytest.fixture(scope="module")
+def server():
+    with hostile.HostileServer() as server:
+        yield server
+
+
+@pytest.fixture
+def client(server):
+    with Client(f"http://127.0.0.1:{server.port}", model="m", timeout=PATIENCE) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def serving_methods():
+    with hostile.serving_methods() as found:
+        yield found
+
+
+@pytest.fixture
+def methods(serving_methods):
+    serving_methods[1].content, serving_methods[1].compression = b"", None
+    return serving_methods[1]
+
+
+@pytest.fixture(scope="module")
+def grpc_client(serving_methods):
+    with Client(f"grpc://127.0.0.1:{serving_methods[0]}", model="m", timeout=PATIENCE) as client:
+        yield client
+
+
+@pytest.mark.parametrize("attack", REST_ATTACKS)
+def test_an_attack_by_rest_is_given_up(attack, server):
+    server.answer, said = REST_ATTACKS[attack]
+    address = f"http://127.0.0.1:{server.port}"
+    with Client(address, model="m", timeout=TIMEOUT) as client, harmless(said, TIMEOUT):
+        client.embed(b"x")
+
+
+def test_retries_end_with_the_timeout(server):
+    server.received.clear()
+    server.answer = hostile.saying(503, b"")
+    address = f"http://127.0.0.1:{server.port}"
+    with (
+        Client(address, model="m", timeout=0.5, retries=20) as client,
+        harmless("UNAVAILABLE", 0.5),
+    ):
+        client.status()
+    assert len(server.received) in (2, 3, 4)
+
+
+def test_a_slow_answer_is_not_followed_by_a_slow_one(server):
+    """The question for the name of the only output has no time of its own."""
+
+    def answer(connection):
+        if server.received[-1].startswith(b"POST"):
+            time.sleep(0.5)
+            hostile.saying(200, b'{"outputs": [[1.0]]}')(connection)
+        else:
+            time.sleep(3)
+
+    server.answer = answer
+    address = f"http://127.0.0.1:{server.port}"
+    with Client(address, model="m", timeout=0.7) as client, harmless("DEADLINE_EXCEEDED", 0.0):
+        client.embed(b"x")
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_no_redirect_is_followed(status, server, client):
+    with hostile.HostileServer() as other:
+        other.answer = hostile.saying(200, b'{"outputs": {"embedding": [[1.0]]}}')
+        location = f"Location: http://127.0.0.1:{other.port}/v1/models/m:predict"
+        server.answer = hostile.saying(status, b"", location)
+        for call in (lambda: client.embed(b"x"), client.status, client.metadata):
+            with harmless(f"UNKNOWN: .*status {status}, a redirect to 'http://127"):
+                call()
+        assert other.received == []
+
+
+def test_malformed_answers_by_rest(server, client):
+    for content in REST_ANSWERS:
+        server.answer = hostile.saying(200, content)
+        for call in (client.embed, lambda image: client.similarity(image, image)):
+            with harmless(MALFORMED):
+                call(b"x")
+        for call in (client.status, client.metadata, lambda: client.embed([])):
+            with harmless(MALFORMED):
+                call()
+    server.answer = hostile.saying(200, b'{"outputs": {"embedding": [[0.5, 1]]}}')
+    assert client.embed(b"x").tolist() == [[0.5, 1.0]]
+
+
+def test_malformed_reasons_by_rest(server, client):
+    for content in ERRORS:
+        server.answer = hostile.saying(400, content)
+        for call in (lambda: client.embed(b"x"), client.status, client.metadata):
+            with harmless("INVALID_ARGUMENT: .* answered with status 400"):
+                call()
+
+
+def test_malformed_answers_by_grpc(methods, grpc_client):
+    for outputs in GRPC_ANSWERS:
+        methods.content = RESPONSE(outputs=outputs).SerializeToString()
+        for call in (grpc_client.embed, lambda image: grpc_client.similarity(image, image)):
+            with harmless(f"{MALFORMED}|RESOURCE_EXHAUSTED: an answer of .* numbers is larger"):
+                call(b"x")
+    methods.content = RESPONSE(outputs={"embedding": tensor(**NUMBERS)}).SerializeToString()
+    assert grpc_client.embed(b"x").tolist() == [[0.5, 1.5]]
+
+
+@pytest.mark.parametrize("compression", [None, grpc.Compression.Gzip])
+def test_answers_by_grpc_have_a_limit(compression, methods, grpc_client):
+    numbers = tensor((1, 2_000_000), tensor_content=bytes(8_000_000))
+    methods.content = RESPONSE(outputs={"embedding": numbers}).SerializeToString()
+    methods.compression = compression
+    with harmless("RESOURCE_EXHAUSTED|INTERNAL|UNIMPLEMENTED"):
+        grpc_client.embed(b"x")
+    with harmless("RESOURCE_EXHAUSTED|INTERNAL|UNIMPLEMENTED"):
+        grpc_client.status()
+
+
+def test_the_limit_follows_from_the_batch(methods, grpc_client, server, client):
+    rows = np.full((40, 6000), 0.123456789012345)
+    numbers = tensor(rows.shape, dtype=2, tensor_content=np.repeat(rows, 3).tobytes())
+    numbers["tensor_shape"]["dim"][1]["size"] *= 3
+    methods.content = RESPONSE(outputs={"embedding": numbers}).SerializeToString()
+    server.answer = hostile.saying(200, json.dumps({"outputs": {"x": rows.tolist()}}).encode())
+    for asked, dim in ((grpc_client, 18_000), (client, 6_000)):
+        (found,) = asked.predict("serving_default", {"image_bytes": [b"x"] * 40}).values()
+        assert found.shape == (40, dim)
+        with harmless(r"RESOURCE_EXHAUSTED: .*4,?194,?304"):
+            asked.predict("serving_default", {"image_bytes": [b"x"] * 32})
+
+
+def test_malformed_metadata_by_grpc(methods, grpc_client):
+    for content in (
+        METADATA(metadata={"signature_def": {"type_url": "a/b", "value": b"x"}}),
+        METADATA(model_spec={"version": {"value": 1}}),
+        STATUS(),
+        STATUS(model_version_status=[{"version": -(2**40), "state": 77}]),
+    ):
+        methods.content = content.SerializeToString()
+        for call in (grpc_client.metadata, lambda: grpc_client.embed([])):
+            with harmless("INTERNAL"):
+                call()
+        with contextlib.suppress(ServingError):
+            grpc_client.status()
+
+
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [
+        (b"", b""),
+        (b"", b"\0"),
+        (b"\0\0\0\x04\0\0\0\0\0", b"\0"),  # the settings of HTTP/2, as they should be
+        (b"\0\0\0\x04\0\0\0\0\0", b"\0\0\0\x04\0\0\0\0\0"),
+        (b"", b"\xff" * 100),
+        (OK, b"X: 1\r\n"),
+    ],
+)
+def test_drops_by_grpc_are_given_up(start, piece, server):
+    server.answer = hostile.endless(start, piece, 0.02)
+    address = f"grpc://127.0.0.1:{server.port}"
+    said = "DEADLINE_EXCEEDED|UNAVAILABLE"
+    with Client(address, model="m", timeout=TIMEOUT) as client, harmless(said, TIMEOUT):
+        client.embed(b"x")
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_embeddings_of_two_lengths_are_no_answer(protocol, monkeypatch):
+    def predict(model, signature, inputs):
+        return {"embedding": np.ones((1, len(inputs["image_bytes"][0])), np.float32)}
+
+    with Client(f"{protocol}://127.0.0.1:1", model="m", version=1, batch_size=1) as client:
+        monkeypatch.setattr(client._service, "predict", predict)
+        with harmless(r"INTERNAL: .*one length.*Received: \[1, 2\]"):
+            client.embed([b"x", b"xx"])
+
+
+@pytest.mark.parametrize("shape", [None, (), (None,), (None, None), (None, 10**12), (None, 2, 2)])
+def test_metadata_without_a_length_are_no_answer(shape, monkeypatch):
+    from tfdml.client.service import Metadata, Signature, Tensor
+
+    signature = Signature({"images": Tensor("float32", None)}, {"embedding": Tensor("f", shape)})
+    metadata = Metadata(1, {"serving_default": signature, "embed_images": signature})
+    with Client("http://127.0.0.1:1", model="m") as client:
+        monkeypatch.setattr(client._service, "metadata", lambda model: metadata)
+        with harmless("INTERNAL: .*returns `embedding`"):
+            client.embed([])
+        with harmless("INTERNAL: .*takes `images`"):
+            client.embed(np.zeros((1, 4, 4, 3)))
