@@ -14,7 +14,7 @@ BELOW = {
     "orientation": set(),
     "pairwise": {"checks"},
     "quiet": set(),
-    "command_line": {"checks"},
+    "command_line": {"checks", "files"},
     "progress": set(),
     "optimizers": {"checks"},
     "losses": {"checks", "pairwise", "layers", "evaluation"},

@@ -13,6 +13,7 @@ import warnings
 import jsonargparse
 
 from tfdml.checks import nearest, unknown_name
+from tfdml.files import check_settings
 
 SCRIPTS = ("train.py", "evaluate.py")  # of a clone
 _IN_WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
@@ -76,8 +77,10 @@ class Parser(jsonargparse.ArgumentParser):
         """As `jsonargparse.ArgumentParser.parse_path`; its errors name the file."""
         self._file = path
         try:
+            if pathlib.Path(path).is_file():  # a pipe can be read once alone
+                check_settings(pathlib.Path(path).read_text())
             return super().parse_path(path, **kwargs)
-        except UnicodeDecodeError as error:
+        except ValueError as error:
             self.error(str(error))
         finally:
             self._file, self._last_file = None, path

@@ -1,11 +1,17 @@
-"""Names of files, their atomic replacement, and locks of folders."""
+"""Names of files, their atomic replacement, locks of folders, and files of settings."""
 
 import contextlib
 import errno
+import itertools
+import math
 import os
 import re
 import uuid
 
+import yaml
+
+_LONGEST_SETTINGS = 2**16  # characters
+_MOST_SETTINGS = 10_000  # values
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
@@ -97,3 +103,41 @@ def write_text(path, text):
     """Writes a file in one step: a crash leaves the one before or the new one, never a half."""
     with replacing(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
+
+
+def check_settings(text):
+    """Raises a ValueError for YAML that would take long to read, for its length or its aliases."""
+    sizes = {}
+
+    def size_of(node):
+        if id(node) not in sizes:
+            sizes[id(node)] = math.inf  # that of a node within itself
+            inner = node.value if isinstance(node, yaml.CollectionNode) else []
+            inner = itertools.chain(*inner) if isinstance(node, yaml.MappingNode) else inner
+            sizes[id(node)] = 1 + sum(map(size_of, inner))
+        return sizes[id(node)]
+
+    try:
+        size = size_of(yaml.compose(text)) if len(text) <= _LONGEST_SETTINGS else math.inf
+    except RecursionError:
+        size = math.inf
+    except yaml.YAMLError:
+        return  # for the reader to say
+    if size > _MOST_SETTINGS:
+        raise ValueError(
+            f"settings must be YAML of at most {_LONGEST_SETTINGS:,} characters and "
+            f"{_MOST_SETTINGS:,} values, aliases counted as often as they stand there"
+        )
+
+
+def read_settings(path):
+    """{name: value} of a YAML file; the ValueError for another file names it."""
+    try:
+        text = path.read_text("utf-8")
+        check_settings(text)
+        settings = yaml.safe_load(text)
+        if not isinstance(settings, dict):
+            raise ValueError("not lines of `name: value`")
+    except (ValueError, yaml.YAMLError) as error:
+        raise ValueError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+    return settings

@@ -161,7 +161,7 @@ def _array(values):
     array = np.array(
         values, object
     )  # of another type, short texts would take the room of the longest
-    kinds = set(map(type, array.flat))
+    kinds = set(map(type, array.ravel().tolist()))
     if kinds <= {float, int}:
         return array.astype(np.int64 if kinds == {int} else np.float32)
     if kinds == {bool}:

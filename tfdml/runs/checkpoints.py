@@ -3,9 +3,10 @@
 import pathlib
 import zipfile
 
+from tfdml.files import read_settings
 from tfdml.runs.folders import EARLIER, RUNS, SAVED_MODELS, TRAINED, read_classes
 from tfdml.runs.learning_rate import learning_rate
-from tfdml.serving.metadata import read_metadata
+from tfdml.serving.exported import recipe_of
 from tfdml.serving.versions import versions_of
 
 
@@ -14,7 +15,7 @@ def check_incomplete(recipe):
     versions = versions_of(SAVED_MODELS / recipe.run)
     if versions:
         newest = versions[max(versions)]
-        if read_metadata(newest).get("recipe", {}).get("steps", recipe.steps) >= recipe.steps:
+        if recipe_of(newest).get("steps", recipe.steps) >= recipe.steps:
             raise FileExistsError(
                 f"run {recipe.run!r} is complete: {newest}. To train it further, give more "
                 f"--steps than {recipe.steps}"
@@ -79,10 +80,8 @@ def classes_before(recipe):
 
 def _settings_of(folder):
     """The settings of a run; {} for the folder of another file."""
-    import yaml
-
     config = folder / "config.yaml"
-    return yaml.safe_load(config.read_text("utf-8")) if config.is_file() else {}
+    return read_settings(config) if config.is_file() else {}
 
 
 def copy_weights(recipe, embedder):

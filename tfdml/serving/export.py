@@ -113,7 +113,7 @@ def export_again(settings, options, run, trained, out):
         nearest.images_of(folder)  # raises before the model is read
     kept = {"levels": settings.levels, "dims": settings.dims}
     served = exporting.serve_run(exporting.load_run(run, trained), trained, options=options, **kept)
-    known, before = {}, read_metadata(trained).get("precision", "float32")
+    known, before = {}, read_metadata(trained).get("precision") or "float32"
     if settings.score and options.precision not in ("float32", before):
         known = rounding_scores(served, trained, **kept)
     if settings.classes:

@@ -5,6 +5,7 @@ import os
 import pathlib
 
 from tfdml.checks import check
+from tfdml.files import read_settings
 from tfdml.serving.metadata import read_metadata, with_place, without_folders
 from tfdml.serving.versions import newest_version
 
@@ -24,7 +25,7 @@ def find_version(folder):
 def recipe_of(version):
     """The settings of a version's training; {} if it was exported by another program."""
     recipe = read_metadata(version).get("recipe")
-    if isinstance(recipe, dict) and {"dataset", "data_dir"} <= set(recipe):
+    if isinstance(recipe, dict) and recipe.get("dataset") and "data_dir" in recipe:
         return recipe
     return {}
 
@@ -38,22 +39,20 @@ def config_of(version):
         {name: value}; None if there is no such file beside the folder of the models, or it belongs
         to another training. A training continued for more steps counts as the same.
     """
-    import yaml
-
     recipe = without_folders(recipe_of(version))
     place = version.resolve().parent.parent.parent  # of saved_models/NAME/1
     config = place / "runs" / str(recipe.get("run")) / "config.yaml"
     try:
-        settings = yaml.safe_load(config.read_text("utf-8"))
+        settings = read_settings(config)
         settings |= {name: value for name, value in recipe.items() if name == "steps"}
         return with_place(settings, place) if without_folders(settings) == recipe else None
-    except (OSError, AttributeError, TypeError, ValueError, yaml.YAMLError):
+    except (OSError, ValueError):
         return None
 
 
 def trained_classes(version):
     """Names of the classes that a version was trained on; empty if it does not state them."""
-    return read_metadata(version).get("trained_classes", [])
+    return read_metadata(version).get("trained_classes") or []
 
 
 def fingerprint(version):

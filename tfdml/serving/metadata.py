@@ -23,9 +23,29 @@ import dataclasses
 import json
 import os
 
+from tfdml.checks import check
+
 FILE = "metadata.json"
 # Settings that may name a file or folder.
 _PATHS = ("boxes", "data_dir", "init_from", "mean_image", "weights")
+# What is read of the metadata again: kind -> the names of its entries.
+_KINDS = {
+    "a text": (
+        *("precision", "on_bad_image", "licence", "description", "scores.scored_classes"),
+        *("recipe.dataset", "recipe.data_dir", "recipe.boxes", "recipe.run"),
+        *("recipe.mean_image", "recipe.loss"),
+    ),
+    "an integer": (
+        *("dimension", "levels", "max_pixels", "scores.scored_images"),
+        *("recipe.embedding_dim", "recipe.warp_size", "recipe.steps"),
+    ),
+    "a number": ("recipe.validation_share",),
+    "true or false": ("recipe.skip_invalid", "recipe.keep_aspect", "recipe.trim_white"),
+    "{name: value}": ("scores", "recipe.loss_options"),
+    "{name: number}": ("scores.untrained",),
+    "a list of texts": ("trained_classes",),
+    "a list of integers": ("recipe.loss_options.dims",),
+}
 
 
 def metadata_of(served, *, trained_classes=None, recipe=None, scores=None, precision_scores=None):
@@ -91,9 +111,37 @@ def write_metadata(folder, metadata):
 
 
 def read_metadata(version):
-    """The metadata of a version; {} if it has none, or a file of another program."""
+    """The metadata of a version; {} if it has none, or a file of another program.
+
+    Raises:
+        ValueError: If an entry is of another kind than those that are written.
+    """
+    path = version / "assets.extra" / FILE
     try:
-        metadata = json.loads((version / "assets.extra" / FILE).read_text("utf-8"))
+        metadata = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
         return {}
-    return metadata if isinstance(metadata, dict) else {}
+    except RecursionError:
+        raise ValueError(f"{path} cannot be read: it is nested too deeply") from None
+    if not isinstance(metadata, dict):
+        return {}
+    for kind, names in _KINDS.items():
+        for name in names:
+            value = metadata
+            for key in name.split("."):
+                value = value.get(key) if isinstance(value, dict) else None
+            check(
+                value is None or _is(kind, value), f"`{name}` of {path} must be {kind}", value=value
+            )
+    return metadata
+
+
+def _is(kind, value):
+    """Whether a value of JSON is of a kind, as `_KINDS` names it."""
+    if kind.startswith("a list of "):
+        single = {"texts": "a text", "integers": "an integer"}[kind.removeprefix("a list of ")]
+        return isinstance(value, list) and all(_is(single, each) for each in value)
+    if kind == "{name: number}":
+        return isinstance(value, dict) and all(_is("a number", each) for each in value.values())
+    types = {"a text": str, "an integer": int, "a number": (int, float), "true or false": bool}
+    return isinstance(value, types.get(kind, dict))

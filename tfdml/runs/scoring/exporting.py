@@ -53,7 +53,7 @@ def compare_precisions(settings, model, images, served, exact):
         copy = served.write(pathlib.Path(folder) / "1")
         signature = exported.load_signatures(copy)["embed_images"]
         embeddings, size = model.embed(settings, images.split, signature), megabytes(copy)
-    before = read_metadata(model.version).get("precision", "float32")
+    before = read_metadata(model.version).get("precision") or "float32"
     scores = {
         before: {"recall@1": exact, "megabytes": megabytes(model.version)},
         served.options.precision: {"recall@1": recall_of(embeddings, images), "megabytes": size},
@@ -85,8 +85,9 @@ def model_to_export(settings, model):
         raise ValueError(f"`export` takes the model of a run: {cause}")
     folder = version.resolve().parent.parent.parent  # of saved_models/NAME/1
     run = exporting.load_run(folder / "runs" / model.recipe["run"], version)
-    dims = before["dimension"] if before["levels"] == 1 else None
-    return exporting.serve_run(run, version, before["levels"], options, dims)
+    levels = before.get("levels")
+    dims = before.get("dimension") if levels == 1 else None
+    return exporting.serve_run(run, version, levels, options, dims)
 
 
 def export_scored(settings, model, images, served, results):

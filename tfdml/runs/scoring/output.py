@@ -13,11 +13,16 @@ from tfdml.runs.scoring.images import ids_of
 
 
 def path_of(settings, model):
-    """Where the scores are written: `out`, or a name that encodes the settings off default."""
+    """Where the scores are written: `out`, or a name that encodes the settings off default.
+
+    That of a run that is scored is in its folder.
+    """
     if settings.out:
         return pathlib.Path(settings.out)
     words = "_".join(_words(settings, model))
-    return pathlib.Path("runs", model.name, f"{words}.json")
+    run = pathlib.Path(settings.model)
+    folder = run if (run / "config.yaml").is_file() else pathlib.Path("runs", model.name)
+    return folder / f"{words}.json"
 
 
 def _words(settings, model):

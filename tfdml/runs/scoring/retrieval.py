@@ -263,7 +263,7 @@ class Retrieval(Scoring):
             return {}
         return {
             f"first {size}": tfdml.evaluation.first_dims(embeddings, size)
-            for size in sorted(model.recipe["loss_options"]["dims"])
+            for size in sorted(model.recipe.get("loss_options", {}).get("dims") or ())
             if size <= embeddings.shape[1]  # of an export of the first numbers
         }
 
