@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from tfdml.files import check_writable, locked, naming, replacing, write_text
+from tfdml.files import check_writable, locked, naming, read_settings, replacing, write_text
 
 
 @pytest.mark.parametrize("name", [None, "other"])
@@ -118,3 +118,36 @@ def test_folders_that_cannot_be_written_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
     with pytest.raises(PermissionError, match=f"cannot write to {tmp_path}"):
         check_writable(tmp_path / "new" / "folder")
+
+
+def test_reads_settings_with_aliases(tmp_path):
+    path = tmp_path / "settings.yaml"
+    path.write_text("a: &a {x: 1}\nb: *a\nc: {<<: *a, y: [ü]}\n", encoding="utf-8")
+    assert read_settings(path) == {"a": {"x": 1}, "b": {"x": 1}, "c": {"x": 1, "y": ["ü"]}}
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (BOMB, "10,000 values, aliases counted"),
+        ("a: &a [*a]", "10,000 values, aliases counted"),
+        ("a: " + "[" * 20_000, "10,000 values, aliases counted"),
+        ("a: " + "x" * 100_000, "at most 65,536 characters"),
+        ("[1, 2]", "not lines of `name: value`"),
+        ("", "not lines of `name: value`"),
+        ("a: [", "while parsing a flow node"),
+        ("a: \xff", "can't decode byte"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(content, said, tmp_path):
+    path = tmp_path / "settings.yaml"
+    path.write_text(content, encoding="latin-1")
+    with pytest.raises(ValueError, match=f"settings.yaml cannot be read: .*{said}") as error:
+        read_settings(path)
+    assert "\n" not in str(error.value)

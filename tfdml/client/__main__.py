@@ -36,7 +36,7 @@ class Connection:
         label: Label of the version to use, such as stable or canary.
         batch_size: Most images of a request.
         in_flight: Most concurrent requests.
-        timeout: Seconds that a request may take.
+        timeout: Seconds that a request may take, with its repetitions.
         retries: Most repetitions of a request while the server is unavailable.
         headers: Headers to send, such as `--headers.authorization "Bearer ..."`.
         authority: File of CA certificates to verify the server with; default: the machine's own.

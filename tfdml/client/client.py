@@ -235,12 +235,8 @@ class Client(contextlib.AbstractContextManager):
         signature = self._signature(self._model, "serving_default")
         with well_formed("a signature that returns `embedding`, (n, dim)", signature):
             _, dim = signature.outputs["embedding"].shape
-            limit = limit_of({"image_bytes": [b""] * count})
-            check(
-                4 * max(1, count) * dim <= limit,
-                f"embeddings must have at most {limit} bytes",
-                dim=dim,
-            )
+            fits = 4 * max(1, count) * dim <= limit_of({"image_bytes": [b""] * count})
+            check(fits, "`dim` must be that of an answer", dim=dim)
             return dim
 
     def _check_sizes(self, model, batch):

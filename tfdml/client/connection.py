@@ -17,8 +17,8 @@ def connect(address, files, *, connections, **settings):
             certificates to verify the server (the machine's if None), `certificate`, the client's
             own, if the server requires one, and `key`, its private key.
         connections: Most concurrent requests.
-        **settings: `timeout`, the seconds that a request may take, and `headers`, {name: text},
-            sent with every request.
+        **settings: `timeout`, the seconds that a request may take, `retries`, the most repetitions
+            of it, and `headers`, {name: text}, sent with every request.
 
     Raises:
         FileNotFoundError: If a file does not exist.

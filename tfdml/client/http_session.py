@@ -6,32 +6,7 @@ import time
 
 import requests
 import requests.adapters
-
-
-class Session(requests.Session):
-    """A session whose `timeout` holds for a request as a whole, and that follows no redirects.
-
-    The time limit of `requests` is one of each connection attempt and of each piece that is read.
-
-    Args:
-        connections: Most connections kept open.
-    """
-
-    def __init__(self, connections):
-        super().__init__()
-        for scheme in ("http://", "https://"):
-            self.mount(scheme, _Adapter(pool_maxsize=connections))
-
-    def get_redirect_target(self, resp):
-        return None
-
-
-class _Adapter(requests.adapters.HTTPAdapter):
-    def get_connection_with_tls_context(self, *args, **kwargs):
-        pool = super().get_connection_with_tls_context(*args, **kwargs)
-        if not issubclass(pool.ConnectionCls, _Timed):
-            pool.ConnectionCls = type("Timed", (_Timed, pool.ConnectionCls), {})
-        return pool
+import urllib3.connection
 
 
 class _File(io.RawIOBase):
@@ -62,14 +37,14 @@ class _Response(http.client.HTTPResponse):
         self.fp = io.BufferedReader(_File(self.fp.detach(), sock))
 
 
-class _Timed:
-    """Mixin of urllib3's connections: `timeout` counts down from when it is set."""
+class _Timed(urllib3.connection.HTTPConnection):
+    """A connection whose `timeout` counts down from when it is set."""
 
     response_class = _Response
     _until = None
 
     @property
-    def timeout(self):
+    def timeout(self):  # pyright: ignore[reportIncompatibleVariableOverride]
         return self._until and max(0.001, self._until - time.monotonic())
 
     @timeout.setter
@@ -85,3 +60,30 @@ class _Timed:
         if self.sock:
             self.sock.settimeout(self.timeout)
         super().send(data)
+
+
+class _Adapter(requests.adapters.HTTPAdapter):
+    def get_connection_with_tls_context(self, *args, **kwargs):
+        pool = super().get_connection_with_tls_context(*args, **kwargs)
+        if not issubclass(pool.ConnectionCls, _Timed):
+            kind = type("Timed", (_Timed, pool.ConnectionCls), {})  # of HTTP, TLS or a proxy
+            pool.ConnectionCls = kind  # pyright: ignore[reportAttributeAccessIssue]
+        return pool
+
+
+class Session(requests.Session):
+    """A session whose `timeout` holds for a request as a whole, and that follows no redirects.
+
+    The time limit of `requests` is one of each connection attempt and of each piece that is read.
+
+    Args:
+        connections: Most connections kept open.
+    """
+
+    def __init__(self, connections):
+        super().__init__()
+        for scheme in ("http://", "https://"):
+            self.mount(scheme, _Adapter(pool_maxsize=connections))
+
+    def get_redirect_target(self, resp):
+        return None

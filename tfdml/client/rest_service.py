@@ -57,7 +57,7 @@ class RestService:
         self._session.headers.update({**headers, "Accept-Encoding": "identity"})
         if "authorization" in map(str.lower, headers):
             self._session.auth = lambda request: request  # else ~/.netrc would replace the header
-        self._options = {"stream": True}
+        self._options: dict = {"stream": True}
         if tls is not None:
             names = ("authority", "certificate", "key")
             authority, *own = (tls[name] and str(tls[name]) for name in names)
@@ -158,9 +158,7 @@ def _as_json(value):
 
 
 def _array(values):
-    array = np.array(
-        values, object
-    )  # of another type, short texts would take the room of the longest
+    array = np.array(values, object)  # else each text takes the room of the longest
     kinds = set(map(type, array.ravel().tolist()))
     if kinds <= {float, int}:
         return array.astype(np.int64 if kinds == {int} else np.float32)

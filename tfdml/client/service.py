@@ -131,8 +131,12 @@ def rows_in(outputs, name, count, rank):
         ServingError: If the output is missing or has another shape or type.
     """
     rows, valid = outputs.get(name), outputs.get("valid", np.ones(count, bool))
-    numbers = rows is not None and rows.dtype.kind in "fiu" and rows.ndim == rank
-    if not numbers or len(rows) != count or (valid.shape, valid.dtype) != ((count,), bool):
+    if (
+        rows is None
+        or rows.dtype.kind not in "fiu"
+        or (rows.ndim, *rows.shape[:1]) != (rank, count)
+        or (valid.shape, valid.dtype) != ((count,), bool)
+    ):
         each = "a number" if rank == 1 else "a row of numbers"
         expected = f"`{name}`, {each} for each image, and `valid`, if any, of {count} images"
         raise malformed(expected, outputs)

@@ -5,6 +5,7 @@ import json
 import pathlib
 import tempfile
 
+from tfdml.checks import check
 from tfdml.files import as_file_name, locked
 
 RUNS = pathlib.Path("runs")
@@ -59,7 +60,13 @@ def classes_text(names):
 def read_classes(folder, file):
     """The names in `TRAINED` or `EARLIER` of a run; [] without the file."""
     path = folder / file
-    return json.loads(path.read_text("utf-8")) if path.is_file() else []
+    try:
+        names = json.loads(path.read_text("utf-8")) if path.is_file() else []
+    except (ValueError, RecursionError):
+        names = None
+    are_texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    check(are_texts, f"{path} must be a list of texts, as JSON", content=names)
+    return names
 
 
 def only_writer(folder):

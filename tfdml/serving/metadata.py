@@ -23,7 +23,7 @@ import dataclasses
 import json
 import os
 
-from tfdml.checks import check
+from tfdml.checks import Bare, check
 
 FILE = "metadata.json"
 # Settings that may name a file or folder.
@@ -130,9 +130,9 @@ def read_metadata(version):
             value = metadata
             for key in name.split("."):
                 value = value.get(key) if isinstance(value, dict) else None
-            check(
-                value is None or _is(kind, value), f"`{name}` of {path} must be {kind}", value=value
-            )
+            expectation = f"`{name}` of {path} must be {kind}"
+            start = Bare(repr(value)[:100])
+            check(value is None or _is(kind, value), expectation, value=start)
     return metadata
 
 

@@ -263,6 +263,14 @@ def test_foreign_metadata_need_a_dataset(metadata, version):
     assert "give --dataset" in rejection(version)
 
 
+def test_metadata_that_cannot_be_are_named_before_they_are_used(version):
+    path = version / "assets.extra" / "metadata.json"
+    metadata = json.loads(path.read_text())
+    for change in ({"trained_classes": 5}, {"recipe": {**metadata["recipe"], "dataset": ["a"]}}):
+        path.write_text(json.dumps({**metadata, **change}))
+        assert f" of {path} must be a" in rejection(version)
+
+
 def test_a_broken_saved_model_is_rejected(version):
     (version / "saved_model.pb").write_bytes(b"half a file")
     result = programs.run(evaluate.main, version, cwd=".")

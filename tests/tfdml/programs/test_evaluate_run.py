@@ -93,6 +93,16 @@ def test_a_run_is_scored_on_its_own_images_from_another_folder(machine, tmp_path
 
 
 @pytest.mark.usefixtures("machine")
+def test_the_scores_of_a_run_are_written_into_its_folder(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    evaluate.main(["../runs/small", "--nmi=false"])
+    assert (tmp_path / "runs/small/evaluation_validation.json").is_file()
+    assert (tmp_path / "runs/small/evaluation_validation_queries.npz").is_file()
+    assert not pathlib.Path("runs").exists()
+
+
+@pytest.mark.usefixtures("machine")
 def test_the_images_of_a_run_that_goes_on_for_more_steps_are_found():
     config = pathlib.Path("runs/small/config.yaml")
     recipe = yaml.safe_load(config.read_text())

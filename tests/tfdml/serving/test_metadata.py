@@ -59,3 +59,47 @@ def test_paths_of_another_place_are_made_relative_to_here(tmp_path, monkeypatch)
     assert with_place(recipe, tmp_path) == {**recipe, "data_dir": "../photos"}
     absolute = {"data_dir": str(tmp_path / "photos")}
     assert with_place(absolute, tmp_path) == absolute
+
+
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        ({"trained_classes": 5}, "`trained_classes` of .* a list of texts. Received: value=5"),
+        ({"trained_classes": ["a", ["b"]]}, "`trained_classes` of .* a list of texts"),
+        ({"dimension": "8"}, "`dimension` of .* an integer"),
+        ({"precision": 16}, "`precision` of .* a text"),
+        ({"scores": [1]}, "`scores` of .* {name: value}"),
+        (
+            {"scores": {"untrained": {"recall@1": "high"}}},
+            "`scores.untrained` of .* {name: number}",
+        ),
+        ({"recipe": {"dataset": ["a"]}}, r"`recipe.dataset` of .* a text. Received: value=\['a'\]"),
+        ({"recipe": {"data_dir": 5}}, "`recipe.data_dir` of .* a text"),
+        ({"recipe": {"embedding_dim": "8"}}, "`recipe.embedding_dim` of .* an integer"),
+        ({"recipe": {"steps": 1.5}}, "`recipe.steps` of .* an integer"),
+        ({"recipe": {"validation_share": "half"}}, "`recipe.validation_share` of .* a number"),
+        ({"recipe": {"skip_invalid": 1}}, "`recipe.skip_invalid` of .* true or false"),
+        ({"recipe": {"loss_options": {"dims": [8, "x"]}}}, "`recipe.loss_options.dims` of"),
+    ],
+)
+def test_an_entry_of_another_kind_is_named_with_its_file(metadata, said, tmp_path):
+    (tmp_path / "assets.extra").mkdir()
+    write_metadata(tmp_path / "assets.extra", metadata)
+    with pytest.raises(ValueError, match=said) as error:
+        exported.trained_classes(tmp_path)
+    assert str(tmp_path / "assets.extra" / FILE) in str(error.value)
+
+
+def test_metadata_that_are_nested_too_deeply_are_named(tmp_path):
+    (tmp_path / "assets.extra").mkdir()
+    (tmp_path / "assets.extra" / FILE).write_text("[" * 100_000 + "]" * 100_000)
+    with pytest.raises(ValueError, match=r"metadata\.json cannot be read: it is nested"):
+        read_metadata(tmp_path)
+
+
+def test_what_is_null_is_not_known(tmp_path):
+    (tmp_path / "assets.extra").mkdir()
+    recipe = {"dataset": None, "data_dir": None}
+    write_metadata(tmp_path / "assets.extra", {"trained_classes": None, "recipe": recipe})
+    assert exported.trained_classes(tmp_path) == []
+    assert exported.recipe_of(tmp_path) == {}
