@@ -6,9 +6,9 @@ import os
 import pathlib
 
 import numpy as np
-from PIL import Image
 
 from tfdml.checks import Bare, check
+from tfdml.image_headers import excess_pixels, open_image
 from tfdml.progress import progress
 
 _HEADER = ["path", "x1", "y1", "x2", "y2"]
@@ -140,8 +140,12 @@ def _with_sizes(paths, boxes):
     """(path, box, (width, height)) of every image."""
     rows = zip(paths, boxes, strict=True)
     for path, box in progress("Checking boxes", rows, total=len(paths)):
-        with Image.open(path) as image:
-            yield path, box, image.size
+        with open(path, "rb") as file:
+            image = open_image(file)
+        if excess := excess_pixels(image):
+            advice = "reduce it, or leave out all such images by --skip_invalid"
+            raise ValueError(f"{path} cannot be read ({excess}): {advice}")
+        yield path, box, image.size
 
 
 def _check_box(inside, path, box, width, height):

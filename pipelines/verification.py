@@ -1,6 +1,7 @@
 """Finds unreadable image files; readable ones are remembered until they change."""
 
 import contextlib
+import io
 import itertools
 import os
 import pathlib
@@ -8,17 +9,19 @@ import re
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 
+from PIL import UnidentifiedImageError
+
 from pipelines.records import is_record, read
 from tfdml.image_files import is_utf8
+from tfdml.image_headers import KINDS, excess_pixels, open_image
 from tfdml.progress import progress
 
-_KINDS = {b"\xff\xd8\xff": "JPEG", b"\x89PNG": "PNG", b"GIF8": "GIF", b"BM": "BMP", b"RIFF": "WebP"}
 NOT_UTF8 = "its name is not UTF-8"
 _NO_MEMORY = (OSError, RuntimeError, sqlite3.Error)  # of an unreadable or missing database
 
 
 def find_unreadable(paths):
-    """Finds the files that `decode` rejects: missing, empty, cut off or not an image.
+    """Finds the files that `decode` rejects: missing, empty, cut off, too large or not an image.
 
     Decodes every file on all cores, JPEG at an eighth of its size; in a terminal it shows a
     progress bar if that takes more than two seconds. A readable file is not decoded again while
@@ -75,6 +78,9 @@ def _problem(path):
         return "a broken link" if os.path.islink(path) else "missing"
     except OSError as error:
         return error.strerror or str(error)
+    with contextlib.suppress(UnidentifiedImageError):  # which `decode` may still read
+        if excess := excess_pixels(open_image(io.BytesIO(contents))):
+            return f"{len(contents):,} bytes, {excess}"
     try:
         if tf.io.is_jpeg(contents):
             tf.io.decode_jpeg(contents, channels=3, ratio=8)
@@ -90,10 +96,10 @@ def _kind_of_damage(contents, message):
         return "empty"
     if rejected := re.search(r"\b(an? [\w ]+) cannot be read", message):  # by `decode` itself
         return rejected[1]
-    for beginning, name in _KINDS.items():
+    for beginning, (name, _) in KINDS.items():
         if contents.startswith(beginning):
             return f"a {name} that is cut off or damaged"
-    return f"not {', '.join(_KINDS.values())}"
+    return f"not {', '.join(name for name, _ in KINDS.values())}"
 
 
 def _stamp(path):
@@ -110,13 +116,13 @@ def _memory():
     root = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
     (root / "tfdml").mkdir(parents=True, exist_ok=True)
     memory = sqlite3.connect(root / "tfdml" / "images.sqlite")
-    memory.execute("create table if not exists readable (path primary key, size, modified)")
+    memory.execute("create table if not exists within_limit (path primary key, size, modified)")
     return memory
 
 
 def _remembered(stamps):
     """The stamps that are in the database; none if it cannot be read."""
-    find = "select path, size, modified from readable where path = ?"
+    find = "select path, size, modified from within_limit where path = ?"
     try:
         with contextlib.closing(_memory()) as memory:
             rows = (memory.execute(find, stamp[:1]).fetchone() for stamp in stamps if stamp)
@@ -130,4 +136,4 @@ def _remember(stamps):
         return
     # If nothing can be written, the next check decodes them again.
     with contextlib.suppress(*_NO_MEMORY), contextlib.closing(_memory()) as memory, memory:
-        memory.executemany("insert or replace into readable values (?, ?, ?)", stamps)
+        memory.executemany("insert or replace into within_limit values (?, ?, ?)", stamps)

@@ -10,7 +10,8 @@ BELOW = {
     "checks": set(),
     "files": set(),
     "image_files": set(),
-    "decoding": {"orientation"},
+    "image_headers": {"image_files"},
+    "decoding": {"image_files", "orientation"},
     "orientation": set(),
     "pairwise": {"checks"},
     "quiet": set(),
@@ -52,6 +53,7 @@ BELOW = {
         "command_line",
         "files",
         "image_files",
+        "image_headers",
         "progress",
         "quiet",
         "scale",
@@ -90,7 +92,7 @@ EXCEPTED = {"serving/export.py"}  # a program, which uses the runs
 
 # What `pipelines` uses of tfdml, so that a served model decodes images as training does.
 SHARED = {"checks", "files", "command_line", "progress", "quiet", "decoding"}
-SHARED |= {"image_files", "orientation"}
+SHARED |= {"image_files", "image_headers", "orientation"}
 
 
 def imported(path):

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tfdml.image_files import MAX_PIXELS
 from tfdml.orientation import upright
 
 _HEADER = 64  # bytes of a header that are read
@@ -35,7 +36,8 @@ def decode(contents, channels, as_stored=False):
         (height, width, channels) uint8.
 
     Raises:
-        tf.errors.InvalidArgumentError: If the bytes are not a complete image of these formats.
+        tf.errors.InvalidArgumentError: If the bytes are not a complete image of these formats, or
+            one of more than `MAX_PIXELS`.
     """
 
     def jpeg():
@@ -43,7 +45,11 @@ def decode(contents, channels, as_stored=False):
         return image if as_stored else upright(image, contents)
 
     image = tf.cond(tf.io.is_jpeg(contents), jpeg, lambda: _not_jpeg(contents))
-    image = tf.ensure_shape(image, [None, None, 3])
+    most = tf.constant(3 * MAX_PIXELS, tf.int64)  # a few operations; the header would need many
+    too_large = f"an image of more than {MAX_PIXELS:,} pixels cannot be read"
+    readable = tf.debugging.assert_less_equal(tf.size(image, tf.int64), most, too_large)
+    with tf.control_dependencies([readable]):
+        image = tf.ensure_shape(image, [None, None, 3])
     return image if channels == 3 else tf.image.rgb_to_grayscale(image)
 
 
@@ -74,21 +80,21 @@ def resize(images, image_size):
     Returns:
         float32 of that size, in [0, 255]; unchanged if they have that size.
     """
-    images = tf.cast(images, tf.float32)
     size = tuple(image_size[:2])
     if images.shape[-3:-1] == size:
-        return images
+        return tf.cast(images, tf.float32)
     if images.shape[-3:-1].is_fully_defined():
         return resized(images, size)
     has_size = tf.reduce_all(tf.shape(images)[-3:-1] == size)
-    return tf.cond(has_size, lambda: images, lambda: resized(images, size))
+    return tf.cond(has_size, lambda: tf.cast(images, tf.float32), lambda: resized(images, size))
 
 
 def resized(images, size):
     """Like `resize`, to (height, width), also for images that already have that size."""
-    # Clipped, as the weights of a pixel sum to 1 only up to rounding.
-    images = tf.cast(images, tf.float32)
-    return tf.clip_by_value(tf.image.resize(images, size, antialias=True), 0.0, 255.0)
+    # Not cast before, which would take the memory of large images four times. Clipped, as the
+    # weights of a pixel sum to 1 only up to rounding.
+    images = tf.cast(tf.image.resize(images, size, antialias=True), tf.float32)
+    return tf.clip_by_value(images, 0.0, 255.0)
 
 
 def first_bytes(contents):

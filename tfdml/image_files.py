@@ -1,6 +1,8 @@
 """Image files of a folder, listed alike for training, exports, the client and the search."""
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
+# Of an image that is read: those of a JPEG that TensorFlow decodes, below 2**29 bytes; 0.5 GB.
+MAX_PIXELS = 2**29 // 3
 
 
 def class_folders(folder):

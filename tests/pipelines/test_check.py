@@ -1,6 +1,7 @@
 """What cannot be read is found, with its reason, and what can be is remembered."""
 
 import os
+import struct
 import threading
 
 import numpy as np
@@ -9,7 +10,9 @@ from PIL import Image
 
 import pipelines
 from pipelines import check, verification
+from pipelines.images import named
 from pipelines.verification import find_unreadable, unreadable
+from tfdml import decoding, image_headers
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +87,52 @@ def test_prints_what_is_broken_where_too_little_is_left(photos, capsys):
     out = capsys.readouterr().out
     assert "a/2.jpg (4 bytes, not JPEG, PNG, GIF, BMP, WebP)" in out
     assert "3 found. Repair them, as too little is left without them: dataset 'folder' must" in out
+
+
+EXCESS = "20,000 x 10,000 pixels, more than the limit of 178,956,970"
+
+
+@pytest.fixture
+def huge(photos):
+    """A file of the first class, with a header of more pixels than are read."""
+    Image.new("L", (1, 1)).save(photos / "a" / "huge.gif")
+    contents = bytearray((photos / "a" / "huge.gif").read_bytes())
+    struct.pack_into("<HH", contents, 6, 20_000, 10_000)
+    (photos / "a" / "huge.gif").write_bytes(contents)
+    return photos / "a" / "huge.gif"
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_image_of_too_many_pixels_is_found(photos, huge, capsys):
+    assert run("--dataset", "folder", "--data_dir", photos) == 1
+    assert f"{huge} ({huge.stat().st_size} bytes, {EXCESS})" in capsys.readouterr().out
+
+
+def test_an_image_of_too_many_pixels_is_left_out(photos, huge):
+    with pytest.warns(UserWarning, match=r"left out 1 .*huge\.gif .* pixels, more than the limit"):
+        split = pipelines.load("folder", photos, skip_invalid=True).both()
+    assert len(split.images) == 6
+
+
+def test_an_image_of_too_many_pixels_has_no_box(photos, huge, capsys, tmp_path_factory):
+    boxes = tmp_path_factory.mktemp("boxes") / "boxes.csv"
+    lines = [f"{path.relative_to(photos)},0,0,1,1" for path in photos.glob("*/*")]
+    boxes.write_text("\n".join(["path,x1,y1,x2,y2", *lines]))
+    with pytest.raises(ValueError, match=r"huge\.gif cannot be read .20,000 x 10,000 pixels, more"):
+        pipelines.load("folder", photos, boxes=boxes)
+    assert run("--dataset", "folder", "--data_dir", photos, "--boxes", boxes) == 1
+    assert EXCESS in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["jpg", "png"])
+def test_a_run_names_an_image_of_too_many_pixels(photos, kind, monkeypatch):
+    Image.new("L", (30, 20)).save(photos / "b" / f"huge.{kind}")
+    monkeypatch.setattr(decoding, "MAX_PIXELS", 500)
+    monkeypatch.setattr(image_headers, "MAX_PIXELS", 500)
+    split = pipelines.load("folder", photos).both()
+    message = rf"b/huge\.{kind} cannot be read \(.* bytes, 30 x 20 pixels, more than .* 500\)"
+    with pytest.raises(OSError, match=message), named(split):
+        list(pipelines.evaluation_batches(split, (8, 8, 3)))
 
 
 def test_names_that_are_not_utf8_are_found_and_rejected(photos, capsys):

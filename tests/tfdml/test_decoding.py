@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 from PIL import Image, ImageOps
 
-from tfdml.decoding import decode
+from tfdml import decoding
+from tfdml.decoding import decode, resize
 
 ROWS, COLUMNS = np.mgrid[0:9, 0:13]  # odd sides, so that rows are padded
 PIXELS = np.stack([COLUMNS * 19, ROWS * 28, (COLUMNS * 37 + ROWS * 23) % 256], -1).astype("uint8")
@@ -181,6 +182,23 @@ def test_rejects_a_bmp_that_it_would_misread(at, value):
     contents[at : at + 2] = struct.pack("<H", value)
     with pytest.raises(tf.errors.InvalidArgumentError, match="a BMP of this kind cannot be read"):
         decode(tf.constant(bytes(contents)), 3)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_rejects_more_pixels_than_the_limit(name, monkeypatch):
+    monkeypatch.setattr(decoding, "MAX_PIXELS", 64 * 64)
+    assert decode(tf.constant(WHOLE[name]), 3).shape == (64, 64, 3)
+    monkeypatch.setattr(decoding, "MAX_PIXELS", 64 * 64 - 1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="more than 4,095 pixels cannot be"):
+        decode(tf.constant(WHOLE[name]), 3)
+
+
+@pytest.mark.parametrize("size", [(64, 64), (9, 70)])
+def test_resizes_bytes_as_it_resizes_floats(size):
+    pixels = np.asarray(NOISE)
+    found = resize(tf.constant(pixels), (*size, 3))
+    assert found.dtype == tf.float32
+    np.testing.assert_array_equal(found, resize(tf.constant(pixels, tf.float32), (*size, 3)))
 
 
 def test_static_channels_are_known_in_a_graph():

@@ -122,7 +122,6 @@ def open_collection(settings, version):
         expected = f"`{name}` is for a folder of images, not for one that tfdml.scale indexed"
         check(not given[name], expected, **given)
     import_tensorflow()
-    _without_warnings_of_size()
     from tfdml.search.collection import CollectionSearch
     from tfdml.search.model import SearchModel
 
@@ -137,16 +136,8 @@ def open_search(settings, version, index):
     from tfdml.search.engine import ImageSearch
     from tfdml.search.model import SearchModel
 
-    _without_warnings_of_size()
     options = {"rerank": settings.rerank, "approximate": settings.approximate}
     return ImageSearch(SearchModel(version), settings.images, index, **options)
-
-
-def _without_warnings_of_size():
-    """Images with too many pixels are rejected with a message of our own."""
-    from PIL import Image
-
-    warnings.simplefilter("ignore", Image.DecompressionBombWarning)
 
 
 def run_server(settings, search):

@@ -7,13 +7,12 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from tfdml.image_files import is_image
-from tfdml.serving.options import MAX_PIXELS
+from tfdml.image_headers import excess_pixels, open_image
 
 MIME_TYPES = {kind: f"image/{kind.lower()}" for kind in ("BMP", "GIF", "JPEG", "PNG", "WEBP")}
-_ALSO_JPEG = "MPO"  # several images in one file, as some phones write; the first is read
 
 
 class RejectedError(ValueError):
@@ -134,18 +133,14 @@ def read_header(content):
         Header(format='PNG', width=30, height=20)
     """
     try:
-        picture = _opened(content)
-    except Image.DecompressionBombError:
-        raise _too_many("more than 178,000,000") from None
-    except Exception:  # broken headers raise many types
+        picture = open_image(io.BytesIO(content))
+    except UnidentifiedImageError:
         expected = "The picture must be a complete JPEG, PNG, WebP, GIF or BMP file"
         received = f"Received: {len(content):,} bytes of another type"
         raise RejectedError(f"{expected}. {received}", status=415) from None
-    width, height = picture.size
-    if width * height > MAX_PIXELS:
-        raise _too_many(f"{width:,} × {height:,}")
-    kind = picture.format if picture.format in MIME_TYPES else "JPEG"
-    return Header(str(kind), width, height)
+    if excess := excess_pixels(picture):
+        raise RejectedError(f"The picture must be smaller. Received: {excess}", status=413)
+    return Header(str(picture.format), *picture.size)
 
 
 def thumbnail(content, side=320):
@@ -159,9 +154,9 @@ def thumbnail(content, side=320):
         RejectedError: If the picture is cut off or otherwise broken.
     """
     try:
-        picture = _opened(content)
+        picture = open_image(io.BytesIO(content))
         picture.draft("RGB", (side, side))  # decodes only as many pixels of a JPEG as needed
-        if picture.format in ("JPEG", _ALSO_JPEG):
+        if picture.format == "JPEG":
             picture = ImageOps.exif_transpose(picture)
         if picture.mode.startswith("I;16"):  # `convert` would clip it at 255
             picture = Image.fromarray((np.asarray(picture) // 256).astype(np.uint8))
@@ -176,12 +171,3 @@ def thumbnail(content, side=320):
 
 def _stamp(status):
     return Stamp(status.st_size, status.st_mtime_ns)
-
-
-def _opened(content):
-    return Image.open(io.BytesIO(content), formats=list(MIME_TYPES))
-
-
-def _too_many(received):
-    expected = f"The picture must have at most {MAX_PIXELS:,} pixels"
-    return RejectedError(f"{expected}. Received: {received}", status=413)

@@ -3,8 +3,8 @@
 import dataclasses
 
 from tfdml.checks import check, check_integer, check_one_of, check_options
+from tfdml.image_files import MAX_PIXELS
 
-MAX_PIXELS = 50_000_000  # of one image; as uint8 and float32 they take 0.8 GB
 TOP = 5  # default number of classes or images that a model returns
 PRECISIONS = ("float32", "float16", "int8")
 
@@ -20,8 +20,8 @@ class ExportOptions:
             neither faster nor smaller in memory.
         on_bad_image: For an unreadable image, `error` fails the request and names the image; `nan`
             returns NaN in its row, and an output `valid` marks the row as false.
-        max_pixels: Pixels of the largest image that is decoded, to bound the memory; the pictures
-            of an animated GIF count together.
+        max_pixels: Pixels of the largest image that is decoded, to bound the memory; at most
+            178,956,970, which training reads. The pictures of an animated GIF count together.
         licence: Of the model, in words or as an SPDX identifier.
         description: What the model is for, in words.
     """
@@ -36,6 +36,8 @@ class ExportOptions:
         check_one_of(PRECISIONS, precision=self.precision)
         check_one_of(("error", "nan"), on_bad_image=self.on_bad_image)
         check_integer(1, max_pixels=self.max_pixels)
+        expected = f"`max_pixels` must be at most {MAX_PIXELS:,}, the limit of all images"
+        check(self.max_pixels <= MAX_PIXELS, expected, max_pixels=self.max_pixels)
 
     def check_size(self, image_size):
         """Raises a ValueError if images of the size of the model are too large to decode.

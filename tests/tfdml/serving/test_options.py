@@ -11,6 +11,7 @@ def test_options_of_a_dictionary_are_checked():
         ({"precision": "int4"}, "`precision` .*Received: precision='int4'"),
         ({"on_bad_image": "skip"}, "`on_bad_image` .*Received: on_bad_image='skip'"),
         ({"max_pixels": 0}, "`max_pixels` .*Received: max_pixels=0"),
+        ({"max_pixels": 178_956_971}, "`max_pixels` must be at most 178,956,970, .*=178956971"),
     ):
         with pytest.raises(ValueError, match=message):
             export_options(options)

@@ -122,7 +122,7 @@ def test_a_header_that_claims_too_many_pixels_is_not_decoded():
         sides = (
             problem.decode()
             .removeprefix("has ")
-            .partition(" pixels, more than the limit of 50,000,000")[0]
+            .partition(" pixels, more than the limit of 178,956,970")[0]
         )
         width, height = map(int, sides.split(" x "))
         assert height * width > MAX_PIXELS, name
