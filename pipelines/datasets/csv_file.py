@@ -1,17 +1,22 @@
 import collections
+import decimal
 import os
+import re
 
 import numpy as np
 
 from pipelines.boxes import box_of, csv_lines
 from pipelines.datasets import given_path
 from pipelines.datasets.listing import Listing, dataset_of, first_half, numbered
-from tfdml.checks import check
+from tfdml.checks import Bare, check
 from tfdml.image_files import shown
 
 EDGES = ("x1", "y1", "x2", "y2")
 COLUMNS = ("path", "label", "labels", "split", "super_label", *EDGES)
 SEPARATOR = ";"
+CLASSES = ("label", "labels", "super_label")
+# As programs print floats; 38e7411 is a name.
+_NUMBER = re.compile(r"-?\d+(\.\d*)?(e[+-]\d+)?", re.IGNORECASE)
 PARTS = {"train": "train", "test": "test", "query": "test", "gallery": "gallery"}
 
 
@@ -32,7 +37,8 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
         x1, y1, x2, y2: Optional: the box in whole pixels: left and upper edge, from 0, then right
             and lower edge, exclusive.
 
-    Numbers are sorted as numbers, names as text.
+    Numbers are sorted as numbers, names as text. If all are numbers, 7.0 is 7, as pandas writes
+    floats where a label is missing; nan is no label.
 
     Args:
         data_dir: The file, or its folder if that has no other CSV file.
@@ -102,12 +108,26 @@ def _read(path):
     (_, names), *lines = [*csv_lines(path)] or [(1, [])]
     _check_names(path, names)
     rows = [_checked(f"{path}, line {number}", names, cells) for number, cells in lines]
+    for name in {"label", "super_label"}.intersection(names):
+        if all(_NUMBER.fullmatch(row[name]) for row in rows):
+            for (number, _), row in zip(lines, rows, strict=True):
+                row[name] = _whole(f"{path}, line {number}: `{name}`", row[name])
     check(rows, f"{path} must list images", images=0)
     images = collections.Counter(os.path.normpath(row["path"]) for row in rows)
     if len(images) < len(rows):
         twice = images.most_common(1)[0][0]
         raise ValueError(f"{path} must list an image once. Received twice: {twice}")
     return names, rows
+
+
+def _whole(what, cell):
+    """The text of a whole number without its point; a ValueError if it has lost digits."""
+    if cell.lstrip("-").isdecimal():
+        return cell
+    number = decimal.Decimal(cell)
+    exact = abs(number) < 2**53 and number.as_tuple().exponent <= 0 and number % 1 == 0
+    check(exact, f"{what} must be a name or an exact whole number", received=Bare(cell))
+    return str(int(number))
 
 
 def _check_names(path, names):
@@ -128,6 +148,8 @@ def _checked(where, names, cells):
     row = dict(zip(names, cells, strict=False))
     if len(cells) != len(names) or not all(row[name] for name in names if name != "labels"):
         raise ValueError(f"{where} must have {','.join(names)}. Received: {','.join(cells)!r}")
+    words = [word.strip() for name in CLASSES for word in row.get(name, "").split(SEPARATOR)]
+    check("nan" not in map(str.lower, words), f"{where} must have a label", line=",".join(cells))
     if "split" in row and row["split"] not in PARTS:
         expected = f"{where}: `split` must be one of {', '.join(PARTS)}"
         raise ValueError(f"{expected}. Received: {row['split']!r}")

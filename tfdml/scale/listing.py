@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import re
 import warnings
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
-from tfdml.checks import check
+from tfdml.checks import Bare, check
 from tfdml.image_files import SUFFIXES, is_image, is_utf8
 
 SCHEMA = pa.schema([("path", pa.string()), ("label", pa.string())])
@@ -72,8 +73,9 @@ def list_images(images):
         images: A folder, whose images are found in all folders below it, with the name of the first
             of these as the label; a pattern of paths such as `photos/**/*.jpg`, without labels; or
             a Parquet file with a column `path` and perhaps `label`, in which relative paths start
-            at its folder. All may be URLs, such as `s3://bucket/photos`. Folders and patterns leave
-            out hidden files, links to folders, and, with a warning, files without the suffix of an
+            at its folder, and labels are texts or whole numbers, also stored as floats, or null or
+            NaN. All may be URLs, such as `s3://bucket/photos`. Folders and patterns leave out
+            hidden files, links to folders, and, with a warning, files without the suffix of an
             image, those whose path is not valid UTF-8 and local folders that cannot be listed.
 
     Returns:
@@ -81,7 +83,8 @@ def list_images(images):
 
     Raises:
         FileNotFoundError: If there is no such folder or file.
-        ValueError: If it has no images, or the Parquet file no paths, or columns that are no texts.
+        ValueError: If it has no images, the Parquet file no paths, or columns of other types; or if
+            a label is empty or no whole number: names its row, from 0.
     """
     fs, root = fsspec.core.url_to_fs(images)
     pattern = re.search(r"[*?[]", root)
@@ -150,17 +153,54 @@ def _first_folder(path):
 
 def _of_parquet(fs, path):
     """The batches of a Parquet file of paths."""
-    folder = path.rpartition("/")[0]
+    folder, first = path.rpartition("/")[0], 0
     with fs.open(path, "rb") as file:
         parquet = pq.ParquetFile(file)
         names = parquet.schema_arrow.names
         check("path" in names, f"{path} must have a column `path`", columns=names)
         columns = [name for name in SCHEMA.names if name in names]
+        kind = _kind(parquet.schema_arrow.field("path").type)
+        is_number = pa.types.is_primitive(kind) or pa.types.is_decimal(kind)
+        check(not is_number, f"`path` of {path} must be texts", type=Bare(kind))
         for rows in parquet.iter_batches(_AT_ONCE, columns=columns):
-            table = {name: rows[name].cast(pa.string()).to_pylist() for name in columns}
-            check(all(table["path"]), f"each row of {path} must have a `path`", rows=len(rows))
-            paths = [_from(fs, folder, path) for path in table["path"]]
-            yield _batch(paths, table.get("label", [None] * len(rows)))
+            paths = rows["path"].cast(pa.string()).to_pylist()
+            check(all(paths), f"each row of {path} must have a `path`", rows=len(rows))
+            labels = _labels(rows["label"], path, first) if "label" in names else [None] * len(rows)
+            yield _batch([_from(fs, folder, path) for path in paths], labels)
+            first += len(rows)
+
+
+def _kind(column_type):
+    """The type of the values, also of a categorical column."""
+    is_categorical = pa.types.is_dictionary(column_type)
+    return column_type.value_type if is_categorical else column_type
+
+
+def _labels(column, path, first):
+    """The labels of a column as texts, such as "7" for 7.0; None for null and NaN.
+
+    Args:
+        column: Arrow array.
+        path: Of the list, for errors.
+        first: Row number of the first label, for errors.
+    """
+    kind = _kind(column.type)
+    if pa.types.is_floating(kind):  # which tells whole numbers apart up to this one
+        end = 2 ** {16: 11, 32: 24, 64: 53}[kind.bit_width]
+    elif pa.types.is_decimal(kind):
+        end = math.inf
+    else:
+        end, column = None, column.cast(pa.string())
+    labels = column.to_pylist()
+    for row, label in enumerate(labels):
+        if end is not None and label is not None:
+            exact = math.isnan(label) or (abs(label) < end and label % 1 == 0)
+            expected = f"`label` of {path} must be texts or exact whole numbers"
+            check(exact, expected, row=first + row, label=label)
+            label = labels[row] = None if math.isnan(label) else str(int(label))
+        named = label is None or bool(label.strip())
+        check(named, f"`label` of {path} must be null where there is none", row=first + row)
+    return labels
 
 
 def _from(fs, folder, path):

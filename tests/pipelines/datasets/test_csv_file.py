@@ -51,6 +51,20 @@ def test_numbers_are_sorted_as_numbers(table):
     assert dataset.test.labels.tolist() == [2**40 + 1, 2**40 + 1, 10, 10]
 
 
+def test_numbers_with_a_point_are_whole_numbers(table):
+    rows = ["a.png,7.0,1.0", "b.png,10.0,1.", "c.png,7,1", "d.png,4.006381333931e+12,2.0"]
+    dataset = load(table("path,label,super_label", *rows), training=False)
+    assert dataset.train.class_names == dataset.test.class_names
+    assert dataset.train.class_names == {n: str(n) for n in (7, 10, 4006381333931)}
+    assert dataset.both().super_labels.tolist() == [1, 1, 1, 2]
+
+
+@pytest.mark.parametrize("names", [["9.3", "9.5", "900 S"], ["38e7411", "1e5", "7"]])
+def test_names_may_look_like_numbers(table, names):
+    dataset = load(table("path,label", *map("{0}.png,{0}".format, names)), training=False)
+    assert sorted(dataset.train.class_names.values()) == sorted(names)
+
+
 def test_the_split_may_be_given(table):
     rows = ["a.png,x,train,u", "b.png,x,train,u", "c.png,y,query,v", "d.png,y,gallery,v"]
     dataset = load(table("path, label, split, super_label", *rows, "e.png,z,test,u"))
@@ -104,6 +118,12 @@ def test_boxes_need_their_columns(table):
         ("path,label\n", r"images\.csv must list images\. Received: images=0"),
         ("path,label\na.png,1\nb.png\n", r"line 3 must have path,label\. Received: 'b\.png'"),
         ("path,label\na.png,\n", r"line 2 must have path,label\. Received: 'a\.png,'"),
+        ("path,label\na.png,1\nb.png,NaN\n", r"line 3 must have a label\. .*'b\.png,NaN'"),
+        ("path,labels,split\na.png,1; nan,test\n", r"line 2 must have a label"),
+        ("path,label\na.png,1\nb.png,2.5\n", r"line 3: `label` must be .*received=2\.5"),
+        ("path,label\na.png,4.00638E+12\n", r"exact whole number\. Received: .*4\.00638E\+12"),
+        ("path,label\na.png,9007199254740992.0\n", r"line 2: `label` must be a name or an exact"),
+        ("path,label,super_label\na.png,a,1e+999\n", r"line 2: `super_label` must be a name or"),
         ("path,label\na.png,1\na.png,2\n", r"list an image once\. Received twice: a\.png"),
         ("path,label\na.png,1\n./a.png,2\n", r"list an image once\. Received twice: a\.png"),
         ("path,label,split\na.png,1,tst\n", r"line 2: `split` must be one of train, test, query"),

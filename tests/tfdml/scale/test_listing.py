@@ -1,3 +1,4 @@
+import decimal
 import os
 import shutil
 import warnings
@@ -120,10 +121,47 @@ def test_a_parquet_file_needs_no_labels(tmp_path):
         ({"path": ["a", ""]}, "each row of .* must have a `path`"),
         ({"path": pa.array([], pa.string())}, "`images` must have images"),
         ({"path": [["a"]]}, r"list\.parquet cannot be read .*list.* to utf8"),
+        ({"path": [1.0, 2.0]}, r"`path` of .*list\.parquet must be texts\. Received: type=double"),
+        ({"path": pa.array([7]).dictionary_encode()}, r"must be texts\. Received: type=int64"),
     ],
 )
 def test_a_parquet_file_without_paths_is_rejected(columns, message, tmp_path):
     with pytest.raises(ValueError, match=message):
+        list_images(parquet(tmp_path / "list.parquet", **columns))
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (pa.array([4006381333931.0, -0.0, None]), ["4006381333931", "0", None]),
+        (pa.array([7, float("nan"), 2**24 - 1], pa.float32()), ["7", None, "16777215"]),
+        (pa.array([7, 0, None], pa.float16()), ["7", "0", None]),
+        (pa.array([7.0, 7.0, None]).dictionary_encode(), ["7", "7", None]),
+        (pa.array([7, 2**60, None], pa.decimal128(25, 2)), ["7", str(2**60), None]),
+        (pa.array([7, 2**63, None], pa.uint64()), ["7", str(2**63), None]),
+        (pa.array(["7.0", "nan", None], pa.large_string()), ["7.0", "nan", None]),
+        (pa.array([True, False, None]), ["true", "false", None]),
+    ],
+)
+def test_labels_that_are_whole_numbers_stay_whole(labels, expected, tmp_path):
+    file = parquet(tmp_path / "list.parquet", path=["a", "b", "c"], label=labels)
+    assert rows_of(list_images(file))[1] == expected
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        (7.5, r"must be texts or exact whole numbers\. Received: row=10001, label=7\.5"),
+        (float("inf"), r"must .* whole numbers\. Received: row=10001, label=inf"),
+        (2.0**53, r"must .* whole numbers\. Received: row=10001, label=9007199254740992\.0"),
+        (decimal.Decimal("7.5"), r"must .* whole numbers\. Received: row=10001, label=.*7\.5"),
+        ("", r"must be null where there is none\. Received: row=10001"),
+        (" ", r"must be null where there is none\. Received: row=10001"),
+    ],
+)
+def test_labels_that_are_none_are_named(label, message, tmp_path):
+    columns = {"path": ["a"] * 10_002, "label": [None] * 10_001 + [label]}
+    with pytest.raises(ValueError, match=rf"`label` of .*list\.parquet {message}"):
         list_images(parquet(tmp_path / "list.parquet", **columns))
 
 
@@ -152,7 +190,7 @@ def test_the_digest_is_of_paths_and_labels_in_order(tmp_path):
         {"path": ["/a", "/b"]},
         {"path": ["/b", "/a"]},
         {"path": ["/a", "/b"], "label": ["x", None]},
-        {"path": ["/a", "/b"], "label": ["", None]},
+        {"path": ["/a", "/b"], "label": [None, "x"]},
         {"path": ["/a"]},
     ]
     files = [parquet(tmp_path / f"{i}.parquet", **columns) for i, columns in enumerate(lists)]
