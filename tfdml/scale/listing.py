@@ -8,13 +8,13 @@ import re
 import warnings
 from pathlib import PurePosixPath
 
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
 from tfdml.checks import Bare, check
 from tfdml.image_files import SUFFIXES, is_image, is_utf8
+from tfdml.scale.storage import around_path, file_system
 
 SCHEMA = pa.schema([("path", pa.string()), ("label", pa.string())])
 _AT_ONCE = 10_000  # rows
@@ -86,20 +86,21 @@ def list_images(images):
         ValueError: If it has no images, the Parquet file no paths, or columns of other types; or if
             a label is empty or no whole number: names its row, from 0.
     """
-    fs, root = fsspec.core.url_to_fs(images)
+    fs, root = file_system(images)
+    address = _addresses(fs, images, root)
     pattern = re.search(r"[*?[]", root)
     if fs.isdir(root):
-        listing = _of_paths(fs, root, _below(fs, root), labelled=True)
+        listing = _of_paths(fs, root, _below(fs, root), address, labelled=True)
     elif root.endswith(".parquet"):
         try:
-            listing = Listing(lambda: _of_parquet(fs, root))
+            listing = Listing(lambda: _of_parquet(fs, root, address, images))
         except pa.ArrowException as error:
             raise ValueError(f"{images} cannot be read ({error})") from error
     elif pattern:
         folder = root[: pattern.start()].rpartition("/")[0]
         found = fs.glob(root, detail=True).items()
         found = [path for path, about in found if about["type"] != "directory"]
-        listing = _of_paths(fs, folder, found, labelled=False)
+        listing = _of_paths(fs, folder, found, address, labelled=False)
     else:
         expected = "a folder, a pattern such as 'photos/*.jpg', or a .parquet file"
         raise FileNotFoundError(f"`images` must be {expected}. Received: {images}")
@@ -120,9 +121,11 @@ def _below(fs, root):
     return found
 
 
-def _of_paths(fs, folder, found, labelled):
+def _of_paths(fs, folder, found, address, labelled):
     """The images among the paths found below a folder, labelled by the folders in it."""
     below = folder.rstrip("/") + "/"
+    if not all(path.startswith(below) for path in found):  # at the root of an archive
+        below = ""
     inner = [path.removeprefix(below) for path in found]
     shown = [path for path in inner if not path.startswith(".") and "/." not in path]
     found = sorted(path for path in shown if is_image(PurePosixPath(path)))
@@ -142,7 +145,7 @@ def _of_paths(fs, folder, found, labelled):
         for first in range(0, len(paths), _AT_ONCE):
             some = paths[first : first + _AT_ONCE]
             labels = [_first_folder(path) if labelled else None for path in some]
-            yield _batch([_address(fs, below + path) for path in some], labels)
+            yield _batch([address(below + path) for path in some], labels)
 
     return Listing(batches)
 
@@ -151,10 +154,10 @@ def _first_folder(path):
     return path.partition("/")[0] if "/" in path else None
 
 
-def _of_parquet(fs, path):
+def _of_parquet(fs, root, address, path):
     """The batches of a Parquet file of paths."""
-    folder, first = path.rpartition("/")[0], 0
-    with fs.open(path, "rb") as file:
+    folder, first = "".join(root.rpartition("/")[:2]), 0
+    with fs.open(root, "rb") as file:
         parquet = pq.ParquetFile(file)
         names = parquet.schema_arrow.names
         check("path" in names, f"{path} must have a column `path`", columns=names)
@@ -166,7 +169,7 @@ def _of_parquet(fs, path):
             paths = rows["path"].cast(pa.string()).to_pylist()
             check(all(paths), f"each row of {path} must have a `path`", rows=len(rows))
             labels = _labels(rows["label"], path, first) if "label" in names else [None] * len(rows)
-            yield _batch([_from(fs, folder, path) for path in paths], labels)
+            yield _batch([_from(each, folder, address) for each in paths], labels)
             first += len(rows)
 
 
@@ -203,17 +206,18 @@ def _labels(column, path, first):
     return labels
 
 
-def _from(fs, folder, path):
+def _from(path, folder, address):
     """The address of a path in a list, which may be relative to the folder of the list."""
-    if "://" in path or os.path.isabs(path):
-        return path
-    return _address(fs, f"{folder}/{path}")
+    is_whole = "://" in path or os.path.isabs(path)
+    return path if is_whole else address(folder + os.path.normpath(path))
 
 
-def _address(fs, path):
-    """The path of a local file, without `..`, as queries are compared with it; else the URL."""
-    local = isinstance(fs, LocalFileSystem)
-    return os.path.normpath(path) if local else fs.unstrip_protocol(path)
+def _addresses(fs, images, root):
+    """A function from paths of a file system to those of local files, without `..`, or to URLs."""
+    if isinstance(fs, LocalFileSystem):  # as queries are compared with it
+        return os.path.normpath
+    before, after = around_path(images, root)
+    return lambda path: f"{before}{path}{after}"
 
 
 def _batch(paths, labels):

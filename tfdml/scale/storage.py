@@ -1,11 +1,18 @@
-"""Folders and files of any file system that fsspec knows, such as /photos and s3://bucket/photos."""
+"""Folders and files of any file system that fsspec knows, such as /photos and s3://bucket/photos.
+
+A URL may be a chain of them: zip://cats/1.png::s3://bucket/photos.zip is a file in an archive.
+"""
 
 import contextlib
 import errno
+import functools
 import os
 import pathlib
 import stat
+import tarfile
+import threading
 import uuid
+import zipfile
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
@@ -15,6 +22,9 @@ from tfdml.files import check_writable, locked, replacing
 NO_FILE = "there is no such file"
 _OF_ONE_FILE = {errno.EACCES, errno.ENOTDIR, errno.ELOOP}
 _UNFINISHED = ".unfinished"
+_LOCAL = (None, "file", "local")  # protocols
+_ARCHIVES = ("libarchive", "tar", "zip")
+_READING_ARCHIVES = threading.Lock()  # which share a file and its position
 
 
 class Folder:
@@ -30,7 +40,7 @@ class Folder:
 
     def __init__(self, url):
         self.url = str(url)
-        self._fs, self._root = fsspec.core.url_to_fs(self.url)
+        self._fs, self._root = file_system(self.url)
         self._local = isinstance(self._fs, LocalFileSystem)
 
     def __str__(self):
@@ -107,6 +117,47 @@ class Folder:
         return f"{self._root}/{name}".rstrip("/")
 
 
+def file_system(url):
+    """The file system of a path or URL, and the path in it.
+
+    Raises:
+        OSError: If a file is missing, or is no archive.
+        ValueError: If there is no such kind of URL.
+        ImportError: If a package for this kind of URL is missing; names it.
+    """
+    if "://" not in url:  # a folder may be named a::b
+        return LocalFileSystem(), LocalFileSystem._strip_protocol(url)
+    try:
+        fs, path = fsspec.core.url_to_fs(url)
+    except (zipfile.BadZipFile, tarfile.TarError) as error:
+        raise OSError(f"{url} cannot be read ({error})") from error
+    return fs, _as_member(fs, path) if _in_archive(url) else path
+
+
+def around_path(url, path):
+    """What precedes and what follows a path in the URLs of a file system.
+
+    Args:
+        url: URL of a path, perhaps a chain. A relative path of an archive becomes absolute.
+        path: As `file_system` returns it for this URL.
+
+    Example:
+        >>> around_path("zip://cats/*.png::s3://bucket/photos.zip", "cats/*.png")
+        ('zip://', '::s3://bucket/photos.zip')
+    """
+    links = url.split("::")
+    place = next(row for row, link in enumerate(links) if "://" in link)
+    before, link, after = links[:place], links[place].rstrip("/"), links[place + 1 :]
+    if after and fsspec.core.split_protocol(after[-1])[0] in _LOCAL:
+        after[-1] = LocalFileSystem().unstrip_protocol(after[-1])
+    begin = link.removesuffix(path.rstrip("/"))  # with a host, if there is one
+    if "://" in path:
+        begin = ""
+    elif "://" not in begin or begin == link:
+        begin = links[place].partition("://")[0] + "://"
+    return "::".join([*before, begin]), "".join(f"::{each}" for each in after)
+
+
 def fetch(path):
     """The bytes of the file at a path or URL.
 
@@ -122,8 +173,7 @@ def fetch(path):
             if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
                 return "it is not a regular file"
             return pathlib.Path(path).read_bytes()
-        fs, inner = fsspec.core.url_to_fs(path)
-        return fs.cat_file(inner)
+        return _contents(path)
     except FileNotFoundError:
         return NO_FILE
     except Exception as error:  # clients of networks raise many types
@@ -131,3 +181,31 @@ def fetch(path):
         if local and isinstance(error, OSError) and error.errno in _OF_ONE_FILE:
             return f"it cannot be opened: {error.strerror}"
         raise OSError(f"{path} cannot be read ({error})") from error
+
+
+def _contents(url):
+    """The bytes of a file at a URL; archives stay open from one to the next."""
+    with _READING_ARCHIVES if _in_archive(url) else contextlib.nullcontext():
+        (kind, _, path), links = url.partition("://"), url.split("::")
+        if kind not in _ARCHIVES:
+            fs, path = file_system(url)
+            return fs.cat_file(path)
+        is_local = fsspec.core.split_protocol(links[-1])[0] in _LOCAL
+        changed = os.stat(LocalFileSystem._strip_protocol(links[-1])).st_mtime_ns if is_local else 0
+        fs = _archive("::".join([f"{kind}://", *links[1:]]), changed)
+        return fs.cat_file(_as_member(fs, path.partition("::")[0]))
+
+
+@functools.lru_cache(8)
+def _archive(url, changed):
+    return fsspec.core.url_to_fs(url)[0]
+
+
+def _in_archive(url):
+    return any(f"{kind}://" in url for kind in _ARCHIVES)
+
+
+def _as_member(fs, path):
+    """A path as an archive names it: as ./a.png if it was packed by `tar -C photos .`."""
+    path = path.removeprefix("./")
+    return f"./{path}" if fs.isdir(".") else path

@@ -144,6 +144,16 @@ def test_other_file_systems(embed, photos, out):
         memory.rm(name, recursive=True)
 
 
+def test_an_archive(embed, photos, out, tmp_path):
+    archive = shutil.make_archive(str(tmp_path / "photos"), "zip", photos)
+    result = embed(images=f"zip://::file://{archive}")
+    assert "Embedded 6 images" in result.out
+    table = table_of(out)
+    assert table["path"][0].as_py() == f"zip://0.png::file://{archive}"
+    embed(out=tmp_path / "of_folder")
+    assert table["embedding"].equals(table_of(tmp_path / "of_folder")["embedding"])
+
+
 @pytest.mark.usefixtures("photos")
 def test_a_network_that_fails_is_a_sentence(embed, monkeypatch):
     class NetworkError(Exception):
