@@ -80,6 +80,7 @@ def resize(images, image_size):
     Returns:
         float32 of that size, in [0, 255]; unchanged if they have that size.
     """
+    images = tf.convert_to_tensor(images)
     size = tuple(image_size[:2])
     if images.shape[-3:-1] == size:
         return tf.cast(images, tf.float32)

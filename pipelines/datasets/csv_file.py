@@ -125,7 +125,7 @@ def _whole(what, cell):
     if cell.lstrip("-").isdecimal():
         return cell
     number = decimal.Decimal(cell)
-    exact = abs(number) < 2**53 and number.as_tuple().exponent <= 0 and number % 1 == 0
+    exact = abs(number) < 2**53 and int(number.as_tuple().exponent) <= 0 and number % 1 == 0
     check(exact, f"{what} must be a name or an exact whole number", received=Bare(cell))
     return str(int(number))
 
