@@ -153,7 +153,7 @@ def around_path(url, path):
     begin = link.removesuffix(path.rstrip("/"))  # with a host, if there is one
     if "://" in path:
         begin = ""
-    elif "://" not in begin or begin == link:
+    elif "://" not in begin or (begin == link and path.strip("/")):
         begin = links[place].partition("://")[0] + "://"
     return "::".join([*before, begin]), "".join(f"::{each}" for each in after)
 

@@ -96,6 +96,7 @@ def test_an_error_that_may_pass_is_raised(error, monkeypatch):
         ("s3://bucket/photos/", "bucket/photos", ("s3://", "")),
         ("memory://photos", "/photos", ("memory://", "")),
         ("sftp://me@host/photos", "/photos", ("sftp://me@host", "")),
+        ("sftp://me@host/", "/", ("sftp://me@host", "")),
         ("http://host/list.parquet", "http://host/list.parquet", ("", "")),
         ("zip://::s3://bucket/a.zip", "", ("zip://", "::s3://bucket/a.zip")),
         ("simplecache::s3://bucket/a", "bucket/a", ("simplecache::s3://", "")),
