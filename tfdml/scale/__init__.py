@@ -7,6 +7,7 @@ import pathlib
 
 FORMAT = 1  # of the manifest
 MANIFEST, LIST, SHARDS = "manifest.json", "list.parquet", "shards"
+AGAIN = "delete it, and run `python -m tfdml.scale embed` again"  # for a damaged list or shard
 
 
 def shard_name(number):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import json
 import pathlib
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfdml.checks import check
-from tfdml.scale import FORMAT, LIST, MANIFEST, SHARDS, shard_name
+from tfdml.scale import AGAIN, FORMAT, LIST, MANIFEST, SHARDS, shard_name
+from tfdml.scale.checksums import CheckedFile, opened
 
 _TEXTS = ("model", "list")
 _NUMBERS = ("dim", "images", "shard_size", "shards")
@@ -30,6 +30,8 @@ class Rows(NamedTuple):
 class Collection:
     """A folder that `python -m tfdml.scale embed` writes, read shard by shard.
 
+    A file is compared with its checksum in the manifest before its first use.
+
     Args:
         folder: Its path, with `manifest.json`, `list.parquet` and `shards/`.
 
@@ -44,7 +46,8 @@ class Collection:
 
     Raises:
         FileNotFoundError: If there is no manifest.
-        ValueError: If the manifest is not one, or of another format, or the folder is a URL.
+        ValueError: If the manifest is not one, is damaged or of another format, or the folder is a
+            URL.
         ImportError: If pyarrow is not installed.
     """
 
@@ -56,6 +59,7 @@ class Collection:
         manifest = _manifest_of(self.folder)
         self.model, self.list = (manifest[name] for name in _TEXTS)
         self.dim, self.images, self.shard_size, self.shards = (manifest[name] for name in _NUMBERS)
+        self._checksums, self._checked = manifest.get("files", {}), {}
 
     def shard_path(self, number):
         """The path of a shard."""
@@ -83,10 +87,11 @@ class Collection:
 
         Raises:
             FileNotFoundError: If it is not written yet.
-            ValueError: If its rows are not as the manifest says, or an embedding is not finite.
+            ValueError: If it is damaged, its rows are not as the manifest says, or an embedding is
+                not finite.
         """
         path = self.shard_path(number)
-        table = _read(path, ["id", "embedding", "label"])
+        table = self._read(number, ["id", "embedding", "label"])
         first = number * self.shard_size
         size = min(self.shard_size, self.images - first)
         ids = table["id"].to_numpy()
@@ -113,13 +118,13 @@ class Collection:
 
     def readable(self, number):
         """The ids of a shard that have an embedding."""
-        table = _read(self.shard_path(number), ["id", "error"])
+        table = self._read(number, ["id", "error"])
         return table["id"].to_numpy()[table["error"].is_null().to_numpy()]
 
     def count_readable(self):
         """The number of images that have an embedding, from the reasons why others have none."""
-        shards = map(self.shard_path, range(self.shards))
-        return sum(_read(path, ["error"])["error"].null_count for path in shards)
+        shards = range(self.shards)
+        return sum(self._read(number, ["error"])["error"].null_count for number in shards)
 
     def chunks(self):
         """Yields the `Rows` of all shards, in parts of at most 32 MiB that cross their borders."""
@@ -176,6 +181,29 @@ class Collection:
             found[asked] = rows.embeddings[np.searchsorted(rows.ids, ids[asked])]
         return found
 
+    def files(self):
+        """Yields the list and the shards as `CheckedFile`s."""
+        for name in [LIST, *(f"{SHARDS}/{shard_name(number)}" for number in range(self.shards))]:
+            yield self._file(name)
+
+    def _file(self, name):
+        if name not in self._checked:
+            known = self._checksums.get(name)
+            self._checked[name] = CheckedFile(self.folder / name, known, AGAIN)
+        return self._checked[name]
+
+    def _read(self, number, columns):
+        """Columns of a shard, as a `pyarrow.Table`; an OSError or ValueError names the file."""
+        parquet, arrow = import_needed("pyarrow.parquet"), import_needed("pyarrow")
+        file = self._file(f"{SHARDS}/{shard_name(number)}")
+        file.check()
+        try:
+            return parquet.read_table(file.path, columns=columns, partitioning=None)
+        except arrow.ArrowException as error:
+            # pyarrow below 26 cannot read lists of a fixed size if some are null.
+            cause = f"{error}; pyarrow {arrow.__version__}"
+            raise ValueError(f"{file.path} is not a shard that can be read ({cause})") from error
+
     def listed(self, *columns):
         """Yields parts of `list.parquet`, in the order of ids, as `pyarrow.RecordBatch`es."""
         with self._opened_list() as file:
@@ -184,11 +212,11 @@ class Collection:
     def _opened_list(self):
         parquet, arrow = import_needed("pyarrow.parquet"), import_needed("pyarrow")
         path = self.folder / LIST
+        self._file(LIST).check()
         try:
             file = parquet.ParquetFile(path)
         except arrow.ArrowException as error:
-            again = "delete it, and run `python -m tfdml.scale embed` again"
-            raise ValueError(f"{path} is damaged ({error}): {again}") from error
+            raise ValueError(f"{path} is damaged ({error}): {AGAIN}") from error
         rows = file.metadata.num_rows
         expected = f"{path} must list the images of the manifest"
         check(rows == self.images, expected, images=self.images, rows=rows)
@@ -215,8 +243,9 @@ def _manifest_of(folder):
     if not path.is_file():
         written = "`python -m tfdml.scale embed` writes it"
         raise FileNotFoundError(f"there is no {path}: {written}")
+    remedy = "embed into a new folder, or remove it and continue the same command"
+    manifest = opened(path.read_bytes(), path, remedy)
     try:
-        manifest = json.loads(path.read_text("utf-8"))
         made_by = manifest["format"]
         whole = all(type(manifest[name]) is int and manifest[name] > 0 for name in _NUMBERS)
         texts = all(type(manifest[name]) is str for name in _TEXTS)
@@ -229,17 +258,6 @@ def _manifest_of(folder):
     expected = f"{path} must have as many shards as its images fill"
     check(manifest["shards"] == needed, expected, **numbers)
     return manifest
-
-
-def _read(path, columns):
-    """Columns of a shard, as a `pyarrow.Table`; an OSError or ValueError names the file."""
-    parquet, arrow = import_needed("pyarrow.parquet"), import_needed("pyarrow")
-    try:
-        return parquet.read_table(path, columns=columns, partitioning=None)
-    except arrow.ArrowException as error:
-        # pyarrow below 26 cannot read lists of a fixed size if some are null.
-        cause = f"{error}; pyarrow {arrow.__version__}"
-        raise ValueError(f"{path} is not a shard that can be read ({cause})") from error
 
 
 def _joined(parts, arrow):

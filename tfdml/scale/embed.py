@@ -107,6 +107,7 @@ def embed(settings, version):
         with one_sentence(PROGRAM, RuntimeError, ValueError, *errors_of(settings), **stop):
             collection.begin(manifest, listing)
             embed_missing(settings, version, model, collection, listing)
+            collection.finish(manifest["shards"])
             unreadable = collection.unreadable(manifest["shards"])
     embedded = listing.images - unreadable
     hint = ": see `error` in the shards" if unreadable else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import functools
 import pathlib
 
 import numpy as np
@@ -10,11 +10,15 @@ import numpy as np
 from tfdml.checks import check, check_type
 from tfdml.evaluation.approximate import as_value_error
 from tfdml.quiet import silent
+from tfdml.scale.checksums import CheckedFile, opened
 from tfdml.scale.collection import import_needed
 
 FORMAT = 1  # of `index.json`
 FOLDER = "index"  # in that of the collection
 ABOUT, DATA, LISTS, TEXTS = "index.json", "index.faiss", "index.ivfdata", "list.arrow"
+_KEYS = ("factory", "parameters", "list", "model", "dim", "images")
+ID_BYTES = 8  # of a row in the index
+_REMEDY = "build the index again, with --overwrite true"
 
 
 class StoredIndex:
@@ -22,7 +26,8 @@ class StoredIndex:
 
     The index stays on disk: a query reads the cells that it visits, through the cache of the
     operating system. Its distances are Euclidean, to the rows as the index stores them: rounded by
-    `SQ8` and `PQ`.
+    `SQ8` and `PQ`. Cells, paths and labels are compared with their checksums before they are first
+    used, the rest of the index when it is opened.
 
     Args:
         collection: `Collection`; its folder must have an index (`python -m tfdml.scale index`).
@@ -37,13 +42,14 @@ class StoredIndex:
 
     Raises:
         FileNotFoundError: If there is no index.
-        ValueError: If it is not of these images and this model, cannot be read, or faiss rejects
-            the parameters.
+        ValueError: If it is not of these images and this model, is damaged, cannot be read, or
+            faiss rejects the parameters; later also if a cell, or the paths, are damaged.
         ImportError: If faiss or pyarrow is not installed.
     """
 
     def __init__(self, collection, *, parameters=None):
-        faiss, arrow = import_needed("faiss"), import_needed("pyarrow")
+        faiss = import_needed("faiss")
+        import_needed("pyarrow")
         self.folder = collection.folder / FOLDER
         about = about_of(self.folder)
         for name in ("list", "model", "dim", "images"):
@@ -53,13 +59,17 @@ class StoredIndex:
         self.factory = about["factory"]
         files = (self.folder / name for name in (DATA, LISTS))
         self.bytes = sum(file.stat().st_size for file in files if file.exists())
+        self._files = checked_files(self.folder, about)
+        for file in self._files.values():
+            file.check_size()
+        self._files[DATA].check()
         with silent(1, 2), as_value_error({"index": str(self.folder)}):
             self._faiss = faiss.read_index(str(self.folder / DATA), self._flags(faiss))
-        self.cells = getattr(faiss.try_extract_index_ivf(self._faiss), "nlist", 0)
+        self._ivf = faiss.downcast_index(faiss.try_extract_index_ivf(self._faiss))
+        self.cells = getattr(self._ivf, "nlist", 0)
+        self._unchecked = np.ones(self.cells, bool)
         self.dim = self._faiss.d
         self.set_parameters(about["parameters"] if parameters is None else parameters)
-        with arrow.memory_map(str(self.folder / TEXTS)) as file:
-            self._texts = arrow.ipc.open_file(file).read_all()
 
     def __len__(self):
         return self._faiss.ntotal
@@ -94,9 +104,32 @@ class StoredIndex:
         """
         shape = np.shape(rows)
         check(shape[1:] == (self.dim,), f"`rows` must be (n, {self.dim})", shape=shape)
+        rows = np.ascontiguousarray(rows, np.float32)
         with as_value_error({"index": self.factory, "count": count}):
-            squared, ids = self._faiss.search(np.ascontiguousarray(rows, np.float32), count)
+            if LISTS in self._files:
+                squared, ids = self._search_cells(rows, count)
+            else:
+                squared, ids = self._faiss.search(rows, count)
         return ids, np.sqrt(np.maximum(squared.astype(np.float64), 0))
+
+    def _search_cells(self, rows, count):
+        """As the search of faiss, of an index with cells on disk, which are checked before."""
+        if hasattr(self._faiss, "chain"):
+            faiss = import_needed("faiss")
+            turned = self._faiss.apply_chain(len(rows), faiss.swig_ptr(rows))
+            rows = faiss.rev_swig_ptr(turned, len(rows) * self._ivf.d).reshape(-1, self._ivf.d)
+        distances, cells = self._ivf.quantizer.search(rows, self._ivf.nprobe)
+        self._check_cells(cells)
+        return self._ivf.search_preassigned(rows, count, cells, distances)
+
+    def _check_cells(self, cells):
+        visited = np.unique(cells[cells >= 0])
+        on_disk = import_needed("faiss").downcast_InvertedLists(self._ivf.invlists).lists
+        for cell in visited[self._unchecked[visited]].tolist():
+            place = on_disk.at(cell)
+            size = place.capacity * (self._ivf.code_size + ID_BYTES)
+            self._files[LISTS].check(place.offset, place.offset + size)
+            self._unchecked[cell] = False
 
     def nearest(self, row, count):
         """The ids of the images nearest to one (dim,) row, at most `count`, and their distances."""
@@ -107,22 +140,35 @@ class StoredIndex:
         """The path and the label, which may be None, of an id."""
         return self._texts["path"][key].as_py(), self._texts["label"][key].as_py()
 
+    @functools.cached_property
+    def _texts(self):
+        arrow = import_needed("pyarrow")
+        self._files[TEXTS].check()
+        with arrow.memory_map(str(self.folder / TEXTS)) as file:
+            return arrow.ipc.open_file(file).read_all()
+
+
+def checked_files(folder, about):
+    """{name: `CheckedFile`} of the files of an index."""
+    known = about.get("files", {})
+    names = [name for name in (DATA, LISTS, TEXTS) if name in known or (folder / name).exists()]
+    return {name: CheckedFile(folder / name, known.get(name), _REMEDY) for name in names}
+
 
 def about_of(folder):
     """What `index.json` says of an index.
 
     Raises:
         FileNotFoundError: If there is none.
-        ValueError: If it is damaged, or of another format.
+        ValueError: If it is damaged, incomplete or of another format.
     """
     path = pathlib.Path(folder) / ABOUT
     if not path.is_file():
         made_by = "`python -m tfdml.scale index` makes it"
         raise FileNotFoundError(f"there is no index at {folder}: {made_by}")
-    try:
-        about = dict(json.loads(path.read_text("utf-8")))
-    except (ValueError, TypeError) as error:
-        again = "build the index again, with --overwrite true"
-        raise ValueError(f"{path} is damaged ({error}): {again}") from error
-    check(about.get("format") == FORMAT, f"{path} must be of the format {FORMAT}", about=about)
+    about = opened(path.read_bytes(), path, _REMEDY)
+    made_by = about.get("format")
+    check(made_by == FORMAT, f"{path} must be of the format {FORMAT}", format=made_by)
+    missing = [name for name in _KEYS if name not in about]
+    check(not missing, f"{path} is damaged: {_REMEDY}", missing=missing)
     return about

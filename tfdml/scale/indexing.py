@@ -12,6 +12,7 @@ from tfdml.files import naming, replacing, write_text
 from tfdml.progress import progress
 from tfdml.quiet import silent
 from tfdml.scale import index as stored
+from tfdml.scale.checksums import checksums, sealed
 from tfdml.scale.collection import import_needed
 from tfdml.scale.filling import check_room, fill
 
@@ -20,7 +21,6 @@ _JOB, _TRAINED = "job.json", "trained.faiss"
 _TRAINING_ROWS = 40  # for each cell; faiss warns below 39
 _LEAST_TRAINING_ROWS = 2**16
 _TRAINING_BYTES = 2**28  # of the default sample, at most
-_ID_BYTES = 8
 
 
 def build(collection, factory, *, parameters=None, training_rows=None, seed=0, overwrite=False):
@@ -85,7 +85,7 @@ def build(collection, factory, *, parameters=None, training_rows=None, seed=0, o
     if _is_built(final, about, overwrite):
         if given is not None:
             present = {**stored.about_of(final), "parameters": parameters}
-            write_text(final / stored.ABOUT, json.dumps(present, indent=2) + "\n")
+            write_text(final / stored.ABOUT, sealed(present))
         return False
     _check_room(unfinished, made, ivf, collection.images)  # before it removes other work
     _begin(unfinished, about)
@@ -95,8 +95,11 @@ def build(collection, factory, *, parameters=None, training_rows=None, seed=0, o
         shutil.rmtree(whole, ignore_errors=True)
         fill(collection, trained, unfinished, whole)
         _write_texts(collection, whole / stored.TEXTS)
-        about |= {"parameters": parameters}
-        (whole / stored.ABOUT).write_text(json.dumps(about, indent=2) + "\n", "utf-8")
+        about |= {"parameters": parameters, "files": {}}
+        for path in whole.iterdir():
+            with path.open("rb") as file:
+                about["files"][path.name] = checksums(file)
+        (whole / stored.ABOUT).write_text(sealed(about), "utf-8")
         _publish(whole, final)
     shutil.rmtree(unfinished)
     return True
@@ -159,7 +162,7 @@ def _begin(unfinished, about):
 
 def _check_room(unfinished, made, ivf, images):
     """Raises an error if the disk, or for an index without cells the memory, is too small."""
-    each = _ID_BYTES + (ivf.code_size if ivf else _row_bytes(made.index))
+    each = stored.ID_BYTES + (ivf.code_size if ivf else _row_bytes(made.index))
     if not ivf:
         what = "an index without cells is built in memory, and"
         check_fits(images * each, what, images=images, bytes_per_image=each)

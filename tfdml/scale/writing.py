@@ -1,13 +1,14 @@
 """The embeddings of a collection on disk: a manifest, the list of the images, and shards.
 
-    manifest.json           format, model, dim, images, shard_size, shards, list: see `manifest_of`
+    manifest.json           format, model, dim, images, shard_size, shards, list: see `manifest_of`;
+                            once all shards are written also `files`, their checksums
     list.parquet            path, label: the row number is the id
     shards/00000.parquet    id, path, embedding, label, error: the images from id 0, in order
 
 A shard that exists is whole.
 """
 
-import json
+import io
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 from tfdml.checks import check
 from tfdml.progress import progress
 from tfdml.scale import FORMAT, LIST, MANIFEST, SHARDS, shard_name
+from tfdml.scale.checksums import checksums, opened, sealed
 from tfdml.scale.storage import NO_FILE, Folder
 
 _SURELY = 100  # images that are not all broken
@@ -54,6 +56,7 @@ class CollectionWriter:
 
     def __init__(self, url):
         self.folder = Folder(url)
+        self._checksums = {}  # of the files written by this object
 
     def check(self, manifest):
         """Checks that the folder holds what the manifest describes, or nothing.
@@ -68,11 +71,7 @@ class CollectionWriter:
             expected = f"{self.folder} must be a new or empty folder"
             check(not names, expected, found=sorted(names)[:5])
             return
-        with self.folder.open(MANIFEST) as file:
-            try:
-                found = dict(json.load(file))
-            except (ValueError, TypeError) as error:
-                raise ValueError(f"{self.folder}/{MANIFEST} is damaged ({error})") from error
+        found = self._manifest()
         for name, what in _WHAT.items():
             if name in manifest and found.get(name) != manifest[name]:
                 wrong = f"{self.folder} holds embeddings {what}. Choose another --out"
@@ -86,8 +85,13 @@ class CollectionWriter:
         """Writes the manifest and the list, unless they exist; removes what killed writers left."""
         names = self.folder.names()
         if MANIFEST not in names:
-            text = json.dumps(manifest, indent=2) + "\n"
-            self.folder.write(MANIFEST, lambda file: file.write(text.encode()))
+            self._write_manifest(manifest)
+        present = names | {f"{SHARDS}/{name}" for name in self.folder.names(SHARDS)}
+        found = self._manifest()
+        known = found.get("files", {})
+        kept = {name: known[name] for name in known if name in present}
+        if kept != known:  # a missing file will be written anew
+            self._write_manifest({**found, "files": kept})
         if LIST not in names:
             self.folder.write(LIST, listing.write)
         for inner in ("", SHARDS):
@@ -123,8 +127,45 @@ class CollectionWriter:
         columns = [rows["id"], images["path"], rows["embedding"], images["label"], rows["error"]]
         table = pa.table(columns, ["id", "path", "embedding", "label", "error"])
         options = {"use_dictionary": ["label", "error"]}
-        name = f"{SHARDS}/{shard_name(number)}"
-        self.folder.write(name, lambda file: pq.write_table(table, file, **options))
+        name, content = f"{SHARDS}/{shard_name(number)}", io.BytesIO()
+        pq.write_table(table, content, write_page_checksum=True, **options)
+        self.folder.write(name, lambda file: file.write(content.getbuffer()))
+        content.seek(0)
+        self._checksums[name] = checksums(content)
+
+    def finish(self, shards):
+        """Writes the checksums of the list and of a number of shards into the manifest.
+
+        Shards that an earlier process wrote are read once more.
+
+        Raises:
+            ValueError: If one of these is damaged.
+        """
+        manifest = self._manifest()
+        known = {**manifest.get("files", {}), **self._checksums}
+        names = [LIST, *(f"{SHARDS}/{shard_name(number)}" for number in range(shards))]
+        for name in [name for name in names if name not in known]:
+            with self.folder.open(name) as file:
+                known[name] = checksums(file)
+                if name != LIST:
+                    file.seek(0)
+                    self._check_pages(name, file)
+        files = {name: known[name] for name in names}
+        if files != manifest.get("files"):
+            self._write_manifest({**manifest, "files": files})
+
+    def _check_pages(self, name, file):
+        try:
+            pq.read_table(file, page_checksum_verification=True)
+        except (pa.ArrowException, OSError) as error:
+            raise ValueError(f"{self.folder}/{name} is damaged ({error}): delete it") from error
+
+    def _manifest(self):
+        with self.folder.open(MANIFEST) as file:
+            return opened(file.read(), f"{self.folder}/{MANIFEST}", "choose another --out")
+
+    def _write_manifest(self, manifest):
+        self.folder.write(MANIFEST, lambda file: file.write(sealed(manifest).encode()))
 
     def unreadable(self, shards):
         """The number of images without an embedding, from the footers of all shards.

@@ -89,7 +89,10 @@ def test_a_second_run_does_what_is_missing(embed, out):
     assert embed().code == 0
     assert table_of(out) == table
     after = times(out)
-    assert {name for name in after if after[name] != before.get(name)} == {"00001.parquet"}
+    assert {name for name in after if after[name] != before.get(name)} == {
+        "00001.parquet",
+        "manifest.json",  # which has its checksum
+    }
     assert embed().out.startswith("Embedded 6 images")
     assert times(out) == after
 

@@ -5,6 +5,7 @@ import pytest
 
 from tfdml.files import locked
 from tfdml.scale import __main__ as command
+from tfdml.scale.writing import CollectionWriter
 
 
 def run(*arguments, cwd="."):
@@ -49,3 +50,20 @@ def test_rejects_a_second_job_and_what_is_no_collection(clustered, tmp_path):
         sentence = run("index", clustered.folder, "--factory", "SQ8").sentence
     assert f"another job works on {clustered.folder}" in sentence
     assert "there is no" in run("index", tmp_path, "--factory", "SQ8").sentence
+
+
+def test_checks_all_files_and_names_the_damaged(clustered):
+    assert run("check", clustered.folder).out.endswith(
+        "11 files of an earlier version have no checksum\n"
+    )
+    CollectionWriter(clustered.folder).finish(clustered.shards)
+    assert run("index", clustered.folder, "--factory", "IVF8,SQ8").code == 0
+    assert run("check", clustered.folder).out.startswith("All 14 files with a checksum are whole")
+    clustered.shard_path(2).unlink()
+    path = clustered.folder / "index" / "index.ivfdata"
+    path.write_bytes(path.read_bytes()[:-1])
+    result = run("check", clustered.folder)
+    assert result.code == 1
+    assert "00002.parquet" in result.out
+    assert "index.ivfdata is damaged (it has " in result.out
+    assert "2 of 14 files are missing or damaged" in result.err

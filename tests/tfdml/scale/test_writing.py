@@ -1,10 +1,12 @@
-import json
+import io
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tfdml.scale.checksums import checksums, opened
+from tfdml.scale.collection import Collection
 from tfdml.scale.listing import Listing
 from tfdml.scale.storage import NO_FILE
 from tfdml.scale.writing import CollectionWriter, manifest_of, rows_of
@@ -35,7 +37,7 @@ def rows(first, last, problems=None):
 
 
 def test_the_files(begun, listing, tmp_path):
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    manifest = opened((tmp_path / "out" / "manifest.json").read_text(), "manifest", "")
     counted = {"format": 1, "images": 4, "shards": 2, "list": listing.digest}
     assert manifest == {**IDENTITY, **counted}
     assert begun.missing(2) == [0, 1]
@@ -129,3 +131,48 @@ def test_a_stop_at_the_beginning_is_made_good(begun, listing, tmp_path):
     (tmp_path / "out" / "list.parquet.0a.unfinished").touch()
     begun.begin(manifest_of(**IDENTITY, listing=listing), listing)
     assert begun.folder.names() == {"manifest.json", "list.parquet"}
+
+
+def write_shards(writer, *numbers):
+    for number in numbers:
+        ids = np.arange(4)[number * 3 : number * 3 + 3]
+        images = pa.table({"path": [f"/{i}" for i in ids], "label": ["x"] * len(ids)})
+        values = np.linspace(number, number + 1, 2 * len(ids), dtype=np.float32)
+        rows = rows_of(ids, values.reshape(-1, 2), [None] * len(ids))
+        writer.write_shard(number, ids[0], images, rows)
+
+
+def test_a_finished_collection_knows_the_checksums_of_its_files(begun, listing, tmp_path):
+    write_shards(begun, 0)
+    resumed = CollectionWriter(tmp_path / "out")  # by another process, which writes the rest
+    resumed.begin(manifest_of(**IDENTITY, listing=listing), listing)
+    write_shards(resumed, 1)
+    resumed.finish(2)
+    manifest = opened((tmp_path / "out" / "manifest.json").read_text(), "manifest", "")
+    names = ["list.parquet", "shards/00000.parquet", "shards/00001.parquet"]
+    assert list(manifest["files"]) == names
+    for name in names:
+        content = (tmp_path / "out" / name).read_bytes()
+        assert manifest["files"][name] == checksums(io.BytesIO(content))
+
+
+def test_a_damaged_shard_is_named_and_written_again_alone(begun, listing, tmp_path):
+    write_shards(begun, 0, 1)
+    begun.finish(2)
+    path = tmp_path / "out" / "shards" / "00000.parquet"
+    content = bytearray(path.read_bytes())
+    content[content.index(np.float32(0.6).tobytes())] ^= 1
+    path.write_bytes(content)
+    assert Collection(tmp_path / "out").shard(1).ids.tolist() == [3]
+    with pytest.raises(ValueError, match=r"00000\.parquet is damaged .*: delete it, and run"):
+        Collection(tmp_path / "out").shard(0)
+    path.unlink()
+    again = CollectionWriter(tmp_path / "out")
+    again.begin(manifest_of(**IDENTITY, listing=listing), listing)
+    assert again.missing(2) == [0]
+    again.folder.write("shards/00000.parquet", lambda file: file.write(bytes(content)))
+    with pytest.raises(ValueError, match=r"00000\.parquet is damaged"):  # a killed writer's
+        CollectionWriter(tmp_path / "out").finish(2)
+    write_shards(again, 0)
+    again.finish(2)
+    assert Collection(tmp_path / "out").shard(0).embeddings[1, 1] == np.float32(0.6)

@@ -1,0 +1,148 @@
+"""Damaged files of a collection and of its index: a named error or the same answer, never death."""
+
+import hashlib
+import os
+import pathlib
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tfdml.scale import checksums as checked
+from tfdml.scale.checksums import CheckedFile, checksums, opened, sealed
+from tfdml.scale.collection import Collection
+from tfdml.scale.index import StoredIndex
+from tfdml.scale.indexing import build
+from tfdml.scale.writing import CollectionWriter
+
+
+def test_only_the_blocks_that_are_used_are_checked_and_only_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(checked, "BLOCK", 4)
+    path = tmp_path / "file"
+    path.write_bytes(b"abcdefghij")
+    with path.open("rb") as file:
+        known = checksums(file)
+    assert known["bytes"] == 10
+    assert len(known["crc32"]) == 3
+    path.write_bytes(b"abcdeXghij")
+    damaged = CheckedFile(path, known, "write it again")
+    damaged.check(0, 4)
+    damaged.check(8, 10)
+    with pytest.raises(ValueError, match=r"file is damaged \(its bytes from 4 on .*: write it"):
+        damaged.check(3, 5)
+    path.write_bytes(b"XXXXefghij")
+    damaged.check(0, 10)  # the first block was checked before
+    path.write_bytes(b"abcdefghi")
+    with pytest.raises(ValueError, match=r"damaged \(it has 9 bytes, not 10\)"):
+        CheckedFile(path, known, "write it again").check(0, 4)
+    CheckedFile(path, None, "").check()
+
+
+def test_a_sealed_text_is_damaged_by_other_values_and_not_by_space():
+    text = sealed({"dim": 16, "files": {"a": {"bytes": 1, "crc32": [2]}}})
+    assert opened(text.replace("\n", " "), "x.json", "")["dim"] == 16
+    assert opened('{"dim": 16}', "x.json", "") == {"dim": 16}  # of an earlier version
+    for wrong in (text.replace("16", "17"), text[:-3], "[1]", "[" * 100_000):
+        with pytest.raises(ValueError, match=r"x\.json is damaged.*: remove it"):
+            opened(wrong, "x.json", "remove it")
+
+
+@pytest.fixture(params=["IVF8,SQ8", "PCA8,IVF4,Flat", "HNSW8", "Flat"])
+def indexed(request, clustered):
+    CollectionWriter(clustered.folder).finish(clustered.shards)
+    whole = Collection(clustered.folder)
+    build(whole, request.param)
+    return whole
+
+
+def answers(folder):
+    """What a collection and its index say, as a digest, and the error if one says so."""
+    collection = Collection(folder)
+    digest = hashlib.sha256()
+    for rows in collection.chunks():
+        digest.update(rows.ids.tobytes() + rows.embeddings.tobytes())
+        digest.update(repr(rows.labels.to_pylist()).encode())
+    index = StoredIndex(collection)
+    ids, distances = index.search(collection.rows([1, 200, 400]), 5)
+    digest.update(ids.tobytes() + distances.round(4).tobytes())
+    for part in collection.listed("path", "label"):
+        digest.update(repr(part.to_pydict()).encode())
+    texts = [index.text(key) for key in range(collection.images)]
+    digest.update(repr((texts, index.parameters, index.factory, len(index))).encode())
+    return digest.hexdigest()
+
+
+def damaged(content, place, rng):
+    """A byte changed, a range of bytes zeroed, or the rest cut off."""
+    changed = rng.choice([bytes([content[place] ^ 1 << rng.randrange(8)]), bytes(40), b""])
+    return content[:place] + changed + (content[place + len(changed) :] if changed else b"")
+
+
+def damage_each_file(folder, places):
+    """Prints each file and place before it is damaged, and each silent wrong answer."""
+    rng, folder = random.Random(0), pathlib.Path(folder)
+    right = answers(folder)
+    for path in sorted(path for path in folder.rglob("*.*") if not path.name.startswith(".")):
+        content = path.read_bytes()
+        for _ in range(places):
+            place = rng.randrange(len(content))
+            print(path.name, place, flush=True)
+            path.write_bytes(damaged(content, place, rng))
+            try:
+                same = answers(folder) == right
+            except (ValueError, OSError) as error:
+                same = path.name in str(error)
+                print("error", error, flush=True)
+            print("right" if same else "WRONG", flush=True)
+        path.write_bytes(content)
+    print("done", answers(folder) == right)
+
+
+@pytest.mark.parametrize("places", [3, pytest.param(400, marks=pytest.mark.slow)])
+def test_damage_is_named_and_kills_nothing(indexed, places):
+    code = f"import test_damage; test_damage.damage_each_file({str(indexed.folder)!r}, {places})"
+    paths = [str(pathlib.Path(__file__).parent), *sys.path]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    lines = run.stdout.splitlines()
+    assert run.returncode == 0, (lines[-2:], run.stderr[-2000:])
+    assert lines[-1] == "done True"
+    assert "WRONG" not in lines, lines[lines.index("WRONG") - 2 :][:3]
+    assert lines.count("right") >= 6 * places
+
+
+def test_a_collection_of_an_earlier_version_is_read_as_it_is(clustered):
+    assert Collection(clustered.folder).shard(0).ids.size
+    assert not next(clustered.files()).known
+
+
+def test_cells_are_checked_when_they_are_visited(clustered, monkeypatch):
+    monkeypatch.setattr(checked, "BLOCK", 256)
+    CollectionWriter(clustered.folder).finish(clustered.shards)
+    collection = Collection(clustered.folder)
+    build(collection, "IVF8,Flat", parameters="nprobe=1")
+    rows, index = collection.rows(np.arange(5, 60)), StoredIndex(collection)
+    path = index.folder / "index.ivfdata"
+    found = index.search(rows, 3)[0]
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    index = StoredIndex(collection)
+    errors = [error_of(index, row, ids) for row, ids in zip(rows, found, strict=True)]
+    named = [error for error in errors if error]
+    assert 0 < len(named) < len(rows)
+    assert all("index.ivfdata is damaged" in error for error in named)
+
+
+def error_of(index, row, ids):
+    """The error of a search; empty if it finds the ids."""
+    try:
+        found = index.search(row[None], len(ids))[0]
+    except ValueError as error:
+        return str(error)
+    assert found.tolist() == [ids.tolist()]
+    return ""
