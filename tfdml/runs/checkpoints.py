@@ -3,6 +3,7 @@
 import pathlib
 import zipfile
 
+from tfdml.checks import check
 from tfdml.files import read_settings
 from tfdml.runs.folders import EARLIER, RUNS, SAVED_MODELS, TRAINED, read_classes
 from tfdml.runs.learning_rate import learning_rate
@@ -46,6 +47,9 @@ def read_model(path):
 
     tfdml.register()
     try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+        check(damaged is None, "its files must have their checksums", damaged=damaged)
         return keras.models.load_model(path)
     except Exception as error:  # what a broken archive raises has no common class
         raise ValueError(f"{path} cannot be read ({error})") from error

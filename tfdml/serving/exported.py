@@ -68,6 +68,8 @@ def load_signatures(version, with_similarity=False):
     """The checked signatures of a SavedModel, with `with_similarity` also the learned one."""
     import tensorflow as tf
 
+    if read_metadata(version).get("fingerprint") not in (None, fingerprint(version)):
+        raise ValueError(f"{version} is damaged: its graph or variables have changed")
     try:
         signatures = tf.saved_model.load(str(version)).signatures
     except Exception as error:  # broken SavedModels raise many types

@@ -10,6 +10,7 @@
     top                  number of rows that `classify` and `neighbours` return, by signature
     versions             of tfdml, TensorFlow and Keras at the export
     licence, description as given to the export; null if not given
+    fingerprint          SHA-256 of the graph and variables
     trained_classes      names of the classes that it was trained on
     recipe               the settings of its training, as `train.py --config` takes them, with
                          files and folders by name only
@@ -31,7 +32,8 @@ _PATHS = ("boxes", "data_dir", "init_from", "mean_image", "weights")
 # What is read of the metadata again: kind -> the names of its entries.
 _KINDS = {
     "a text": (
-        *("precision", "on_bad_image", "licence", "description", "scores.scored_classes"),
+        *("precision", "on_bad_image", "licence", "description", "fingerprint"),
+        "scores.scored_classes",
         *("recipe.dataset", "recipe.data_dir", "recipe.boxes", "recipe.run"),
         *("recipe.mean_image", "recipe.loss"),
     ),

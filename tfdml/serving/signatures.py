@@ -9,6 +9,7 @@ import tensorflow as tf
 from tfdml import pairwise
 from tfdml.checks import check, check_integer
 from tfdml.progress import progress
+from tfdml.serving.exported import fingerprint
 from tfdml.serving.metadata import metadata_of, write_metadata
 from tfdml.serving.nearest import Nearest
 from tfdml.serving.options import ExportOptions
@@ -127,7 +128,8 @@ class ServedModel:
             extra = unfinished / "assets.extra"
             extra.mkdir()
             write_warmup(extra, functions, path.parent.name, self.image_shape)
-            write_metadata(extra, metadata_of(self, **(metadata or {})))
+            known = metadata_of(self, **(metadata or {}))
+            write_metadata(extra, {**known, "fingerprint": fingerprint(unfinished)})
             for name, content in (assets or {}).items():
                 content = content.encode() if isinstance(content, str) else content
                 (extra / name).write_bytes(content)

@@ -1,14 +1,10 @@
 """Damaged files of a collection and of its index: a named error or the same answer, never death."""
 
 import hashlib
-import os
-import pathlib
-import random
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from damage import check_damage
 
 from tfdml.scale import checksums as checked
 from tfdml.scale.checksums import CheckedFile, checksums, opened, sealed
@@ -74,45 +70,9 @@ def answers(folder):
     return digest.hexdigest()
 
 
-def damaged(content, place, rng):
-    """A byte changed, a range of bytes zeroed, or the rest cut off."""
-    changed = rng.choice([bytes([content[place] ^ 1 << rng.randrange(8)]), bytes(40), b""])
-    return content[:place] + changed + (content[place + len(changed) :] if changed else b"")
-
-
-def damage_each_file(folder, places):
-    """Prints each file and place before it is damaged, and each silent wrong answer."""
-    rng, folder = random.Random(0), pathlib.Path(folder)
-    right = answers(folder)
-    for path in sorted(path for path in folder.rglob("*.*") if not path.name.startswith(".")):
-        content = path.read_bytes()
-        for _ in range(places):
-            place = rng.randrange(len(content))
-            print(path.name, place, flush=True)
-            path.write_bytes(damaged(content, place, rng))
-            try:
-                same = answers(folder) == right
-            except (ValueError, OSError) as error:
-                same = path.name in str(error)
-                print("error", error, flush=True)
-            print("right" if same else "WRONG", flush=True)
-        path.write_bytes(content)
-    print("done", answers(folder) == right)
-
-
 @pytest.mark.parametrize("places", [3, pytest.param(400, marks=pytest.mark.slow)])
 def test_damage_is_named_and_kills_nothing(indexed, places):
-    code = f"import test_damage; test_damage.damage_each_file({str(indexed.folder)!r}, {places})"
-    paths = [str(pathlib.Path(__file__).parent), *sys.path]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    run = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
-    )
-    lines = run.stdout.splitlines()
-    assert run.returncode == 0, (lines[-2:], run.stderr[-2000:])
-    assert lines[-1] == "done True"
-    assert "WRONG" not in lines, lines[lines.index("WRONG") - 2 :][:3]
-    assert lines.count("right") >= 6 * places
+    check_damage(answers, indexed.folder, places)
 
 
 def test_a_collection_of_an_earlier_version_is_read_as_it_is(clustered):
