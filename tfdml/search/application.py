@@ -4,11 +4,12 @@ import functools
 import importlib.resources
 import io
 import random
+import threading
 import time
 from urllib.parse import urlsplit
 
 import flask
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from tfdml.search import MOST_NEIGHBOURS
 from tfdml.search.images import MIME_TYPES, RejectedError, read_header, thumbnail
@@ -16,6 +17,8 @@ from tfdml.serving.versions import name_of
 
 FIELD = "image"  # of a form with a picture
 FORM_BYTES = 100_000  # allowed in a form besides its picture
+FORM_PARTS = 100
+PICTURES = 6  # embedded at once or waiting for it; more are told to come again
 _THUMBNAILS = 2000  # kept in memory, of some 10 kB each
 _MIME_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 _FOR_THE_PAGE = (
@@ -56,6 +59,8 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
     app.request_class = _InMemory
     app.json = _InOrder(app)
     app.config["MAX_CONTENT_LENGTH"] = upload_bytes + FORM_BYTES
+    app.config |= {"MAX_FORM_MEMORY_SIZE": FORM_BYTES, "MAX_FORM_PARTS": FORM_PARTS}
+    places = threading.BoundedSemaphore(PICTURES)
     small = functools.lru_cache(_THUMBNAILS)(lambda key: thumbnail(search.content(key)))
 
     @app.get("/", defaults={"suffix": "html"})
@@ -85,8 +90,13 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
     @app.post("/api/search")
     def by_picture():
         began = time.perf_counter()
-        count = _count(neighbours)
-        return _answer(search.by_picture(_sent_picture(upload_bytes), count), began)
+        count, picture = _count(neighbours), _sent_picture(upload_bytes)
+        if not places.acquire(blocking=False):
+            raise RejectedError("Too many pictures at once: try again in a second", status=503)
+        try:
+            return _answer(search.by_picture(picture, count), began)
+        finally:
+            places.release()
 
     @app.get("/api/similar/<int:key>")
     def by_id(key):
@@ -122,9 +132,10 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
             expected = "This host name is not trusted; add it with --trusted_hosts"
             host = flask.request.headers.get("Host")
             raise RejectedError(f"{expected}. Received: host={host}")
-        other = flask.request.headers.get("Sec-Fetch-Site") == "cross-site"
-        if other and flask.request.method == "POST":
-            raise RejectedError("Requests from other sites are not allowed", status=403)
+        if flask.request.method == "POST" and _is_of_another_site():
+            received = {name: flask.request.headers.get(name) for name in ("Origin", "Host")}
+            expected = "Requests from other sites are not allowed; a proxy must forward Host"
+            raise RejectedError(f"{expected}. Received: {received}", status=403)
 
     @app.after_request
     def protect(response):
@@ -136,7 +147,8 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
 
     @app.errorhandler(RejectedError)
     def rejected(error):
-        return {"error": str(error)}, error.status
+        headers = {"Retry-After": "1"} if error.status == 503 else {}
+        return {"error": str(error)}, error.status, headers
 
     @app.errorhandler(HTTPException)
     def failed(error):
@@ -157,6 +169,14 @@ def too_large_sentence(upload_bytes):
     return f"The picture must be a file of at most {upload_bytes / 1e6:g} MB"
 
 
+def _is_of_another_site():
+    """Whether a browser says that a page of another host or port sent the request."""
+    headers = flask.request.headers
+    origin, host = headers.get("Origin"), headers.get("Host", "")
+    another = origin is not None and origin.partition("://")[2].lower() != host.lower()
+    return another or headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
+
+
 def _host_name():
     """The host name of the request, in lower case and without its port."""
     try:
@@ -168,7 +188,12 @@ def _host_name():
 def _sent_picture(upload_bytes):
     """The bytes of the picture in a request: a form's field `image`, or the whole body."""
     if flask.request.mimetype == "multipart/form-data":
-        file = flask.request.files.get(FIELD)
+        try:
+            file = flask.request.files.get(FIELD)
+        except RequestEntityTooLarge:
+            form = f"in a form of at most {FORM_PARTS} parts and {FORM_BYTES / 1e3:g} kB besides it"
+            sentence = f"{too_large_sentence(upload_bytes)}, {form}"
+            raise RejectedError(sentence, status=413) from None
         if file is None:
             received = f"Received: files={sorted(flask.request.files)}"
             raise RejectedError(f"The form must have a file named {FIELD!r}. {received}")

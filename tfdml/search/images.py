@@ -13,6 +13,7 @@ from tfdml.image_files import is_image
 from tfdml.image_headers import excess_pixels, open_image
 
 MIME_TYPES = {kind: f"image/{kind.lower()}" for kind in ("BMP", "GIF", "JPEG", "PNG", "WEBP")}
+_PIXELS_PER_BYTE = 512  # of a JPEG at most: blocks of 8 × 8 pixels, each of one bit or more
 
 
 class RejectedError(ValueError):
@@ -122,8 +123,8 @@ def read_header(content):
         A `Header`.
 
     Raises:
-        RejectedError: With 415, if it is not a picture of a supported format; with 413, if it has
-            too many pixels.
+        RejectedError: With 415, if it is not a picture of a supported format, or has too few bytes
+            for its pixels; with 413, if it has too many pixels.
 
     Example:
         >>> import io
@@ -135,12 +136,13 @@ def read_header(content):
     try:
         picture = open_image(io.BytesIO(content))
     except UnidentifiedImageError:
-        expected = "The picture must be a complete JPEG, PNG, WebP, GIF or BMP file"
-        received = f"Received: {len(content):,} bytes of another type"
-        raise RejectedError(f"{expected}. {received}", status=415) from None
+        raise _incomplete(content, "of another type") from None
     if excess := excess_pixels(picture):
         raise RejectedError(f"The picture must be smaller. Received: {excess}", status=413)
-    return Header(str(picture.format), *picture.size)
+    width, height = picture.size
+    if picture.format == "JPEG" and width * height > _PIXELS_PER_BYTE * len(content):
+        raise _incomplete(content, f"for {width:,} × {height:,} pixels")
+    return Header(str(picture.format), width, height)
 
 
 def thumbnail(content, side=320):
@@ -171,3 +173,9 @@ def thumbnail(content, side=320):
 
 def _stamp(status):
     return Stamp(status.st_size, status.st_mtime_ns)
+
+
+def _incomplete(content, what):
+    expected = "The picture must be a complete JPEG, PNG, WebP, GIF or BMP file"
+    received = f"Received: {len(content):,} bytes {what}"
+    return RejectedError(f"{expected}. {received}", status=415)

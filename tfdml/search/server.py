@@ -3,15 +3,19 @@
 import json
 import logging
 import socket
+import time
 from typing import Any
 
 from waitress.channel import HTTPChannel
 from waitress.server import create_server
 from waitress.task import ErrorTask
 
-from tfdml.search.application import FORM_BYTES, too_large_sentence
+from tfdml.search.application import FORM_BYTES, PICTURES, too_large_sentence
 
-_THREADS = 8  # requests at once
+_THREADS = PICTURES + 2  # requests at once: the page and the status never wait for pictures
+_CONNECTIONS = 500
+_SECONDS = 10  # for a request to arrive, and as long as its bytes take at the speed below
+_BYTES_PER_SECOND = 100_000
 
 
 def listening(host, port):
@@ -34,6 +38,8 @@ def serve(application, *, host, port, upload_bytes) -> Any:
         port: Port; 0 for any free one.
         upload_bytes: As for the application. Larger uploads are rejected before they are received.
 
+    A connection is closed if a request does not arrive in 10 seconds and at 100 kB/s after them.
+
     Returns:
         The server of waitress, with `effective_port`, `run` and `close`.
 
@@ -50,10 +56,46 @@ def serve(application, *, host, port, upload_bytes) -> Any:
         max_request_body_size=most,
         inbuf_overflow=most + 1,  # uploads are never written to a file
         clear_untrusted_proxy_headers=True,
+        connection_limit=_CONNECTIONS,
+        cleanup_interval=1,
+        channel_timeout=3 * _SECONDS,  # of a client that does not read its answer
+        asyncore_use_poll=True,
     )
     errors = type("Errors", (_JsonError,), {"too_large": too_large_sentence(upload_bytes)})
-    server.channel_class = type("Channel", (HTTPChannel,), {"error_task_class": errors})
+    server.channel_class = type("Channel", (_Channel,), {"error_task_class": errors})
+    maintenance = server.maintenance
+
+    def close_slow(now):
+        maintenance(now)
+        for channel in server.active_channels.values():
+            channel.will_close |= channel.is_slow(now)
+
+    server.maintenance = close_slow
     return server
+
+
+class _Channel(HTTPChannel):
+    """A connection that knows since when it waits for a request, and how much of it arrived."""
+
+    def __init__(self, *arguments, **options):
+        self._restart()
+        super().__init__(*arguments, **options)
+
+    def received(self, data):
+        self._arrived += len(data)
+        return super().received(data)
+
+    def service(self):
+        super().service()
+        self._restart()
+
+    def is_slow(self, now):
+        """Whether a request has not arrived in time; false while one is answered."""
+        answered = not (self.requests or self.total_outbufs_len)
+        return answered and now > self._since + _SECONDS + self._arrived / _BYTES_PER_SECOND
+
+    def _restart(self):
+        self._since, self._arrived = time.time(), 0
 
 
 class _JsonError(ErrorTask):

@@ -288,9 +288,15 @@ def test_other_sites_cannot_ask_by_a_browser(search, encoded):
         assert "--trusted_hosts" in sentence
         assert f"Received: host={host}" in sentence
     for path in ("/api/refresh", "/api/search"):
-        headers = {"Sec-Fetch-Site": "cross-site"}
-        error_of(client.post(path, data=encoded((1, 2, 3)), headers=headers), 403)
-    headers = {"Sec-Fetch-Site": "same-origin"}
+        for headers in (
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Sec-Fetch-Site": "same-site"},
+            {"Origin": "http://evil.example"},
+            {"Origin": "http://localhost:9999", "Host": "localhost:8000"},
+            {"Origin": "null"},
+        ):
+            error_of(client.post(path, data=encoded((1, 2, 3)), headers=headers), 403)
+    headers = {"Sec-Fetch-Site": "same-origin", "Origin": "https://Localhost", "Host": "localhost"}
     assert client.post("/api/search", data=encoded((1, 2, 3)), headers=headers).status_code == 200
 
 

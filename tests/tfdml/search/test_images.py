@@ -220,3 +220,23 @@ def test_a_picture_that_is_cut_off_cannot_be_drawn(encoded, rng):
     Image.fromarray(rng.integers(0, 256, (50, 50, 3)).astype(np.uint8)).save(file, "PNG")
     with pytest.raises(RejectedError, match="cannot be drawn"):
         thumbnail(file.getvalue()[:500])
+
+
+def test_a_jpeg_without_the_bytes_of_its_pixels_is_not_complete(encoded):
+    whole = encoded("red", "JPEG", (640, 640))
+    assert read_header(whole).width == 640
+    place = whole.index(b"\xff\xc0") + 5  # height and width in the header of the frame
+    claims = whole[:place] + struct.pack(">HH", 7000, 7000) + whole[place + 4 :]
+    with pytest.raises(
+        RejectedError, match=r"complete JPEG.* bytes for 7,000 × 7,000 pix"
+    ) as error:
+        read_header(claims)
+    assert error.value.status == 415
+
+
+def test_the_flattest_jpeg_is_complete(encoded):
+    for progressive in (False, True):
+        file = io.BytesIO()
+        options = {"quality": 1, "optimize": True, "progressive": progressive}
+        Image.new("L", (3000, 3000)).save(file, "JPEG", **options)
+        assert read_header(file.getvalue()).width == 3000

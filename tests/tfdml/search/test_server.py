@@ -1,10 +1,12 @@
 import json
 import socket
 import threading
+import time
 
 import pytest
 
-from tfdml.search.application import FORM_BYTES
+from tfdml.search import server as module
+from tfdml.search.application import FORM_BYTES, FORM_PARTS, PICTURES
 from tfdml.search.server import serve
 
 
@@ -74,3 +76,91 @@ def test_answers_several_at_once(model, search, serving, encoded):
 def test_a_port_that_is_taken_is_an_error(search, serving):
     with serving(search) as ask, pytest.raises(OSError, match="in use"):
         serve(None, host="127.0.0.1", port=ask.port, upload_bytes=1)
+
+
+def waiting_model(model):
+    """Makes the model wait; returns the event that ends it, and a counter of those waiting."""
+    released, waiting, embed = threading.Event(), threading.Semaphore(0), model.embed
+
+    def waits(contents):
+        waiting.release()
+        released.wait(20)
+        return embed(contents)
+
+    model.embed = waits
+    return released, waiting
+
+
+def test_pictures_beyond_a_few_are_told_to_come_again_and_the_status_never_waits(
+    model, search, serving, encoded
+):
+    picture, statuses = encoded("red"), []
+    with serving(search) as ask:
+        released, waiting = waiting_model(model)
+        threads = [
+            threading.Thread(target=lambda: statuses.append(ask("/api/search", picture)[0]))
+            for _ in range(PICTURES)
+        ]
+        for thread in threads:
+            thread.start()
+        for _ in threads:
+            assert waiting.acquire(timeout=10)
+        status, answer, headers = ask("/api/search", picture)
+        assert (status, headers["Retry-After"]) == (503, "1")
+        assert answer["error"].startswith("Too many pictures at once")
+        assert ask("/api/status")[0] == ask("/")[0] == 200
+        released.set()
+        for thread in threads:
+            thread.join()
+        assert statuses == [200] * PICTURES
+        assert ask("/api/search", picture)[0] == 200
+
+
+def test_half_requests_do_not_keep_others_out_and_are_dropped(search, serving, monkeypatch):
+    monkeypatch.setattr(module, "_SECONDS", 1)
+    with serving(search) as ask:
+        begun = b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 90000\r\n\r\nx"
+        half = [socket.create_connection(("127.0.0.1", ask.port), timeout=10) for _ in range(150)]
+        for number, connection in enumerate(half):
+            connection.sendall(begun[: 20 if number % 2 else None])
+        began = time.monotonic()
+        assert ask("/api/status")[0] == 200
+        assert time.monotonic() - began < 1
+        dripping = half.pop()
+        for connection in half:
+            assert connection.recv(1) == b""
+            connection.close()
+        with pytest.raises(OSError, match=r"pipe|reset"):
+            drip(dripping)
+        dripping.close()
+
+
+def drip(connection):
+    for _ in range(100):
+        connection.sendall(b"x")
+        time.sleep(0.05)
+
+
+def test_a_request_may_take_as_long_as_its_bytes(search, serving, encoded, monkeypatch):
+    monkeypatch.setattr(module, "_SECONDS", 1)
+    monkeypatch.setattr(module, "_BYTES_PER_SECOND", 100)
+    picture = encoded("red", size=(400, 300))
+    head = b"POST /api/search?k=1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+    with serving(search) as ask, socket.create_connection(("127.0.0.1", ask.port)) as connection:
+        connection.sendall(head % len(picture) + picture[:300])
+        time.sleep(2.1)
+        connection.sendall(picture[300:])
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+PART = b'--b\r\nContent-Disposition: form-data; name="f"\r\n\r\n%s\r\n'
+
+
+@pytest.mark.parametrize("content", [PART * 2000, PART % bytes(2_000_000)], ids=["parts", "field"])
+def test_forms_of_many_parts_or_long_fields_are_told_their_limits(search, serving, content):
+    with serving(search, upload_bytes=20_000_000) as ask:
+        headers = {"Content-Type": "multipart/form-data; boundary=b"}
+        status, answer, _ = ask("/api/search", content + b"--b--\r\n", headers=headers)
+    assert status == 413
+    limits = f"at most 20 MB, in a form of at most {FORM_PARTS} parts and 100 kB besides it"
+    assert limits in answer["error"]
