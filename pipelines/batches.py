@@ -88,8 +88,9 @@ def group_batches(
     Args:
         split: `Split` with `super_labels`.
         classes_per_batch: P, distinct classes; fewer where a super-class has fewer than P / G or
-            a single image of a class is left.
-        batch_size: Most images of a batch, above P; surplus images are dropped at random.
+            a single image of a class is left, but two or more unless P is 1.
+        batch_size: Most images of a batch, above P, and at least 4 unless P is 1; surplus images
+            are dropped at random.
         seed: Of the choice of images and of their augmentation.
         image_size: As for `balanced_batches`.
         augmentation: `Augmentation`, or None for none.
