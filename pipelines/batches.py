@@ -227,7 +227,7 @@ def pair_batches(
 
     An epoch has every positive pair, every image paired with itself (random augmentation makes the
     two differ), and as many random negative pairs. Each batch is a function of (seed, step) alone.
-    `pair_indices` in `pipelines/pairs.py` has the details.
+    It warns if no class has two images. `pair_indices` in `pipelines/pairs.py` has the details.
 
     With `hard_neighbours` a batch is m / 4 random positive pairs and, for each of their images, the
     nearest image of another class: a function of (seed, step) and the embeddings of the last

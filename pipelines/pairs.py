@@ -8,6 +8,7 @@ from pipelines.sampling import (
     each_step,
     rows_by_class,
     step_seed,
+    warn_of_single_images,
 )
 from tfdml.checks import check, check_bool, check_fits, check_integer
 
@@ -21,8 +22,9 @@ def pair_indices(labels, batch_size, *, reshuffle=False, seed=0, start_step=0):
     crops differ; and q negative pairs for each image, where q is the number of these positive pairs
     per image, rounded up. The partners in the negative pairs of a class are drawn from all images
     of other classes, none twice before each was drawn. Negative pairs are dropped at random until
-    m / 2 divides the list. It is shuffled once, and an epoch is one pass over it. Every batch is a
-    function of (seed, step) alone.
+    m / 2 divides the list. It is shuffled once, and an epoch is one pass over it: a batch of few
+    pairs may have no negative one. Every batch is a function of (seed, step) alone. It warns if no
+    class has two images.
 
     Args:
         labels: (n,) integer class ids.
@@ -53,6 +55,7 @@ def pair_indices(labels, batch_size, *, reshuffle=False, seed=0, start_step=0):
     check_integer(0, seed=seed, start_step=start_step)
     check_bool(reshuffle=reshuffle)
     check_pairs(labels, batch_size, multiple_of=2)
+    warn_of_single_images(np.unique(labels, return_counts=True)[1])
     pairs = all_pairs(labels, batch_size // 2, seed)
     draw = pairs_in_turn(pairs, batch_size // 2, seed, reshuffle)
     return each_step(lambda step: tf.reshape(draw(step), [batch_size]), start_step)

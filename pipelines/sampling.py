@@ -1,5 +1,7 @@
 """Samplers: indices of the images of each batch, before any image is read."""
 
+import warnings
+
 import numpy as np
 import tensorflow as tf
 
@@ -56,6 +58,8 @@ def balanced_indices(
     batch = classes_per_batch * images_per_class
     needed = "`classes_per_batch` × `images_per_class` must be < 2**31"
     check(batch < 2**31, needed, **received, images_per_class=images_per_class)
+    if images_per_class > 1:
+        warn_of_single_images(counts)
     batches_per_epoch = len(counts) // classes_per_batch
 
     def indices_of(step):
@@ -273,6 +277,16 @@ def checked_labels(labels):
     one_each = "`labels` must be (n,) class ids; images of several labels take shuffled_batches"
     check_shapes(labels.ndim == 1, one_each, labels=labels)
     return labels
+
+
+def warn_of_single_images(counts):
+    """Warns if no class has two images, so that positive pairs are of an image with itself."""
+    if np.max(counts) < 2:
+        warnings.warn(
+            "no class has 2 images or more: every positive pair is an image with itself, which "
+            f"random augmentation alone makes differ. Received: classes={len(counts)}",
+            stacklevel=4,
+        )
 
 
 def _mixed_shares(least, seed):

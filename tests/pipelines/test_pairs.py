@@ -182,6 +182,11 @@ def test_the_list_of_a_seed_stays_what_it_was():
     assert drawn == [[16, 10, 14, 16, 3, 14], [12, 6, 3, 13, 11, 4]]
 
 
+def test_warns_if_no_class_has_two_images():
+    with pytest.warns(UserWarning, match=r"no class has 2 images or more.*Received: classes=8"):
+        pair_indices(np.arange(8), 4)
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [

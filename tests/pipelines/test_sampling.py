@@ -1,6 +1,7 @@
 import itertools
 import re
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -190,6 +191,15 @@ def test_batches_of_a_seed_and_step_stay_what_they_were():
     assert drawn == [[6, 5, 13, 12, 15, 14], [7, 6, 3, 4, 2, 3]]
     drawn = [rows.tolist() for rows in groups(2, labels, labels // 2, 4, 9, seed=1, start=9)]
     assert drawn == [[12, 11, 14, 17, 18, 5, 7, 8], [7, 6, 8, 9, 10, 13, 14, 18, 16]]
+
+
+def test_warns_if_a_positive_can_only_be_the_image_itself():
+    with pytest.warns(UserWarning, match=r"no class has 2 images or more.*Received: classes=7"):
+        take(1, np.arange(7), 3, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        take(1, np.arange(7), 3, 1)
+        take(1, [0, 1, 1], 2, 2)
 
 
 def test_mixed_batches_resume_at_any_step():
