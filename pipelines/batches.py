@@ -1,4 +1,4 @@
-"""Batches of images to train on, one function for each sampler."""
+"""Batches of images, or of other inputs, to train on, one function for each sampler."""
 
 import tensorflow as tf
 
@@ -49,13 +49,14 @@ def balanced_batches(
 
     Returns:
         `tf.data.Dataset` of `(images, labels)`: (P × K, height, width, channels) float32 in
-        [0, 255] and (P × K,) int64, the rows of a class in a row.
+        [0, 255] and (P × K,) int64, the rows of a class in a row. Of a split of `inputs`, as of
+        all samplers, `(inputs, labels)`: its rows as they are.
 
     Raises:
         TypeError: If P, K, the seed or the step is not an integer, `split` not a `Split` or
             `augmentation` not an `Augmentation`.
-        ValueError: If one of them is out of range, or `image_size` does not suit these images or
-            is missing for paths.
+        ValueError: If one of them is out of range, or `image_size` does not suit these images, is
+            missing for paths, or is given for `inputs`.
     """
     making = checked(split, image_size, augmentation, preprocessing)
     indices = balanced_indices(
