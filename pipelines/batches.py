@@ -6,10 +6,10 @@ from pipelines.hard_neighbours import HardNeighbours, hard_pairs
 from pipelines.loading import batches_of, check_is, checked, loader
 from pipelines.pairs import pair_indices
 from pipelines.parallel import on_all_cores
-from pipelines.sampling import all_steps, balanced_indices, group_indices
+from pipelines.sampling import all_steps, balanced_indices, check_position, group_indices
 from pipelines.shuffled import shuffled_indices
 from pipelines.whole_classes import whole_class_indices
-from tfdml.checks import check_bool, check_integer
+from tfdml.checks import check_bool
 
 
 def balanced_batches(
@@ -40,7 +40,9 @@ def balanced_batches(
             None; required for paths.
         augmentation: `Augmentation`, or None for none.
         start_step: Step of the first batch. To resume, the optimizer's number of steps, plus the
-            batches whose update it skipped.
+            batches whose update it skipped; or a function that returns it, called when iteration
+            begins: by `lambda: model.optimizer.iterations` a `fit` that is resumed by
+            `keras.callbacks.BackupAndRestore` goes on with the batches that would have come.
         sampler: `"balanced"` for K images of each class, or `"mixed"` for K to 2 K of fewer.
         preprocessing: `Preprocessing`, or None to only resize. An augmentation with `crop` below 1
             replaces its random crop.
@@ -276,7 +278,7 @@ def pair_batches(
             split.labels, batch_size, reshuffle=reshuffle, seed=seed, start_step=start_step
         )
         return batches_of(making, indices, batch_size, seed, start_step, part)
-    check_integer(0, seed=seed, start_step=start_step)
+    check_position(seed, start_step)
     check_bool(reshuffle=reshuffle)
     check_is(HardNeighbours, "hard_neighbours", hard_neighbours)
     hard_neighbours.check_suits(split.labels, batch_size)

@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.sampling import (
+    check_position,
     checked_labels,
     each_step,
     rows_by_class,
@@ -32,7 +33,7 @@ def pair_indices(labels, batch_size, *, reshuffle=False, seed=0, start_step=0):
         reshuffle: Whether each epoch shuffles the list anew; if not, every epoch repeats the
             batches of the first.
         seed: Of the draw and the order of the pairs; >= 0 and below 2**63.
-        start_step: Step of the first batch.
+        start_step: Step of the first batch, or a function that returns it when iteration begins.
 
     Returns:
         `tf.data.Dataset` of (m,) int64 indices into `labels`: the left ones of the pairs, then the
@@ -52,7 +53,7 @@ def pair_indices(labels, batch_size, *, reshuffle=False, seed=0, start_step=0):
         and where the negative pairs of a class need more images than the other classes have.
     """
     labels = checked_labels(labels)
-    check_integer(0, seed=seed, start_step=start_step)
+    check_position(seed, start_step)
     check_bool(reshuffle=reshuffle)
     check_pairs(labels, batch_size, multiple_of=2)
     warn_of_single_images(np.unique(labels, return_counts=True)[1])

@@ -33,7 +33,7 @@ def balanced_indices(
         classes_per_batch: P.
         images_per_class: K.
         seed: Of the order of classes and the draw of images; >= 0 and below 2**63.
-        start_step: Step of the first batch.
+        start_step: Step of the first batch, or a function that returns it when iteration begins.
         sampler: `"balanced"`, as above; or `"mixed"`, which draws K to 2 K images, uniformly, of
             one of the P classes after the other until the batch has P × K. The last class takes
             what is left; if that is less than K, it goes to the class before. Two classes have K
@@ -50,7 +50,7 @@ def balanced_indices(
     classes = rows_by_class(checked_labels(labels), least=1)
     by_class, first, counts = (tf.constant(part, tf.int64) for part in classes)
     check_integer(1, classes_per_batch=classes_per_batch, images_per_class=images_per_class)
-    check_integer(0, seed=seed, start_step=start_step)
+    check_position(seed, start_step)
     received = {"classes_per_batch": classes_per_batch, "classes": len(counts)}
     needed = "`classes_per_batch` must not exceed the number of classes"
     check(classes_per_batch <= len(counts), needed, **received)
@@ -118,7 +118,7 @@ def group_indices(
         evenly: Whether all super-classes, and all classes of one, are equally likely; if not, they
             are drawn one by one from those left, in proportion to their images.
         seed: Of all draws; >= 0 and below 2**63.
-        start_step: Step of the first batch.
+        start_step: Step of the first batch, or a function that returns it when iteration begins.
 
     Returns:
         `tf.data.Dataset` of (m,) int64 indices into `labels`, 2 <= m <= `batch_size`, all
@@ -139,7 +139,7 @@ def group_indices(
     check_integer(1, classes_per_batch=classes_per_batch, super_classes=super_classes)
     least_size = 4 if classes_per_batch == 2 else classes_per_batch + 1
     check_integer(least_size, batch_size=batch_size)
-    check_integer(0, seed=seed, start_step=start_step)
+    check_position(seed, start_step)
     if images_per_class is not None:
         check_integer(2, images_per_class=images_per_class)
     check_bool(evenly=evenly)
@@ -242,9 +242,33 @@ def rows_of(classes, first, counts):
     return owner, turn, tf.gather(first, tf.gather(classes, owner)) + turn
 
 
-def all_steps(start, every=1):
+def check_position(seed, start_step):
+    """Raises an error unless the seed and the step, if it is known yet, are integers >= 0."""
+    check_integer(0, seed=seed)
+    if not callable(start_step):
+        check_integer(0, start_step=start_step)
+
+
+def first_step(start_step):
+    """The `tf.data.Dataset` of one step, () int64; a function is called as iteration begins."""
+    if not callable(start_step):
+        return tf.data.Dataset.from_tensors(tf.constant(start_step, tf.int64))
+
+    def called():
+        step = tf.convert_to_tensor(start_step()).numpy()  # such as a variable of replicas
+        check_integer(0, start_step=step)
+        yield step
+
+    return tf.data.Dataset.from_generator(called, output_signature=tf.TensorSpec([], tf.int64))
+
+
+def all_steps(start_step, every=1):
     """The endless `tf.data.Dataset` of steps, () int64."""
-    return tf.data.Dataset.counter(tf.constant(start, tf.int64), tf.constant(every, tf.int64))
+    every = tf.constant(every, tf.int64)
+    if callable(start_step):
+        counter = tf.data.Dataset.counter
+        return first_step(start_step).flat_map(lambda first: counter(first, every))
+    return tf.data.Dataset.counter(tf.constant(start_step, tf.int64), every)
 
 
 @tf.autograph.experimental.do_not_convert
