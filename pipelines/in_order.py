@@ -41,7 +41,8 @@ def evaluation_batches(
     check_bool(with_labels=with_labels)
 
     def load(image, box, label):
-        image = prepare(part_of(split, image, box, image_size[2]), image_size, preprocessing)
+        channels = image_size[2]  # pyright: ignore[reportOptionalSubscript], images have a size
+        image = prepare(part_of(split, image, box, channels), image_size, preprocessing)
         return (image, label) if with_labels else image
 
     if split.inputs is not None:

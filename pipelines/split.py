@@ -171,7 +171,7 @@ class Split:
         fields = vars(self).items()
         rows = {name: value[chosen] for name, value in fields if isinstance(value, np.ndarray)}
         if isinstance(self.inputs, dict):
-            rows["inputs"] = {name: each[chosen] for name, each in self.inputs.items()}
+            rows |= {"inputs": {name: each[chosen] for name, each in self.inputs.items()}}
         return dataclasses.replace(self, **rows)
 
 
