@@ -1,4 +1,4 @@
-"""Batches of images to train on, one function for each sampler."""
+"""Batches of images, or of other inputs, to train on, one function for each sampler."""
 
 import tensorflow as tf
 
@@ -6,10 +6,10 @@ from pipelines.hard_neighbours import HardNeighbours, hard_pairs
 from pipelines.loading import batches_of, check_is, checked, loader
 from pipelines.pairs import pair_indices
 from pipelines.parallel import on_all_cores
-from pipelines.sampling import all_steps, balanced_indices, group_indices
+from pipelines.sampling import all_steps, balanced_indices, check_position, group_indices
 from pipelines.shuffled import shuffled_indices
 from pipelines.whole_classes import whole_class_indices
-from tfdml.checks import check_bool, check_integer
+from tfdml.checks import check_bool
 
 
 def balanced_batches(
@@ -40,7 +40,9 @@ def balanced_batches(
             None; required for paths.
         augmentation: `Augmentation`, or None for none.
         start_step: Step of the first batch. To resume, the optimizer's number of steps, plus the
-            batches whose update it skipped.
+            batches whose update it skipped; or a function that returns it, called when iteration
+            begins: by `lambda: model.optimizer.iterations` a `fit` that is resumed by
+            `keras.callbacks.BackupAndRestore` goes on with the batches that would have come.
         sampler: `"balanced"` for K images of each class, or `"mixed"` for K to 2 K of fewer.
         preprocessing: `Preprocessing`, or None to only resize. An augmentation with `crop` below 1
             replaces its random crop.
@@ -49,13 +51,14 @@ def balanced_batches(
 
     Returns:
         `tf.data.Dataset` of `(images, labels)`: (P × K, height, width, channels) float32 in
-        [0, 255] and (P × K,) int64, the rows of a class in a row.
+        [0, 255] and (P × K,) int64, the rows of a class in a row. Of a split of `inputs`, as of
+        all samplers, `(inputs, labels)`: its rows as they are.
 
     Raises:
         TypeError: If P, K, the seed or the step is not an integer, `split` not a `Split` or
             `augmentation` not an `Augmentation`.
-        ValueError: If one of them is out of range, or `image_size` does not suit these images or
-            is missing for paths.
+        ValueError: If one of them is out of range, or `image_size` does not suit these images, is
+            missing for paths, or is given for `inputs`.
     """
     making = checked(split, image_size, augmentation, preprocessing)
     indices = balanced_indices(
@@ -88,8 +91,9 @@ def group_batches(
     Args:
         split: `Split` with `super_labels`.
         classes_per_batch: P, distinct classes; fewer where a super-class has fewer than P / G or
-            a single image of a class is left.
-        batch_size: Most images of a batch, above P; surplus images are dropped at random.
+            a single image of a class is left, but two or more unless P is 1.
+        batch_size: Most images of a batch, above P, and at least 4 unless P is 1; surplus images
+            are dropped at random.
         seed: Of the choice of images and of their augmentation.
         image_size: As for `balanced_batches`.
         augmentation: `Augmentation`, or None for none.
@@ -226,7 +230,7 @@ def pair_batches(
 
     An epoch has every positive pair, every image paired with itself (random augmentation makes the
     two differ), and as many random negative pairs. Each batch is a function of (seed, step) alone.
-    `pair_indices` in `pipelines/pairs.py` has the details.
+    It warns if no class has two images. `pair_indices` in `pipelines/pairs.py` has the details.
 
     With `hard_neighbours` a batch is m / 4 random positive pairs and, for each of their images, the
     nearest image of another class: a function of (seed, step) and the embeddings of the last
@@ -274,7 +278,7 @@ def pair_batches(
             split.labels, batch_size, reshuffle=reshuffle, seed=seed, start_step=start_step
         )
         return batches_of(making, indices, batch_size, seed, start_step, part)
-    check_integer(0, seed=seed, start_step=start_step)
+    check_position(seed, start_step)
     check_bool(reshuffle=reshuffle)
     check_is(HardNeighbours, "hard_neighbours", hard_neighbours)
     hard_neighbours.check_suits(split.labels, batch_size)

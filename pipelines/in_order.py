@@ -16,6 +16,8 @@ def evaluation_batches(
 ):
     """All images of a split in order, cut to their boxes and resized, without augmentation.
 
+    Of a split of `inputs`, its rows as they are.
+
     Args:
         split: `Split`.
         image_size: (height, width, channels), for paths 1 or 3 channels; that of the images if
@@ -39,9 +41,15 @@ def evaluation_batches(
     check_bool(with_labels=with_labels)
 
     def load(image, box, label):
-        image = prepare(part_of(split, image, box, image_size[2]), image_size, preprocessing)
+        channels = image_size[2]  # pyright: ignore[reportOptionalSubscript], images have a size
+        image = prepare(part_of(split, image, box, channels), image_size, preprocessing)
         return (image, label) if with_labels else image
 
+    if split.inputs is not None:
+        with tf.device("CPU:0"):  # else a GPU would hold all rows
+            rows = tf.data.Dataset.from_tensor_slices((split.inputs, split.labels))
+        rows = rows if with_labels else rows.map(lambda inputs, _: inputs)
+        return rows.batch(batch_size).prefetch(tf.data.AUTOTUNE)
     with tf.device("CPU:0"):  # else a GPU would hold all pixels
         images = tf.data.Dataset.from_tensor_slices((split.images, boxes_of(split), split.labels))
     if split.holds_records:

@@ -27,6 +27,13 @@ _DRAWS = {"augmentation": _CROP_DRAWS + _WARP_DRAWS, "colour": _COLOUR_DRAWS}  #
 
 def checked(split, image_size, augmentation, preprocessing):
     """Checks the arguments and returns them, with defaults in place of None."""
+    check_split(split)
+    if split.inputs is not None:
+        given = {"image_size": image_size, "augmentation": augmentation}
+        given = {**given, "preprocessing": preprocessing}
+        none = all(option is None for option in given.values())
+        check(none, "options of images must be None for a split of `inputs`", **given)
+        return split, None, None, None
     augmentation = Augmentation() if augmentation is None else augmentation
     preprocessing = Preprocessing() if preprocessing is None else preprocessing
     check_is(Augmentation, "augmentation", augmentation)
@@ -45,7 +52,6 @@ def check_is(kind, name, value):
 
 
 def _checked_size(split, image_size):
-    check_split(split)
     if image_size is None and not split.holds_paths:
         return split.images.shape[1:]
     check_image_size(" for paths" if split.holds_paths else "", image_size=image_size)
@@ -69,6 +75,8 @@ def batches_of(making, indices, batch, seed, start_step, part=(0, 1)):
 def loader(making, batch, size, seed, part):
     """Returns a function from a dataset of (step, indices) to one of (images, labels).
 
+    Of a split of `inputs`, to one of (inputs, labels).
+
     Args:
         making: As returned by `checked`.
         batch: Most indices of a batch.
@@ -79,6 +87,8 @@ def loader(making, batch, size, seed, part):
     rows = _rows_of(part, batch)
     size = size and len(rows)
     split, image_size, augmentation, preprocessing = making
+    if split.inputs is not None:
+        return _inputs_loader(split, rows)
     several_sizes = split.holds_paths or split.boxes is not None or augmentation.crops
     one_by_one = several_sizes or preprocessing.takes_crops
     of_batch = augmentation.changed(flip=False) if one_by_one else augmentation
@@ -127,6 +137,23 @@ def loader(making, batch, size, seed, part):
             images = batches.unbatch().map(load, num_parallel_calls=tf.data.AUTOTUNE)
             batches = images.batch(len(rows), drop_remainder=True)
         batches = batches.map(finish, num_parallel_calls=tf.data.AUTOTUNE)
+        return on_all_cores(batches.prefetch(tf.data.AUTOTUNE))
+
+    return loaded
+
+
+def _inputs_loader(split, part):
+    """As `loader`, of a split of `inputs`; `part` is the range of rows of a batch to load."""
+    with tf.device("CPU:0"):  # else a GPU would hold all rows
+        tables = tf.nest.map_structure(tf.constant, (split.inputs, split.labels))
+
+    def gather(_, indices):
+        own = indices[part.start : part.stop]
+        return tf.nest.map_structure(lambda table: tf.gather(table, own), tables)
+
+    @tf.autograph.experimental.do_not_convert
+    def loaded(numbered):
+        batches = numbered.map(gather, num_parallel_calls=tf.data.AUTOTUNE)
         return on_all_cores(batches.prefetch(tf.data.AUTOTUNE))
 
     return loaded

@@ -3,7 +3,14 @@
 import numpy as np
 import tensorflow as tf
 
-from pipelines.sampling import checked_labels, each_step, step_seed
+from pipelines.sampling import (
+    check_position,
+    checked_labels,
+    each_step,
+    rows_by_class,
+    step_seed,
+    warn_of_single_images,
+)
 from tfdml.checks import check, check_bool, check_fits, check_integer
 
 _BYTES_PER_PAIR = 40  # most that making the list of pairs takes
@@ -16,8 +23,9 @@ def pair_indices(labels, batch_size, *, reshuffle=False, seed=0, start_step=0):
     crops differ; and q negative pairs for each image, where q is the number of these positive pairs
     per image, rounded up. The partners in the negative pairs of a class are drawn from all images
     of other classes, none twice before each was drawn. Negative pairs are dropped at random until
-    m / 2 divides the list. It is shuffled once, and an epoch is one pass over it. Every batch is a
-    function of (seed, step) alone.
+    m / 2 divides the list. It is shuffled once, and an epoch is one pass over it: a batch of few
+    pairs may have no negative one. Every batch is a function of (seed, step) alone. It warns if no
+    class has two images.
 
     Args:
         labels: (n,) integer class ids.
@@ -25,7 +33,7 @@ def pair_indices(labels, batch_size, *, reshuffle=False, seed=0, start_step=0):
         reshuffle: Whether each epoch shuffles the list anew; if not, every epoch repeats the
             batches of the first.
         seed: Of the draw and the order of the pairs; >= 0 and below 2**63.
-        start_step: Step of the first batch.
+        start_step: Step of the first batch, or a function that returns it when iteration begins.
 
     Returns:
         `tf.data.Dataset` of (m,) int64 indices into `labels`: the left ones of the pairs, then the
@@ -45,9 +53,10 @@ def pair_indices(labels, batch_size, *, reshuffle=False, seed=0, start_step=0):
         and where the negative pairs of a class need more images than the other classes have.
     """
     labels = checked_labels(labels)
-    check_integer(0, seed=seed, start_step=start_step)
+    check_position(seed, start_step)
     check_bool(reshuffle=reshuffle)
     check_pairs(labels, batch_size, multiple_of=2)
+    warn_of_single_images(np.unique(labels, return_counts=True)[1])
     pairs = all_pairs(labels, batch_size // 2, seed)
     draw = pairs_in_turn(pairs, batch_size // 2, seed, reshuffle)
     return each_step(lambda step: tf.reshape(draw(step), [batch_size]), start_step)
@@ -101,30 +110,26 @@ def all_pairs(labels, multiple, seed):
 
 def positive_pairs(labels):
     """Every pair of two images of a class, once: (2, pairs) int32."""
-    sizes = np.unique(labels, return_counts=True)[1].astype(float)
-    number = int((sizes * (sizes - 1)).sum() / 2)
+    by_class, first, sizes = rows_by_class(labels, least=1)
+    number = int((sizes * (sizes - 1.0)).sum() / 2)
     check_fits(_BYTES_PER_PAIR * number, "all pairs of images of a class", pairs=number)
-    pairs = [members[np.stack(np.triu_indices(len(members), 1))] for members in _classes(labels)]
-    return np.concatenate(pairs, axis=1).astype(np.int32)
+    following = np.repeat(first + sizes, sizes) - np.arange(len(labels)) - 1  # in the same class
+    left = np.repeat(np.arange(len(labels)), following)
+    right = np.arange(len(left)) - (np.cumsum(following) - following)[left] + left + 1
+    by_class = by_class.astype(np.int32)
+    return np.stack([by_class[left], by_class[right]])
 
 
 def _negative_pairs(labels, per_image, rng):
     """`per_image` pairs of each image with images of other classes: (2, pairs) int32."""
-    classes = _classes(labels)
-    by_class = np.concatenate(classes)
-    pairs, begin = [], 0
-    for members in classes:
-        end, others = begin + len(members), len(labels) - len(members)
-        wanted = per_image * len(members)
-        rounds = [rng.permutation(others) for _ in range(wanted // others)]
-        drawn = np.concatenate([*rounds, rng.choice(others, wanted % others, replace=False)])
-        drawn[drawn >= begin] += end - begin  # skips those of the class itself
-        pairs.append([np.repeat(members, per_image), by_class[drawn]])
-        begin = end
-    return np.concatenate(pairs, axis=1).astype(np.int32)
-
-
-def _classes(labels):
-    """The rows of each class, in the order of the ids."""
-    by_class = np.argsort(labels, kind="stable")
-    return np.split(by_class, np.flatnonzero(np.diff(labels[by_class])) + 1)
+    by_class, first, sizes = rows_by_class(labels, least=1)
+    draws = []
+    for size in sizes.tolist():
+        others, wanted = len(labels) - size, per_image * size
+        draws += [rng.permutation(others) for _ in range(wanted // others)]
+        draws.append(rng.choice(others, wanted % others, replace=False))
+    drawn = np.concatenate(draws)
+    begin, own = (np.repeat(each, per_image * sizes) for each in (first, sizes))
+    drawn += np.where(drawn >= begin, own, 0)  # skips those of the class itself
+    by_class = by_class.astype(np.int32)
+    return np.stack([np.repeat(by_class, per_image), by_class[drawn]])

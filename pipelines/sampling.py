@@ -1,5 +1,7 @@
 """Samplers: indices of the images of each batch, before any image is read."""
 
+import warnings
+
 import numpy as np
 import tensorflow as tf
 
@@ -31,10 +33,11 @@ def balanced_indices(
         classes_per_batch: P.
         images_per_class: K.
         seed: Of the order of classes and the draw of images; >= 0 and below 2**63.
-        start_step: Step of the first batch.
+        start_step: Step of the first batch, or a function that returns it when iteration begins.
         sampler: `"balanced"`, as above; or `"mixed"`, which draws K to 2 K images, uniformly, of
             one of the P classes after the other until the batch has P × K. The last class takes
-            what is left; if that is less than K, it goes to the class before.
+            what is left; if that is less than K, it goes to the class before. Two classes have K
+            images each, as otherwise a batch would have no negatives.
 
     Returns:
         `tf.data.Dataset` of (P × K,) int64 indices into `labels`, the rows of a class in a row.
@@ -47,7 +50,7 @@ def balanced_indices(
     classes = rows_by_class(checked_labels(labels), least=1)
     by_class, first, counts = (tf.constant(part, tf.int64) for part in classes)
     check_integer(1, classes_per_batch=classes_per_batch, images_per_class=images_per_class)
-    check_integer(0, seed=seed, start_step=start_step)
+    check_position(seed, start_step)
     received = {"classes_per_batch": classes_per_batch, "classes": len(counts)}
     needed = "`classes_per_batch` must not exceed the number of classes"
     check(classes_per_batch <= len(counts), needed, **received)
@@ -55,6 +58,8 @@ def balanced_indices(
     batch = classes_per_batch * images_per_class
     needed = "`classes_per_batch` × `images_per_class` must be < 2**31"
     check(batch < 2**31, needed, **received, images_per_class=images_per_class)
+    if images_per_class > 1:
+        warn_of_single_images(counts)
     batches_per_epoch = len(counts) // classes_per_batch
 
     def indices_of(step):
@@ -68,7 +73,7 @@ def balanced_indices(
         present = tf.range(largest)[None, :] < sizes[:, None]
         drawn = tf.argsort(tf.where(present, keys, 2.0), axis=1)  # padding comes last
         shares = tf.fill([classes_per_batch], tf.constant(images_per_class, tf.int64))
-        if sampler == "mixed":
+        if sampler == "mixed" and classes_per_batch > 2:
             shares = _mixed_shares(shares, step_seed(seed, "shares", step))
         ends = tf.cumsum(shares)
         position = tf.range(batch, dtype=tf.int64)
@@ -97,29 +102,32 @@ def group_indices(
 
     Each batch draws G super-classes and P / G classes of each (all if it has fewer), both without
     replacement, and takes all their images. If these exceed the batch size, images are dropped at
-    random, and then classes with a single image left. Classes of a single image are never drawn.
-    Every batch is a function of (seed, step) alone.
+    random, and then classes with a single image left; if that leaves one class of several, two
+    images each of two classes are kept instead. Classes of a single image are never drawn, nor is a
+    single super-class of a single class, unless P is 1. Every batch is a function of (seed, step)
+    alone.
 
     Args:
         labels: (n,) integer class ids.
         super_labels: (n,) integer super-class ids, the same for all images of a class.
         classes_per_batch: P; G must divide it.
-        batch_size: Most images of a batch; above P, so that no batch is empty.
+        batch_size: Most images of a batch; above P, so that no batch is empty, and with P > 1 at
+            least 4, for two images of two classes.
         super_classes: G.
         images_per_class: Most images of a class, drawn at random, >= 2; all if None.
         evenly: Whether all super-classes, and all classes of one, are equally likely; if not, they
             are drawn one by one from those left, in proportion to their images.
         seed: Of all draws; >= 0 and below 2**63.
-        start_step: Step of the first batch.
+        start_step: Step of the first batch, or a function that returns it when iteration begins.
 
     Returns:
         `tf.data.Dataset` of (m,) int64 indices into `labels`, 2 <= m <= `batch_size`, all
-        different, the rows of a class in a row, two or more.
+        different, the rows of a class in a row, two or more; of at least two classes if P > 1.
 
     Raises:
         TypeError: If `evenly` is not a bool, or the labels or a number are not integers.
-        ValueError: If there are fewer super-classes than G that have a class of 2 images, G does
-            not divide P, or a number is out of its range.
+        ValueError: If there are fewer super-classes than G that have a class of 2 images, or with
+            G = 1 two such classes, G does not divide P, or a number is out of its range.
 
     Source:
         Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, and its released code:
@@ -129,8 +137,9 @@ def group_indices(
         and end anywhere in a group.
     """
     check_integer(1, classes_per_batch=classes_per_batch, super_classes=super_classes)
-    check_integer(classes_per_batch + 1, batch_size=batch_size)
-    check_integer(0, seed=seed, start_step=start_step)
+    least_size = 4 if classes_per_batch == 2 else classes_per_batch + 1
+    check_integer(least_size, batch_size=batch_size)
+    check_position(seed, start_step)
     if images_per_class is not None:
         check_integer(2, images_per_class=images_per_class)
     check_bool(evenly=evenly)
@@ -139,13 +148,16 @@ def group_indices(
     check(divides, "`super_classes` must divide `classes_per_batch`", **received)
     groups = _grouped(checked_labels(labels), np.asarray(super_labels))
     by_class, first, counts, starts, sizes, totals = map(tf.constant, groups)
-    of_pairs = "the number of super-classes that have a class of 2 images or more"
-    enough, found = f"`super_classes` must not exceed {of_pairs}", len(sizes)
+    one_of_several = super_classes == 1 < classes_per_batch
+    usable = sizes >= (2 if one_of_several else 1)
+    classes = "2 classes" if one_of_several else "a class"
+    of_pairs = f"the number of super-classes that have {classes} of 2 images or more"
+    enough, found = f"`super_classes` must not exceed {of_pairs}", int(np.count_nonzero(usable))
     check(super_classes <= found, enough, super_classes=super_classes, found=found)
     most = images_per_class or tf.reduce_max(counts)
 
     def classes_of(step):
-        weights = tf.ones_like(totals) if evenly else totals
+        weights = tf.where(usable, tf.ones_like(totals) if evenly else totals, 0)
         chosen = _draw(weights[None], super_classes, step_seed(seed, "super_classes", step))[0]
         widths = tf.gather(sizes, chosen)[:, None]
         place = tf.range(tf.reduce_max(widths))[None]
@@ -161,14 +173,21 @@ def group_indices(
         owner, turn, rows = rows_of(classes_of(step), first, counts)
         of_images = step_seed(seed, "images", step)
         keys = tf.random.stateless_uniform([2, tf.size(owner)], of_images, dtype=tf.float64)
-        # Classes stay adjacent, each shuffled within; then any surplus images are dropped.
+        # Classes stay adjacent, each shuffled within; then images of high ranks are dropped.
         places = tf.argsort(tf.cast(owner, tf.float64) + keys[0])
-        candidates = tf.boolean_mask(places, turn < most)
-        kept = tf.argsort(tf.boolean_mask(keys[1], turn < most))[:batch_size]
-        candidates = tf.gather(candidates, tf.sort(kept))
-        owner = tf.gather(owner, candidates)
-        paired = tf.gather(tf.math.bincount(owner), owner) > 1
-        return tf.gather(by_class, tf.gather(rows, tf.boolean_mask(candidates, paired)))
+        owner, turn, places, ranks = (
+            tf.boolean_mask(each, turn < most) for each in (owner, turn, places, keys[1])
+        )
+
+        def fitting(ranks):
+            lowest = tf.sort(tf.argsort(ranks)[:batch_size])
+            classes = tf.gather(owner, lowest)
+            return tf.boolean_mask(lowest, tf.gather(tf.math.bincount(classes), classes) > 1)
+
+        kept = fitting(ranks)
+        single = (owner[kept[0]] == owner[kept[-1]]) & (owner[-1] > 0)
+        kept = fitting(ranks - tf.cast(single & (owner < 2) & (turn < 2), ranks.dtype))
+        return tf.gather(by_class, tf.gather(rows, tf.gather(places, kept)))
 
     return each_step(indices_of, start_step)
 
@@ -223,9 +242,33 @@ def rows_of(classes, first, counts):
     return owner, turn, tf.gather(first, tf.gather(classes, owner)) + turn
 
 
-def all_steps(start, every=1):
+def check_position(seed, start_step):
+    """Raises an error unless the seed and the step, if it is known yet, are integers >= 0."""
+    check_integer(0, seed=seed)
+    if not callable(start_step):
+        check_integer(0, start_step=start_step)
+
+
+def first_step(start_step):
+    """The `tf.data.Dataset` of one step, () int64; a function is called as iteration begins."""
+    if not callable(start_step):
+        return tf.data.Dataset.from_tensors(tf.constant(start_step, tf.int64))
+
+    def called():
+        step = tf.convert_to_tensor(start_step()).numpy()  # such as a variable of replicas
+        check_integer(0, start_step=step)
+        yield step
+
+    return tf.data.Dataset.from_generator(called, output_signature=tf.TensorSpec([], tf.int64))
+
+
+def all_steps(start_step, every=1):
     """The endless `tf.data.Dataset` of steps, () int64."""
-    return tf.data.Dataset.counter(tf.constant(start, tf.int64), tf.constant(every, tf.int64))
+    every = tf.constant(every, tf.int64)
+    if callable(start_step):
+        counter = tf.data.Dataset.counter
+        return first_step(start_step).flat_map(lambda first: counter(first, every))
+    return tf.data.Dataset.counter(tf.constant(start_step, tf.int64), every)
 
 
 @tf.autograph.experimental.do_not_convert
@@ -258,6 +301,16 @@ def checked_labels(labels):
     one_each = "`labels` must be (n,) class ids; images of several labels take shuffled_batches"
     check_shapes(labels.ndim == 1, one_each, labels=labels)
     return labels
+
+
+def warn_of_single_images(counts):
+    """Warns if no class has two images, so that positive pairs are of an image with itself."""
+    if np.max(counts) < 2:
+        warnings.warn(
+            "no class has 2 images or more: every positive pair is an image with itself, which "
+            f"random augmentation alone makes differ. Received: classes={len(counts)}",
+            stacklevel=4,
+        )
 
 
 def _mixed_shares(least, seed):

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from pipelines.sampling import each_step, step_seed
+from pipelines.sampling import check_position, each_step, step_seed
 from tfdml.checks import check, check_integer
 
 
@@ -16,7 +16,7 @@ def shuffled_indices(images, batch_size, seed=0, start_step=0):
         images: n, number of images.
         batch_size: m, images of a batch; at most n.
         seed: Of the order of the images; >= 0 and below 2**63.
-        start_step: Step of the first batch.
+        start_step: Step of the first batch, or a function that returns it when iteration begins.
 
     Returns:
         `tf.data.Dataset` of (m,) int64 indices below n, all different.
@@ -27,7 +27,7 @@ def shuffled_indices(images, batch_size, seed=0, start_step=0):
             step is below 0 or not below 2**63.
     """
     check_integer(1, batch_size=batch_size)
-    check_integer(0, seed=seed, start_step=start_step)
+    check_position(seed, start_step)
     expectation = "`batch_size` must not exceed the number of images"
     check(batch_size <= images, expectation, batch_size=batch_size, images=images)
     batches_per_epoch = images // batch_size

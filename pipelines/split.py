@@ -14,11 +14,11 @@ from tfdml.checks import Bare, check, check_integer, check_number, check_type, c
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Split:
-    """Labelled images.
+    """Labelled images, or labelled rows of any other kind.
 
     Args:
         images: (n, height, width, channels) uint8, or (n,) paths of image files, strings or
-            `os.PathLike`.
+            `os.PathLike`; None for `inputs`.
         labels: (n,) or (n, 1) integer class ids; or several labels an image, (n, num_labels)
             integers, 1 for each label of the image and 0 elsewhere, num_labels >= 2: class ids are
             columns.
@@ -30,23 +30,51 @@ class Split:
             file as stored; the EXIF orientation is applied to the part cut out.
         warped: `Preprocessing` already applied to the images, as in a cache; None for original
             images.
+        inputs: In place of images, what the embedder takes: n rows of numbers or texts, or a dict
+            of such arrays. Batches have these rows as they are, so options of images are rejected.
 
     Raises:
-        ValueError: If there are no images, not one label, super-label and box each, a class is in
-            two super-classes, several labels are not 0 and 1 or have super-labels, or a box is
-            empty or, for an array, not inside its image.
+        ValueError: If there are no images, not one label, super-label, box and row of each input,
+            a class is in two super-classes, several labels are not 0 and 1 or have super-labels, a
+            box is empty or, for an array, not inside its image, or there are images and inputs.
         TypeError: If the labels, super-labels or boxes are not integers, the images neither uint8
-            nor paths, or the names not a dict.
+            nor paths, the inputs neither numbers nor texts, or the names not a dict.
+
+    Example:
+        >>> split = Split(inputs={"age": [[31.0], [64.0]], "name": ["Ada", "Bo"]}, labels=[0, 1])
+        >>> split
+        <Split: 2 rows of 2 classes>
     """
 
-    images: Any
-    labels: Any
+    images: Any = None
+    labels: Any = None
     class_names: dict | None = None
     super_labels: Any = None
     boxes: Any = None
     warped: Preprocessing | None = None
+    inputs: Any = None
 
     def __post_init__(self):
+        if self.inputs is None:
+            vars(self).update(images=self._checked_images())
+            count = len(self.images)
+        else:
+            vars(self).update(inputs=self._checked_inputs())
+            count = len(self.labels)
+        vars(self).update(labels=_checked_labels(self.labels, count))
+        named = self.class_names is None or isinstance(self.class_names, dict)
+        received = Bare(type(self.class_names).__name__)
+        check_type(named, "`class_names` must be a dict of class ids and names", type=received)
+        if self.super_labels is not None:
+            self.check_one_label("super-classes")
+            super_labels = _integers("super_labels", self.super_labels, (count,))
+            _check_nested(self.labels, super_labels)
+            vars(self).update(super_labels=super_labels)
+        if self.boxes is not None:
+            vars(self).update(boxes=_integers("boxes", self.boxes, (count, 4)))
+            _check_boxes(self.boxes, None if self.holds_paths else self.images.shape[1:3])
+
+    def _checked_images(self):
         try:
             images = np.asarray(self.images)
         except ValueError as error:  # of NumPy
@@ -58,32 +86,37 @@ class Split:
         are_pixels = images.dtype == np.uint8 and images.ndim == 4
         are_paths = images.dtype.kind == "U" and images.ndim == 1
         expected = "`images` must be (n, height, width, channels) uint8 or (n,) paths"
-        if images.dtype.kind == "f":
+        if images.ndim == 2:
+            expected += "; other rows are the `inputs` of a split"
+        elif images.dtype.kind == "f":
             expected += "; convert those in [0, 1] by (255 * images).astype('uint8'), those in "
             expected += "[0, 255] by images.astype('uint8')"
         elif images.ndim == 3:
             expected += "; add the channel of grey images by images[..., None]"
         received = {"shape": images.shape, "dtype": Bare(images.dtype)}
         check_type(are_pixels or are_paths, expected, **received)
-        vars(self).update(images=images, labels=_checked_labels(self.labels, len(images)))
-        named = self.class_names is None or isinstance(self.class_names, dict)
-        received = Bare(type(self.class_names).__name__)
-        check_type(named, "`class_names` must be a dict of class ids and names", type=received)
-        if self.super_labels is not None:
-            self.check_one_label("super-classes")
-            super_labels = _integers("super_labels", self.super_labels, (len(images),))
-            _check_nested(self.labels, super_labels)
-            vars(self).update(super_labels=super_labels)
-        if self.boxes is not None:
-            vars(self).update(boxes=_integers("boxes", self.boxes, (len(images), 4)))
-            _check_boxes(self.boxes, None if are_paths else images.shape[1:3])
+        return images
+
+    def _checked_inputs(self):
+        of_images = {"images": self.images, "boxes": self.boxes, "warped": self.warped}
+        given = [name for name, value in of_images.items() if value is not None]
+        check(not given, "a split of `inputs` must have nothing of images", given=given)
+        named = self.inputs if isinstance(self.inputs, dict) else {"inputs": self.inputs}
+        arrays = {name: _checked_rows(name, rows) for name, rows in named.items()}
+        shapes = {f"{name}.shape": rows.shape for name, rows in arrays.items()}
+        shapes["labels.shape"] = np.shape(self.labels)
+        lengths = {shape[:1] for shape in shapes.values()}
+        expected = "`inputs` and `labels` must have the same number of rows, at least one"
+        check(arrays and len(lengths) == 1 and (0,) not in lengths, expected, **shapes)
+        return arrays if isinstance(self.inputs, dict) else arrays["inputs"]
 
     def __repr__(self):
-        return f"<Split: {len(self.labels):,} images of {self.num_classes:,} classes>"
+        rows = "images" if self.inputs is None else "rows"
+        return f"<Split: {len(self.labels):,} {rows} of {self.num_classes:,} classes>"
 
     @property
     def holds_paths(self):
-        return self.images.dtype.kind == "U"
+        return self.inputs is None and self.images.dtype.kind == "U"
 
     @property
     def holds_records(self):
@@ -137,7 +170,22 @@ class Split:
             return self  # spares a copy of the pixels
         fields = vars(self).items()
         rows = {name: value[chosen] for name, value in fields if isinstance(value, np.ndarray)}
+        if isinstance(self.inputs, dict):
+            rows |= {"inputs": {name: each[chosen] for name, each in self.inputs.items()}}
         return dataclasses.replace(self, **rows)
+
+
+def _checked_rows(name, rows):
+    """Returns rows of numbers or texts as an array, with the first axis that of the examples."""
+    try:
+        rows = np.asarray(rows)
+    except ValueError as error:  # of NumPy
+        raise ValueError(f"`{name}` must have rows of one shape: {error}") from None
+    texts = rows.dtype == object and all(isinstance(text, (str, bytes)) for text in rows.flat)
+    expected = f"`{name}` must be rows of numbers or texts"
+    received = {"shape": rows.shape, "dtype": Bare(rows.dtype)}
+    check_type(rows.ndim > 0 and (texts or rows.dtype.kind in "biufUS"), expected, **received)
+    return rows
 
 
 def _integers(name, values, shape):
@@ -247,14 +295,16 @@ def join_splits(splits):
     Super-labels are dropped unless all splits have them.
 
     Args:
-        splits: `Split`s, whose images are all pixels of one size or all paths.
+        splits: `Split`s, whose images are all pixels of one size or all paths, or of the same
+            `inputs`.
 
     Returns:
         A `Split` with the rows in the order given.
 
     Raises:
         TypeError: If one is not a `Split`.
-        ValueError: If they went through different preprocessing, or only some have boxes.
+        ValueError: If they went through different preprocessing, only some have boxes, or their
+            inputs differ.
     """
     splits = list(splits)
     for split in splits:
@@ -266,12 +316,22 @@ def join_splits(splits):
     expectation = "splits to join must all have boxes, or none: others would not be cropped"
     check(len(set(boxed)) < 2, expectation, have_boxes=boxed)
 
+    inputs = [split.inputs for split in splits]
+    kinds = [sorted(each) if isinstance(each, dict) else each is None for each in inputs]
+    check(kinds.count(kinds[0]) == len(kinds), "splits to join must have the same inputs, or none")
+
     joined = {}
-    for name in ("images", "labels", "super_labels", "boxes"):
+    for name in ("images", "labels", "super_labels", "boxes", "inputs"):
         parts = [getattr(split, name) for split in splits]
-        joined[name] = None if any(part is None for part in parts) else np.concatenate(parts)
+        joined[name] = None if any(part is None for part in parts) else _concatenated(parts)
     class_names = {i: name for split in splits for i, name in (split.class_names or {}).items()}
     return Split(class_names=class_names, warped=splits[0].warped, **joined)
+
+
+def _concatenated(parts):
+    if isinstance(parts[0], dict):
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return np.concatenate(parts)
 
 
 def rows_to_find(split, queries=None):

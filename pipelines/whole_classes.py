@@ -2,7 +2,15 @@
 
 import tensorflow as tf
 
-from pipelines.sampling import all_steps, checked_labels, rows_by_class, rows_of, shuffle, step_seed
+from pipelines.sampling import (
+    check_position,
+    checked_labels,
+    first_step,
+    rows_by_class,
+    rows_of,
+    shuffle,
+    step_seed,
+)
 from tfdml.checks import check, check_integer
 
 
@@ -21,7 +29,7 @@ def whole_class_indices(labels, batch_size, seed=0, start_step=0):
         batch_size: Most images of a batch, m; at least the size of the largest class + 2, so that
             every batch has negatives.
         seed: Of the order of classes and the images left out; >= 0 and below 2**63.
-        start_step: Step of the first batch.
+        start_step: Step of the first batch, or a function that returns it when iteration begins.
 
     Returns:
         `tf.data.Dataset` of (m,) or (m - 1,) int64 indices into `labels`, all different, the rows
@@ -40,7 +48,7 @@ def whole_class_indices(labels, batch_size, seed=0, start_step=0):
         class may come again before the others have.
     """
     check_integer(4, batch_size=batch_size)
-    check_integer(0, seed=seed, start_step=start_step)
+    check_position(seed, start_step)
     by_class, first, counts = rows_by_class(checked_labels(labels))
     needed = "batches of whole classes need 2 or more classes with 2 or more images"
     check(len(counts) >= 2, needed, classes=len(counts))
@@ -53,7 +61,7 @@ def whole_class_indices(labels, batch_size, seed=0, start_step=0):
     by_class, first, counts = map(tf.constant, (by_class, first, counts))
 
     @tf.autograph.experimental.do_not_convert
-    def epoch_of(epoch):
+    def epoch_of(epoch, begin):
         order = shuffle(tf.size(counts), step_seed(seed, "classes", epoch))
         following = _following(tf.gather(counts, order), batch_size)
         ends = tf.scan(lambda begin, _: following[begin], tf.range(batches_per_epoch), 0)
@@ -64,7 +72,7 @@ def whole_class_indices(labels, batch_size, seed=0, start_step=0):
             return images_of(order[begins[place] : ends[place]], step)
 
         steps = tf.data.Dataset.range(
-            tf.maximum(epoch * batches_per_epoch, start_step), (epoch + 1) * batches_per_epoch
+            tf.maximum(epoch * batches_per_epoch, begin), (epoch + 1) * batches_per_epoch
         )
         return steps.map(indices_of, num_parallel_calls=tf.data.AUTOTUNE)
 
@@ -75,7 +83,11 @@ def whole_class_indices(labels, batch_size, seed=0, start_step=0):
         places = tf.argsort(tf.cast(owner, tf.float64) + keys)[:batch_size]  # class by class
         return tf.gather(by_class, tf.gather(rows, places))
 
-    return all_steps(start_step // batches_per_epoch).flat_map(epoch_of)
+    def epochs_from(step):
+        epochs = tf.data.Dataset.counter(step // batches_per_epoch)
+        return epochs.flat_map(lambda epoch: epoch_of(epoch, step))
+
+    return first_step(start_step).flat_map(epochs_from)
 
 
 def _following(sizes, batch_size):

@@ -2,6 +2,7 @@ import dataclasses
 import itertools
 import re
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -23,6 +24,8 @@ from pipelines.pairs import pair_indices
 from pipelines.sampling import balanced_indices, group_indices
 from pipelines.shuffled import shuffled_indices
 from pipelines.whole_classes import whole_class_indices
+from tfdml import EmbeddingModel
+from tfdml.callbacks import StopAt
 from tfdml.decoding import decode
 
 EVERYTHING = Augmentation(
@@ -430,6 +433,58 @@ def test_a_part_does_not_read_images_of_another(path_split):
     batches = balanced_batches(broken, 4, 3, image_size=(8, 6, 3), part=(0, 2)).take(1)
     [(images, _)] = batches.as_numpy_iterator()
     assert len(images) == 6
+
+
+@pytest.mark.parametrize(
+    ("batches_of", "sizes"),
+    [
+        (balanced_batches, (3, 2)),
+        (whole_class_batches, (10,)),
+        pytest.param(group_batches, (4, 12), marks=pytest.mark.slow),
+        pytest.param(shuffled_batches, (9,), marks=pytest.mark.slow),
+        pytest.param(pair_batches, (8,), marks=pytest.mark.slow),
+    ],
+)
+def test_a_function_says_the_first_step_whenever_iteration_begins(nested_splits, batches_of, sizes):
+    split, step = nested_splits[0], tf.Variable(0)
+    batches = batches_of(split, *sizes, start_step=lambda: step)
+    for first in (0, 7):
+        step.assign(first)
+        expected = batches_of(split, *sizes, start_step=first)
+        assert_equal_batches(
+            *(list(each.take(3).as_numpy_iterator()) for each in (batches, expected))
+        )
+    step.assign(-1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`start_step` must be >= 0"):
+        next(iter(batches))
+
+
+class Interruption(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if int(self.model.optimizer.iterations) == 7:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("save_freq", [pytest.param("epoch", marks=pytest.mark.slow), 3])
+def test_a_fit_that_keras_restores_goes_on_with_its_batches(rng, tmp_path, save_freq):
+    split = Split(inputs=rng.normal(size=(40, 5)).astype("float32"), labels=np.arange(40) % 8)
+
+    def trained(folder, *callbacks):
+        embedder = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3)])
+        embedder.set_weights([np.linspace(-1, 1, 15).reshape(5, 3), np.zeros(3)])
+        model = EmbeddingModel(embedder)
+        model.compile("adam", loss="triplet")
+        batches = balanced_batches(split, 3, 2, start_step=lambda: model.optimizer.iterations)
+        backup = keras.callbacks.BackupAndRestore(tmp_path / folder, save_freq=save_freq)
+        callbacks = [backup, StopAt(12), *callbacks]
+        model.fit(batches, steps_per_epoch=4, epochs=3, verbose=0, callbacks=callbacks)
+        return model.get_weights()
+
+    expected = trained("whole")
+    with pytest.raises(KeyboardInterrupt):
+        trained("interrupted", Interruption())
+    for own, weights in zip(trained("interrupted"), expected, strict=True):
+        np.testing.assert_array_equal(own, weights)
 
 
 @pytest.mark.parametrize("part", [(0, 5), (2, 2), (-1, 2)])

@@ -1,7 +1,9 @@
 """Splits of one's own data: what is taken as it is, and how the rest is converted."""
 
+import dataclasses
 import io
 import pathlib
+import re
 import struct
 
 import numpy as np
@@ -10,6 +12,10 @@ from PIL import Image, ImageOps
 
 import pipelines
 from pipelines import Split
+from pipelines.pairs import pair_indices
+from pipelines.sampling import balanced_indices, group_indices
+from pipelines.shuffled import shuffled_indices
+from pipelines.whole_classes import whole_class_indices
 
 FLOATS = np.linspace(0, 1, 4 * 2 * 2 * 3).reshape(4, 2, 2, 3)
 
@@ -84,3 +90,102 @@ def test_several_labels_are_checked():
             Split(names, wrong)
     with pytest.raises(ValueError, match="super-classes must have one class id per image"):
         Split(names, [[1, 0], [1, 1]], super_labels=[0, 0])
+
+
+@pytest.fixture
+def rows(rng):
+    """A split of two inputs, numbers and texts, in 6 classes of 4 rows."""
+    inputs = {"numbers": rng.normal(size=(24, 5)), "texts": [f"text {row}" for row in range(24)]}
+    labels = np.arange(24) % 6
+    return Split(inputs=inputs, labels=labels, super_labels=labels // 2)
+
+
+@pytest.mark.parametrize(
+    ("batches_of", "sizes", "indices_of"),
+    [
+        (pipelines.balanced_batches, (3, 2), lambda s, *a: balanced_indices(s.labels, *a)),
+        pytest.param(
+            pipelines.group_batches,
+            (4, 9),
+            lambda s, *a: group_indices(s.labels, s.super_labels, *a),
+            marks=pytest.mark.slow,
+        ),
+        (pipelines.whole_class_batches, (9,), lambda s, *a: whole_class_indices(s.labels, *a)),
+        (pipelines.shuffled_batches, (7,), lambda s, *a: shuffled_indices(len(s.labels), *a)),
+        (pipelines.pair_batches, (8,), lambda s, *a: pair_indices(s.labels, *a)),
+    ],
+)
+def test_all_samplers_draw_rows_of_any_kind(rows, batches_of, sizes, indices_of):
+    table = Split(inputs=rows.inputs["numbers"], labels=rows.labels, super_labels=rows.super_labels)
+    batches = [batches_of(split, *sizes).as_numpy_iterator() for split in (rows, table)]
+    for chosen, _ in zip(indices_of(rows, *sizes).as_numpy_iterator(), range(3), strict=False):
+        (inputs, labels), (numbers, again) = map(next, batches)
+        np.testing.assert_array_equal(labels, rows.labels[chosen])
+        np.testing.assert_array_equal(again, labels)
+        np.testing.assert_array_equal(numbers, rows.inputs["numbers"][chosen])
+        np.testing.assert_array_equal(inputs["numbers"], numbers)
+        assert [text.decode() for text in inputs["texts"]] == [f"text {row}" for row in chosen]
+
+
+def test_rows_have_parts_and_hard_neighbours(rows):
+    whole, labels = next(iter(pipelines.balanced_batches(rows, 4, 3)))
+    part, own = next(iter(pipelines.balanced_batches(rows, 4, 3, part=(1, 3))))
+    np.testing.assert_array_equal(part["texts"], whole["texts"][4:8])
+    np.testing.assert_array_equal(own, labels[4:8])
+    neighbours = pipelines.HardNeighbours(rows.labels, 8, refresh_every=2)
+    neighbours.refresh(0, rows.inputs["numbers"])
+    batches = pipelines.pair_batches(rows, 8, hard_neighbours=neighbours)
+    assert [len(labels) for _, labels in batches.take(2)] == [8, 8]
+
+
+def test_evaluation_gives_all_rows_in_order(rows):
+    batches = list(pipelines.evaluation_batches(rows, batch_size=10))
+    assert [len(inputs["texts"]) for inputs in batches] == [10, 10, 4]
+    numbers = np.concatenate([inputs["numbers"] for inputs in batches])
+    np.testing.assert_array_equal(numbers, rows.inputs["numbers"])
+    _, labels = next(iter(pipelines.evaluation_batches(rows, with_labels=True)))
+    np.testing.assert_array_equal(labels, rows.labels)
+
+
+def test_splits_of_rows_are_cut_and_joined(rows):
+    assert repr(rows) == "<Split: 24 rows of 6 classes>"
+    rest, held_out = pipelines.hold_out_classes(rows, 0.5)
+    assert held_out.inputs["texts"].tolist() == [f"text {i}" for i in range(24) if i % 6 >= 3]
+    joined = pipelines.join_splits([held_out, rest])
+    assert joined.inputs["texts"].tolist() == [*held_out.inputs["texts"], *rest.inputs["texts"]]
+    table = dataclasses.replace(rest, inputs=rest.inputs["numbers"])
+    assert table.subset([1]).inputs.shape == (1, 5)
+    with pytest.raises(ValueError, match="splits to join must have the same inputs, or none"):
+        pipelines.join_splits([rest, table])
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        (
+            {"inputs": {"a": np.zeros((3, 5)), "b": ["x", "y"]}},
+            ValueError,
+            "`inputs` and `labels` must have the same number of rows, at least one. Received: "
+            "a.shape=(3, 5), b.shape=(2,), labels.shape=(3,)",
+        ),
+        ({"inputs": np.zeros((2, 5))}, ValueError, "inputs.shape=(2, 5), labels.shape=(3,)"),
+        ({"inputs": {}}, ValueError, "at least one. Received: labels.shape=(3,)"),
+        ({"inputs": [], "labels": []}, ValueError, "at least one. Received: inputs.shape=(0,)"),
+        ({"inputs": [[1], [2, 3], [4]]}, ValueError, "`inputs` must have rows of one shape: "),
+        ({"inputs": ["x", None, "y"]}, TypeError, "rows of numbers or texts. Received: shape=(3,)"),
+        ({"inputs": np.zeros(3), "images": ["1.jpg"]}, ValueError, "Received: given=['images']"),
+        ({"images": np.zeros((3, 64))}, TypeError, "paths; other rows are the `inputs` of a split"),
+    ],
+)
+def test_rejects_rows_that_do_not_fit(given, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        Split(**{"labels": [0, 0, 1], **given})
+
+
+def test_rows_take_no_options_of_images(rows):
+    given = {"image_size": (8, 8, 1)}, {"augmentation": pipelines.Augmentation()}
+    for options in (*given, {"preprocessing": pipelines.Preprocessing()}):
+        with pytest.raises(ValueError, match="options of images must be None for a split of `inpu"):
+            pipelines.balanced_batches(rows, 2, 2, **options)
+    with pytest.raises(ValueError, match=r"Received: image_size=\(8, 8, 1\)"):
+        pipelines.evaluation_batches(rows, (8, 8, 1))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.pairs import all_pairs, pair_indices
+from pipelines.pairs import all_pairs, pair_indices, positive_pairs
 
 
 def take(batches, *arguments, start=0, **options):
@@ -158,6 +158,33 @@ def test_many_classes_start_at_once_at_any_step():
         began = time.perf_counter()
         take(1, labels, 128, start=start)
         assert time.perf_counter() - began < 5
+
+
+def test_pairs_of_many_small_classes_take_no_call_for_each():
+    began = time.process_time()
+    pairs = positive_pairs(np.repeat(np.arange(100_000), 2))
+    assert time.process_time() - began < 0.5
+    np.testing.assert_array_equal(pairs, np.arange(200_000).reshape(-1, 2).T)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_classes_of_two_images_start_in_seconds():
+    began = time.process_time()
+    take(1, np.repeat(np.arange(100_000), 2), 128)
+    assert time.process_time() - began < 2.5
+
+
+def test_the_list_of_a_seed_stays_what_it_was():
+    labels = np.repeat(np.arange(6), [2, 3, 4, 2, 5, 3])
+    drawn = take(2, labels, 6, seed=1, start=9).tolist()
+    assert drawn == [[7, 6, 10, 7, 8, 15], [16, 6, 12, 18, 11, 13]]
+    drawn = take(2, labels, 6, seed=1, start=9, reshuffle=True).tolist()
+    assert drawn == [[16, 10, 14, 16, 3, 14], [12, 6, 3, 13, 11, 4]]
+
+
+def test_warns_if_no_class_has_two_images():
+    with pytest.warns(UserWarning, match=r"no class has 2 images or more.*Received: classes=8"):
+        pair_indices(np.arange(8), 4)
 
 
 @pytest.mark.parametrize(

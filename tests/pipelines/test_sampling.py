@@ -1,6 +1,7 @@
 import itertools
 import re
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -155,7 +156,7 @@ def test_mixed_batches_have_k_to_2k_images_of_a_class(examples):
             assert len(set(indices)) == p * k  # enough of each: none twice
             starts = np.flatnonzero(np.diff(labels[indices], prepend=-1))
             sizes = np.diff(np.append(starts, p * k))
-            assert len(set(labels[indices])) == len(sizes)
+            assert len(set(labels[indices])) == len(sizes) >= min(p, 2)
             assert sizes.min() >= k
             assert (sizes[:-1] <= 2 * k).all()
             assert sizes[-1] < 3 * k
@@ -173,6 +174,32 @@ def test_mixed_batches_mix_all_sizes_and_all_classes():
     shares = np.bincount(sizes, minlength=9)[4:9] / len(sizes)
     np.testing.assert_allclose(shares, 0.2, atol=0.04)
     assert classes == set(range(30))
+
+
+@pytest.mark.parametrize("images_per_class", [1, 2, 4])
+def test_mixed_batches_of_two_classes_have_both(images_per_class):
+    labels = np.repeat(np.arange(5), 9)
+    mixed = take(20, labels, 2, images_per_class, seed=3, sampler="mixed")
+    np.testing.assert_array_equal(mixed, take(20, labels, 2, images_per_class, seed=3))
+
+
+def test_batches_of_a_seed_and_step_stay_what_they_were():
+    labels = np.repeat(np.arange(6), [2, 3, 4, 2, 5, 3])
+    drawn = take(2, labels, 3, 2, seed=1, start=9).tolist()
+    assert drawn == [[6, 5, 13, 12, 10, 9], [7, 6, 3, 4, 10, 9]]
+    drawn = take(2, labels, 3, 2, seed=1, start=9, sampler="mixed").tolist()
+    assert drawn == [[6, 5, 13, 12, 15, 14], [7, 6, 3, 4, 2, 3]]
+    drawn = [rows.tolist() for rows in groups(2, labels, labels // 2, 4, 9, seed=1, start=9)]
+    assert drawn == [[12, 11, 14, 17, 18, 5, 7, 8], [7, 6, 8, 9, 10, 13, 14, 18, 16]]
+
+
+def test_warns_if_a_positive_can_only_be_the_image_itself():
+    with pytest.warns(UserWarning, match=r"no class has 2 images or more.*Received: classes=7"):
+        take(1, np.arange(7), 3, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        take(1, np.arange(7), 3, 1)
+        take(1, [0, 1, 1], 2, 2)
 
 
 def test_mixed_batches_resume_at_any_step():
@@ -236,8 +263,11 @@ def test_groups_have_two_images_or_more_of_each_class_of_few_super_classes(examp
     )
     def check(counts, data, share, room, most, evenly, seed):
         super_classes = data.draw(st.integers(1, len(counts)))
+        if super_classes == 1 < share:
+            counts = [*counts, [2, 3]]
         labels, super_labels = nested(counts)
-        classes, batch_size = share * super_classes, share * super_classes + room
+        classes = share * super_classes
+        batch_size = max(classes + room, 4 if classes > 1 else 2)
         options = {"super_classes": super_classes, "images_per_class": most, "evenly": evenly}
         for indices in groups(3, labels, super_labels, classes, batch_size, seed=seed, **options):
             assert 2 <= len(indices) <= batch_size
@@ -248,9 +278,26 @@ def test_groups_have_two_images_or_more_of_each_class_of_few_super_classes(examp
             assert most is None or sizes.max() <= most
             supers = np.array([super_labels[labels == label][0] for label in ids])
             assert len(set(supers)) <= super_classes
+            assert len(ids) >= min(classes, 2)
             assert np.unique(supers, return_counts=True)[1].max() <= share
 
     check()
+
+
+def test_groups_cut_to_few_images_keep_two_classes():
+    labels, super_labels = nested([[60, 2], [50, 3, 2]])
+    for super_classes, classes in ((2, 2), (1, 2), (1, 3)):
+        sizes = {"classes_per_batch": classes, "batch_size": 4, "super_classes": super_classes}
+        for indices in groups(40, labels, super_labels, **sizes):
+            assert np.unique(labels[indices], return_counts=True)[1].tolist() == [2, 2]
+
+
+def test_groups_of_one_super_class_are_of_one_with_two_classes():
+    labels, super_labels = nested([[90], [2, 3], [50, 1]])
+    for indices in groups(20, labels, super_labels, 2, 8, super_classes=1):
+        assert set(super_labels[indices]) == {2**40 + 1}
+        assert len(indices) == 5
+    assert len(groups(1, labels, super_labels, 1, 8, super_classes=1)[0]) > 1
 
 
 def test_groups_that_fit_have_all_images_of_as_many_classes_as_there_are():
@@ -352,7 +399,13 @@ def test_many_groups_start_at_once_at_any_step():
             "`super_classes` must divide `classes_per_batch`. Received: super_classes=2, "
             "classes_per_batch=3",
         ),
-        ({"batch_size": 2}, ValueError, "`batch_size` must be >= 3. Received: batch_size=2"),
+        ({"batch_size": 3}, ValueError, "`batch_size` must be >= 4. Received: batch_size=3"),
+        (
+            {"super_classes": 1},
+            ValueError,
+            "super-classes that have 2 classes of 2 images or more. Received: super_classes=1, "
+            "found=0",
+        ),
         ({"super_classes": 0}, ValueError, "`super_classes` must be >= 1"),
         ({"images_per_class": 1}, ValueError, "`images_per_class` must be >= 2"),
         ({"images_per_class": 2.0}, TypeError, "`images_per_class` must be an integer"),
