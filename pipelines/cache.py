@@ -9,12 +9,15 @@ ones. With --lossless, at 3 bytes a pixel, batches are bit-equal to those of the
 the same `warp_size`. JPEG, the default, is smaller and changes the pixels slightly.
 """
 
+import os
+import pathlib
 import shlex
 import sys
 
 import pipelines
 from pipelines.check import CAUGHT, parser_of
 from tfdml.command_line import one_sentence, program_call
+from tfdml.files import check_writable
 from tfdml.quiet import import_tensorflow
 
 PROGRAM = "pipelines.cache"
@@ -33,6 +36,7 @@ def main(arguments=None):
             return
         options = {name: getattr(given, name) for name in OPTIONS}
         preprocessing_of(**options)  # rejects options before it reads the images
+        check_writable(pathlib.Path(given.out))
         skip_invalid = given.skip_invalid == "true"  # as of train.py, which errors advise
         dataset = pipelines.load(
             given.dataset, given.data_dir, skip_invalid, training=False, boxes=given.boxes
@@ -50,8 +54,9 @@ def main(arguments=None):
 def parse(arguments):
     """Parses the command line, without importing TensorFlow or NumPy."""
     parser = parser_of(PROGRAM, (__doc__ or "").partition("\n")[0])
-    parser.add_argument("--verify", metavar="FOLDER", help="check every byte of a cache and exit")
-    parser.add_argument("--out", help="folder of the cache")
+    explained = "check every byte of a cache and exit"
+    parser.add_argument("--verify", type=os.path.expanduser, metavar="FOLDER", help=explained)
+    parser.add_argument("--out", type=os.path.expanduser, help="folder of the cache")
     parser.add_argument("--size", type=int, default=256, help="side of the images in pixels (256)")
     parser.add_argument("--keep_aspect", action="store_true", help="--size is the shorter side")
     parser.add_argument("--trim_white", action="store_true", help="cut off a white border first")

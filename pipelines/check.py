@@ -15,6 +15,7 @@ listed.
 
 import argparse
 import functools
+import os
 import warnings
 
 import pipelines
@@ -50,8 +51,10 @@ def parser_of(program, description, required=False):
     parser.error = functools.partial(fail, program)
     names = ", ".join(pipelines.names())
     parser.add_argument("--dataset", required=required, help=f"name of the images: {names}")
-    parser.add_argument("--data_dir", help="folder of the dataset; for csv also the file")
-    parser.add_argument("--boxes", help="`annotated` or a CSV file, as for train.py: crop to these")
+    explained = "folder of the dataset; for csv also the file"
+    parser.add_argument("--data_dir", type=os.path.expanduser, help=explained)
+    explained = "`annotated` or a CSV file, as for train.py: crop to these"
+    parser.add_argument("--boxes", type=os.path.expanduser, help=explained)
     return parser
 
 

@@ -108,7 +108,7 @@ def parse():
     parser.add_argument("--jobs", type=int, default=1, help="runs at once; default: 1")
     parser.add_argument(
         "--scores",
-        type=pathlib.Path,
+        type=scores.given_path,
         default=RUNS / "first_run.csv",
         help="CSV file of all scores, read and written; runs in it, such as those of another "
         "machine, are not repeated; default: runs/first_run.csv",
@@ -130,7 +130,7 @@ def check_paths(given):
         folder = getattr(given, name)
         exists = pathlib.Path(folder).expanduser().is_dir()
         check(exists, f"--{name} must be a folder", **{name: folder})
-    exists = given.weights == "imagenet" or pathlib.Path(given.weights).is_file()
+    exists = given.weights == "imagenet" or pathlib.Path(given.weights).expanduser().is_file()
     check(exists, "--weights must be imagenet or a file", weights=given.weights)
 
 

@@ -170,7 +170,7 @@ def parse():
     )
     parser.add_argument(
         "--scores",
-        type=pathlib.Path,
+        type=scores.given_path,
         help="CSV file of all scores, read and written; runs in it, such as those of another "
         "machine, are not repeated; default: scores.csv beside the table",
     )

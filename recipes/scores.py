@@ -4,6 +4,8 @@ import csv
 import dataclasses
 import hashlib
 import json
+import os
+import pathlib
 
 import numpy as np
 
@@ -52,6 +54,11 @@ def digest(recipe, level_weights):
     given |= dict.fromkeys(given.keys() & set(FILES), True)
     text = json.dumps([given, level_weights], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def given_path(text):
+    """The path of a flag, whose `~` is the home folder."""
+    return pathlib.Path(os.path.expanduser(text))
 
 
 def path_of(run, kind):

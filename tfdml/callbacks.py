@@ -10,7 +10,7 @@ import numpy as np
 from tfdml.checks import check, check_integer
 from tfdml.evaluation import recall_at_k
 from tfdml.evaluation.nearest_mean import unit_rows
-from tfdml.files import replacing
+from tfdml.files import replacing, shortened
 from tfdml.progress import progress
 
 
@@ -37,7 +37,7 @@ class Checkpoint(keras.callbacks.Callback):
         self.path.parent.mkdir(parents=True, exist_ok=True)
 
     def on_epoch_end(self, epoch, logs=None):
-        unfinished = self.path.with_name(f"{self.path.stem}.unfinished.keras")
+        unfinished = self.path.with_name(shortened(self.path.stem, ".unfinished.keras"))
         with replacing(self.path, unfinished):
             self.model.save(unfinished)
 

@@ -3,25 +3,62 @@
 import contextlib
 import dataclasses
 import inspect
+import os
 import pathlib
 import re
 import shlex
 import sys
+import types
 import typing
 import warnings
 
 import jsonargparse
+import yaml
 
 from tfdml.checks import nearest, unknown_name
 from tfdml.files import check_settings
 
 SCRIPTS = ("train.py", "evaluate.py")  # of a clone
 _IN_WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
+_TEXT, _NULL = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null"
 _OF_WRONG_TYPE = r'Parser key "(\w+)": (?:Expected a|Does not validate).* value: (.*)'
+
+
+class _Text(str):
+    """A text, which jsonargparse does not read as YAML again."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads `1e5` as a number, as JSON does, and a date as a text."""
+
+    def construct_text(self, node):
+        return _Text(self.construct_scalar(node))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes texts that are numbers to `_Loader` or to `yaml.safe_load`."""
+
+
+for _kind in (_Loader, _Dumper):
+    _exponent = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$")
+    _kind.add_implicit_resolver("tag:yaml.org,2002:float", _exponent, list("-+0123456789"))
+for _tag in (_TEXT, "tag:yaml.org,2002:timestamp"):
+    _Loader.add_constructor(_tag, _Loader.construct_text)
+_Dumper.add_representer(_Text, yaml.SafeDumper.represent_str)
+jsonargparse.typing.register_type(_Text, serializer=lambda text: text)
+
+
+def as_yaml(settings):
+    """The YAML of {name: value}, of which each text is read as the same text."""
+    return yaml.dump(settings, Dumper=_Dumper, sort_keys=False)
 
 
 class Parser(jsonargparse.ArgumentParser):
     """A parser of the fields of a dataclass, as flags and as YAML keys.
+
+    The value of a field of texts is taken as it is given, whatever it is in YAML. A dataclass may
+    name fields in attributes of the class: `paths`, whose `~` is expanded; `nullable`, which the
+    flag `null` leaves out; and `options_of`, which has the dataclass of fields of options.
 
     Args:
         settings: A dataclass whose docstring describes its fields, but for those of the dataclasses
@@ -36,10 +73,13 @@ class Parser(jsonargparse.ArgumentParser):
         self, settings, names=None, description: str | None = None, as_positional=True, **kwargs
     ):
         first_line = (description or "").partition("\n")[0]
-        super().__init__(allow_abbrev=False, description=first_line, **kwargs)
+        mode = f"{settings.__module__}.{settings.__qualname__}"
+        jsonargparse.set_loader(mode, self._read, (yaml.YAMLError,))
+        jsonargparse.set_dumper(mode, as_yaml)
+        super().__init__(allow_abbrev=False, description=first_line, parser_mode=mode, **kwargs)
         self._settings = settings
         self._file = self._last_file = None
-        self._types = {field.name: field.type for field in dataclasses.fields(settings)}
+        self._types = _types_of(settings)
         documented = settings.__doc__
         try:
             listed = {key: ", ".join(map(str, values)) for key, values in (names or {}).items()}
@@ -54,16 +94,59 @@ class Parser(jsonargparse.ArgumentParser):
 
     def parse_args(self, args=None, namespace=None, **kwargs):
         """As `jsonargparse.ArgumentParser.parse_args`; rejects flags that it would misread."""
+        words = [""]
         for word in sys.argv[1:] if args is None else args:
             deep = re.match(r"(--\w+\.\w+)\.(\w+)", word)
             if deep:  # it keeps the last of them alone, as text
                 self.error(f"{deep[0]} is too deep: give {deep[1]} '{{\"{deep[2]}\": ...}}'")
-        return super().parse_args(args, namespace, **kwargs)
+            flag, equals, value = word.partition("=")
+            if equals and self._is_text(flag, value):
+                words += [flag, _Text(value)]
+            elif not word.startswith("-") and self._is_text(words[-1], word):
+                words.append(_Text(word))
+            else:
+                words.append(word)
+        return super().parse_args(words[1:], namespace, **kwargs)
+
+    def _parse_optional(self, arg_string):
+        """That a text is no flag, though it may begin with a dash."""
+        return None if isinstance(arg_string, _Text) else super()._parse_optional(arg_string)
+
+    def _is_text(self, flag, value):
+        """Whether the value of a flag, such as `--run` or `--headers.name`, is a text."""
+        named = re.fullmatch(r"--(\w+)\.?(.*)", flag)
+        if not named:
+            return False
+        name, option = named.groups()
+        if value == "null" and name in getattr(self._settings, "nullable", ()):
+            return False
+        kind, options = self._types.get(name), getattr(self._settings, "options_of", {})
+        if option and name not in options:
+            return dict[str, str] in _members(kind)
+        return str in _members(_types_of(options[name]).get(option) if option else kind)
+
+    def _read(self, content):
+        """The content of a file of settings, or the value of a flag."""
+        root = yaml.compose(content, _Loader)
+        self._mark_texts(root)
+        return root and _Loader("").construct_document(root)
+
+    def _mark_texts(self, node, owner="--"):
+        """Makes texts of the values of the fields of texts, except null."""
+        for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+            flag = f"{owner}{key.value}"
+            if isinstance(value, yaml.ScalarNode):
+                is_text = value.tag != _NULL and self._is_text(flag, value.value)
+                value.tag = _TEXT if is_text else value.tag
+            elif owner == "--":
+                self._mark_texts(value, f"{flag}.")
 
     def settings_of(self, namespace):
         """The dataclass that the parsed flags describe; exits with code 2 if it rejects them."""
         given = namespace.as_dict()
-        values = {name: given[name] for name in self._types}
+        values = {name: _plain(given[name]) for name in self._types}
+        for name in getattr(self._settings, "paths", ()):
+            values[name] = values[name] and os.path.expanduser(values[name])
         for name, value in values.items():
             if value is None and type(None) not in typing.get_args(self._types[name]):
                 self._file = self._last_file
@@ -107,6 +190,24 @@ class Parser(jsonargparse.ArgumentParser):
         return f"`{name}` must be {_in_words(self._types[name])}. Received: {name}={value}"
 
 
+def _types_of(settings):
+    return {field.name: field.type for field in dataclasses.fields(settings)}
+
+
+def _members(kind):
+    """The types of a union; the type itself of others."""
+    return typing.get_args(kind) if isinstance(kind, types.UnionType) else [kind]
+
+
+def _plain(value) -> typing.Any:
+    """The value with texts of Python's own type."""
+    if isinstance(value, dict):
+        return {_plain(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [*map(_plain, value)]
+    return str(value) if isinstance(value, _Text) else value
+
+
 def _documented(settings):
     """The docstring of a dataclass, with the arguments that those it derives from document."""
     docs = [inspect.cleandoc(kind.__doc__ or "") for kind in settings.__mro__[:-1]]
@@ -118,7 +219,7 @@ def _in_words(kind):
         return "options, such as {name: value}"
     if typing.get_origin(kind) is list:
         return f"a list, each {_in_words(*typing.get_args(kind))}"
-    kinds = [each for each in typing.get_args(kind) or [kind] if each is not type(None)]
+    kinds = [each for each in _members(kind) if each is not type(None)]
     return " or ".join(_IN_WORDS.get(each) or _in_words(each) for each in kinds)
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import hashlib
 import itertools
 import math
 import os
@@ -10,6 +11,7 @@ import uuid
 
 import yaml
 
+LONGEST = 255  # bytes of the name of a file or folder, on usual file systems
 _LONGEST_SETTINGS = 2**16  # characters
 _MOST_SETTINGS = 10_000  # values
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
@@ -24,8 +26,8 @@ def replacing(path, unfinished=None):
 
     Args:
         path: `pathlib.Path` of the file, which may exist.
-        unfinished: Path to write to, in the same folder; if None, `path` with a unique suffix that
-            ends in `.unfinished`, so that processes that write the same file do not collide.
+        unfinished: Path to write to, in the same folder; if None, one with a unique name that ends
+            in `.unfinished`, so that processes that write the same file do not collide.
 
     Example:
         >>> import pathlib, tempfile
@@ -35,7 +37,7 @@ def replacing(path, unfinished=None):
         >>> path.read_text(), [file.name for file in path.parent.iterdir()]
         ('0.5', ['scores.txt'])
     """
-    unfinished = unfinished or path.with_name(f"{path.name}.{uuid.uuid4().hex}.unfinished")
+    unfinished = unfinished or path.with_name(f"{uuid.uuid4().hex}.unfinished")
     try:
         with naming(path):
             yield unfinished
@@ -89,14 +91,44 @@ def locked(folder, taken):
 def check_writable(*folders):
     """Raises an OSError for a folder that cannot be made or written to. Makes nothing."""
     for folder in folders:
+        _check_names(folder)
         nearest = next(path for path in (folder, *folder.parents) if path.exists())
         if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
             raise PermissionError(f"cannot write to {nearest.absolute()}")
 
 
+def check_file(**files):
+    """Raises an OSError for a file, such as `out=path`, that cannot be written. Makes nothing."""
+    for option, path in files.items():
+        _check_names(path)
+        check_writable(path.parent)
+        if path.is_dir():
+            raise IsADirectoryError(f"`{option}` must be a file. {path} is a folder")
+
+
+def _check_names(path):
+    longest = max(path.parts, key=lambda name: len(os.fsencode(name)), default="")
+    if (count := len(os.fsencode(longest))) > LONGEST:
+        expected = f"the name of a file or folder must have at most {LONGEST} bytes"
+        raise OSError(f"{expected}. Received: {longest!r}, of {count}")
+
+
 def as_file_name(text):
     """The text as part of the name of a file: `tfds:a/b` is `tfds_a_b`."""
     return re.sub(r"[^\w.-]+", "_", text)
+
+
+def shortened(name, ending="", most=LONGEST):
+    """A name for a file, in at most so many bytes: the start of a long one, and a hash of it all.
+
+    >>> shortened("evaluation", ".json"), shortened("evaluation_of_photos", ".json", most=24)
+    ('evaluation.json', 'ev_ce9c798de3190924.json')
+    """
+    whole, room = os.fsencode(name), most - len(ending)
+    if len(whole) > room:
+        digest = hashlib.sha256(whole).hexdigest()[:16]
+        name = f"{whole[: room - 17].decode(errors='ignore')}_{digest}"
+    return f"{name}{ending}"
 
 
 def write_text(path, text):

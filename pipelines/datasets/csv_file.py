@@ -61,7 +61,7 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
         numbered(table["label"]) if "label" in names else numbered_sets(table["labels"])
     )
     super_labels = numbered(table["super_label"])[0] if "super_label" in names else None
-    images = [str(path.parent / image) for image in table["path"]]
+    images = [str(path.parent / os.path.expanduser(image)) for image in table["path"]]
     edges = [row["box"] for row in rows] if boxes else None
     parts = [PARTS[part] for part in table["split"]] if "split" in names else first_half(labels)
     listing = Listing(images, labels, class_names, super_labels, edges, parts=parts)

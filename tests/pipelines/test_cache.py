@@ -413,3 +413,15 @@ def test_help_imports_no_heavy_library():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "--lossless" in done.stdout
+
+
+def test_folders_of_the_home_folder_are_taken_and_long_names_rejected(monkeypatch, capsys):
+    monkeypatch.setenv("HOME", "/home/ann")
+    monkeypatch.setenv("USERPROFILE", "/home/ann")
+    flags = ["--dataset", "folder", "--data_dir=~/photos", "--boxes=~/b.csv", "--out"]
+    given = cache.parse([*flags, "~/c"])
+    folders = [given.data_dir, given.boxes, given.out, cache.parse(["--verify", "~/c"]).verify]
+    assert folders == [f"/home/ann/{name}" for name in ("photos", "b.csv", "c", "c")]
+    with pytest.raises(SystemExit, match="2"):
+        cache.main([*flags, "x" * 256])
+    assert "must have at most 255 bytes" in capsys.readouterr().err

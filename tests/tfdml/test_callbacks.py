@@ -36,7 +36,7 @@ def test_a_checkpoint_is_replaced_after_every_epoch(rows, tmp_path):
 
 
 def test_a_checkpoint_makes_its_folder_before_it_is_needed(rows, tmp_path):
-    path = tmp_path / "new" / "folder" / "checkpoint.keras"
+    path = tmp_path / "new" / "folder" / ("x" * 249 + ".keras")  # the longest name
     build().fit(rows, LABELS, verbose=0, callbacks=[callbacks.Checkpoint(path)])
     assert path.is_file()
 

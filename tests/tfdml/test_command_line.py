@@ -1,9 +1,20 @@
 import dataclasses
+import functools
 import time
+from typing import Any, ClassVar
 
 import pytest
+import yaml
 
-from tfdml.command_line import Parser, program_call, program_name
+from tfdml.client.__main__ import Embed as Client
+from tfdml.command_line import Parser, as_yaml, program_call, program_name
+from tfdml.programs.evaluate import TASKS
+from tfdml.runs.recipe import Recipe
+from tfdml.runs.scoring.comparison import Comparison
+from tfdml.scale.embed import Embed
+from tfdml.scale.index_command import Indexing
+from tfdml.search.__main__ import Search
+from tfdml.serving.export import Export
 
 
 @dataclasses.dataclass
@@ -94,3 +105,149 @@ def test_a_file_of_settings_with_too_many_aliases_is_rejected(tmp_path, capsys):
     error = capsys.readouterr().err
     assert "bomb.yaml: settings must be YAML of at most" in error
     assert len(error.splitlines()) == 1
+
+
+@dataclasses.dataclass
+class Licence:
+    """Options of `Work`."""
+
+    licence: str | None = None
+    copies: int = 1
+
+
+@dataclasses.dataclass
+class Work:
+    """What is made of what.
+
+    Args:
+        name: Its name.
+        place: Where it lies.
+        image: Of it.
+        options: Any.
+        headers: Texts.
+        terms: As `Licence`.
+    """
+
+    paths: ClassVar = ("place", "image")
+    nullable: ClassVar = ("image",)
+    options_of: ClassVar = {"terms": Licence}
+
+    name: str | None = None
+    place: str | None = None
+    image: str | None = None
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    headers: dict[str, str] | None = None
+    terms: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+# Texts that YAML 1.1, or the readers of it that take `1e5` for a number, may read as other values.
+NUMBERS = ["38e7411", "1e5", "-1e5", "1.5e3", "0x10", "0x_", "007", "0o17", "1_000", "1:30", "3."]
+NUMBERS += [".inf", "-.inf", ".nan", "._", "+1"]
+WORDS = ["yes", "no", "on", "Off", "true", "False", "null", "Null", "None", "2026-11-28", "~"]
+MARKS = ["#7", "a #7", "[a]", "[a", "{a}", "{a: b}", "!x", "!!int 3", "&a", "*a", "? x", "|", ">"]
+MARKS += ["=", "<<", "---", "...", "-", "-x", "", "x ", " x", "a: b", "a:", "'x'", '"x', "%x", "@x"]
+MARKS += ["a\nb", "a\tb", "é", "\udcff"]
+
+
+@functools.cache
+def parser_of_work():
+    parser = Parser(Work)
+    parser.add_argument("--config", action="config")
+    return parser
+
+
+def work(*flags):
+    parser = parser_of_work()
+    return parser.settings_of(parser.parse_args([*map(str, flags)]))
+
+
+@pytest.mark.parametrize("text", [*NUMBERS, *WORDS, *MARKS])
+def test_a_text_stays_a_text_through_flags_and_files(text, tmp_path, capsys):
+    names = ("--name", "--headers.x-key", "--terms.licence")
+    given = work(*(f"{name}={text}" for name in names))
+    assert given == Work(text, headers={"x-key": text}, terms={"licence": text})
+    if not text.startswith("-"):
+        assert work(*(word for name in names for word in (name, text))) == given
+    before = dataclasses.replace(given, options={"base": text, text: [{"of": text}]})
+    file, printed = tmp_path / "file.yaml", tmp_path / "printed.yaml"
+    file.write_text(as_yaml(dataclasses.asdict(before)))
+    assert yaml.safe_load(file.read_text()) == dataclasses.asdict(before)
+    with pytest.raises(SystemExit, match="0"):
+        work("--config", file, "--print_config")
+    out, err = capsys.readouterr()
+    assert not err
+    printed.write_text(out)
+    for each in (file, printed):
+        read = work("--config", each)
+        assert read == before
+        assert {type(read.name), type(read.options["base"])} == {str}
+
+
+@pytest.mark.parametrize("text", [*NUMBERS, "yes", "2026-11-28"])
+def test_what_a_file_states_without_quotes_is_the_text_of_a_field_of_texts(text, tmp_path):
+    file = tmp_path / "file.yaml"
+    file.write_text(f"name: {text}\nterms: {{licence: {text}, copies: 2}}\n")
+    assert work("--config", file) == Work(text, terms={"licence": text, "copies": 2})
+
+
+def test_values_of_other_options_are_read_as_yaml(tmp_path):
+    flags = ["--options.a", "1e-3", "--options.b=[1e5, 2]", "--options.c", "null"]
+    flags += ["--options.d", '{"e": "1e5"}', "--terms.copies", "3"]
+    options = {"a": 1e-3, "b": [1e5, 2], "c": None, "d": {"e": "1e5"}}
+    assert work(*flags) == Work(options=options, terms={"copies": 3})
+    file = tmp_path / "file.yaml"
+    file.write_text("options: {a: 1e-3, b: '1e-3', c: yes}\nplace: null\nname: ~\n")
+    assert work("--config", file) == Work(options={"a": 1e-3, "b": "1e-3", "c": True})
+
+
+def test_null_leaves_out_what_a_file_states_where_the_class_says_so(tmp_path):
+    file = tmp_path / "file.yaml"
+    file.write_text("name: x\nimage: mean.npy\n")
+    assert work("--config", file, "--image", "null", "--name", "null") == Work("null")
+
+
+def test_a_word_that_looks_like_a_flag_is_none():
+    parser = Parser(Journey)
+    assert parser.settings_of(parser.parse_args(["place=1e5"])) == Journey("place=1e5")
+
+
+@pytest.mark.parametrize("flags", [["--name"], ["--name", "--place", "x"]])
+def test_a_text_is_needed_where_a_flag_of_one_is_given(flags, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        work(*flags)
+    assert "--name: expected one argument" in capsys.readouterr().err
+
+
+def test_a_path_of_the_home_folder_is_expanded(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ann")
+    monkeypatch.setenv("USERPROFILE", "/home/ann")
+    file = tmp_path / "file.yaml"
+    file.write_text("place: ~/photos\n")
+    given = work("--config", file, "--image=~/x.png", "--name", "~/y")
+    assert given == Work("~/y", "/home/ann/photos", "/home/ann/x.png")
+    assert work("--place", "s3://~/photos").place == "s3://~/photos"
+    assert work("--place", "~").place == "/home/ann"
+
+
+PROGRAMS = [Recipe, *TASKS.values(), Comparison, Embed, Indexing, Search, Export, Client]
+NO_PATHS = {
+    "loss",
+    "dataset",
+    "backbone",
+    "pooling",
+    "sampler",
+    "precision",
+    "optimizer",
+    "schedule",
+}
+NO_PATHS |= {"run", "split", "rank_by", "cluster_by", "index_parameters", "engine", "address"}
+NO_PATHS |= {"factory", "parameters", "host", "on_bad_image", "licence", "description"}
+NO_PATHS |= {"server", "label", "index", "model"}  # names in some of the programs
+
+
+@pytest.mark.parametrize("settings", PROGRAMS, ids=lambda kind: kind.__module__)
+def test_each_setting_that_is_a_text_is_a_path_or_known_to_be_none(settings):
+    kinds = {field.name: field.type for field in dataclasses.fields(settings)}
+    texts = {name for name, kind in kinds.items() if kind in (str, str | None)}
+    assert set(settings.paths) <= texts
+    assert texts - set(settings.paths) <= NO_PATHS

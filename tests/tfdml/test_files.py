@@ -5,7 +5,16 @@ import pathlib
 import numpy as np
 import pytest
 
-from tfdml.files import check_writable, locked, naming, read_settings, replacing, write_text
+from tfdml.files import (
+    check_file,
+    check_writable,
+    locked,
+    naming,
+    read_settings,
+    replacing,
+    shortened,
+    write_text,
+)
 
 
 @pytest.mark.parametrize("name", [None, "other"])
@@ -29,6 +38,37 @@ def test_writes_of_one_file_at_once_are_kept_apart(tmp_path):
         second.write_text("second")
     assert path.read_text() == "first"
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "é" * 127 + "x"])
+def test_a_file_of_any_name_is_replaced(name, tmp_path):
+    write_text(tmp_path / name, "text")
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "日", "\udcff"])
+def test_a_long_name_is_shortened_to_one_of_its_own(letter):
+    assert shortened(letter * 80, ".json") == f"{letter * 80}.json"
+    names = {shortened(letter * 300 + end, ".json") for end in "ab"}
+    assert len(names) == 2
+    for name in names:
+        assert name.endswith(".json")
+        assert len(name.encode()) <= 255
+        assert shortened(name) == name
+
+
+def test_a_name_that_is_too_long_is_rejected(tmp_path):
+    check_file(out=tmp_path / ("x" * 255))
+    message = "name of a file or folder must have at most 255 bytes. Received: 'é.*of 256"
+    for path in (tmp_path / ("é" * 128), tmp_path / "new" / ("é" * 128) / "x"):
+        for check in (check_writable, lambda path: check_file(out=path)):
+            with pytest.raises(OSError, match=message):
+                check(path)
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(IsADirectoryError, match=f"`out` must be a file. {tmp_path} is a folder"):
+        check_file(out=tmp_path)
 
 
 def test_what_fails_leaves_the_file_as_it_was(tmp_path):

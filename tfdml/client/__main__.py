@@ -13,13 +13,14 @@ Each has --help.
 """
 
 import dataclasses
+import os
 import pathlib
 import sys
 import typing
 
 from tfdml.checks import check
 from tfdml.command_line import Parser, command_of, one_sentence
-from tfdml.files import check_writable, replacing
+from tfdml.files import check_file, replacing
 from tfdml.image_files import SUFFIXES, is_hidden, is_image
 
 PROGRAM = "tfdml.client"
@@ -43,6 +44,8 @@ class Connection:
         certificate: File of the client's own certificate, if the server requires one.
         key: File of the private key of the certificate.
     """
+
+    paths: typing.ClassVar[tuple] = ("authority", "certificate", "key")
 
     server: str = "grpc://localhost:8500"
     model: str = "default"
@@ -82,6 +85,8 @@ class Embed(Similarity):
         overwrite: Whether to replace an existing file.
     """
 
+    paths: typing.ClassVar[tuple] = (*Connection.paths, "out")
+
     out: str = "embeddings.npz"
     overwrite: bool = False
 
@@ -100,7 +105,8 @@ def parse(command, arguments):
     settings = typing.get_type_hints(run)["settings"]
     parser = Parser(settings, prog=f"{PROGRAM} {command}", description=run.__doc__)
     if command != "status":
-        parser.add_argument("images", nargs="+", help="image files, or folders of them")
+        explained = "image files, or folders of them"
+        parser.add_argument("images", nargs="+", type=os.path.expanduser, help=explained)
     given = parser.parse_args(arguments)
     return parser.settings_of(given), getattr(given, "images", [])
 
@@ -108,11 +114,9 @@ def parse(command, arguments):
 def embed(settings: Embed, given):
     """Writes the embeddings of images to a file."""
     paths, out = image_files(given), pathlib.Path(settings.out)
-    if out.is_dir():
-        raise IsADirectoryError(f"{out} is a folder: `out` must be a file")
+    check_file(out=out)
     if out.exists() and not settings.overwrite:
         raise FileExistsError(f"{out} exists: choose another --out, or give --overwrite")
-    check_writable(out.parent)
     with client_of(settings) as client:
         version = client.metadata().version
     pinned = dataclasses.replace(settings, version=version, label=None)

@@ -19,6 +19,7 @@ how surely they differ from the first.
 
 import argparse
 import dataclasses
+import os
 import pathlib
 import re
 import sys
@@ -26,7 +27,7 @@ import sys
 import pipelines
 from tfdml.checks import check, unknown_name
 from tfdml.command_line import Parser, fail, one_sentence, program_name
-from tfdml.files import check_writable, naming
+from tfdml.files import check_file, check_writable, naming
 from tfdml.quiet import import_tensorflow
 from tfdml.runs.scoring import output
 from tfdml.runs.scoring.comparison import Comparison, compare
@@ -90,7 +91,7 @@ def task_of(arguments):
 def is_misspelt_task(words):
     """Whether the first of two words, as of a task and a model, is not the path of a model."""
     two = len(words) > 1 and not any(word.startswith("-") for word in words[:2])
-    return two and not pathlib.Path(words[0]).exists()
+    return two and not pathlib.Path(os.path.expanduser(words[0])).exists()
 
 
 def parse(task, arguments):
@@ -121,7 +122,7 @@ def parse_comparison(arguments):
     """The settings of a comparison, and its runs. Imports neither TensorFlow nor Keras."""
     parser = Parser(Comparison, prog=f"{PROGRAM} {COMPARE}", description="Compares scored runs.")
     explained = "runs/NAME, saved_models/NAME, or files of scores, such as those in them"
-    parser.add_argument("runs", nargs="+", help=explained)
+    parser.add_argument("runs", nargs="+", type=os.path.expanduser, help=explained)
     given = parser.parse_args(arguments)
     return parser.settings_of(given), given.runs
 
@@ -131,7 +132,7 @@ def check_outputs(settings):
 
     Raises a ValueError for a report among the images that are scored.
     """
-    output.check_file(pathlib.Path(settings.out))
+    check_file(out=pathlib.Path(settings.out))
     for name in ("report", "export"):
         if getattr(settings, name, None):
             check_writable(pathlib.Path(getattr(settings, name)))

@@ -20,11 +20,9 @@ import shlex
 import sys
 import time
 
-import yaml
-
 import pipelines
 from tfdml.checks import unknown_name
-from tfdml.command_line import Parser, one_sentence, program_call, program_name, verbosity
+from tfdml.command_line import Parser, as_yaml, one_sentence, program_call, program_name, verbosity
 from tfdml.files import check_writable, write_text
 from tfdml.losses import LOSSES
 from tfdml.models import BACKBONES
@@ -80,7 +78,7 @@ def main(arguments=None):
             model = build_model(recipe, images.train, images.dataset)
             recipe = with_loss_options(recipe)
         files = {
-            "config.yaml": yaml.safe_dump(dataclasses.asdict(recipe), sort_keys=False),
+            "config.yaml": as_yaml(dataclasses.asdict(recipe)),
             TRAINED: classes_text(images.train.names),
         }
         if earlier:

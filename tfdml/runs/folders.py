@@ -6,7 +6,7 @@ import pathlib
 import tempfile
 
 from tfdml.checks import check
-from tfdml.files import as_file_name, locked
+from tfdml.files import as_file_name, locked, shortened
 
 RUNS = pathlib.Path("runs")
 SAVED_MODELS = pathlib.Path("saved_models")
@@ -29,7 +29,7 @@ def how_to_go_on(name):
 
 def free_name(text):
     """The text as a name, or with `_2`, `_3`, ... where that is taken."""
-    name = as_file_name(text)
+    name = shortened(as_file_name(text), most=96)  # of 100 bytes, with room for a number
     numbered = (f"{name}_{number}" for number in itertools.count(2))
     return next(each for each in itertools.chain([name], numbered) if not is_taken(each))
 

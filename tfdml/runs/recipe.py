@@ -2,11 +2,13 @@
 
 import dataclasses
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 from tfdml.checks import check_not_negative, check_one_of, check_positive, check_share
 from tfdml.models.backbones import MOST_DIMENSIONS
 from tfdml.runs.settings import Settings
+from tfdml.serving.metadata import PATHS
+from tfdml.serving.options import ExportOptions
 
 USUAL_CLASSES = 32  # of a batch
 CLASS_SAMPLERS = ("balanced", "mixed", "groups")  # whose batches have P classes
@@ -130,6 +132,10 @@ class Recipe(Settings):
             if not given.
     """
 
+    paths: ClassVar = PATHS
+    nullable: ClassVar = ("boxes", "mean_image", "weights")  # where a file states another value
+    options_of: ClassVar = {"export_options": ExportOptions}
+
     loss: str = "lifted"
     loss_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     dataset: str = "glyphs"
@@ -214,8 +220,8 @@ class Recipe(Settings):
         self.check(takes_options, expectation, "sampler")
         self.check_schedule()
         name = "run" if self.run is None else self.run
-        is_folder = name.isprintable() and re.fullmatch(r"[^./\\][^/\\]*", name)
-        expectation = "`run` must be the name of a folder, of 100 bytes at most"
+        is_folder = name.isprintable() and re.fullmatch(r"[^.~/\\][^/\\]*", name)
+        expectation = "`run` must name a folder, without . or ~ first, of 100 bytes at most"
         self.check(is_folder and len(name.encode()) <= 100, expectation)
 
     def completed(self, num_classes):

@@ -31,13 +31,13 @@ def check_files(recipe, starts=True):
     if recipe.init_from and starts:
         check_start(recipe)
     if recipe.dataset == "folder" and recipe.data_dir is not None:
-        here = os.path.realpath(os.path.expanduser(recipe.data_dir)) == os.path.realpath(".")
+        here = os.path.realpath(recipe.data_dir) == os.path.realpath(".")
         expectation = (
             f"`data_dir` must not be the folder of the run itself: {RUNS} and {SAVED_MODELS}, "
             "which it makes here, would be classes. Run in another folder"
         )
         check(not here, expectation, data_dir=recipe.data_dir)
-    if recipe.data_dir is None or os.path.exists(os.path.expanduser(recipe.data_dir)):
+    if recipe.data_dir is None or os.path.exists(recipe.data_dir):
         # If not, loading says first what the images are.
         if starts:
             check_weights(recipe)

@@ -11,6 +11,7 @@ import importlib.util
 import itertools
 import os
 import pathlib
+from typing import ClassVar
 
 from tfdml.checks import check_integer, check_one_of
 from tfdml.command_line import Parser, fail, one_sentence
@@ -46,6 +47,8 @@ class Embed:
             belongs to. If not given, Ray starts on this machine.
         shard_size: Images of a shard, which is what a stop may lose.
     """
+
+    paths: ClassVar = ("model", "images", "out")
 
     model: str
     images: str

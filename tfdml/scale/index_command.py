@@ -1,6 +1,7 @@
 """The command `index` of `python -m tfdml.scale`."""
 
 import dataclasses
+from typing import ClassVar
 
 from tfdml.checks import check
 from tfdml.command_line import Parser, one_sentence
@@ -28,6 +29,8 @@ class Indexing:
             index loses and its time, for a few `parameters`. It reads all embeddings once more.
         overwrite: Replace an index of other settings, once the new one is whole.
     """
+
+    paths: ClassVar = ("folder",)
 
     folder: str
     factory: str = "IVF4096,SQ8"

@@ -208,6 +208,7 @@ def _labels(column, path, first):
 
 def _from(path, folder, address):
     """The address of a path in a list, which may be relative to the folder of the list."""
+    path = os.path.expanduser(path)
     is_whole = "://" in path or os.path.isabs(path)
     return path if is_whole else address(folder + os.path.normpath(path))
 

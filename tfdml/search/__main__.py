@@ -13,10 +13,11 @@ import ipaddress
 import os
 import pathlib
 import warnings
+from typing import ClassVar
 
 from tfdml.checks import check, check_positive
 from tfdml.command_line import Parser, one_sentence
-from tfdml.files import as_file_name, check_writable
+from tfdml.files import as_file_name, check_file, shortened
 from tfdml.quiet import import_tensorflow
 from tfdml.scale import is_collection
 from tfdml.search import MOST_NEIGHBOURS
@@ -53,6 +54,8 @@ class Search:
         approximate: From 100,000 images on, search only a part of the index, which finds nearly the
             same images faster.
     """
+
+    paths: ClassVar = ("model", "images", "index")
 
     model: str
     images: str
@@ -93,7 +96,7 @@ def main(arguments=None):
             run_server(settings, open_collection(settings, version))
             return
         index = pathlib.Path(settings.index or default_index(version, settings.images))
-        check_writable(index.parent)
+        check_file(index=index)
         import_tensorflow()
         search = open_search(settings, version, index)
         added, gone = search.refresh(show=True)
@@ -112,7 +115,7 @@ def default_index(version, images):
     images = pathlib.Path(images).resolve()
     place = hashlib.sha256(os.fsencode(images)).hexdigest()[:8]
     name = f"{name_of(version)}_{images.name}_{place}".replace("/", "_")
-    return f"indexes/{as_file_name(name)}.npz"
+    return f"indexes/{shortened(as_file_name(name), '.npz')}"
 
 
 def open_collection(settings, version):

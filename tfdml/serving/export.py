@@ -15,6 +15,7 @@ import dataclasses
 import os
 import pathlib
 import warnings
+from typing import ClassVar
 
 from tfdml.checks import check_integer
 from tfdml.command_line import Parser, one_sentence, program_call
@@ -57,6 +58,8 @@ class Export:
             saved_models/NAME, with the suffixes `_levels_N`, `_dims_N` and `_PRECISION` where they
             apply.
     """
+
+    paths: ClassVar = ("run", "classes", "gallery", "out")
 
     run: str
     levels: int | None = None

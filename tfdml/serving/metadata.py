@@ -27,8 +27,8 @@ import os
 from tfdml.checks import Bare, check
 
 FILE = "metadata.json"
-# Settings that may name a file or folder.
-_PATHS = ("boxes", "data_dir", "init_from", "mean_image", "weights")
+# Settings of a training that may name a file or folder.
+PATHS = ("boxes", "data_dir", "init_from", "mean_image", "weights")
 # What is read of the metadata again: kind -> the names of its entries.
 _KINDS = {
     "a text": (
@@ -93,13 +93,13 @@ def without_folders(recipe):
     >>> without_folders({"data_dir": "/home/ann/photos/", "weights": "imagenet"})
     {'data_dir': 'photos', 'weights': 'imagenet'}
     """
-    paths = {name: recipe[name] for name in _PATHS if isinstance(recipe.get(name), str)}
+    paths = {name: recipe[name] for name in PATHS if isinstance(recipe.get(name), str)}
     return recipe | {name: os.path.basename(os.path.normpath(paths[name])) for name in paths}
 
 
 def with_place(recipe, place):
     """The recipe, with paths relative to `place`, if they exist, relative to the current folder."""
-    paths = {name: recipe[name] for name in _PATHS if isinstance(recipe.get(name), str)}
+    paths = {name: recipe[name] for name in PATHS if isinstance(recipe.get(name), str)}
     words = ("annotated", "imagenet")
     relative = (name for name, path in paths.items() if not (path in words or os.path.isabs(path)))
     found = {name: place / paths[name] for name in relative if (place / paths[name]).exists()}

@@ -44,6 +44,14 @@ def test_the_first_half_of_the_classes_trains(table):
         assert dataset.train.super_labels is None
 
 
+def test_a_path_may_begin_in_the_home_folder(table, tmp_path, monkeypatch):
+    path = table("path,label", *NINE)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    path.write_text(path.read_text().replace("photos/", "~/photos/"))
+    assert load(path).train.images[0] == str(tmp_path / "photos" / "1.png")
+
+
 def test_numbers_are_sorted_as_numbers(table):
     rows = [f"{label}_{image}.png" for label in (2**40 + 1, 10, 9, -3) for image in "ab"]
     dataset = load(table("path,label", *(f"{row},{row.split('_')[0]}" for row in rows)))

@@ -119,6 +119,28 @@ def test_a_checkpoint_that_may_be_intact_is_not_to_be_deleted(tmp_path):
     assert "start over" not in str(error.value)
 
 
+@pytest.mark.parametrize("name", ["38e7411", "#7"])
+def test_a_run_resumes_whatever_its_name_is_in_yaml(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    write_images(tmp_path / name, dict.fromkeys("bcde", 2))
+
+    def stopped(recipe, *_):
+        assert (recipe.run, recipe.export_options) == (name, {"licence": name})
+        assert recipe.data_dir == str(tmp_path / name)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "build_model", lambda *_: None)
+    monkeypatch.setattr(train, "training_batches", lambda *_: (None, []))
+    monkeypatch.setattr(train, "fit", stopped)
+    go_on = ["--run", name, "--export_options.licence", name, f"--data_dir=~/{name}"]
+    data = ["--dataset", "folder", "--image_size", "16", "--classes_per_batch", "2"]
+    for resume in ([*go_on, *data, *TWO_STEPS], [*go_on, "--resume"], ["--run", name, "--resume"]):
+        assert programs.run(train.main, *resume, cwd=tmp_path).code == 130
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {name}
+    assert not (tmp_path / "~").exists()
+
+
 def test_resume_needs_a_run(tmp_path):
     assert "--resume needs --run NAME" in rejection("--resume", cwd=tmp_path)
 

@@ -26,6 +26,7 @@ from tfdml.runs.recipe import Recipe
         ({"dropout": 1.0}, r"`dropout` .*Received: dropout=1\.0"),
         ({"seed": 2**32}, "`seed` .*Received: seed=4294967296"),
         ({"seed": -1}, "`seed` .*Received: seed=-1"),
+        ({"run": "~"}, "`run` .*without . or ~ first.*Received: run='~'"),
         ({"run": "a/b"}, "`run` .*Received: run='a/b'"),
         ({"run": "a" * 101}, "`run` .*Received: run='aaa"),
         ({"run": "ä" * 51}, "`run` .* 100 bytes .*Received: run='äää"),

@@ -259,6 +259,14 @@ def test_no_images_are_rejected(images, tmp_path, monkeypatch):
     assert images in str(rejected.value)
 
 
+def test_a_path_of_a_list_may_begin_in_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path / "home"))
+    file = parquet(tmp_path / "list.parquet", path=["~/a.png", "b.png", "s3://~/c.png"])
+    paths = [str(tmp_path / "home" / "a.png"), str(tmp_path / "b.png"), "s3://~/c.png"]
+    assert rows_of(list_images(file))[0] == paths
+
+
 def test_a_damaged_parquet_file_is_named(tmp_path):
     (tmp_path / "list.parquet").write_bytes(b"not Parquet")
     with pytest.raises(ValueError, match=r"list\.parquet cannot be read"):

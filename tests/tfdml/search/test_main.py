@@ -61,6 +61,8 @@ def test_the_index_is_named_after_the_model_and_the_folder(tmp_path):
     assert len(names) == 2
     for name in names:
         assert re.fullmatch(r"indexes/cars_3_photos_[0-9a-f]{8}\.npz", name)
+    long = command.default_index(version, tmp_path / ("é" * 127))
+    assert len(long.removeprefix("indexes/").encode()) <= 255
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,13 @@
 import dataclasses
 import json
 import pathlib
+from typing import ClassVar
 
 import tfdml
 from tfdml.checks import check
 from tfdml.command_line import program_call
-from tfdml.runs.scoring.output import check_file, queries_path, write_json
+from tfdml.files import check_file
+from tfdml.runs.scoring.output import queries_path, write_json
 from tfdml.serving.exported import find_version
 from tfdml.serving.versions import name_of, versions_of
 
@@ -23,6 +25,8 @@ class Comparison:
         seed: Of the draws.
         out: JSON file for the comparison; none if not given.
     """
+
+    paths: ClassVar = ("out",)
 
     confidence: float = 0.95
     rounds: int = 1000
@@ -46,7 +50,7 @@ def compare(settings, runs):
     check(several, "a comparison needs runs with scores of their own", runs=runs)
     out = settings.out and pathlib.Path(settings.out)
     if out:
-        check_file(out)
+        check_file(out=out)
     scored = {run: tfdml.evaluation.load_queries(file) for run, file in files.items()}
     options = {name: getattr(settings, name) for name in ("confidence", "rounds", "seed")}
     comparison = tfdml.evaluation.compare(scored, **options)

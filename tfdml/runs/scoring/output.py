@@ -8,7 +8,7 @@ import os
 import pathlib
 
 import tfdml
-from tfdml.files import as_file_name, check_writable, write_text
+from tfdml.files import as_file_name, shortened, write_text
 from tfdml.runs.scoring.images import ids_of
 
 
@@ -19,10 +19,9 @@ def path_of(settings, model):
     """
     if settings.out:
         return pathlib.Path(settings.out)
-    words = "_".join(_words(settings, model))
     run = pathlib.Path(settings.model)
     folder = run if (run / "config.yaml").is_file() else pathlib.Path("runs", model.name)
-    return folder / f"{words}.json"
+    return folder / shortened("_".join(_words(settings, model)), ".json")
 
 
 def _words(settings, model):
@@ -50,13 +49,6 @@ def _words(settings, model):
         yield f"crops_{settings.crops}"
     if settings.mirror:
         yield "mirror"
-
-
-def check_file(out):
-    """Raises an OSError for a file that cannot be written."""
-    check_writable(out.parent)
-    if out.is_dir():
-        raise IsADirectoryError(f"`out` must be a file. {out} is a folder")
 
 
 def write(settings, model, results):
@@ -91,7 +83,7 @@ def finite(content):
 
 def queries_path(scores):
     """Where the values of each query are, beside a file of scores."""
-    return scores.with_name(f"{scores.stem}_queries.npz")
+    return scores.with_name(shortened(scores.stem, "_queries.npz"))
 
 
 def write_queries(settings, images, per_query):

@@ -13,7 +13,7 @@ from tfdml.runs.scoring.collection import STORED, averaged, queries_of, score_in
 from tfdml.runs.scoring.images import has_pairs_of_both_kinds, training_split
 from tfdml.runs.scoring.model import similarity_of, untrained_scores
 from tfdml.runs.scoring.settings import OF_EMBEDDINGS, Scoring
-from tfdml.serving.options import export_options
+from tfdml.serving.options import ExportOptions, export_options
 
 COMPARED_QUERIES = 1000  # ranked exactly too, to measure what `rerank` loses
 
@@ -63,7 +63,9 @@ class Retrieval(Scoring):
 
     task: ClassVar[str] = "retrieval"
     neighbours: ClassVar[tuple] = (1, 2, 4, 8)
+    paths: ClassVar[tuple] = (*Scoring.paths, "gallery", "report", "export")
     naming: ClassVar[tuple] = ("cluster_by", "restarts", "seed")
+    options_of: ClassVar = {"export_options": ExportOptions}
 
     rank_by: str | None = None
     rerank: int | None = None

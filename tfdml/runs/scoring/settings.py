@@ -52,6 +52,7 @@ class Scoring(Settings):
 
     task: ClassVar[str]
     neighbours: ClassVar[tuple] = (1, 5)
+    paths: ClassVar[tuple] = ("model", "data_dir", "boxes", "out")
     naming: ClassVar[tuple] = ()  # options of the task whose values are in the name of the file
     rank_by = "distance"  # a field of the tasks that also rank by a similarity
 

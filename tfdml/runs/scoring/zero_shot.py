@@ -31,6 +31,7 @@ class ZeroShot(Scoring):
     """
 
     task: ClassVar[str] = "zero_shot"
+    paths: ClassVar[tuple] = (*Scoring.paths, "hierarchy")
 
     hierarchy: str | None = None
     unseen_share: float | None = None

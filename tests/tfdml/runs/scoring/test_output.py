@@ -1,3 +1,4 @@
+import pathlib
 import types
 
 import numpy as np
@@ -27,4 +28,12 @@ def test_options_that_change_the_scores_name_the_file():
     assert name_of(Retrieval, restarts=5, seed=1) == "evaluation_restarts_5_seed_1.json"
     stored = {"gallery": "large", "index": "stored", "index_parameters": "nprobe=4", "k": 1}
     assert name_of(Retrieval, **stored) == "evaluation_in_large_stored_nprobe_4.json"
+    long = {"dataset": "folder", "boxes": "b" * 240 + ".csv", "gallery": "é" * 120}
+    names = {name_of(Retrieval, **long), name_of(Retrieval, **long, index="stored")}
+    assert len(names) == 2
+    for name in names:
+        assert name.startswith("evaluation_in_é")
+        queries = output.queries_path(pathlib.Path(name)).name
+        assert queries.endswith("_queries.npz")
+        assert max(len(each.encode()) for each in (name, queries)) <= 255
     assert name_of(NearestClassMean, draws=3) == "evaluation_ncm_draws_3.json"
