@@ -360,7 +360,7 @@ def _builds_for_replicas():
     return tf.distribute.has_strategy() and tf.distribute.in_cross_replica_context()
 
 
-def _of_all_replicas(labels, embeddings):
+def _of_all_replicas(labels, embeddings) -> tuple:
     if keras.backend.backend() != "tensorflow":
         return labels, embeddings
     from tfdml.layers.gathering import of_all_replicas
