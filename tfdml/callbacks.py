@@ -165,16 +165,28 @@ class ProgressLines(keras.callbacks.Callback):
             self._since_last_line()
 
 
+def _embed(model, images, steps=None):
+    """(n, dim) embeddings by an `EmbeddingModel`, or by another model, of its first batches."""
+    if hasattr(model, "embed"):
+        return model.embed(images)
+    embeddings = model.predict(images, verbose=0, steps=steps)
+    shape = keras.tree.map_structure(np.shape, embeddings)
+    is_one = isinstance(embeddings, np.ndarray) and embeddings.ndim == 2
+    check(is_one, "the model must have one output, (batch, dim) embeddings", shape=shape)
+    return embeddings
+
+
 class RetrievalScores(keras.callbacks.Callback):
     """Adds Recall@K of held-out images to the logs after every epoch.
 
     Args:
-        images: Inputs of `EmbeddingModel.embed`.
+        images: Inputs of `EmbeddingModel.embed`, or of `predict` of another model of one output.
         labels: (n,) integers, the class ids of the images.
-        k: Numbers of neighbours.
+        k: Number of neighbours, or several.
 
     Raises:
-        ValueError: If `labels` are several a row.
+        ValueError: If `labels` are several a row; as training begins, if the model has not one
+            output of (batch, dim).
     """
 
     def __init__(self, images, labels, k=(1,)):
@@ -184,10 +196,14 @@ class RetrievalScores(keras.callbacks.Callback):
             "`labels` must be (n,) class ids: images of several labels are not scored",
             **{"labels.shape": np.shape(labels)},
         )
-        self.images, self.labels, self.k = images, labels, tuple(k)
+        self.images, self.labels, self.k = images, labels, tuple(np.atleast_1d(k).tolist())
+
+    def on_train_begin(self, logs=None):
+        if not hasattr(self.model, "embed"):
+            _embed(self.model, self.images, steps=1)
 
     def on_epoch_end(self, epoch, logs):
-        scores = recall_at_k(self.model.embed(self.images), self.labels, k=self.k)
+        scores = recall_at_k(_embed(self.model, self.images), self.labels, k=self.k)
         logs.update({f"val_recall@{k}": score for k, score in scores.items()})
 
 
@@ -242,7 +258,7 @@ class EmbeddingDrift(keras.callbacks.Callback):
     in the memory are still those of the network.
 
     Args:
-        images: Inputs of `EmbeddingModel.embed`, such as some of the training images.
+        images: As for `RetrievalScores`, such as some of the training images.
         epochs: Age of the embeddings compared with; before, those at the start of `fit`.
     """
 
@@ -262,7 +278,7 @@ class EmbeddingDrift(keras.callbacks.Callback):
         self._past.append(now)
 
     def _directions(self):
-        return unit_rows(self.model.embed(self.images))
+        return unit_rows(_embed(self.model, self.images))
 
 
 class EmbeddingsOfEpoch(keras.callbacks.Callback):
@@ -291,7 +307,6 @@ class EmbeddingsOfEpoch(keras.callbacks.Callback):
         self._step += self._batches
 
     def on_epoch_begin(self, epoch, logs=None):
-        embedder = self.model.embedder
         batches = progress("Embedding the training images", self.images, unit="batch")
-        embeddings = np.concatenate([embedder.predict_on_batch(images) for images in batches])
+        embeddings = np.concatenate([self.model.predict_on_batch(images) for images in batches])
         self.receive(self._step, embeddings)

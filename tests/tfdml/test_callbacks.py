@@ -106,6 +106,57 @@ def test_scores_of_held_out_images_come_with_every_epoch(rows):
     assert history["val_recall@3"][-1] == expected[3]
 
 
+def test_the_number_of_neighbours_may_be_one(rows):
+    scores = callbacks.RetrievalScores(rows, LABELS, k=1)
+    history = build().fit(rows, LABELS, verbose=0, callbacks=[scores]).history
+    assert "val_recall@1" in history
+
+
+def test_any_model_of_one_output_is_watched(rows):
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(4)])
+    model.compile("sgd", losses.get("lifted"), run_eagerly=True)
+    images, given = tf.data.Dataset.from_tensor_slices(rows).batch(8), []
+    watching = [
+        callbacks.RetrievalScores(images, LABELS),
+        callbacks.EmbeddingDrift(rows),
+        callbacks.EmbeddingsOfEpoch(images, lambda step, found: given.append(found)),
+    ]
+    before = model.predict(rows, verbose=0)
+    history = model.fit(rows, LABELS, verbose=0, callbacks=watching).history
+    assert history["val_recall@1"] == [recall_at_k(model.predict(rows, verbose=0), LABELS)[1]]
+    assert history["drift_cosine"][0] < 1
+    np.testing.assert_allclose(given, [before], atol=1e-6)
+
+
+@pytest.mark.parametrize("watch", [callbacks.RetrievalScores, callbacks.EmbeddingDrift])
+def test_a_model_of_several_outputs_is_rejected_as_training_begins(watch, rows):
+    class Two(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = keras.layers.Dense(4)
+
+        def call(self, inputs):
+            return self.dense(inputs), inputs
+
+    model, steps = Two(), []
+    model.compile("sgd", ["mse", "mse"], run_eagerly=True)
+    count = keras.callbacks.LambdaCallback(on_train_batch_begin=lambda *_: steps.append(0))
+    watching = [count, watch(rows, *[LABELS][: watch is callbacks.RetrievalScores])]
+    with pytest.raises(ValueError, match=r"one output, \(batch, dim\).*shape=\[?\("):
+        model.fit(rows, (rows[:, :4], rows), verbose=0, callbacks=watching)
+    assert not steps
+
+
+def test_scores_see_the_network_as_it_is(rows):
+    model = build(0.5)
+    model.embed(rows)
+    model.embedder.get_layer("embedding").enable_lora(2)
+    model.compile(keras.optimizers.SGD(0.5), "contrastive")
+    drift = callbacks.EmbeddingDrift(rows)
+    history = model.fit(rows, LABELS, epochs=2, verbose=0, callbacks=[drift]).history
+    assert max(history["drift_cosine"]) < 1 - 1e-6
+
+
 def test_targets_of_density_are_logged(rows, tmp_path):
     model = build()
     model.compile("adam", losses.get("density", num_classes=6, correlation=False))

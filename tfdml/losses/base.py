@@ -63,7 +63,9 @@ class MetricLoss(keras.losses.Loss):
         Returns:
             A scalar float32 (float64 for float64 embeddings), NaN if any embedding is. In a replica
             of a `tf.distribute` strategy it is divided by the number of replicas, as Keras does for
-            its own losses, so that the replicas' gradients add up to their mean.
+            its own losses, so that the replicas' gradients add up to their mean. In `fit` and
+            `evaluate` of a `keras.Model` it is that of the rows of all replicas; in a training loop
+            of your own, that of the rows given.
 
         Raises:
             TypeError: If the labels are not integers or the embeddings not floats.
@@ -93,6 +95,8 @@ class MetricLoss(keras.losses.Loss):
             labels=labels,
             embeddings=embeddings,
         )
+        if sample_weight is None:  # Keras passes the rows of this replica alone
+            labels, embeddings = _of_all_replicas(labels, embeddings)
         check_shapes(embeddings.shape[0] != 0, "the batch must not be empty", embeddings=embeddings)
         for layer in self.layers:
             if not layer.built:  # here, as by `compile`: outside of the loss's own name scope
@@ -354,6 +358,14 @@ def _builds_for_replicas():
     import tensorflow as tf
 
     return tf.distribute.has_strategy() and tf.distribute.in_cross_replica_context()
+
+
+def _of_all_replicas(labels, embeddings) -> tuple:
+    if keras.backend.backend() != "tensorflow":
+        return labels, embeddings
+    from tfdml.layers.gathering import of_all_replicas
+
+    return of_all_replicas(labels, embeddings)
 
 
 def _share_of_replica(value):

@@ -1,4 +1,5 @@
 import contextlib
+import operator
 import types
 import warnings
 
@@ -10,9 +11,9 @@ from tfdml import losses, pairwise
 from tfdml.checks import Bare, check, check_integer, check_shapes, check_type
 from tfdml.evaluation import weigh_levels
 from tfdml.layers import ClassProxies
+from tfdml.layers.gathering import of_all_replicas
 from tfdml.losses import MetricLoss
 from tfdml.models.embedder import number_of_levels, warn_of_unit_range
-from tfdml.models.gathering import of_all_replicas
 from tfdml.models.micro_batches import embed_in_pieces, gradients_in_pieces
 
 
@@ -25,8 +26,8 @@ class EmbeddingModel(keras.Model):
     trained, saved and restored with the model, as `model.loss_layers`.
 
     Args:
-        embedder: A built `keras.Model` from images to (batch, dim) embeddings, such as
-            `build_embedder` returns.
+        embedder: A built `keras.Model` from images, or other inputs, to (batch, dim) embeddings,
+            such as `build_embedder` returns.
         micro_batch: Images at a time in a training step, for large batches: the batch is embedded
             in pieces, the loss is that of the whole batch, and its gradients flow back in pieces,
             in the memory of one piece. Equal to a step at once up to rounding, except that batch
@@ -35,8 +36,8 @@ class EmbeddingModel(keras.Model):
 
     Raises:
         TypeError: If `embedder` is not a `keras.Model`.
-        ValueError: If `embedder` has no defined input shape, or with `micro_batch` an
-            `activity_regularizer`.
+        ValueError: If `embedder` has no defined input shape, not one output, or with `micro_batch`
+            an `activity_regularizer`.
 
     Example:
         >>> import tfdml
@@ -54,6 +55,13 @@ class EmbeddingModel(keras.Model):
         check_type(isinstance(embedder, keras.Model), kind, embedder=embedder)
         known = "`embedder` must be a Functional or Sequential model of a known input shape"
         check(getattr(embedder, "inputs", None), known, embedder=embedder)
+        one = (
+            "`embedder` must have one output, the embeddings; of several, or a dict, make a model "
+            "of one by keras.Model(embedder.inputs, embedder.get_layer(NAME).output)"
+        )
+        output_shape = embedder.compute_output_shape(embedder.input_shape)
+        is_one = isinstance(output_shape, tuple) and not isinstance(output_shape[0], tuple)
+        check(is_one, one, output_shape=output_shape)
         if micro_batch is not None:
             check_integer(1, micro_batch=micro_batch)
             _check_no_activity_regularizer(embedder)
@@ -63,10 +71,10 @@ class EmbeddingModel(keras.Model):
         self.mean_loss = keras.metrics.Mean(name="loss")
         self.loss_layers = []  # never reassigned: Keras would keep tracking the old list
         self.built = True  # without `build`, after which `compile` could not add a layer
-        # Whether a batch had no positive pair; in a namespace, so that Keras does not track it.
-        aggregation = tf.VariableAggregation.ONLY_FIRST_REPLICA
+        # In a namespace, so that Keras does not track it: the numbers of batches, of those without
+        # positives and of those without negatives; and what `predict_function` was traced with.
         self._met = types.SimpleNamespace(
-            no_pair=tf.Variable(False, trainable=False, aggregation=aggregation)
+            training=_zeros(3), evaluation=_zeros(3), parts_of_embedder=[]
         )
 
     def call(self, inputs, training=None):
@@ -137,13 +145,19 @@ class EmbeddingModel(keras.Model):
         shuffle=None,
         **kwargs,
     ):
-        """As `keras.Model.fit`; warns once if batches have no two images of one class.
+        """As `keras.Model.fit`; warns once of batches without two images of one class, or of two.
 
-        Not for losses over proxies of classes, which need none. It also warns of an array of images
-        in [0, 1] for an embedder of `build_embedder`, which takes [0, 255].
+        Not for losses over proxies of classes, which need none. The warning states how many of the
+        batches lack positives or negatives, after ten batches or an epoch; of the validation, after
+        the first. `loss` is the mean over batches that have either both, or a loss other than 0,
+        and 0 before the first of these; see `evaluate` for `val_loss`.
+
+        It also warns of an array of images in [0, 1] for an embedder of `build_embedder`, which
+        takes [0, 255].
 
         Args:
-            shuffle: Whether to shuffle arrays before each epoch; None means True. Datasets must
+            shuffle: Whether to shuffle arrays, or the order of the batches of a
+                `keras.utils.PyDataset`, before each epoch; None means True. Other datasets must
                 shuffle themselves.
 
         Raises:
@@ -162,11 +176,35 @@ class EmbeddingModel(keras.Model):
             # Built here, as building within the first step, as in Keras, would trace it twice.
             with self.distribute_strategy.scope():
                 optimizer.build(self.trainable_variables)
-        if not isinstance(callbacks, keras.callbacks.CallbackList):
-            callbacks = [*keras.tree.flatten(callbacks or []), WarnWithoutPairs()]
-        shuffle = y is not None if shuffle is None else shuffle
+        if shuffle is None:  # Keras warns of True for datasets that it cannot shuffle
+            shuffle = y is not None or getattr(x, "num_batches", None) is not None
+        callbacks = _with_warning(callbacks)
         given = (x, y, batch_size, epochs, verbose, callbacks, validation_split, validation_data)
         return super().fit(*given, shuffle, **kwargs)
+
+    def evaluate(
+        self,
+        x=None,
+        y=None,
+        batch_size=None,
+        verbose="auto",
+        sample_weight=None,
+        steps=None,
+        callbacks=None,
+        return_dict=False,
+        **kwargs,
+    ):
+        """As `keras.Model.evaluate`; warns of batches without positives or negatives, as `fit`.
+
+        The loss is the mean over batches that have both, or a loss other than 0; NaN if none does.
+        Images in the order of their classes must be shuffled before.
+        """
+        callbacks = _with_warning(callbacks)
+        given = (x, y, batch_size, verbose, sample_weight, steps, callbacks)
+        logs = super().evaluate(*given, return_dict=True, **kwargs)
+        if not self.mean_loss.count.value.numpy():
+            logs["loss"] = float("nan")
+        return logs if return_dict else self._flatten_metrics_in_order(logs)
 
     def train_step(self, data):
         images, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
@@ -179,8 +217,6 @@ class EmbeddingModel(keras.Model):
                 tape.watch(own)
             loss, *embedded = self._loss_of(own, images, labels, sample_weight, training=True)
             scaled = self.optimizer.scale_loss(loss)
-        if isinstance(self.loss, MetricLoss):
-            self._met.no_pair.assign(self._met.no_pair | ~_has_pair(embedded[0]))
         variables = self.trainable_variables
         *gradients, of_own = tape.gradient(scaled, [*variables, own])
         if self.micro_batch is not None:
@@ -205,7 +241,14 @@ class EmbeddingModel(keras.Model):
         embeddings, labels, sample_weight = of_all_replicas(embeddings, labels, sample_weight)
         loss = self.compute_loss(images, labels, embeddings, sample_weight, training=training)
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
-        self.mean_loss.update_state(loss * replicas, sample_weight=tf.shape(embeddings)[0])
+        rows = tf.shape(embeddings)[0]
+        if self._compares_rows:
+            no_positive, no_negative = _lacks_pairs(labels)
+            met = self._met.training if training else self._met.evaluation
+            met.assign_add(tf.cast([True, no_positive, no_negative], met.dtype))
+            is_zero = loss == sum(self.losses) / replicas
+            rows = tf.where((no_positive | no_negative) & is_zero, 0, rows)
+        self.mean_loss.update_state(loss * replicas, sample_weight=rows)
         return loss, labels, embeddings, sample_weight
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
@@ -220,16 +263,23 @@ class EmbeddingModel(keras.Model):
         return self.loss(y, y_pred, training=training, **weighted) + sum(self.losses) / replicas
 
     @property
+    def _compares_rows(self):
+        """Whether the loss is of pairs of rows: a metric loss without proxies of classes."""
+        proxies = any(isinstance(layer, ClassProxies) for layer in self.loss_layers)
+        return isinstance(self.loss, MetricLoss) and not proxies
+
+    @property
     def metrics(self):
         return [self.mean_loss, *(m for m in super().metrics if m.name != self.mean_loss.name)]
 
     def embed(self, inputs, batch_size=256, verbose=0, level_weights=None):
-        """Embeddings of all images, in order.
+        """Embeddings of all images, in order, by the embedder as it is.
 
         Args:
-            inputs: (n, height, width, channels) array in [0, 255], or a `tf.data.Dataset` of
-                batches of images or of `(images, labels)`.
-            batch_size: Images at a time, for an array.
+            inputs: (n, height, width, channels) array in [0, 255], or what else the embedder takes,
+                such as texts, or a list or dict of arrays; or a `tf.data.Dataset` of batches of
+                them or of `(images, labels)`.
+            batch_size: Images at a time, for arrays.
             verbose: 1 shows a progress bar.
             level_weights: One weight per level of an embedder, as for
                 `tfdml.evaluation.weigh_levels`; None for no weighting.
@@ -242,24 +292,30 @@ class EmbeddingModel(keras.Model):
             ValueError: If an array has no images, or `level_weights` are out of range or their
                 number differs from the levels.
         """
-        if isinstance(inputs, (list, tuple, np.ndarray)):
-            images = np.asarray(inputs)
-            expected = (
-                "`inputs` must be images; read those of paths by pipelines.evaluation_batches("
-                "pipelines.Split(paths, labels), image_size)"
-            )
-            check_type(images.dtype.kind not in "USO", expected, dtype=Bare(images.dtype))
-            check(len(images) > 0, "there must be one image or more", images=0)
-            warn_of_unit_range(self.embedder, images)
         batch = {} if isinstance(inputs, tf.data.Dataset) else {"batch_size": batch_size}
+        if batch:
+            inputs = _as_taken(self.embedder, inputs)
+        if isinstance(inputs, np.ndarray):
+            warn_of_unit_range(self.embedder, inputs)
         if level_weights is not None:
             levels = number_of_levels(self.embedder)
             fits = "`level_weights` must have one number per level"
             received = {"level_weights": level_weights, "levels": levels}
             check(np.shape(level_weights) == (levels,), fits, **received)
+        self.make_predict_function()
         embeddings = self.embedder.predict(inputs, verbose=verbose, **batch)
         embeddings = embeddings.astype("float32", copy=False)
         return embeddings if level_weights is None else weigh_levels(embeddings, level_weights)
+
+    def make_predict_function(self, force=False):
+        """As in Keras, and anew if layers or variables of the embedder have changed since."""
+        parts = [*self.embedder._flatten_layers(), *self.embedder.variables]
+        before = self._met.parts_of_embedder
+        same = len(parts) == len(before) and all(map(operator.is_, parts, before))
+        if force or not same or self.predict_function is None:
+            self._met.parts_of_embedder = parts
+            self.embedder.predict_function = self.predict_function = None
+        return super().make_predict_function()
 
     def export(self, filepath, *args, **kwargs):
         """As `keras.Model.export`, of the embedder.
@@ -283,6 +339,12 @@ class EmbeddingModel(keras.Model):
             return self.loss.similarity(a, b).numpy()
         return tf.reduce_sum(pairwise.normalize(a) * pairwise.normalize(b), axis=1).numpy()
 
+    def save(self, filepath, *args, **kwargs):
+        """As `keras.Model.save`, to a `.keras` file."""
+        kind = "`filepath` must end in .keras: Keras cannot load this class from HDF5"
+        check(not str(filepath).endswith((".h5", ".hdf5")), kind, filepath=str(filepath))
+        super().save(filepath, *args, **kwargs)
+
     def get_config(self):
         embedder = keras.saving.serialize_keras_object(self.embedder)
         return {**super().get_config(), "embedder": embedder, "micro_batch": self.micro_batch}
@@ -300,6 +362,13 @@ def _check_no_activity_regularizer(embedder):
 
 
 def _as_loss(identifier):
+    is_one = not isinstance(identifier, (list, tuple, dict))
+    is_one |= isinstance(identifier, dict) and not {"name", "class_name"}.isdisjoint(identifier)
+    expectation = (
+        "`loss` must be one loss, its name, or a dict with its `name` among the options: an "
+        "EmbeddingModel has one output"
+    )
+    check(is_one, expectation, loss=identifier)
     if isinstance(identifier, str) and identifier not in losses.LOSSES:
         with contextlib.suppress(ValueError):
             return keras.losses.get(identifier)
@@ -315,33 +384,92 @@ def _checked_labels(labels, loss):
 
 
 class WarnWithoutPairs(keras.callbacks.Callback):
-    """Warns once if a batch had no positive pair: after the first batch or after an epoch."""
+    """Warns once in training, and once in evaluation, of batches without positives or negatives."""
+
+    def __init__(self):
+        super().__init__()
+        self._warned = set()
 
     def on_train_begin(self, logs=None):
-        self.model._met.no_pair.assign(False)
-        # Proxies of classes are positives of every row.
-        self._warned = any(isinstance(layer, ClassProxies) for layer in self.model.loss_layers)
+        self._begin("training")
 
     def on_train_batch_end(self, batch, logs=None):
-        if batch == 0:
-            self.on_epoch_end(batch)
+        if batch == 9:
+            self._warn("training")
 
     def on_epoch_end(self, epoch, logs=None):
-        if not self._warned and bool(self.model._met.no_pair):
-            self._warned = True
-            warnings.warn(
-                "a batch had no two images of one class, so its loss has no positive pairs. Use "
-                "class-balanced batches, such as those of pipelines.balanced_batches",
-                stacklevel=2,
-            )
+        self._warn("training")
+
+    def on_test_begin(self, logs=None):
+        self._begin("evaluation")
+
+    def on_test_end(self, logs=None):
+        self._warn("evaluation")
+
+    def _begin(self, what):
+        getattr(self.model._met, what).assign(_zeros(3))
+
+    def _warn(self, what):
+        batches, *lacking = getattr(self.model._met, what).numpy()
+        if what in self._warned or not any(lacking):
+            return
+        self._warned.add(what)
+        kinds = "no two images of one class", "no images of two classes"
+        counts = zip(lacking, kinds, strict=True)
+        had = " and ".join(f"{count} had {kind}" for count, kind in counts if count)
+        warnings.warn(
+            f"of {batches} batches of the {what} {had}, so that a loss over pairs lacks terms. Use "
+            "class-balanced batches, such as those of pipelines.balanced_batches, or shuffle",
+            stacklevel=2,
+        )
 
 
-def _has_pair(labels):
-    """Whether two rows have the same class id, or one of several labels, in common."""
+def _with_warning(callbacks):
+    """The callbacks of a call of `fit` or `evaluate`, and `WarnWithoutPairs`."""
+    if isinstance(callbacks, keras.callbacks.CallbackList):
+        return callbacks
+    return [*keras.tree.flatten(callbacks or []), WarnWithoutPairs()]
+
+
+def _zeros(count):
+    start, aggregation = tf.zeros(count, tf.int64), tf.VariableAggregation.ONLY_FIRST_REPLICA
+    return tf.Variable(start, trainable=False, aggregation=aggregation)
+
+
+def _lacks_pairs(labels):
+    """Whether no two rows have a class id, or one of several labels, in common; and whether all."""
     if len(labels.shape) == 2 and labels.shape[1] != 1:
-        return tf.reduce_any(tf.reduce_sum(tf.cast(labels, tf.int64), axis=0) > 1)
+        sets = tf.cast(labels, tf.float32)
+        common = tf.cast(tf.matmul(sets, sets, transpose_b=True) > 0, tf.int64)
+        pairs, rows = tf.reduce_sum(common) - tf.linalg.trace(common), tf.shape(common)[0]
+        return pairs == 0, pairs == tf.cast(rows * (rows - 1), tf.int64)
     ordered = tf.sort(tf.cast(tf.reshape(labels, [-1]), tf.int64))
-    return tf.reduce_any(ordered[1:] == ordered[:-1])
+    return ~tf.reduce_any(ordered[1:] == ordered[:-1]), ordered[0] == ordered[-1]
+
+
+def _as_taken(embedder, inputs):
+    """Inputs of `embed` as Keras takes them: an array instead of a list, a tensor of texts."""
+    takes_texts = any(taken.dtype == "string" for taken in embedder.inputs)
+
+    def as_rows(rows):
+        rows = np.asarray(rows)
+        expected = (
+            "`inputs` must be images; read those of paths by pipelines.evaluation_batches("
+            "pipelines.Split(paths, labels), image_size)"
+        )
+        is_text = rows.dtype.kind in "USO"
+        check_type(takes_texts or not is_text, expected, dtype=Bare(rows.dtype))
+        check(len(rows) > 0, "there must be one image or more", images=0)
+        return tf.convert_to_tensor(rows) if is_text else rows
+
+    if isinstance(inputs, dict):
+        return {name: _as_taken(embedder, rows) for name, rows in inputs.items()}
+    if not isinstance(inputs, (list, tuple, np.ndarray)):
+        return inputs
+    one_each = len(inputs) == len(embedder.inputs) and not isinstance(inputs, np.ndarray)
+    if one_each and np.ndim(inputs[0]) == len(embedder.inputs[0].shape):
+        return [_as_taken(embedder, rows) for rows in inputs]
+    return as_rows(inputs)
 
 
 def _added(gradients, of_embedder):

@@ -1,5 +1,6 @@
 """A training step on a batch whose activations do not fit in memory at once."""
 
+import keras
 import tensorflow as tf
 
 
@@ -30,7 +31,7 @@ def gradients_in_pieces(embedder, images, output_gradients, size):
 
     Args:
         embedder: A `keras.Model`.
-        images: (n, height, width, channels) floats.
+        images: (n, ...) tensor, or a structure of them, as the embedder takes.
         output_gradients: (n, dim) floats.
         size: Images at a time.
 
@@ -55,12 +56,12 @@ def gradients_in_pieces(embedder, images, output_gradients, size):
 
 
 def _piece(rows, piece, size):
-    return rows[piece * size : tf.minimum((piece + 1) * size, tf.shape(rows)[0])]
+    return keras.tree.map_structure(lambda each: each[piece * size : (piece + 1) * size], rows)
 
 
 def _loop(images, size, body, start, shapes):
     """The result of `body` over all pieces, one after another."""
-    pieces = -(-tf.shape(images)[0] // size)
+    pieces = -(-tf.shape(keras.tree.flatten(images)[0])[0] // size)
     return tf.while_loop(
         lambda piece, _: piece < pieces,
         body,

@@ -53,7 +53,7 @@ def fit_replicas(
     def step(batch):
         logs = update(*_divided(strategy, batch))
         model.optimizer.iterations.assign(_number(replicas.optimizer.iterations))
-        model._met.no_pair.assign(_number(replicas._met.no_pair))
+        model._met.training.assign(_number(replicas._met.training))
         # Every replica has the loss of the whole batch.
         return {name: strategy.experimental_local_results(log)[0] for name, log in logs.items()}
 

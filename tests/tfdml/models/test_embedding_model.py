@@ -54,31 +54,6 @@ def test_arrays_are_shuffled_unless_asked_otherwise(images):
     np.testing.assert_array_equal(np.sort(seen[0]), LABELS)
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_batches_without_a_positive_pair_are_warned_of_once(jit_compile, images):
-    model = build(jit_compile=jit_compile)
-    batches = tf.data.Dataset.from_tensor_slices((images, LABELS)).batch(4)
-    lonely = tf.data.Dataset.from_tensor_slices((images[::4], LABELS[::4])).batch(4)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # also of `shuffle`, which a dataset does for itself
-        model.fit(batches, verbose=0)
-    for data in (lonely.concatenate(batches), batches.concatenate(lonely)):
-        with pytest.warns(UserWarning, match="no two images of one class") as found:
-            model.fit(data.map(lambda x, y: (x, tf.cast(y, tf.uint8))), epochs=2, verbose=0)
-        assert sum("no two images" in str(warning.message) for warning in found) == 1
-    with pytest.warns(UserWarning, match="no two images of one class"):
-        model.fit(images[::4], LABELS[::4], verbose=0)
-
-
-def test_proxies_need_no_positive_pair(images):
-    loss = losses.get("norm_softmax", num_classes=4)
-    for each in (loss, losses.get("matryoshka", base=loss, dims=[4])):
-        model = build(loss=each)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            model.fit(images[::4], LABELS[::4], verbose=0)
-
-
 def test_evaluate_reports_the_loss_and_trains_nothing(images):
     model = build()
     before = [np.array(v) for v in model.embedder.variables]
@@ -106,6 +81,30 @@ def test_class_ids_above_two_to_the_24_stay_apart(images):
     reported = model.evaluate(images, merged_as_floats, batch_size=16, verbose=0)
     expected = losses.get("triplet")(merged_as_floats, model.embed(images))
     np.testing.assert_allclose(reported, expected, rtol=1e-5)
+
+
+def test_batches_are_shuffled_where_keras_shuffles_them(images):
+    seen = []
+
+    class Rows(keras.utils.PyDataset):
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, row):
+            return images[[row, row]], np.array([row, row])
+
+    class Watched(EmbeddingModel):
+        def train_step(self, data):
+            seen.append(int(data[1][0]))
+            return {"loss": 0.0}
+
+    model = Watched(build().embedder)
+    model.compile("sgd", losses.get("triplet"), run_eagerly=True)
+    keras.utils.set_random_seed(0)
+    model.fit(Rows(), verbose=0, shuffle=False)
+    model.fit(Rows(), verbose=0)
+    assert seen[:8] == list(range(8)) == sorted(seen[8:])
+    assert seen[8:] != seen[:8]
 
 
 @pytest.mark.parametrize("loss", [pytest.param("triplet", marks=pytest.mark.slow), "pddm"])
@@ -139,6 +138,52 @@ def test_embeds_arrays_and_datasets_alike(images):
     np.testing.assert_allclose(model.embed(batches), expected, atol=1e-6)
     images_only = batches.map(lambda images, labels: images)
     np.testing.assert_allclose(model.embed(images_only), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_embeds_by_the_network_as_it_is(compiles, images):
+    model = build(optimizer="sgd", loss=losses.get("contrastive"))
+    dense = model.embedder.layers[2]
+    model.embed(images)
+    traced = model.embedder.predict_function
+    model.embed(images)
+    assert model.embedder.predict_function is traced
+    assert traced.experimental_get_tracing_count() == 1
+    dense.enable_lora(2)
+    if compiles:
+        model.compile("sgd", losses.get("contrastive"))
+    dense.lora_kernel_b.assign(np.ones(dense.lora_kernel_b.shape))
+    expected = model.embedder(images).numpy()
+    np.testing.assert_allclose(model.embed(images), expected, atol=1e-5)
+    np.testing.assert_allclose(model.predict_on_batch(images), expected, atol=1e-5)
+    model.embedder.quantize("int8")
+    quantized = model.embedder(images).numpy()
+    assert np.abs(quantized - expected).max() > 1e-5
+    np.testing.assert_allclose(model.embed(images), quantized, atol=1e-5)
+    np.testing.assert_allclose(model.predict(images, verbose=0), quantized, atol=1e-5)
+
+
+def test_embeds_what_the_embedder_takes(rng):
+    a, b = rng.normal(size=(2, 5, 3)).astype("float32")
+    inputs = keras.Input((3,), name="a"), keras.Input((3,), name="b")
+    rows = keras.layers.Dense(2)(keras.layers.Subtract()(inputs))
+    model = EmbeddingModel(keras.Model(inputs, rows))
+    expected = model.embedder([a, b]).numpy()
+    for given in ([a, b], (a, b), [a.tolist(), b.tolist()], {"a": a, "b": b}):
+        np.testing.assert_allclose(model.embed(given), expected, atol=1e-6)
+    one = EmbeddingModel(keras.Model(inputs[:1], keras.layers.Dense(2)(inputs[0])))
+    for given in (a, list(a), [a], {"a": a}):
+        np.testing.assert_allclose(one.embed(given), one.embedder([a]), atol=1e-6)
+
+
+def test_embeds_texts():
+    words = keras.layers.TextVectorization(vocabulary=["cat", "dog"], output_sequence_length=2)
+    text = keras.Input((), dtype="string")
+    rows = keras.layers.GlobalAveragePooling1D()(keras.layers.Embedding(4, 3)(words(text)))
+    model, texts = EmbeddingModel(keras.Model(text, rows)), ["a cat", "a dog", "cat"]
+    expected = model.embedder(tf.constant(texts)).numpy()
+    for given in (texts, np.array(texts), np.array(texts, object), tf.constant(texts)):
+        np.testing.assert_allclose(model.embed(given), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -202,6 +247,27 @@ def test_similarity_rejects_shapes_that_do_not_match(loss, shapes):
 def test_rejects_what_is_no_built_model(embedder, error, message):
     with pytest.raises(error, match=message):
         EmbeddingModel(embedder)
+
+
+def test_rejects_an_embedder_of_several_outputs_or_of_a_dict():
+    inputs = keras.Input((3,))
+    rows, classes = keras.layers.Dense(2)(inputs), keras.layers.Dense(4)(inputs)
+    for outputs in ([rows, classes], {"rows": rows}, {"rows": rows, "classes": classes}, [rows]):
+        with pytest.raises(ValueError, match=r"one output, .*get_layer\(NAME\).*output_shape="):
+            EmbeddingModel(keras.Model(inputs, outputs))
+
+
+@pytest.mark.parametrize("loss", [{"dense": losses.get("triplet"), "b": "mse"}, ["triplet"], {}])
+def test_rejects_losses_of_several_outputs(loss):
+    with pytest.raises(ValueError, match=r"`loss` must be one loss.*one output\. Received: loss="):
+        build().compile(loss=loss)
+
+
+def test_is_saved_in_a_format_that_loads(tmp_path):
+    for name in ("model.h5", "model.hdf5"):
+        with pytest.raises(ValueError, match=r"must end in \.keras.*filepath='.*model\.hd?f?5'"):
+            build().save(tmp_path / name)
+    assert not list(tmp_path.iterdir())
 
 
 def test_rejects_weights_of_its_one_loss():

@@ -103,6 +103,24 @@ def test_pieces_are_not_compiled_by_xla(rng):
         build(8, losses.get("npair"), jit_compile=True)
 
 
+@pytest.mark.parametrize("as_dict", [False, True])
+def test_inputs_may_be_several(as_dict, rng):
+    rows = dict(zip("ab", rng.normal(size=(2, 20, 6)).astype("float32"), strict=True))
+    inputs = {name: keras.Input((6,), name=name) for name in rows}
+    initializer = keras.initializers.GlorotUniform(seed=0)
+    trained = []
+    for size in (None, 8):
+        dense = keras.layers.Dense(4, kernel_initializer=initializer)
+        joined = dense(keras.layers.Concatenate()(list(inputs.values())))
+        embedder = keras.Model(inputs if as_dict else list(inputs.values()), joined)
+        model = tfdml.EmbeddingModel(embedder, micro_batch=size)
+        model.compile(keras.optimizers.SGD(0.1), "npair")
+        model.train_on_batch(rows if as_dict else list(rows.values()), LABELS)
+        trained.append(model.get_weights())
+    for at_once, in_pieces in zip(*trained, strict=True):
+        np.testing.assert_allclose(in_pieces, at_once, atol=1e-6)
+
+
 def test_losses_of_activations_are_rejected():
     inputs = keras.Input((6,))
     layer = keras.layers.Dense(4, name="penalised", activity_regularizer="l2")
