@@ -98,7 +98,7 @@ def test_rejects_what_cannot_be_evaluated(tmp_path, clustered, write, monkeypatc
     names = ["class 1", "class 2"]
     with pytest.raises(ValueError, match=r"same dim\. Received: dim=8, of_gallery=16"):
         retrieval_scores_per_query(gallery, rows[:, :8], names, 1)
-    with pytest.raises(ValueError, match="gallery_size=600"):
+    with pytest.raises(ValueError, match="gallery_size=597"):
         retrieval_scores_per_query(gallery, rows, names, 601)
     with pytest.raises(TypeError, match="`labels` must be texts"):
         retrieval_scores_per_query(gallery, rows, ["class 1", None], 1)

@@ -21,6 +21,7 @@ def values_in_chunks(queries, classes, gallery, gallery_classes, metrics, size, 
             yield Chunk(ids, gallery[some], gallery_classes[some])
 
     own = np.full(len(queries), -1) if own is None else own
+    own = own.reshape(len(queries), -1)
     ranks, relevant = ranks_in_chunks(queries, classes, chunks, metrics, own)
     return metrics.values(ranks, relevant)
 
