@@ -1,6 +1,4 @@
-import collections
 import decimal
-import os
 import re
 
 import numpy as np
@@ -9,6 +7,7 @@ from pipelines.boxes import box_of, csv_lines
 from pipelines.datasets import given_path
 from pipelines.datasets.listing import Listing, dataset_of, first_half, numbered
 from tfdml.checks import Bare, check
+from tfdml.files import identity
 from tfdml.image_files import shown
 
 EDGES = ("x1", "y1", "x2", "y2")
@@ -113,10 +112,13 @@ def _read(path):
             for (number, _), row in zip(lines, rows, strict=True):
                 row[name] = _whole(f"{path}, line {number}: `{name}`", row[name])
     check(rows, f"{path} must list images", images=0)
-    images = collections.Counter(os.path.normpath(row["path"]) for row in rows)
-    if len(images) < len(rows):
-        twice = images.most_common(1)[0][0]
-        raise ValueError(f"{path} must list an image once. Received twice: {twice}")
+    spellings = {}
+    for row in rows:
+        spellings.setdefault(identity(path.parent / row["path"]), []).append(row["path"])
+    twice = [paths for paths in spellings.values() if len(paths) > 1]
+    if twice:
+        received = " and ".join(dict.fromkeys(twice[0]))
+        raise ValueError(f"{path} must list an image once. Received twice: {received}")
     return names, rows
 
 
