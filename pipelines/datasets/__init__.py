@@ -98,6 +98,28 @@ def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None, *, 
     return with_boxes(dataset, boxes, data_dir)
 
 
+def place_of(name, data_dir):
+    """The path of what `load` reads: the CSV file in a folder, the folder of an archive in another.
+
+    Args:
+        name: As for `load`.
+        data_dir: As for `load`, not None.
+
+    Returns:
+        A `pathlib.Path`; that of `data_dir` where `load` reads it itself, or would find nothing.
+    """
+    path = pathlib.Path(data_dir).expanduser()
+    if name not in DATASETS or not path.is_dir():
+        return path
+    module = importlib.import_module(f"{__name__}.{DATASETS[name][0]}")
+    if name == "csv":
+        inner = module.tables_in(path)
+    else:
+        archive = getattr(module, "ARCHIVE", None)
+        inner = [path / archive.folder] if archive and (path / archive.folder).is_dir() else []
+    return inner[0] if len(inner) == 1 else path
+
+
 def check_built_in(name, data_dir):
     """Raises a ValueError if a folder is given to a dataset that is built in."""
     built_in = f"dataset {name!r} is built in: leave out `data_dir`"

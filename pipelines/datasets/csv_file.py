@@ -86,11 +86,16 @@ def numbered_sets(cells):
     return labels, dict(enumerate(ordered))
 
 
+def tables_in(folder):
+    """The CSV files of a folder, in order."""
+    return sorted(inner for inner in shown(folder) if inner.suffix.lower() == ".csv")
+
+
 def _find(data_dir):
     what = "a CSV file with the columns path and label, or its folder"
     path = given_path("csv", data_dir, what)
     if path.is_dir():
-        files = sorted(inner for inner in shown(path) if inner.suffix.lower() == ".csv")
+        files = tables_in(path)
         if len(files) == 1:
             return files[0]
         error = ValueError if files else FileNotFoundError

@@ -139,10 +139,10 @@ def _without_unreadable(listing):
 
 def without_repeated(listing, skip_invalid):
     """The list without the images whose file it has before, by that path or another."""
-    first = {}
-    rows = [first.setdefault(identity(path), row) for row, path in enumerate(listing.images.tolist())]
-    repeated = np.flatnonzero(np.array(rows) < np.arange(len(rows)))
-    found = [f"{listing.images[row]} (as {listing.images[rows[row]]})" for row in repeated]
+    first, paths = {}, listing.images.tolist()
+    rows = np.array([first.setdefault(identity(path), row) for row, path in enumerate(paths)])
+    repeated = np.flatnonzero(rows < np.arange(len(rows))).tolist()
+    found = [f"{paths[row]} (as {paths[rows[row]]})" for row in repeated]
     leave_out("images that are files listed before", found, skip_invalid)
     return listing.subset(~np.isin(np.arange(len(rows)), repeated))
 

@@ -127,11 +127,11 @@ class Gallery:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        first = 0
+        first, none = 0, pa.scalar(None, pa.string())
         for part in self.collection.listed("label"):
             rows = slice(first, first + len(part))
             labels = part["label"].cast(pa.string())
-            yield rows, pc.if_else(pa.array(self.readable[rows]), labels, pa.scalar(None, pa.string()))
+            yield rows, pc.if_else(pa.array(self.readable[rows]), labels, none)
             first = rows.stop
 
     def _classes_of(self, labels, other):

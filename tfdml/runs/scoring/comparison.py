@@ -7,6 +7,7 @@ import pathlib
 import tfdml
 from tfdml.checks import check
 from tfdml.command_line import program_call
+from tfdml.files import identity
 from tfdml.runs.scoring.output import check_file, queries_path, write_json
 from tfdml.serving.exported import find_version
 from tfdml.serving.versions import name_of, versions_of
@@ -42,7 +43,7 @@ def compare(settings, runs):
         ValueError: If two are the same, or they were scored on other images.
     """
     files = {run: queries_of(run) for run in runs}
-    several = len(files) == len(runs) == len({file.resolve() for file in files.values()})
+    several = len(files) == len(runs) == len(set(map(identity, files.values())))
     check(several, "a comparison needs runs with scores of their own", runs=runs)
     out = settings.out and pathlib.Path(settings.out)
     if out:
