@@ -55,9 +55,10 @@ def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None, *, 
         name: One of `names()`.
         data_dir: Folder of the images, for those that are not built in; for `csv` also the file,
             for `tfds:NAME` the `data_dir` of TFDS.
-        skip_invalid: Whether missing and unreadable images, sub-folders without images, training
-            classes with a single image and other counts of images than published are skipped or
-            accepted with a warning; otherwise they are an error.
+        skip_invalid: Whether missing and unreadable images, files that are listed before by another
+            path, sub-folders without images, training classes with a single image and other counts
+            of images than published are skipped or accepted with a warning; otherwise they are an
+            error.
         training: Whether to train on the training classes; if not, they may have a single image.
         boxes: Crops each image to its box: `annotated` for the boxes of the dataset, or a CSV file
             with the lines `path,x1,y1,x2,y2`; `pipelines/boxes.py` has the details.

@@ -26,8 +26,9 @@ def load(data_dir=None, skip_invalid=False, training=True):
 
     Args:
         data_dir: The folder.
-        skip_invalid: Whether unreadable images, sub-folders without images and training classes
-            with fewer than 2 images are skipped with a warning; otherwise they are an error.
+        skip_invalid: Whether unreadable images, links to others, sub-folders without images and
+            training classes with fewer than 2 images are skipped with a warning; otherwise they are
+            an error.
         training: Whether to train on the training classes; if not, they may have a single image.
 
     Raises:
