@@ -8,8 +8,6 @@ from .datasets import entry_of as entry_of
 from .datasets import is_listed as is_listed
 from .datasets import load as load
 from .datasets import names as names
-from .datasets import place_of as place_of
-from .datasets.cache import sources_of as sources_of
 from .hard_neighbours import HardNeighbours as HardNeighbours
 from .in_order import evaluation_batches as evaluation_batches
 from .mean_image import read_mean_image as read_mean_image

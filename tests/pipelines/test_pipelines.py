@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import pipelines
-from pipelines.datasets import DATASETS, WITH_BOXES
+from pipelines.datasets import DATASETS, WITH_BOXES, place_of
 
 
 def test_importing_and_listing_loads_no_heavy_library():
@@ -63,7 +63,7 @@ def test_the_place_of_images_is_what_is_read(tmp_path):
         ("tfds:mnist", "one"): "one",
     }
     for (name, data_dir), place in places.items():
-        assert pipelines.place_of(name, str(tmp_path / data_dir)) == tmp_path / place
+        assert place_of(name, str(tmp_path / data_dir)) == tmp_path / place
 
 
 @pytest.mark.parametrize("name", [*DATASETS, "tfds:NAME"])

@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 
 import pipelines
+from pipelines.datasets.cache import sources_of
 from pipelines.shards import write_cache
 
 
@@ -52,7 +53,7 @@ def test_states_the_files_that_it_was_made_of(tmp_path, monkeypatch):
     images = pipelines.load("cache", tmp_path / "cache").both().images[::-1]
     names = ["b/2", "b/1", "a/2", "a/1"]
     expected = [str(tmp_path / "x" / "photos" / f"{name}.bmp") for name in names]
-    assert pipelines.sources_of(images) == expected
+    assert sources_of(images) == expected
     monkeypatch.chdir(tmp_path / "y")  # files of the same relative paths and sizes
     with pytest.raises(ValueError, match="holds a cache of other images"):
         write_cache(pipelines.load("folder", "photos"), tmp_path / "cache", size=9)

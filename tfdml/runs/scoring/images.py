@@ -75,7 +75,9 @@ def _chosen(settings, model, dataset):
 def files_of(split):
     """The files of the images, of a cache those that it was made of; None if it states none."""
     if split.holds_records:
-        return pipelines.sources_of(split.images)
+        from pipelines.datasets.cache import sources_of  # which waits for NumPy
+
+        return sources_of(split.images)
     return split.images.tolist() if split.holds_paths else None
 
 

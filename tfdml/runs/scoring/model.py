@@ -8,6 +8,7 @@ import shlex
 
 import pipelines
 import tfdml
+from pipelines.datasets import place_of
 from tfdml.checks import check, check_fits
 from tfdml.command_line import program_call
 from tfdml.files import identity
@@ -44,7 +45,7 @@ class ScoredModel:
     def was_trained_on(self, settings):
         """Whether the images to score are of the dataset and folder of the training."""
         places = {
-            folder and identity(pipelines.place_of(settings.dataset, folder))
+            folder and identity(place_of(settings.dataset, folder))
             for folder in (self.recipe.get("data_dir"), settings.data_dir)
         }
         return self.recipe.get("dataset") == settings.dataset and len(places) == 1
