@@ -123,7 +123,7 @@ class Collection:
 
     def unreadable(self, key):
         """The path of an image without an embedding, and the reason: two texts."""
-        rows = _read(self.shard_path(key // self.shard_size), ["path", "error"])
+        rows = self._read(key // self.shard_size, ["path", "error"])
         row = key % self.shard_size
         return rows["path"][row].as_py(), rows["error"][row].as_py()
 
