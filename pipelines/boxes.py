@@ -8,6 +8,7 @@ import pathlib
 import numpy as np
 
 from tfdml.checks import Bare, check
+from tfdml.files import identity
 from tfdml.image_headers import excess_pixels, open_image
 from tfdml.progress import progress
 
@@ -35,7 +36,7 @@ def read_boxes(path):
     if header[1] != _HEADER:
         raise ValueError(f"{path} must begin with the line {','.join(_HEADER)}")
     for number, cells in lines:
-        where, image = f"{path}, line {number}", os.path.normpath(cells[0])
+        where, image = f"{path}, line {number}", cells[0]
         box = box_of(cells[1:], where)
         if image in boxes:
             raise ValueError(f"{where}: {image} has a box already")
@@ -83,18 +84,22 @@ def with_boxes(dataset, path, data_dir):
         ValueError: If `read_boxes` rejects it, the images are not files, one has no box, or a box
             is not inside its image; names the image.
     """
-    boxes = read_boxes(path)
+    folder = pathlib.Path(data_dir).expanduser()
+    folder = folder.parent if folder.is_file() else folder
+    boxes = {}
+    for image, box in read_boxes(path).items():
+        once = box == boxes.setdefault(identity(folder / image), box)
+        check(once, f"{path} must have one box for an image", twice=Bare(image))
     splits = dataset.splits
     for name, split in splits.items():
         in_cache = "`boxes` cannot be applied to a cache: give them to python -m pipelines.cache"
         check(split.warped is None, f"{in_cache} when writing it", boxes=Bare(path))
-        folder = pathlib.Path(data_dir).expanduser()
-        folder = folder.parent if folder.is_file() else folder
-        names = [os.path.relpath(image, folder) for image in split.images]
-        missing = [name for name in names if name not in boxes]
-        received = {"without": len(missing), "first": Bare(*missing[:1])}
+        found = [boxes.get(identity(image)) for image in split.images]
+        missing = [row for row, box in enumerate(found) if box is None]
+        first = [os.path.relpath(split.images[row], folder) for row in missing[:1]]
+        received = {"without": len(missing), "first": Bare(*first)}
         check(not missing, f"{path} must have a box for every image", **received)
-        splits[name] = dataclasses.replace(split, boxes=[boxes[name] for name in names])
+        splits[name] = dataclasses.replace(split, boxes=found)
     for split in splits.values():
         check_inside(split)
     return dataclasses.replace(dataset, **splits)

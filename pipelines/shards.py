@@ -124,17 +124,19 @@ def _listed(dataset):
     counts = [len(split.labels) for split in dataset.splits.values()]
     numbers = np.array([PARTS.index(name) for name in dataset.splits], np.int8)
     rows = {"part": np.repeat(numbers, counts), "labels": images.labels}
+    rows[cache.SOURCE] = np.array([os.path.realpath(path) for path in images.images])
     if images.super_labels is not None:
         rows["super_labels"] = images.super_labels
     return images, {**rows, "order": np.lexsort((images.labels, rows["part"]))}
 
 
 def _digest_of(images, rows):
-    """Digest of the images' names, sizes, labels, parts and boxes, to detect other images."""
+    """Digest of the images' files, sizes, labels, parts and boxes, to detect other images."""
     digest = hashlib.sha256()
-    for path in images.images:
+    for path in rows[cache.SOURCE]:
         digest.update(f"{path}\0{os.stat(path).st_size}\0".encode())
-    for array in (*rows.values(), images.boxes):
+    arrays = [array for name, array in rows.items() if name != cache.SOURCE]
+    for array in (*arrays, images.boxes):
         digest.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 

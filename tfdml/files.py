@@ -1,7 +1,8 @@
-"""Names of files, their atomic replacement, locks of folders, and files of settings."""
+"""Names and identity of files, their atomic replacement, locks of folders, files of settings."""
 
 import contextlib
 import errno
+import filecmp
 import hashlib
 import itertools
 import math
@@ -14,6 +15,8 @@ import yaml
 LONGEST = 255  # bytes of the name of a file or folder, on usual file systems
 _LONGEST_SETTINGS = 2**16  # characters
 _MOST_SETTINGS = 10_000  # values
+_LOCAL = re.compile("(?:(?:simple|file|block)cache::)*(?:file|local)://")  # as fsspec spells it
+_BEGINNING = 4096  # bytes that images of one size hardly share
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
@@ -173,3 +176,53 @@ def read_settings(path):
     except (ValueError, yaml.YAMLError) as error:
         raise ValueError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
     return settings
+
+
+def identity(path):
+    """What the paths and URLs of one file have in common, and those of two files have not.
+
+    Links, hard links, `..` and `file://` lead to one file. Of a file that is not there only the
+    path is known, and of a URL of another file system its text.
+
+    >>> identity("photos/../a.png") == identity("a.png") != identity("b.png")
+    True
+    """
+    path = _local(path)
+    if "://" in path:
+        return path
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return os.path.realpath(path)
+    return found.st_dev, found.st_ino
+
+
+def copies(paths, others):
+    """Yields a path and another for each of the others that has the same content in another file.
+
+    Files that cannot be read on this machine are left out.
+    """
+    paths = list(filter(os.path.isfile, paths))
+    sizes, known = set(map(os.path.getsize, paths)), {}
+    for path in paths:
+        known.setdefault(_beginning(path), []).append(path)
+    for other in map(_local, others):
+        with contextlib.suppress(OSError):
+            if os.path.getsize(other) not in sizes:
+                continue
+            own, alike = identity(other), known.get(_beginning(other), ())
+            path = next((path for path in alike if identity(path) != own), None)
+            if path is not None and filecmp.cmp(path, other, shallow=False):
+                yield path, other
+
+
+def _local(path):
+    """The path of a local file, also of one given as a URL; other URLs as they are."""
+    spelled = _LOCAL.match(path := os.fspath(path))
+    return os.path.expanduser(path[spelled.end() :]) if spelled else path
+
+
+def _beginning(path):
+    """The size of a file and a digest of its first bytes."""
+    with open(path, "rb") as file:
+        return os.fstat(file.fileno()).st_size, hash(file.read(_BEGINNING))

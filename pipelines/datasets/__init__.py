@@ -55,9 +55,10 @@ def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None, *, 
         name: One of `names()`.
         data_dir: Folder of the images, for those that are not built in; for `csv` also the file,
             for `tfds:NAME` the `data_dir` of TFDS.
-        skip_invalid: Whether missing and unreadable images, sub-folders without images, training
-            classes with a single image and other counts of images than published are skipped or
-            accepted with a warning; otherwise they are an error.
+        skip_invalid: Whether missing and unreadable images, files that are listed before by another
+            path, sub-folders without images, training classes with a single image and other counts
+            of images than published are skipped or accepted with a warning; otherwise they are an
+            error.
         training: Whether to train on the training classes; if not, they may have a single image.
         boxes: Crops each image to its box: `annotated` for the boxes of the dataset, or a CSV file
             with the lines `path,x1,y1,x2,y2`; `pipelines/boxes.py` has the details.
@@ -96,6 +97,28 @@ def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None, *, 
     from pipelines.boxes import with_boxes
 
     return with_boxes(dataset, boxes, data_dir)
+
+
+def place_of(name, data_dir):
+    """The path of what `load` reads: the CSV file in a folder, the folder of an archive in another.
+
+    Args:
+        name: As for `load`.
+        data_dir: As for `load`, not None.
+
+    Returns:
+        A `pathlib.Path`; that of `data_dir` where `load` reads it itself, or would find nothing.
+    """
+    path = pathlib.Path(data_dir).expanduser()
+    if name not in DATASETS or not path.is_dir():
+        return path
+    module = importlib.import_module(f"{__name__}.{DATASETS[name][0]}")
+    if name == "csv":
+        inner = module.tables_in(path)
+    else:
+        archive = getattr(module, "ARCHIVE", None)
+        inner = [path / archive.folder] if archive and (path / archive.folder).is_dir() else []
+    return inner[0] if len(inner) == 1 else path
 
 
 def check_built_in(name, data_dir):

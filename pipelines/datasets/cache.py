@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import pathlib
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from tfdml.progress import progress
 
 FORMAT = 1
 MANIFEST, INDEX = "manifest.json", "index.npz"
+SOURCE = "source"  # in the index, but in those of earlier versions: real paths of the files
 WARP = ("warp_size", "keep_aspect", "trim_white")
 
 
@@ -41,10 +43,8 @@ def load(data_dir=None, skip_invalid=False, training=True):
     manifest = read_manifest(folder)
     check_files(folder, manifest)
     with np.load(folder / INDEX) as index:
-        rows = {name: index[name] for name in index.files}
-    files = [str(folder / shard["name"]) for shard in manifest["shards"]]
-    places = zip(rows["shard"], rows["offset"], rows["length"], strict=True)
-    paths = [record_path(files[shard], *place) for shard, *place in places]
+        rows = {name: index[name] for name in index.files if name != SOURCE}
+    paths = _paths_of(folder, manifest, rows)
     class_names = dict(manifest["class_names"]) or None
     settings = manifest["settings"]
     warped = Preprocessing(**{name: settings[name] for name in WARP})
@@ -55,6 +55,31 @@ def load(data_dir=None, skip_invalid=False, training=True):
     size, augmentation = tuple(manifest["image_size"]), Augmentation(**manifest["augmentation"])
     defaults = {"image_size": size, "augmentation": augmentation, "preprocessing": warped}
     return Dataset(settings["dataset"], **defaults, **listing.splits())
+
+
+def _paths_of(folder, manifest, index):
+    """The paths of the images, in the order of the index."""
+    files = [str(folder / shard["name"]) for shard in manifest["shards"]]
+    places = zip(index["shard"], index["offset"], index["length"], strict=True)
+    return [record_path(files[shard], *place) for shard, *place in places]
+
+
+def sources_of(images):
+    """The files that images of a cache were made of.
+
+    Args:
+        images: (n,) paths of records, as of a `Split` of a cache.
+
+    Returns:
+        (n,) texts, their real paths; None for a cache of a version that did not keep them.
+    """
+    folder = pathlib.Path(images[0]).parent
+    with np.load(folder / INDEX) as index:
+        if SOURCE not in index.files:
+            return None
+        paths = _paths_of(folder, read_manifest(folder), index)
+        source = dict(zip(paths, index[SOURCE].tolist(), strict=True))
+    return [source[path] for path in images]
 
 
 def read_manifest(folder):

@@ -1,4 +1,3 @@
-import collections
 import decimal
 import os
 import re
@@ -9,6 +8,7 @@ from pipelines.boxes import box_of, csv_lines
 from pipelines.datasets import given_path
 from pipelines.datasets.listing import Listing, dataset_of, first_half, numbered
 from tfdml.checks import Bare, check
+from tfdml.files import identity
 from tfdml.image_files import shown
 
 EDGES = ("x1", "y1", "x2", "y2")
@@ -61,7 +61,7 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
         numbered(table["label"]) if "label" in names else numbered_sets(table["labels"])
     )
     super_labels = numbered(table["super_label"])[0] if "super_label" in names else None
-    images = [str(path.parent / os.path.expanduser(image)) for image in table["path"]]
+    images = [str(path.parent / image) for image in table["path"]]
     edges = [row["box"] for row in rows] if boxes else None
     parts = [PARTS[part] for part in table["split"]] if "split" in names else first_half(labels)
     listing = Listing(images, labels, class_names, super_labels, edges, parts=parts)
@@ -87,11 +87,16 @@ def numbered_sets(cells):
     return labels, dict(enumerate(ordered))
 
 
+def tables_in(folder):
+    """The CSV files of a folder, in order."""
+    return sorted(inner for inner in shown(folder) if inner.suffix.lower() == ".csv")
+
+
 def _find(data_dir):
     what = "a CSV file with the columns path and label, or its folder"
     path = given_path("csv", data_dir, what)
     if path.is_dir():
-        files = sorted(inner for inner in shown(path) if inner.suffix.lower() == ".csv")
+        files = tables_in(path)
         if len(files) == 1:
             return files[0]
         error = ValueError if files else FileNotFoundError
@@ -113,10 +118,13 @@ def _read(path):
             for (number, _), row in zip(lines, rows, strict=True):
                 row[name] = _whole(f"{path}, line {number}: `{name}`", row[name])
     check(rows, f"{path} must list images", images=0)
-    images = collections.Counter(os.path.normpath(row["path"]) for row in rows)
-    if len(images) < len(rows):
-        twice = images.most_common(1)[0][0]
-        raise ValueError(f"{path} must list an image once. Received twice: {twice}")
+    spellings = {}
+    for row in rows:
+        spellings.setdefault(identity(path.parent / row["path"]), []).append(row["path"])
+    twice = [paths for paths in spellings.values() if len(paths) > 1]
+    if twice:
+        received = " and ".join(dict.fromkeys(twice[0]))
+        raise ValueError(f"{path} must list an image once. Received twice: {received}")
     return names, rows
 
 
@@ -153,6 +161,7 @@ def _checked(where, names, cells):
     if "split" in row and row["split"] not in PARTS:
         expected = f"{where}: `split` must be one of {', '.join(PARTS)}"
         raise ValueError(f"{expected}. Received: {row['split']!r}")
+    row["path"] = os.path.expanduser(row["path"])
     if "x1" in row:
         row["box"] = box_of([row[edge] for edge in EDGES], where)
     return row

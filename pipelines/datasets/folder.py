@@ -4,7 +4,15 @@ import numpy as np
 
 from pipelines.augmentation import Augmentation
 from pipelines.datasets import given_path
-from pipelines.datasets.listing import Listing, dataset_of, first_five, first_half, leave_out, warn
+from pipelines.datasets.listing import (
+    Listing,
+    dataset_of,
+    first_five,
+    first_half,
+    leave_out,
+    warn,
+    without_repeated,
+)
 from pipelines.verification import NOT_UTF8, find_unreadable
 from tfdml.image_files import SUFFIXES, class_folders, is_image, is_utf8
 
@@ -18,8 +26,9 @@ def load(data_dir=None, skip_invalid=False, training=True):
 
     Args:
         data_dir: The folder.
-        skip_invalid: Whether unreadable images, sub-folders without images and training classes
-            with fewer than 2 images are skipped with a warning; otherwise they are an error.
+        skip_invalid: Whether unreadable images, links to others, sub-folders without images and
+            training classes with fewer than 2 images are skipped with a warning; otherwise they are
+            an error.
         training: Whether to train on the training classes; if not, they may have a single image.
 
     Raises:
@@ -38,6 +47,7 @@ def load(data_dir=None, skip_invalid=False, training=True):
     class_names = dict(enumerate(names))
     listing = Listing(list(map(str, paths)), labels, class_names, parts=first_half(labels))
     listing = listing.subset(~np.isin(np.arange(len(paths)), list(broken)))
+    listing = without_repeated(listing, skip_invalid)
     augmentation = Augmentation(crop=0.5, aspect=4 / 3, flip=True)
     defaults = {"image_size": (112, 112, 3), "augmentation": augmentation}
     return dataset_of("folder", listing, skip_invalid, training, check_files=False, **defaults)

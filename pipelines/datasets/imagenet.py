@@ -1,3 +1,4 @@
+import dataclasses
 import os
 import re
 
@@ -10,6 +11,13 @@ SUFFIXES = (".jpeg", ".jpg", ".png")
 SYNSETS = {"imagenet2010": (1000, 800), "imagenet10k": (10184, 1000)}  # all, and the training ones
 TITLES = {"imagenet2010": "ImageNet 2010", "imagenet10k": "ImageNet-10K"}
 LIST = "train_synsets.txt"
+ARCHIVE = Archive(
+    "imagenet",
+    "ImageNet",
+    folder="train",
+    source="the archives of the synsets of {}, such as n01440764.tar, each unpacked to a folder of "
+    "its name",
+)
 SEED = 0  # of the draw of classes if there is no list
 
 
@@ -45,8 +53,8 @@ def load(data_dir=None, skip_invalid=False, training=True, *, name="imagenet2010
         PAMI 2013.
         Differs: ImageNet-10K tests on the synsets not trained on; the papers test on all.
     """
-    source = f"the archives of the synsets of {TITLES[name]}, such as n01440764.tar, each unpacked"
-    archive = Archive(name, TITLES[name], "train", f"{source} to a folder of its name")
+    source = ARCHIVE.source.format(TITLES[name])
+    archive = dataclasses.replace(ARCHIVE, name=name, title=TITLES[name], source=source)
     root = archive.given(data_dir, "folders such as n01440764")
     found = _synsets(root) or _synsets(root / archive.folder)
     if not found:

@@ -12,6 +12,7 @@ from pipelines.augmentation import Augmentation
 from pipelines.boxes import check_inside, cut_to_images
 from pipelines.split import Dataset, Split
 from tfdml.checks import check
+from tfdml.files import identity
 
 PARTS = ("train", "test", "gallery")  # caches number them in this order
 IMAGE_SIZE = (224, 224, 3)
@@ -77,14 +78,16 @@ def dataset_of(
             has a single image, or no class is left for training or testing.
     """
     _check_counts(name, listing, counts or {}, skip_invalid)
+    needed_parts = ["train", "test", *["gallery"] * ("gallery" in listing.parts)]
     if check_files and listing.holds_paths:
         listing = _without_missing(listing, skip_invalid, where)
+        listing = without_repeated(listing, skip_invalid)
         if skip_invalid:
             listing = _without_unreadable(listing)
     if training and listing.labels.ndim == 1:
         listing = without_single(listing, skip_invalid)
-    for part in ("train", "test"):
-        needed = f"dataset {name!r} must have training and test images"
+    for part in needed_parts:
+        needed = f"dataset {name!r} must have training and test images, and those of its gallery"
         check(part in listing.parts, needed, **{part: 0})
     if listing.boxes is not None and exact_boxes:
         check_inside(listing)
@@ -132,6 +135,16 @@ def _without_unreadable(listing):
     found = [f"{listing.images[row]} ({reason})" for row, reason in unreadable.items()]
     leave_out("images that cannot be read", found, skip_invalid=True)
     return listing.subset(~np.isin(np.arange(len(listing.images)), list(unreadable)))
+
+
+def without_repeated(listing, skip_invalid):
+    """The list without the images whose file it has before, by that path or another."""
+    first, paths = {}, listing.images.tolist()
+    rows = np.array([first.setdefault(identity(path), row) for row, path in enumerate(paths)])
+    repeated = np.flatnonzero(rows < np.arange(len(rows))).tolist()
+    found = [f"{paths[row]} (as {paths[rows[row]]})" for row in repeated]
+    leave_out("images that are files listed before", found, skip_invalid)
+    return listing.subset(~np.isin(np.arange(len(rows)), repeated))
 
 
 def without_single(listing, skip_invalid):

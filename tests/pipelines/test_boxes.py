@@ -41,6 +41,16 @@ def test_each_image_gets_its_box(photos, file):
     assert batch.shape == (4, 5, 6, 3)
 
 
+def test_an_image_has_one_box_however_its_path_is_written(photos, file):
+    (photos.parent / "cats").symlink_to(photos / "cat")
+    boxes = ["cat/1.png,0,0,1,1", "cat/2.png,0,0,1,1", "dog/1.png,0,0,1,1", "dog/2.png,0,0,1,1"]
+    file.write_text(HEADER + "\n".join([*boxes, "../cats/1.png,0,0,1,2"]))
+    with pytest.raises(
+        ValueError, match=r"one box for an image\. Received: twice=\.\./cats/1\.png"
+    ):
+        load(photos, file)
+
+
 def test_names_the_image_whose_box_is_outside(photos, file):
     boxes = {"cat/1.png": "0,0,20,16", "cat/2.png": "0,0,20,17", "dog/1.png": "0,0,21,16"}
     file.write_text(HEADER + "".join(f"{path},{box}\n" for path, box in boxes.items()))

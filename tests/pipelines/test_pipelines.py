@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import pipelines
-from pipelines.datasets import DATASETS, WITH_BOXES
+from pipelines.datasets import DATASETS, WITH_BOXES, place_of
 
 
 def test_importing_and_listing_loads_no_heavy_library():
@@ -44,6 +44,26 @@ def test_names_are_sorted_and_end_with_those_of_tfds():
     assert pipelines.entry_of("tfds:mnist") == "tfds:NAME"
     assert pipelines.entry_of("digits") == "digits"
     assert pipelines.entry_of("digit") not in pipelines.names()
+
+
+def test_the_place_of_images_is_what_is_read(tmp_path):
+    for folder in ("one", "two", "birds/CUB_200_2011", "synsets/train"):
+        (tmp_path / folder).mkdir(parents=True)
+    for table in ("one/a.CSV", "two/a.csv", "two/b.csv"):
+        (tmp_path / table).touch()
+    places = {
+        ("csv", "one"): "one/a.CSV",
+        ("csv", "one/a.CSV"): "one/a.CSV",
+        ("csv", "two"): "two",
+        ("csv", "none"): "none",
+        ("folder", "one"): "one",
+        ("cub200", "birds"): "birds/CUB_200_2011",
+        ("cub200", "birds/CUB_200_2011"): "birds/CUB_200_2011",
+        ("imagenet2010", "synsets"): "synsets/train",
+        ("tfds:mnist", "one"): "one",
+    }
+    for (name, data_dir), place in places.items():
+        assert place_of(name, str(tmp_path / data_dir)) == tmp_path / place
 
 
 @pytest.mark.parametrize("name", [*DATASETS, "tfds:NAME"])

@@ -8,6 +8,8 @@ import pytest
 from tfdml.files import (
     check_file,
     check_writable,
+    copies,
+    identity,
     locked,
     naming,
     read_settings,
@@ -191,3 +193,57 @@ def test_settings_that_cannot_be_are_named(content, said, tmp_path):
     with pytest.raises(ValueError, match=f"settings.yaml cannot be read: .*{said}") as error:
         read_settings(path)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "photos/a.png",
+        "./photos//a.png",
+        "{folder}/photos/../photos/a.png",
+        "folder/a.png",
+        "folder/../photos/a.png",
+        "link.png",
+        "hard.png",
+        "file://{folder}/photos/a.png",
+        "file://{folder}/folder/../photos/a.png",
+        "local://{folder}/photos/a.png",
+        "simplecache::file://{folder}/link.png",
+    ],
+)
+def test_a_file_is_the_same_however_its_path_is_written(spelling, tmp_path, monkeypatch):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.png").write_text("a")
+    (tmp_path / "folder").symlink_to("photos")
+    (tmp_path / "link.png").symlink_to("photos/a.png")
+    os.link(tmp_path / "photos" / "a.png", tmp_path / "hard.png")
+    monkeypatch.chdir(tmp_path)
+    spelling = spelling.format(folder=tmp_path)
+    assert identity(spelling) == identity(tmp_path / "photos" / "a.png")
+    if not spelling.endswith(("link.png", "hard.png")):  # without the file, by the path alone
+        (tmp_path / "photos" / "a.png").unlink()
+        assert identity(spelling) == identity(tmp_path / "photos" / "a.png")
+
+
+def test_files_of_one_name_are_two(tmp_path, monkeypatch):
+    for folder in ("a", "b", "a/b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "1.png").write_text("same")
+    (tmp_path / "link").symlink_to("a/b")
+    monkeypatch.chdir(tmp_path)
+    # `link/..` is the folder that the link leads to, not that of the link.
+    paths = ["a/1.png", "b/1.png", "link/1.png", "file:///1.png", "s3://a/1.png", "none/1.png"]
+    assert len(set(map(identity, paths))) == len(paths)
+    assert identity("link/../1.png") == identity("a/1.png")
+
+
+def test_copies_are_other_files_of_the_same_content(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    long = "x" * 5000
+    contents = {"a": "a", "copy": "a", "b": "b", "long": f"{long}1", "other": f"{long}2"}
+    for name, text in contents.items():
+        pathlib.Path(name).write_text(text)
+    os.symlink("a", "link")
+    others = ["a", "link", "b", "other", "missing", "s3://copy", f"file://{tmp_path}/copy"]
+    assert [*copies(["a", "b", "long", "gone"], others)] == [("a", f"{tmp_path}/copy")]
+    assert [*copies(["a", "copy"], ["copy", "a"])] == [("a", "copy"), ("copy", "a")]

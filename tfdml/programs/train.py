@@ -347,6 +347,7 @@ def export(recipe, model, images, scores, earlier):
     from tfdml import serving
     from tfdml.models.precision import in_float32
     from tfdml.serving.exported import MEAN_IMAGE
+    from tfdml.serving.metadata import places_of
     from tfdml.serving.options import export_options
     from tfdml.serving.versions import next_version
 
@@ -364,6 +365,7 @@ def export(recipe, model, images, scores, earlier):
         options=export_options(recipe.export_options),
         metadata={
             "recipe": dataclasses.asdict(recipe),
+            "places": places_of(vars(recipe)),
             "trained_classes": list(dict.fromkeys([*images.train.names, *earlier])),
             "scores": scores,
         },

@@ -75,15 +75,19 @@ def serve_run(model, trained, levels=None, options=None, dims=None):
 def check_same_run(out, trained):
     """Raises a FileExistsError if a folder holds versions of another run than `trained`.
 
-    A run that was trained further is the same.
+    A run that was trained further is the same; one on another folder of the same name is not, if
+    the versions or their runs tell the folders.
     """
 
     def run_of(version):
-        return {**metadata.without_folders(exported.recipe_of(version)), "steps": None}
+        about, config = metadata.read_metadata(version), exported.config_of(version)
+        recipe = {**metadata.without_folders(exported.recipe_of(version)), "steps": None}
+        return recipe, about.get("places") or (config and metadata.places_of(config))
 
-    run = run_of(trained)
+    run, places = run_of(trained)
     for other in versions_of(out).values():
-        if run_of(other) != run:
+        of_other, others = run_of(other)
+        if of_other != run or (places and others and places != others):
             raise FileExistsError(f"{other} is of another run: choose another folder for this one")
 
 
@@ -106,6 +110,7 @@ def write_next(served, out, trained, **known):
     before = metadata.read_metadata(trained)
     known = {
         "recipe": exported.recipe_of(trained) or None,
+        "places": before.get("places"),
         "trained_classes": exported.trained_classes(trained) or None,
         **known,
     }

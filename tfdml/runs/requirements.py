@@ -4,6 +4,7 @@ import os
 
 import pipelines
 from tfdml.checks import check, check_bool, check_integer, check_options
+from tfdml.files import identity
 from tfdml.losses.table import check_names_of_options
 from tfdml.models import BACKBONES
 from tfdml.models.published import how_to_convert
@@ -31,7 +32,7 @@ def check_files(recipe, starts=True):
     if recipe.init_from and starts:
         check_start(recipe)
     if recipe.dataset == "folder" and recipe.data_dir is not None:
-        here = os.path.realpath(recipe.data_dir) == os.path.realpath(".")
+        here = identity(recipe.data_dir) == identity(".")
         expectation = (
             f"`data_dir` must not be the folder of the run itself: {RUNS} and {SAVED_MODELS}, "
             "which it makes here, would be classes. Run in another folder"

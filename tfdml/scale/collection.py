@@ -121,6 +121,12 @@ class Collection:
         table = self._read(number, ["id", "error"])
         return table["id"].to_numpy()[table["error"].is_null().to_numpy()]
 
+    def unreadable(self, key):
+        """The path of an image without an embedding, and the reason: two texts."""
+        rows = self._read(key // self.shard_size, ["path", "error"])
+        row = key % self.shard_size
+        return rows["path"][row].as_py(), rows["error"][row].as_py()
+
     def count_readable(self):
         """The number of images that have an embedding, from the reasons why others have none."""
         shards = range(self.shards)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import collections
+import warnings
+
 import numpy as np
 
 from tfdml.checks import check
@@ -9,6 +12,7 @@ from tfdml.evaluation import inputs
 from tfdml.evaluation.ranking.in_chunks import Chunk, ranks_in_chunks
 from tfdml.evaluation.ranking.metrics import Metrics
 from tfdml.evaluation.ranking.search import ranks_of
+from tfdml.files import identity
 from tfdml.progress import progress
 
 _BLOCK_BYTES = 2**28  # of the numbers of queries, 8 bytes each
@@ -21,13 +25,17 @@ MOST_FOUND = 10_000  # neighbours that the index finds for a query
 class Gallery:
     """A `Collection` as the gallery of queries, with the classes of its images.
 
-    Images without a label stay in the gallery and are of no class. Uses 4 bytes per image.
+    Images without a label stay in the gallery and are of no class; a warning gives the number of
+    those that could not be read, and one of them. Uses 5 bytes per image.
 
     Args:
         collection: `Collection` whose shards are all written.
 
+    Attributes:
+        readable: (n,) booleans, which images have an embedding.
+
     Raises:
-        ValueError: If shards are missing, or no image has a label.
+        ValueError: If shards are missing, no image could be read, or none that could has a label.
     """
 
     def __init__(self, collection):
@@ -35,16 +43,31 @@ class Gallery:
         import pyarrow.compute as pc
 
         collection.check_complete()
-        self.collection = collection
-        parts = [pc.unique(part["label"].cast(pa.string())) for part in collection.listed("label")]
+        self.collection, self.readable = collection, np.zeros(collection.images, bool)
+        for number in range(collection.shards):
+            self.readable[collection.readable(number)] = True
+        if len(self) < collection.images:
+            path, reason = collection.unreadable(int(self.readable.argmin()))
+            images = f"{collection.images - len(self):,} of the {collection.images:,} images"
+            sentence = f"{images} of the gallery {collection.folder} could not be read, such as"
+            sentence += f" {path}: {reason}"
+            if not len(self):
+                raise ValueError(sentence)
+            warnings.warn(sentence, stacklevel=2)
+        parts = [pc.unique(labels) for _, labels in self._labels()]
         self._names = pc.drop_null(pc.unique(pa.concat_arrays(parts)))
         expected = f"{collection.folder} must have labels to evaluate by"
         check(len(self._names), expected, images=collection.images, labels=0)
         self.classes = np.empty(collection.images, np.int32)
-        first = 0
-        for part in collection.listed("label"):
-            self.classes[first : first + len(part)] = self._classes_of(part["label"], _UNLABELLED)
-            first += len(part)
+        for rows, labels in self._labels():
+            self.classes[rows] = self._classes_of(labels, _UNLABELLED)
+
+    def __len__(self):
+        return int(self.readable.sum())
+
+    def most_found(self, own):
+        """The most images that a query can find, given the (n, m) ids of the queries themselves."""
+        return len(self) - int(((own >= 0) & self.readable[own]).sum(axis=1).min())
 
     def classes_of(self, labels):
         """(n,) integers, the classes of (n,) texts; images of other classes get one of their own.
@@ -59,25 +82,57 @@ class Gallery:
             raise TypeError("`labels` must be texts, one for each query")
         return self._classes_of(pa.array(labels, pa.string()), _UNKNOWN)
 
-    def ids_of(self, paths):
-        """(n,) int64, the ids of images with these paths; -1 where there is none."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        texts, places_of = np.unique(np.asarray(paths, object), return_inverse=True)
-        asked, found, first = pa.array(texts, pa.string()), np.full(len(texts), -1), 0
+    def paths(self):
+        """Yields the paths and URLs of all images, in the order of their ids."""
         for part in self.collection.listed("path"):
-            places = pc.index_in(part["path"].cast(pa.string()), value_set=asked)
-            rows = np.flatnonzero(np.asarray(places.is_valid()))
-            found[places.drop_null().to_numpy()] = first + rows
-            first += len(part)
-        return found[places_of]
+            yield from part["path"].to_pylist()
+
+    def ids_of(self, paths):
+        """(n, m) int64, the ids of the images that are these files; -1 where one has fewer than m.
+
+        Warns of files that are not there, or no longer, of which only the paths can be compared.
+        """
+        queries, found = collections.defaultdict(list), [[] for _ in paths]
+        for query, path in enumerate(paths):
+            queries[identity(path)].append(query)
+        lost, example = 0, None
+        listed = progress("Comparing files", self.paths(), total=self.collection.images)
+        for row, key in enumerate(map(identity, listed)):
+            for query in queries.get(key, ()):
+                found[query].append(row)
+            if key not in queries and _is_lost(key):
+                lost, example = lost + 1, example or key
+        for key, rows in queries.items():
+            if _is_lost(key) and not found[rows[0]]:
+                lost, example = lost + 1, example or key
+        if lost:
+            warnings.warn(
+                f"{lost:,} files are not there, such as {example}: only by their paths can images "
+                f"of the gallery {self.collection.folder} be told from those that search in it",
+                stacklevel=2,
+            )
+        ids = np.full((len(found), max(1, *map(len, found))), -1)
+        for row, rows in zip(ids, found, strict=True):
+            row[: len(rows)] = rows
+        return ids
 
     def chunks(self, bar):
         """Yields the `Chunk`s of the gallery; counts their rows in a bar."""
         for ids, embeddings, _ in self.collection.chunks():
             yield Chunk(ids, embeddings, self.classes[ids])
             bar.update(len(ids))
+
+    def _labels(self):
+        """Yields slices of the images with their labels, null for those that could not be read."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        first, none = 0, pa.scalar(None, pa.string())
+        for part in self.collection.listed("label"):
+            rows = slice(first, first + len(part))
+            labels = part["label"].cast(pa.string())
+            yield rows, pc.if_else(pa.array(self.readable[rows]), labels, none)
+            first = rows.stop
 
     def _classes_of(self, labels, other):
         import pyarrow as pa
@@ -102,8 +157,8 @@ def retrieval_scores_per_query(gallery, embeddings, labels, k, *, metrics=None, 
         labels: (n,) texts, their labels.
         k: Positive integer or several, for the metrics "@K"; at most the images of the gallery.
         metrics: Names of metrics, or one. Default: all.
-        own: (n,) ids of the images that are the queries themselves, which are excluded; -1 for a
-            query that is none, as `Gallery.ids_of` returns. Default: none is.
+        own: (n,) or (n, m) ids of the images that are the queries themselves, which are excluded;
+            -1 for none, as `Gallery.ids_of` returns. Default: none is.
 
     Returns:
         {name: (n,) float64 in [0, 1]}; 0 for a query without relevant rows, of which a warning
@@ -117,7 +172,7 @@ def retrieval_scores_per_query(gallery, embeddings, labels, k, *, metrics=None, 
     queries, classes, own, metrics = _checked(gallery, embeddings, labels, k, metrics, own)
     blocks = _blocks(gallery, classes, queries.shape[1])
     values = {}
-    with progress("Ranking", total=2 * len(blocks) * gallery.collection.images, unit="row") as bar:
+    with progress("Ranking", total=2 * len(blocks) * len(gallery), unit="row") as bar:
         for block in blocks:
             given = queries[block], classes[block], lambda: gallery.chunks(bar), metrics
             ranks, relevant = ranks_in_chunks(*given, own[block])
@@ -179,14 +234,15 @@ def _checked(gallery, embeddings, labels, k, metrics, own):
     counts = {"queries": len(queries), "labels": len(labels)}
     check(len(labels) == len(queries), "`labels` must have one text for each query", **counts)
     own = np.full(len(queries), -1) if own is None else np.asarray(own)
-    check(own.shape == (len(queries),), "`own` must have one id for each query", shape=own.shape)
-    most = gallery.collection.images - bool((own >= 0).any())
+    check(len(own) == len(queries), "`own` must have ids for each query", shape=own.shape)
+    own = own.reshape(len(queries), -1)
+    most = gallery.most_found(own)
     return queries, gallery.classes_of(labels), own, Metrics.of(metrics, k, most)
 
 
 def _blocks(gallery, classes, dim):
     """Slices of the queries, each with few enough numbers and pairs."""
-    sizes = _class_sizes(gallery.classes, ...)
+    sizes = _class_sizes(gallery.classes)
     ends = np.cumsum(np.where(classes >= 0, sizes[classes], 0))
     most, slices, first = max(1, _BLOCK_BYTES // (8 * dim)), [], 0
     while first < len(classes):
@@ -198,32 +254,33 @@ def _blocks(gallery, classes, dim):
     return slices
 
 
-def _class_sizes(classes, images):
-    """Number of some images in each class; the last two, of those without a class, are 0."""
-    labelled = classes[images][classes[images] >= 0]
-    return np.append(np.bincount(labelled, minlength=classes.max() + 1), [0, 0])
+def _class_sizes(classes):
+    """Number of images in each class; the last two, of those without a class, are 0."""
+    return np.append(np.bincount(classes[classes >= 0]), [0, 0])
 
 
 def _sampled(count, queries=1000, seed=0):
     return np.sort(np.random.default_rng(seed).permutation(count)[:queries])
 
 
+def _is_lost(key):
+    """Whether a key of `identity` is that of a local file that is not there."""
+    return isinstance(key, str) and "://" not in key
+
+
 def _found_values(gallery, index, queries, classes, own, metrics):
     """{name: (n,) values} of the images that the index finds."""
-    readable = np.zeros(gallery.collection.images, bool)
-    for number in range(gallery.collection.shards):
-        readable[gallery.collection.readable(number)] = True
-    relevant = _class_sizes(gallery.classes, readable)[classes]
-    of_class = (own >= 0) & (gallery.classes[own] == classes) & readable[own]
-    relevant = np.where(classes >= 0, relevant, 0) - of_class
+    of_class = (own >= 0) & (gallery.classes[own] == classes[:, None])
+    relevant = _class_sizes(gallery.classes)[classes] - of_class.sum(axis=1)
     depth = int(metrics.depth(relevant).max())
     expected = f"through the index a query may need at most {MOST_FOUND:,} images"
     check(depth <= MOST_FOUND, expected, needed=depth)
-    values, step = {}, max(1, _FOUND_AT_ONCE // (depth + 1))
+    values, step = {}, max(1, _FOUND_AT_ONCE // (depth + own.shape[1]))
     with progress("Searching", total=len(queries), unit="query") as bar:
         for first in range(0, len(queries), step):
             block = slice(first, first + step)
-            ids, _ = index.search(queries[block], min(depth + 1, len(index)))
+            count = min(depth + own.shape[1], len(index))
+            ids, _ = index.search(queries[block], count)
             ranks = _ranks_of_found(ids, gallery.classes, classes[block], own[block])
             for name, of in metrics.values(ranks, relevant[block]).items():
                 values.setdefault(name, np.empty(len(queries)))[block] = of
@@ -233,7 +290,7 @@ def _found_values(gallery, index, queries, classes, own, metrics):
 
 def _ranks_of_found(ids, gallery_classes, classes, own):
     """The `RelevantRanks` of found images, in the order in which they were found."""
-    present = (ids >= 0) & (ids != own[:, None])
+    present = (ids >= 0) & (ids[:, :, None] != own[:, None]).all(axis=2)
     hit = present & (gallery_classes[ids] == classes[:, None])
     query, _ = np.nonzero(hit)
     before = np.cumsum(present & ~hit, axis=1)[hit]

@@ -14,13 +14,15 @@
     trained_classes      names of the classes that it was trained on
     recipe               the settings of its training, as `train.py --config` takes them, with
                          files and folders by name only
+    places               digest of the real paths of these, which tells those of one name apart
     scores               of the trained model, by name
     precision_scores     of a rounded precision: Recall@1 and megabytes next to those of float32
 
-The last four are present only if known.
+The last five are present only if known.
 """
 
 import dataclasses
+import hashlib
 import json
 import os
 
@@ -29,13 +31,14 @@ from tfdml.checks import Bare, check
 FILE = "metadata.json"
 # Settings of a training that may name a file or folder.
 PATHS = ("boxes", "data_dir", "init_from", "mean_image", "weights")
+_WORDS = ("annotated", "imagenet")  # which they may be instead
 # What is read of the metadata again: kind -> the names of its entries.
 _KINDS = {
     "a text": (
         *("precision", "on_bad_image", "licence", "description", "fingerprint"),
         "scores.scored_classes",
         *("recipe.dataset", "recipe.data_dir", "recipe.boxes", "recipe.run"),
-        *("recipe.mean_image", "recipe.loss"),
+        *("recipe.mean_image", "recipe.loss", "places"),
     ),
     "an integer": (
         *("dimension", "levels", "max_pixels", "scores.scored_images"),
@@ -50,13 +53,22 @@ _KINDS = {
 }
 
 
-def metadata_of(served, *, trained_classes=None, recipe=None, scores=None, precision_scores=None):
+def metadata_of(
+    served,
+    *,
+    trained_classes=None,
+    recipe=None,
+    places=None,
+    scores=None,
+    precision_scores=None,
+):
     """The metadata of a model to be exported.
 
     Args:
         served: `ServedModel`.
         trained_classes: List of names.
         recipe: {name: value}.
+        places: As from `places_of`.
         scores: {name: value}.
         precision_scores: {name: {precision: value}}.
 
@@ -72,6 +84,7 @@ def metadata_of(served, *, trained_classes=None, recipe=None, scores=None, preci
     known = {
         "trained_classes": trained_classes,
         "recipe": None if recipe is None else without_folders(recipe),
+        "places": places,
         "scores": scores,
         "precision_scores": precision_scores,
     }
@@ -93,17 +106,27 @@ def without_folders(recipe):
     >>> without_folders({"data_dir": "/home/ann/photos/", "weights": "imagenet"})
     {'data_dir': 'photos', 'weights': 'imagenet'}
     """
-    paths = {name: recipe[name] for name in PATHS if isinstance(recipe.get(name), str)}
+    paths = _paths_in(recipe)
     return recipe | {name: os.path.basename(os.path.normpath(paths[name])) for name in paths}
+
+
+def places_of(recipe):
+    """A digest of the real paths of the files and folders of a recipe."""
+    real = [os.path.realpath(os.path.expanduser(path)) for path in _paths_in(recipe).values()]
+    return hashlib.sha256(os.fsencode("\0".join(real))).hexdigest()
 
 
 def with_place(recipe, place):
     """The recipe, with paths relative to `place`, if they exist, relative to the current folder."""
-    paths = {name: recipe[name] for name in PATHS if isinstance(recipe.get(name), str)}
-    words = ("annotated", "imagenet")
-    relative = (name for name, path in paths.items() if not (path in words or os.path.isabs(path)))
-    found = {name: place / paths[name] for name in relative if (place / paths[name]).exists()}
+    relative = {n: place / path for n, path in _paths_in(recipe).items() if not os.path.isabs(path)}
+    found = {name: path for name, path in relative.items() if path.exists()}
     return recipe | {name: os.path.relpath(path) for name, path in found.items()}
+
+
+def _paths_in(recipe):
+    """{name: path} of the settings that name a file or folder."""
+    given = {name: recipe.get(name) for name in PATHS}
+    return {n: path for n, path in given.items() if isinstance(path, str) and path not in _WORDS}
 
 
 def write_metadata(folder, metadata):

@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 
 import pipelines
+from pipelines.datasets.cache import sources_of
 from pipelines.shards import write_cache
 
 
@@ -37,6 +38,25 @@ def test_loads_what_the_cache_was_made_of(folder):
     assert both.holds_records
     reds = np.concatenate(list(pipelines.evaluation_batches(both, (9, 9, 3))))[:, 4, 4, 0]
     np.testing.assert_allclose(reds, np.arange(8), atol=2)  # of JPEG
+
+
+def test_states_the_files_that_it_was_made_of(tmp_path, monkeypatch):
+    for place in "xy":
+        for name in ("a/1", "a/2", "b/1", "b/2"):
+            path = tmp_path / place / "photos" / f"{name}.bmp"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("L", (9, 9), ord(place)).save(path)
+    (tmp_path / "x" / "link").symlink_to("photos")
+    monkeypatch.chdir(tmp_path / "x")
+    for spelling in ("link", "photos", tmp_path / "x" / "photos"):
+        write_cache(pipelines.load("folder", spelling), tmp_path / "cache", size=9)
+    images = pipelines.load("cache", tmp_path / "cache").both().images[::-1]
+    names = ["b/2", "b/1", "a/2", "a/1"]
+    expected = [str(tmp_path / "x" / "photos" / f"{name}.bmp") for name in names]
+    assert sources_of(images) == expected
+    monkeypatch.chdir(tmp_path / "y")  # files of the same relative paths and sizes
+    with pytest.raises(ValueError, match="holds a cache of other images"):
+        write_cache(pipelines.load("folder", "photos"), tmp_path / "cache", size=9)
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import os
 import pathlib
 
 import pytest
@@ -81,6 +82,38 @@ def test_the_split_may_be_given(table):
     assert dataset.gallery.names == ["y"]
     assert dataset.train.super_labels.tolist() == [0, 0]
     assert dataset.test.super_labels.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("spelling", ["link/a.png", "{folder}/photos/a.png", "hard.png"])
+def test_an_image_is_listed_once_however_its_path_is_written(table, tmp_path, spelling):
+    path = table("path,label", *(f"photos/{name}.png,{name in 'ab'}" for name in "abcd"))
+    (tmp_path / "link").symlink_to("photos")
+    os.link(tmp_path / "photos" / "a.png", tmp_path / "hard.png")
+    spelling = spelling.format(folder=tmp_path)
+    path.write_text(f"{path.read_text()}{spelling},x\n")
+    with pytest.raises(ValueError, match=f"once. Received twice: photos/a.png and {spelling}"):
+        load(path)
+
+
+def test_images_of_one_name_are_two(table, tmp_path):
+    path = table("path,label", "x/1.png,a", "y/1.png,a", "y/z/1.png,b", "1.png,b")
+    (tmp_path / "link").symlink_to("y/z")  # `link/..` is y
+    path.write_text("path,label\nx/1.png,a\nlink/../1.png,a\nlink/1.png,b\n1.png,b\n")
+    boxes = {f"{tmp_path}/x/1.png": 1, "y/1.png": 2, "link/../z/1.png": 3, "x/../1.png": 4}
+    lines = [f"{image},0,0,{right},1\n" for image, right in boxes.items()]
+    (tmp_path / "boxes.txt").write_text("".join(["path,x1,y1,x2,y2\n", *lines]))
+    assert load(path, boxes=tmp_path / "boxes.txt").both().boxes[:, 2].tolist() == [1, 2, 3, 4]
+
+
+def test_a_gallery_of_which_no_image_is_left_is_an_error(table, tmp_path):
+    rows = ["a.png,x,train", "b.png,x,train", "c.png,y,query", "d.png,y,query", "e.png,y,gallery"]
+    path = table("path,label,split", *rows)
+    (tmp_path / "e.png").unlink()
+    with (
+        pytest.warns(UserWarning, match="1 of 5 images that are missing"),
+        pytest.raises(ValueError, match=r"and those of its gallery\. Received: gallery=0"),
+    ):
+        load(path, skip_invalid=True)
 
 
 BOXED = ["a.png,x,0,0,20,16", "b.png,x,1,2,3,4", "c.png,y,5,6,7,8", "d.png,y,5,6,20,8"]

@@ -1,3 +1,4 @@
+import os
 import pathlib
 import warnings
 
@@ -103,6 +104,18 @@ def test_names_broken_links(folder, target):
         load(folder)
     with pytest.warns(UserWarning, match="left out 1 images"):
         assert len(load(folder, skip_invalid=True).train.labels) == 6
+
+
+def test_names_images_that_are_files_of_others(folder):
+    (folder / "dog" / "4.jpg").symlink_to(folder / "cat" / "1.jpg")
+    os.link(folder / "fox" / "1.jpg", folder / "gnu" / "4.jpg")
+    message = (
+        r"2 images that are files listed before: .*dog/4\.jpg \(as .*cat/1\.jpg\), .*gnu/4\.jpg"
+    )
+    with pytest.raises(ValueError, match=message):
+        load(folder)
+    with pytest.warns(UserWarning, match=f"left out {message}"):
+        assert len(load(folder, skip_invalid=True).both().labels) == 15
 
 
 def test_names_the_images_that_cannot_be_read(folder):

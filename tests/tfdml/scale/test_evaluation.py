@@ -10,7 +10,7 @@ from tfdml.scale.evaluation import Gallery, retrieval_scores_per_query, scores_t
 from tfdml.scale.index import StoredIndex
 from tfdml.scale.indexing import build
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*(have no other row|collapsed)")
+pytestmark = pytest.mark.filterwarnings("ignore:.*(have no other row|collapsed|could not be read)")
 
 
 def in_memory(collection):
@@ -88,9 +88,66 @@ def test_an_exact_index_loses_nothing_and_another_says_what(clustered):
         assert compared["lost"][name] == lost
 
 
-def test_finds_ids_by_paths(clustered):
-    paths = ["images/5.png", "elsewhere.png", "images/599.png", "images/5.png"]
-    assert Gallery(clustered).ids_of(paths).tolist() == [5, -1, 599, 5]
+def test_finds_ids_by_files(tmp_path, write, monkeypatch):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for name in "abc":
+        (photos / name).write_text(name)
+    (tmp_path / "link").symlink_to("photos")
+    paths = ["link/a", f"file://{photos}/b", "photos/../photos/a", "s3://photos/c", "other/c"]
+    monkeypatch.chdir(tmp_path)
+    gallery = Gallery(write(tmp_path / "c", np.ones((5, 2)), ["x"] * 5, shard_size=2, paths=paths))
+    lost = r"1 files are not there, such as .*/other/c: only by their paths .* gallery .*/c be told"
+    with pytest.warns(UserWarning, match=lost):
+        found = gallery.ids_of([photos / "b", "photos/a", photos / "c"])
+    assert found.tolist() == [[1, -1], [0, 2], [-1, -1]]
+
+
+def test_files_that_are_not_there_are_found_by_their_paths(clustered):
+    gallery = Gallery(clustered)
+    paths = ["images/5.png", "./images/599.png", "images/5.png"]
+    with pytest.warns(UserWarning, match=r"598 files are not there, such as .*/images/0\.png"):
+        assert gallery.ids_of(paths).tolist() == [[5], [599], [5]]
+    with pytest.warns(UserWarning, match="601 files are not there"):
+        assert gallery.ids_of(["elsewhere.png"]).tolist() == [[-1]]
+
+
+def test_an_image_that_is_listed_twice_does_not_find_itself(tmp_path, write, rng):
+    rows, names = rng.normal(size=(40, 6)).astype(np.float32), [f"c{i % 8}" for i in range(40)]
+    once = Gallery(write(tmp_path / "once", rows, names))
+    twice = Gallery(write(tmp_path / "twice", np.repeat(rows, 2, axis=0), np.repeat(names, 2)))
+    own, metrics = np.arange(40), ("recall", "map@r")
+    expected = retrieval_scores_per_query(once, rows, names, 1, metrics=metrics, own=own)
+    own = 2 * own[:, None] + [0, 1]
+    found = retrieval_scores_per_query(twice, rows, names, 1, metrics=metrics, own=own)
+    np.testing.assert_array_equal(found["recall@1"], expected["recall@1"])
+    assert 0 < expected["recall@1"].mean() < 0.5
+    build(twice.collection, "Flat")
+    index = StoredIndex(twice.collection)
+    through, _ = scores_through_index(twice, index, rows, names, 1, metrics=metrics, own=own)
+    for name in found:
+        np.testing.assert_allclose(through[name], found[name], atol=1e-12, err_msg=name)
+
+
+def test_images_that_cannot_be_read_are_not_in_the_gallery(tmp_path, write, rng):
+    rows, names = rng.normal(size=(6, 3)).astype(np.float32), [*"aab", "b", "c", None]
+    none = write(tmp_path / "none", rows, names, unreadable=range(6))
+    sentence = r"6 of the 6 images of the gallery .*/none could not be read, such as images/0\.png"
+    with pytest.raises(ValueError, match=f"{sentence}: it is empty"):
+        Gallery(none)
+    some = write(tmp_path / "some", rows, names, shard_size=2, unreadable=(1, 2, 3, 4, 5))
+    with pytest.warns(UserWarning, match=r"5 of the 6 .* gallery .*/some .* such as images/1\.png"):
+        gallery = Gallery(some)
+    assert len(gallery) == 1
+    assert gallery.classes_of(["a", "b"]).tolist() == [0, -2]
+    with pytest.raises(ValueError, match=r"gallery_size=1\b"):
+        retrieval_scores_per_query(gallery, rows, [*"aaaaaa"], 4)
+    unlabelled = write(tmp_path / "unlabelled", rows, names, unreadable=range(5))
+    with (
+        pytest.warns(UserWarning, match="5 of the 6"),
+        pytest.raises(ValueError, match="must have labels to evaluate by"),
+    ):
+        Gallery(unlabelled)
 
 
 def test_rejects_what_cannot_be_evaluated(tmp_path, clustered, write, monkeypatch):
@@ -98,7 +155,7 @@ def test_rejects_what_cannot_be_evaluated(tmp_path, clustered, write, monkeypatc
     names = ["class 1", "class 2"]
     with pytest.raises(ValueError, match=r"same dim\. Received: dim=8, of_gallery=16"):
         retrieval_scores_per_query(gallery, rows[:, :8], names, 1)
-    with pytest.raises(ValueError, match="gallery_size=600"):
+    with pytest.raises(ValueError, match="gallery_size=597"):
         retrieval_scores_per_query(gallery, rows, names, 601)
     with pytest.raises(TypeError, match="`labels` must be texts"):
         retrieval_scores_per_query(gallery, rows, ["class 1", None], 1)

@@ -34,8 +34,8 @@ def ranks_in_chunks(queries, classes, chunks, metrics, own):
         classes: (n,) integers.
         chunks: Function that returns an iterable of the `Chunk`s; called twice.
         metrics: `Metrics` that the ranks are for: they decide how deep the ranks must be exact.
-        own: (n,) ids of the gallery rows that are the queries themselves, which are excluded; -1
-            for a query that is none.
+        own: (n, m) ids of the gallery rows that are the queries themselves, which are excluded; -1
+            for none.
 
     Returns:
         The `RelevantRanks` of all queries, and the (n,) numbers of their relevant rows.
@@ -49,9 +49,9 @@ def ranks_in_chunks(queries, classes, chunks, metrics, own):
     before = np.zeros(len(query), int)
     edges = np.searchsorted(query, np.arange(len(queries) + 1))
     for chunk in chunks():
-        search, own_row = _search_of(queries, classes, own, chunk)
+        search, own_rows = _search_of(queries, classes, own, chunk)
         counter = Counter(asked, frame.points(search.gallery))
-        _count(search, own_row, counter, bounds, edges, depth, before)
+        _count(search, own_rows, counter, bounds, edges, depth, before)
     return ranks_of(0, len(queries), query, before), relevant
 
 
@@ -66,10 +66,12 @@ def _relevant_pairs(queries, classes, chunks, only_nearest, own):
     nearest, found, sample = np.full(len(queries), np.inf), [], []
     largest = np.abs(queries).max(axis=0)
     for chunk in chunks():
-        search, _ = _search_of(queries, classes, own, chunk)
+        search, own_rows = _search_of(queries, classes, own, chunk)
         query, row = search.pairs(0, len(queries))
+        others = (own_rows[query] != row[:, None]).all(axis=1)
+        query, row = query[others], row[others]
         distance = points.squared_distances(queries, query, search.gallery, row)
-        relevant += search.relevant
+        relevant += np.bincount(query, minlength=len(queries))
         if only_nearest:
             np.minimum.at(nearest, query, distance)
         else:
@@ -85,7 +87,10 @@ def _relevant_pairs(queries, classes, chunks, only_nearest, own):
 
 
 def _search_of(queries, classes, own, chunk):
-    """The `Search` of the queries in a chunk, and the row of each query itself in it, or -1."""
+    """The `Search` of the queries in a chunk, and the (n, m) rows of the queries in it, or -1.
+
+    The queries themselves are not left out of the search.
+    """
     order = np.argsort(chunk.classes, kind="stable")
     gallery_classes = chunk.classes[order]
     start = np.searchsorted(gallery_classes, classes)
@@ -93,23 +98,21 @@ def _search_of(queries, classes, own, chunk):
     place = np.minimum(np.searchsorted(chunk.ids, own), len(order) - 1)
     sorted_row = np.empty_like(order)
     sorted_row[order] = np.arange(len(order))
-    own_row = np.where(chunk.ids[place] == own, sorted_row[place], -1)
-    relevant = (own_row >= start) & (own_row < stop)
-    left_out = np.where(relevant, own_row, start)
+    own_rows = np.where(chunk.ids[place] == own, sorted_row[place], -1)
     search = Search(
         queries=queries,
         gallery=chunk.embeddings[order],
         order=np.arange(len(queries)),
         start=start,
         stop=stop,
-        left_out=left_out,
-        left_out_stop=left_out + relevant,
+        left_out=start,
+        left_out_stop=start,
         among_themselves=False,
     )
-    return search, own_row
+    return search, own_rows
 
 
-def _count(search, own_row, counter, bounds, edges, depth, before):
+def _count(search, own_rows, counter, bounds, edges, depth, before):
     """Adds the rows of a chunk to `before`; numbers may be inexact once they reach the depth."""
     columns, asked = counter.gallery.score_columns(), counter.queries
     # Distances ascend, and so do the numbers of rows before: the first ones are within the depth.
@@ -123,8 +126,7 @@ def _count(search, own_row, counter, bounds, edges, depth, before):
         scores = np.matmul(asked.score_rows(some), columns, out=buffer[: len(some)])
         for of, query in zip(scores, some.tolist(), strict=True):
             of[search.start[query] : search.stop[query]] = -np.inf
-            if own_row[query] >= 0:
-                of[own_row[query]] = -np.inf
+            of[own_rows[query, own_rows[query] >= 0]] = -np.inf
             begin = edges[query]
             known = slice(begin, begin + within[query])
             missing = depth[query] - before[begin]

@@ -1,12 +1,12 @@
 """What images find in a collection that `tfdml.scale` embedded, as their gallery."""
 
 import dataclasses
-import os
+import warnings
 from typing import Any
 
 import tfdml
 from tfdml.checks import check
-from tfdml.runs.scoring.images import Scored, ids_of, names_of
+from tfdml.runs.scoring.images import Scored, files_of, names_of, warn_of_copies
 from tfdml.serving.exported import fingerprint
 
 STORED = "stored"  # `index` of the index in the folder of the gallery
@@ -17,6 +17,7 @@ class Queries(Scored):
     """Images that search in a gallery."""
 
     gallery: Any  # `tfdml.scale.evaluation.Gallery`
+    own: Any  # (n, m) ids of the images that are in it themselves, -1 for none
     index: Any  # its `StoredIndex`; None for an exact search
 
 
@@ -27,7 +28,8 @@ def queries_of(settings, model, images):
 
     Raises:
         ValueError: If another model made the embeddings of the gallery, shards or labels are
-            missing, none of the classes is there, or it has no index and one is asked for.
+            missing, no image could be read, none of the classes is there, an image finds itself
+            alone, or there is no index and one is asked for.
     """
     from tfdml.scale.collection import Collection
     from tfdml.scale.evaluation import Gallery
@@ -42,7 +44,11 @@ def queries_of(settings, model, images):
     known = (gallery.classes_of(split.names) >= 0).any()
     expected = f"some of the classes must be labels of {settings.gallery}"
     check(known, expected, classes=len(split.names), first=split.names[0])
-    return Queries(split, None, images.dataset, gallery, index)
+    own = _own(gallery, split)
+    received = {"images": len(gallery), "to_find": gallery.most_found(own)}
+    expected = f"the gallery {settings.gallery} must have other images than the one that searches"
+    check(received["to_find"], expected, **received)
+    return Queries(split, None, images.dataset, gallery, own, index)
 
 
 def score_in_collection(settings, model, images):
@@ -52,9 +58,9 @@ def score_in_collection(settings, model, images):
     split, gallery = images.split, images.gallery
     embeddings, names = model.embed_joined(settings, split), names_of(split)
     texts = [names[label] for label in split.labels.tolist()]
-    queries, own = (embeddings, texts, settings.k), _own(gallery, settings, split)
-    among = 0 if own is None else int((own >= 0).sum())
-    print(f"{among:,} of the {len(texts):,} images are in the gallery, by their paths, and do not")
+    queries, own = (embeddings, texts, settings.k), images.own
+    among = int((own >= 0).any(axis=1).sum())
+    print(f"{among:,} of the {len(texts):,} images are in the gallery, by their files, and do not")
     print("find themselves", flush=True)
     if images.index is None:
         per_query = evaluation.retrieval_scores_per_query(gallery, *queries, own=own)
@@ -64,7 +70,7 @@ def score_in_collection(settings, model, images):
         found = evaluation.scores_through_index(gallery, images.index, *queries, **rest)
         per_query, results = found[0], {"through_index": found[1]}
     results |= averaged(per_query, split.labels, settings.seed)
-    results["images"] = {"queries": len(split.labels), "gallery": gallery.collection.images}
+    results["images"] = {"queries": len(split.labels), "gallery": len(gallery)}
     return {**results, "embeddings": embeddings}
 
 
@@ -81,13 +87,21 @@ def averaged(per_query, labels, seed):
     return results
 
 
-def _own(gallery, settings, split):
-    """(n,) ids of the images in the gallery, found by their paths, -1 where they are not in it."""
+def _own(gallery, split):
+    """(n, m) ids of the images in the gallery, found by their files, -1 where they are not in it.
+
+    Warns of images that have the content of another file of the gallery.
+    """
     import numpy as np
 
-    if not split.holds_paths or split.holds_records:
-        return None
-    paths = [str(path) for path in split.images]
-    absolute, real = ([of(path) for path in paths] for of in (os.path.abspath, os.path.realpath))
-    own = gallery.ids_of([*paths, *absolute, *real, *ids_of(settings, split)]).reshape(4, -1)
-    return own[(own >= 0).argmax(axis=0), np.arange(len(paths))]
+    files, folder = files_of(split), gallery.collection.folder
+    if files is None:
+        if split.holds_records:
+            warnings.warn(
+                "the cache does not state the files that it was made of, so that images that are "
+                f"in the gallery {folder} find themselves: write the cache again",
+                stacklevel=2,
+            )
+        return np.full((len(split.labels), 1), -1)
+    warn_of_copies(files, gallery.paths(), f"images of the gallery {folder}")
+    return gallery.ids_of(files)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import tfdml
 from tfdml.checks import check
 from tfdml.command_line import program_call
-from tfdml.files import check_file
+from tfdml.files import check_file, identity
 from tfdml.runs.scoring.output import queries_path, write_json
 from tfdml.serving.exported import find_version
 from tfdml.serving.versions import name_of, versions_of
@@ -46,7 +46,7 @@ def compare(settings, runs):
         ValueError: If two are the same, or they were scored on other images.
     """
     files = {run: queries_of(run) for run in runs}
-    several = len(files) == len(runs) == len({file.resolve() for file in files.values()})
+    several = len(files) == len(runs) == len(set(map(identity, files.values())))
     check(several, "a comparison needs runs with scores of their own", runs=runs)
     out = settings.out and pathlib.Path(settings.out)
     if out:

@@ -2,10 +2,12 @@
 
 import dataclasses
 import os
+import warnings
 from typing import Any
 
 import pipelines
 from tfdml.command_line import program_name
+from tfdml.files import copies
 from tfdml.runs.images import warn_of_trained
 from tfdml.serving import exported
 
@@ -37,6 +39,8 @@ def load_images(settings, model):
     same_images = model.recipe.get("dataset") == settings.dataset and settings.split != "train"
     of_dataset = exported.trained_classes(model.version) if same_images else []
     warn_of_trained("evaluate", of_dataset, split)
+    if files := files_of(split):
+        warn_of_copies(files, files, "images to score")
     return Scored(split, queries, dataset)
 
 
@@ -66,6 +70,24 @@ def _chosen(settings, model, dataset):
     if settings.split == "all":
         return dataset.both(), None
     return dataset.scored()
+
+
+def files_of(split):
+    """The files of the images, of a cache those that it was made of; None if it states none."""
+    if split.holds_records:
+        from pipelines.datasets.cache import sources_of  # which waits for NumPy
+
+        return sources_of(split.images)
+    return split.images.tolist() if split.holds_paths else None
+
+
+def warn_of_copies(files, others, what):
+    """Warns of others that have the content of another file, with their number and an example."""
+    found = list(copies(files, others))
+    if found:
+        path, other = found[0]
+        sentence = f"{len(found):,} {what} have the content of another file, such as {other} and"
+        warnings.warn(f"{sentence} {path}: they count as images of their own", stacklevel=2)
 
 
 def ids_of(settings, split):

@@ -8,8 +8,10 @@ import shlex
 
 import pipelines
 import tfdml
+from pipelines.datasets import place_of
 from tfdml.checks import check, check_fits
 from tfdml.command_line import program_call
+from tfdml.files import identity
 from tfdml.progress import progress
 from tfdml.runs.folders import RUNS, SAVED_MODELS
 from tfdml.runs.images import preprocessing_of
@@ -42,11 +44,11 @@ class ScoredModel:
 
     def was_trained_on(self, settings):
         """Whether the images to score are of the dataset and folder of the training."""
-        folders = {
-            folder and os.path.realpath(os.path.expanduser(folder))
+        places = {
+            folder and identity(place_of(settings.dataset, folder))
             for folder in (self.recipe.get("data_dir"), settings.data_dir)
         }
-        return self.recipe.get("dataset") == settings.dataset and len(folders) == 1
+        return self.recipe.get("dataset") == settings.dataset and len(places) == 1
 
     def loaded(self, settings):
         """The model with its signatures and the levels that are scored."""
@@ -212,7 +214,9 @@ def completed(settings, model):
     of_training = model.recipe if model.was_trained_on(settings) else {}
     shared = bool(of_training.get("validation_share"))
     split = settings.split or ("validation" if shared else "test")
-    skip_invalid, boxes = settings.skip_invalid, settings.boxes or of_training.get("boxes")
+    skip_invalid, boxes, of_run = settings.skip_invalid, settings.boxes, of_training.get("boxes")
+    if boxes is None or (of_run and identity(boxes) == identity(of_run)):
+        boxes = of_run
     if skip_invalid is None:
         skip_invalid = bool(of_training.get("skip_invalid"))
     settings = dataclasses.replace(settings, split=split, skip_invalid=skip_invalid, boxes=boxes)

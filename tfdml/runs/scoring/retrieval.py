@@ -40,7 +40,7 @@ class Retrieval(Scoring):
             the rates of the threshold that the training classes give. For `rank_by` distance.
         gallery: Folder that `python -m tfdml.scale embed` wrote with this model, to search in, of
             any size; its labels are compared with the names of the classes. An image that is in it
-            too, by its path, does not find itself. Without clusters and statistics of pairs.
+            too, as the same file, does not find itself. Without clusters and statistics of pairs.
         index: Also search by an index of faiss, such as `HNSW32` or `IVF64,Flat`, and measure the
             recall that it loses (`pip install -e ".[search]"`). With `gallery`, `stored`: search by
             the index of that folder instead, and measure its loss on at most 1,000 of the images.
@@ -181,7 +181,7 @@ class Retrieval(Scoring):
 
     def most_neighbours(self, images):
         if self.gallery:
-            return "neighbours", images.gallery.collection.images
+            return "neighbours", images.gallery.most_found(images.own)
         findable = pipelines.rows_to_find(images.split, images.queries)
         if self.rerank is None:
             return "neighbours", findable

@@ -21,6 +21,7 @@ def values_in_chunks(queries, classes, gallery, gallery_classes, metrics, size, 
             yield Chunk(ids, gallery[some], gallery_classes[some])
 
     own = np.full(len(queries), -1) if own is None else own
+    own = own.reshape(len(queries), -1)
     ranks, relevant = ranks_in_chunks(queries, classes, chunks, metrics, own)
     return metrics.values(ranks, relevant)
 
@@ -73,3 +74,27 @@ def test_a_query_of_another_class_in_the_gallery_is_left_out_too():
     assert found["recall@1"].tolist() == [1]
     found = values_in_chunks(queries, np.array([5]), line, classes, metrics, 2)
     assert found["recall@1"].tolist() == [0]  # a tie with another class counts against the query
+
+
+@pytest.mark.parametrize("size", [11, 120])
+@pytest.mark.parametrize("kind", ["spread", "grid"])
+def test_all_rows_of_a_query_are_left_out(kind, size, rng):
+    x, classes, groups = rows_of(kind, rng), rng.integers(0, 9, 60), np.arange(60)
+    gallery, gallery_classes = np.concatenate([x, x]), np.tile(classes, 2)
+    expected = retrieval_scores_per_query(
+        x[:20],
+        classes[:20],
+        (1, 5),
+        gallery_embeddings=gallery,
+        gallery_labels=gallery_classes,
+        groups=groups[:20],
+        gallery_groups=np.tile(groups, 2),
+    )
+    own = 3 + 3 * np.stack([groups, groups + 60], axis=1)[:20]
+    own[:3, 1] = -1, 1, 2  # ids that the gallery has not
+    metrics = Metrics.of(None, (1, 5), 120)
+    given = x[:20], classes[:20], gallery, gallery_classes, metrics, size
+    found = values_in_chunks(*given, own)
+    for name in found:
+        np.testing.assert_array_equal(found[name][3:], expected[name][3:], err_msg=name)
+    assert found["recall@1"][:3].tolist() == [kind == "spread"] * 3  # they find their second row

@@ -1,17 +1,25 @@
+import itertools
 import json
+import os
+import pathlib
+import re
+import shutil
 
 import numpy as np
 import pytest
 from mean_colours import CLASSES, data_of, embedding_of, scores
 
+import pipelines
+from pipelines.datasets.cache import sha256_of
+from pipelines.shards import write_cache
 from tfdml.evaluation import (
     retrieval_scores,
 )
 from tfdml.programs import evaluate
 
 
-def collection_of(photos, version, folder, names=CLASSES[4:]):
-    """The photos of classes, embedded; the first image of each is missing."""
+def collection_of(photos, version, folder, names=CLASSES[4:], spelled=str, unreadable=0):
+    """The photos of classes, embedded; the first image of each is missing, of others the rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -19,14 +27,17 @@ def collection_of(photos, version, folder, names=CLASSES[4:]):
 
     pixels, labels = data_of(photos, names)
     rows = embedding_of(pixels).numpy()
-    paths = [str(path) for name in names for path in sorted((photos / name).iterdir())]
+    paths = [spelled(path) for name in names for path in sorted((photos / name).iterdir())]
     kept = [i for i in range(len(rows)) if i % 4]
     listed = pa.table(
         {"path": [paths[i] for i in kept], "label": [CLASSES[labels[i]] for i in kept]}
     )
-    vectors = pa.FixedSizeListArray.from_arrays(pa.array(rows[kept].reshape(-1)), rows.shape[1])
+    none = np.arange(len(kept)) < unreadable
+    vectors = [None if missing else row for row, missing in zip(rows[kept], none, strict=True)]
+    vectors = pa.array(vectors, pa.list_(pa.float32()))
+    errors = pa.array(np.where(none, "it is empty", None), pa.string())
     shard = {"id": np.arange(len(kept)), "path": listed["path"], "embedding": vectors}
-    shard |= {"label": listed["label"], "error": pa.nulls(len(kept), pa.string())}
+    shard |= {"label": listed["label"], "error": errors}
     (folder / "shards").mkdir(parents=True)
     pq.write_table(listed, folder / "list.parquet")
     pq.write_table(pa.table(shard), folder / "shards" / "00000.parquet")
@@ -92,15 +103,79 @@ def test_scores_in_a_collection_are_not_compared_with_those_among_all(
     assert "must be scored on the same images: gallery differs" in capsys.readouterr().err
 
 
-def test_an_image_behind_a_link_does_not_find_itself_in_a_collection(photos, version, tmp_path):
-    (tmp_path / "linked").symlink_to(photos)
-    collection_of(tmp_path / "linked", version, tmp_path / "large")
-    arguments = ["--gallery", tmp_path / "large", "--k", "[1]"]
-    absolute, relative = (
-        scores(version, "--data_dir", folder, *arguments, name="evaluation_in_large")
-        for folder in (tmp_path / "linked", "linked")
+def hard_link(path):
+    """Another name for a file, in the current folder."""
+    other = pathlib.Path("_".join(path.parts[-2:]))
+    os.link(path, other)
+    return str(other.absolute())
+
+
+def test_an_image_does_not_find_itself_however_its_path_is_written(
+    photos, version, tmp_path, capsys
+):
+    (tmp_path / "link").symlink_to(photos)
+    spellings = itertools.cycle(
+        [
+            os.path.relpath,
+            lambda path: f"{path.parent}/../{path.parent.name}/{path.name}",
+            lambda path: str(pathlib.Path("link", *path.parts[-2:]).absolute()),
+            pathlib.Path.as_uri,
+            hard_link,
+        ]
     )
-    assert relative["scores"] == absolute["scores"]
+    collection_of(photos, version, tmp_path / "large")
+    arguments = ["--k", "[1]", "--gallery"]
+    expected = scores(version, *arguments, "large", name="evaluation_in_large")
+    collection_of(photos, version, tmp_path / "other", spelled=lambda p: next(spellings)(p))
+    capsys.readouterr()
+    found = scores(version, *arguments, "other", name="evaluation_in_other")
+    assert found["scores"] == expected["scores"]
+    assert "15 of the 20 images are in the gallery, by their files" in capsys.readouterr().out
+
+
+def test_copies_in_a_collection_are_reported(photos, version, tmp_path, capsys):
+    shutil.copytree(photos, "copies")
+    collection_of(tmp_path / "copies", version, tmp_path / "large")
+    copies = "15 images of the gallery large have the content of another file, such as"
+    with pytest.warns(
+        UserWarning, match=rf"{copies} \S+/copies/f1/1\.png and \S+/photos/f1/1\.png:"
+    ):
+        found = scores(version, "--gallery", "large", "--k", "[1]", name="evaluation_in_large")
+    assert "0 of the 20 images are in the gallery" in capsys.readouterr().out
+    assert found["scores"]["recall@1"] >= 0.75  # those that find their copies
+
+
+def test_images_of_a_cache_do_not_find_their_files(photos, version, tmp_path, capsys):
+    collection_of(photos, version, tmp_path / "large")
+    manifest = write_cache(pipelines.load("folder", photos), "cache", size=16, quality=None)
+    data = ["--dataset", "cache", "--data_dir", "cache", "--gallery", "large", "--k", "[1]"]
+    name = "evaluation_in_large_cache_cache"
+    scores(version, *data, name=name)
+    assert "15 of the 20 images are in the gallery" in capsys.readouterr().out
+    index = tmp_path / "cache" / "index.npz"
+    with np.load(index) as arrays:  # as in caches of earlier versions
+        np.savez(index, **{name: arrays[name] for name in arrays.files if name != "source"})
+    manifest["index_sha256"] = sha256_of(index)
+    (tmp_path / "cache" / "manifest.json").write_text(json.dumps(manifest))
+    unknown = (
+        "the cache does not state the files .* in the gallery large find themselves: write the"
+    )
+    with pytest.warns(UserWarning, match=unknown):
+        scores(version, *data, name=name)
+
+
+def test_a_gallery_has_the_images_that_could_be_read(photos, version, tmp_path, capsys):
+    collection_of(photos, version, tmp_path / "none", unreadable=15)
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main([str(version), "--gallery", "none"])
+    sentence = r"of the 15 images of the gallery {} could not be read, such as .*/f1/1\.png: it is "
+    assert re.search(f"error: 15 {sentence.format('none')}", capsys.readouterr().err)
+    collection_of(photos, version, tmp_path / "one", unreadable=14)
+    with pytest.warns(UserWarning, match=f"14 {sentence.format('one')}"):
+        content = scores(version, "--gallery", "one", name="evaluation_in_one")
+    assert content["images"] == {"queries": 20, "gallery": 1}
+    assert "recall@1" in content["scores"]
+    assert "recall@2" not in content["scores"]
 
 
 @pytest.mark.parametrize(
