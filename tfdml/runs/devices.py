@@ -14,7 +14,7 @@ from tfdml.checks import check
 from tfdml.command_line import program_name
 from tfdml.quiet import import_tensorflow
 from tfdml.runs.cluster import read_config
-from tfdml.runs.interrupts import at_most
+from tfdml.runs.interrupts import at_most, in_main_thread
 from tfdml.runs.meeting import Meeting
 
 HELP = (
@@ -224,7 +224,8 @@ def _workers(meeting, errors):
     except (tf.errors.OpError, RuntimeError) as error:
         raise OSError(f"the workers of TF_CONFIG cannot start: {error}") from error
     finally:
-        signal.signal(signal.SIGTERM, terminated)  # TensorFlow's handler ignores it
+        if in_main_thread():
+            signal.signal(signal.SIGTERM, terminated)  # TensorFlow's handler ignores it
 
 
 def _of_this_machine(text):
