@@ -177,7 +177,7 @@ def _memory():
         sizes.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     for limit in ("memory.max", "memory/memory.limit_in_bytes"):  # of control groups 2 and 1
         path = pathlib.Path("/sys/fs/cgroup", limit)
-        if path.is_file() and (text := path.read_text().strip()).isdigit():
+        if path.is_file() and (text := path.read_text("utf-8").strip()).isdigit():
             sizes.append(int(text))
     return min(sizes)
 

@@ -25,7 +25,7 @@ import yaml
 import pipelines
 from tfdml.checks import unknown_name
 from tfdml.command_line import Parser, one_sentence, program_call, program_name, verbosity
-from tfdml.files import check_writable, write_text
+from tfdml.files import check_writable, read_text, write_text
 from tfdml.losses import LOSSES
 from tfdml.models import BACKBONES
 from tfdml.runs import folders, outcome
@@ -229,7 +229,7 @@ def fit(recipe, folder, model, images, batches, callbacks, devices):
     """
     start = int(model.optimizer.iterations)
     scores_path = folder / "scores.json"
-    scores = json.loads(scores_path.read_text("utf-8")) if scores_path.exists() else {}
+    scores = json.loads(read_text(scores_path)) if scores_path.exists() else {}
     if "trained" in scores and scores.get("steps") == recipe.steps:  # stopped in the export
         return scores
     if not scores:
@@ -313,7 +313,7 @@ def callbacks_of(recipe, folder, images, start, loss):
 
 def drop_rows(log, epoch):
     """Drops the rows from an epoch on, logged before a crash, for the epochs are trained again."""
-    lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
+    lines = read_text(log).splitlines() if log.is_file() else []
     lines = [line for line in lines if line]  # on Windows, Keras adds empty ones
     kept = lines[:1] + [line for line in lines[1:] if int(line.partition(",")[0]) < epoch]
     if kept != lines:

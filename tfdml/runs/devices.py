@@ -89,7 +89,7 @@ class Devices:
         """
         if self.meeting is not None:
             self.meeting.agree()
-            with open(os.dup(2), "w") as errors:  # as the import drops what is printed
+            with open(os.dup(2), "wb") as errors:  # as the import drops what is printed
                 start = functools.partial(_workers, self.meeting, errors)
                 return dataclasses.replace(self, strategy=import_tensorflow(start))
         if self.text is None:
