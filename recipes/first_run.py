@@ -25,7 +25,7 @@ import scores
 from run import complete, terminating_children
 from scores import BY_DISTANCE, RECALL_AT_1, RUNS, UNTRAINED
 
-from tfdml.checks import check
+from tfdml.checks import check, check_keras
 from tfdml.command_line import one_sentence
 from tfdml.losses import LOSSES
 from tfdml.programs import train
@@ -53,6 +53,7 @@ def main():
     columns = columns_of(given)
     with one_sentence(PROGRAM, ValueError, OSError):
         rows = scores.read(given.scores)
+        check_keras()
     known = {(row["recipe"], row["seed"], row["settings"]) for row in rows}
     todo = []  # runs on the same images follow each other
     for seed, column, loss in itertools.product(given.seeds, columns, given.losses):

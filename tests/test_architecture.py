@@ -14,7 +14,7 @@ BELOW = {
     "decoding": {"image_files", "orientation"},
     "orientation": set(),
     "pairwise": {"checks"},
-    "quiet": set(),
+    "quiet": {"checks"},
     "command_line": {"checks", "files"},
     "progress": set(),
     "optimizers": {"checks"},

@@ -5,6 +5,8 @@ import ctypes
 import os
 import sys
 
+from tfdml.checks import check_keras
+
 
 def import_tensorflow(start=None):
     """Imports TensorFlow without the lines that its libraries print at their start.
@@ -22,7 +24,11 @@ def import_tensorflow(start=None):
     if "tensorflow" in sys.modules:
         return None if start is None else start()
     with silent():
-        import tensorflow as tf
+        try:
+            import tensorflow as tf
+        except (AssertionError, AttributeError):  # it reads the settings of Keras
+            check_keras()
+            raise
 
         started = None if start is None else start()
         tf.transpose(tf.zeros([1, 1], tf.uint8))  # starts the devices and oneDNN

@@ -24,7 +24,7 @@ import re
 import sys
 
 import pipelines
-from tfdml.checks import check, unknown_name
+from tfdml.checks import check, check_keras, unknown_name
 from tfdml.command_line import Parser, fail, one_sentence, program_name
 from tfdml.files import check_writable, naming
 from tfdml.quiet import import_tensorflow
@@ -58,6 +58,8 @@ def main(arguments=None):
         settings = dataclasses.replace(settings, out=str(output.path_of(settings, model)))
         check_outputs(settings)
         images = None
+        if getattr(settings, "export", None):
+            check_keras()
         if pipelines.is_listed(settings.dataset, settings.data_dir, settings.skip_invalid):
             images = load_images(settings, model)  # before seconds of importing TensorFlow
         import_tensorflow()

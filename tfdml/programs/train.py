@@ -23,7 +23,7 @@ import time
 import yaml
 
 import pipelines
-from tfdml.checks import unknown_name
+from tfdml.checks import check_keras, unknown_name
 from tfdml.command_line import Parser, one_sentence, program_call, program_name, verbosity
 from tfdml.files import check_writable, read_text, write_text
 from tfdml.losses import LOSSES
@@ -55,6 +55,7 @@ def main(arguments=None):
     with together, one_sentence(PROGRAM, *errors), contextlib.ExitStack() as run:
         if devices.is_chief:
             check_writable(folder, SAVED_MODELS / recipe.run)
+        check_keras()
             if resume:
                 run.enter_context(folders.only_writer(folder))
         if resume:

@@ -16,7 +16,7 @@ import os
 import pathlib
 import warnings
 
-from tfdml.checks import check_integer
+from tfdml.checks import check_integer, check_keras
 from tfdml.command_line import Parser, one_sentence, program_call
 from tfdml.files import check_writable
 from tfdml.quiet import import_tensorflow
@@ -88,6 +88,7 @@ def main(arguments=None):
     settings = parser.settings_of(parser.parse_args(arguments))
     with one_sentence(PROGRAM, ValueError, TypeError, OSError):
         run = pathlib.Path(settings.run).resolve()
+        check_keras()
         trained = shown(newest_version(run.parent.parent / "saved_models" / run.name))
         import_tensorflow()
         options = settings.options_after(read_metadata(trained))
