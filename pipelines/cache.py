@@ -15,13 +15,14 @@ import sys
 import pipelines
 from pipelines.check import CAUGHT, parser_of
 from tfdml.command_line import one_sentence, program_call
-from tfdml.quiet import import_tensorflow
+from tfdml.quiet import import_tensorflow, keep_printing
 
 PROGRAM = "pipelines.cache"
 OPTIONS = ("size", "keep_aspect", "trim_white", "quality")
 
 
 def main(arguments=None):
+    keep_printing()
     given = parse(sys.argv[1:] if arguments is None else arguments)
     with one_sentence(PROGRAM, *CAUGHT, stopped="stopped. Run the same command to continue"):
         import_tensorflow()

@@ -29,7 +29,7 @@ from tfdml.checks import check, check_keras
 from tfdml.command_line import one_sentence
 from tfdml.losses import LOSSES
 from tfdml.programs import train
-from tfdml.quiet import import_tensorflow
+from tfdml.quiet import import_tensorflow, keep_printing
 
 PROGRAM = "first_run.py"
 OPTIONS = {
@@ -49,11 +49,12 @@ KEPT = {}  # by `in_memory`
 
 
 def main():
+    keep_printing()
     given = parse()
     columns = columns_of(given)
     with one_sentence(PROGRAM, ValueError, OSError):
-        rows = scores.read(given.scores)
         check_keras()
+        rows = scores.read(given.scores)
     known = {(row["recipe"], row["seed"], row["settings"]) for row in rows}
     todo = []  # runs on the same images follow each other
     for seed, column, loss in itertools.product(given.seeds, columns, given.losses):

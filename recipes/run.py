@@ -35,6 +35,7 @@ from scores import BY_DISTANCE, BY_SIMILARITY, NMI, TRAIN_CLASSES  # noqa: E402
 from tfdml.command_line import fail, one_sentence  # noqa: E402
 from tfdml.files import read_text  # noqa: E402
 from tfdml.programs import train  # noqa: E402, what reads its flags
+from tfdml.quiet import keep_printing  # noqa: E402
 from tfdml.runs.folders import RUNS, SAVED_MODELS  # noqa: E402
 
 PROGRAM = "run.py"
@@ -44,6 +45,7 @@ TERMINATED = threading.Event()
 
 
 def main():
+    keep_printing()
     arguments, settings = parse()
     recipes = sorted(arguments.folder.glob("*.yaml"))
     if not recipes:

@@ -28,6 +28,7 @@ from tfdml.command_line import Parser, one_sentence, program_call, program_name,
 from tfdml.files import check_writable, read_text, write_text
 from tfdml.losses import LOSSES
 from tfdml.models import BACKBONES
+from tfdml.quiet import keep_printing
 from tfdml.runs import folders, outcome
 from tfdml.runs.checkpoints import check_incomplete, classes_before, load_checkpoint
 from tfdml.runs.devices import HELP, of_environment
@@ -48,14 +49,15 @@ PROGRAM = program_name("train")
 
 
 def main(arguments=None):
+    keep_printing()
     recipe, resume, devices = parse(sys.argv[1:] if arguments is None else arguments)
     folder = RUNS / recipe.run
     errors = ValueError, TypeError, OSError, ImportError, FloatingPointError
     together = devices.rejected_together()
     with together, one_sentence(PROGRAM, *errors), contextlib.ExitStack() as run:
+        check_keras()
         if devices.is_chief:
             check_writable(folder, SAVED_MODELS / recipe.run)
-        check_keras()
             if resume:
                 run.enter_context(folders.only_writer(folder))
         if resume:

@@ -171,7 +171,10 @@ class Devices:
         if self.is_chief:
             yield
             return
-        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        with (
+            open(os.devnull, "w", encoding="utf-8", errors="ignore") as nowhere,
+            contextlib.redirect_stdout(nowhere),
+        ):
             yield
 
     @contextlib.contextmanager

@@ -19,7 +19,7 @@ import warnings
 from tfdml.checks import check_integer, check_keras
 from tfdml.command_line import Parser, one_sentence, program_call
 from tfdml.files import check_writable
-from tfdml.quiet import import_tensorflow
+from tfdml.quiet import import_tensorflow, keep_printing
 from tfdml.serving.metadata import read_metadata
 from tfdml.serving.options import OPTIONS, TOP, ExportOptions, options_kept
 from tfdml.serving.versions import megabytes, newest_version
@@ -84,11 +84,12 @@ class Export:
 
 
 def main(arguments=None):
+    keep_printing()
     parser = Parser(Export, prog=PROGRAM, description=__doc__)
     settings = parser.settings_of(parser.parse_args(arguments))
     with one_sentence(PROGRAM, ValueError, TypeError, OSError):
-        run = pathlib.Path(settings.run).resolve()
         check_keras()
+        run = pathlib.Path(settings.run).resolve()
         trained = shown(newest_version(run.parent.parent / "saved_models" / run.name))
         import_tensorflow()
         options = settings.options_after(read_metadata(trained))
