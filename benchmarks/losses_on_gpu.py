@@ -70,12 +70,12 @@ def main():
         except RuntimeError as error:
             parser.error(str(error))
         if kept.is_file():
-            results = joined(json.loads(kept.read_text()), results)
-        kept.write_text(json.dumps(results, indent=1) + "\n")
+            results = joined(json.loads(kept.read_text("utf-8")), results)
+        kept.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
     elif not kept.is_file():
         parser.error(f"there is no {kept}: measure first")
     page = kept.with_suffix(".md")
-    page.write_text(page_of(json.loads(kept.read_text())), encoding="utf-8")
+    page.write_text(page_of(json.loads(kept.read_text("utf-8"))), encoding="utf-8")
     print(f"Written: {page}")
 
 
@@ -90,7 +90,7 @@ def measured_by_both(names, batches):
             command += ["--batches", *map(str, batches)]
             if subprocess.run(command, env=environment).returncode:
                 raise RuntimeError(f"the measurement on {backend} failed, as shown above")
-            of_backend = json.loads((pathlib.Path(folder) / f"{backend}.json").read_text())
+            of_backend = json.loads((pathlib.Path(folder) / f"{backend}.json").read_text("utf-8"))
             results["gpu"] = of_backend["gpu"]
             results["versions"] |= of_backend["versions"]
             for key, sides in of_backend["rows"].items():
@@ -144,7 +144,7 @@ def measure(names, batches, folder):
                 np.savez(reference, **outputs)
             if reference.exists():
                 measured[side]["differences"] = differences(outputs, reference)
-        (folder / f"{backend}.json").write_text(json.dumps({**described, "rows": rows}))
+        (folder / f"{backend}.json").write_text(json.dumps({**described, "rows": rows}), "utf-8")
 
 
 def differences(outputs, reference):

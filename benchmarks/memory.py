@@ -14,7 +14,7 @@ def peak_memory():
 def forget_peak():
     """Gives freed memory back, and makes what is in use the peak; returns it."""
     ctypes.CDLL(None).malloc_trim(0)  # else arrays that were freed would count
-    pathlib.Path("/proc/self/clear_refs").write_text("5")
+    pathlib.Path("/proc/self/clear_refs").write_text("5", "utf-8")
     return peak_memory()
 
 
@@ -53,5 +53,5 @@ def timed(work, what="VmRSS:"):
 
 
 def _of(what, process="self"):
-    status = pathlib.Path(f"/proc/{process}/status").read_text().split()
+    status = pathlib.Path(f"/proc/{process}/status").read_text("utf-8").split()
     return 1024 * int(status[status.index(what) + 1])

@@ -58,7 +58,7 @@ def write(folder, rows, dim, seed=0):
         pq.write_table(pa.table(shard), folder / "shards" / f"{number:05d}.parquet")
     manifest = {"format": 1, "model": "none", "dim": dim, "images": rows, "list": "none"}
     manifest |= {"shard_size": SHARD_SIZE, "shards": shards}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
     return labels
 
 

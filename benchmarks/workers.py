@@ -60,7 +60,7 @@ def time_of(count):
         config = json.dumps({"cluster": {"worker": addresses}, "task": task})
         environment = {**os.environ, "TF_CONFIG": config, "TF_CPP_MIN_LOG_LEVEL": "3"}
         command = [sys.executable, *sys.argv, "--worker", str(index)]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "encoding": "utf-8"}
         started.append(subprocess.Popen(command, env=environment, **pipes))
     outputs = [process.communicate()[0] for process in started]
     if any(process.returncode for process in started):

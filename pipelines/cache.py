@@ -18,13 +18,14 @@ import pipelines
 from pipelines.check import CAUGHT, parser_of
 from tfdml.command_line import one_sentence, program_call
 from tfdml.files import check_writable
-from tfdml.quiet import import_tensorflow
+from tfdml.quiet import import_tensorflow, keep_printing
 
 PROGRAM = "pipelines.cache"
 OPTIONS = ("size", "keep_aspect", "trim_white", "quality")
 
 
 def main(arguments=None):
+    keep_printing()
     given = parse(sys.argv[1:] if arguments is None else arguments)
     with one_sentence(PROGRAM, *CAUGHT, stopped="stopped. Run the same command to continue"):
         import_tensorflow()

@@ -20,17 +20,19 @@ import warnings
 
 import pipelines
 from tfdml.command_line import fail, one_sentence
+from tfdml.quiet import keep_printing
 
 PROGRAM = "pipelines.check"
 CAUGHT = (ValueError, TypeError, OSError, ImportError)  # whose message is for the user
 
 
 def main(arguments=None):
+    keep_printing()
     given = parser_of(PROGRAM, __doc__, required=True).parse_args(arguments)
     with one_sentence(PROGRAM, *CAUGHT, stopped="stopped. Run the same command to continue"):
         found, images, rest = check(given.dataset, given.data_dir, given.boxes)
     for sentence in found:
-        print(sentence.encode(errors="backslashreplace").decode())  # names that are not UTF-8
+        print(sentence)
     if found:
         advice = "or skip them with --skip_invalid true"
         if rest:

@@ -20,7 +20,7 @@ from pipelines.loading import boxes_of, part_of
 from pipelines.parallel import on_all_cores
 from pipelines.preprocessing import Preprocessing
 from tfdml.checks import Bare, check, check_integer
-from tfdml.files import replacing, write_text
+from tfdml.files import read_text, replacing, write_text
 from tfdml.progress import progress
 
 LARGEST = 4096  # side in pixels
@@ -166,7 +166,7 @@ def _written(folder, plan):
     shards = {}
     for path in sorted(folder.glob("images-*.json")):
         try:
-            shard = json.loads(path.read_text())
+            shard = json.loads(read_text(path))
             had, images = shard["settings"], shard["images"]
         except (ValueError, LookupError, TypeError):
             continue  # it is rewritten

@@ -25,11 +25,11 @@ import scores
 from run import complete, terminating_children
 from scores import BY_DISTANCE, RECALL_AT_1, RUNS, UNTRAINED
 
-from tfdml.checks import check
+from tfdml.checks import check, check_keras
 from tfdml.command_line import one_sentence
 from tfdml.losses import LOSSES
 from tfdml.programs import train
-from tfdml.quiet import import_tensorflow
+from tfdml.quiet import import_tensorflow, keep_printing
 
 PROGRAM = "first_run.py"
 OPTIONS = {
@@ -49,9 +49,11 @@ KEPT = {}  # by `in_memory`
 
 
 def main():
+    keep_printing()
     given = parse()
     columns = columns_of(given)
     with one_sentence(PROGRAM, ValueError, OSError):
+        check_keras()
         rows = scores.read(given.scores)
     known = {(row["recipe"], row["seed"], row["settings"]) for row in rows}
     todo = []  # runs on the same images follow each other

@@ -28,6 +28,7 @@ from tfdml.checks import check
 from tfdml.command_line import one_sentence
 from tfdml.evaluation import recall_at_k
 from tfdml.programs import train
+from tfdml.quiet import keep_printing
 from tfdml.runs.images import images_to_score, load_images
 from tfdml.runs.learning_rate import learning_rate
 from tfdml.runs.recipe import Recipe
@@ -47,6 +48,7 @@ OF_TRAINING = (
 
 
 def main():
+    keep_printing()
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -33,7 +33,9 @@ import scores  # noqa: E402
 from scores import BY_DISTANCE, BY_SIMILARITY, NMI, TRAIN_CLASSES  # noqa: E402
 
 from tfdml.command_line import fail, one_sentence  # noqa: E402
+from tfdml.files import read_text  # noqa: E402
 from tfdml.programs import train  # noqa: E402, what reads its flags
+from tfdml.quiet import keep_printing  # noqa: E402
 from tfdml.runs.folders import RUNS, SAVED_MODELS  # noqa: E402
 
 PROGRAM = "run.py"
@@ -43,6 +45,7 @@ TERMINATED = threading.Event()
 
 
 def main():
+    keep_printing()
     arguments, settings = parse()
     recipes = sorted(arguments.folder.glob("*.yaml"))
     if not recipes:
@@ -201,7 +204,7 @@ def flags_of(recipe, seed, run, settings):
     flags += ["--resume"] if (RUNS / run).exists() else []
     asked, resumes, _ = train.parse(flags)
     if resumes:
-        config = yaml.safe_load((RUNS / run / "config.yaml").read_text(encoding="utf-8"))
+        config = yaml.safe_load(read_text(RUNS / run / "config.yaml"))
         if config["steps"] != asked.steps:  # `train.py` would train a finished run further
             raise ValueError(
                 f"run {run} has {config['steps']} steps, not {asked.steps}: give as many, or "
@@ -266,7 +269,7 @@ def level_weights(given, levels):
 def call(run, script, *arguments):
     RUNS.mkdir(exist_ok=True)
     log = RUNS / f"{run}.log"
-    with log.open("w") as file:
+    with log.open("wb") as file:
         command = [sys.executable, str(ROOT / script), *map(str, arguments)]
         child = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
         CHILDREN.add(child)
@@ -275,7 +278,7 @@ def call(run, script, *arguments):
         code = child.wait()
         CHILDREN.remove(child)
     if code:
-        last = log.read_text().strip().splitlines()[-1:]
+        last = log.read_text("utf-8", errors="replace").strip().splitlines()[-1:]
         raise RuntimeError(f"{script} of {run} ended with {code}: {' '.join(last)} (see {log})")
     log.unlink()
 

@@ -9,7 +9,7 @@ import pathlib
 
 import numpy as np
 
-from tfdml.files import replacing
+from tfdml.files import read_text, replacing
 from tfdml.runs.folders import RUNS
 
 DISTANCES = {  # name in evaluation -> head of the column
@@ -67,7 +67,7 @@ def path_of(run, kind):
 
 def written_at(path):
     """What `train.py` or `evaluate.py` wrote, or an empty dict."""
-    return json.loads(path.read_text()) if path.exists() else {}
+    return json.loads(read_text(path)) if path.exists() else {}
 
 
 def rows_of(run, **keys):
@@ -91,7 +91,7 @@ def read(path):
     """The rows of a CSV file; none if it does not exist."""
     if not path.exists():
         return []
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8-sig") as file:
         rows = list(csv.DictReader(file))
     if rows and not set(KEYS) <= set(rows[0]):
         raise ValueError(f"{path} must have the columns {KEYS}. Received: {list(rows[0])}")
@@ -110,7 +110,7 @@ def read(path):
 
 def write(path, rows):
     names = list(dict.fromkeys(name for row in rows for name in row))
-    with replacing(path) as unfinished, unfinished.open("w", newline="") as file:
+    with replacing(path) as unfinished, unfinished.open("w", newline="", encoding="utf-8") as file:
         table = csv.DictWriter(file, names, lineterminator="\n")
         table.writeheader()
         for row in sorted(rows, key=lambda row: (row["recipe"], row["seed"])):
@@ -176,5 +176,5 @@ def losses_of(log):
     """The losses of a log; none if it does not exist."""
     if not log.exists():
         return []
-    with log.open(newline="") as file:
+    with log.open(newline="", encoding="utf-8") as file:
         return [float(row["loss"]) for row in csv.DictReader(file)]

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import itertools
 import pathlib
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -14,7 +15,7 @@ BELOW = {
     "decoding": {"image_files", "orientation"},
     "orientation": set(),
     "pairwise": {"checks"},
-    "quiet": set(),
+    "quiet": {"checks"},
     "command_line": {"checks", "files"},
     "progress": set(),
     "optimizers": {"checks"},
@@ -37,7 +38,7 @@ BELOW = {
         "evaluation",
         "models",
     },
-    "client": {"checks", "command_line", "files", "image_files", "progress", "serving"},
+    "client": {"checks", "command_line", "files", "image_files", "progress", "quiet", "serving"},
     "scale": {
         "checks",
         "command_line",
@@ -164,3 +165,50 @@ def test_losses_are_written_in_keras_ops_only():
         # The table reads the names of options without importing Keras.
         allowed |= {"ast", "pathlib"} if path.name == "table.py" else set()
         assert roots <= allowed, path
+
+
+PROGRAMS = ["tfdml/**/*.py", "pipelines/*.py", "recipes/*.py", "tools/*.py"]
+WITHOUT_TFDML = {"tools/mutants.py"}
+
+
+def test_every_program_keeps_printing_before_all_else():
+    from tfdml.scale.__main__ import COMMANDS  # parts of one program
+
+    commands = {f"{name.replace('.', '/')}.py" for name in COMMANDS.values()}
+    excepted = {ROOT / name for name in commands | WITHOUT_TFDML}
+    paths = {path for pattern in PROGRAMS for path in ROOT.glob(pattern)} - excepted
+    begun = []
+    for path in paths:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and node.name == "main":
+                first = node.body[1 if ast.get_docstring(node) else 0]
+                assert ast.unparse(first) == "keep_printing()", path
+                begun.append(path)
+    assert len(begun) >= 13
+
+
+def test_texts_are_read_and_written_in_a_stated_encoding():
+    folders = ["tfdml", "pipelines", "recipes", "tools", "benchmarks"]
+    unstated = [
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for path in itertools.chain(*map(modules, folders))
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and is_of_the_locale(call)
+    ]
+    assert not unstated
+
+
+def is_of_the_locale(call):
+    """Whether a call reads or writes text in an encoding that it does not state."""
+    keywords = {keyword.arg for keyword in call.keywords}
+    if "encoding" in keywords:
+        return False
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    is_method = isinstance(call.func, ast.Attribute)
+    if name == "open":
+        words = [word.value for word in call.args[:2] if isinstance(word, ast.Constant)]
+        modes = [word for word in words if set(str(word)) <= set("rwxabt+")]
+        is_text = not any("b" in mode for mode in modes)
+        return is_text and (bool(modes) or "newline" in keywords or not is_method)
+    least = {"read_text": 1, "write_text": 2}.get(name, 0)
+    return (is_method and len(call.args) < least) or "text" in keywords

@@ -1,11 +1,20 @@
 """Argument checks, whose errors state what must hold and what was received."""
 
 import difflib
+import json
 import math
 import numbers
 import os
 import pathlib
+import sys
 from collections.abc import Iterable
+
+_OF_KERAS = {
+    "floatx": ("float32", "float64"),
+    "image_data_format": ("channels_last",),
+    "backend": ("tensorflow",),
+}
+_CUTTING = ("KERAS_MAX_EPOCHS", "KERAS_MAX_STEPS_PER_EPOCH")  # every training and prediction short
 
 
 class Bare(str):
@@ -124,6 +133,49 @@ def check_fits(needed, what, **received):
     check(needed <= memory, expectation, **received, needed=f"{needed / 1e9:,.1f} GB")
 
 
+def check_keras(*names):
+    """Checks settings of Keras, which it has read, or will read, from its file and the environment.
+
+    Does not import Keras.
+
+    Args:
+        *names: `floatx`, `image_data_format` or `backend`; all that programs need if none is given.
+
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If a setting is not what tfdml needs, or Keras rejects the file; names it.
+    """
+    home = os.path.expanduser("~")
+    home = os.path.join(home if os.access(home, os.W_OK) else "/tmp", ".keras")
+    file = os.path.expanduser(os.path.join(os.environ.get("KERAS_HOME", home), "keras.json"))
+    keras = sys.modules.get("keras")
+    settings = {} if keras else _settings_of_keras(file)
+    for name in names or _OF_KERAS:
+        needed, place = _OF_KERAS[name], file
+        value = settings.get(name, needed[0])
+        if name == "backend" and os.environ.get("KERAS_BACKEND"):
+            value, place = os.environ["KERAS_BACKEND"], "the variable KERAS_BACKEND"
+        if keras:
+            value, place = getattr(keras.config, name)(), f"{place} or by keras.config"
+        expected = f"`{name}` of Keras must be {needed[0]}; it is set in {place}"
+        check(value in needed, expected, **{name: value})
+    for name in () if names else _CUTTING:
+        value = os.environ.get(name)
+        check(value is None, f"the variable {name} must not be set", **{name: value})
+
+
+def _settings_of_keras(file):
+    try:
+        with open(file, encoding="utf-8") as text:
+            settings = json.load(text)
+    except (FileNotFoundError, ValueError):  # which Keras ignores too
+        return {}
+    check(isinstance(settings, dict), f"{file} must be of the form {{name: value}}", file=settings)
+    epsilon = settings.get("epsilon", 1e-7)
+    check(isinstance(epsilon, float), f"`epsilon` of {file} must be a float", epsilon=epsilon)
+    return settings
+
+
 def unknown_name(kind, name, available):
     """The error message for an unknown name, with the nearest spelling.
 
@@ -177,7 +229,7 @@ def _memory():
         sizes.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     for limit in ("memory.max", "memory/memory.limit_in_bytes"):  # of control groups 2 and 1
         path = pathlib.Path("/sys/fs/cgroup", limit)
-        if path.is_file() and (text := path.read_text().strip()).isdigit():
+        if path.is_file() and (text := path.read_text("utf-8").strip()).isdigit():
             sizes.append(int(text))
     return min(sizes)
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import os
 import pathlib
@@ -16,7 +17,10 @@ import jsonargparse
 import yaml
 
 from tfdml.checks import nearest, unknown_name
-from tfdml.files import check_settings
+from tfdml.files import check_settings, read_text
+
+# In characters of every encoding, as of what `--print_config` prints.
+jsonargparse.set_dumper("yaml", functools.partial(yaml.safe_dump, sort_keys=False))
 
 SCRIPTS = ("train.py", "evaluate.py")  # of a clone
 _IN_WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
@@ -157,12 +161,12 @@ class Parser(jsonargparse.ArgumentParser):
             self.error(str(error))
 
     def parse_path(self, path, **kwargs):
-        """As `jsonargparse.ArgumentParser.parse_path`; its errors name the file."""
-        self._file = path
+        """As `jsonargparse.ArgumentParser.parse_path`, in UTF-8; its errors name the file."""
         try:
-            if pathlib.Path(path).is_file():  # a pipe can be read once alone
-                check_settings(pathlib.Path(path).read_text())
-            return super().parse_path(path, **kwargs)
+            text = read_text(pathlib.Path(path).expanduser())
+            self._file = path
+            check_settings(text)
+            return self.parse_string(text, os.path.basename(path), **kwargs)
         except ValueError as error:
             self.error(str(error))
         finally:

@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import math
 import os
+import pathlib
 import re
 import uuid
 
@@ -36,8 +37,8 @@ def replacing(path, unfinished=None):
         >>> import pathlib, tempfile
         >>> path = pathlib.Path(tempfile.mkdtemp(), "scores.txt")
         >>> with replacing(path) as unfinished:
-        ...     _ = unfinished.write_text("0.5")
-        >>> path.read_text(), [file.name for file in path.parent.iterdir()]
+        ...     _ = unfinished.write_text("0.5", encoding="utf-8")
+        >>> path.read_text(encoding="utf-8"), [file.name for file in path.parent.iterdir()]
         ('0.5', ['scores.txt'])
     """
     unfinished = unfinished or path.with_name(f"{uuid.uuid4().hex}.unfinished")
@@ -80,7 +81,7 @@ def locked(folder, taken):
     except ImportError:  # Windows
         yield
         return
-    with open(folder / ".lock", "w") as lock:
+    with open(folder / ".lock", "wb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -134,6 +135,19 @@ def shortened(name, ending="", most=LONGEST):
     return f"{name}{ending}"
 
 
+def read_text(path):
+    """The text of a file in UTF-8, with or without the mark in front that some editors write.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is not in UTF-8; names the file.
+    """
+    try:
+        return pathlib.Path(path).read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} must be a text file in UTF-8 ({error.reason})") from error
+
+
 def write_text(path, text):
     """Writes a file in one step: a crash leaves the one before or the new one, never a half."""
     with replacing(path) as unfinished:
@@ -168,7 +182,7 @@ def check_settings(text):
 def read_settings(path):
     """{name: value} of a YAML file; the ValueError for another file names it."""
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")
         check_settings(text)
         settings = yaml.safe_load(text)
         if not isinstance(settings, dict):

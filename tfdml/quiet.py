@@ -1,9 +1,61 @@
-"""Libraries without the lines that they print from C++."""
+"""What a process prints: no lines of C++ libraries, and nothing that could end it."""
 
 import contextlib
 import ctypes
+import io
 import os
+import select
 import sys
+
+from tfdml.checks import check_keras
+
+
+def keep_printing():
+    """Lets no line that this process prints end it; the first call of every program.
+
+    Characters that the encoding of the standard output or error lacks are escaped, and what cannot
+    be written is dropped, as to a closed pipe. In place of a closed stream there is one that drops
+    all, also in the file descriptors, which the next file that is opened would take.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    for name in ("stdout", "stderr"):
+        setattr(sys, name, _lasting(getattr(sys, name)))
+
+
+def _lasting(stream):
+    if stream is None or getattr(stream, "closed", False):
+        return open(os.devnull, "w", encoding="utf-8", errors="ignore")
+    if not isinstance(stream, io.TextIOWrapper):  # of a notebook or a test
+        return stream
+    with contextlib.suppress(OSError):
+        stream.reconfigure(errors="backslashreplace")
+    raw = getattr(stream.buffer, "raw", stream.buffer)
+    if type(stream) is not io.TextIOWrapper or type(raw) is not io.FileIO:
+        return stream
+    raw = _Lasting(raw.fileno(), "w", closefd=False)
+    return io.TextIOWrapper(
+        raw if stream.write_through else io.BufferedWriter(raw),
+        stream.encoding,
+        "backslashreplace",
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
+
+
+class _Lasting(io.FileIO):
+    """A file whose writes do not fail."""
+
+    def write(self, content):
+        try:
+            while (written := super().write(content)) is None:  # a full pipe that does not block
+                select.select([], [self], [])
+            return written
+        except OSError:  # no reader, a full disk, a terminal that is gone
+            return len(content)
 
 
 def import_tensorflow(start=None):
@@ -22,8 +74,11 @@ def import_tensorflow(start=None):
     if "tensorflow" in sys.modules:
         return None if start is None else start()
     with silent():
-        import tensorflow as tf
-
+        try:
+            import tensorflow as tf
+        except (AssertionError, AttributeError):  # it reads the settings of Keras
+            check_keras()
+            raise
         started = None if start is None else start()
         tf.transpose(tf.zeros([1, 1], tf.uint8))  # starts the devices and oneDNN
     return started
@@ -54,7 +109,7 @@ def silent(*descriptors):
     flush()
     kept = {number: os.dup(number) for number in descriptors}
     try:
-        with open(os.devnull, "w") as nowhere:
+        with open(os.devnull, "wb") as nowhere:
             for number in descriptors:
                 os.dup2(nowhere.fileno(), number)
         yield
@@ -67,7 +122,8 @@ def silent(*descriptors):
 
 def flush():
     """Empties the buffers of the standard output and error, of Python and of C."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        with contextlib.suppress(OSError, ValueError):  # of a closed stream
+            stream.flush()
     if os.name == "posix":
         ctypes.CDLL(None).fflush(None)

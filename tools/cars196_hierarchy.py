@@ -18,6 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from tfdml.command_line import one_sentence
 from tfdml.files import write_text
+from tfdml.quiet import keep_printing
 
 ROOT = "car"
 MAKES_OF_TWO_WORDS = ("AM General", "Aston Martin", "Land Rover", "Mercedes-Benz", "Rolls-Royce")
@@ -28,6 +29,7 @@ TYPES = (
 
 
 def main(arguments=None):
+    keep_printing()
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT))
 from tfdml.checks import check  # noqa: E402
 from tfdml.command_line import one_sentence  # noqa: E402
 from tfdml.files import replacing  # noqa: E402
+from tfdml.quiet import keep_printing  # noqa: E402
 
 
 def main(convert, description, arguments=None):
@@ -24,6 +25,7 @@ def main(convert, description, arguments=None):
         description: Of the script, with examples.
         arguments: Of the command line; `sys.argv` if None.
     """
+    keep_printing()
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

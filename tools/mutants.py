@@ -66,7 +66,7 @@ def main():
     options = parser.parse_args()
     if not (ROOT / ".testmondata").is_file():
         parser.error("no .testmondata: run `pytest --testmon -n 2` first")
-    results = json.loads(options.out.read_text()) if options.out.is_file() else {}
+    results = json.loads(options.out.read_text("utf-8")) if options.out.is_file() else {}
     mutants = draw(options.count, options.seed)
     with tempfile.TemporaryDirectory() as folder:
         clones = queue.Queue()
@@ -86,7 +86,7 @@ def main():
                 for job in tqdm.tqdm(concurrent.futures.as_completed(jobs), total=len(jobs)):
                     name, result = job.result()
                     results[name] = result
-                    options.out.write_text(json.dumps(results, indent=1))
+                    options.out.write_text(json.dumps(results, indent=1), "utf-8")
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -124,7 +124,7 @@ def clone(folder):
 def test(mutant, root, timeout):
     """{"outcome": "caught", "survived" or "timeout", "by": its test, "diff": lines}."""
     path = root / mutant.module_path
-    original = path.read_text()
+    original = path.read_text("utf-8")
     operator = cosmic_ray.plugins.get_operator(mutant.operator_name)(**mutant.operator_args)
     mutated = mutate_code(original, operator, mutant.occurrence)
     difference = [*difflib.unified_diff(original.splitlines(), mutated.splitlines(), n=0)][2:]
@@ -132,12 +132,13 @@ def test(mutant, root, timeout):
     selections += [
         tests for part, tests in UNSEEN.items() if str(mutant.module_path).startswith(part)
     ]
-    path.write_text(mutated)
+    path.write_text(mutated, "utf-8")
     try:
         outcome, by = "survived", None
         for selection in selections:
             command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-n", "0", *selection]
-            run = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=timeout)
+            pipes = {"capture_output": True, "encoding": "utf-8", "errors": "replace"}
+            run = subprocess.run(command, cwd=root, timeout=timeout, **pipes)
             if run.returncode not in (0, 1, 2, 5):
                 raise RuntimeError(f"pytest ended with {run.returncode}: {run.stderr[-300:]}")
             if run.returncode in (1, 2):  # 5: no test is selected
@@ -149,7 +150,7 @@ def test(mutant, root, timeout):
     except subprocess.TimeoutExpired:
         outcome = "timeout"
     finally:
-        path.write_text(original)
+        path.write_text(original, "utf-8")
     return {"outcome": outcome, "by": by, "diff": difference}
 
 

@@ -20,6 +20,8 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from tfdml.files import read_text, write_text  # noqa: E402
+from tfdml.quiet import keep_printing  # noqa: E402
 from tfdml.runs.recipe import Recipe  # noqa: E402
 
 DOCUMENT = "docs/reproduce.md"
@@ -29,29 +31,30 @@ WIDTH = 100
 
 
 def main(arguments=None):
+    keep_printing()
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true", help="write nothing; fail on a difference")
     check = parser.parse_args(arguments).check
-    changed = {path: text for path, text in files().items() if (ROOT / path).read_text() != text}
+    changed = {path: text for path, text in files().items() if read_text(ROOT / path) != text}
     if check and changed:
         parser.exit(1, f"to be written by python tools/reproduce.py: {', '.join(changed)}\n")
     for path, text in changed.items():
-        (ROOT / path).write_text(text)
+        write_text(ROOT / path, text)
         print(path)
 
 
 def files():
     """{path in the repository: text} of all files to write."""
-    content = yaml.safe_load((ROOT / "docs" / "reproduce.yaml").read_text())
-    reported = yaml.safe_load((ROOT / "docs" / "reported.yaml").read_text())
+    content = yaml.safe_load(read_text(ROOT / "docs" / "reproduce.yaml"))
+    reported = yaml.safe_load(read_text(ROOT / "docs" / "reported.yaml"))
     rows = [Row(row, table, reported) for table in content["tables"] for row in table["rows"]]
     written = {
         f"recipes/{name}.yaml": with_head(name, [row for row in rows if row.recipe == name])
         for name in dict.fromkeys(row.recipe for row in rows if row.recipe)
     }
-    document = (ROOT / DOCUMENT).read_text()
+    document = read_text(ROOT / DOCUMENT)
     before, _, rest = document.partition(BEGIN)
     after = rest.partition(END)[2]
     tables = "\n".join(table_of(table, rows, content) for table in content["tables"])
@@ -91,7 +94,7 @@ class Row:
 @functools.cache
 def settings_of(name):
     """The `Recipe` of a name such as `pddm/cub200_quadruplet`."""
-    return Recipe(**yaml.safe_load((ROOT / "recipes" / f"{name}.yaml").read_text()))
+    return Recipe(**yaml.safe_load(read_text(ROOT / "recipes" / f"{name}.yaml")))
 
 
 def numbers(reported, path):
@@ -119,7 +122,7 @@ def numbers(reported, path):
 
 def with_head(name, rows):
     """The text of a recipe, with new comments before its first empty line."""
-    text = (ROOT / "recipes" / f"{name}.yaml").read_text()
+    text = read_text(ROOT / "recipes" / f"{name}.yaml")
     if text.startswith("# Rows of the papers:"):
         text = text.partition("\n\n")[2]
     lines = ["# Rows of the papers:", "#"]
@@ -208,7 +211,7 @@ def measured(path, section, first, columns):
     Raises:
         KeyError: If there is none.
     """
-    text = re.split(r"^## ", (ROOT / path).read_text(), flags=re.MULTILINE)
+    text = re.split(r"^## ", read_text(ROOT / path), flags=re.MULTILINE)
     part = next(part for part in text if part.partition("\n")[0] == section)
     lines = [cells_of(line) for line in part.splitlines() if line.startswith("|")]
     for line in lines[2:]:

@@ -22,7 +22,7 @@ def write_comparison(docs, records):
     measured = {key for key, record in records.items() if PML in record["differences"]}
     if not page.exists() or not measured.issuperset(keys.values()):
         return []
-    text = page.read_text()
+    text = page.read_text("utf-8")
     before, _, rest = text.partition(BEGIN)
     after = rest.partition(END)[2]
     rows = [row_of(OBJECTIVES[name], records[key]) for name, key in keys.items()]

@@ -37,7 +37,7 @@ def python_of_peers(folder):
 
 
 def run(*command):
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True)
+    done = subprocess.run([*map(str, command)], capture_output=True, encoding="utf-8")
     if done.returncode:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:]
         raise RuntimeError(f"{' '.join(map(str, command))} failed: {' '.join(last)}")

@@ -47,8 +47,8 @@ class Worker:
         paths = filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))
         threads = dict.fromkeys(THREADS, str(settings["threads"]))
         environment = {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(paths)}
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        with self.log.open("w") as log:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "encoding": "utf-8"}
+        with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 command, env=environment, stderr=log, cwd=ROOT, start_new_session=True, **pipes
             )
@@ -99,7 +99,7 @@ class Worker:
 
     def _failure(self):
         self.process.wait()
-        lines = self.log.read_text().strip().splitlines()
+        lines = self.log.read_text("utf-8", errors="replace").strip().splitlines()
         last = lines[-1] if lines else f"code {self.process.returncode}"
         if any(words in last for words in OUT_OF_MEMORY):
             return f"> {self.gigabytes:g} GB"

@@ -21,7 +21,7 @@ class Results:
         self.path, self.records = path, {}
         if path.exists():
             try:
-                self.records = dict(json.loads(path.read_text()))
+                self.records = dict(json.loads(path.read_text("utf-8")))
                 whole = all({"case", "sides"} <= {*record} for record in self.records.values())
             except (ValueError, TypeError):
                 whole = False

@@ -57,7 +57,7 @@ def measure(case, pythons, folder):
 def computer():
     """Processor, number of cores and Python of this computer."""
     processor = platform.machine()
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+    for line in pathlib.Path("/proc/cpuinfo").read_text("utf-8").splitlines():
         if line.startswith("model name"):
             processor = line.partition(":")[2].strip()
     return f"{processor}, {os.cpu_count()} cores, Python {platform.python_version()}"

@@ -5,6 +5,7 @@ import dataclasses
 from pipelines.datasets import given_path
 from pipelines.datasets.listing import dataset_of
 from tfdml.checks import Bare, check
+from tfdml.files import read_text
 
 _KINDS = {"#": int, ".": float}
 
@@ -94,10 +95,7 @@ class Archive:
         """
         if not path.is_file():
             raise self.missing(path)
-        try:
-            lines = path.read_text(encoding="utf-8").splitlines()[skip:]
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path} must be a text file ({error.reason})") from error
+        lines = read_text(path).splitlines()[skip:]
         kinds, rows = [_KINDS.get(column[0], str) for column in columns], []
         for number, line in enumerate(map(str.strip, lines), start=skip + 1):
             cells = line.split(maxsplit=len(columns) - 1)

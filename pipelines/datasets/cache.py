@@ -13,6 +13,7 @@ from pipelines.preprocessing import Preprocessing
 from pipelines.records import record_path
 from pipelines.split import Dataset
 from tfdml.checks import check
+from tfdml.files import read_text
 from tfdml.progress import progress
 
 FORMAT = 1
@@ -94,7 +95,7 @@ def read_manifest(folder):
         lost = f"there is no finished cache in {folder}, which has no {MANIFEST}"
         raise FileNotFoundError(f"{lost}: write or finish it with python -m pipelines.cache")
     try:
-        manifest = json.loads(path.read_text())
+        manifest = json.loads(read_text(path))
         version = manifest["format"]
     except (ValueError, LookupError, TypeError) as error:
         raise ValueError(f"{path} cannot be read ({error}): write the cache again") from error

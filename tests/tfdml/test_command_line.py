@@ -1,5 +1,6 @@
 import dataclasses
 import functools
+import locale
 import time
 from typing import Any, ClassVar
 
@@ -251,3 +252,40 @@ def test_each_setting_that_is_a_text_is_a_path_or_known_to_be_none(settings):
     texts = {name for name, kind in kinds.items() if kind in (str, str | None)}
     assert set(settings.paths) <= texts
     assert texts - set(settings.paths) <= NO_PATHS
+
+
+@pytest.fixture
+def ascii_locale():
+    """The encoding of files that are opened without one is ASCII."""
+    before = locale.setlocale(locale.LC_CTYPE)
+    locale.setlocale(locale.LC_CTYPE, "C")
+    yield
+    locale.setlocale(locale.LC_CTYPE, before)
+
+
+@pytest.mark.usefixtures("ascii_locale")
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_file_of_settings_is_read_in_utf8(encoding, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "journey.yaml").write_text("place: Zürich → 京都", encoding)
+    parser = Parser(Journey, as_positional=False)
+    parser.add_argument("--config", action="config")
+    for path in (tmp_path / "journey.yaml", "~/journey.yaml"):
+        given = parser.parse_args(["--config", str(path)])
+        assert parser.settings_of(given).place == "Zürich → 京都"
+    with pytest.raises(SystemExit, match="0"):
+        parser.parse_args(["--config", str(path), "--print_config"])
+    printed = capsys.readouterr().out
+    assert printed.isascii()  # so that it is right in whatever encoding it is saved
+    assert yaml.safe_load(printed) == {"place": "Zürich → 京都", "stops": 0}
+
+
+def test_a_file_of_settings_in_another_encoding_is_named(tmp_path, capsys):
+    (tmp_path / "journey.yaml").write_text("place: Zürich", "utf-16")
+    parser = Parser(Journey, as_positional=False)
+    parser.add_argument("--config", action="config")
+    with pytest.raises(SystemExit, match="2"):
+        parser.parse_args(["--config", str(tmp_path / "journey.yaml")])
+    error = capsys.readouterr().err
+    assert f"{tmp_path / 'journey.yaml'} must be a text file in UTF-8" in error
+    assert error.count("\n") == 1

@@ -13,6 +13,7 @@ from tfdml.files import (
     locked,
     naming,
     read_settings,
+    read_text,
     replacing,
     shortened,
     write_text,
@@ -149,6 +150,16 @@ def test_text_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
         write_text(path, "lost")
     assert path.read_text() == "after"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_text_is_read_with_and_without_a_mark(encoding, tmp_path):
+    path = tmp_path / "names.txt"
+    path.write_text("ü → 猫\n", encoding)
+    assert read_text(path) == "ü → 猫\n"
+    path.write_bytes("ü".encode("latin-1"))
+    with pytest.raises(ValueError, match=rf"{path} must be a text file in UTF-8"):
+        read_text(path)
 
 
 def test_folders_that_cannot_be_written_are_named(tmp_path, monkeypatch):

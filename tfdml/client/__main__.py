@@ -22,6 +22,7 @@ from tfdml.checks import check
 from tfdml.command_line import Parser, command_of, one_sentence
 from tfdml.files import check_file, replacing
 from tfdml.image_files import SUFFIXES, is_hidden, is_image
+from tfdml.quiet import keep_printing
 
 PROGRAM = "tfdml.client"
 
@@ -92,6 +93,7 @@ class Embed(Similarity):
 
 
 def main(arguments=None):
+    keep_printing()
     command, arguments = command_of(PROGRAM, __doc__, COMMANDS, arguments)
     settings, paths = parse(command, arguments)
     # Failed requests raise ServingError, a RuntimeError; images raise a ValueError.

@@ -3,10 +3,10 @@
 import collections
 import csv
 import graphlib
-import pathlib
 from collections.abc import Mapping
 
 from tfdml.checks import check, check_type
+from tfdml.files import read_text
 
 _HEADER = ["class", "parent"]
 
@@ -104,7 +104,7 @@ def read_hierarchy(path):
         ValueError: If it is not such a file, or there is a cycle; the message gives the file and
             the line.
     """
-    lines = csv.reader(_text(path).splitlines())
+    lines = csv.reader(read_text(path).splitlines())
     parents = {}
     for number, cells in enumerate(lines, start=1):
         cells = [cell.strip() for cell in cells]
@@ -176,10 +176,3 @@ def check_has_parents(classes, parents, kind="class"):
 
 def _whole(number):
     return int(number + 1e-9)  # 5 * 0.2 may fall short of 1
-
-
-def _text(path):
-    try:
-        return pathlib.Path(path).read_text("utf-8-sig")  # as spreadsheets write it
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not a text file") from error

@@ -10,6 +10,7 @@ from tfdml.checks import (
     check_fits,
     check_image_size,
     check_integer,
+    check_keras,
     check_one_of,
     check_share,
     unknown_name,
@@ -65,14 +66,16 @@ def build_embedder(
     Raises:
         TypeError: If `embedding_dim` or `levels` is not an integer, `dropout` not a number or
             `mirror` or `freeze_batch_norm` not a bool.
-        ValueError: If an argument is out of range, the backbone unknown or without this pooling, or
-            the memory too small to train the layers of the embedding.
+        ValueError: If an argument is out of range, the backbone unknown or without this pooling,
+            the memory too small to train the layers of the embedding, or Keras set to
+            `channels_first`.
         FileNotFoundError: If `weights` is a path without a file, or `"imagenet"` for a backbone
             whose published weights must be converted first; the message says how.
         OSError: If `"imagenet"` cannot be downloaded.
     """
     if backbone not in BACKBONES:
         raise ValueError(unknown_name("backbone", backbone, BACKBONES))
+    check_keras("image_data_format")
     if embedding_dim is not None:
         check_integer(1, embedding_dim=embedding_dim)
         expectation = f"`embedding_dim` must be <= {MOST_DIMENSIONS:,}"

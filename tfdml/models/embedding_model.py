@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdml import losses, pairwise
-from tfdml.checks import Bare, check, check_integer, check_shapes, check_type
+from tfdml.checks import Bare, check, check_integer, check_keras, check_shapes, check_type
 from tfdml.evaluation import weigh_levels
 from tfdml.layers import ClassProxies
 from tfdml.layers.gathering import of_all_replicas
@@ -37,7 +37,7 @@ class EmbeddingModel(keras.Model):
     Raises:
         TypeError: If `embedder` is not a `keras.Model`.
         ValueError: If `embedder` has no defined input shape, not one output, or with `micro_batch`
-            an `activity_regularizer`.
+            an `activity_regularizer`, or Keras has another backend than TensorFlow.
 
     Example:
         >>> import tfdml
@@ -51,6 +51,7 @@ class EmbeddingModel(keras.Model):
     """
 
     def __init__(self, embedder, micro_batch=None, **kwargs):
+        check_keras("backend")
         kind = "`embedder` must be a keras.Model, such as tfdml.models.build_embedder returns"
         check_type(isinstance(embedder, keras.Model), kind, embedder=embedder)
         known = "`embedder` must be a Functional or Sequential model of a known input shape"

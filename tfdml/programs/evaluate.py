@@ -25,10 +25,10 @@ import re
 import sys
 
 import pipelines
-from tfdml.checks import check, unknown_name
+from tfdml.checks import check, check_keras, unknown_name
 from tfdml.command_line import Parser, fail, one_sentence, program_name
 from tfdml.files import check_file, check_writable, naming
-from tfdml.quiet import import_tensorflow
+from tfdml.quiet import import_tensorflow, keep_printing
 from tfdml.runs.scoring import output
 from tfdml.runs.scoring.comparison import Comparison, compare
 from tfdml.runs.scoring.exporting import export_scored, model_to_export
@@ -46,6 +46,7 @@ TASKS = {kind.task: kind for kind in (Retrieval, OnePerClass, NearestClassMean, 
 
 
 def main(arguments=None):
+    keep_printing()
     task, arguments = task_of(sys.argv[1:] if arguments is None else arguments)
     if task == COMPARE:
         settings, runs = parse_comparison(arguments)
@@ -58,6 +59,8 @@ def main(arguments=None):
         settings = completed(settings, model)
         settings = dataclasses.replace(settings, out=str(output.path_of(settings, model)))
         check_outputs(settings)
+        if getattr(settings, "export", None):
+            check_keras()
         images = None
         if pipelines.is_listed(settings.dataset, settings.data_dir, settings.skip_invalid):
             images = load_images(settings, model)  # before seconds of importing TensorFlow

@@ -21,11 +21,12 @@ import sys
 import time
 
 import pipelines
-from tfdml.checks import unknown_name
+from tfdml.checks import check_keras, unknown_name
 from tfdml.command_line import Parser, as_yaml, one_sentence, program_call, program_name, verbosity
-from tfdml.files import check_writable, write_text
+from tfdml.files import check_writable, read_text, write_text
 from tfdml.losses import LOSSES
 from tfdml.models import BACKBONES
+from tfdml.quiet import keep_printing
 from tfdml.runs import folders, outcome
 from tfdml.runs.checkpoints import check_incomplete, classes_before, load_checkpoint
 from tfdml.runs.devices import HELP, of_environment
@@ -46,11 +47,13 @@ PROGRAM = program_name("train")
 
 
 def main(arguments=None):
+    keep_printing()
     recipe, resume, devices = parse(sys.argv[1:] if arguments is None else arguments)
     folder = RUNS / recipe.run
     errors = ValueError, TypeError, OSError, ImportError, FloatingPointError
     together = devices.rejected_together()
     with together, one_sentence(PROGRAM, *errors), contextlib.ExitStack() as run:
+        check_keras()
         if devices.is_chief:
             check_writable(folder, SAVED_MODELS / recipe.run)
             if resume:
@@ -227,7 +230,7 @@ def fit(recipe, folder, model, images, batches, callbacks, devices):
     """
     start = int(model.optimizer.iterations)
     scores_path = folder / "scores.json"
-    scores = json.loads(scores_path.read_text("utf-8")) if scores_path.exists() else {}
+    scores = json.loads(read_text(scores_path)) if scores_path.exists() else {}
     if "trained" in scores and scores.get("steps") == recipe.steps:  # stopped in the export
         return scores
     if not scores:
@@ -311,7 +314,7 @@ def callbacks_of(recipe, folder, images, start, loss):
 
 def drop_rows(log, epoch):
     """Drops the rows from an epoch on, logged before a crash, for the epochs are trained again."""
-    lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
+    lines = read_text(log).splitlines() if log.is_file() else []
     lines = [line for line in lines if line]  # on Windows, Keras adds empty ones
     kept = lines[:1] + [line for line in lines[1:] if int(line.partition(",")[0]) < epoch]
     if kept != lines:

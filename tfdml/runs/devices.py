@@ -14,7 +14,7 @@ from tfdml.checks import check
 from tfdml.command_line import program_name
 from tfdml.quiet import import_tensorflow
 from tfdml.runs.cluster import read_config
-from tfdml.runs.interrupts import at_most
+from tfdml.runs.interrupts import at_most, in_main_thread
 from tfdml.runs.meeting import Meeting
 
 HELP = (
@@ -89,7 +89,7 @@ class Devices:
         """
         if self.meeting is not None:
             self.meeting.agree()
-            with open(os.dup(2), "w") as errors:  # as the import drops what is printed
+            with open(os.dup(2), "wb") as errors:  # as the import drops what is printed
                 start = functools.partial(_workers, self.meeting, errors)
                 return dataclasses.replace(self, strategy=import_tensorflow(start))
         if self.text is None:
@@ -171,7 +171,10 @@ class Devices:
         if self.is_chief:
             yield
             return
-        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        with (
+            open(os.devnull, "w", encoding="utf-8", errors="ignore") as nowhere,
+            contextlib.redirect_stdout(nowhere),
+        ):
             yield
 
     @contextlib.contextmanager
@@ -224,7 +227,8 @@ def _workers(meeting, errors):
     except (tf.errors.OpError, RuntimeError) as error:
         raise OSError(f"the workers of TF_CONFIG cannot start: {error}") from error
     finally:
-        signal.signal(signal.SIGTERM, terminated)  # TensorFlow's handler ignores it
+        if in_main_thread():
+            signal.signal(signal.SIGTERM, terminated)  # TensorFlow's handler ignores it
 
 
 def _of_this_machine(text):

@@ -6,7 +6,7 @@ import pathlib
 import tempfile
 
 from tfdml.checks import check
-from tfdml.files import as_file_name, locked, shortened
+from tfdml.files import as_file_name, locked, read_text, shortened
 
 RUNS = pathlib.Path("runs")
 SAVED_MODELS = pathlib.Path("saved_models")
@@ -61,7 +61,7 @@ def read_classes(folder, file):
     """The names in `TRAINED` or `EARLIER` of a run; [] without the file."""
     path = folder / file
     try:
-        names = json.loads(path.read_text("utf-8")) if path.is_file() else []
+        names = json.loads(read_text(path)) if path.is_file() else []
     except (ValueError, RecursionError):
         names = None
     are_texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
@@ -86,11 +86,11 @@ def check_same_images(folder, files, counts):
     """
     path, scores = folder / TRAINED, folder / "scores.json"
     advice = "Restore the images, or start a new run"
-    if path.is_file() and path.read_text("utf-8") != files[TRAINED]:
+    if path.is_file() and read_text(path) != files[TRAINED]:
         raise ValueError(
             f"the classes to train are not those that {folder} began with ({path}). {advice}"
         )
-    before = json.loads(scores.read_text("utf-8")) if scores.is_file() else {}
+    before = json.loads(read_text(scores)) if scores.is_file() else {}
     for name, count in counts.items():
         if before.get(name, count) != count:
             raise ValueError(

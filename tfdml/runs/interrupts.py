@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 _WATCH = """
 import os, select, sys
@@ -43,7 +44,8 @@ def resumable(go_on, images):
 def interrupts_noted():
     """A list that holds something after Ctrl-C: TensorFlow may lose the exception, or wrap it."""
     interrupts = []
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not (handled and in_main_thread()):
         yield interrupts
         return
 
@@ -56,6 +58,11 @@ def interrupts_noted():
         yield interrupts
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def in_main_thread():
+    """Whether this is the thread in which signals are handled, and can be given handlers."""
+    return threading.current_thread() is threading.main_thread()
 
 
 @contextlib.contextmanager

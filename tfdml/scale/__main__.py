@@ -14,6 +14,7 @@ Each has --help. docs/scale.md describes the files.
 import importlib
 
 from tfdml.command_line import command_of
+from tfdml.quiet import keep_printing
 
 PROGRAM = "tfdml.scale"
 COMMANDS = {
@@ -24,6 +25,7 @@ COMMANDS = {
 
 
 def main(arguments=None):
+    keep_printing()
     command, arguments = command_of(PROGRAM, __doc__, COMMANDS, arguments)
     importlib.import_module(COMMANDS[command]).main(arguments)
 

@@ -18,7 +18,7 @@ from typing import ClassVar
 from tfdml.checks import check, check_positive
 from tfdml.command_line import Parser, one_sentence
 from tfdml.files import as_file_name, check_file, shortened
-from tfdml.quiet import import_tensorflow
+from tfdml.quiet import import_tensorflow, keep_printing
 from tfdml.scale import is_collection
 from tfdml.search import MOST_NEIGHBOURS
 from tfdml.serving.exported import find_version
@@ -80,6 +80,7 @@ class Search:
 
 
 def main(arguments=None):
+    keep_printing()
     more = "docs/search.md documents the JSON interface and its limits."
     texts = {"prog": PROGRAM, "description": __doc__, "epilog": more}
     parser = Parser(Search, as_positional=False, **texts)

@@ -17,10 +17,10 @@ import pathlib
 import warnings
 from typing import ClassVar
 
-from tfdml.checks import check_integer
+from tfdml.checks import check_integer, check_keras
 from tfdml.command_line import Parser, one_sentence, program_call
 from tfdml.files import check_writable
-from tfdml.quiet import import_tensorflow
+from tfdml.quiet import import_tensorflow, keep_printing
 from tfdml.serving.metadata import read_metadata
 from tfdml.serving.options import OPTIONS, TOP, ExportOptions, options_kept
 from tfdml.serving.versions import megabytes, newest_version
@@ -87,9 +87,11 @@ class Export:
 
 
 def main(arguments=None):
+    keep_printing()
     parser = Parser(Export, prog=PROGRAM, description=__doc__)
     settings = parser.settings_of(parser.parse_args(arguments))
     with one_sentence(PROGRAM, ValueError, TypeError, OSError):
+        check_keras()
         run = pathlib.Path(settings.run).resolve()
         trained = shown(newest_version(run.parent.parent / "saved_models" / run.name))
         import_tensorflow()

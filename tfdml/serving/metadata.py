@@ -27,6 +27,7 @@ import json
 import os
 
 from tfdml.checks import Bare, check
+from tfdml.files import read_text
 
 FILE = "metadata.json"
 # Settings of a training that may name a file or folder.
@@ -143,7 +144,7 @@ def read_metadata(version):
     """
     path = version / "assets.extra" / FILE
     try:
-        metadata = json.loads(path.read_text("utf-8"))
+        metadata = json.loads(read_text(path))
     except (OSError, ValueError):
         return {}
     except RecursionError:

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdml import pairwise
-from tfdml.checks import check, check_integer
+from tfdml.checks import check, check_integer, check_keras
 from tfdml.progress import progress
 from tfdml.serving.exported import fingerprint
 from tfdml.serving.metadata import metadata_of, write_metadata
@@ -37,6 +37,7 @@ class ServedModel:
     """
 
     def __init__(self, embedder, read_image, loss: Any = None, *, options=None):
+        check_keras("backend")
         self.options = options or ExportOptions()
         self.image_shape, self.dim = embedder.input_shape[1:], embedder.output_shape[-1]
         self.options.check_size(self.image_shape)

@@ -138,7 +138,7 @@ def run_of(key, side, chosen, budget, race, common):
 
 def run_of_recipe(key, path, budget, race, common):
     """A run of tfdml by a recipe, which sets all but the images, the network and its start."""
-    recipe = yaml.safe_load(path.read_text())
+    recipe = yaml.safe_load(path.read_text("utf-8"))
     own = {"objective": recipe["loss"], "trial": f"recipes/best/{path.name}", "recipe": recipe}
     sides = {BEST: (worker(TFDML, PART), own)}
     settings = {**common, "budget": budget}

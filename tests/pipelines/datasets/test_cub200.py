@@ -84,6 +84,13 @@ def test_names_a_missing_list_and_its_archive(birds, file):
         load(birds, boxes="annotated")
 
 
+def test_a_list_may_begin_with_the_mark_of_utf8(birds):
+    before = load(birds)
+    for path in birds.glob("*.txt"):
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert list(load(birds).test.images) == list(before.test.images)
+
+
 def test_names_the_line_where_a_list_is_cut_off(birds):
     path = birds / "image_class_labels.txt"
     whole = path.read_text()

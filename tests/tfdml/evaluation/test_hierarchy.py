@@ -120,5 +120,5 @@ def test_a_hierarchy_may_come_from_a_spreadsheet_but_must_be_text(tmp_path):
     path.write_bytes("class,parent\na,b\n".encode("utf-8-sig"))
     assert read_hierarchy(path) == {"a": ("b",)}
     path.write_bytes(b"\x89PNG")
-    with pytest.raises(ValueError, match=r"tree\.csv is not a text file"):
+    with pytest.raises(ValueError, match=r"tree\.csv must be a text file"):
         read_hierarchy(path)

@@ -1,6 +1,7 @@
 """What ends a run before its last step, and what it says."""
 
 import signal
+import threading
 
 import programs
 import pytest
@@ -77,6 +78,23 @@ def test_ctrl_c_says_how_to_go_on_in_whatever_it_ends(fit, tmp_path, monkeypatch
     assert result.code == 130
     assert result.err.endswith("\nStopped. Go on with: tfdml-train --run 'my run' --resume\n")
     assert (tmp_path / "runs" / "my run" / "config.yaml").is_file()
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_a_run_trains_in_a_thread_that_hears_no_signal(tmp_path, monkeypatch):
+    reached = threading.Event()
+
+    def fit(*arguments):
+        reached.set()
+        raise SystemExit
+
+    monkeypatch.setattr(train, "build_model", lambda *_: None)
+    monkeypatch.setattr(train, "fit", fit)
+    arguments = [train.main, *SMALL, "--run", "x"]
+    thread = threading.Thread(target=programs.run, args=arguments, kwargs={"cwd": tmp_path})
+    thread.start()
+    thread.join()
+    assert reached.is_set()
 
 
 @pytest.mark.usefixtures("interrupts")

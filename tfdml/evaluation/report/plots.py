@@ -1,7 +1,6 @@
 """Plots of scores, written to images."""
 
 import csv
-import pathlib
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from tfdml.evaluation.levels import split_levels
 from tfdml.evaluation.nearest_mean import unit_rows
 from tfdml.evaluation.pairs import equal_error_rate, sample_pairs
 from tfdml.evaluation.report.pictures import picture_at
+from tfdml.files import read_text
 
 _RIGHT, _WRONG = "tab:green", "tab:red"
 _ROWS_AT_ONCE = 1024  # passed to a similarity
@@ -31,8 +31,7 @@ def plot_training(log, scores, path):
     """
     from matplotlib.figure import Figure
 
-    with pathlib.Path(log).open(newline="") as file:
-        epochs = list(csv.DictReader(file))
+    epochs = list(csv.DictReader(read_text(log).splitlines()))
     watched = bool(epochs) and "target_mean" in epochs[0]
     figure = Figure(figsize=(15 if watched else 10, 4), layout="constrained")
     loss_axes, score_axes, *target_axes = figure.subplots(1, 3 if watched else 2)

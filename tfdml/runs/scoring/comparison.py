@@ -8,7 +8,7 @@ from typing import ClassVar
 import tfdml
 from tfdml.checks import check
 from tfdml.command_line import program_call
-from tfdml.files import check_file, identity
+from tfdml.files import check_file, identity, read_text
 from tfdml.runs.scoring.output import queries_path, write_json
 from tfdml.serving.exported import find_version
 from tfdml.serving.versions import name_of, versions_of
@@ -110,6 +110,6 @@ def _check_version(scores, folder):
 def _version_of(scores):
     """The version that a file of scores is of; None where it does not state one."""
     try:
-        return pathlib.Path(json.loads(scores.read_text())["version"])
+        return pathlib.Path(json.loads(read_text(scores))["version"])
     except (OSError, ValueError, LookupError, TypeError):
         return None
