@@ -46,7 +46,7 @@ class ProxyLoss(LearnedLoss):
         if initializer not in (None, *MEANS):
             self.initializer = keras.initializers.get(initializer)
         self.proxy_multiplier = None if proxy_multiplier is None else float(proxy_multiplier)
-        self.num_classes, self._logged = None, None
+        self.num_classes, self.layer, self._logged = None, None, None
         if num_classes is not None:
             self._set_classes(num_classes)
 

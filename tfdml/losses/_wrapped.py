@@ -34,8 +34,9 @@ class WrappedLoss(LearnedLoss):
     """
 
     def __init__(self, base, *, name):
-        self.base = built(losses.get, base=base)
-        super().__init__(normalize=self.base.normalize, name=name)
+        base = built(losses.get, base=base)
+        super().__init__(normalize=base.normalize, name=name)
+        self.base = base
         self.levels = self.base.levels
         self.compares_batches = self.base.compares_batches
 

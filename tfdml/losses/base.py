@@ -96,7 +96,8 @@ class MetricLoss(keras.losses.Loss):
         check_shapes(embeddings.shape[0] != 0, "the batch must not be empty", embeddings=embeddings)
         for layer in self.layers:
             if not layer.built:  # here, as by `compile`: outside of the loss's own name scope
-                layer.build(embeddings.shape)
+                layer.build((None, embeddings.shape[1]))
+        self.built = True  # for Keras, where the loss is a layer of a model
         with keras.name_scope(self.name):
             valid = None  # whether the labels are, if that is to be checked
             if len(labels.shape) == 2:
@@ -241,24 +242,41 @@ class PairLoss(MetricLoss):
         raise NotImplementedError
 
 
-class LearnedLoss(MetricLoss):
+class LearnedLoss(MetricLoss, keras.layers.Layer):
     """Base class of losses with trainable weights, held in a Keras layer.
 
     A subclass holds its weights in `layer` and implements `call(labels, embeddings, training)`.
     One whose layer scores pairs of rows returns that layer as `similarity_layer` and implements
-    `similarity(a, b)`. `tfdml.EmbeddingModel` trains, saves and restores the layers.
+    `similarity(a, b)`. `tfdml.EmbeddingModel` trains, saves and restores the layers. As the loss is
+    a Keras layer too, a model or a layer of which it is an attribute also does.
+
+    Copies, by `copy.deepcopy` or `pickle`, have the weights.
 
     Attributes:
         layer: The Keras layer; None if there is nothing to learn.
         layers: All trainable layers, including those of losses inside it.
     """
 
-    layer = None
     similarity_layer = None
+
+    def __init__(self, *, normalize, name=None):
+        keras.layers.Layer.__init__(self, name=name)
+        super().__init__(normalize=normalize, name=name)
 
     @property
     def layers(self):
-        return [] if self.layer is None else [self.layer]
+        layer = getattr(self, "layer", None)
+        return [] if layer is None else [layer]
+
+    def get_build_config(self):
+        """What Keras saves to build the layers again, before it restores their weights."""
+        built = [layer.get_build_config() if layer.built else None for layer in self.layers]
+        return {"layers": built} if any(built) else None
+
+    def build_from_config(self, config):
+        for layer, built in zip(self.layers, config["layers"], strict=True):
+            if built is not None and not layer.built:
+                layer.build_from_config(built)
 
     @property
     def learns_similarity(self):

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from small_models import LABELS, OPTIONS, build
+from small_models import LABELS, OPTIONS, build, by_default
 
 from tfdml import EmbeddingModel, losses
 from tfdml.models import build_embedder
@@ -11,11 +11,6 @@ from tfdml.models import build_embedder
 WITHOUT_LAYERS = [
     name for name in sorted(losses.LOSSES) if not losses.get(name, **OPTIONS.get(name, {})).layers
 ]
-
-
-def by_default(names, those):
-    """`names` as parameters of a test, slow those that are not among `those`."""
-    return [pytest.param(name, marks=() if name in those else pytest.mark.slow) for name in names]
 
 
 # One that learns nothing and one that learns a similarity; the contract descends the others.
