@@ -18,7 +18,8 @@ MEANS = ("class_means", CENTRED_MEANS)
 class ProxyLoss(LearnedLoss):
     """Base class of objectives that compare rows with proxies of classes.
 
-    A subclass implements `of_cosines(labels, cosines)`.
+    A subclass implements `of_cosines(labels, cosines)`, and sets `takes_sample_weight = False` if
+    its terms are not rows.
 
     Args:
         num_classes: Number of classes, with ids 0 to `num_classes - 1`; None to count those of the
@@ -33,6 +34,7 @@ class ProxyLoss(LearnedLoss):
         name: Name of the loss in logs.
     """
 
+    takes_sample_weight = True
     is_softmax = False  # over classes, of which some may be left out
     suggested_multiplier = None  # by `train.py`, on top of pretrained weights
 
@@ -102,21 +104,21 @@ class ProxyLoss(LearnedLoss):
         cosines = np.clip((now * before).sum(axis=-1), -1, 1)
         return {"proxy_degrees": float(np.degrees(np.arccos(cosines)).mean())}
 
-    def call(self, labels, embeddings, training=False):
+    def call(self, labels, embeddings, training=False, sample_weight=None):
         check(
             self.num_classes is not None,
             "the number of classes must be known: give `num_classes`, or call `prepare`, as "
             "`train.py` does",
             num_classes=None,
         )
-        return self.of_cosines(labels, self.cosines(embeddings))
+        return pairwise.mean(self.of_cosines(labels, self.cosines(embeddings)), sample_weight)
 
     def cosines(self, embeddings, classes=None):
         """The cosines that `of_cosines` takes, of some of the classes, (n,) integers, or all."""
         return self.layer.cosines(embeddings, classes)
 
     def of_cosines(self, labels, cosines):
-        """The loss.
+        """The loss of each row, (n,); or that of all, a scalar, without `takes_sample_weight`.
 
         Args:
             labels: (n,) integers from 0 to `num_classes - 1`.
@@ -159,6 +161,6 @@ def target_mask(labels, cosines):
 
 
 def cross_entropy(labels, logits):
-    """Mean over rows of the cross-entropy of their classes."""
+    """(n,) cross-entropies of the rows with their classes."""
     losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
-    return pairwise.mean(ops.cast(losses, logits.dtype))  # with x64, JAX gives float64
+    return ops.cast(losses, logits.dtype)  # with x64, JAX gives float64

@@ -39,6 +39,7 @@ class WrappedLoss(LearnedLoss):
         self.base = base
         self.levels = self.base.levels
         self.compares_batches = self.base.compares_batches
+        self.takes_sample_weight = self.base.takes_sample_weight
 
     @property
     def num_classes(self):

@@ -71,7 +71,7 @@ class MatryoshkaLoss(WrappedLoss):
         expectation = "the largest of `dims` must be the width of the embeddings"
         check(max(self.dims) == width, expectation, dims=self.dims, width=width)
 
-    def call(self, labels, embeddings, training=False):
+    def call(self, labels, embeddings, training=False, **weights):
         width = embeddings.shape[1]
         check(
             isinstance(width, int) and max(self.dims) <= width,
@@ -83,7 +83,7 @@ class MatryoshkaLoss(WrappedLoss):
         for dim, weight in zip(self.dims, self._weights, strict=True):
             rows = embeddings[:, :dim]
             rows = self.base.unit_rows(rows) if self.base.normalize else rows
-            total = total + weight * self.base._value(labels, rows, training)
+            total = total + weight * self.base._value(labels, rows, training, **weights)
         return total
 
     def option(self, name):

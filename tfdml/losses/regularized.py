@@ -82,8 +82,8 @@ class RegularizedLoss(WrappedLoss):
     def logs(self):
         return {**self.base.logs(), **self.regularizer.logs()}
 
-    def call(self, labels, embeddings, training=False):
-        value = self.base._value(labels, embeddings, training)
+    def call(self, labels, embeddings, training=False, **weights):
+        value = self.base._value(labels, embeddings, training, **weights)
         if self.regularizer.normalize:
             embeddings = self.regularizer.unit_rows(embeddings)
         return value + self.weight * self.regularizer._value(labels, embeddings, training)
