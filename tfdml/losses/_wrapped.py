@@ -64,6 +64,10 @@ class WrappedLoss(LearnedLoss):
     def prepare(self, labels, embeddings=None, features=None):
         self.base.prepare(labels, embeddings, features)
 
+    def grow(self, num_classes, labels=None, embeddings=None):
+        """As `grow` of `base`, a loss over proxies."""
+        self.base.grow(num_classes, labels, embeddings)
+
     def check_run(self, *, rows, classes, width, steps):
         self.base.check_run(rows=rows, classes=classes, width=width, steps=steps)
 

@@ -71,10 +71,10 @@ class MetricLoss(keras.losses.Loss):
         Raises:
             TypeError: If the labels are not integers or the embeddings not floats.
             ValueError: If the shapes disagree, the batch is empty, `sample_weight` is given for
-                terms that are not rows, a label is not below `num_classes`, label sets are not of 0 and 1, or a loss with
-                layers is called by a plain `keras.Model`, which would not train them. Wrong labels
-                in a tensor raise TensorFlow's InvalidArgumentError; with XLA and on other backends
-                the loss is NaN.
+                terms that are not rows, a label is not below `num_classes`, label sets are not of 0
+                and 1, or a loss with layers is called by `compile` of a plain `keras.Model`, which
+                would not train them. Wrong labels in a tensor raise TensorFlow's
+                InvalidArgumentError; with XLA and on other backends the loss is NaN.
         """
         # `compile` of Keras passes weights, or None, but no `training`.
         by_keras = sample_weight is not _NOT_GIVEN and training is None

@@ -237,7 +237,9 @@ class EmbeddingModel(keras.Model):
         if not isinstance(self.loss, MetricLoss):
             return super().compute_loss(x, y, y_pred, sample_weight, training)
         adopted = all(any(layer is own for own in self.loss_layers) for layer in self.loss.layers)
-        expectation = "the loss got a layer after `compile`: call its `prepare` before"
+        expectation = (
+            "the loss got a layer after `compile`: call its `prepare` before, or compile again"
+        )
         check(adopted, expectation, layers=[layer.name for layer in self.loss.layers])
         weighted = {} if sample_weight is None else {"sample_weight": sample_weight}
         replicas = tf.distribute.get_strategy().num_replicas_in_sync

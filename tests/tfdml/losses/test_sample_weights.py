@@ -14,8 +14,8 @@ WEIGHTS = np.array([2.0, 0.0, 0.5, 1.0, 3.0, 0.0], "float32")
 NORMAL = {"class_name": "RandomNormal", "config": {"stddev": 1.0, "seed": 3}}
 PROXIES = {"num_classes": 4, "initializer": NORMAL}
 OF_ROWS = {
-    **{name: PROXIES for name in ("norm_softmax", "cosface", "arcface", "sub_center_arcface")},
-    **{name: PROXIES for name in ("proxy_nca", "soft_triple")},
+    **dict.fromkeys(("norm_softmax", "cosface", "arcface", "sub_center_arcface"), PROXIES),
+    **dict.fromkeys(("proxy_nca", "soft_triple"), PROXIES),
     "sampled_classes": {"base": {"name": "arcface", **PROXIES}},
     "matryoshka": {"base": {"name": "cosface", **PROXIES}, "dims": (6, 3)},
 }

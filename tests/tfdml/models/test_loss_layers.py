@@ -234,3 +234,15 @@ def test_a_loss_of_another_model_is_rejected():
     loss = copy.deepcopy(model.loss)
     np.testing.assert_array_equal(proxies_of(compiled(one_layer(), loss)), proxies_of(model))
     compiled(model, model.loss)
+
+
+def test_a_trained_model_goes_on_with_more_classes(rng):
+    model, rows = trained(), rng.normal(size=(6, 6)).astype("float32")
+    labels, before = np.arange(6), proxies_of(model)
+    model.loss.grow(6, labels, model.embed(rows))
+    with pytest.raises(ValueError, match=r"after `compile`.*or compile again"):
+        model.train_on_batch(rows, labels)
+    compiled(model, model.loss)
+    np.testing.assert_array_equal(proxies_of(model)[:4], before)
+    model.train_on_batch(rows, labels)
+    assert (proxies_of(model)[:4] != before).any()
