@@ -26,6 +26,9 @@ OPTIONS |= {
         "regularizer": {"name": "density", "initial_density": DENSITIES},
     },
     "sampled_classes": {"base": {"name": "arcface", "num_classes": 40}, "rate": 0.5},
+    "weighted_sum": {
+        "parts": {name: (2.0, {"num_classes": 4}) for name in ("arcface", "proxy_anchor")}
+    },
 }
 COPIES = {"deepcopy": copy.deepcopy, "pickle": lambda loss: pickle.loads(pickle.dumps(loss))}
 
@@ -52,7 +55,7 @@ def values(loss):
 
 
 @slow_on_jax
-@by_default({"arcface", "density", "memory", "pddm", "recall_at_k", "sampled_classes"})
+@by_default({"arcface", "density", "memory", "pddm", "recall_at_k", "weighted_sum"})
 @pytest.mark.parametrize("way", COPIES)
 def test_a_copy_goes_on_as_the_loss_does(name, way, rng):
     keras.utils.set_random_seed(0)

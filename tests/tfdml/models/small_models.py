@@ -22,6 +22,7 @@ OPTIONS |= {
 OPTIONS["sampled_classes"] = {"base": {"name": "arcface", "num_classes": 40}, "rate": 0.9}
 OPTIONS["memory"] = {"base": {"name": "contrastive", **OPTIONS["contrastive"]}, "size": 32}
 OPTIONS["matryoshka"] = {"base": "npair", "dims": (8, 4)}
+OPTIONS["weighted_sum"] = {"parts": {"arcface": (1.0, {"num_classes": 4}), "triplet": 0.5}}
 OPTIONS["regularized"] = {"base": "triplet", "regularizer": "gor"}
 
 
