@@ -1,10 +1,9 @@
-import numbers
-
 import keras
 
 from tfdml import losses
 from tfdml.checks import check, check_positive, check_type
 from tfdml.losses._wrapped import WrappedLoss, built
+from tfdml.losses.base import MetricLoss
 
 
 @keras.saving.register_keras_serializable("tfdml")
@@ -78,9 +77,11 @@ class WeightedSum(WrappedLoss):
 
 def _weighted(key, given):
     """The weight and the loss of a part."""
-    pair = given if isinstance(given, (list, tuple)) and len(given) == 2 else (1.0, given)
-    if isinstance(given, numbers.Real):
-        pair = given, {}
+    alone = isinstance(given, (dict, MetricLoss))
+    pair = (1.0, given) if alone else given if isinstance(given, (list, tuple)) else (given, {})
+    check(
+        len(pair) == 2, f"`parts[{key!r}]` must be a weight, or a pair of it and a loss", pair=pair
+    )
     weight, part = pair
     check_positive(**{f"parts[{key!r}]": weight})
     if isinstance(part, dict) and "class_name" in part:

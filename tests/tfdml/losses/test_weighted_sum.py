@@ -56,7 +56,12 @@ def test_rows_are_weighted_if_all_parts_have_terms_of_rows(rng):
         ({}, TypeError, "`parts` must be a dict of losses"),
         (["triplet"], TypeError, "`parts` must be a dict of losses"),
         ({"triplet": 0}, ValueError, r"`parts\['triplet'\]` must be > 0"),
-        ({"triplet": (1.0, "npair", 2)}, TypeError, r"`parts\['triplet'\]` must be a MetricLoss"),
+        (
+            {"triplet": (1.0, "npair", 2)},
+            ValueError,
+            r"`parts\['triplet'\]` must be a weight, or a",
+        ),
+        ({"triplet": "npair"}, TypeError, r"`parts\['triplet'\]` must be a number"),
         ({"tripelt": 1.0}, ValueError, "Did you mean 'triplet'"),
         ({"triplet": {"margn": 1.0}}, ValueError, "Did you mean 'margin'"),
         ({"triplet": 1.0, "hdc": 1.0}, ValueError, r"same levels. Received: levels=\[1, 3\]"),
