@@ -202,8 +202,9 @@ def masked_sum(values, mask, axis=None):
     return ops.sum(ops.where(mask, values, 0.0), axis=axis)
 
 
-def mean(values):
-    """Mean of `values`. `ops.mean` drops to float32 on JAX."""
+def mean(values, weights=None):
+    """Mean of `values`, times `weights` if given. `ops.mean` drops to float32 on JAX."""
+    values = values if weights is None else values * weights
     return ops.sum(values) / ops.cast(ops.size(values), values.dtype)
 
 

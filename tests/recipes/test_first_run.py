@@ -6,7 +6,6 @@ import json
 import programs
 import pytest
 
-from tfdml.losses import LOSSES
 from tfdml.programs import train
 
 
@@ -54,7 +53,7 @@ def test_a_first_run_of_a_loss_is_compared_with_the_untrained_network(
         kept = rerun(*arguments, "--weights", "missing.h5", program=first_run)
         assert kept.code == 0  # no run reads them
     assert (tmp_path / "runs" / "first_run.md").read_text().splitlines() == lines
-    for loss in LOSSES:
+    for loss in first_run.NAMES:
         flags = first_run.flags_of(("digits", "random", 1), loss, 0, None)
         train.check_model(train.parse(flags)[0])
     impossible = ["--losses", "sampled_classes", "--steps", "1", "--scores", "impossible.csv"]

@@ -33,10 +33,12 @@ class Draws(keras.layers.Layer):
         return keras.random.uniform(shape, dtype=dtype, seed=self.generator)
 
     def save_own_variables(self, store):  # Keras saves no state of generators
-        store["state"] = ops.convert_to_numpy(self.generator.state)
+        if self.built:
+            store["state"] = ops.convert_to_numpy(self.generator.state)
 
     def load_own_variables(self, store):
-        self.generator.state.assign(store["state"])
+        if self.built:
+            self.generator.state.assign(store["state"])
 
     def get_config(self):
         return {**super().get_config(), "seed": self.seed}

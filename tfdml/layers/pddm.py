@@ -267,11 +267,13 @@ class PDDM(keras.layers.Layer):
     def save_own_variables(self, store):
         super().save_own_variables(store)
         # Keras does not save the seed generator; resumed training needs it to continue its dropout.
-        store["noise_seed"] = ops.convert_to_numpy(self._noise_seed.state)
+        if self.built:
+            store["noise_seed"] = ops.convert_to_numpy(self._noise_seed.state)
 
     def load_own_variables(self, store):
         values = {name: store[name] for name in store.keys()}  # noqa: SIM118, not a dict
-        self._noise_seed.state.assign(values.pop("noise_seed"))
+        if self.built:
+            self._noise_seed.state.assign(values.pop("noise_seed"))
         super().load_own_variables(values)
 
     def compute_output_shape(self, a_shape, b_shape):

@@ -38,3 +38,4 @@ from .table import REGULARIZERS as REGULARIZERS
 from .table import get as get
 from .table import get_regularizer as get_regularizer
 from .triplet import TripletLoss as TripletLoss
+from .weighted_sum import WeightedSum as WeightedSum

@@ -18,7 +18,8 @@ MEANS = ("class_means", CENTRED_MEANS)
 class ProxyLoss(LearnedLoss):
     """Base class of objectives that compare rows with proxies of classes.
 
-    A subclass implements `of_cosines(labels, cosines)`.
+    A subclass implements `of_cosines(labels, cosines)`, and sets `takes_sample_weight = False` if
+    its terms are not rows.
 
     Args:
         num_classes: Number of classes, with ids 0 to `num_classes - 1`; None to count those of the
@@ -33,6 +34,7 @@ class ProxyLoss(LearnedLoss):
         name: Name of the loss in logs.
     """
 
+    takes_sample_weight = True
     is_softmax = False  # over classes, of which some may be left out
     suggested_multiplier = None  # by `train.py`, on top of pretrained weights
 
@@ -46,7 +48,7 @@ class ProxyLoss(LearnedLoss):
         if initializer not in (None, *MEANS):
             self.initializer = keras.initializers.get(initializer)
         self.proxy_multiplier = None if proxy_multiplier is None else float(proxy_multiplier)
-        self.num_classes, self._logged = None, None
+        self.num_classes, self.layer, self._logged = None, None, None
         if num_classes is not None:
             self._set_classes(num_classes)
 
@@ -72,6 +74,42 @@ class ProxyLoss(LearnedLoss):
             self._set_classes(num_classes)
         if self.initializer in MEANS and embeddings is not None:
             self._start_at_means(labels, embeddings())
+
+    def grow(self, num_classes, labels=None, embeddings=None):
+        """Adds classes: the proxies of the known ones stay.
+
+        A model that has the loss must be compiled again: `model.compile(optimizer, model.loss)`.
+
+        Args:
+            num_classes: Number of classes, more than so far; new ones have the highest ids.
+            labels: (n,) integers, the class of each image, of new classes or of all.
+            embeddings: (n, dim) floats, their embeddings by the network as it is. New proxies start
+                at the means of their classes, as `initializer` says; without images, as published.
+
+        Raises:
+            TypeError: If `num_classes` or the labels are not integers.
+            ValueError: If the classes are not more than known or labels are of others.
+        """
+        known = self.num_classes or 0
+        check_integer(1, num_classes=num_classes)
+        expectation = "`num_classes` must be more than the loss knows"
+        check(num_classes > known, expectation, num_classes=num_classes, known=known)
+        if embeddings is not None:
+            labels, classes = ids_of_images(labels, None)
+            expectation = "`labels` must be below `num_classes`"
+            check(classes <= num_classes, expectation, largest=classes - 1, num_classes=num_classes)
+        proxies = None
+        if self.layer is not None and self.layer.built:
+            proxies = ops.convert_to_numpy(self.layer.proxies)
+        self._set_classes(num_classes)
+        self._logged = None
+        if embeddings is not None:
+            self._start_at_means(labels, embeddings)
+        if proxies is not None:
+            if not self.layer.built:
+                self.layer.build((None, proxies.shape[-1]))
+            start = ops.convert_to_numpy(self.layer.proxies)
+            self.layer.proxies.assign(np.concatenate([proxies, start[known:]]))
 
     def _start_at_means(self, labels, embeddings):
         """Turns the proxies to the means of their classes."""
@@ -102,21 +140,21 @@ class ProxyLoss(LearnedLoss):
         cosines = np.clip((now * before).sum(axis=-1), -1, 1)
         return {"proxy_degrees": float(np.degrees(np.arccos(cosines)).mean())}
 
-    def call(self, labels, embeddings, training=False):
+    def call(self, labels, embeddings, training=False, sample_weight=None):
         check(
             self.num_classes is not None,
             "the number of classes must be known: give `num_classes`, or call `prepare`, as "
             "`train.py` does",
             num_classes=None,
         )
-        return self.of_cosines(labels, self.cosines(embeddings))
+        return pairwise.mean(self.of_cosines(labels, self.cosines(embeddings)), sample_weight)
 
     def cosines(self, embeddings, classes=None):
         """The cosines that `of_cosines` takes, of some of the classes, (n,) integers, or all."""
         return self.layer.cosines(embeddings, classes)
 
     def of_cosines(self, labels, cosines):
-        """The loss.
+        """The loss of each row, (n,); or that of all, a scalar, without `takes_sample_weight`.
 
         Args:
             labels: (n,) integers from 0 to `num_classes - 1`.
@@ -159,6 +197,6 @@ def target_mask(labels, cosines):
 
 
 def cross_entropy(labels, logits):
-    """Mean over rows of the cross-entropy of their classes."""
+    """(n,) cross-entropies of the rows with their classes."""
     losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
-    return pairwise.mean(ops.cast(losses, logits.dtype))  # with x64, JAX gives float64
+    return ops.cast(losses, logits.dtype)  # with x64, JAX gives float64

@@ -26,22 +26,29 @@ def built(get, **received):
 
 
 class WrappedLoss(LearnedLoss):
-    """Base class of losses around another loss, `base`, whose traits and layers they have.
+    """Base class of losses around another loss, `base`, whose traits they have, and further ones.
 
     Args:
         base: A `MetricLoss`, a name, or a dict of a name and options.
+        *others: Further losses.
         name: Name of the loss in logs.
+
+    Attributes:
+        parts: `base` and the others, whose layers and classes the loss has.
     """
 
-    def __init__(self, base, *, name):
-        self.base = built(losses.get, base=base)
-        super().__init__(normalize=self.base.normalize, name=name)
-        self.levels = self.base.levels
-        self.compares_batches = self.base.compares_batches
+    def __init__(self, base, *others, name):
+        base = built(losses.get, base=base)
+        super().__init__(normalize=base.normalize, name=name)
+        self.base, self.parts = base, [base, *others]
+        self.levels = base.levels
+        self.takes_sample_weight = base.takes_sample_weight
+        self.compares_batches = any(part.compares_batches for part in self.parts)
 
     @property
     def num_classes(self):
-        return self.base.num_classes
+        known = [part.num_classes for part in self.parts if part.num_classes]
+        return min(known, default=None)
 
     @property
     def layer(self):
@@ -49,24 +56,37 @@ class WrappedLoss(LearnedLoss):
 
     @property
     def layers(self):
-        return self.base.layers
+        return [layer for part in self.parts for layer in part.layers]
+
+    @property
+    def _learned(self):
+        """The part that learns a similarity; `base` if none does."""
+        return next((part for part in self.parts if part.learns_similarity), self.base)
 
     @property
     def similarity_layer(self):
-        return getattr(self.base, "similarity_layer", None)
+        return getattr(self._learned, "similarity_layer", None)
 
     def similarity(self, a, b):
-        """The similarity of `base`."""
-        return self.base.similarity(a, b)
+        """The similarity that a part learns."""
+        return self._learned.similarity(a, b)
 
     def prepare(self, labels, embeddings=None, features=None):
-        self.base.prepare(labels, embeddings, features)
+        for part in self.parts:
+            part.prepare(labels, embeddings, features)
+
+    def grow(self, num_classes, labels=None, embeddings=None):
+        """As `grow` of the parts over proxies."""
+        for part in self.parts:
+            if hasattr(part, "grow"):
+                part.grow(num_classes, labels, embeddings)
 
     def check_run(self, *, rows, classes, width, steps):
-        self.base.check_run(rows=rows, classes=classes, width=width, steps=steps)
+        for part in self.parts:
+            part.check_run(rows=rows, classes=classes, width=width, steps=steps)
 
     def logs(self):
-        return self.base.logs()
+        return {name: value for part in self.parts for name, value in part.logs().items()}
 
     def unit_rows(self, embeddings):
         return self.base.unit_rows(embeddings)

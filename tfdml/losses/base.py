@@ -26,7 +26,7 @@ class MetricLoss(keras.losses.Loss):
     of rows, and `LearnedLoss` for those with trainable weights.
 
     Differs: Keras casts labels to float, which merges class ids from 2**24 on; here they stay
-    integers. Keras weights samples; the terms here are pairs, so `sample_weight` is rejected. Keras
+    integers. Keras weights samples; where the terms are pairs, `sample_weight` is rejected. Keras
     leaves out rows that a layer has masked; here they count.
 
     Args:
@@ -40,13 +40,14 @@ class MetricLoss(keras.losses.Loss):
     compares_batches = False  # labels of a batch with those of other batches
     num_classes = None  # labels are any ids; or 0 to num_classes - 1
     takes_label_sets = False  # also several labels a row: (batch, num_labels) of 0 and 1
+    takes_sample_weight = False  # its terms are rows
 
     def __init__(self, *, normalize, name=None):
         super().__init__(name=name, reduction="sum_over_batch_size")
         check_bool(normalize=normalize)
         self.normalize = normalize
 
-    def __call__(self, y_true, y_pred, sample_weight=_NOT_GIVEN, training=False):
+    def __call__(self, y_true, y_pred, sample_weight=_NOT_GIVEN, training=None):
         """The loss of one batch.
 
         Args:
@@ -57,8 +58,10 @@ class MetricLoss(keras.losses.Loss):
                 to 1e14 are supported, whose scaled squares and their sums are in the range of
                 float32; up to 1e8 by the regularizers of density and global orthogonality, which
                 square these again.
-            sample_weight: Must be None.
-            training: Whether layers of the loss, if any, run in training mode.
+            sample_weight: (batch,) or (batch, 1) numbers, the factor of each row, for losses with
+                `takes_sample_weight`, whose terms are rows; the sum is divided by the batch, as
+                Keras does. None for others.
+            training: Whether layers of the loss, if any, run in training mode; None means False.
 
         Returns:
             A scalar float32 (float64 for float64 embeddings), NaN if any embedding is. In a replica
@@ -69,22 +72,25 @@ class MetricLoss(keras.losses.Loss):
 
         Raises:
             TypeError: If the labels are not integers or the embeddings not floats.
-            ValueError: If the shapes disagree, the batch is empty, `sample_weight` is given, a
-                label is not below `num_classes`, label sets are not of 0 and 1, or a loss with
-                layers is called by a plain `keras.Model`, which would not train them. Wrong labels
-                in a tensor raise TensorFlow's InvalidArgumentError; with XLA and on other backends
-                the loss is NaN.
+            ValueError: If the shapes disagree, the batch is empty, `sample_weight` is given for
+                terms that are not rows, a label is not below `num_classes`, label sets are not of 0
+                and 1, or a loss with layers is called by `compile` of a plain `keras.Model`, which
+                would not train them. Wrong labels in a tensor raise TensorFlow's
+                InvalidArgumentError; with XLA and on other backends the loss is NaN.
         """
-        if sample_weight is not None and sample_weight is not _NOT_GIVEN:
+        # `compile` of Keras passes weights, or None, but no `training`.
+        by_keras = sample_weight is not _NOT_GIVEN and training is None
+        weighted = sample_weight is not None and sample_weight is not _NOT_GIVEN
+        if weighted and not self.takes_sample_weight:
             raise ValueError(
                 f"{type(self).__name__} does not support `sample_weight` or `class_weight`: its "
                 "terms are pairs and tuples of rows, not rows. Weight samples with the sampler."
             )
-        if self.layers and sample_weight is None:  # Keras passes it, users do not
+        if self.layers and by_keras:
             raise ValueError(
-                f"{type(self).__name__} has a layer, {self.layers[0].name!r}, which a "
+                f"{type(self).__name__} has a layer, {self.layers[0].name!r}, which `compile` of a "
                 "plain keras.Model neither trains nor saves. Compile it with tfdml.EmbeddingModel "
-                "instead."
+                "instead. In a loop of your own, pass `training` with `sample_weight`."
             )
         labels = self._as_labels(y_true, y_pred)
         embeddings = _as_embeddings(y_pred)
@@ -100,7 +106,8 @@ class MetricLoss(keras.losses.Loss):
         check_shapes(embeddings.shape[0] != 0, "the batch must not be empty", embeddings=embeddings)
         for layer in self.layers:
             if not layer.built:  # here, as by `compile`: outside of the loss's own name scope
-                layer.build(embeddings.shape)
+                layer.build((None, embeddings.shape[1]))
+        self.built = True  # for Keras, where the loss is a layer of a model
         with keras.name_scope(self.name):
             valid = None  # whether the labels are, if that is to be checked
             if len(labels.shape) == 2:
@@ -110,7 +117,8 @@ class MetricLoss(keras.losses.Loss):
                 labels, valid = _known(labels, self.num_classes)
             if self.normalize:
                 embeddings = self.unit_rows(embeddings)
-            value = self._value(labels, embeddings, training)
+            weights = {"sample_weight": _of_rows(sample_weight, embeddings)} if weighted else {}
+            value = self._value(labels, embeddings, bool(training), **weights)
             # NaN in a row that no term uses would not show in the value otherwise.
             broken = ops.where(ops.isnan(ops.sum(embeddings)), float("nan"), 0.0)
             value = value + ops.cast(broken, value.dtype)
@@ -245,24 +253,41 @@ class PairLoss(MetricLoss):
         raise NotImplementedError
 
 
-class LearnedLoss(MetricLoss):
+class LearnedLoss(MetricLoss, keras.layers.Layer):
     """Base class of losses with trainable weights, held in a Keras layer.
 
     A subclass holds its weights in `layer` and implements `call(labels, embeddings, training)`.
     One whose layer scores pairs of rows returns that layer as `similarity_layer` and implements
-    `similarity(a, b)`. `tfdml.EmbeddingModel` trains, saves and restores the layers.
+    `similarity(a, b)`. `tfdml.EmbeddingModel` trains, saves and restores the layers. As the loss is
+    a Keras layer too, a model or a layer of which it is an attribute also does.
+
+    Copies, by `copy.deepcopy` or `pickle`, have the weights.
 
     Attributes:
         layer: The Keras layer; None if there is nothing to learn.
         layers: All trainable layers, including those of losses inside it.
     """
 
-    layer = None
     similarity_layer = None
+
+    def __init__(self, *, normalize, name=None):
+        keras.layers.Layer.__init__(self, name=name)
+        super().__init__(normalize=normalize, name=name)
 
     @property
     def layers(self):
-        return [] if self.layer is None else [self.layer]
+        layer = getattr(self, "layer", None)
+        return [] if layer is None else [layer]
+
+    def get_build_config(self):
+        """What Keras saves to build the layers again, before it restores their weights."""
+        built = [layer.get_build_config() if layer.built else None for layer in self.layers]
+        return {"layers": built} if any(built) else None
+
+    def build_from_config(self, config):
+        for layer, built in zip(self.layers, config["layers"], strict=True):
+            if built is not None and not layer.built:
+                layer.build_from_config(built)
 
     @property
     def learns_similarity(self):
@@ -275,8 +300,8 @@ class LearnedLoss(MetricLoss):
     def call(self, labels, embeddings, training=False):
         raise NotImplementedError
 
-    def _value(self, labels, embeddings, training):
-        return self.call(labels, embeddings, training=training)
+    def _value(self, labels, embeddings, training, **weights):
+        return self.call(labels, embeddings, training=training, **weights)
 
 
 def _serialized(value):
@@ -346,6 +371,17 @@ def _as_embeddings(embeddings):
     expectation = "`embeddings` must have the shape (batch, dim)"
     check_shapes(len(embeddings.shape) == 2, expectation, embeddings=embeddings)
     return ops.convert_to_tensor(embeddings, dtype="float64" if dtype == "float64" else "float32")
+
+
+def _of_rows(sample_weight, embeddings):
+    """Weights of rows as (batch,) numbers of the dtype of the embeddings."""
+    weights = ops.convert_to_tensor(sample_weight, dtype=embeddings.dtype)
+    rows = (embeddings.shape[0], None)
+    expectation = "`sample_weight` must be (batch,) or (batch, 1), a number for each row"
+    valid = len(weights.shape) == 1 or (len(weights.shape) == 2 and weights.shape[1] == 1)
+    valid = valid and (weights.shape[0] in rows or rows[0] is None)
+    check_shapes(valid, expectation, sample_weight=weights, embeddings=embeddings)
+    return ops.reshape(weights, (-1,))
 
 
 def _builds_for_replicas():

@@ -102,6 +102,7 @@ class DensityRegularizer(LearnedLoss):
         self.correlation = correlation
         self.alpha_init = float(alpha_init)
         self.alpha_multiplier = float(alpha_multiplier)
+        self.layer = None
         self._set_classes(num_classes, initial_density)
 
     def _set_classes(self, num_classes, initial_density):

@@ -165,10 +165,9 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         self.embedding_mining = embedding_mining
         self.mine_with_dropout = mine_with_dropout
         self.squared = squared
-        if similarity is not None:
-            if not isinstance(similarity, PDDM):
-                similarity = PDDM(**{**_SIMILARITY, **similarity})
-            self.layer = similarity
+        if similarity is not None and not isinstance(similarity, PDDM):
+            similarity = PDDM(**{**_SIMILARITY, **similarity})
+        self.layer = similarity
 
     def call(self, labels, embeddings, training=False):
         if self.layer is None:

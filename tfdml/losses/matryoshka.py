@@ -63,7 +63,7 @@ class MatryoshkaLoss(WrappedLoss):
         )
         check_not_negative(**{f"weights[{place}]": weight for place, weight in enumerate(weights)})
         self.dims = tuple(map(int, dims))
-        self.weights = tuple(map(float, weights))
+        self._weights = tuple(map(float, weights))  # `weights` are those of Keras
 
     def check_run(self, *, rows, classes, width, steps):
         for dim in self.dims:
@@ -71,7 +71,7 @@ class MatryoshkaLoss(WrappedLoss):
         expectation = "the largest of `dims` must be the width of the embeddings"
         check(max(self.dims) == width, expectation, dims=self.dims, width=width)
 
-    def call(self, labels, embeddings, training=False):
+    def call(self, labels, embeddings, training=False, **weights):
         width = embeddings.shape[1]
         check(
             isinstance(width, int) and max(self.dims) <= width,
@@ -80,8 +80,11 @@ class MatryoshkaLoss(WrappedLoss):
             width=width,
         )
         total = 0.0
-        for dim, weight in zip(self.dims, self.weights, strict=True):
+        for dim, weight in zip(self.dims, self._weights, strict=True):
             rows = embeddings[:, :dim]
             rows = self.base.unit_rows(rows) if self.base.normalize else rows
-            total = total + weight * self.base._value(labels, rows, training)
+            total = total + weight * self.base._value(labels, rows, training, **weights)
         return total
+
+    def option(self, name):
+        return self._weights if name == "weights" else super().option(name)

@@ -15,7 +15,8 @@ class CrossBatchMemoryLoss(WrappedLoss):
 
     The memory holds the last `size` embeddings, without gradient, those of the batch among them; a
     row is never paired with itself. The second part begins at `start_step`, when embeddings move
-    slowly. The memory is written in training only, and saved with the model.
+    slowly. The memory is written and read in training only, and saved with the model: outside
+    training the loss is that of `base` on the batch.
 
     Args:
         base: A `PairLoss`, a name, or a dict of a name and options, as for `RegularizedLoss`.
@@ -31,8 +32,7 @@ class CrossBatchMemoryLoss(WrappedLoss):
         labels: (batch,) integers, one class id per row, any but -2**31, which marks an empty place
             of the memory; on JAX they must fit 32 bits.
         embeddings: (batch, dim) floats, scaled to unit length if `base` does so.
-        training: Whether to write the batch into the memory; False by default. Without it, a row
-            that an earlier step stored is a positive of its own stored copy.
+        training: Whether to compare the batch with the memory and write it there; False by default.
         Returns a scalar float32.
 
     Raises:
@@ -86,13 +86,15 @@ class CrossBatchMemoryLoss(WrappedLoss):
         )
 
     def call(self, labels, embeddings, training=False):
+        own = self.base._value(labels, embeddings, training)
+        if not training:
+            return own
         memory = self.memory
         rows = ops.shape(embeddings)[0]
-        if training and isinstance(rows, int):
+        if isinstance(rows, int):
             memory.check_batch(rows)  # Keras would wrap an error of the layer in its own
-        own = self.base._value(labels, embeddings, training)
         labels = ops.cast(labels, memory.labels.dtype)
-        places = memory(embeddings, labels) if training else ops.full_like(labels, -1)
+        places = memory(embeddings, labels)
         against = self.base.call_against(
             labels,
             embeddings,

@@ -55,6 +55,7 @@ class ProxyAnchorLoss(ProxyLoss):
         1.6518
     """
 
+    takes_sample_weight = False  # its terms are proxies with all rows
     suggested_multiplier = 100.0
 
     def __init__(

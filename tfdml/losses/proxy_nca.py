@@ -90,4 +90,4 @@ class ProxyNCALoss(ProxyLoss):
         others = pairwise.masked_logsumexp(logits, ~targets, axis=1)
         alone = ops.shape(cosines)[1] < 2  # one class has no others
         target = pairwise.masked_sum(logits, targets, axis=1)
-        return ops.where(alone, 0.0, pairwise.mean(others - target))
+        return ops.where(alone, 0.0, others - target)

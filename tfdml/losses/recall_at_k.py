@@ -5,11 +5,11 @@ from tfdml import pairwise
 from tfdml.checks import check_bool, check_counts, check_integer, check_positive
 from tfdml.layers import Draws
 from tfdml.losses._soft_ranks import masks_of_ranks, sigmoid_step, soft_ranks
-from tfdml.losses.base import PairLoss
+from tfdml.losses.base import LearnedLoss, PairLoss
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class RecallAtKLoss(PairLoss):
+class RecallAtKLoss(PairLoss, LearnedLoss):
     """One minus Recall@K of each row as a query, with smooth ranks and smooth counts.
 
     With s the cosine similarities, σ_t(x) = 1 / (1 + exp(-x / t)) and P the positives of query q:
@@ -40,7 +40,7 @@ class RecallAtKLoss(PairLoss):
         name: Name of the loss in logs.
 
     Attributes:
-        layers: With `mix`, a layer `Draws`, whose state is saved: a run resumes with the same
+        layer: With `mix`, a layer `Draws`, whose state is saved: a run resumes with the same
             draws.
 
     Call:
@@ -92,14 +92,13 @@ class RecallAtKLoss(PairLoss):
         self.mix = None if mix is None else int(mix)
         check_integer(seed=seed)
         self.seed = int(seed)
-        self.layers = [] if mix is None else [Draws(seed)]
+        self.layer = None if mix is None else Draws(seed)
 
     def _value(self, labels, embeddings, training):
         if not training or self.mix is None:
             return self.call(labels, embeddings)
-        (draws,) = self.layers
         one, other, present = pairs_of_classes(labels, self.mix)
-        shares = draws.uniform(ops.shape(one), embeddings.dtype)
+        shares = self.layer.uniform(ops.shape(one), embeddings.dtype)
         similarities = with_mixed_rows(embeddings @ ops.transpose(embeddings), one, other, shares)
         present = ops.concatenate([ops.ones_like(labels, "bool"), present])
         labels = ops.concatenate([labels, ops.take(labels, one)])

@@ -46,9 +46,9 @@ class RegularizedLoss(WrappedLoss):
     """
 
     def __init__(self, *, base, regularizer, weight=1.0, name="regularized"):
-        super().__init__(base, name=name)
-        self.regularizer = built(losses.get_regularizer, regularizer=regularizer)
-        self.compares_batches |= self.regularizer.compares_batches
+        regularizer = built(losses.get_regularizer, regularizer=regularizer)
+        super().__init__(base, regularizer, name=name)
+        self.regularizer = regularizer
         check_positive(weight=weight)
         self._check_layers()
         self.weight = float(weight)
@@ -61,29 +61,12 @@ class RegularizedLoss(WrappedLoss):
             layers=names,
         )
 
-    @property
-    def layers(self):
-        return [*self.base.layers, *self.regularizer.layers]
-
-    @property
-    def num_classes(self):
-        known = [part.num_classes for part in (self.base, self.regularizer) if part.num_classes]
-        return min(known, default=None)
-
     def prepare(self, labels, embeddings=None, features=None):
-        for part in (self.base, self.regularizer):
-            part.prepare(labels, embeddings, features)
+        super().prepare(labels, embeddings, features)
         self._check_layers()
 
-    def check_run(self, **run):
-        for part in (self.base, self.regularizer):
-            part.check_run(**run)
-
-    def logs(self):
-        return {**self.base.logs(), **self.regularizer.logs()}
-
-    def call(self, labels, embeddings, training=False):
-        value = self.base._value(labels, embeddings, training)
+    def call(self, labels, embeddings, training=False, **weights):
+        value = self.base._value(labels, embeddings, training, **weights)
         if self.regularizer.normalize:
             embeddings = self.regularizer.unit_rows(embeddings)
         return value + self.weight * self.regularizer._value(labels, embeddings, training)

@@ -93,12 +93,16 @@ class SoftTripleLoss(ProxyLoss):
         bound = (num_classes * self.centers) ** -0.5
         return keras.initializers.RandomUniform(-bound, bound)
 
+    def call(self, labels, embeddings, training=False, sample_weight=None):
+        value = super().call(labels, embeddings, training, sample_weight)
+        return value + self.weight * self._spread(value.dtype)
+
     def of_cosines(self, labels, cosines):
         if self.centers > 1:
             cosines = self._similarities(cosines)
         own = target_mask(labels, cosines)
         logits = self.scale * ops.where(own, cosines - self.margin, cosines)
-        return cross_entropy(labels, logits) + self.weight * self._spread(cosines.dtype)
+        return cross_entropy(labels, logits)
 
     def _similarities(self, cosines):
         """S, (n, num_classes), from the cosines of all centers.

@@ -53,6 +53,7 @@ LOSSES = {
     "sub_center_arcface": ("arcface", "ArcFaceLoss", {"centers": 3}),
     "supcon": ("supcon", "SupConLoss", {}),
     "triplet": ("triplet", "TripletLoss", {}),
+    "weighted_sum": ("weighted_sum", "WeightedSum", {}),
 }
 # The same for regularizers, for `RegularizedLoss`.
 REGULARIZERS = {
@@ -136,7 +137,8 @@ def check_names_of_options(name, options):
     functions = [node for node in classes[class_name].body if isinstance(node, ast.FunctionDef)]
     [taken] = [function.args for function in functions if function.name == "__init__"]
     defaults = zip(taken.kwonlyargs, taken.kw_defaults, strict=True)
-    required = {option.arg: default is None for option, default in defaults}
+    required = {option.arg: True for option in taken.args[1:]}
+    required |= {option.arg: default is None for option, default in defaults}
     _check_names(f"loss {name!r}", {**implied, **options}, required)
 
 

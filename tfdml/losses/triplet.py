@@ -1,3 +1,5 @@
+import functools
+
 import keras
 import numpy as np
 from keras import ops
@@ -5,6 +7,8 @@ from keras import ops
 from tfdml import pairwise
 from tfdml.checks import check_bool, check_one_of, check_positive
 from tfdml.losses.base import PairLoss
+
+_MANY = 16  # positives of an anchor, from which on sorting is faster than one after another
 
 
 @keras.saving.register_keras_serializable("tfdml")
@@ -107,8 +111,8 @@ class TripletLoss(PairLoss):
         """Loss, active and mined triplets over the negatives of every pair (a, p).
 
         For given active triplets the loss is linear in the distances. How often each distance is
-        added or subtracted is counted without gradient, one positive of every anchor at a time;
-        these counts are the gradient. So no array exceeds batch².
+        added or subtracted is counted without gradient; these counts are the gradient. So no array
+        exceeds batch².
         """
         distance = pairwise.squared_distances if self.squared else pairwise.distances
         distances = distance(embeddings, references)
@@ -119,8 +123,19 @@ class TripletLoss(PairLoss):
         return ops.sum(weights * distances) + self.margin * active, active, mined
 
     def _count(self, distances, positives, negatives):
-        choose = _choose_all if self.mining == "all" else _choose_semihard
-        rank = ops.cumsum(ops.cast(positives, "int32"), axis=1) * ops.cast(positives, "int32")
+        of_each_row = ops.cast(positives, "int32")
+        rank = ops.cumsum(of_each_row, axis=1) * of_each_row
+        one_by_one = functools.partial(self._count_one_by_one, distances, rank, negatives)
+        if self.mining == "all":
+            return one_by_one(_choose_all)
+        return ops.cond(
+            ops.max(rank, initial=0) > _MANY,
+            functools.partial(self._count_sorted, distances, positives, negatives),
+            functools.partial(one_by_one, _choose_semihard),
+        )
+
+    def _count_one_by_one(self, distances, rank, negatives, choose):
+        """Takes one positive of every anchor at a time."""
         last = ops.max(rank, initial=0)
 
         def of_next_positive(step, weights, active, mined):
@@ -147,6 +162,18 @@ class TripletLoss(PairLoss):
         )
         return weights, active, mined
 
+    def _count_sorted(self, distances, positives, negatives):
+        """Sorts the distances of every anchor, which takes as long for any number of positives."""
+        positives = positives & ops.any(negatives, axis=1, keepdims=True)
+        chosen = _semihard_columns(distances, negatives)
+        rows, width = ops.shape(distances)
+        places = ops.arange(rows, dtype=chosen.dtype)[:, None] * width + chosen
+        gaps = distances - ops.take(ops.reshape(distances, (-1,)), places) + self.margin
+        costly = ops.cast(positives & (gaps > 0), distances.dtype)
+        flat = (ops.reshape(each, (-1,)) for each in (costly, places))
+        farther = ops.reshape(ops.segment_sum(*flat, num_segments=rows * width), (rows, width))
+        return costly - farther, ops.sum(costly), ops.sum(ops.cast(positives, distances.dtype))
+
 
 def _choose_all(distances, negatives, reach):
     return negatives
@@ -159,3 +186,23 @@ def _choose_semihard(distances, negatives, reach):
     chosen = ops.where(ops.any(beyond, axis=1), nearest, farthest)[:, None]
     candidates = negatives & (distances == chosen)
     return candidates & (ops.cumsum(ops.cast(candidates, "int32"), axis=1) == 1)  # first of ties
+
+
+def _semihard_columns(distances, negatives):
+    """(n, m) columns: the negative that `_choose_semihard` chooses for each column as positive."""
+    # By distance, and at equal distances the negatives first, as the sort is stable.
+    order = ops.argsort(ops.cast(~negatives, "int32"), axis=1)
+    order = _at(order, ops.argsort(_at(distances, order), axis=1))
+    within = ops.cumsum(ops.cast(_at(negatives, order), "int32"), axis=1)
+    within = _at(within, ops.argsort(order, axis=1))  # negatives that are not beyond
+    nearest_first = ops.argsort(ops.where(negatives, distances, np.inf), axis=1)
+    farthest = pairwise.masked_max(distances, negatives, axis=1)[:, None]
+    nearer = ops.sum(ops.cast(negatives & (distances < farthest), "int32"), axis=1, keepdims=True)
+    count = ops.sum(ops.cast(negatives, "int32"), axis=1, keepdims=True)
+    return _at(nearest_first, ops.where(within < count, within, nearer))
+
+
+def _at(matrix, columns):
+    """(n, k) entries of the rows of a matrix (n, m) at columns (n, k)."""
+    rows = ops.arange(ops.shape(matrix)[0], dtype=columns.dtype)[:, None]
+    return pairwise.entries(matrix, rows, columns)

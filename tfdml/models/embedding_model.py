@@ -14,6 +14,12 @@ from tfdml.layers import ClassProxies
 from tfdml.layers.gathering import of_all_replicas
 from tfdml.losses import MetricLoss
 from tfdml.models.embedder import number_of_levels, warn_of_unit_range
+from tfdml.models.loss_layers import (
+    build_loss_layers,
+    check_shapes_in_file,
+    weights_in_file,
+    weights_of,
+)
 from tfdml.models.micro_batches import embed_in_pieces, gradients_in_pieces
 
 
@@ -23,7 +29,8 @@ class EmbeddingModel(keras.Model):
 
     Under a `tf.distribute` strategy the loss gets the embeddings and labels of all replicas, so
     that N replicas make the same update as one on the whole batch. Trainable layers of the loss are
-    trained, saved and restored with the model, as `model.loss_layers`.
+    trained, saved and restored with the model, as `model.loss_layers`. A loss with new layers gets
+    the weights that the model trained before, or that it was loaded with.
 
     Args:
         embedder: A built `keras.Model` from images, or other inputs, to (batch, dim) embeddings,
@@ -71,6 +78,7 @@ class EmbeddingModel(keras.Model):
         self.micro_batch = None if micro_batch is None else int(micro_batch)
         self.mean_loss = keras.metrics.Mean(name="loss")
         self.loss_layers = []  # never reassigned: Keras would keep tracking the old list
+        self._loaded = None  # weights of loss layers: None of no file, {} if the layers have them
         self.built = True  # without `build`, after which `compile` could not add a layer
         # In a namespace, so that Keras does not track it: the numbers of batches, of those without
         # positives and of those without negatives; and what `predict_function` was traced with.
@@ -91,7 +99,8 @@ class EmbeddingModel(keras.Model):
 
         Raises:
             ValueError: If a layer of the loss has a `learning_rate_multiplier` that the optimizer
-                does not apply, or `loss_weights` are given for a metric loss.
+                does not apply, is that of another model, or has other shapes than the weights that
+                the model has for it; or if `loss_weights` are given for a metric loss.
         """
         loss = _as_loss(loss)
         if isinstance(loss, MetricLoss):
@@ -106,18 +115,33 @@ class EmbeddingModel(keras.Model):
                 micro_batch=self.micro_batch,
             )
             kwargs["jit_compile"] = False
+        layers = list(getattr(loss, "layers", ()))
+        build_loss_layers(layers, self, self._trained_weights())
         super().compile(optimizer=optimizer, loss=loss, **kwargs)
         self.loss_layers.clear()
-        for layer in getattr(loss, "layers", ()):
-            self.loss_layers.append(layer)
-            if not layer.built:
-                layer.build(self.embedder.output_shape)
+        self.loss_layers.extend(layers)
+        self._loaded = None
         # Under float16 Keras wraps the optimizer.
         optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
         for layer in self.loss_layers:
             _check_multiplied(optimizer, layer)
             if not getattr(layer, "decays", True):
                 _spare_from_decay(optimizer, layer.trainable_variables)
+
+    def _trained_weights(self):
+        """The weights of loss layers that this model trained or read from a file."""
+        if not self._loaded and (self._loaded is not None or self._steps()):
+            return weights_of(self.loss_layers)
+        return self._loaded or {}
+
+    def _steps(self):
+        return int(self.optimizer.iterations) if self.compiled and self.optimizer else 0
+
+    def load_own_variables(self, store):
+        weights = weights_in_file(store)
+        check_shapes_in_file(self.loss_layers, weights)
+        if weights:
+            self._loaded = {} if self.loss_layers else weights
 
     def compile_from_config(self, config):
         # Keras does not use its saved configuration with an overridden `compile`.
@@ -257,7 +281,9 @@ class EmbeddingModel(keras.Model):
         if not isinstance(self.loss, MetricLoss):
             return super().compute_loss(x, y, y_pred, sample_weight, training)
         adopted = all(any(layer is own for own in self.loss_layers) for layer in self.loss.layers)
-        expectation = "the loss got a layer after `compile`: call its `prepare` before"
+        expectation = (
+            "the loss got a layer after `compile`: call its `prepare` before, or compile again"
+        )
         check(adopted, expectation, layers=[layer.name for layer in self.loss.layers])
         weighted = {} if sample_weight is None else {"sample_weight": sample_weight}
         replicas = tf.distribute.get_strategy().num_replicas_in_sync

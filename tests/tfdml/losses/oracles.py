@@ -753,3 +753,8 @@ def matryoshka(labels, x, base, dims, weights=None):
     weights = weights or [1.0] * len(dims)
     pairs = zip(dims, weights, strict=True)
     return sum(weight * globals()[base](labels, x[:, :dim]) for dim, weight in pairs)
+
+
+def weighted_sum(labels, x, parts):
+    pairs = {name: part if isinstance(part, list) else (part, {}) for name, part in parts.items()}
+    return sum(w * globals()[name](labels, x, **options) for name, (w, options) in pairs.items())

@@ -131,3 +131,41 @@ def test_the_start_is_an_option_that_is_kept(rng):
     loss = started("proxy_anchor", rng.normal(size=(7, 5)), initializer="class_means")
     restored = type(loss).from_config(loss.get_config())
     assert (restored.initializer, restored.num_classes) == ("class_means", 3)
+
+
+@pytest.mark.parametrize("name", ["arcface", "proxy_anchor", "sampled_classes"])
+def test_proxies_grow_by_new_classes_at_their_means(name, rng):
+    rows = rng.normal(size=(7, 5))
+    base = {"name": "norm_softmax"} if name == "sampled_classes" else None
+    loss = started(name, rows, **({"base": base} if base else {"initializer": "class_means"}))
+    before = proxies_of(loss)
+    if base is None:
+        loss.layer.proxies.assign(before + 1)  # as trained
+        before = before + 1
+    for without_images in (False, True):
+        more = 8 if without_images else 5
+        added = () if without_images else (np.array([3, 4, 3, 0, 4, 4]), rng.normal(size=(6, 5)))
+        loss.grow(more, *added)
+        assert loss.num_classes == more
+        after = proxies_of(loss)
+        assert after.shape == (more, 5)
+        np.testing.assert_array_equal(after[: len(before)], before)
+        if added:
+            labels, images = added
+            images = images / np.linalg.norm(images, axis=1, keepdims=True)
+            for label in (3, 4):
+                mean = images[labels == label].mean(axis=0)
+                np.testing.assert_allclose(cosine(after[label], mean), 1, atol=1e-5)
+        assert np.isfinite(float(loss(np.arange(more), rng.normal(size=(more, 5)))))
+        before = after
+
+
+def test_classes_of_a_loss_grow_alone(rng):
+    loss = losses.get("arcface", num_classes=3)
+    loss.grow(4)
+    assert not loss.layer.built
+    with pytest.raises(ValueError, match=r"`num_classes` must be more.*num_classes=4, known=4"):
+        loss.grow(4)
+    with pytest.raises(ValueError, match=r"below `num_classes`.*largest=9, num_classes=5"):
+        loss.grow(5, np.array([4, 9]), rng.normal(size=(2, 3)))
+    assert loss.num_classes == 4

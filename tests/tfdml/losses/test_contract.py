@@ -219,6 +219,7 @@ CASES = [
     ("quadruplet", {"temperature": None}),
     ("quadruplet", {"num_quadruplets": 1, "beta": 1.0, "squared": True, "temperature": None}),
     ("quadruplet", {"headers": 1, "normalize": False}),
+    ("weighted_sum", {"parts": {"contrastive": 1.0, "lifted": [0.5, {"margin": 2.0}]}}),
 ]
 HIDDEN = ("initial_density", "regularizer", "similarity", "initializer")
 IDS = [
@@ -283,6 +284,7 @@ PATHS = {
     "pddm-score_scale=local-num_quadruplets=per_class": "quadruplets of classes, their ranges",
     "quadruplet": "mining by distance, smooth",
     "quadruplet-temperature=None": "mining by distance",
+    "weighted_sum": "unit rows and raw rows of two parts",
 }
 # For what `base.py` decides: unit rows, raw rows, and rows of several levels.
 OF_BASE = {"contrastive", "coupled_clusters", "hdc"}

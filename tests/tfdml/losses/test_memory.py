@@ -85,13 +85,32 @@ def test_it_waits_for_the_start(rng):
 
 def test_no_gradient_flows_into_the_memory(rng):
     x, before = rng.normal(size=(2, 4, 3)), rng.normal(size=(4, 3))
-    loss = memory(base="contrastive", weight=1.0)
+    loss, base = memory(), losses.get("contrastive")
     loss(LABELS, before, training=True)
-    value, gradient = value_and_gradient(loss, LABELS, x[0])  # not in training: nothing written
+    value, gradient = value_and_gradient(
+        lambda labels, batch: loss(labels, batch, training=True), LABELS, x[0]
+    )
+    rows, labels, _ = map(ops.convert_to_tensor, held(loss))
+    rows, places = ops.cast(rows, "float64"), ops.arange(4, 8)
+
+    def against_what_is_held(batch):
+        own = ops.convert_to_tensor(LABELS)
+        against = base.call_against(own, ops.convert_to_tensor(unit(batch)), labels, rows, places)
+        return float(base(LABELS, batch)) + float(against)
+
     step = 1e-5 * x[1]
-    difference = float(loss(LABELS, x[0] + step)) - float(loss(LABELS, x[0] - step))
+    difference = against_what_is_held(x[0] + step) - against_what_is_held(x[0] - step)
     np.testing.assert_allclose((gradient * x[1]).sum(), difference / 2e-5, rtol=1e-4)
-    assert value > float(losses.get("contrastive")(LABELS, x[0]))
+    assert value > float(base(LABELS, x[0]))
+
+
+@pytest.mark.parametrize("offset", [0, 100])
+def test_it_is_read_in_training_only(offset, rng):
+    """Classes of validation images have ids of their own, which may be those of others."""
+    loss, x = memory(base="contrastive"), rng.normal(size=(2, 4, 3))
+    loss(LABELS, x[0], training=True)
+    expected = float(losses.get("contrastive")(LABELS + offset, x[1]))
+    assert float(loss(LABELS + offset, x[1])) == expected
 
 
 def test_labels_of_batches_are_compared_as_they_are(rng):

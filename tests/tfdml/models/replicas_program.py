@@ -32,6 +32,7 @@ OPTIONS = {
     "memory": {"base": "contrastive", "size": 40, "start_step": 1},
     "regularized": {"base": "contrastive", "regularizer": "gor"},
     "sampled_classes": {"base": SAMPLED, "rate": 0.5},
+    "weighted_sum": {"parts": {"cosface": [0.5, PROXIES], "triplet": 1.0}},
     "recall_at_k": {"mix": 4, "rank_temperature": 0.1},
 }
 # Options of the training, each with a loss.

@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import pytest
 
 from tfdml import EmbeddingModel, losses, optimizers
 from tfdml.layers import UnitLength
@@ -21,7 +22,13 @@ OPTIONS |= {
 OPTIONS["sampled_classes"] = {"base": {"name": "arcface", "num_classes": 40}, "rate": 0.9}
 OPTIONS["memory"] = {"base": {"name": "contrastive", **OPTIONS["contrastive"]}, "size": 32}
 OPTIONS["matryoshka"] = {"base": "npair", "dims": (8, 4)}
+OPTIONS["weighted_sum"] = {"parts": {"arcface": (1.0, {"num_classes": 4}), "triplet": 0.5}}
 OPTIONS["regularized"] = {"base": "triplet", "regularizer": "gor"}
+
+
+def by_default(names, those):
+    """`names` as parameters of a test, slow those that are not among `those`."""
+    return [pytest.param(name, marks=() if name in those else pytest.mark.slow) for name in names]
 
 
 def build(**compile_options):

@@ -1,9 +1,12 @@
 """What a loss learns beside the embedder: by which rate, with which decay, to what end."""
 
+import copy
+import pickle
+
 import keras
 import numpy as np
 import pytest
-from small_models import LABELS, build, one_layer
+from small_models import LABELS, OPTIONS, build, by_default, one_layer
 
 from tfdml import EmbeddingModel, losses, optimizers
 
@@ -115,3 +118,131 @@ def test_learns_a_similarity_that_ranks_the_classes(rng):
     before = separation()
     model.fit(images, labels, batch_size=64, epochs=100, verbose=0)
     assert before < 0.5 < 0.7 < separation()
+
+
+WAYS = {
+    "deepcopy": lambda model, path, loss: compiled(copied(model), copy.deepcopy(model.loss)),
+    "pickle": lambda model, path, loss: compiled(
+        copied(model), pickle.loads(pickle.dumps(model.loss))
+    ),
+    "deepcopy of the model": lambda model, path, loss: copy.deepcopy(model),
+    "load": lambda model, path, loss: keras.models.load_model(path),
+    "load, compile": lambda model, path, loss: compiled(keras.models.load_model(path), loss),
+    "load without compile, compile": lambda model, path, loss: compiled(
+        keras.models.load_model(path, compile=False), loss
+    ),
+    "load weights, compile": lambda model, path, loss: compiled(loaded(copied(model), path), loss),
+    "compile, load weights": lambda model, path, loss: loaded(compiled(copied(model), loss), path),
+}
+
+
+def copied(model):
+    return EmbeddingModel(copy.deepcopy(model.embedder))
+
+
+def loaded(model, path):
+    model.load_weights(path)
+    return model
+
+
+def compiled(model, loss):
+    model.compile(keras.optimizers.SGD(0.01), loss, run_eagerly=True, jit_compile=False)
+    return model
+
+
+DRAWING = {
+    "memory": {"start_step": 0},
+    "pddm": {"similarity": {"dropout": 0.5}},
+    "recall_at_k": {"mix": 4},
+}
+
+
+@pytest.mark.parametrize("name", by_default(losses.LOSSES, {"arcface", "memory"}))
+def test_a_copied_restored_or_recompiled_model_goes_on_as_the_original(name, rng, tmp_path):
+    rows, path = rng.normal(size=(3, 16, 6)).astype("float32"), tmp_path / "model.keras"
+
+    def loss():
+        return losses.get(name, **{**OPTIONS.get(name, {}), **DRAWING.get(name, {})})
+
+    embedder = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8 * loss().levels)])
+    model = compiled(EmbeddingModel(embedder), loss())
+    for batch in rows[:2]:
+        model.train_on_batch(batch, LABELS)
+    model.save(path)
+    others = {way: go_on(model, path, loss()) for way, go_on in WAYS.items()}
+    expected, *states = step(model, rows[2])
+    for way, other in others.items():
+        found, *its = step(other, rows[2])
+        np.testing.assert_allclose(found, expected, rtol=1e-5, err_msg=way)
+        for one, that in zip(its, states, strict=True):
+            np.testing.assert_allclose(one, that, rtol=1e-5, atol=1e-6, err_msg=way)
+
+
+def step(model, batch):
+    """The loss of a training step, and what it left."""
+    model.reset_metrics()
+    loss = model.train_on_batch(batch, LABELS)
+    layers = [model.embedder, *model.loss_layers]
+    return [loss, *(keras.ops.convert_to_numpy(v) for layer in layers for v in layer.variables)]
+
+
+def trained(num_classes=4):
+    model = compiled(one_layer(), losses.get("cosface", num_classes=num_classes))
+    model.train_on_batch(np.ones((4, 6), "float32"), np.arange(4) % num_classes)
+    return model
+
+
+def proxies_of(model):
+    return keras.ops.convert_to_numpy(model.loss.layer.proxies)
+
+
+def test_trained_weights_of_other_shapes_are_never_replaced_in_silence(tmp_path):
+    model, path = trained(), tmp_path / "model.weights.h5"
+    model.save_weights(path)
+    more = losses.get("cosface", num_classes=6)
+    other = r"(?s)'class_proxies' of the loss.*`grow`.*loss=\[\(6, 4\)\], trained=\[\(4, 4\)\]"
+    before = proxies_of(model)
+    with pytest.raises(ValueError, match=other):
+        model.compile("adam", more)
+    np.testing.assert_array_equal(proxies_of(model), before)  # and nothing is lost
+    model.train_on_batch(np.ones((4, 6), "float32"), np.arange(4))
+    with pytest.raises(ValueError, match=other):
+        loaded(one_layer(), path).compile("adam", losses.get("cosface", num_classes=6))
+    larger = compiled(one_layer(), losses.get("cosface", num_classes=6))
+    with pytest.raises(ValueError, match=other):
+        larger.load_weights(path)
+    compiled(EmbeddingModel(model.embedder), losses.get("cosface", num_classes=6))
+
+
+def test_an_untrained_model_takes_another_loss():
+    model = compiled(one_layer(), losses.get("cosface", num_classes=6))
+    compiled(model, losses.get("cosface", num_classes=4))
+    assert proxies_of(model).shape == (4, 4)
+
+
+def test_a_loss_whose_weights_are_set_keeps_them():
+    model, loss = trained(), losses.get("cosface", num_classes=4)
+    loss.layer.build((None, 4))
+    own = keras.ops.convert_to_numpy(loss.layer.proxies)
+    np.testing.assert_array_equal(proxies_of(compiled(model, loss)), own)
+
+
+def test_a_loss_of_another_model_is_rejected():
+    model = trained()
+    with pytest.raises(ValueError, match=r"must not be that of another model.*copy\.deepcopy"):
+        compiled(one_layer(), model.loss)
+    loss = copy.deepcopy(model.loss)
+    np.testing.assert_array_equal(proxies_of(compiled(one_layer(), loss)), proxies_of(model))
+    compiled(model, model.loss)
+
+
+def test_a_trained_model_goes_on_with_more_classes(rng):
+    model, rows = trained(), rng.normal(size=(6, 6)).astype("float32")
+    labels, before = np.arange(6), proxies_of(model)
+    model.loss.grow(6, labels, model.embed(rows))
+    with pytest.raises(ValueError, match=r"after `compile`.*or compile again"):
+        model.train_on_batch(rows, labels)
+    compiled(model, model.loss)
+    np.testing.assert_array_equal(proxies_of(model)[:4], before)
+    model.train_on_batch(rows, labels)
+    assert (proxies_of(model)[:4] != before).any()

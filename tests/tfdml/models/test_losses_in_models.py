@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from small_models import LABELS, OPTIONS, build
+from small_models import LABELS, OPTIONS, build, by_default
 
 from tfdml import EmbeddingModel, losses
 from tfdml.models import build_embedder
@@ -11,11 +11,6 @@ from tfdml.models import build_embedder
 WITHOUT_LAYERS = [
     name for name in sorted(losses.LOSSES) if not losses.get(name, **OPTIONS.get(name, {})).layers
 ]
-
-
-def by_default(names, those):
-    """`names` as parameters of a test, slow those that are not among `those`."""
-    return [pytest.param(name, marks=() if name in those else pytest.mark.slow) for name in names]
 
 
 # One that learns nothing and one that learns a similarity; the contract descends the others.
@@ -69,3 +64,19 @@ def test_a_loss_that_is_prepared_after_compile_is_rejected(rng):
     model.compile("adam", loss)
     model.fit(x, labels, verbose=0)
     assert [layer.name for layer in model.loss_layers] == [loss.layer.name]
+
+
+@pytest.mark.parametrize("weighted", ["class", "sample"])
+def test_classes_and_rows_of_a_loss_over_proxies_are_weighted(weighted, rng):
+    x, labels = rng.normal(size=(6, 5)).astype("float32"), np.array([0, 0, 1, 1, 2, 2])
+    weights = {0: 3.0, 1: 1.0, 2: 0.0}
+    of_rows = np.array([weights[label] for label in labels])
+    model = EmbeddingModel(keras.Sequential([keras.Input((5,)), keras.layers.Dense(3)]))
+    model.compile("sgd", losses.get("arcface", num_classes=3), run_eagerly=True)
+    model.embedder.trainable = False
+    model.loss.layer.trainable = False
+    expected = float(model.loss(labels, model(x), sample_weight=of_rows, training=False))
+    given = {"class_weight": weights} if weighted == "class" else {"sample_weight": of_rows}
+    history = model.fit(x, labels, batch_size=6, verbose=0, **given).history
+    np.testing.assert_allclose(history["loss"], expected, rtol=1e-5)
+    assert expected != pytest.approx(float(model.loss(labels, model(x))), rel=0.1)

@@ -1,0 +1,78 @@
+"""Weights of rows, for the losses whose terms are rows: those over proxies of classes."""
+
+import re
+
+import keras
+import numpy as np
+import pytest
+from backend import value_and_gradient
+
+from tfdml import losses
+
+LABELS = np.array([0, 1, 2, 3, 0, 1])
+WEIGHTS = np.array([2.0, 0.0, 0.5, 1.0, 3.0, 0.0], "float32")
+NORMAL = {"class_name": "RandomNormal", "config": {"stddev": 1.0, "seed": 3}}
+PROXIES = {"num_classes": 4, "initializer": NORMAL}
+OF_ROWS = {
+    **dict.fromkeys(("norm_softmax", "cosface", "arcface", "sub_center_arcface"), PROXIES),
+    **dict.fromkeys(("proxy_nca", "soft_triple"), PROXIES),
+    "sampled_classes": {"base": {"name": "arcface", **PROXIES}},
+    "matryoshka": {"base": {"name": "cosface", **PROXIES}, "dims": (6, 3)},
+}
+
+
+def of_each_row(loss, x):
+    return np.array([float(loss(LABELS[i : i + 1], x[i : i + 1])) for i in range(len(x))])
+
+
+@pytest.mark.parametrize("name", OF_ROWS)
+def test_the_value_is_the_weighted_sum_of_the_rows_over_the_batch(name, rng):
+    loss, x = losses.get(name, **OF_ROWS[name]), rng.normal(size=(6, 6)).astype("float32")
+    spread = 0.0  # of centers, which no row has
+    if name == "soft_triple":
+        spread = float(loss(LABELS, x, sample_weight=0 * WEIGHTS, training=False))
+        assert spread > 0
+    rows = of_each_row(loss, x) - spread
+    np.testing.assert_allclose(float(loss(LABELS, x)) - spread, rows.mean(), rtol=1e-4)
+    for weights in (WEIGHTS, WEIGHTS[:, None], WEIGHTS.astype("float64").tolist()):
+        value = float(loss(LABELS, x, sample_weight=weights, training=False))
+        np.testing.assert_allclose(value - spread, (WEIGHTS * rows).mean(), rtol=1e-4)
+
+
+def test_rows_without_weight_have_no_gradient(rng):
+    loss, x = losses.get("arcface", **PROXIES), rng.normal(size=(6, 6)).astype("float32")
+
+    def weighted(labels, rows):
+        return loss(labels, rows, sample_weight=WEIGHTS, training=True)
+
+    weighted.layers = loss.layers
+    _, gradient = value_and_gradient(weighted, LABELS, x)
+    np.testing.assert_array_equal(np.abs(gradient).sum(axis=1) > 0, WEIGHTS > 0)
+
+
+def test_terms_that_are_not_rows_take_no_weights(rng):
+    x = rng.normal(size=(6, 6)).astype("float32")
+    for name, options in {
+        "proxy_anchor": PROXIES,
+        "regularized": {"base": "triplet", "regularizer": "gor"},
+        "pddm": {},
+    }.items():
+        loss = losses.get(name, **options)
+        with pytest.raises(ValueError, match=r"does not support `sample_weight`.*not rows"):
+            loss(LABELS, x, sample_weight=WEIGHTS, training=True)
+
+
+def test_weights_of_another_shape_are_rejected(rng):
+    loss, x = losses.get("arcface", **PROXIES), rng.normal(size=(6, 6)).astype("float32")
+    for weights in (WEIGHTS[:3], np.ones((6, 2))):
+        shape = re.escape(f"sample_weight.shape={weights.shape}")
+        with pytest.raises(ValueError, match=f"`sample_weight` must be .*{shape}"):
+            loss(LABELS, x, sample_weight=weights, training=True)
+
+
+def test_a_plain_model_with_weights_would_not_train_the_proxies_either(rng):
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(6)])
+    model.compile(loss=losses.get("arcface", **PROXIES))
+    x = rng.normal(size=(6, 6)).astype("float32")
+    with pytest.raises(ValueError, match=r"ArcFaceLoss has a layer.*EmbeddingModel"):
+        model.fit(x, LABELS, sample_weight=WEIGHTS, verbose=0)

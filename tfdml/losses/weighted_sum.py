@@ -1,0 +1,91 @@
+import keras
+
+from tfdml import losses
+from tfdml.checks import check, check_positive, check_type
+from tfdml.losses._wrapped import WrappedLoss, built
+from tfdml.losses.base import MetricLoss
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class WeightedSum(WrappedLoss):
+    """The weighted sum of several losses on the same embeddings.
+
+        loss = Σ_p weight[p] * p over the parts p
+
+    Args:
+        parts: {name: weight > 0}, such as `{"arcface": 1.0, "triplet": 0.5}`. In place of the
+            weight may be a pair of it and options, `(0.5, {"margin": 0.2})`, or and a loss; in
+            place of the pair its second, for weight 1. With the option `"name"` of a loss the key
+            may be any.
+        name: Name of the loss in logs.
+
+    Attributes:
+        parts: The losses.
+        layers: Those of all parts.
+
+    Call:
+        labels: (batch,) integers, one class id per row.
+        embeddings: (batch, dim) floats, of which each part gets unit rows if it does so alone.
+        Returns a scalar float32.
+
+    Raises:
+        TypeError: If `labels` are not integers, `embeddings` not floats, or a part is not a loss.
+        ValueError: If the shapes disagree, an option is out of range, a name unknown, or the parts
+            have different levels.
+
+    Source:
+        Common practice, such as that of Luo, Gu, Liao, Lai, Jiang. Bag of tricks and a strong
+        baseline for deep person re-identification. CVPRW 2019: softmax and triplet.
+
+    Example:
+        >>> loss = WeightedSum({"contrastive": 1.0, "triplet": (0.5, {"margin": 0.2})})
+        >>> rows = np.array([[1., 0.], [0., 1.], [1., 0.]])
+        >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
+        2.1
+    """
+
+    def __init__(self, parts, *, name="weighted_sum"):
+        check_type(
+            isinstance(parts, dict) and parts, "`parts` must be a dict of losses", parts=parts
+        )
+        weighted = {key: _weighted(key, given) for key, given in parts.items()}
+        super().__init__(*(loss for _, loss in weighted.values()), name=name)
+        self._weights = {key: weight for key, (weight, _) in weighted.items()}
+        levels = {part.levels for part in self.parts}
+        check(len(levels) == 1, "all parts must have the same levels", levels=sorted(levels))
+        self.normalize = all(part.normalize for part in self.parts)
+        self.takes_label_sets = all(part.takes_label_sets for part in self.parts)
+        self.takes_sample_weight = all(part.takes_sample_weight for part in self.parts)
+
+    def unit_rows(self, embeddings):
+        return embeddings  # `call` does it for each part
+
+    def call(self, labels, embeddings, training=False, **weights):
+        total = 0.0
+        for weight, part in zip(self._weights.values(), self.parts, strict=True):
+            rows = part.unit_rows(embeddings) if part.normalize else embeddings
+            total = total + weight * part._value(labels, rows, training, **weights)
+        return total
+
+    def option(self, name):
+        if name != "parts":
+            return super().option(name)
+        parts = map(keras.saving.serialize_keras_object, self.parts)
+        pairs = zip(self._weights.values(), parts, strict=True)
+        return dict(zip(self._weights, map(list, pairs), strict=True))
+
+
+def _weighted(key, given):
+    """The weight and the loss of a part."""
+    alone = isinstance(given, (dict, MetricLoss))
+    pair = (1.0, given) if alone else given if isinstance(given, (list, tuple)) else (given, {})
+    check(
+        len(pair) == 2, f"`parts[{key!r}]` must be a weight, or a pair of it and a loss", pair=pair
+    )
+    weight, part = pair
+    check_positive(**{f"parts[{key!r}]": weight})
+    if isinstance(part, dict) and "class_name" in part:
+        part = losses.get(part)
+    elif isinstance(part, dict):
+        part = {"name": key, **part}
+    return float(weight), built(losses.get, **{f"parts[{key!r}]": part})
