@@ -69,7 +69,7 @@ def load_signatures(version, with_similarity=False):
     import tensorflow as tf
 
     if read_metadata(version).get("fingerprint") not in (None, fingerprint(version)):
-        raise ValueError(f"{version} is damaged: its graph or variables have changed")
+        raise ValueError(f"{version} cannot be read (its graph or variables are damaged)")
     try:
         signatures = tf.saved_model.load(str(version)).signatures
     except Exception as error:  # broken SavedModels raise many types

@@ -106,8 +106,8 @@ def test_positives_and_negatives_of_labels(labels, expected):
 
 
 def test_proxies_need_no_positive_pair(images):
-    loss = losses.get("norm_softmax", num_classes=4)
-    for each in (loss, losses.get("matryoshka", base=loss, dims=[4])):
+    base = {"name": "norm_softmax", "num_classes": 4}
+    for each in (losses.get(base), losses.get("matryoshka", base=base, dims=[4])):
         model = build(loss=each)
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -29,7 +29,7 @@ def test_a_damaged_version_is_named(version, tmp_path, name):
     content = bytearray((copy / name).read_bytes())
     content[len(content) // 2] ^= 1
     (copy / name).write_bytes(content)
-    with pytest.raises(ValueError, match="1 is damaged: its graph or variables have changed"):
+    with pytest.raises(ValueError, match=r"1 cannot be read \(its graph or variables are damaged"):
         load_signatures(copy)
 
 
