@@ -90,7 +90,7 @@ class ProxyLoss(LearnedLoss):
             TypeError: If `num_classes` or the labels are not integers.
             ValueError: If the classes are not more than known or labels are of others.
         """
-        known = self.num_classes or 0
+        known, before = self.num_classes or 0, self.layer
         check_integer(1, num_classes=num_classes)
         expectation = "`num_classes` must be more than the loss knows"
         check(num_classes > known, expectation, num_classes=num_classes, known=known)
@@ -98,14 +98,12 @@ class ProxyLoss(LearnedLoss):
             labels, classes = ids_of_images(labels, None)
             expectation = "`labels` must be below `num_classes`"
             check(classes <= num_classes, expectation, largest=classes - 1, num_classes=num_classes)
-        proxies = None
-        if self.layer is not None and self.layer.built:
-            proxies = ops.convert_to_numpy(self.layer.proxies)
         self._set_classes(num_classes)
         self._logged = None
         if embeddings is not None:
             self._start_at_means(labels, embeddings)
-        if proxies is not None:
+        if before is not None and before.built:
+            proxies = ops.convert_to_numpy(before.proxies)
             if not self.layer.built:
                 self.layer.build((None, proxies.shape[-1]))
             start = ops.convert_to_numpy(self.layer.proxies)

@@ -1,6 +1,7 @@
 """Base class of all losses: integer labels and one embedding per row in, a scalar out."""
 
 import inspect
+from typing import Any
 
 import keras
 import numpy as np
@@ -268,6 +269,7 @@ class LearnedLoss(MetricLoss, keras.layers.Layer):
         layers: All trainable layers, including those of losses inside it.
     """
 
+    layer: Any  # no attribute of the class, which on PyTorch would hide that of a loss
     similarity_layer = None
 
     def __init__(self, *, normalize, name=None):

@@ -42,8 +42,8 @@ class CosFaceLoss(MarginSoftmaxLoss):
         TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
             type.
         ValueError: If the shapes disagree, an option is out of range, the number of classes is not
-            known, labels are an array with an id that is not one of the classes; or in a plain
-            `keras.Model`, which would leave the proxies untrained.
+            known, labels are an array with an id that is not one of the classes; or by `compile`
+            of a plain `keras.Model`, which would leave the proxies untrained.
 
     Source:
         Wang et al. CosFace: large margin cosine loss for deep face recognition. CVPR 2018, eq. 4.

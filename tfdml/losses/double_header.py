@@ -90,8 +90,8 @@ class DoubleHeaderHingeLoss(LearnedLoss):
 
     Raises:
         TypeError: If `labels` are not integers or `embeddings` not floats.
-        ValueError: If the shapes disagree or an option is out of range; in a plain `keras.Model`,
-            which would leave the layer untrained.
+        ValueError: If the shapes disagree or an option is out of range; by `compile` of
+            a plain `keras.Model`, which would leave the layer untrained.
 
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, eq. 3 and 4;

@@ -39,7 +39,7 @@ class CrossBatchMemoryLoss(WrappedLoss):
         TypeError: If `labels` are not integers, `embeddings` not floats or `base` is no objective
             over pairs.
         ValueError: If the shapes disagree, an option is out of range or a batch exceeds the memory;
-            or in a plain `keras.Model`, which would not keep the memory.
+            or by `compile` of a plain `keras.Model`, which would not keep the memory.
 
     Source:
         Wang, Zhang, Huang, Scott. Cross-batch memory for embedding learning. CVPR 2020, Algorithm

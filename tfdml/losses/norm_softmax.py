@@ -35,8 +35,8 @@ class NormalizedSoftmaxLoss(ProxyLoss):
         TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
             type.
         ValueError: If the shapes disagree, an option is out of range, the number of classes is not
-            known, labels are an array with an id that is not one of the classes; or in a plain
-            `keras.Model`, which would leave the proxies untrained.
+            known, labels are an array with an id that is not one of the classes; or by `compile`
+            of a plain `keras.Model`, which would leave the proxies untrained.
 
     Source:
         Zhai, Wu. Classification is a strong baseline for deep metric learning. BMVC 2019, eq. 3.

@@ -93,12 +93,12 @@ class SampledClassesLoss(WrappedLoss):
             of_batch=classes,
         )
 
-    def call(self, labels, embeddings, training=False, sample_weight=None):
+    def call(self, labels, embeddings, training=False, **weights):
         if not training or self.num_classes is None:
-            return self.base.call(labels, embeddings, sample_weight=sample_weight)
+            return self.base._value(labels, embeddings, training, **weights)
         count = self._count
         sampled, places = self.sampler(labels, num_classes=self.num_classes, count=count)
         all_held = ops.all(ops.take(sampled, places) == ops.cast(labels, sampled.dtype))
         all_held = pairwise.asserted(all_held, f"labels must be of at most {count} classes", labels)
         losses = self.base.of_cosines(places, self.base.cosines(embeddings, sampled))
-        return ops.where(all_held, pairwise.mean(losses, sample_weight), float("nan"))
+        return ops.where(all_held, pairwise.mean(losses, *weights.values()), float("nan"))

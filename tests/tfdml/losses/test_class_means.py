@@ -133,34 +133,33 @@ def test_the_start_is_an_option_that_is_kept(rng):
     assert (restored.initializer, restored.num_classes) == ("class_means", 3)
 
 
-@pytest.mark.parametrize("name", ["arcface", "proxy_anchor", "sampled_classes"])
-def test_proxies_grow_by_new_classes_at_their_means(name, rng):
-    rows = rng.normal(size=(7, 5))
-    base = {"name": "norm_softmax"} if name == "sampled_classes" else None
-    loss = started(name, rows, **({"base": base} if base else {"initializer": "class_means"}))
-    before = proxies_of(loss)
-    if base is None:
-        loss.layer.proxies.assign(before + 1)  # as trained
-        before = before + 1
-    for without_images in (False, True):
-        more = 8 if without_images else 5
-        added = () if without_images else (np.array([3, 4, 3, 0, 4, 4]), rng.normal(size=(6, 5)))
-        loss.grow(more, *added)
-        assert loss.num_classes == more
-        after = proxies_of(loss)
-        assert after.shape == (more, 5)
-        np.testing.assert_array_equal(after[: len(before)], before)
-        if added:
-            labels, images = added
-            images = images / np.linalg.norm(images, axis=1, keepdims=True)
-            for label in (3, 4):
-                mean = images[labels == label].mean(axis=0)
-                np.testing.assert_allclose(cosine(after[label], mean), 1, atol=1e-5)
-        assert np.isfinite(float(loss(np.arange(more), rng.normal(size=(more, 5)))))
-        before = after
+BASE = {"name": "norm_softmax"}
 
 
-def test_classes_of_a_loss_grow_alone(rng):
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("arcface", {"initializer": "class_means"}),
+        ("proxy_anchor", {"initializer": "class_means"}),
+        ("sampled_classes", {"base": BASE, "rate": 1.0}),
+    ],
+)
+def test_proxies_grow_by_new_classes_at_their_means(name, options, rng):
+    loss = started(name, rng.normal(size=(7, 5)), **options)
+    loss.layer.proxies.assign(proxies_of(loss) + 1)  # as trained
+    known, rows, labels = proxies_of(loss), rng.normal(size=(6, 5)), np.array([3, 4, 3, 0, 4, 4])
+    loss.grow(5, labels, rows)
+    grown = proxies_of(loss)
+    np.testing.assert_array_equal(grown[:3], known)
+    for label in (3, 4):
+        mean = sum(row / np.linalg.norm(row) for row in rows[labels == label])
+        np.testing.assert_allclose(cosine(grown[label], mean), 1, atol=1e-5)
+    loss.grow(8)  # without images
+    np.testing.assert_array_equal(proxies_of(loss)[:5], grown)
+    assert float(loss(np.arange(8), rng.normal(size=(8, 5)), training=True)) > 0
+
+
+def test_a_loss_without_weights_grows_and_wrong_numbers_of_classes_are_rejected(rng):
     loss = losses.get("arcface", num_classes=3)
     loss.grow(4)
     assert not loss.layer.built

@@ -20,13 +20,12 @@ LAYOUTS = {
 }
 
 
-class Shares:
+class Shares(keras.layers.Layer):
     """Shares that are drawn, as given: the first numbers for the first pairs."""
 
-    built = True
-
     def __init__(self, given):
-        self.given = given
+        super().__init__()
+        self.given, self.built = given, True
 
     def uniform(self, shape, dtype):
         return ops.cast(ops.convert_to_tensor(self.given[: shape[0]]), dtype)
@@ -34,7 +33,7 @@ class Shares:
 
 def in_training(shares, mix=4, **options):
     loss = losses.get("recall_at_k", mix=mix, **{**OPTIONS, **options})
-    loss.layers = (Shares(shares),)
+    loss.layer = Shares(shares)
 
     def value_of(labels, embeddings):
         return loss(labels, embeddings, training=True)
