@@ -269,7 +269,7 @@ def level_weights(given, levels):
 def call(run, script, *arguments):
     RUNS.mkdir(exist_ok=True)
     log = RUNS / f"{run}.log"
-    with log.open("wb") as file:
+    with log.open("w", encoding="utf-8") as file:
         command = [sys.executable, str(ROOT / script), *map(str, arguments)]
         child = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
         CHILDREN.add(child)
