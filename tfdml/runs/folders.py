@@ -63,7 +63,7 @@ def read_classes(folder, file):
     try:
         names = json.loads(read_text(path)) if path.is_file() else []
     except (ValueError, RecursionError):
-        names = None
+        names = {}
     are_texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
     check(are_texts, f"{path} must be a list of texts, as JSON", content=names)
     return names
