@@ -12,7 +12,7 @@ import warnings
 import keras
 import numpy as np
 import tensorflow as tf
-from small_models import OPTIONS
+from replicas_program import OPTIONS
 
 from tfdml import EmbeddingModel, losses
 
@@ -30,7 +30,7 @@ def measured(name, strategy):
             continue
         with strategy.scope():
             keras.utils.set_random_seed(0)
-            model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8 * loss.levels)])
+            model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(6)])
             model = EmbeddingModel(model) if kind == "embedding" else model
             model.compile(keras.optimizers.SGD(1e-3), loss=loss)
         for data, labels in (("sorted", LABELS), ("mixed", MIXED), ("balanced", MIXED[16:])):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import sorted_program
 import tensorflow as tf
-from small_models import LABELS, OPTIONS, build
+from small_models import LABELS, build
 
 from tfdml import EmbeddingModel, losses
 from tfdml.layers import ClassProxies
@@ -122,7 +122,7 @@ def assert_rows_in_order_are_measured_alike(names):
     of_two = json.loads(run.stdout)
     for name in names:
         of_one = sorted_program.measured(name, tf.distribute.get_strategy())
-        loss = losses.get(name, **OPTIONS.get(name, {}))
+        loss = losses.get(name, **sorted_program.OPTIONS.get(name, {}))
         needs_pairs = not any(isinstance(layer, ClassProxies) for layer in loss.layers)
         warned = {data: of_one[f"embedding {data}"][2] for data in ("sorted", "mixed", "balanced")}
         twice = 2 * needs_pairs  # in training and in evaluation
