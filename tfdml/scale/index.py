@@ -67,7 +67,7 @@ class StoredIndex:
             self._faiss = faiss.read_index(str(self.folder / DATA), self._flags(faiss))
         self._ivf = faiss.downcast_index(faiss.try_extract_index_ivf(self._faiss))
         self.cells = getattr(self._ivf, "nlist", 0)
-        self._unchecked = np.ones(self.cells, bool)
+        self._unchecked = np.full(self.cells, self.cells and self._files[LISTS].known)
         self.dim = self._faiss.d
         self.set_parameters(about["parameters"] if parameters is None else parameters)
 
@@ -106,25 +106,20 @@ class StoredIndex:
         check(shape[1:] == (self.dim,), f"`rows` must be (n, {self.dim})", shape=shape)
         rows = np.ascontiguousarray(rows, np.float32)
         with as_value_error({"index": self.factory, "count": count}):
-            if LISTS in self._files:
-                squared, ids = self._search_cells(rows, count)
-            else:
-                squared, ids = self._faiss.search(rows, count)
+            if self._unchecked.any():
+                self._check_cells(rows)
+            squared, ids = self._faiss.search(rows, count)
         return ids, np.sqrt(np.maximum(squared.astype(np.float64), 0))
 
-    def _search_cells(self, rows, count):
-        """As the search of faiss, of an index with cells on disk, which are checked before."""
+    def _check_cells(self, rows):
+        """Checks the cells that a search for these rows visits for the first time."""
+        faiss = import_needed("faiss")
         if hasattr(self._faiss, "chain"):
-            faiss = import_needed("faiss")
             turned = self._faiss.apply_chain(len(rows), faiss.swig_ptr(rows))
             rows = faiss.rev_swig_ptr(turned, len(rows) * self._ivf.d).reshape(-1, self._ivf.d)
-        distances, cells = self._ivf.quantizer.search(rows, self._ivf.nprobe)
-        self._check_cells(cells)
-        return self._ivf.search_preassigned(rows, count, cells, distances)
-
-    def _check_cells(self, cells):
+        _, cells = self._ivf.quantizer.search(rows, self._ivf.nprobe)
         visited = np.unique(cells[cells >= 0])
-        on_disk = import_needed("faiss").downcast_InvertedLists(self._ivf.invlists).lists
+        on_disk = faiss.downcast_InvertedLists(self._ivf.invlists).lists
         for cell in visited[self._unchecked[visited]].tolist():
             place = on_disk.at(cell)
             size = place.capacity * (self._ivf.code_size + ID_BYTES)
