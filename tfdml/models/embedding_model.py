@@ -19,6 +19,7 @@ from tfdml.models.loss_layers import (
     check_shapes_in_file,
     weights_in_file,
     weights_of,
+    write_in_file,
 )
 from tfdml.models.micro_batches import embed_in_pieces, gradients_in_pieces
 
@@ -120,7 +121,8 @@ class EmbeddingModel(keras.Model):
         super().compile(optimizer=optimizer, loss=loss, **kwargs)
         self.loss_layers.clear()
         self.loss_layers.extend(layers)
-        self._loaded = None
+        if layers:
+            self._loaded = None
         # Under float16 Keras wraps the optimizer.
         optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
         for layer in self.loss_layers:
@@ -136,6 +138,9 @@ class EmbeddingModel(keras.Model):
 
     def _steps(self):
         return int(self.optimizer.iterations) if self.compiled and self.optimizer else 0
+
+    def save_own_variables(self, store):
+        write_in_file(store, self._loaded or {})
 
     def load_own_variables(self, store):
         weights = weights_in_file(store)
@@ -189,6 +194,7 @@ class EmbeddingModel(keras.Model):
             TypeError: If the labels of a metric loss are not integers.
             ValueError: If labels are not below the `num_classes` of the loss.
         """
+        self._check_adopted()
         if isinstance(self.loss, MetricLoss):  # before Keras fails at a dtype or a list
             y = _checked_labels(y, self.loss)
             if isinstance(validation_data, (list, tuple)) and len(validation_data) > 1:
@@ -224,6 +230,7 @@ class EmbeddingModel(keras.Model):
         The loss is the mean over batches that have both, or a loss other than 0; NaN if none does.
         Images in the order of their classes must be shuffled before.
         """
+        self._check_adopted()
         callbacks = _with_warning(callbacks)
         given = (x, y, batch_size, verbose, sample_weight, steps, callbacks)
         logs = super().evaluate(*given, return_dict=True, **kwargs)
@@ -280,14 +287,19 @@ class EmbeddingModel(keras.Model):
         """As `keras.Model.compute_loss`, but passes `training` to the loss."""
         if not isinstance(self.loss, MetricLoss):
             return super().compute_loss(x, y, y_pred, sample_weight, training)
-        adopted = all(any(layer is own for own in self.loss_layers) for layer in self.loss.layers)
-        expectation = (
-            "the loss got a layer after `compile`: call its `prepare` before, or compile again"
-        )
-        check(adopted, expectation, layers=[layer.name for layer in self.loss.layers])
+        self._check_adopted()
         weighted = {} if sample_weight is None else {"sample_weight": sample_weight}
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
         return self.loss(y, y_pred, training=training, **weighted) + sum(self.losses) / replicas
+
+    def _check_adopted(self):
+        """Raises a ValueError if the loss has other layers than in `compile`."""
+        layers = getattr(self.loss, "layers", ())
+        adopted = all(any(layer is own for own in self.loss_layers) for layer in layers)
+        expectation = (
+            "the loss got a layer after `compile`: call its `prepare` before, or compile again"
+        )
+        check(adopted, expectation, layers=[layer.name for layer in layers])
 
     @property
     def _compares_rows(self):
@@ -370,6 +382,7 @@ class EmbeddingModel(keras.Model):
         """As `keras.Model.save`, to a `.keras` file."""
         kind = "`filepath` must end in .keras: Keras cannot load this class from HDF5"
         check(not str(filepath).endswith((".h5", ".hdf5")), kind, filepath=str(filepath))
+        self._check_adopted()
         super().save(filepath, *args, **kwargs)
 
     def get_config(self):

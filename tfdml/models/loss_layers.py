@@ -17,7 +17,7 @@ def build_loss_layers(layers, model, trained):
     Args:
         layers: Layers of a loss; those that are built keep their weights.
         model: An `EmbeddingModel`.
-        trained: The weights that it has, as `weights_of` returns them.
+        trained: The weights that it has, as `weights_of` or `weights_in_file` returns them.
 
     Raises:
         ValueError: If a layer is that of another model, or has other shapes than these weights.
@@ -29,6 +29,7 @@ def build_loss_layers(layers, model, trained):
             "loss of its own, or a copy with the weights, copy.deepcopy(loss)"
         )
         check(owner() is model, expectation, layer=layer.name)
+    trained = _without_underscores(trained)
     for name, layer in _named(layers):
         if not layer.built:
             layer.build(model.embedder.output_shape)
@@ -48,14 +49,26 @@ def weights_of(layers):
 
 def weights_in_file(store):
     """As `weights_of`, the layers that an `EmbeddingModel` has in the file that Keras reads."""
-    file = getattr(store, "h5_file", {})
-    layers = file["layers"].items() if "layers" in file else ()
-    weights = {name.replace("_", ""): layer.get("vars", {}) for name, layer in layers}
-    return {name: {key: each[key][()] for key in each} for name, each in weights.items() if each}
+    if hasattr(store, "sharding_config"):
+        paths = store.sharding_config["weight_map"]
+        names = [path.split("/")[2] for path in paths if path.startswith("/layers/")]
+    else:
+        names = list(getattr(store, "h5_file", {}).get("layers", {}))
+    found = {name: dict(store.get(f"layers/{name}")) for name in names}
+    return {name: weights for name, weights in found.items() if weights}  # not the embedder
+
+
+def write_in_file(store, weights):
+    """Writes what `weights_in_file` reads."""
+    for name, each in weights.items():
+        layer = store.make(f"layers/{name}")
+        for key, value in each.items():
+            layer[key] = value
 
 
 def check_shapes_in_file(layers, weights):
     """Raises a ValueError if layers have other shapes than the weights of a file."""
+    weights = _without_underscores(weights)
     for name, layer in _named(layers):
         if name in weights:
             check_shapes_of_weights(layer, weights[name])
@@ -71,6 +84,10 @@ def check_shapes_of_weights(layer, weights):
         "EmbeddingModel(model.embedder)"
     )
     check(needed == trained, expectation, loss=needed, trained=trained)
+
+
+def _without_underscores(weights):
+    return {name.replace("_", ""): each for name, each in weights.items()}
 
 
 def _named(layers):

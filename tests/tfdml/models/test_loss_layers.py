@@ -214,6 +214,22 @@ def test_trained_weights_of_other_shapes_are_never_replaced_in_silence(tmp_path)
     compiled(EmbeddingModel(model.embedder), losses.get("cosface", num_classes=6))
 
 
+def test_what_was_loaded_is_saved_again_before_a_loss_takes_it(tmp_path):
+    model, path, sharded = trained(), tmp_path / "model.keras", tmp_path / "model.weights.json"
+    model.save(path)
+    loaded_model = keras.models.load_model(path, compile=False)
+    loaded_model.save(path)
+    loaded_model.save_weights(sharded, max_shard_size=2e-7)  # the proxies are not in the first
+    again = keras.models.load_model(path, compile=False)
+    for other in (again, copy.deepcopy(again), loaded(one_layer(), sharded)):
+        compiled(other, losses.get("triplet"))
+        compiled(other, losses.get("cosface", num_classes=4))
+        np.testing.assert_array_equal(proxies_of(other), proxies_of(model))
+    weights_after = compiled(one_layer(), losses.get("cosface", num_classes=4))
+    weights_after.load_weights(sharded)
+    np.testing.assert_array_equal(proxies_of(weights_after), proxies_of(model))
+
+
 def test_an_untrained_model_takes_another_loss():
     model = compiled(one_layer(), losses.get("cosface", num_classes=6))
     compiled(model, losses.get("cosface", num_classes=4))
@@ -244,5 +260,10 @@ def test_a_trained_model_goes_on_with_more_classes(rng):
         model.train_on_batch(rows, labels)
     compiled(model, model.loss)
     np.testing.assert_array_equal(proxies_of(model)[:4], before)
-    model.train_on_batch(rows, labels)
+    model.fit(rows, labels, verbose=0)
+    model.loss.grow(7)
+    for use in (model.fit, model.evaluate, lambda *_: model.save("unused.keras")):
+        with pytest.raises(ValueError, match="or compile again"):  # though it is traced already
+            use(rows, labels)
+    compiled(model, model.loss)
     assert (proxies_of(model)[:4] != before).any()
