@@ -36,6 +36,7 @@ class ProxyLoss(LearnedLoss):
 
     takes_sample_weight = True
     is_softmax = False  # over classes, of which some may be left out
+    layer_name = "class_proxies"
     suggested_multiplier = None  # by `train.py`, on top of pretrained weights
 
     def __init__(self, num_classes, centers, initializer, proxy_multiplier, name):
@@ -59,13 +60,18 @@ class ProxyLoss(LearnedLoss):
         if initializer in (None, *MEANS):
             initializer = self.published_initializer(self.num_classes)
         self.layer = ClassProxies(
-            self.num_classes, self.centers, initializer, self.proxy_multiplier
+            self.num_classes, self.centers, initializer, self.proxy_multiplier, self.layer_name
         )
         self.layer.suggested_multiplier = self.suggested_multiplier
 
     def published_initializer(self, num_classes):
         """The Keras initializer of the authors."""
         raise NotImplementedError
+
+    def load_own_variables(self, store):
+        super().load_own_variables(store)
+        expectation = "a loss must know its classes before its weights are loaded: call `prepare`"
+        check(self.layer is not None or self._width is None, expectation, loss=self.name)
 
     def prepare(self, labels, embeddings=None, features=None):
         """Counts the classes, if they are not known, and starts at their means if asked to."""
@@ -78,7 +84,8 @@ class ProxyLoss(LearnedLoss):
     def grow(self, num_classes, labels=None, embeddings=None):
         """Adds classes: the proxies of the known ones stay.
 
-        A model that has the loss must be compiled again: `model.compile(optimizer, model.loss)`.
+        A model that has the loss must be compiled again, with a new optimizer:
+        `model.compile(optimizer, model.loss)`.
 
         Args:
             num_classes: Number of classes, more than so far; new ones have the highest ids.
