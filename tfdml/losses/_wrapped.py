@@ -75,11 +75,19 @@ class WrappedLoss(LearnedLoss):
         for part in self.parts:
             part.prepare(labels, embeddings, features)
 
+    @property
+    def leaves(self):
+        """The parts without parts of their own, and those of the others."""
+        return [leaf for part in self.parts for leaf in getattr(part, "leaves", [part])]
+
     def grow(self, num_classes, labels=None, embeddings=None):
-        """As `grow` of the parts over proxies."""
-        for part in self.parts:
-            if hasattr(part, "grow"):
-                part.grow(num_classes, labels, embeddings)
+        """As `grow` of the parts over proxies; raises a ValueError if others know classes."""
+        growing = [leaf for leaf in self.leaves if hasattr(leaf, "grow")]
+        others = [leaf.name for leaf in self.leaves if leaf.num_classes and leaf not in growing]
+        expectation = "to add classes, losses over proxies must be the only parts that know them"
+        check(growing and not others, expectation, parts=others)
+        for leaf in growing:
+            leaf.grow(num_classes, labels, embeddings)
 
     def check_run(self, *, rows, classes, width, steps):
         for part in self.parts:

@@ -2,6 +2,7 @@ import keras
 
 from tfdml import losses
 from tfdml.checks import check, check_positive, check_type
+from tfdml.losses._proxies import ProxyLoss
 from tfdml.losses._wrapped import WrappedLoss, built
 from tfdml.losses.base import MetricLoss
 
@@ -21,7 +22,9 @@ class WeightedSum(WrappedLoss):
 
     Attributes:
         parts: The losses.
-        layers: Those of all parts.
+        layers: Those of all parts. The proxies of the first part over proxies have the name
+            `class_proxies`, those of the second `class_proxies_1`, for the `multipliers` of an
+            optimizer.
 
     Call:
         labels: (batch,) integers, one class id per row.
@@ -51,11 +54,20 @@ class WeightedSum(WrappedLoss):
         weighted = {key: _weighted(key, given) for key, given in parts.items()}
         super().__init__(*(loss for _, loss in weighted.values()), name=name)
         self._weights = {key: weight for key, (weight, _) in weighted.items()}
+        self._name_proxies()
         levels = {part.levels for part in self.parts}
         check(len(levels) == 1, "all parts must have the same levels", levels=sorted(levels))
         self.normalize = all(part.normalize for part in self.parts)
         self.takes_label_sets = all(part.takes_label_sets for part in self.parts)
         self.takes_sample_weight = all(part.takes_sample_weight for part in self.parts)
+
+    def _name_proxies(self):
+        """Names the proxies of each part, by which optimizers have learning rates."""
+        over_proxies = [leaf for leaf in self.leaves if isinstance(leaf, ProxyLoss)]
+        for number, leaf in enumerate(over_proxies[1:], 1):
+            leaf.layer_name = f"{ProxyLoss.layer_name}_{number}"
+            if leaf.layer is not None and not leaf.layer.built:
+                leaf._set_classes(leaf.num_classes)
 
     def unit_rows(self, embeddings):
         return embeddings  # `call` does it for each part

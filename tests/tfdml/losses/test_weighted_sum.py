@@ -37,6 +37,24 @@ def test_classes_are_counted_and_grow_in_all_parts(rng):
     loss.prepare(LABELS, embeddings=lambda: rng.normal(size=(6, 4)))
     loss.grow(5)
     assert [ops.shape(layer.proxies)[0] for layer in loss.layers] == [5, 5]
+    assert [layer.proxies.path.split("/")[0] for layer in loss.layers] == [
+        "class_proxies",
+        "class_proxies_1",
+    ]
+
+
+@pytest.mark.parametrize(
+    "part", [{"name": "density", "initial_density": [0.1] * 3}, {"name": "triplet"}]
+)
+def test_nothing_grows_beside_a_part_whose_classes_are_fixed(part):
+    loss = losses.WeightedSum({"sums": {"name": "matryoshka", "base": part, "dims": [2]}})
+    with pytest.raises(ValueError, match="must be the only parts that know them"):
+        loss.grow(5)
+    loss = losses.WeightedSum({"arcface": {"num_classes": 3}, "part": part})
+    if part["name"] == "density":
+        with pytest.raises(ValueError, match=r"Received: parts=\['density_regularizer'\]"):
+            loss.grow(5)
+        assert loss.parts[0].num_classes == 3
 
 
 def test_rows_are_weighted_if_all_parts_have_terms_of_rows(rng):
