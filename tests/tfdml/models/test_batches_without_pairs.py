@@ -115,7 +115,9 @@ def test_proxies_need_no_positive_pair(images):
             model.fit(images[:4], LABELS[:4], verbose=0)
 
 
-def assert_rows_in_order_are_measured_alike(names):
+@pytest.mark.slow
+def test_all_losses_measure_rows_in_order_alike_on_one_device_and_two_replicas():
+    names = list(losses.LOSSES)
     command = [sys.executable, str(PROGRAM), ",".join(names)]
     run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-3000:]
@@ -133,12 +135,3 @@ def assert_rows_in_order_are_measured_alike(names):
             np.testing.assert_allclose(
                 of_two[name][kind], of_one[kind], rtol=1e-4, atol=1e-5, err_msg=f"{name} {kind}"
             )
-
-
-def test_two_replicas_measure_rows_in_the_order_of_their_classes_as_one_device():
-    assert_rows_in_order_are_measured_alike(["triplet"])
-
-
-@pytest.mark.slow
-def test_all_losses_measure_rows_in_the_order_of_their_classes_alike():
-    assert_rows_in_order_are_measured_alike(list(losses.LOSSES))
