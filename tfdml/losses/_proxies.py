@@ -34,6 +34,7 @@ class ProxyLoss(LearnedLoss):
         name: Name of the loss in logs.
     """
 
+    compares_rows = False
     takes_sample_weight = True
     is_softmax = False  # over classes, of which some may be left out
     layer_name = "class_proxies"

@@ -42,6 +42,7 @@ class WrappedLoss(LearnedLoss):
         super().__init__(normalize=base.normalize, name=name)
         self.base, self.parts = base, [base, *others]
         self.levels = base.levels
+        self.compares_rows = base.compares_rows
         self.takes_sample_weight = base.takes_sample_weight
         self.compares_batches = any(part.compares_batches for part in self.parts)
 

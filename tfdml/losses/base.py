@@ -38,6 +38,7 @@ class MetricLoss(keras.losses.Loss):
     layers = ()  # trainable, see `LearnedLoss`
     learns_similarity = False
     levels = 1  # equal parts of an embedding, each with a loss of its own
+    compares_rows = True  # its terms are pairs or tuples of rows
     compares_batches = False  # labels of a batch with those of other batches
     num_classes = None  # labels are any ids; or 0 to num_classes - 1
     takes_label_sets = False  # also several labels a row: (batch, num_labels) of 0 and 1
@@ -85,7 +86,7 @@ class MetricLoss(keras.losses.Loss):
         if weighted and not self.takes_sample_weight:
             raise ValueError(
                 f"{type(self).__name__} does not support `sample_weight` or `class_weight`: its "
-                "terms are pairs and tuples of rows, not rows. Weight samples with the sampler."
+                "terms are of several rows, not rows. Weight samples with the sampler."
             )
         if self.layers and by_keras:
             raise ValueError(

@@ -58,6 +58,7 @@ class WeightedSum(WrappedLoss):
         levels = {part.levels for part in self.parts}
         check(len(levels) == 1, "all parts must have the same levels", levels=sorted(levels))
         self.normalize = all(part.normalize for part in self.parts)
+        self.compares_rows = any(part.compares_rows for part in self.parts)
         self.takes_label_sets = all(part.takes_label_sets for part in self.parts)
         self.takes_sample_weight = all(part.takes_sample_weight for part in self.parts)
 

@@ -10,7 +10,6 @@ import tensorflow as tf
 from tfdml import losses, pairwise
 from tfdml.checks import Bare, check, check_integer, check_keras, check_shapes, check_type
 from tfdml.evaluation import weigh_levels
-from tfdml.layers import ClassProxies
 from tfdml.layers.gathering import of_all_replicas
 from tfdml.losses import MetricLoss
 from tfdml.models.embedder import number_of_levels, warn_of_unit_range
@@ -274,7 +273,7 @@ class EmbeddingModel(keras.Model):
         loss = self.compute_loss(images, labels, embeddings, sample_weight, training=training)
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
         rows = tf.shape(embeddings)[0]
-        if self._compares_rows:
+        if getattr(self.loss, "compares_rows", False):
             no_positive, no_negative = _lacks_pairs(labels)
             met = self._met.training if training else self._met.evaluation
             met.assign_add(tf.cast([True, no_positive, no_negative], met.dtype))
@@ -300,12 +299,6 @@ class EmbeddingModel(keras.Model):
             "the loss got a layer after `compile`: call its `prepare` before, or compile again"
         )
         check(adopted, expectation, layers=[layer.name for layer in layers])
-
-    @property
-    def _compares_rows(self):
-        """Whether the loss is of pairs of rows: a metric loss without proxies of classes."""
-        proxies = any(isinstance(layer, ClassProxies) for layer in self.loss_layers)
-        return isinstance(self.loss, MetricLoss) and not proxies
 
     @property
     def metrics(self):

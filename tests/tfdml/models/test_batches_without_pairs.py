@@ -14,7 +14,6 @@ import tensorflow as tf
 from small_models import LABELS, build
 
 from tfdml import EmbeddingModel, losses
-from tfdml.layers import ClassProxies
 from tfdml.models.embedding_model import _lacks_pairs
 
 PROGRAM = pathlib.Path(sorted_program.__file__)
@@ -113,6 +112,9 @@ def test_proxies_need_no_positive_pair(images):
             warnings.simplefilter("error")
             model.fit(images[::4], LABELS[::4], verbose=0)
             model.fit(images[:4], LABELS[:4], verbose=0)
+    model = build(loss=losses.WeightedSum({"proxies": base, "triplet": 1.0}))
+    with pytest.warns(UserWarning, match="of 1 batches of the training 1 had no images of two"):
+        model.fit(images[:4], LABELS[:4], verbose=0)
 
 
 @pytest.mark.slow
@@ -125,9 +127,8 @@ def test_all_losses_measure_rows_in_order_alike_on_one_device_and_two_replicas()
     for name in names:
         of_one = sorted_program.measured(name, tf.distribute.get_strategy())
         loss = losses.get(name, **sorted_program.OPTIONS.get(name, {}))
-        needs_pairs = not any(isinstance(layer, ClassProxies) for layer in loss.layers)
         warned = {data: of_one[f"embedding {data}"][2] for data in ("sorted", "mixed", "balanced")}
-        twice = 2 * needs_pairs  # in training and in evaluation
+        twice = 2 * loss.compares_rows  # in training and in evaluation
         assert warned == {"sorted": twice, "mixed": twice, "balanced": 0}, name
         assert of_one["embedding sorted"][1] != 0, name
         assert np.isfinite(of_one["embedding mixed"][1]), name
