@@ -84,11 +84,11 @@ def with_boxes(dataset, path, data_dir):
         ValueError: If `read_boxes` rejects it, the images are not files, one has no box, or a box
             is not inside its image; names the image.
     """
-    folder = pathlib.Path(data_dir).expanduser()
+    folder = pathlib.Path(os.path.expanduser(data_dir))
     folder = folder.parent if folder.is_file() else folder
     boxes = {}
     for image, box in read_boxes(path).items():
-        once = box == boxes.setdefault(identity(folder / image), box)
+        once = box == boxes.setdefault(identity(folder / os.path.expanduser(image)), box)
         check(once, f"{path} must have one box for an image", twice=Bare(image))
     splits = dataset.splits
     for name, split in splits.items():

@@ -54,5 +54,6 @@ def evaluation_batches(
         images = tf.data.Dataset.from_tensor_slices((split.images, boxes_of(split), split.labels))
     if split.holds_records:
         images = images.batch(_RECORDS).map(with_contents, tf.data.AUTOTUNE).unbatch()
+        images = images.apply(tf.data.experimental.assert_cardinality(len(split.labels)))
     images = images.map(load, num_parallel_calls=tf.data.AUTOTUNE)
     return on_all_cores(images.batch(batch_size).prefetch(tf.data.AUTOTUNE))

@@ -1,6 +1,7 @@
 """Reads a mean image in NumPy's or Caffe's format."""
 
 import functools
+import os
 import pathlib
 from typing import Any
 
@@ -42,7 +43,7 @@ def read_mean_image(path):
         FileNotFoundError: If there is no such file.
         ValueError: If it does not hold such an image.
     """
-    path = pathlib.Path(path).expanduser()
+    path = pathlib.Path(os.path.expanduser(path))
     kinds = " or ".join(SUFFIXES)
     check(path.suffix in SUFFIXES, f"`mean_image` must be a file {kinds}", mean_image=Bare(path))
     if not path.is_file():

@@ -39,7 +39,7 @@ def verify(folder):
         FileNotFoundError: If it is unfinished, or files are missing.
         ValueError: If a file has changed since it was written.
     """
-    folder = pathlib.Path(folder).expanduser()
+    folder = pathlib.Path(os.path.expanduser(folder))
     cache.check_files(folder, cache.read_manifest(folder), checksums=True)
 
 
@@ -90,7 +90,7 @@ def write_cache(
     }
     images, rows = _listed(dataset)
     plan = {"settings": settings, "images": _digest_of(images, rows)}
-    folder = pathlib.Path(folder).expanduser()
+    folder = pathlib.Path(os.path.expanduser(folder))
     folder.mkdir(parents=True, exist_ok=True)
     shards = _write_shards(folder, plan, images, rows["order"], dataset.image_size[2])
     return _write_index(folder, plan, shards, rows, dataset, images.class_names or {})

@@ -9,6 +9,7 @@ import numpy as np
 
 from tfdml.checks import check, check_integer
 from tfdml.evaluation import recall_at_k
+from tfdml.evaluation.inputs import class_ids, neighbour_counts
 from tfdml.evaluation.nearest_mean import unit_rows
 from tfdml.files import replacing, shortened
 from tfdml.progress import progress
@@ -185,8 +186,9 @@ class RetrievalScores(keras.callbacks.Callback):
         k: Number of neighbours, or several.
 
     Raises:
-        ValueError: If `labels` are several a row; as training begins, if the model has not one
-            output of (batch, dim).
+        TypeError: If `labels` are not integers.
+        ValueError: If `labels` are several a row or `k` is out of range; as training begins, if the
+            model has not one output of (batch, dim).
     """
 
     def __init__(self, images, labels, k=(1,)):
@@ -196,7 +198,8 @@ class RetrievalScores(keras.callbacks.Callback):
             "`labels` must be (n,) class ids: images of several labels are not scored",
             **{"labels.shape": np.shape(labels)},
         )
-        self.images, self.labels, self.k = images, labels, tuple(np.atleast_1d(k).tolist())
+        self.images, self.labels = images, class_ids(labels)
+        self.k = neighbour_counts(k, len(self.labels) - 1)
 
     def on_train_begin(self, logs=None):
         if not hasattr(self.model, "embed"):

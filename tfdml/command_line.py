@@ -106,7 +106,7 @@ class Parser(jsonargparse.ArgumentParser):
             flag, equals, value = word.partition("=")
             if equals and self._is_text(flag, value):
                 words += [flag, _Text(value)]
-            elif not word.startswith("-") and self._is_text(words[-1], word):
+            elif not re.match("--|-[A-Za-z]", word) and self._is_text(words[-1], word):
                 words.append(_Text(word))
             else:
                 words.append(word)
@@ -163,7 +163,7 @@ class Parser(jsonargparse.ArgumentParser):
     def parse_path(self, path, **kwargs):
         """As `jsonargparse.ArgumentParser.parse_path`, in UTF-8; its errors name the file."""
         try:
-            text = read_text(pathlib.Path(path).expanduser())
+            text = read_text(os.path.expanduser(path))
             self._file = path
             check_settings(text)
             return self.parse_string(text, os.path.basename(path), **kwargs)
@@ -186,7 +186,8 @@ class Parser(jsonargparse.ArgumentParser):
         misspelt = re.search(r"unrecognized arguments:.*|'\w+' is not accepted", message)
         for word in re.findall(r"(?:(?<!\S)--?|')([A-Za-z_]\w+)", misspelt[0]) if misspelt else ():
             if flag := nearest(word, self._types):
-                message += f". Did you mean --{flag}?"
+                hint = f"Did you mean --{flag}?" if flag != word else f"Give it without --{flag}"
+                message += f". {hint}"
                 break
         fail(self.prog, message)
 

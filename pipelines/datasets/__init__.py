@@ -1,6 +1,7 @@
 """Table of the datasets by name; each has a module of this package."""
 
 import importlib
+import os
 import pathlib
 
 from tfdml.checks import check, unknown_name
@@ -44,7 +45,7 @@ def entry_of(name):
 
 def is_listed(name, data_dir=None, skip_invalid=False):
     """Whether `load` is fast, without TensorFlow: it lists the images, or finds no such folder."""
-    missing = data_dir is not None and not pathlib.Path(data_dir).expanduser().exists()
+    missing = data_dir is not None and not os.path.exists(os.path.expanduser(data_dir))
     return entry_of(name) not in READ and (missing or not skip_invalid)
 
 
@@ -109,7 +110,7 @@ def place_of(name, data_dir):
     Returns:
         A `pathlib.Path`; that of `data_dir` where `load` reads it itself, or would find nothing.
     """
-    path = pathlib.Path(data_dir).expanduser()
+    path = pathlib.Path(os.path.expanduser(data_dir))
     if name not in DATASETS or not path.is_dir():
         return path
     module = importlib.import_module(f"{__name__}.{DATASETS[name][0]}")
@@ -130,4 +131,4 @@ def check_built_in(name, data_dir):
 def given_path(name, data_dir, what):
     """The path of a user's images; raises a ValueError that says what they are if it is None."""
     check(data_dir is not None, f"dataset {name!r} needs `data_dir`, {what}", data_dir=data_dir)
-    return pathlib.Path(data_dir).expanduser()
+    return pathlib.Path(os.path.expanduser(data_dir))

@@ -75,7 +75,7 @@ def numbered_sets(cells):
     Returns:
         `(labels, names)`: (n, num_labels) int64 of 0 and 1, and {column: name}.
     """
-    words = [[word.strip() for word in cell.split(SEPARATOR) if word.strip()] for cell in cells]
+    words = [*map(_words, cells)]
     _, names = numbered([word for row in words for word in row])
     ordered = [names[i] for i in sorted(names)]
     if len(ordered) < 2:
@@ -113,10 +113,11 @@ def _read(path):
     (_, names), *lines = [*csv_lines(path)] or [(1, [])]
     _check_names(path, names)
     rows = [_checked(f"{path}, line {number}", names, cells) for number, cells in lines]
-    for name in {"label", "super_label"}.intersection(names):
-        if all(_NUMBER.fullmatch(row[name]) for row in rows):
+    for name in set(CLASSES).intersection(names):
+        if all(_NUMBER.fullmatch(word) for row in rows for word in _words(row[name])):
             for (number, _), row in zip(lines, rows, strict=True):
-                row[name] = _whole(f"{path}, line {number}: `{name}`", row[name])
+                what = f"{path}, line {number}: `{name}`"
+                row[name] = SEPARATOR.join(_whole(what, word) for word in _words(row[name]))
     check(rows, f"{path} must list images", images=0)
     spellings = {}
     for row in rows:
@@ -126,6 +127,11 @@ def _read(path):
         received = " and ".join(dict.fromkeys(twice[0]))
         raise ValueError(f"{path} must list an image once. Received twice: {received}")
     return names, rows
+
+
+def _words(cell):
+    """The labels in a cell."""
+    return [word.strip() for word in cell.split(SEPARATOR) if word.strip()]
 
 
 def _whole(what, cell):
@@ -156,8 +162,8 @@ def _checked(where, names, cells):
     row = dict(zip(names, cells, strict=False))
     if len(cells) != len(names) or not all(row[name] for name in names if name != "labels"):
         raise ValueError(f"{where} must have {','.join(names)}. Received: {','.join(cells)!r}")
-    words = [word.strip() for name in CLASSES for word in row.get(name, "").split(SEPARATOR)]
-    check("nan" not in map(str.lower, words), f"{where} must have a label", line=",".join(cells))
+    words = [word.lower() for name in CLASSES for word in _words(row.get(name, ""))]
+    check("nan" not in words, f"{where} must have a label", line=",".join(cells))
     if "split" in row and row["split"] not in PARTS:
         expected = f"{where}: `split` must be one of {', '.join(PARTS)}"
         raise ValueError(f"{expected}. Received: {row['split']!r}")

@@ -112,6 +112,20 @@ def test_the_number_of_neighbours_may_be_one(rows):
     assert "val_recall@1" in history
 
 
+@pytest.mark.parametrize(
+    ("labels", "k", "error"),
+    [
+        (LABELS.astype(float), 1, (TypeError, "`labels` must be integers")),
+        (list("aabb"), 1, (TypeError, "`labels` must be integers")),
+        (LABELS, 0, (ValueError, "`k` must be positive")),
+        (LABELS, (1, 16), (ValueError, "`k` must not exceed")),
+    ],
+)
+def test_wrong_labels_and_numbers_are_rejected_before_training(labels, k, error, rows):
+    with pytest.raises(error[0], match=error[1]):
+        callbacks.RetrievalScores(rows, labels, k=k)
+
+
 def test_any_model_of_one_output_is_watched(rows):
     model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(4)])
     model.compile("sgd", losses.get("lifted"), run_eagerly=True)

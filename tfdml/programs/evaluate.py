@@ -141,7 +141,7 @@ def check_outputs(settings):
             check_writable(pathlib.Path(getattr(settings, name)))
     report, images = getattr(settings, "report", None), settings.data_dir
     if report and images:
-        folder = pathlib.Path(images).expanduser().resolve()
+        folder = pathlib.Path(images).resolve()
         outside = not pathlib.Path(report).resolve().is_relative_to(folder)
         expectation = "`report` must be outside the folder of the images, as it holds images too"
         check(outside, expectation, report=report, data_dir=images)

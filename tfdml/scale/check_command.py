@@ -1,6 +1,7 @@
 """The command `check` of `python -m tfdml.scale`."""
 
 import dataclasses
+from typing import ClassVar
 
 from tfdml.command_line import Parser, fail, one_sentence
 from tfdml.progress import progress
@@ -15,6 +16,8 @@ class Check:
     Args:
         folder: Folder that `python -m tfdml.scale embed` wrote, with its index, if it has one.
     """
+
+    paths: ClassVar = ("folder",)
 
     folder: str
 

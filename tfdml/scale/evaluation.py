@@ -90,7 +90,7 @@ class Gallery:
     def ids_of(self, paths):
         """(n, m) int64, the ids of the images that are these files; -1 where one has fewer than m.
 
-        Warns of files that are not there, or no longer, of which only the paths can be compared.
+        Warns of files that are not on this machine, of which only the paths can be compared.
         """
         queries, found = collections.defaultdict(list), [[] for _ in paths]
         for query, path in enumerate(paths):
@@ -100,15 +100,15 @@ class Gallery:
         for row, key in enumerate(map(identity, listed)):
             for query in queries.get(key, ()):
                 found[query].append(row)
-            if key not in queries and _is_lost(key):
+            if key not in queries and isinstance(key, str):
                 lost, example = lost + 1, example or key
         for key, rows in queries.items():
-            if _is_lost(key) and not found[rows[0]]:
+            if isinstance(key, str) and not found[rows[0]]:
                 lost, example = lost + 1, example or key
         if lost:
             warnings.warn(
-                f"{lost:,} files are not there, such as {example}: only by their paths can images "
-                f"of the gallery {self.collection.folder} be told from those that search in it",
+                f"{lost:,} files are not on this machine, such as {example}: only their paths tell "
+                f"images of the gallery {self.collection.folder} from those that search in it",
                 stacklevel=2,
             )
         ids = np.full((len(found), max(1, *map(len, found))), -1)
@@ -261,11 +261,6 @@ def _class_sizes(classes):
 
 def _sampled(count, queries=1000, seed=0):
     return np.sort(np.random.default_rng(seed).permutation(count)[:queries])
-
-
-def _is_lost(key):
-    """Whether a key of `identity` is that of a local file that is not there."""
-    return isinstance(key, str) and "://" not in key
 
 
 def _found_values(gallery, index, queries, classes, own, metrics):

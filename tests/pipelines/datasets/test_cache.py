@@ -36,7 +36,9 @@ def test_loads_what_the_cache_was_made_of(folder):
     assert all(split.holds_records for split in dataset.splits.values())
     both = dataset.both()
     assert both.holds_records
-    reds = np.concatenate(list(pipelines.evaluation_batches(both, (9, 9, 3))))[:, 4, 4, 0]
+    batches = pipelines.evaluation_batches(both, (9, 9, 3), batch_size=3)
+    assert len(batches) == 3
+    reds = np.concatenate(list(batches))[:, 4, 4, 0]
     np.testing.assert_allclose(reds, np.arange(8), atol=2)  # of JPEG
 
 

@@ -196,3 +196,14 @@ def test_reads_a_published_dataset(data_folder):
     assert len(cars.train.labels) + len(cars.test.labels) == 8144
     images, _ = next(iter(pipelines.balanced_batches(cars.train, 4, 2, image_size=cars.image_size)))
     assert images.shape == (8, 112, 112, 3)
+
+
+def test_a_folder_may_have_a_tilde_in_front_that_is_no_users(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "boxes.txt").write_text("path,x1,y1,x2,y2\na.jpg,0,0,1,1\n")
+    (tmp_path / "~no-user").mkdir()
+    for name in ("cat", "dog", "emu", "fox"):
+        (tmp_path / name).rename(tmp_path / "~no-user" / name)
+    assert len(load("~no-user").train.labels) == 6
+    with pytest.raises(ValueError, match="must have a box for every image"):
+        load("~no-user", boxes="boxes.txt")
