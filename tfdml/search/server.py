@@ -38,7 +38,8 @@ def serve(application, *, host, port, upload_bytes) -> Any:
         port: Port; 0 for any free one.
         upload_bytes: As for the application. Larger uploads are rejected before they are received.
 
-    A connection is closed if a request does not arrive in 10 seconds and at 100 kB/s after them.
+    A connection is closed if a request does not arrive in 10 seconds and at 100 kB/s after them, or
+    if it asks for more while 16 MiB of answers are not read.
 
     Returns:
         The server of waitress, with `effective_port`, `run` and `close`.
@@ -88,6 +89,12 @@ class _Channel(HTTPChannel):
     def service(self):
         super().service()
         self._restart()
+
+    def _flush_outbufs_below_high_watermark(self):
+        """Closes a connection that asks for more than it reads; else a thread would wait for it."""
+        if self.total_outbufs_len > self.adj.outbuf_high_watermark:
+            self.connected, self.will_close = False, True
+            self.server.pull_trigger()
 
     def is_slow(self, now):
         """Whether a request has not arrived in time; false while one is answered."""
