@@ -10,8 +10,10 @@ from tfdml.checks import Bare, check, check_type
 from tfdml.client.protos import as_json, message
 from tfdml.client.service import (
     LEAST_LIMIT,
+    METADATA_LIMIT,
     Retries,
     ServingError,
+    few,
     limit_of,
     metadata_in,
     versions_in,
@@ -34,6 +36,7 @@ _OPTIONS = [
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 5000),
 ]
+_MOST_SIDES = 64  # of an array of NumPy
 _STRING = 7  # of `tensorflow.DataType`, as the numbers below
 # Number of a type -> it, and the field of a `TensorProto` with a list of its numbers.
 _TYPES = {
@@ -94,7 +97,7 @@ class GrpcService:
         limit = limit_of(inputs)
 
         def arrays_in(response):
-            outputs = response.outputs
+            outputs = few(response.outputs)
             numbers = sum(math.prod(_shape(tensor)) for tensor in outputs.values())
             if 4 * numbers > limit:
                 message = f"an answer of {numbers:,} numbers is larger than {limit:,} bytes"
@@ -111,17 +114,19 @@ class GrpcService:
         request = _request("GetModelMetadata", model, metadata_field=["signature_def"])
         return self._send(lambda answer: metadata_in(as_json(answer)), "GetModelMetadata", request)
 
-    def _send(self, read, method, request, limit=LEAST_LIMIT):
+    def _send(self, read, method, request, limit=METADATA_LIMIT):
         """What `read` makes of the answer."""
         until = time.monotonic() + self._timeout
-        call = self._channel(limit).unary_unary(
+        call = self._channel(max(limit, LEAST_LIMIT)).unary_unary(
             f"/tensorflow.serving.{_METHODS[method][0]}/{method}",
             request_serializer=type(request).SerializeToString,
-            response_deserializer=_message(method, "Response").FromString,
         )
-        response = self._retries(self._answer, call, request, until, until=until)
-        with well_formed(f"one of TF Serving to {method}", response):
-            return read(response)
+        content = self._retries(self._answer, call, request, until, until=until)
+        if len(content) > limit:
+            message = f"an answer of {len(content):,} bytes is larger than {limit:,}"
+            raise ServingError("RESOURCE_EXHAUSTED", message)
+        with well_formed(f"one of TF Serving to {method}", content[:100]):
+            return read(_message(method, "Response").FromString(content))
 
     def _answer(self, call, request, until):
         try:
@@ -174,19 +179,19 @@ def _fill(tensor, value):
 
 def _shape(tensor):
     shape = [dimension.size for dimension in tensor.tensor_shape.dim]
+    check(len(shape) <= _MOST_SIDES, f"at most {_MOST_SIDES} sides", sides=len(shape))
     check(min(shape, default=0) >= 0, "the sides of an array must be >= 0", shape=shape)
     return shape
 
 
 def _array(tensor):
     """The array of a `TensorProto`: bytes, or a list whose last number repeats as needed."""
-    with well_formed("a valid tensor", tensor):
-        shape = _shape(tensor)
-        if tensor.dtype == _STRING:
-            return np.array([*tensor.string_val, None], object)[:-1].reshape(shape)
-        dtype, field = _TYPES[tensor.dtype]
-        if tensor.tensor_content:
-            return np.frombuffer(tensor.tensor_content, dtype).reshape(shape)
-        numbers = np.array(getattr(tensor, field), dtype)
-        missing = math.prod(shape) - len(numbers)
-        return np.pad(numbers, (0, missing), "edge").reshape(shape)
+    shape = _shape(tensor)
+    if tensor.dtype == _STRING:
+        return np.array([*tensor.string_val, None], object)[:-1].reshape(shape)
+    dtype, field = _TYPES[tensor.dtype]
+    if tensor.tensor_content:
+        return np.frombuffer(tensor.tensor_content, dtype).reshape(shape)
+    numbers = np.array(getattr(tensor, field), dtype)
+    missing = math.prod(shape) - len(numbers)
+    return np.pad(numbers, (0, missing), "edge").reshape(shape)

@@ -1,4 +1,4 @@
-"""HTTP requests that end by their deadline and are answered by no other server."""
+"""HTTP requests that end by their deadline, without redirects and cookies."""
 
 import http.client
 import io
@@ -35,6 +35,11 @@ class _Response(http.client.HTTPResponse):
     def __init__(self, sock, *args, **kwargs):
         super().__init__(sock, *args, **kwargs)
         self.fp = io.BufferedReader(_File(self.fp.detach(), sock))
+
+    def begin(self):
+        super().begin()
+        for name in ("Set-Cookie", "Set-Cookie2"):  # long ones take seconds to read
+            del self.headers[name]
 
 
 class _Timed(urllib3.connection.HTTPConnection):

@@ -12,9 +12,10 @@ import urllib3
 from tfdml.checks import check_type
 from tfdml.client.http_session import Session
 from tfdml.client.service import (
-    LEAST_LIMIT,
+    METADATA_LIMIT,
     Retries,
     ServingError,
+    few,
     limit_of,
     metadata_in,
     versions_in,
@@ -78,7 +79,7 @@ class RestService:
             outputs = answer["outputs"]
             if not isinstance(outputs, dict):  # a single output comes without its name
                 outputs = {self._only_output(model, signature, until): outputs}
-            return {name: _array(values) for name, values in outputs.items()}
+            return {name: _array(values) for name, values in few(outputs).items()}
 
         expected = "`outputs`, arrays of numbers or texts"
         return self._ask(arrays_in, expected, model, ":predict", body, limit=limit, until=until)
@@ -95,7 +96,7 @@ class RestService:
             self._only_outputs[signature] = name
         return self._only_outputs[signature]
 
-    def _ask(self, read, expected, model, end="", body=None, *, limit=LEAST_LIMIT, until=None):
+    def _ask(self, read, expected, model, end="", body=None, *, limit=METADATA_LIMIT, until=None):
         """What `read` makes of the server's answer, JSON with what is `expected`."""
         address = f"{self._address}/v1/models/{model.name}"
         if model.version is not None:
@@ -116,7 +117,7 @@ class RestService:
         reason = None
         with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
             reason = json.loads(content)["error"]
-        if not (reason and isinstance(reason, str)):
+        if not (isinstance(reason, str) and reason.strip()):
             reason = f"{address} answered with status {status}"
             if target := response.headers.get("Location"):
                 reason += f", a redirect to {target[:100]!r}, which is not followed"

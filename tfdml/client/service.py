@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfdml.checks import check_type
+from tfdml.checks import check, check_type
 
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 10.0
-LEAST_LIMIT = 2**22  # bytes, of every answer
+LEAST_LIMIT = 2**22  # bytes, of an answer with outputs
+METADATA_LIMIT = 2**20  # bytes, of an answer about a model
 BYTES_OF_ROW = 2**17  # of an answer: 16 for each of 8,192 dimensions
+_MOST_OUTPUTS = 1000
 _LONGEST_MESSAGE = 2000  # characters
 
 
@@ -113,6 +115,12 @@ def limit_of(inputs):
     ]
     most = max(BYTES_OF_ROW * max(rows, default=0), 16 * math.prod(rows), LEAST_LIMIT)
     return 2 ** (most - 1).bit_length()
+
+
+def few(outputs):
+    """The outputs, of which there must not be so many that to read them takes seconds."""
+    check(len(outputs) <= _MOST_OUTPUTS, f"at most {_MOST_OUTPUTS} outputs", outputs=len(outputs))
+    return outputs
 
 
 def rows_in(outputs, name, count, rank):

@@ -44,12 +44,12 @@ def damaged_files(folder):
         missing or damaged.
     """
     from tfdml.scale.collection import Collection
-    from tfdml.scale.index import ABOUT, FOLDER, about_of, checked_files
+    from tfdml.scale.index import FOLDER, about_of, checked_files
 
     collection, damaged, unknown = Collection(folder), [], 0
     index = collection.folder / FOLDER
     files = list(collection.files())
-    if (index / ABOUT).exists():
+    if index.exists():
         files += checked_files(index, about_of(index)).values()
     for file in progress("Checking", files, unit="file"):
         unknown += not file.known

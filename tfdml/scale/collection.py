@@ -249,8 +249,7 @@ def _manifest_of(folder):
     if not path.is_file():
         written = "`python -m tfdml.scale embed` writes it"
         raise FileNotFoundError(f"there is no {path}: {written}")
-    remedy = "embed into a new folder, or remove it and continue the same command"
-    manifest = opened(path.read_bytes(), path, remedy)
+    manifest = opened(path.read_bytes(), path, "embed into a new folder")
     try:
         made_by = manifest["format"]
         whole = all(type(manifest[name]) is int and manifest[name] > 0 for name in _NUMBERS)

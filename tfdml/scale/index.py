@@ -139,14 +139,18 @@ class StoredIndex:
     def _texts(self):
         arrow = import_needed("pyarrow")
         self._files[TEXTS].check()
-        with arrow.memory_map(str(self.folder / TEXTS)) as file:
-            return arrow.ipc.open_file(file).read_all()
+        try:
+            with arrow.memory_map(str(self.folder / TEXTS)) as file:
+                return arrow.ipc.open_file(file).read_all()
+        except arrow.ArrowException as error:
+            raise ValueError(f"{self.folder / TEXTS} is damaged ({error}): {_REMEDY}") from error
 
 
 def checked_files(folder, about):
     """{name: `CheckedFile`} of the files of an index."""
     known = about.get("files", {})
-    names = [name for name in (DATA, LISTS, TEXTS) if name in known or (folder / name).exists()]
+    has_cells = LISTS in known or (folder / LISTS).exists()
+    names = [DATA, *[LISTS] * has_cells, TEXTS]
     return {name: CheckedFile(folder / name, known.get(name), _REMEDY) for name in names}
 
 

@@ -16,6 +16,7 @@ _THREADS = PICTURES + 2  # requests at once: the page and the status never wait 
 _CONNECTIONS = 500
 _SECONDS = 10  # for a request to arrive, and as long as its bytes take at the speed below
 _BYTES_PER_SECOND = 100_000
+_UPLOADS = 20  # of the largest size, that may be held in memory while they arrive
 
 
 def listening(host, port):
@@ -38,7 +39,9 @@ def serve(application, *, host, port, upload_bytes) -> Any:
         port: Port; 0 for any free one.
         upload_bytes: As for the application. Larger uploads are rejected before they are received.
 
-    A connection is closed if a request does not arrive in 10 seconds and at 100 kB/s after them.
+    A connection is closed if a request does not arrive in 10 seconds and at 100 kB/s after them, or
+    if it asks for more while 16 MiB of answers are not read. The oldest are closed while more bytes
+    arrive than 20 of the largest uploads have.
 
     Returns:
         The server of waitress, with `effective_port`, `run` and `close`.
@@ -67,8 +70,11 @@ def serve(application, *, host, port, upload_bytes) -> Any:
 
     def close_slow(now):
         maintenance(now)
-        for channel in server.active_channels.values():
-            channel.will_close |= channel.is_slow(now)
+        arriving = 0
+        for channel in sorted(server.active_channels.values(), key=lambda each: -each.since):
+            arriving += channel.arrived
+            crowded = arriving > _UPLOADS * most and not channel.requests
+            channel.will_close |= crowded or channel.is_slow(now)
 
     server.maintenance = close_slow
     return server
@@ -82,20 +88,26 @@ class _Channel(HTTPChannel):
         super().__init__(*arguments, **options)
 
     def received(self, data):
-        self._arrived += len(data)
+        self.arrived += len(data)
         return super().received(data)
 
     def service(self):
         super().service()
         self._restart()
 
+    def _flush_outbufs_below_high_watermark(self):
+        """Closes a connection that asks for more than it reads; else a thread would wait for it."""
+        if self.total_outbufs_len > self.adj.outbuf_high_watermark:
+            self.connected, self.will_close = False, True
+            self.server.pull_trigger()
+
     def is_slow(self, now):
         """Whether a request has not arrived in time; false while one is answered."""
         answered = not (self.requests or self.total_outbufs_len)
-        return answered and now > self._since + _SECONDS + self._arrived / _BYTES_PER_SECOND
+        return answered and now > self.since + _SECONDS + self.arrived / _BYTES_PER_SECOND
 
     def _restart(self):
-        self._since, self._arrived = time.time(), 0
+        self.since, self.arrived = time.time(), 0
 
 
 class _JsonError(ErrorTask):

@@ -1,6 +1,7 @@
 """Damaged files of a collection and of its index: a named error or the same answer, never death."""
 
 import hashlib
+import json
 
 import numpy as np
 import pytest
@@ -78,6 +79,25 @@ def test_damage_is_named_and_kills_nothing(indexed, places):
 def test_a_collection_of_an_earlier_version_is_read_as_it_is(clustered):
     assert Collection(clustered.folder).shard(0).ids.size
     assert not next(clustered.files()).known
+
+
+@pytest.mark.parametrize("name", ["index.faiss", "index.ivfdata", "list.arrow"])
+def test_a_file_that_an_index_of_an_earlier_version_lacks_is_named(name, clustered):
+    build(clustered, "IVF8,Flat")
+    about = clustered.folder / "index" / "index.json"
+    content = json.loads(about.read_text())
+    about.write_text(
+        json.dumps({key: content[key] for key in content if key not in ("files", "crc32")})
+    )
+    assert StoredIndex(clustered).text(0)[0]
+    file = about.with_name(name)
+    if name == "list.arrow":
+        file.write_bytes(b"ARROW1")
+        with pytest.raises(ValueError, match=r"list\.arrow is damaged"):
+            StoredIndex(clustered).text(0)
+    file.unlink()
+    with pytest.raises((FileNotFoundError, ValueError), match=name):
+        StoredIndex(clustered).text(0)
 
 
 def test_cells_are_checked_when_they_are_visited(clustered, monkeypatch):

@@ -1,3 +1,4 @@
+import contextlib
 import json
 import socket
 import threading
@@ -151,6 +152,34 @@ def test_a_request_may_take_as_long_as_its_bytes(search, serving, encoded, monke
         time.sleep(2.1)
         connection.sendall(picture[300:])
         assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def test_the_oldest_of_too_many_uploads_are_closed(search, serving, monkeypatch):
+    monkeypatch.setattr(module, "_UPLOADS", 2)
+    head = b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100999\r\n\r\n"
+    with serving(search, upload_bytes=1000) as ask, contextlib.ExitStack() as stack:
+        connections = []
+        for _ in range(4):
+            connection = socket.create_connection(("127.0.0.1", ask.port), timeout=4)
+            connections.append(stack.enter_context(connection))
+            connection.sendall(head + bytes(90_000))
+            time.sleep(0.02)
+        with contextlib.suppress(ConnectionResetError):
+            assert connections[0].recv(1) == b""
+        connections[-1].sendall(bytes(10_999))
+        assert connections[-1].recv(65536).startswith(b"HTTP/1.1 4")
+
+
+def test_no_thread_waits_for_clients_that_do_not_read(search, serving, encoded, monkeypatch):
+    picture = encoded("red", "BMP", size=(600, 600))
+    monkeypatch.setattr(search, "content", lambda key: picture)
+    asked = b"GET /api/images/0 HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100
+    with serving(search) as ask, contextlib.ExitStack() as connections:
+        for _ in range(PICTURES + 2):
+            connection = socket.create_connection(("127.0.0.1", ask.port))
+            connections.enter_context(connection).sendall(asked)
+        time.sleep(0.5)
+        assert ask("/api/status")[0] == 200
 
 
 PART = b'--b\r\nContent-Disposition: form-data; name="f"\r\n\r\n%s\r\n'
