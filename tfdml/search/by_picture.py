@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 from tfdml.search.images import RejectedError, read_header
 
+MOST_PIXELS = 50_000_000  # of a picture that is sent; two are decoded at once, in 2 GB
+
 
 class Found(NamedTuple):
     """An image that a search found; scores that do not apply are None."""
@@ -50,7 +52,11 @@ class PictureSearch:
         Raises:
             RejectedError: If it is not a picture, too large, or the model cannot read it.
         """
-        read_header(content)
+        _, width, height = read_header(content)
+        if width * height > MOST_PIXELS:
+            sides = f"{width:,} x {height:,}"
+            expected = f"The picture must have at most {MOST_PIXELS:,} pixels"
+            raise RejectedError(f"{expected}. Received: {sides}", status=413)
         began = time.perf_counter()
         [row] = self.model.embed([content])
         if isinstance(row, RejectedError):

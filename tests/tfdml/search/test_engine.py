@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from tfdml.search import engine
+from tfdml.search import by_picture, engine
 from tfdml.search.engine import ImageSearch
 from tfdml.search.images import RejectedError
 
@@ -28,6 +28,19 @@ def test_finds_the_nearest_images_of_a_picture(search, colours, encoded):
         expected = np.linalg.norm(np.subtract(colours[found.entry.name], asked))
         assert abs(found.distance - expected) < 9  # WebP loses some of the colour
         assert (found.cosine, found.similarity) == (None, None)
+
+
+def test_a_picture_of_more_pixels_than_a_stranger_may_send_is_not_decoded(
+    search, model, encoded, monkeypatch
+):
+    picture, before = encoded("red", size=(40, 30)), model.embedded
+    monkeypatch.setattr(by_picture, "MOST_PIXELS", 40 * 30 - 1)
+    with pytest.raises(RejectedError, match=r"at most 1,199 pixels\. Received: 40 x 30") as error:
+        search.by_picture(picture, 1)
+    assert error.value.status == 413
+    assert model.embedded == before
+    monkeypatch.setattr(by_picture, "MOST_PIXELS", 40 * 30)
+    assert len(search.by_picture(picture, 1).found) == 1
 
 
 def test_finds_the_nearest_images_of_an_image_without_itself(search, folder, encoded):
