@@ -6,6 +6,7 @@ import warnings
 import zipfile
 
 import fsspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -221,7 +222,7 @@ def test_a_parquet_file_without_paths_is_rejected(columns, message, tmp_path):
     [
         (pa.array([4006381333931.0, -0.0, None]), ["4006381333931", "0", None]),
         (pa.array([7, float("nan"), 2**24 - 1], pa.float32()), ["7", None, "16777215"]),
-        (pa.array([7, 0, None], pa.float16()), ["7", "0", None]),
+        (pa.array([np.float16(7), np.float16(0), None], pa.float16()), ["7", "0", None]),
         (pa.array([7.0, 7.0, None]).dictionary_encode(), ["7", "7", None]),
         (pa.array([7, 2**60, None], pa.decimal128(25, 2)), ["7", str(2**60), None]),
         (pa.array([7, 2**63, None], pa.uint64()), ["7", str(2**63), None]),
