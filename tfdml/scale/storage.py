@@ -174,7 +174,7 @@ def fetch(path):
                 return "it is not a regular file"
             return pathlib.Path(path).read_bytes()
         return _contents(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, KeyError):  # of zipfile, in early versions of fsspec
         return NO_FILE
     except Exception as error:  # clients of networks raise many types
         # There a rejected credential looks like a file that may not be read.
