@@ -2,16 +2,16 @@
 
 import contextlib
 import socket
-import threading
 import time
 from concurrent import futures
 
 import grpc
+from listening import Listening
 
 PIECE = 2**16
 
 
-class HostileServer:
+class HostileServer(Listening):
     """Listens on a free port until it is closed; reads what comes and calls `answer`.
 
     Attributes:
@@ -22,24 +22,9 @@ class HostileServer:
 
     def __init__(self):
         self.answer, self.received = lambda connection: None, []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
+        super().__init__()
 
-    def __enter__(self):
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection):
+    def serve(self, connection):
         with contextlib.suppress(OSError), connection:
             self.received.append(connection.recv(PIECE))
             self.answer(connection)

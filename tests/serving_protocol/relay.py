@@ -6,8 +6,10 @@ import ssl
 import threading
 import time
 
+from listening import Listening
 
-class Relay:
+
+class Relay(Listening):
     """Listens on a free port of 127.0.0.1 and passes bytes on, both ways, until it is closed.
 
     Args:
@@ -23,32 +25,16 @@ class Relay:
     """
 
     def __init__(self, port, certificate=None, authority=None):
-        self.drops, self.pause, self.connections = 0, 0.0, 0
+        self.drops, self.pause = 0, 0.0
         self._server, self._tls = port, None
         if certificate:
             self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority)
             self._tls.load_cert_chain(*certificate)
             self._tls.set_alpn_protocols(["h2", "http/1.1"])
             self._tls.verify_mode = ssl.CERT_REQUIRED if authority else ssl.CERT_NONE
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
+        super().__init__()
 
-    def __enter__(self):
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                self.connections += 1
-                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def _serve(self, client):
+    def serve(self, client):
         with contextlib.suppress(OSError):
             if self._tls:
                 client = self._tls.wrap_socket(client, server_side=True)

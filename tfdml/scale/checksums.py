@@ -18,7 +18,7 @@ def checksums(file):
 
 
 def sealed(content):
-    """The text of a JSON file with a checksum of its content, a dict of texts as keys."""
+    """The text of a JSON file with a checksum of its content, a dict with texts as keys."""
     return json.dumps({**content, _SEAL: _crc32_of(content)}, indent=2) + "\n"
 
 
