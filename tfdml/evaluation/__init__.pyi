@@ -20,9 +20,9 @@ from .nearest_mean import class_means as class_means
 from .nearest_mean import nearest_class_mean as nearest_class_mean
 from .nearest_mean import nearest_class_mean_per_query as nearest_class_mean_per_query
 from .pairs import distance_statistics as distance_statistics
-from .ranking.by_similarity import scores_to_rank as scores_to_rank
-from .ranking.neighbours import nearest_neighbours as nearest_neighbours
-from .ranking.search import apart as apart
+from .ranking import Ranking as Ranking
+from .ranking import nearest_neighbours as nearest_neighbours
+from .ranking import rank as rank
 from .report.projector import write_projector as write_projector
 from .report.tables import comparison_table as comparison_table
 from .reranking import exact_and_reranked_recall as exact_and_reranked_recall
@@ -37,10 +37,12 @@ from .retrieval import r_precision as r_precision
 from .retrieval import recall_at_k as recall_at_k
 from .retrieval import retrieval_scores as retrieval_scores
 from .retrieval import retrieval_scores_per_query as retrieval_scores_per_query
+from .search import apart as apart
 from .statistics import bootstrap_intervals as bootstrap_intervals
 from .statistics import class_averages as class_averages
 from .statistics import macro_average as macro_average
 from .statistics import paired_bootstrap as paired_bootstrap
+from .tiles import scores_to_rank as scores_to_rank
 from .verification import calibrate_threshold as calibrate_threshold
 from .verification import rates_at_threshold as rates_at_threshold
 from .verification import verification_curve as verification_curve

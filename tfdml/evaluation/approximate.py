@@ -8,7 +8,7 @@ import numpy as np
 
 from tfdml.checks import check, check_type
 from tfdml.evaluation import inputs
-from tfdml.evaluation.ranking.points import Frame, squared_distances
+from tfdml.evaluation.exact.points import Frame, squared_distances
 from tfdml.evaluation.retrieval import Keywords, recall_at_k
 
 _FOUND_AT_ONCE = 2**20  # neighbours found per block of queries

@@ -6,8 +6,8 @@ import numpy as np
 
 from tfdml.checks import check
 from tfdml.evaluation import inputs
+from tfdml.evaluation.exact.search import apart
 from tfdml.evaluation.nearest_mean import nearest_class_mean
-from tfdml.evaluation.ranking.search import apart
 from tfdml.evaluation.retrieval import retrieval_scores
 
 

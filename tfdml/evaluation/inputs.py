@@ -100,6 +100,44 @@ def queries_and_gallery(embeddings, labels, gallery_embeddings, gallery_labels):
     return embeddings, labels, *gallery
 
 
+def gallery_of(queries, gallery_embeddings, gallery_labels):
+    """Returns both, checked: the embeddings as an array, or as an iterable of arrays; (m,) ids.
+
+    Args:
+        queries: (n, dim) floats, checked.
+        gallery_embeddings: As for `rank`.
+        gallery_labels: (m,) or (m, 1) integers.
+
+    Raises:
+        TypeError: As for `embeddings_and_labels`; of an iterable, only for the labels.
+        ValueError: As for `embeddings_and_labels`, or if the widths disagree, or an iterator cannot
+            be read twice.
+    """
+    if not _is_read_in_blocks(gallery_embeddings):
+        gallery = embeddings_and_labels(gallery_embeddings, gallery_labels, prefix="gallery_")
+        check_same_width(embeddings=queries, gallery_embeddings=gallery[0])
+        return gallery
+    again = iter(gallery_embeddings) is not gallery_embeddings
+    kind = type(gallery_embeddings).__name__
+    check(again, "`gallery_embeddings` must be blocks that can be read twice, as a list", type=kind)
+    return gallery_embeddings, class_ids(gallery_labels, "gallery_labels")
+
+
+def gallery_rows(rows, queries):
+    """Returns a block of a gallery as an array, checked; (m_i, dim) floats as wide as queries."""
+    rows = finite_rows(rows, "gallery_embeddings")
+    check_same_width(embeddings=queries, gallery_embeddings=rows)
+    return rows
+
+
+def _is_read_in_blocks(rows):
+    if isinstance(rows, np.memmap):
+        return True
+    if isinstance(rows, (list, tuple)):
+        return bool(rows) and np.ndim(rows[0]) == 2
+    return not hasattr(rows, "__array__") and np.iterable(rows)
+
+
 def check_same_width(**rows):
     """Raises a ValueError unless the two named arrays of rows have the same width."""
     (first, a), (second, b) = rows.items()
@@ -109,7 +147,10 @@ def check_same_width(**rows):
 
 def check_together(where="", **arrays):
     """Raises a ValueError if only one of two arrays is given."""
-    shapes = {name: None if of is None else np.shape(of) for name, of in arrays.items()}
+    shapes = {
+        name: None if of is None else getattr(of, "shape", type(of).__name__)
+        for name, of in arrays.items()
+    }
     both = " and ".join(f"`{name}`" for name in arrays)
     given = {of is None for of in arrays.values()}
     check(len(given) == 1, f"{both} must be given together{where}", **shapes)

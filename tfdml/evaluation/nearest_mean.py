@@ -6,7 +6,7 @@ import numpy as np
 
 from tfdml.checks import check
 from tfdml.evaluation import inputs
-from tfdml.evaluation.ranking.means import hits, rank_means
+from tfdml.evaluation.exact.means import hits, rank_means
 from tfdml.evaluation.signatures import takes_arguments_of
 
 

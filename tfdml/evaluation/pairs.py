@@ -4,8 +4,8 @@ import numpy as np
 
 from tfdml.checks import check
 from tfdml.evaluation import inputs
-from tfdml.evaluation.ranking.points import Frame, squared_distances
-from tfdml.evaluation.ranking.search import slices_of
+from tfdml.evaluation.exact.points import Frame, squared_distances
+from tfdml.evaluation.exact.search import slices_of
 
 _BLOCK_ROWS = 1024
 _BLOCK_COLUMNS = 2048  # two blocks at once: of the caller, and the next one

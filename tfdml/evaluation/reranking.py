@@ -4,9 +4,9 @@ import numpy as np
 
 from tfdml.checks import check, check_type
 from tfdml.evaluation import inputs
-from tfdml.evaluation.ranking.neighbours import nearest_neighbours, nearest_rows
-from tfdml.evaluation.ranking.points import Frame
-from tfdml.evaluation.ranking.search import search_of
+from tfdml.evaluation.exact.neighbours import nearest_neighbours, nearest_rows
+from tfdml.evaluation.exact.points import Frame
+from tfdml.evaluation.exact.search import search_of
 
 _PAIRS_AT_ONCE = 8192  # rows passed to the similarity
 _CANDIDATES_AT_ONCE = 2**20  # candidates per block of queries: 50 MB of indices and scores

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 import numpy as np
 
 from tfdml.evaluation import inputs
-from tfdml.evaluation.ranking.by_distance import ranks_by_distance
-from tfdml.evaluation.ranking.by_similarity import ranks_by_similarity
-from tfdml.evaluation.ranking.metrics import Metrics
-from tfdml.evaluation.ranking.nearest import ranks_of_nearest
-from tfdml.evaluation.ranking.search import search_of
-from tfdml.evaluation.signatures import with_signature
+from tfdml.evaluation.metrics import Metrics
+from tfdml.evaluation.ranking import ranking_of
+from tfdml.evaluation.search import search_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 _COUNTS = (1, 2, 4, 8)
+_MOST_PAIRS = 2**23  # of queries and relevant rows that are ranked at once: about 200 MB
 _Function = TypeVar("_Function", bound="Callable")
 
 
@@ -38,11 +37,22 @@ class Keywords(TypedDict, total=False):
 
 def _with_keywords(function: _Function) -> _Function:
     """Spells out the keywords in the signature of a function, and rejects others by its name."""
-    keywords = [*inspect.signature(search_of).parameters.values()][2:]
-    keywords.append(inspect.Parameter("similarity", inspect.Parameter.KEYWORD_ONLY, default=None))
-    signature = inspect.signature(function)
+    signature, keywords = inspect.signature(function), inspect.Parameter.KEYWORD_ONLY
+    defaults = dict.fromkeys(Keywords.__annotations__) | {"ignored_labels": ()}
+    more = [inspect.Parameter(name, keywords, default=of) for name, of in defaults.items()]
     *given, _ = signature.parameters.values()
-    return with_signature(function, signature.replace(parameters=[*given, *keywords]))
+    signature = signature.replace(parameters=[*given, *more])
+
+    @functools.wraps(function)
+    def checked(*args, **kwargs):
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{function.__name__}() {error}") from None
+        return function(*args, **kwargs)
+
+    checked.__dict__["__signature__"] = signature
+    return checked
 
 
 @_with_keywords
@@ -76,7 +86,7 @@ def retrieval_scores(embeddings, labels, k=_COUNTS, *, metrics=None, **search: U
     each computed in float64: slow for `map` and `mrr`, which need all of them.
 
     With `similarity`, its scores S[q, j] replace -D[q, j] in the same definitions;
-    `tfdml.evaluation.ranking.by_similarity` states how often and with which inputs it is called.
+    `tfdml.evaluation.exact.by_similarity` states how often and with which inputs it is called.
 
     Args:
         embeddings: (n, dim) floats, finite; the queries, taken as given: not normalised.
@@ -162,7 +172,7 @@ def recall_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
     This is the "Recall@K" of metric-learning papers (any hit counts, also called CMC@K), not the
     share of relevant rows found. Ties count as errors: a row of another class at exactly the
     distance of the nearest same-class row ranks before it, so collapsed embeddings score 0 (unless
-    there are fewer than K rows of other classes). Exact, at the cost of `retrieval_scores`.
+    there are fewer than K rows of other classes).
 
     Arguments and errors are those of `retrieval_scores`.
 
@@ -342,24 +352,33 @@ def ndcg_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
 def _values(embeddings, labels, k, metrics, *, similarity=None, **search):
     """The result of `retrieval_scores_per_query`.
 
-    Warnings refer to the caller of the public function, which `with_signature` wraps.
+    Warnings refer to the caller of the public function, which `_with_keywords` wraps.
     """
     inputs.check_callable_or_none(similarity=similarity)
     search = search_of(embeddings, labels, **search)
     metrics = Metrics.of(metrics, k, search.most)
     relevant = search.relevant
-    if similarity is not None:
-        ranked = ranks_by_similarity(search, similarity, metrics.only_nearest)
-    elif metrics.only_nearest:
-        ranked = ranks_of_nearest(search, metrics.depth(relevant))
-    else:
-        ranked = ranks_by_distance(search, metrics.depth(relevant))
-    values = {}
-    for ranks in ranked:
-        block = slice(ranks.first, ranks.last)
-        for name, of in metrics.values(ranks, relevant[block]).items():
-            values.setdefault(name, np.empty(len(relevant)))[search.order[block]] = of
     inputs.warn_of_misses(int(np.count_nonzero(relevant == 0)), len(relevant), stacklevel=4)
+    return values_of(search, metrics, similarity, stacklevel=4)
+
+
+def values_of(search, metrics, similarity=None, stacklevel=2):
+    """{name: (q,) values} of the queries of a `Search`, in the order given.
+
+    Queries are ranked in several parts if they have many relevant rows.
+    """
+    relevant, values = search.relevant, {}
+    pairs = np.cumsum(np.minimum(relevant, 1) if metrics.first_only else relevant)
+    parts = 1 if similarity else max(1, -(-int(pairs[-1]) // _MOST_PAIRS))
+    limits = np.linspace(0, pairs[-1], parts + 1)[1:-1]
+    given, whole = np.sort(search.kept), np.arange(len(relevant))
+    for part in np.split(whole, np.searchsorted(pairs, limits)):
+        some = search if parts == 1 else search.of(part)
+        options = {"first_only": metrics.first_only, "stacklevel": stacklevel + 1}
+        ranking = ranking_of(some, similarity, 0, metrics.depth(relevant[part]), **options)
+        places = np.searchsorted(given, np.sort(some.kept))
+        for name, of in metrics.values(ranking).items():
+            values.setdefault(name, np.empty(len(relevant)))[places] = of
     return values
 
 

@@ -4,9 +4,9 @@ import numpy as np
 
 from tfdml.checks import check, check_one_of, check_type
 from tfdml.evaluation import inputs
+from tfdml.evaluation.exact.means import EQUAL_MEANS
 from tfdml.evaluation.hierarchy import ancestors_of, check_has_parents, parents_of_nodes
 from tfdml.evaluation.nearest_mean import class_means, hits_by_means, shares_of_hits, unit_rows
-from tfdml.evaluation.ranking.means import EQUAL_MEANS
 from tfdml.evaluation.signatures import takes_arguments_of
 
 _DESCRIPTIONS = {  # of the options `equal_means` of `zero_shot_accuracy`

@@ -9,9 +9,9 @@ import numpy as np
 
 from tfdml.checks import check
 from tfdml.evaluation import inputs
-from tfdml.evaluation.ranking.in_chunks import Chunk, ranks_in_chunks
-from tfdml.evaluation.ranking.metrics import Metrics
-from tfdml.evaluation.ranking.search import ranks_of
+from tfdml.evaluation.exact.in_chunks import Chunk, ranks_in_chunks
+from tfdml.evaluation.exact.metrics import Metrics
+from tfdml.evaluation.exact.search import ranks_of
 from tfdml.files import identity
 from tfdml.progress import progress
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfdml.evaluation.ranking.neighbours import nearest_rows
-from tfdml.evaluation.ranking.points import Frame, squared_distances
+from tfdml.evaluation.exact.neighbours import nearest_rows
+from tfdml.evaluation.exact.points import Frame, squared_distances
 from tfdml.progress import progress
 
 COUNTS = (1, 10, 100)

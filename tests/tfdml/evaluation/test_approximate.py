@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tfdml.evaluation import approximate, approximate_recall, recall_at_k
-from tfdml.evaluation.ranking import points
+from tfdml.evaluation.exact import points
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(have no other row|collapsed)")
 

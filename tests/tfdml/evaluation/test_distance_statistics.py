@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfdml.evaluation import distance_statistics, pairs
-from tfdml.evaluation.ranking import points
+from tfdml.evaluation.exact import points
 
 
 def brute_force(embeddings, labels):

@@ -10,8 +10,8 @@ from tfdml.evaluation import (
     nearest_class_mean_per_query,
     recall_at_k,
 )
+from tfdml.evaluation.exact import points
 from tfdml.evaluation.ranking import means as ranking_means
-from tfdml.evaluation.ranking import points
 
 
 def means_by_a_loop(embeddings, labels):

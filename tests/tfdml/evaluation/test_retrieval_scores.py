@@ -19,12 +19,14 @@ from tfdml.evaluation import (
     ndcg_at_k,
     precision_at_k,
     r_precision,
+    ranking,
     recall_at_k,
+    retrieval,
     retrieval_scores,
     retrieval_scores_per_query,
+    tiles,
 )
-from tfdml.evaluation.ranking import by_distance, by_similarity, counting, nearest, points
-from tfdml.evaluation.ranking.metrics import METRICS
+from tfdml.evaluation.metrics import METRICS
 from tfdml.evaluation.retrieval import Keywords
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(have no other row|collapsed)")
@@ -102,22 +104,16 @@ def some_rows(kind, rng, rows=60):
 KINDS = ["spread", "grid", "duplicates", "far", "one far", "tiny", "collapsed", "half zero"]
 
 
-@pytest.fixture(params=["as is", "small", "small, deep"])
+@pytest.fixture(params=["as is", "small"])
 def sizes(request, monkeypatch):
     """Also blocks, chunks and tiles so small that each of them is filled several times."""
-    if "deep" in request.param:
-        monkeypatch.setattr(by_distance, "_SHALLOW", 0)
-    if "small" in request.param:
-        for name, size in {"_BLOCK_BYTES": 4 * 60 * 7, "_BLOCK_PAIRS": 100}.items():
-            monkeypatch.setattr(by_distance, name, size)
-        small = {"_CHUNK_ROWS": 5, "_FEW": 2, "_DENSE": 3, "_TOP_ROWS": 4, "_TOP_SCORES": 180}
-        small["_LEAST_GROUP"] = 1
-        for name, size in small.items():
-            monkeypatch.setattr(counting, name, size)
-        monkeypatch.setattr(points, "_CHUNK_ROWS", 5)
-        monkeypatch.setattr(by_similarity, "_TILE_ROWS", 7)
-        for name, size in {"_TILE_ROWS": 7, "_TILE_COLUMNS": 9}.items():
-            monkeypatch.setattr(nearest, name, size)
+    if request.param == "small":
+        monkeypatch.setattr(ranking, "_FEW", 1)
+        monkeypatch.setattr(ranking, "_BYTE", 5)
+        monkeypatch.setattr(tiles, "_CHUNK_ROWS", 5)
+        monkeypatch.setattr(retrieval, "_MOST_PAIRS", 50)
+        for kind in (tiles.DistanceTiles, tiles.SimilarityTiles):
+            monkeypatch.setattr(kind, "size", 7)
 
 
 def test_line_by_hand():
@@ -381,16 +377,15 @@ def test_metrics_bound_each_other(seed, n, classes):
         assert (scores[f"precision@{count}"] <= scores[f"recall@{count}"]).all()
 
 
-def test_many_relevant_rows_and_few_give_what_both_ways_of_counting_say(rng, monkeypatch):
+@pytest.mark.parametrize("few", [0, 8, 1000])
+def test_many_relevant_rows_and_few_are_counted_alike(few, rng, monkeypatch):
     labels = np.repeat(np.arange(3), [100, 30, 4])
     x = (rng.normal(size=(3, 4))[labels] + rng.normal(size=(134, 4))).astype("float32")
     expected = brute_force(similarities(x, x), labels, (1, 8, 100))
-    monkeypatch.setattr(by_distance, "_SHALLOW", 0)
-    for few in (0, 8, 1000):
-        monkeypatch.setattr(counting, "_FEW", few)
-        for metrics in (None, ("precision", "recall"), "map@r"):
-            scores = retrieval_scores_per_query(x, labels, k=(1, 8, 100), metrics=metrics)
-            assert_equal(scores, expected)
+    monkeypatch.setattr(ranking, "_FEW", few)
+    for metrics in (None, ("precision", "recall"), "map@r"):
+        scores = retrieval_scores_per_query(x, labels, k=(1, 8, 100), metrics=metrics)
+        assert_equal(scores, expected)
 
 
 def test_ignores_the_order_of_the_rows(rng):
@@ -455,8 +450,8 @@ def test_queries_and_gallery_may_differ_in_type_and_stay_as_they_are(metrics, sc
 
 
 def test_memory_stays_that_of_a_block(rng, monkeypatch):
-    monkeypatch.setattr(by_distance, "_BLOCK_BYTES", 2**19)
-    monkeypatch.setattr(by_distance, "_BLOCK_PAIRS", 2**14)
+    monkeypatch.setattr(retrieval, "_MOST_PAIRS", 2**14)
+    monkeypatch.setattr(tiles.DistanceTiles, "size", 100)
     x = rng.normal(size=(2000, 16)).astype("float32")
     for classes in (400, 4):
         tracemalloc.start()

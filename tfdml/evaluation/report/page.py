@@ -13,7 +13,7 @@ import numpy as np
 
 from tfdml.checks import check, check_number, check_positive, check_type
 from tfdml.evaluation import inputs
-from tfdml.evaluation.ranking.neighbours import distances_to, nearest_neighbours
+from tfdml.evaluation.exact.neighbours import distances_to, nearest_neighbours
 from tfdml.evaluation.report import charts
 from tfdml.evaluation.report.histograms import distance_histograms
 from tfdml.evaluation.report.pictures import check_image_names

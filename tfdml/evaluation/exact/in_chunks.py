@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfdml.evaluation.ranking import points
-from tfdml.evaluation.ranking.counting import Bounds, Counter
-from tfdml.evaluation.ranking.search import Search, ranks_of
+from tfdml.evaluation.exact import points
+from tfdml.evaluation.exact.counting import Bounds, Counter
+from tfdml.evaluation.exact.search import Search, ranks_of
 
 _BLOCK_BYTES = 2**25  # of float32 scores held at once
 _SAMPLE_ROWS = 64  # of each chunk, for the centre of the gallery

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tfdml.checks import check_one_of
-from tfdml.evaluation.ranking.points import Frame, score_bounds, squared_distances
-from tfdml.evaluation.ranking.search import true_places
+from tfdml.evaluation.exact.points import Frame, score_bounds, squared_distances
+from tfdml.evaluation.exact.search import true_places
 
 _BLOCK_BYTES = 2**25  # of scores held at once, counted as float64
 

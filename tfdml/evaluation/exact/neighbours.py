@@ -6,7 +6,7 @@ import numpy as np
 
 from tfdml.checks import check
 from tfdml.evaluation import inputs
-from tfdml.evaluation.ranking.points import Frame, score_error, squared_distances
+from tfdml.evaluation.exact.points import Frame, score_error, squared_distances
 
 _BLOCK_BYTES = 2**25  # of float32 scores held at once
 _CHUNK_ROWS = 4096  # exact distances computed before checking whether they suffice

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfdml.evaluation.ranking import points
+from tfdml.evaluation.exact import points
 
 _CHUNK_ROWS = 256  # exact distances computed before checking whether they suffice
 _FEW = 8  # up to this many relevant rows, counting one by one is faster than a sort

@@ -1,0 +1,388 @@
+import itertools
+import os
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from tfdml.evaluation import (
+    apart,
+    histogram,
+    nearest_neighbours,
+    rank,
+    recall_at_k,
+    retrieval_scores,
+    scores_to_rank,
+    tiles,
+)
+from tfdml.evaluation import ranking as engine
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*(have no other row|collapsed)")
+
+
+def ranks_by_loops(scores, labels, gallery_labels, excluded=()):
+    """(query, place, rank) of every relevant row, from a table of scores; ties count as errors."""
+    found = []
+    for query, row in enumerate(scores):
+        allowed = [j for j in range(len(row)) if (query, j) not in excluded]
+        same = [gallery_labels[j] == labels[query] for j in allowed]
+        relevant = sorted((row[j] for j, of in zip(allowed, same, strict=True) if of), reverse=True)
+        others = [row[j] for j, of in zip(allowed, same, strict=True) if not of]
+        for place, score in enumerate(relevant, start=1):
+            found.append((query, place, place + sum(other >= score for other in others)))
+    return found
+
+
+def nearness(queries, gallery):
+    return -np.square(queries[:, None].astype(float) - gallery.astype(float)).sum(axis=2)
+
+
+def itself(count):
+    return {(i, i) for i in range(count)}
+
+
+def ranks_of(ranking):
+    return list(zip(*(of.tolist() for of in ranking.relevant_ranks), strict=True))
+
+
+def some_rows(rng, rows=60, classes=9):
+    """A grid, with many exact ties, and labels of uneven classes."""
+    labels = (classes * rng.random(rows) ** 2).astype(int) + 2**40
+    labels[:3] = [1, 2, 2**62]  # without another row of their class
+    return rng.integers(0, 4, (rows, 3)).astype(float), labels
+
+
+@pytest.fixture(params=["as is", "small"])
+def sizes(request, monkeypatch):
+    """Also tiles so small that there are many."""
+    if request.param == "small":
+        monkeypatch.setattr(engine, "_FEW", 1)
+        monkeypatch.setattr(tiles, "_CHUNK_ROWS", 5)
+        monkeypatch.setattr(tiles, "_BLOCK_ROWS", 11)
+        for kind in (tiles.DistanceTiles, tiles.SimilarityTiles):
+            monkeypatch.setattr(kind, "size", 7)
+
+
+@pytest.mark.parametrize("scale", [2.0**-900, 1e-15, 1, 1e15, 2.0**900])
+@pytest.mark.parametrize("offset", [0, 1e6])
+def test_ranks_equal_loops_whatever_the_scale_and_the_offset(scale, offset, sizes, rng):
+    x, labels = some_rows(rng)
+    expected = ranks_by_loops(nearness(x, x), labels, labels, itself(60))
+    for options in ({}, {"histogram": True}):
+        ranking = rank((x + offset) * scale, labels, nearest=0, **options)
+        assert ranks_of(ranking) == expected
+    assert ranking.relevant.tolist() == [sum(labels == label) - 1 for label in labels]
+
+
+def test_norms_of_any_size_are_ranked_together(rng):
+    x, labels = some_rows(rng)
+    x[::2] *= 2.0**50
+    x[1::2] *= 2.0**-40
+    expected = ranks_by_loops(nearness(x, x), labels, labels, itself(60))
+    far = nearness(x, x) < -1e10
+    assert far.any()
+    assert not far.all()
+    assert ranks_of(rank(x, labels, nearest=0)) == expected
+
+
+def test_what_float32_cannot_tell_apart_counts_against_the_query():
+    row = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0 + 1e-9], [5.0, 5.0]])
+    assert ranks_of(rank(row, np.array([0, 0, 1, 2]), nearest=0)) == [(0, 1, 2), (1, 1, 2)]
+    row[2] = 0.0, 1.001
+    assert ranks_of(rank(row, np.array([0, 0, 1, 2]), nearest=0)) == [(0, 1, 1), (1, 1, 2)]
+
+
+def test_a_collapsed_model_finds_nothing():
+    ranking = rank(np.full((300, 8), 0.3, "float32"), np.arange(300) % 10)
+    assert (ranking.relevant_ranks.rank == 270 + ranking.relevant_ranks.place).all()
+
+
+@pytest.mark.parametrize("first_only", [False, True])
+@pytest.mark.parametrize("depth", [0, 1, 7, "own"])
+def test_ranks_end_at_the_depth(depth, first_only, sizes, rng):
+    x, labels = some_rows(rng)
+    depth = rng.integers(0, 30, 60) if depth == "own" else depth
+    limit = np.broadcast_to(depth, 60)
+    expected = [
+        (query, place, of)
+        for query, place, of in ranks_by_loops(nearness(x, x), labels, labels, itself(60))
+        if of <= limit[query] and (place == 1 or not first_only)
+    ]
+    assert ranks_of(rank(x, labels, depth=depth, first_only=first_only)) == expected
+
+
+class Blocks:
+    """Rows of a gallery, read some at a time."""
+
+    def __init__(self, rows, size):
+        self.rows, self.size = rows, size
+
+    def __iter__(self):
+        for first in range(0, len(self.rows), self.size):
+            yield self.rows[first : first + self.size]
+
+
+@pytest.mark.parametrize("size", [4, 25, 100])
+def test_a_gallery_may_come_in_blocks_or_from_a_file(size, sizes, rng, tmp_path):
+    x, labels = some_rows(rng, rows=100)
+    queries, ids, gallery, gallery_ids = x[:40], labels[:40], x[20:], labels[20:]
+    file = np.memmap(tmp_path / "rows", gallery.dtype, "w+", shape=gallery.shape)
+    file[:] = gallery
+    own = np.stack([np.arange(40) - 20, np.full(40, -1)], axis=1)
+    own[:20] = -1
+    own[5] = [7, 9]  # twice in the gallery, with labels of its own
+    excluded = {(query, row) for query, rows in enumerate(own.tolist()) for row in rows if row >= 0}
+    expected = ranks_by_loops(nearness(queries, gallery), ids, gallery_ids, excluded)
+    exact = np.sqrt(-nearness(queries, gallery))
+    for query, row in excluded:
+        exact[query, row] = np.inf
+    for given_rows in (gallery, Blocks(gallery, size), [gallery[:3], gallery[3:]], file):
+        ranking = rank(queries, ids, given_rows, gallery_ids, own=own, nearest=5)
+        assert ranks_of(ranking) == expected
+        np.testing.assert_allclose(ranking.distances, np.sort(exact, axis=1)[:, :5], rtol=1e-12)
+        found = np.take_along_axis(exact, ranking.nearest, axis=1)
+        np.testing.assert_allclose(found, ranking.distances, rtol=1e-12)
+
+
+@pytest.mark.parametrize("metrics", ["recall", None])
+def test_scores_every_pair_once_in_tiles(metrics, rng, monkeypatch):
+    monkeypatch.setattr(tiles.SimilarityTiles, "size", 7)
+    pairs = []
+
+    def similarity(a, b):
+        assert max(len(a), len(b)) <= 7
+        pairs.extend(itertools.product(a[:, 0].tolist(), b[:, 0].tolist()))
+        return a @ b.T
+
+    x, labels = rng.permutation(np.arange(60.0))[:, None], rng.integers(0, 9, 60)
+    retrieval_scores(x, labels, metrics=metrics, similarity=similarity)
+    monkeypatch.setattr(tiles, "_SCORED_ROWS", 7)
+    assert len(set(pairs)) == len(pairs) == scores_to_rank(60)
+    assert len(set(map(frozenset, pairs))) == 60 * 61 // 2
+
+
+def test_a_pair_has_one_score_however_it_is_rounded():
+    # Row 1 would tie with row 3 for row 2 if each took the score that was asked in its own name.
+    table = np.array([[0, 3, 0, 0], [3, 0, 2 - 1e-9, 0], [0, 2, 0, 2], [0, 0, 2, 0]])
+    rows = np.arange(4.0)[:, None]
+
+    def similarity(a, b):
+        return table[np.ix_(a[:, 0].astype(int), b[:, 0].astype(int))]
+
+    assert recall_at_k(rows, np.array([0, 0, 1, 1]), k=1, similarity=similarity) == {1: 1.0}
+
+
+def test_finds_the_best_rows_by_a_similarity(sizes, rng):
+    x, labels = rng.normal(size=(60, 4)), np.arange(60)
+    ranking = rank(x, labels, similarity=lambda a, b: a @ b.T, nearest=6)
+    scores = x @ x.T
+    np.fill_diagonal(scores, -np.inf)
+    assert ranking.nearest.tolist() == np.argsort(-scores, axis=1)[:, :6].tolist()
+    np.testing.assert_allclose(ranking.distances, -np.sort(-scores, axis=1)[:, :6])
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_ranks_as_the_matrix_of_a_learned_similarity_does(wrapped, rng):
+    import tensorflow as tf
+
+    from tfdml.layers import PDDM
+
+    x, labels = rng.normal(size=(300, 8)).astype("float32"), rng.integers(0, 30, 300)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    layer = PDDM(seed=0)
+    expected = ranks_by_loops(np.asarray(layer.matrix(x)), labels, labels, itself(300))
+    similarity = layer.matrix
+    if wrapped:
+        rows = tf.TensorSpec((None, 8), tf.float32)
+        similarity = tf.function(layer.matrix, input_signature=[rows, rows])
+    first = [found for found in expected if found[1] == 1]
+    ranking = rank(x, labels, similarity=similarity, nearest=0, first_only=True)
+    assert ranks_of(ranking) == first
+
+
+def spoilt(a, b):
+    scores = a @ b.T
+    scores[0, 1] = np.nan
+    return scores
+
+
+@pytest.mark.parametrize(
+    ("similarity", "error", "message"),
+    [
+        ("pddm", TypeError, "`similarity` must be a callable or None. Received: similarity='pddm'"),
+        (lambda a, b: a[:, 0], ValueError, r"must return shape \(8, 8\).*scores.shape=\(8,\)"),
+        (spoilt, ValueError, "must return finite scores. Received: scores_not_finite=1"),
+        (lambda a, b: np.tri(8), ValueError, "must be symmetric. Received: largest_difference=1.0"),
+    ],
+)
+def test_rejects_wrong_similarities(similarity, error, message):
+    with pytest.raises(error, match=message):
+        recall_at_k(np.ones((8, 5)), np.arange(8) // 2, k=1, similarity=similarity)
+
+
+def test_says_where_all_scores_are_equal(rng):
+    labels, rows = np.repeat(np.arange(10), 2), rng.normal(size=(20, 2))
+    with pytest.warns(UserWarning, match="collapsed: its best scores are all equal, 0.25") as said:
+        rank(rows, labels, similarity=lambda a, b: np.full((len(a), len(b)), 0.25))
+    assert said[0].filename == __file__
+
+
+def by_sorting(x, k):
+    distances = np.sqrt(-nearness(x, x))
+    np.fill_diagonal(distances, np.inf)
+    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    return order, np.take_along_axis(distances, order, axis=1)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scale", [2.0**-60, 1, 2.0**60])
+def test_finds_the_nearest_rows(scale, dtype, sizes, rng):
+    x = (scale * rng.normal(size=(80, 5))).astype(dtype)
+    for k in (1, 7, 79):
+        rows, distances = by_sorting(x, k)
+        assert nearest_neighbours(x, k).tolist() == rows.tolist()
+        ranking = rank(x, np.arange(80), nearest=k, depth=0)
+        np.testing.assert_allclose(ranking.distances, distances, rtol=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(arrays(np.float64, (13, 2), elements=st.integers(-2, 2).map(float)), st.integers(1, 12))
+def test_nearest_rows_come_by_distance_then_by_number(x, k):
+    ranking = rank(x, np.zeros(13, int), nearest=k)
+    np.testing.assert_allclose(ranking.distances, by_sorting(x, k)[1], rtol=1e-15)
+    for rows, distances in zip(ranking.nearest.tolist(), ranking.distances.tolist(), strict=True):
+        found = list(zip(distances, rows, strict=True))
+        assert found == sorted(found)
+        assert len(set(rows)) == k
+
+
+def test_orders_rows_that_are_equal_in_float32(rng):
+    x = np.repeat([-1.0, 1.0], 8)[:, None] + 1e-6 * rng.normal(size=(16, 3))
+    assert nearest_neighbours(x, 6).tolist() == by_sorting(x, 6)[0].tolist()
+
+
+def test_no_more_rows_are_found_than_there_are():
+    ranking = rank(np.eye(3), np.arange(3), nearest=8)
+    assert ranking.nearest.tolist() == [[1, 2], [0, 2], [0, 1]]
+    with pytest.raises(ValueError, match=r"`k` must not exceed the number of other rows. Rec"):
+        nearest_neighbours(np.ones((3, 2)), 3)
+    for k in (0, 1.5, True):
+        with pytest.raises(ValueError, match=r"`k` must be an integer >= 1. Received: k="):
+            nearest_neighbours(np.ones((3, 2)), k)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_the_histogram_counts_every_pair(exact, sizes, rng, monkeypatch):
+    monkeypatch.setattr(histogram, "_EXACT_PAIRS", 2**23 if exact else 0)
+    x, labels = rng.normal(size=(80, 3)), rng.integers(0, 5, 80)
+    x[5:10] = x[20:25]
+    counted = rank(x, labels, histogram=True, nearest=0).histogram
+    assert counted.exact == exact
+    kinds = {True: [], False: []}
+    for i, j in itertools.combinations(range(80), 2):
+        kinds[bool(labels[i] == labels[j])].append(np.linalg.norm(x[i] - x[j]))
+    for kind, counts in ((True, counted.positive), (False, counted.negative)):
+        distances = np.sort(kinds[kind])
+        assert counts.sum() == len(distances)
+        low, high = (np.repeat(of, counts) for of in (counted.low, counted.high))
+        assert (low * (1 - 1e-7) <= distances).all()
+        assert (distances <= high * (1 + 1e-7)).all()
+        np.testing.assert_allclose(low, high, rtol=0 if exact else 4e-6)
+    expected = [of for kind in (True, False) for of in (np.mean(kinds[kind]), np.var(kinds[kind]))]
+    np.testing.assert_allclose(counted[5:], expected, rtol=1e-10)
+
+
+def test_one_product_of_all_pairs_fills_everything(rng, monkeypatch):
+    multiplied, matmul = [], np.matmul
+
+    def counted(a, b, out):
+        multiplied.append(out.size)
+        return matmul(a, b, out=out)
+
+    monkeypatch.setattr(tiles.DistanceTiles, "size", 100)
+    monkeypatch.setattr(np, "matmul", counted)
+    rank(rng.normal(size=(2000, 8)), np.arange(2000) // 5, nearest=10, histogram=True)
+    above, of_classes = 2000 * 2000 / 2 + 100 * 2000 / 2, 100 * 2000
+    assert sum(multiplied) == above + of_classes
+
+
+def test_no_thread_overwrites_the_counts_of_another(rng, monkeypatch):
+    x, labels = some_rows(rng)
+    expected = ranks_by_loops(nearness(x, x), labels, labels, itself(60))
+    count = engine._Places.count
+
+    class Slow(np.ndarray):
+        def __iadd__(self, other):
+            total = np.asarray(self) + other
+            time.sleep(1e-4)
+            np.asarray(self)[...] = total
+            return self
+
+    def slow(self, scores):
+        self.before = self.before.view(Slow)
+        count(self, scores)
+
+    monkeypatch.setattr(engine._Places, "count", slow)
+    monkeypatch.setattr(tiles.DistanceTiles, "size", 5)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    assert ranks_of(rank(x, labels, nearest=0)) == expected
+
+
+def test_memory_stays_that_of_a_few_tiles(rng):
+    x, labels = rng.normal(size=(10_000, 32)).astype("float32"), rng.integers(0, 2000, 10_000)
+    for similarity in (None, lambda a, b: a @ b.T):
+        rows = 10_000 if similarity is None else 3000
+        tracemalloc.start()
+        rank(x[:rows], labels[:rows], similarity=similarity)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 40e6  # the full matrices of scores would be 400e6 and 72e6
+
+
+X, Y = np.zeros((8, 5)), np.arange(8) // 2
+
+
+@pytest.mark.parametrize(
+    ("gallery", "labels", "options", "message"),
+    [
+        (
+            iter([X]),
+            Y,
+            {},
+            "must be blocks that can be read twice, as a list. Received: type='list",
+        ),
+        ([X, X], Y, {}, "one label per gallery row. Received: labels=8, rows=16"),
+        ([X, X[:, :4]], np.tile(Y, 2), {}, "must have the same dim"),
+        ([X, X + np.nan], np.tile(Y, 2), {}, "`gallery_embeddings` must be finite"),
+        (X, None, {}, "must be given together"),
+        (X, Y, {"histogram": True}, "`histogram` counts the pairs of queries among themselves"),
+        (X, Y, {"own": np.arange(7)}, "`own` must have ids for each query"),
+        (X, Y, {"nearest": -1}, "`nearest` must be an integer >= 0"),
+    ],
+)
+def test_rejects_wrong_galleries(gallery, labels, options, message):
+    with pytest.raises(ValueError, match=message):
+        rank(X, Y, gallery, labels, **options)
+
+
+def test_queries_are_parted_from_the_gallery(rng):
+    x, labels = rng.normal(size=(9, 3)), np.arange(9) % 3 + 2**40
+    queries = np.array([True, False, False] * 3)
+    (rows, ids), gallery = apart(x, labels[:, None], queries)
+    assert rows.tolist() == x[queries].tolist()
+    assert ids.tolist() == labels[queries].tolist()
+    assert gallery["gallery_embeddings"].tolist() == x[~queries].tolist()
+    assert gallery["gallery_labels"].tolist() == labels[~queries].tolist()
+    assert apart(x, labels)[1] == {}
+
+
+@pytest.mark.parametrize(
+    "queries", [[True] * 3, [False] * 3, [True, False], [1, 0, 0], [[True], [False], [True]]]
+)
+def test_rejects_queries_that_leave_no_search(queries):
+    with pytest.raises(ValueError, match="`queries` must be"):
+        apart(np.eye(3), np.arange(3), queries)

@@ -1,0 +1,394 @@
+"""Ranks of relevant rows, nearest rows and distances of pairs, by one pass over all pairs."""
+
+import threading
+from typing import NamedTuple
+
+import numpy as np
+
+from tfdml.checks import check
+from tfdml.evaluation import inputs
+from tfdml.evaluation.histogram import DistanceCounter, Histogram
+from tfdml.evaluation.search import search_of
+from tfdml.evaluation.tiles import DistanceTiles, SimilarityTiles, leave_out, slices_of
+
+_FEW = 32  # up to this many thresholds of a row are compared one by one; more by a sort
+_BYTE = 255  # the largest count of a uint8
+_EXTRA = 8  # candidates beyond the nearest rows, whose order float32 may confuse
+
+
+class RelevantRanks(NamedTuple):
+    """Ranks of relevant rows, sorted by query, then by place.
+
+    The i-th relevant row of a query has rank i plus the number of rows of other classes that are at
+    least as near. Ranks beyond the depth that was asked for are missing.
+    """
+
+    query: np.ndarray  # (t,) int32
+    place: np.ndarray  # (t,) int32, 1 for the nearest relevant row
+    rank: np.ndarray  # (t,) int32
+
+
+class Ranking(NamedTuple):
+    """What `rank` finds; queries in the order given, without those of ignored classes."""
+
+    relevant: np.ndarray  # (n,) number of relevant rows of each query
+    relevant_ranks: RelevantRanks
+    nearest: np.ndarray | None  # (n, k) int64 gallery rows, nearest first
+    distances: np.ndarray | None  # (n, k) float64, theirs; their scores with a similarity
+    histogram: Histogram | None
+
+
+def rank(
+    embeddings,
+    labels,
+    gallery_embeddings=None,
+    gallery_labels=None,
+    *,
+    similarity=None,
+    nearest=8,
+    depth=None,
+    first_only=False,
+    histogram=False,
+    groups=None,
+    gallery_groups=None,
+    ignored_labels=(),
+    own=None,
+):
+    """Ranks the gallery rows for each query; every score of retrieval is a reading of the result.
+
+    The relevant rows of query q are the gallery rows of its class without q itself. With D[q, j]
+    the Euclidean distance, the i-th nearest relevant row m has rank
+
+        p[i] = i + number of j of other classes with D[q, j]**2 <= D[q, m]**2 + tolerance
+        tolerance = 2**-22 * (2 * |q| + D[q, m])**2
+
+    with |q| the norm of q after the rows are centred on the median of a sample. So ties, and
+    distances that products in float32 cannot tell apart, count against the query. Rows are scaled
+    by a power of two: neither tiny nor huge norms lose digits.
+
+    One product of all pairs in tiles, in threads, fills everything; among themselves, one product
+    serves both rows of a pair. Another product of the rows of each class comes before it. Besides
+    4 bytes per number given it takes 12 bytes per relevant row, and some tiles per thread.
+
+    Args:
+        embeddings: (n, dim) floats, finite; the queries, taken as given: not normalised.
+        labels: (n,) or (n, 1) integers of any size, one class id per query.
+        gallery_embeddings: (m, dim) floats searched in, in memory or as a memory map; or a list or
+            other iterable, read twice, of blocks (m_i, dim) such as shards. Default: the queries;
+            each query excludes itself, by index, but not its duplicates.
+        gallery_labels: (m,) or (m, 1) integers; given exactly when `gallery_embeddings` are.
+        similarity: As for `retrieval_scores`; its scores replace -D, without a tolerance.
+        nearest: Number of nearest rows to find per query, at most those that there are. Rows at the
+            distance of the last may be left out.
+        depth: Largest rank needed, for all queries or (n,) for each; 0 ranks no relevant rows.
+            Default: no limit.
+        first_only: Whether only the nearest relevant row of each query is ranked.
+        histogram: Whether the distances of all unordered pairs of queries are counted. Products are
+            then in float64. Without a gallery, groups and similarity.
+        groups: As for `retrieval_scores`.
+        gallery_groups: As for `retrieval_scores`.
+        ignored_labels: As for `retrieval_scores`.
+        own: (n,) or (n, w) gallery rows that are the queries themselves, which are excluded; -1 for
+            none.
+
+    Returns:
+        `Ranking`.
+
+    Raises:
+        TypeError: If labels or groups are not integers, embeddings not floats or `similarity` not
+            callable.
+        ValueError: If shapes disagree, an input is empty or not finite, embeddings or labels of the
+            gallery are missing, groups are given for a part only, or scores of `similarity` have a
+            wrong shape, are not finite, or, without a gallery, are not symmetric.
+
+    Example:
+        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
+        >>> ranking = rank(line, labels, nearest=1)
+        >>> ranking.relevant_ranks.rank.tolist(), ranking.nearest[:, 0].tolist()
+        ([2, 3, 3, 2], [1, 0, 3, 2])
+    """
+    options = {"groups": groups, "gallery_groups": gallery_groups, "own": own}
+    options["ignored_labels"] = ignored_labels
+    search = search_of(embeddings, labels, gallery_embeddings, gallery_labels, **options)
+    plain = search.among_themselves and groups is None and similarity is None
+    check(plain or not histogram, "`histogram` counts the pairs of queries among themselves")
+    inputs.check_callable_or_none(similarity=similarity)
+    nearest = inputs.whole_number(nearest, "nearest", at_least=0)
+    depth = np.broadcast_to(np.inf if depth is None else depth, len(search.queries))[search.kept]
+    return ranking_of(search, similarity, nearest, depth, first_only, histogram, stacklevel=2)
+
+
+def nearest_neighbours(embeddings, k):
+    """Finds the K nearest other rows of every row, nearest first.
+
+    Distances are those of float64 differences, with ties in the order of row numbers; of several
+    rows that float32 cannot tell from the K-th, any may be found.
+
+    Args:
+        embeddings: (n, dim) floats, finite; taken as given: not normalised.
+        k: Neighbours of each row, from 1 to n - 1. The row itself is excluded, by number; its
+            duplicates are not.
+
+    Returns:
+        (n, k) int64 row numbers.
+
+    Raises:
+        TypeError: If `embeddings` are not floats.
+        ValueError: If they have another shape, are empty or not finite, or `k` is out of range.
+
+    Example:
+        >>> from tfdml.evaluation import nearest_neighbours
+        >>> nearest_neighbours(np.array([[0.0], [1.0], [3.0], [5.0]]), 2).tolist()
+        [[1, 2], [0, 2], [1, 3], [2, 1]]
+    """
+    embeddings = inputs.finite_rows(embeddings)
+    k = inputs.whole_number(k, "k", at_least=1)
+    others = len(embeddings) - 1
+    check(k <= others, "`k` must not exceed the number of other rows", k=k, other_rows=others)
+    return rank(embeddings, np.arange(len(embeddings)), nearest=k, depth=0).nearest
+
+
+def ranking_of(
+    search,
+    similarity=None,
+    nearest=0,
+    depth=np.inf,
+    first_only=False,
+    histogram=False,
+    stacklevel=2,
+):
+    """The `Ranking` of a `Search`; arguments as for `rank`, checked; (q,) depths by key."""
+    relevant, nearest = search.relevant, min(nearest, search.most)
+    depth = np.broadcast_to(depth, len(search.kept)).astype(float)
+    if similarity is None:
+        tiles = DistanceTiles(search, np.float64 if histogram else np.float32)
+    else:
+        tiles = SimilarityTiles(search, similarity)
+    sizes = np.minimum(relevant, 1) if first_only else relevant
+    slices = slices_of(0, len(search.kept), tiles.size)
+    places = [_Places(sizes[some] * (depth[some] > 0), depth[some], tiles.dtype) for some in slices]
+    found = counter = None
+    if nearest:
+        extra = _EXTRA if similarity is None else 0
+        found = _Nearest(len(search.kept), min(nearest + extra, search.most))
+    if histogram:
+        counter = DistanceCounter(search.classes, 2 * tiles.norms.max())
+    reading = _Pass(search, tiles, places, found, counter)
+    if depth.any():
+        for block in tiles.blocks():
+            reading.read(block, tiles.of_classes, reading.find_relevant)
+    for some, of_slice in zip(slices, places, strict=True):
+        of_slice.finish(lambda scores, some=some: tiles.tolerance(some, scores))
+    if depth.any() or nearest or histogram:
+        for block in tiles.blocks():
+            reading.read(block, tiles.of_all, reading.count)
+            if nearest and similarity is None:
+                found.measure(tiles, block)
+    if similarity is not None and depth.any():
+        best = [
+            of
+            for part in places
+            for of in (part.scores.max(axis=1, initial=-np.inf), part.best_other)
+        ]
+        inputs.warn_if_equal(np.concatenate(best), stacklevel + 1)
+    order = np.argsort(search.kept)
+    given = np.empty_like(order)
+    given[order] = np.arange(len(order))
+    rows = distances = None
+    if nearest:
+        rows, distances = found.result(nearest, order)
+        distances = distances if similarity else tiles.distances(distances)
+    return Ranking(
+        relevant[order],
+        _ranks_of(slices, places, given),
+        rows,
+        distances,
+        counter and counter.result(-tiles.exponent),
+    )
+
+
+def _ranks_of(slices, places, given):
+    """The `RelevantRanks` of all queries, whose places in the order given are `given`."""
+    parts = [of_slice.ranks() for of_slice in places]
+    query = np.concatenate([given[some][of[0]] for some, of in zip(slices, parts, strict=True)])
+    order = np.argsort(query, kind="stable")
+    place, rank = (np.concatenate([of[i] for of in parts])[order] for i in (1, 2))
+    return RelevantRanks(*(of.astype(np.int32) for of in (query[order], place, rank)))
+
+
+class _Pass:
+    """Both readings of the gallery: of the relevant rows, and of all rows."""
+
+    def __init__(self, search, tiles, places, nearest, counter):
+        self.search, self.tiles, self.places = search, tiles, places
+        self.nearest, self.counter = nearest, counter
+
+    def read(self, block, slices_of_columns, function):
+        """Calls a function for each tile of a block."""
+        numbers = range(len(self.places))
+        slices = slices_of(0, len(self.search.kept), self.tiles.size)
+        parts = (
+            (number, slices[number], columns, block)
+            for number in numbers
+            for columns in slices_of_columns(slices[number], block)
+        )
+        self.tiles.map(function, parts)
+
+    def find_relevant(self, number, some, columns, block):
+        """Adds the scores of relevant rows in a tile."""
+        scores = self.tiles.scores(some, columns, block)
+        place = np.arange(columns.start, columns.stop)
+        relevant = (place >= block.start[some, None]) & (place < block.stop[some, None])
+        self.places[number].add(scores, relevant & (scores > -np.inf))
+
+    def count(self, number, some, columns, block):
+        """Counts the rows in a tile that reach relevant rows, finds the nearest, adds distances."""
+        scores = self.tiles.scores(some, columns, block)
+        views = [(number, some, columns, scores)]
+        if self.search.among_themselves and columns.start > some.start:
+            views.append((columns.start // self.tiles.size, columns, some, scores.T))
+        for number, queries, rows, view in views:
+            if self.nearest:
+                self.nearest.add(queries, view, block.rows[rows], self.places[number].lock)
+        if self.counter:
+            self.counter.add(some, columns, -2 * scores)
+        leave_out(scores, block.start[some], block.stop[some], columns)
+        for number, _, _, view in views:
+            self.places[number].count(view)
+
+
+class _Places:
+    """Scores of the relevant rows of some queries, and numbers of other rows that reach them."""
+
+    def __init__(self, sizes, depth, dtype):
+        self.scores = np.full((len(sizes), int(sizes.max(initial=0))), -np.inf, dtype)
+        self.filled, self.depth, self.lock = np.zeros(len(sizes), int), depth, threading.Lock()
+        self.best_other = np.full(len(sizes), -np.inf)
+
+    def add(self, scores, relevant):
+        """Adds the scores of a tile, (b, c), where they are of relevant rows, (b, c) booleans."""
+        with self.lock:
+            if self.scores.shape[1] == 1:
+                best = np.where(relevant, scores, -np.inf).max(axis=1)
+                np.maximum(self.scores[:, 0], best, out=self.scores[:, 0])
+                return
+            found = np.count_nonzero(relevant, axis=1)
+            query, column = _true_places(relevant)
+            first = np.cumsum(found) - found
+            place = np.arange(len(query)) - first[query] + self.filled[query]
+            self.scores[query, place] = scores[query, column]
+            self.filled += found
+
+    def finish(self, tolerance):
+        """Orders the scores, once all are added."""
+        most = int(min(self.scores.shape[1], self.depth.max(initial=0)))
+        self.scores = -np.sort(-self.scores, axis=1)[:, :most]
+        self.known = self.scores > -np.inf
+        thresholds = np.where(self.known, self.scores, 0.0)
+        thresholds = np.where(self.known, thresholds - tolerance(thresholds), np.inf)
+        self.thresholds = thresholds.astype(self.scores.dtype)
+        self.before = np.zeros(self.scores.shape, np.int32)
+        self.within = self.depth[:, None] - np.arange(most)  # `before` must be below
+
+    def count(self, scores):
+        """Adds the rows of a tile, (b, c), that reach the relevant rows; -inf for none."""
+        largest = scores.max(axis=1)
+        asked = (self.thresholds <= largest[:, None]) & (self.before < self.within)
+        many = np.count_nonzero(asked) > _FEW * np.count_nonzero(asked.any(axis=1))
+        reached = (_by_sort if many else _by_comparison)(scores, self.thresholds, asked)
+        with self.lock:
+            self.before += reached
+            np.maximum(self.best_other, largest, out=self.best_other)
+
+    def ranks(self):
+        """The queries, places and ranks of the relevant rows, (t,) each."""
+        rank = self.before + np.arange(1, self.before.shape[1] + 1)
+        query, place = np.nonzero(self.known & (self.before < self.within))
+        return query, place + 1, rank[query, place]
+
+
+class _Nearest:
+    """The rows of the largest scores of each query, best first."""
+
+    def __init__(self, queries, count):
+        self.scores = np.full((queries, count), -np.inf)
+        self.rows = np.full((queries, count), -1)
+
+    def add(self, queries, scores, rows, lock):
+        """Adds (b, c) scores of a slice of queries with (c,) gallery rows."""
+        count = self.scores.shape[1]
+        if self.rows[queries.start, 0] < 0 and scores.shape[1] > count:  # more than will stay
+            column = np.argpartition(scores, -count, axis=1)[:, -count:].reshape(-1)
+            query = np.repeat(np.arange(len(scores)), count)
+        else:
+            query, column = _true_places(scores > self.scores[queries, -1, None])
+        if not query.size:
+            return
+        asked, query_of, found = np.unique(query, return_inverse=True, return_counts=True)
+        place = count + np.arange(len(query)) - (np.cumsum(found) - found)[query_of]
+        with lock:
+            known = queries.start + asked
+            spare = np.full((len(asked), found.max()), -1)
+            merged = np.concatenate([self.scores[known], spare], axis=1)
+            merged_rows = np.concatenate([self.rows[known], spare], axis=1)
+            merged[:, count:] = -np.inf
+            merged[query_of, place] = scores[query, column]
+            merged_rows[query_of, place] = rows[column]
+            best = np.lexsort((merged_rows, -merged))[:, :count]
+            self.scores[known] = np.take_along_axis(merged, best, axis=1)
+            self.rows[known] = np.take_along_axis(merged_rows, best, axis=1)
+
+    def measure(self, tiles, block):
+        """Replaces the scores of the rows of a block, while it is in memory, by exact ones."""
+        places = np.full(1 + max(block.rows.max(initial=0), self.rows.max()), -1)
+        places[block.rows] = np.arange(len(block.rows))
+        query, place = np.nonzero((self.rows >= 0) & (places[self.rows] >= 0))
+        row = places[self.rows[query, place]]
+        self.scores[query, place] = tiles.exact(query, block, row)
+
+    def result(self, count, order):
+        """(n, count) rows and scores, best first, of the queries in this order."""
+        best = np.lexsort((self.rows, -self.scores))[order, :count]
+        return (np.take_along_axis(of[order], best, axis=1) for of in (self.rows, self.scores))
+
+
+def _by_comparison(scores, thresholds, asked):
+    """(b, p) numbers of scores at or above thresholds, where asked; (b, c), (b, p), (b, p)."""
+    reached = np.zeros(asked.shape, np.int32)
+    for place in np.flatnonzero(asked.any(axis=0)):
+        rows = np.flatnonzero(asked[:, place])
+        limits = thresholds[:, place, None]
+        if 4 * len(rows) < len(scores):
+            reached[rows, place] = _count_true(scores[rows] >= limits[rows])
+        else:
+            reached[:, place] = _count_true(scores >= limits)
+    return reached
+
+
+def _by_sort(scores, thresholds, asked):
+    """As `_by_comparison`, for many thresholds."""
+    reached = np.zeros(asked.shape, np.int32)
+    rows = np.flatnonzero(asked.any(axis=1))
+    for row, ordered in zip(rows, np.sort(scores[rows], axis=1), strict=True):
+        reached[row] = len(ordered) - np.searchsorted(ordered, thresholds[row])
+    return reached
+
+
+def _count_true(mask):
+    """Numbers of true entries of each row, several times as fast as `np.count_nonzero`."""
+    if mask.flags.c_contiguous:
+        starts = np.arange(0, mask.shape[1], _BYTE)
+        parts = np.add.reduceat(mask.view(np.uint8), starts, axis=1, dtype=np.uint8)
+        return parts.sum(axis=1, dtype=np.int32)
+    mask = mask.T.view(np.uint8)
+    parts = (mask[first : first + _BYTE] for first in range(0, len(mask), _BYTE))
+    return sum(np.add.reduce(of, axis=0, dtype=np.uint8).astype(np.int32) for of in parts)
+
+
+def _true_places(mask):
+    """The (t,) rows, ascending, and (t,) columns of true entries; faster than `np.nonzero`."""
+    if mask.flags.c_contiguous:
+        return np.divmod(np.flatnonzero(mask), mask.shape[1])
+    column, row = np.divmod(np.flatnonzero(mask.T), mask.shape[0])
+    order = np.argsort(row, kind="stable")
+    return row[order], column[order]

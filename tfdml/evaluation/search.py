@@ -1,0 +1,172 @@
+"""Queries, their gallery and their relevant rows, in the order of the classes."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tfdml.checks import check, check_type
+from tfdml.evaluation import inputs
+
+
+class Search(NamedTuple):
+    """Queries and the gallery that they search, by sort keys of class and group.
+
+    The relevant rows of a query are the gallery rows of its class, except those of its group: by
+    default, the query itself. Classes are numbered by descending number of gallery rows, so that
+    neighbours in the order of keys have about equally many relevant rows.
+    """
+
+    queries: np.ndarray  # (n, dim) as given
+    kept: np.ndarray  # (q,) queries that are not of ignored classes, by key
+    keys: np.ndarray  # (q,) integers, ascending: class * width + group
+    width: int
+    gallery: object  # (m, dim) array, or an iterable of (m_i, dim) arrays
+    gallery_keys: np.ndarray  # (m,) integers; -1 for ignored classes
+    own: np.ndarray  # (q, w) gallery rows that are the query itself, -1 for none
+    among_themselves: bool  # the queries are the gallery
+
+    @property
+    def relevant(self):
+        """(q,) number of relevant rows of each query."""
+        ordered = np.sort(self.gallery_keys)
+        start, stop, left_out, left_out_stop = self.spans(ordered)
+        own = (self.own >= 0) & (self.gallery_keys[self.own] // self.width == self.classes[:, None])
+        return stop - start - (left_out_stop - left_out) - own.sum(axis=1)
+
+    @property
+    def classes(self):
+        return self.keys // self.width
+
+    @property
+    def most(self):
+        """Number of rows that every query can find, excluding itself."""
+        own = (self.own >= 0).sum(axis=1).max(initial=0)
+        return int((self.gallery_keys >= 0).sum()) - max(int(self.among_themselves), int(own))
+
+    def spans(self, keys):
+        """Four (q,) arrays: first and end of the class and of the group of each query in keys."""
+        ends = self.classes * self.width, (self.classes + 1) * self.width, self.keys, self.keys + 1
+        return [np.searchsorted(keys, end) for end in ends]
+
+    def of(self, queries):
+        """The search of some queries, given as a slice or integers, in the whole gallery."""
+        some = {name: getattr(self, name)[queries] for name in ("kept", "keys", "own")}
+        return self._replace(among_themselves=False, **some)
+
+
+def search_of(
+    embeddings,
+    labels,
+    gallery_embeddings=None,
+    gallery_labels=None,
+    *,
+    groups=None,
+    gallery_groups=None,
+    ignored_labels=(),
+    own=None,
+):
+    """Checks the arguments of `rank` and returns them as a `Search`.
+
+    Raises:
+        TypeError: If labels or groups are not integers, or embeddings not floats.
+        ValueError: If shapes disagree, an input is empty or not finite, embeddings or labels of the
+            gallery are missing, groups are given for a part only, or all classes are ignored.
+    """
+    among_themselves = gallery_embeddings is None
+    embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
+    given = {"gallery_embeddings": gallery_embeddings, "gallery_labels": gallery_labels}
+    inputs.check_together(**given)
+    gallery, gallery_labels = embeddings, labels if among_themselves else gallery_labels
+    if not among_themselves:
+        gallery, gallery_labels = inputs.gallery_of(embeddings, **given)
+        inputs.check_together(
+            " if there is a gallery", groups=groups, gallery_groups=gallery_groups
+        )
+    elif gallery_groups is not None:
+        shape = np.shape(gallery_groups)
+        check(False, "`gallery_groups` requires a gallery", gallery_groups=shape)
+    mine = _groups_of(groups, labels)
+    others = mine if among_themselves else _groups_of(gallery_groups, gallery_labels, "gallery_")
+    kept = _are_kept(labels, ignored_labels, "query")
+    gallery_kept = _are_kept(gallery_labels, ignored_labels, "gallery row")
+    classes, gallery_classes = inputs.dense_ids(labels, gallery_labels)
+    mine, others = inputs.dense_ids(mine, others)
+    width = 1 + int(max(mine.max(), others.max()))
+    sizes = np.bincount(gallery_classes[gallery_kept], minlength=1 + classes.max())
+    by_size = np.empty(len(sizes), int)
+    by_size[np.argsort(-sizes, kind="stable")] = np.arange(len(sizes))
+    keys = by_size[classes] * width + mine
+    kept = np.flatnonzero(kept)
+    kept = kept[np.argsort(keys[kept], kind="stable")]
+    own = np.full(len(labels), -1) if own is None else np.asarray(own)
+    check(len(own) == len(labels), "`own` must have ids for each query", shape=own.shape)
+    return Search(
+        queries=embeddings,
+        kept=kept,
+        keys=keys[kept],
+        width=width,
+        gallery=gallery,
+        gallery_keys=np.where(gallery_kept, by_size[gallery_classes] * width + others, -1),
+        own=own.reshape(len(labels), -1)[kept],
+        among_themselves=among_themselves,
+    )
+
+
+def apart(embeddings, labels, queries=None):
+    """Splits rows into the arguments of a search, such as those of `retrieval_scores`.
+
+    Args:
+        embeddings: (n, dim) floats.
+        labels: (n,) or (n, 1) integers.
+        queries: (n,) booleans: true for queries, false for gallery rows. None to use all rows as
+            both.
+
+    Returns:
+        `(data, gallery)`: the embeddings and labels of the queries, and a dict of the keywords
+        `gallery_embeddings` and `gallery_labels`, empty if `queries` is None.
+
+    Raises:
+        TypeError: If `labels` are not integers or `embeddings` not floats.
+        ValueError: If shapes disagree, an input is empty or not finite, or `queries` are not (n,)
+            booleans, some of them true and some false.
+
+    Example:
+        >>> from tfdml.evaluation import recall_at_k
+        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
+        >>> data, gallery = apart(line, labels, np.array([True, True, False, False]))
+        >>> recall_at_k(*data, k=1, **gallery)
+        {1: 0.5}
+    """
+    embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
+    if queries is None:
+        return (embeddings, labels), {}
+    queries = np.asarray(queries)
+    booleans = queries.shape == labels.shape and queries.dtype == bool
+    expectation = "`queries` must be (n,) booleans, some of them true and some false"
+    received = {"queries.shape": queries.shape, "queries.dtype": queries.dtype, "n": len(labels)}
+    check(booleans and 0 < queries.sum() < len(queries), expectation, **received)
+    gallery = {"gallery_embeddings": embeddings[~queries], "gallery_labels": labels[~queries]}
+    return (embeddings[queries], labels[queries]), gallery
+
+
+def _groups_of(groups, labels, prefix=""):
+    """(n,) integers: the groups, checked; by default each row has its own, also in a gallery."""
+    if groups is None:
+        return np.arange(len(labels)) if not prefix else -1 - np.arange(len(labels))
+    groups = inputs.class_ids(groups, f"{prefix}groups")
+    shapes = {f"{prefix}groups.shape": groups.shape, f"{prefix}labels.shape": labels.shape}
+    expectation = f"`{prefix}groups` and `{prefix}labels` must have the same batch size"
+    check(len(groups) == len(labels), expectation, **shapes)
+    return groups
+
+
+def _are_kept(labels, ignored_labels, what):
+    """(n,) booleans, which rows are not of ignored classes."""
+    ignored = list(ignored_labels) if np.iterable(ignored_labels) else [ignored_labels]
+    whole = all(isinstance(label, (int, np.integer)) for label in ignored)
+    check_type(whole, "`ignored_labels` must be integers", ignored_labels=ignored_labels)
+    ignored = {int(label) for label in ignored}
+    classes, ids = np.unique(labels, return_inverse=True)
+    kept = np.array([int(label) not in ignored for label in classes])[ids]
+    check(kept.any(), f"`ignored_labels` must leave a {what}", ignored_labels=ignored_labels)
+    return kept

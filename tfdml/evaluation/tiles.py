@@ -1,0 +1,263 @@
+"""Scores of all pairs of queries and gallery rows, tile by tile, for `tfdml.evaluation.rank`."""
+
+import itertools
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from tfdml.checks import check
+from tfdml.evaluation import inputs
+
+_TILE_ROWS = 768  # a tile of float32 fills 2.4 MB
+_SCORED_ROWS = 256  # of a learned similarity
+_CHUNK_ROWS = 256  # rows centred, or exact distances computed, at once
+_BLOCK_ROWS = 2**16  # rows of a memory map read at once
+_CENTRE_ROWS = 1001  # odd: the median of equal rows is then that row
+_LARGEST = 40  # exponent of the largest number: norms down to 2**-100 of it keep their digits
+_EPSILON = 2.0**-23  # of float32
+_MOST_THREADS = 16  # each holds a tile, and all share one interpreter
+_ASYMMETRY = 1e-2  # relative to the largest score: above the rounding of bfloat16
+
+
+class Block(NamedTuple):
+    """Gallery rows that are in memory, in the order of their keys."""
+
+    rows: np.ndarray  # (m,) row numbers in the gallery
+    embeddings: np.ndarray  # as given, in the order of the gallery
+    places: np.ndarray  # (m,) places of the rows in these
+    start: np.ndarray  # (q,) for each query, the first place of its class
+    stop: np.ndarray
+    left_out: np.ndarray  # (q,) the first place of its group
+    left_out_stop: np.ndarray
+    own: np.ndarray  # (q, w) places of the query itself, -1 for none
+
+
+class _Tiles:
+    """Blocks of the gallery, and the tiles in them; a tile is two slices, of queries and rows."""
+
+    def __init__(self, search):
+        self.search = search
+        self._block = None  # of a gallery in memory
+
+    def blocks(self):
+        """Yields the `Block`s of the gallery."""
+        if self._block:
+            yield self._block
+            return
+        first = 0
+        for embeddings in _blocks_of(self.search):
+            block = _block(self.search, first, embeddings)
+            first += len(embeddings)
+            if embeddings is self.search.gallery:
+                self._block = block
+            self.enter(block)
+            yield block
+        check_rows = first == len(self.search.gallery_keys)
+        received = {"labels": len(self.search.gallery_keys), "rows": first}
+        check(check_rows, "`gallery_labels` must have one label per gallery row", **received)
+
+    def of_classes(self, some, block):
+        """Slices of the gallery rows that have the classes of some queries, cut as all tiles."""
+        start, stop = block.start[some.start], block.stop[some.stop - 1]
+        return [of for of in self._columns(block) if of.start < stop and of.stop > start]
+
+    def of_all(self, some, block):
+        """Slices of the gallery rows; among themselves, from those of the queries on."""
+        first = some.start if self.search.among_themselves else 0
+        return [of for of in self._columns(block) if of.start >= first]
+
+    def _columns(self, block):
+        return slices_of(0, len(block.rows), self.size)
+
+    def leave_out_queries(self, scores, some, columns, block):
+        """Sets the scores of queries with themselves, or their group, to -inf."""
+        leave_out(scores, block.left_out[some], block.left_out_stop[some], columns)
+        own = block.own[some]
+        query, place = np.nonzero((own >= columns.start) & (own < columns.stop))
+        scores[query, own[query, place] - columns.start] = -np.inf
+
+
+class DistanceTiles(_Tiles):
+    """Tiles of -D**2 / 2, by one product of centred and scaled rows.
+
+    With rows (a, -|a|**2 / 2, 1) and (b, 1, -|b|**2 / 2), the product is a.b - |a|**2/2 - |b|**2/2.
+    """
+
+    size = _TILE_ROWS
+
+    def __init__(self, search, dtype):
+        super().__init__(search)
+        self.dtype, self._buffers = np.dtype(dtype), threading.local()
+        known = [search.queries]
+        first = search.gallery if isinstance(search.gallery, np.ndarray) else None
+        known += [] if first is None or search.among_themselves else [first]
+        largest = max(float(max(rows.max(), -rows.min())) for rows in known)
+        self.exponent = _LARGEST - int(np.frexp(largest)[1])
+        sample = known[-1][:: max(1, len(known[-1]) // _CENTRE_ROWS)][:_CENTRE_ROWS]
+        sample = sample[: len(sample) - (len(sample) + 1) % 2].astype(np.float64)
+        self.centre = np.median(np.ldexp(sample, self.exponent), axis=0)
+        self.queries, self.norms = self._factors(search.queries, search.kept)
+
+    def enter(self, block):
+        if self.search.among_themselves:
+            self.gallery = self.queries
+        else:
+            self.gallery, _ = self._factors(block.embeddings, block.places)
+
+    def scores(self, some, columns, block):
+        """(b, c) scores in a buffer of the thread; -inf for a query itself."""
+        shape = some.stop - some.start, columns.stop - columns.start
+        if not hasattr(self._buffers, "scores"):
+            self._buffers.scores = np.empty(self.size**2, self.dtype)
+        scores = self._buffers.scores[: shape[0] * shape[1]].reshape(shape)
+        rows = self.queries[some].copy()
+        rows[:, [-2, -1]] = rows[:, [-1, -2]]
+        np.matmul(rows, self.gallery[columns].T, out=scores)
+        self.leave_out_queries(scores, some, columns, block)
+        return scores
+
+    def tolerance(self, some, scores):
+        """What float32 cannot tell apart from (b, p) scores of relevant rows of some queries."""
+        distances = np.sqrt(np.maximum(-2.0 * scores, 0))
+        return _EPSILON * (2 * self.norms[some, None] + distances) ** 2
+
+    def exact(self, queries, block, places):
+        """(t,) float64 scores of (t,) queries and (t,) places in a block, from differences."""
+        scores, source = np.empty(len(queries)), self.search.queries
+        for first in range(0, len(queries), _CHUNK_ROWS):
+            some = slice(first, first + _CHUNK_ROWS)
+            difference = block.embeddings[block.places[places[some]]].astype(np.float64)
+            difference -= source[self.search.kept[queries[some]]]
+            scores[some] = np.square(np.ldexp(difference, self.exponent)).sum(axis=1) / -2
+        return scores
+
+    def distances(self, scores):
+        """Euclidean distances of the rows as given, from scores."""
+        return np.ldexp(np.sqrt(-2 * scores), -self.exponent)
+
+    def map(self, function, parts):
+        """Calls `function(*part)` for each part; each call has one core for itself."""
+        threads = min(os.cpu_count() or 1, _MOST_THREADS)
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
+            for _ in pool.map(function, *zip(*parts, strict=True)):
+                pass
+
+    def _factors(self, rows, order):
+        """(n, dim + 2) factors of the rows in this order, and their (n,) norms."""
+        factors = np.ones((len(order), rows.shape[1] + 2), self.dtype)
+        squared = np.empty(len(order))
+        for first in range(0, len(order), _CHUNK_ROWS):
+            some = slice(first, first + _CHUNK_ROWS)
+            chunk = np.ldexp(rows[order[some]].astype(np.float64), self.exponent) - self.centre
+            squared[some] = np.einsum("ij,ij->i", chunk, chunk)
+            factors[some, :-2] = chunk
+        factors[:, -1] = -squared / 2
+        return factors, np.sqrt(squared)
+
+
+class SimilarityTiles(_Tiles):
+    """Tiles of a learned similarity; each pair is scored once.
+
+    Among themselves, n rows take about n * (n + 256) / 2 scores; in tiles on the diagonal, scores
+    below it only serve to check symmetry. Tiles of relevant rows are kept until all rows are
+    counted.
+    """
+
+    size = _SCORED_ROWS
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, search, similarity):
+        super().__init__(search)
+        self.similarity, self._kept = similarity, {}
+        self.queries = search.queries[search.kept]
+
+    def enter(self, block):
+        own = self.search.among_themselves
+        self.gallery = self.queries if own else block.embeddings[block.places]
+
+    def scores(self, some, columns, block):
+        if self.search.among_themselves and columns.start < some.start:
+            return self.scores(columns, some, block).T
+        key = some.start, block.rows[columns.start]
+        if key not in self._kept:
+            shape = some.stop - some.start, columns.stop - columns.start
+            given = self.queries[some], self.gallery[columns]
+            scores = inputs.scores_of(self.similarity, *given, shape)
+            if self.search.among_themselves and some == columns:
+                scores = _one_score_per_pair(scores)
+            self.leave_out_queries(scores, some, columns, block)
+            self._kept[key] = scores
+        return self._kept[key]
+
+    def of_all(self, some, block):
+        """As of `_Tiles`; forgets each tile once it was counted."""
+        for columns in super().of_all(some, block):
+            yield columns
+            self._kept.pop((some.start, block.rows[columns.start]))
+
+    def tolerance(self, some, scores):
+        return 0.0
+
+    def map(self, function, parts):
+        for part in parts:
+            function(*part)
+
+
+def scores_to_rank(count):
+    """Number of scores that a similarity computes to rank `count` rows among themselves."""
+    return sum((tile.stop - tile.start) * tile.stop for tile in slices_of(0, count, _SCORED_ROWS))
+
+
+def slices_of(start, stop, size):
+    """Consecutive slices of at most `size` that cover the rows from start to stop."""
+    return [slice(first, min(first + size, stop)) for first in range(start, stop, size)]
+
+
+def leave_out(scores, start, stop, columns):
+    """Sets (b, c) scores to -inf, in place, at the places from start to stop of each query."""
+    hit = (start < columns.stop) & (stop > columns.start)
+    if not hit.any():
+        return
+    # Of two spans, one of them maybe empty, the sums differ.
+    edges = np.flatnonzero(np.diff(np.where(hit, start + stop + 1, 0), prepend=0, append=0))
+    for first, last in itertools.pairwise(edges.tolist()):
+        if hit[first]:
+            left, right = max(start[first], columns.start), min(stop[first], columns.stop)
+            scores[first:last, left - columns.start : right - columns.start] = -np.inf
+
+
+def _blocks_of(search):
+    """The arrays of the gallery, those read from outside of the memory checked."""
+    gallery = search.gallery
+    if type(gallery) is np.ndarray:
+        return [gallery]
+    if isinstance(gallery, np.memmap):
+        blocks = (gallery[some] for some in slices_of(0, len(gallery), _BLOCK_ROWS))
+    else:
+        blocks = gallery
+    return (inputs.gallery_rows(rows, search.queries) for rows in blocks)
+
+
+def _block(search, first, embeddings):
+    keys = search.gallery_keys[first : first + len(embeddings)]
+    places = np.argsort(keys, kind="stable")
+    places = places[np.searchsorted(keys[places], 0) :]
+    own = search.own - first
+    if (own >= 0).any():
+        by_row = np.full(len(embeddings) + 1, -1)
+        by_row[places] = np.arange(len(places))
+        own = by_row[np.where((own >= 0) & (own < len(embeddings)), own, -1)]
+    return Block(first + places, embeddings, places, *search.spans(keys[places]), own)
+
+
+def _one_score_per_pair(scores):
+    """Mirrors the scores above the diagonal."""
+    difference = np.abs(scores - scores.T).max()
+    symmetric = difference <= _ASYMMETRY * np.abs(scores).max()
+    check(symmetric, "`similarity` must be symmetric", largest_difference=float(difference))
+    scores = np.triu(scores, 1)
+    return scores + scores.T
