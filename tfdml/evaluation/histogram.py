@@ -6,16 +6,20 @@ from typing import NamedTuple
 import numpy as np
 
 _EXACT_PAIRS = 2**23  # up to this many are sorted, more are counted in bins
-_BIN_BITS = 18  # bins per power of two, as a power of two
+_BIN_BITS = 18  # of the fraction of distances, which bins distinguish
+_FEW_BITS = 14  # of small distances
+_SMALL = 2.0**-4  # of the largest possible distance
 _ROUNDED_BITS = 20  # of a float64 that are rounded away: distances of 33 bits remain
-_ZERO = 2.0**-24  # of the largest possible distance: smaller ones are 0 to float32
+_LEAST = 2.0**-40  # of the largest possible distance: smaller ones share a bin, except 0
+_NEAR = 1e-8  # of its square: a product of smaller ones loses too many digits
 
 
 class Histogram(NamedTuple):
     """Numbers of unordered pairs of rows by distance, in ascending order.
 
     Up to 8.4 million pairs each distance counts for itself, rounded to 33 binary digits; more pairs
-    are counted in bins of relative width 4e-6.
+    are counted in bins: those above a sixteenth of the largest possible distance have the relative
+    width 4e-6, others 6e-5; 0 has its own.
     """
 
     low: np.ndarray  # (b,) smallest distance of the pairs
@@ -24,9 +28,9 @@ class Histogram(NamedTuple):
     negative: np.ndarray  # (b,) of two classes
     exact: bool  # whether low and high are equal
     positive_mean: float  # of the distances; NaN without such pairs
-    positive_variance: float  # divided by the number of pairs
+    positive_deviation: float  # the root of the mean square; divides by the number of pairs
     negative_mean: float
-    negative_variance: float
+    negative_deviation: float
 
 
 class DistanceCounter:
@@ -35,14 +39,14 @@ class DistanceCounter:
     Args:
         classes: (n,) integers, in ascending order.
         farthest: A distance that none exceeds.
+        exact: Function of (t,) and (t,) rows that returns their squared distances exactly.
     """
 
-    def __init__(self, classes, farthest):
-        self.classes, self.zero, self.lock = classes, _ZERO * farthest, threading.Lock()
+    def __init__(self, classes, farthest, exact):
+        self.classes, self.exact_squares, self.lock = classes, exact, threading.Lock()
+        self.near, self.bins = _NEAR * farthest**2, _Bins(farthest)
         self.exact = len(classes) * (len(classes) - 1) // 2 <= _EXACT_PAIRS
-        self.first_key = int(_keys(np.array([self.zero]))[0])
-        keys = int(_keys(np.array([farthest]))[0]) - self.first_key + 2
-        self.counts = np.zeros((2, 0 if self.exact else keys), np.int64)
+        self.counts = np.zeros((2, 0 if self.exact else self.bins.count), np.int64)
         self.parts = {}  # {(row, column, kind): its distances or moments}
 
     def add(self, rows, columns, squared):
@@ -53,8 +57,9 @@ class DistanceCounter:
             columns: Slice of the columns, not before the rows.
             squared: (b, c) float64 squared distances; changed.
         """
-        distances = np.sqrt(np.maximum(squared, 0, out=squared), out=squared)
-        distances[distances < self.zero] = 0.0
+        row, column = np.divmod(np.flatnonzero(squared < self.near), squared.shape[1])
+        squared[row, column] = self.exact_squares(rows.start + row, columns.start + column)
+        distances = np.sqrt(squared, out=squared)
         if self.classes[rows.stop - 1] < self.classes[columns.start]:
             self._add(rows, columns, False, distances.reshape(-1))
             return
@@ -71,10 +76,10 @@ class DistanceCounter:
         if self.exact:
             self.parts[part] = distances.copy()
             return
-        keys = np.maximum(_keys(distances) - self.first_key, 0)
+        self.parts[part] = _moments(distances)
+        keys = self.bins.of(distances)
         least = int(keys.min())
         counts = np.bincount(keys - least)
-        self.parts[part] = _moments(distances)
         with self.lock:
             self.counts[int(positive), least : least + len(counts)] += counts
 
@@ -82,7 +87,7 @@ class DistanceCounter:
         """The `Histogram`, of distances times 2**exponent."""
         kinds = [[self.parts[p] for p in sorted(self.parts) if p[2] == kind] for kind in (0, 1)]
         if self.exact:
-            negative, positive = (_rounded(np.concatenate([np.empty(0), *of])) for of in kinds)
+            negative, positive = (rounded(np.concatenate([np.empty(0), *of])) for of in kinds)
             low = high = np.union1d(negative, positive)
             counts = []
             for of in (positive, negative):
@@ -92,45 +97,63 @@ class DistanceCounter:
             kinds = [[_moments(of) for of in kind] for kind in kinds]
         else:
             used = np.flatnonzero(self.counts.sum(axis=0))
-            low, high = _distances(used + self.first_key), _distances(used + self.first_key + 1)
-            high = np.nextafter(high, 0)
-            low[used == 0] = high[used == 0] = 0.0
+            low, high = self.bins.ends(used)
             counts = self.counts[::-1, used]
         (_, *negative), (_, *positive) = (_merged(kind) for kind in kinds)
-        moments = []
-        with np.errstate(over="ignore", under="ignore"):
-            for mean, variance in (positive, negative):
-                moments += [np.ldexp(mean, exponent), np.ldexp(variance, 2 * exponent)]
-            low, high = np.ldexp(low, exponent), np.ldexp(high, exponent)
-        moments = map(float, moments)
+        moments = np.ldexp([*positive, *negative], exponent).tolist()
+        low, high = np.ldexp(low, exponent), np.ldexp(high, exponent)
         return Histogram(low, high, *counts, self.exact, *moments)
 
 
-def _keys(distances):
-    """(n,) integers in the order of distances, equal in a bin."""
-    return distances.astype(np.float32).view(np.int32) >> (23 - _BIN_BITS)
+class _Bins:
+    """Bins of distances, by the leading bits of their float32."""
+
+    def __init__(self, farthest):
+        # The bits of non-negative floats have the order of the floats.
+        ends = np.array([_LEAST * farthest, _SMALL * farthest, farthest], np.float32)
+        least, small, largest = ends.view(np.int32).tolist()
+        self.wide, self.narrow = 23 - _FEW_BITS, 23 - _BIN_BITS
+        self.first = (least >> self.wide) - 1
+        self.small = small >> self.wide << self.wide
+        self.shift = (self.small >> self.wide) - self.first - (self.small >> self.narrow)
+        self.count = (largest >> self.narrow) + self.shift + 2
+
+    def of(self, distances):
+        """(n,) integers, the bins of distances."""
+        bits = distances.astype(np.float32).view(np.int32)
+        few = np.maximum((bits >> self.wide) - self.first, 1) * (bits > 0)
+        return np.where(bits < self.small, few, (bits >> self.narrow) + self.shift)
+
+    def ends(self, bins):
+        """The smallest and the largest float32 in bins."""
+        few = bins < (self.small >> self.wide) - self.first
+        shift = np.where(few, self.wide, self.narrow)
+        first = np.where(few, bins + self.first, bins - self.shift)
+        low, high = (
+            np.where(bins > 0, of, 0).astype(np.int32).view(np.float32).astype(np.float64)
+            for of in (first << shift, (first + 1 << shift) - 1)
+        )
+        low[bins == 1] = 0.0
+        return low, high
 
 
-def _distances(keys):
-    """The smallest distances that have these keys."""
-    return (keys << (23 - _BIN_BITS)).astype(np.int32).view(np.float32).astype(np.float64)
-
-
-def _rounded(distances):
+def rounded(distances):
+    """The distances with 33 binary digits, so that those that agree to 10 decimal ones tie."""
     bits = distances.view(np.int64) + 2 ** (_ROUNDED_BITS - 1)
     return (bits >> _ROUNDED_BITS << _ROUNDED_BITS).view(np.float64)
 
 
 def _moments(values):
-    """Number, mean and variance of values."""
-    return len(values), values.mean(), values.var()
+    """Number, mean and deviation of values."""
+    return len(values), values.mean(), values.std()
 
 
 def _merged(parts):
     """The `_moments` of all values, from those of parts."""
     if not parts:
         return 0, np.nan, np.nan
-    counts, means, variances = np.array(parts).T
+    counts, means, deviations = np.array(parts).T
     shares = counts / counts.sum()
     mean = means[0] + np.sum(shares * (means - means[0]))  # exact for equal means
-    return counts.sum(), mean, np.sum(shares * (variances + (means - mean) ** 2))
+    variance = np.sum(shares * (deviations**2 + (means - mean) ** 2))
+    return counts.sum(), mean, np.sqrt(variance)

@@ -1,15 +1,27 @@
-"""Pairs of rows: all of them by distance, in blocks, or a sample; what separates both kinds."""
+"""Pairs of rows: statistics of the distances of all, a sample, and what separates both kinds."""
 
 import numpy as np
 
 from tfdml.checks import check
 from tfdml.evaluation import inputs
-from tfdml.evaluation.exact.points import Frame, squared_distances
-from tfdml.evaluation.exact.search import slices_of
+from tfdml.evaluation.ranking import rank
 
-_BLOCK_ROWS = 1024
-_BLOCK_COLUMNS = 2048  # two blocks at once: of the caller, and the next one
-_NEAR = 1e-8  # share of the largest squared norm below which a product loses too many digits
+
+def pair_histogram(embeddings, labels):
+    """The `Histogram` of all unordered pairs of different rows.
+
+    Args:
+        embeddings: (n, dim) floats, finite; taken as given: not normalised.
+        labels: (n,) or (n, 1) integers of any size, one class id per row.
+
+    Raises:
+        TypeError: If `labels` are not integers or `embeddings` not floats.
+        ValueError: If the shapes disagree, an input is empty or not finite, no two rows share a
+            class, or all do.
+    """
+    embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
+    _rows_by_class(labels)
+    return rank(embeddings, labels, nearest=0, depth=0, histogram=True).histogram
 
 
 def distance_statistics(embeddings, labels):
@@ -21,9 +33,8 @@ def distance_statistics(embeddings, labels):
               / (variance of positive D + variance of negative D)
 
     The larger `lda`, the better a threshold separates both kinds of pairs; it does not depend on
-    the scale of the embeddings. Exact: equal to float64 distances of every pair, to about 1e-10 of
-    the largest. Cost is one float64 product of all pairs, in blocks; for n x dim inputs it takes
-    about 24 * n * dim bytes on top of the blocks.
+    the scale of the embeddings. Equal to float64 distances of every pair to about 1e-10 of the
+    largest, at the cost of `rank` with its histogram.
 
     Args:
         embeddings: (n, dim) floats, finite; taken as given: not normalised. Published values are
@@ -51,16 +62,20 @@ def distance_statistics(embeddings, labels):
         >>> [round(value, 3) for value in statistics.values()]
         [2.0, 1.0, 5.0, 2.5, 2.571]
     """
-    pairs, moments = AllPairs(embeddings, labels), [(0, 0.0, 0.0)] * 2
-    for is_positive, distances in pairs.blocks():
-        moments[is_positive] = _add_values(distances, *moments[is_positive])
-    negative, positive = ((mean, squares / count) for count, mean, squares in moments)
+    return statistics_of(pair_histogram(embeddings, labels))
+
+
+def statistics_of(histogram):
+    """As `distance_statistics`, from a `Histogram`."""
     statistics = {}
-    for name, (mean, variance) in (("positive", positive), ("negative", negative)):
-        statistics[f"{name}_mean"] = float(np.ldexp(mean, pairs.exponent))
-        statistics[f"{name}_variance"] = float(np.ldexp(variance, 2 * pairs.exponent))
-    gap, spread = negative[0] - positive[0], negative[1] + positive[1]
-    statistics["lda"] = float(gap**2 / spread) if spread else (np.inf if gap else 0.0)
+    with np.errstate(over="ignore", under="ignore"):
+        for kind in ("positive", "negative"):
+            statistics[f"{kind}_mean"] = getattr(histogram, f"{kind}_mean")
+            deviation = getattr(histogram, f"{kind}_deviation")
+            statistics[f"{kind}_variance"] = float(np.square(deviation))
+    gap = abs(histogram.negative_mean - histogram.positive_mean)
+    spread = np.hypot(histogram.negative_deviation, histogram.positive_deviation)
+    statistics["lda"] = float((gap / spread) ** 2) if spread else (np.inf if gap else 0.0)
     return statistics
 
 
@@ -156,88 +171,6 @@ def errors_meet(missed, accepted):
     """
     nearest = int(np.argmin(np.abs(missed - accepted)))
     return float((missed[nearest] + accepted[nearest]) / 2), nearest
-
-
-class AllPairs:
-    """All unordered pairs of different rows, by their Euclidean distances times 2**-exponent.
-
-    The distances equal those of float64 differences to about 1e-10 of the largest; those of equal
-    rows are 0 exactly. The same rows give the same distances each time.
-
-    Args:
-        embeddings: (n, dim) floats, finite.
-        labels: (n,) or (n, 1) integers of any size.
-
-    Raises:
-        TypeError: If `labels` are not integers or `embeddings` not floats.
-        ValueError: If the shapes disagree, an input is empty or not finite, no two rows share a
-            class, or all do.
-    """
-
-    def __init__(self, embeddings, labels):
-        embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
-        by_class, self.counts = _rows_by_class(labels)
-        rows = len(by_class)
-        self.ids = np.repeat(np.arange(len(self.counts)), self.counts)
-        self.positive = int(np.sum(self.counts * (self.counts - 1) // 2))
-        self.negative = rows * (rows - 1) // 2 - self.positive
-        frame = Frame.around(embeddings)
-        self.exponent = frame.exponent
-        points = frame.points(embeddings[by_class], np.float64)
-        self.exact, self.right = points.exact, points.nearness_columns()
-        self.left = -2 * points.nearness_rows()  # times `right`: squared distances
-        # No distance exceeds its double.
-        self.largest_norm = float(points.squared_norms.max()) ** 0.5
-
-    def blocks(self):
-        """Yields (whether pairs are positive, their distances) in blocks, which may be overwritten.
-
-        Distances come as a contiguous array of any shape.
-        """
-        rows, ends = np.arange(len(self.ids)), np.cumsum(self.counts)
-        for first in range(0, len(rows), _BLOCK_ROWS):
-            last = min(first + _BLOCK_ROWS, len(rows))
-            stop = ends[self.ids[last - 1]]  # of the last class of these rows
-            of_classes = slices_of(first, stop, _BLOCK_COLUMNS)
-            for columns in [*of_classes, *slices_of(stop, len(rows), _BLOCK_COLUMNS)]:
-                left, right = columns.start, columns.stop
-                distances = self._distances(first, last, left, right)
-                if left >= stop:
-                    yield False, distances
-                elif left >= last and self.ids[first] == self.ids[left]:
-                    yield True, distances
-                else:
-                    upper = rows[first:last, None] < rows[left:right]
-                    same = self.ids[first:last, None] == self.ids[left:right]
-                    yield True, distances[upper & same]
-                    yield False, distances[upper & ~same]
-                    del upper, same
-                del distances  # frees the memory of a block
-
-    def _distances(self, first, last, left, right):
-        """(last - first, right - left) distances of rows first to last to rows left to right."""
-        squared = self.left[first:last] @ self.right[:, left:right]
-        near = np.nonzero(squared < _NEAR * self.largest_norm**2)
-        squared[near] = squared_distances(self.exact, first + near[0], self.exact, left + near[1])
-        return np.sqrt(squared, out=squared)
-
-    def sample(self, count):
-        """(2, count) distances of positive and of negative pairs drawn at random."""
-        drawn = np.concatenate(sample_pairs(self.ids, count))
-        squared = squared_distances(self.exact, drawn[:, 0], self.exact, drawn[:, 1])
-        return np.sqrt(squared).reshape(2, count)
-
-
-def _add_values(values, count, mean, squares):
-    """Count, mean and sum of squared differences from it with more values, which it overwrites."""
-    if not values.size:
-        return count, mean, squares
-    # Chan, Golub, LeVeque. Updating formulae for computing sample variances. 1979.
-    of_values, total = values.mean(), count + values.size
-    gap = of_values - mean
-    values -= of_values
-    squares += np.square(values, out=values).sum() + gap**2 * count * values.size / total
-    return total, mean + gap * values.size / total, squares
 
 
 def _rows_by_class(labels):

@@ -1,5 +1,6 @@
 """Ranks of relevant rows, nearest rows and distances of pairs, by one pass over all pairs."""
 
+import functools
 import threading
 from typing import NamedTuple
 
@@ -172,7 +173,8 @@ def ranking_of(
         extra = _EXTRA if similarity is None else 0
         found = _Nearest(len(search.kept), min(nearest + extra, search.most))
     if histogram:
-        counter = DistanceCounter(search.classes, 2 * tiles.norms.max())
+        exact = functools.partial(tiles.exact, tiles.block)
+        counter = DistanceCounter(search.classes, 2 * tiles.norms.max(), exact)
     reading = _Pass(search, tiles, places, found, counter)
     if depth.any():
         for block in tiles.blocks():
@@ -344,7 +346,7 @@ class _Nearest:
         places[block.rows] = np.arange(len(block.rows))
         query, place = np.nonzero((self.rows >= 0) & (places[self.rows] >= 0))
         row = places[self.rows[query, place]]
-        self.scores[query, place] = tiles.exact(query, block, row)
+        self.scores[query, place] = tiles.exact(block, query, row) / -2
 
     def result(self, count, order):
         """(n, count) rows and scores, best first, of the queries in this order."""

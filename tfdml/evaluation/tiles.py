@@ -41,19 +41,20 @@ class _Tiles:
 
     def __init__(self, search):
         self.search = search
-        self._block = None  # of a gallery in memory
+        self.block = None  # of a gallery in memory
+        if type(search.gallery) is np.ndarray:
+            self.block = _block(search, 0, search.gallery)
 
     def blocks(self):
         """Yields the `Block`s of the gallery."""
-        if self._block:
-            yield self._block
+        if self.block:
+            self.enter(self.block)
+            yield self.block
             return
         first = 0
         for embeddings in _blocks_of(self.search):
             block = _block(self.search, first, embeddings)
             first += len(embeddings)
-            if embeddings is self.search.gallery:
-                self._block = block
             self.enter(block)
             yield block
         check_rows = first == len(self.search.gallery_keys)
@@ -91,7 +92,7 @@ class DistanceTiles(_Tiles):
 
     def __init__(self, search, dtype):
         super().__init__(search)
-        self.dtype, self._buffers = np.dtype(dtype), threading.local()
+        self.dtype, self._buffers, self._entered = np.dtype(dtype), threading.local(), None
         known = [search.queries]
         first = search.gallery if isinstance(search.gallery, np.ndarray) else None
         known += [] if first is None or search.among_themselves else [first]
@@ -103,10 +104,12 @@ class DistanceTiles(_Tiles):
         self.queries, self.norms = self._factors(search.queries, search.kept)
 
     def enter(self, block):
+        """Prepares the rows of a block."""
         if self.search.among_themselves:
             self.gallery = self.queries
-        else:
+        elif block is not self._entered:
             self.gallery, _ = self._factors(block.embeddings, block.places)
+        self._entered = block
 
     def scores(self, some, columns, block):
         """(b, c) scores in a buffer of the thread; -inf for a query itself."""
@@ -125,15 +128,15 @@ class DistanceTiles(_Tiles):
         distances = np.sqrt(np.maximum(-2.0 * scores, 0))
         return _EPSILON * (2 * self.norms[some, None] + distances) ** 2
 
-    def exact(self, queries, block, places):
-        """(t,) float64 scores of (t,) queries and (t,) places in a block, from differences."""
-        scores, source = np.empty(len(queries)), self.search.queries
+    def exact(self, block, queries, places):
+        """(t,) float64 squared distances of (t,) queries to (t,) places in a block."""
+        squared, source = np.empty(len(queries)), self.search.queries
         for first in range(0, len(queries), _CHUNK_ROWS):
             some = slice(first, first + _CHUNK_ROWS)
             difference = block.embeddings[block.places[places[some]]].astype(np.float64)
             difference -= source[self.search.kept[queries[some]]]
-            scores[some] = np.square(np.ldexp(difference, self.exponent)).sum(axis=1) / -2
-        return scores
+            squared[some] = np.square(np.ldexp(difference, self.exponent)).sum(axis=1)
+        return squared
 
     def distances(self, scores):
         """Euclidean distances of the rows as given, from scores."""
@@ -231,10 +234,8 @@ def leave_out(scores, start, stop, columns):
 
 
 def _blocks_of(search):
-    """The arrays of the gallery, those read from outside of the memory checked."""
+    """The arrays of a gallery that is read in blocks, checked."""
     gallery = search.gallery
-    if type(gallery) is np.ndarray:
-        return [gallery]
     if isinstance(gallery, np.memmap):
         blocks = (gallery[some] for some in slices_of(0, len(gallery), _BLOCK_ROWS))
     else:

@@ -5,23 +5,12 @@ distances that differ only by rounding errors tie. A pair matches if its distanc
 threshold; tied pairs match together.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from tfdml.checks import check, check_number, check_share
 from tfdml.evaluation import inputs
-from tfdml.evaluation.pairs import AllPairs, errors_meet
-
-# The bits of non-negative floats have the order of the floats. A key is those bits, rounded: 11 of
-# the exponent and 32 of the fraction; its upper half distinguishes 1024 numbers per power of 2.
-_DROPPED_BITS = 20
-_LOWER_BITS = 22
-_LOWER = 2**_LOWER_BITS - 1
-_UPPER_KEYS = 2**21
-_EXACT_PAIRS = 2**23  # up to this many are sorted, more are counted in bins
-_FINE_BINS = 2**21
-_SAMPLE = 2**17  # pairs of each kind that determine where bins are fine
+from tfdml.evaluation.histogram import rounded
+from tfdml.evaluation.pairs import errors_meet, pair_histogram
 
 
 def verification_scores(embeddings, labels, *, false_match_rates=(1e-1, 1e-2, 1e-3)):
@@ -34,13 +23,10 @@ def verification_scores(embeddings, labels, *, false_match_rates=(1e-1, 1e-2, 1e
         auc = P(D positive < D negative) + P(D positive = D negative) / 2
 
     Up to 8.4 million pairs (4,096 rows) it is exact, except that distances that agree to 10 digits
-    tie. More pairs are counted in bins, by one float64 product of all pairs in blocks. The rates
-    are then exact for the returned thresholds, which are at most a bin below the best; `auc_error`
-    bounds the error of `auc`; the error of the equal error rate is below the larger share of
-    positive or of negative pairs in a bin next to its threshold. There are 2 million bins where a
-    sample of 262,144 pairs has distances, of relative width 5e-7 if these span a power of 2, and
-    bins of relative width 1e-3 elsewhere.
-    Memory does not grow with the number of pairs: about 24 * n * dim bytes and 300 MB.
+    tie. More pairs are counted in the bins of a `Histogram`. The rates are then exact for the
+    returned thresholds, which are at most a bin below the best; `auc_error` bounds the error of
+    `auc`; the error of the equal error rate is below the larger share of positive or of negative
+    pairs in a bin next to its threshold. The cost is that of `rank` with its histogram.
 
     Args:
         embeddings: (n, dim) floats, finite; taken as given: not normalised.
@@ -78,29 +64,29 @@ def verification_scores(embeddings, labels, *, false_match_rates=(1e-1, 1e-2, 1e
         >>> scores["auc"], scores["equal_error_rate"], scores["true_match_rates"]
         (0.9375, 0.125, {0.1: 0.5})
     """
+    return verification_of(pair_histogram(embeddings, labels), false_match_rates)
+
+
+def verification_of(histogram, false_match_rates):
+    """As `verification_scores`, from a `Histogram`."""
     rates = list(false_match_rates) if np.iterable(false_match_rates) else [false_match_rates]
     check(len(rates), "`false_match_rates` must not be empty", false_match_rates=false_match_rates)
     for rate in rates:
         check_share(false_match_rates=rate)
-    pairs = AllPairs(embeddings, labels)
-    curve = _curve(pairs)
-    positive, negative = np.diff(curve.positive), np.diff(curve.negative)
-    before = curve.negative[:-1] + negative / 2  # ties count half
-    lost = np.sum(positive / pairs.positive * (before / pairs.negative))
+    found, accepted = _match_rates(histogram)
+    positive, negative = np.diff(found), np.diff(accepted)
+    lost = np.sum(positive * (accepted[:-1] + negative / 2))  # ties count half
     # Distances within one bin may have either order, except those of 0.
-    shared = np.where(curve.first[1:] > 0, positive / pairs.positive, 0)
-    unsure = np.sum(shared * (negative / pairs.negative)) / 2
-    found, accepted = curve.positive / pairs.positive, curve.negative / pairs.negative
+    unsure = np.sum(positive * negative * (histogram.high > 0)) / 2
     equal, place = errors_meet(1 - found[::-1], accepted[::-1])
-    best = {rate: _last_within(curve.negative, rate) for rate in rates}
-    thresholds = {rate: _distance(curve.first[at + 1] - 1, pairs) for rate, at in best.items()}
+    best = {rate: _last_within(accepted, rate) for rate in rates}
     return {
         "auc": float(max(1 - lost, 0.0)),
-        "auc_error": 0.0 if curve.exact else float(unsure),
+        "auc_error": 0.0 if histogram.exact else float(unsure),
         "equal_error_rate": equal,
-        "equal_error_threshold": _distance(curve.last[::-1][place], pairs),
+        "equal_error_threshold": float(_thresholds(histogram)[::-1][place]),
         "true_match_rates": {rate: float(found[at]) for rate, at in best.items()},
-        "thresholds": thresholds,
+        "thresholds": {rate: _below(histogram.low[at]) for rate, at in best.items()},
     }
 
 
@@ -135,30 +121,28 @@ def verification_curve(embeddings, labels, *, points=1000):
         [0.0, 0.0, 0.25, 0.5, 0.75, 1.0]
     """
     points = inputs.whole_number(points, "points", at_least=2)
-    pairs = AllPairs(embeddings, labels)
-    curve = _curve(pairs)
-    accepted, found = curve.negative / pairs.negative, curve.positive / pairs.positive
+    histogram = pair_histogram(embeddings, labels)
+    found, accepted = _match_rates(histogram)
     places = np.arange(len(accepted))
     if len(places) > points:
         even = max(points - points // 2, 2)
         along = np.searchsorted(accepted + found, np.linspace(0, 2, even))
-        counts = np.geomspace(1, pairs.negative, points - even)
-        rare = np.searchsorted(curve.negative, counts, side="right") - 1
+        rates = np.geomspace(1 / histogram.negative.sum(), 1, points - even)
+        rare = np.searchsorted(accepted, rates, side="right") - 1
         # Due to rounding, the sum of the rates may end slightly below 2.
         places = np.union1d(np.minimum(along, len(accepted) - 1), rare)
     return {
         "false_match_rate": accepted[places],
         "true_match_rate": found[places],
-        "threshold": np.array([_distance(key, pairs) for key in curve.last[places]]),
+        "threshold": _thresholds(histogram)[places],
     }
 
 
 def calibrate_threshold(embeddings, labels, *, false_match_rate):
     """Finds the largest threshold on distance within a false-match rate.
 
-    Exact for any number of pairs, among numbers of 33 binary digits: the threshold lies just below
-    the nearest negative pair that may not match, and below all that tie with it. Costs two float64
-    products of all pairs, in blocks.
+    The threshold lies just below the nearest negative pair that may not match, and below all that
+    tie with it: the one in "thresholds" of `verification_scores`.
 
     Args:
         embeddings: (n, dim) floats, finite; taken as given: not normalised. Those of training
@@ -184,20 +168,16 @@ def calibrate_threshold(embeddings, labels, *, false_match_rate):
         4.0
     """
     check_share(false_match_rate=false_match_rate)
-    pairs = AllPairs(embeddings, labels)
-    # The key of the pair is found by its upper half first, then by its lower half.
-    counts = _negatives_up_to(pairs)
-    upper = _last_within(counts, false_match_rate)
-    lower_counts = counts[upper] + _negatives_up_to(pairs, upper)
-    lower = _last_within(lower_counts, false_match_rate, pairs.negative)
-    return _distance((upper << _LOWER_BITS) + lower - 1, pairs)
+    scores = verification_of(pair_histogram(embeddings, labels), false_match_rate)
+    return scores["thresholds"][false_match_rate]
 
 
 def rates_at_threshold(embeddings, labels, threshold):
     """Match rates of positive and of negative pairs at a threshold on distance.
 
-    Exact for any number of pairs, in blocks. Evaluates, for example, a threshold that
-    `calibrate_threshold` found on the training classes on unseen ones.
+    Evaluates, for example, a threshold that `calibrate_threshold` found on the training classes on
+    unseen ones. Exact up to 8.4 million pairs; of more, those in the bin of the threshold do not
+    match.
 
     Args:
         embeddings: (n, dim) floats, finite; taken as given: not normalised.
@@ -222,98 +202,33 @@ def rates_at_threshold(embeddings, labels, threshold):
     """
     check_number(threshold=threshold)
     check(not np.isnan(threshold), "`threshold` must not be NaN", threshold=threshold)
-    pairs = AllPairs(embeddings, labels)
-    with np.errstate(over="ignore", under="ignore"):  # infinity and 0 are right then
-        scaled = np.ldexp(np.array([abs(threshold)], np.float64), -pairs.exponent)
-    key = _keys(scaled)[0] if threshold >= 0 else -1
-    matched = [0, 0]
-    for positive, distances in pairs.blocks():
-        matched[positive] += np.count_nonzero(_keys(distances) <= key)
-    return {
-        "false_match_rate": float(matched[False] / pairs.negative),
-        "true_match_rate": float(matched[True] / pairs.positive),
-    }
+    return rates_of(pair_histogram(embeddings, labels), threshold)
 
 
-class _Curve(NamedTuple):
-    """Numbers of matches at ascending thresholds; no pair matches at the first."""
-
-    first: np.ndarray  # smallest key of the pairs that are added at a place
-    last: np.ndarray  # largest key of these pairs, the threshold of the place
-    positive: np.ndarray  # positive pairs up to the place
-    negative: np.ndarray
-    exact: bool
+def rates_of(histogram, threshold):
+    """As `rates_at_threshold`, from a `Histogram`."""
+    limit = rounded(np.array([abs(threshold)], np.float64))[0] if threshold >= 0 else -1.0
+    at = np.searchsorted(histogram.high, limit, side="right")
+    found, accepted = _match_rates(histogram)
+    return {"false_match_rate": float(accepted[at]), "true_match_rate": float(found[at])}
 
 
-def _curve(pairs):
-    if pairs.positive + pairs.negative > _EXACT_PAIRS:
-        return _binned_curve(pairs)
-    of_kind = [], []
-    for positive, distances in pairs.blocks():
-        of_kind[positive].append(_keys(distances))
-    negative, positive = (np.sort(np.concatenate(kind)) for kind in of_kind)
-    keys = np.append(-1, np.union1d(positive, negative))
-    counts = (np.searchsorted(kind, keys, side="right") for kind in (positive, negative))
-    return _Curve(keys, keys, *counts, exact=True)
+def _match_rates(histogram):
+    """True-match and false-match rates, (b + 1,) each, from that of no pair on."""
+    counts = (np.append(0, np.cumsum(of)) for of in (histogram.positive, histogram.negative))
+    return (of / of[-1] for of in counts)
 
 
-def _binned_curve(pairs):
-    """Counts pairs in bins: fine where a sample has distances, coarse elsewhere."""
-    used = np.unique(_keys(pairs.sample(_SAMPLE)) >> _LOWER_BITS)
-    fine_bits = min(int(np.log2(_FINE_BINS // len(used))), _LOWER_BITS)
-    shifts = np.full(_UPPER_KEYS, _LOWER_BITS)
-    shifts[used] -= fine_bits
-    ends = np.cumsum(1 << (_LOWER_BITS - shifts))
-    starts = ends - (1 << (_LOWER_BITS - shifts))
-    counts = np.zeros((2, ends[-1]), np.int64)
-    for positive, distances in pairs.blocks():
-        keys = _keys(distances)
-        upper = keys >> _LOWER_BITS
-        keys &= _LOWER
-        keys >>= shifts[upper]
-        keys += starts[upper]  # the bins of an upper key begin at its start
-        _count(counts[int(positive)], keys)
-    used = np.flatnonzero(counts.sum(axis=0))
-    upper = np.searchsorted(ends, used, side="right")
-    first = (upper << _LOWER_BITS) + ((used - starts[upper]) << shifts[upper])
-    last = first + (1 << shifts[upper]) - 1
-    negative, positive = (np.append(0, np.cumsum(kind[used])) for kind in counts)
-    return _Curve(np.append(-1, first), np.append(-1, last), positive, negative, exact=False)
+def _thresholds(histogram):
+    """(b + 1,) thresholds of `_match_rates`."""
+    return np.append(-1.0, histogram.high)
 
 
-def _negatives_up_to(pairs, upper=None):
-    """Cumulative numbers of negative pairs by their upper keys or, given one, by the lower keys."""
-    counts = np.zeros(_LOWER + 1, np.int64)
-    for positive, distances in pairs.blocks():
-        if not positive:
-            keys = _keys(distances)
-            halves = keys >> _LOWER_BITS
-            _count(counts, halves if upper is None else keys[halves == upper] & _LOWER)
-    return np.append(0, np.cumsum(counts))
+def _last_within(accepted, rate):
+    """The last place of ascending rates that is within the rate."""
+    return int(np.searchsorted(accepted, rate, side="right")) - 1
 
 
-def _count(counts, places):
-    if places.size:
-        low = places.min()
-        found = np.bincount(places - low)
-        counts[low : low + len(found)] += found
-
-
-def _last_within(counts, rate, total=None):
-    """The last place of ascending counts whose share of the total is within the rate."""
-    total = counts[-1] if total is None else total
-    return int(np.searchsorted(counts / total, rate, side="right")) - 1
-
-
-def _keys(distances):
-    """(n,) integers in the order of distances, equal if these agree to 33 binary digits."""
-    bits = distances.reshape(-1).view(np.int64) + 2 ** (_DROPPED_BITS - 1)
-    bits >>= _DROPPED_BITS
-    return bits
-
-
-def _distance(key, pairs):
-    if key < 0:
-        return -1.0  # below every distance
-    scaled = np.array([int(key) << _DROPPED_BITS], np.int64).view(np.float64)[0]
-    return float(np.ldexp(scaled, pairs.exponent))
+def _below(distance):
+    """A threshold just below a distance, and below all that tie with it."""
+    return float(distance * (1 - 2.0**-33)) if distance > 0 else -1.0

@@ -5,8 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from tfdml.evaluation import distance_statistics, pairs
-from tfdml.evaluation.exact import points
+from tfdml.evaluation import distance_statistics, histogram, tiles
 
 
 def brute_force(embeddings, labels):
@@ -44,9 +43,8 @@ def test_two_classes_on_a_line_by_hand():
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("kind", ["spread", "duplicates", "far", "tiny", "huge", "tight"])
 def test_equals_brute_force(kind, dtype, rng, monkeypatch):
-    monkeypatch.setattr(pairs, "_BLOCK_ROWS", 7)
-    monkeypatch.setattr(pairs, "_BLOCK_COLUMNS", 11)
-    monkeypatch.setattr(points, "_CHUNK_ROWS", 3)
+    monkeypatch.setattr(tiles.DistanceTiles, "size", 7)
+    monkeypatch.setattr(tiles, "_CHUNK_ROWS", 3)
     x = {
         "spread": rng.normal(size=(80, 6)),
         "duplicates": np.repeat(rng.normal(size=(20, 6)), 4, axis=0),
@@ -62,13 +60,13 @@ def test_equals_brute_force(kind, dtype, rng, monkeypatch):
     assert distance_statistics(x, labels) == close(brute_force(x, labels))
 
 
-@pytest.mark.parametrize("rows", [1, 6, 80, 256])
-@pytest.mark.parametrize("columns", [1, 9, 80, 4096])
-def test_ignores_the_size_of_the_blocks(rows, columns, rng, monkeypatch):
+@pytest.mark.parametrize("exact_pairs", [0, 2**23])
+@pytest.mark.parametrize("size", [1, 9, 80, 256])
+def test_ignores_the_size_of_the_tiles(size, exact_pairs, rng, monkeypatch):
     x, labels = rng.normal(size=(80, 4)), rng.integers(0, 5, 80)
     expected = brute_force(x, labels)
-    monkeypatch.setattr(pairs, "_BLOCK_ROWS", rows)
-    monkeypatch.setattr(pairs, "_BLOCK_COLUMNS", columns)
+    monkeypatch.setattr(histogram, "_EXACT_PAIRS", exact_pairs)
+    monkeypatch.setattr(tiles.DistanceTiles, "size", size)
     assert distance_statistics(x, labels) == close(expected)
 
 

@@ -291,8 +291,8 @@ def test_the_histogram_counts_every_pair(exact, sizes, rng, monkeypatch):
         low, high = (np.repeat(of, counts) for of in (counted.low, counted.high))
         assert (low * (1 - 1e-7) <= distances).all()
         assert (distances <= high * (1 + 1e-7)).all()
-        np.testing.assert_allclose(low, high, rtol=0 if exact else 4e-6)
-    expected = [of for kind in (True, False) for of in (np.mean(kinds[kind]), np.var(kinds[kind]))]
+        np.testing.assert_allclose(low, high, rtol=0 if exact else 2.0**-14)
+    expected = [of for kind in (True, False) for of in (np.mean(kinds[kind]), np.std(kinds[kind]))]
     np.testing.assert_allclose(counted[5:], expected, rtol=1e-10)
 
 

@@ -9,9 +9,9 @@ from sklearn import metrics
 
 from tfdml.evaluation import (
     calibrate_threshold,
-    pairs,
+    histogram,
     rates_at_threshold,
-    verification,
+    tiles,
     verification_curve,
     verification_scores,
 )
@@ -41,15 +41,13 @@ def some_rows(rng, rows=120, dim=6, classes=9):
 
 
 @pytest.fixture
-def small_blocks(monkeypatch):
-    monkeypatch.setattr(pairs, "_BLOCK_ROWS", 7)
-    monkeypatch.setattr(pairs, "_BLOCK_COLUMNS", 11)
+def small_tiles(monkeypatch):
+    monkeypatch.setattr(tiles.DistanceTiles, "size", 7)
 
 
 @pytest.fixture
 def bins(monkeypatch):
-    monkeypatch.setattr(verification, "_EXACT_PAIRS", 0)
-    monkeypatch.setattr(verification, "_SAMPLE", 500)
+    monkeypatch.setattr(histogram, "_EXACT_PAIRS", 0)
 
 
 def test_line_by_hand():
@@ -65,7 +63,7 @@ def test_line_by_hand():
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("scale", [1e-200, 1e-18, 1, 1e16, 1e150])
-def test_equals_loops_and_scikit_learn(dtype, scale, rng, small_blocks):
+def test_equals_loops_and_scikit_learn(dtype, scale, rng, small_tiles):
     if dtype == "float32" and not 1e-30 < scale < 1e30:
         scale = 1e-30 if scale < 1 else 1e30
     x, labels = some_rows(rng)
@@ -99,7 +97,7 @@ def test_scores_are_floats_of_python():
     assert {type(value) for value in values} == {float}
 
 
-def test_rates_equal_a_loop(rng, small_blocks):
+def test_rates_equal_a_loop(rng, small_tiles):
     x, labels = some_rows(rng)
     positive, negative = pair_distances(x, labels)
     for threshold in (-1, -1e-9, 0, 1.0, 2.5, 3, float(negative[5]), 1e9, 1e300, np.inf):
@@ -128,14 +126,14 @@ def test_a_rate_that_pairs_hit_exactly_is_within():
     assert threshold == pytest.approx(15)
 
 
-def test_bins_bound_their_error(rng, small_blocks, monkeypatch):
+def test_bins_bound_their_error(rng, small_tiles, monkeypatch):
     x, labels = some_rows(rng, rows=300)
     exact = verification_scores(x, labels)
-    monkeypatch.setattr(verification, "_EXACT_PAIRS", 0)
-    monkeypatch.setattr(verification, "_SAMPLE", 500)
+    monkeypatch.setattr(histogram, "_EXACT_PAIRS", 0)
     errors = []
-    for fine in (2**21, 2**12):  # the fewer, the more pairs share one
-        monkeypatch.setattr(verification, "_FINE_BINS", fine)
+    for bits in (18, 10):  # the fewer, the more pairs share one
+        monkeypatch.setattr(histogram, "_BIN_BITS", bits)
+        monkeypatch.setattr(histogram, "_FEW_BITS", min(bits, 14))
         binned = verification_scores(x, labels)
         assert abs(binned["auc"] - exact["auc"]) <= binned["auc_error"] + 1e-12
         assert binned["equal_error_rate"] == pytest.approx(exact["equal_error_rate"], abs=2e-3)
@@ -180,7 +178,7 @@ def test_rates_of_a_curve_of_few_points_are_exact(rng, bins):
 @pytest.mark.parametrize("exact_pairs", [0, 2**23])
 @pytest.mark.parametrize("value", [0.0, 0.1, -7e5])
 def test_collapsed_embeddings_score_as_chance(exact_pairs, value, monkeypatch):
-    monkeypatch.setattr(verification, "_EXACT_PAIRS", exact_pairs)
+    monkeypatch.setattr(histogram, "_EXACT_PAIRS", exact_pairs)
     x, labels = np.full((20, 3), value), np.arange(20) // 4
     scores = verification_scores(x, labels, false_match_rates=[0.1])
     assert (scores["auc"], scores["auc_error"], scores["equal_error_rate"]) == (0.5, 0.0, 0.5)
@@ -195,7 +193,7 @@ def test_collapsed_embeddings_score_as_chance(exact_pairs, value, monkeypatch):
 @pytest.mark.parametrize("exact_pairs", [0, 2**23])
 @pytest.mark.parametrize("noise", [0, 0.01])
 def test_perfect_embeddings_score_as_such(exact_pairs, noise, rng, monkeypatch):
-    monkeypatch.setattr(verification, "_EXACT_PAIRS", exact_pairs)
+    monkeypatch.setattr(histogram, "_EXACT_PAIRS", exact_pairs)
     labels = np.append(np.arange(60) // 3, [2**60])
     x = rng.normal(size=(21, 8))[np.append(labels[:-1], 20)] + noise * rng.normal(size=(61, 8))
     scores = verification_scores(x, labels, false_match_rates=[0, 0.1])
@@ -227,7 +225,8 @@ def test_distances_to_both_sides_of_a_round_number_tie():
 
 
 def test_a_bin_ends_below_the_next_one(bins, monkeypatch):
-    monkeypatch.setattr(verification, "_FINE_BINS", 3)  # none: 1024 bins per power of 2
+    for name in ("_BIN_BITS", "_FEW_BITS"):
+        monkeypatch.setattr(histogram, name, 10)  # 1024 bins per power of 2
     # The nearest negative pair, at 1, and the positive one, at 1 + 1 / 1024, in bins side by side.
     line, labels = np.array([[0.0], [1 + 1 / 1024], [-1]]), np.array([0, 0, 1])
     curve = verification_curve(line, labels)
