@@ -1,6 +1,7 @@
 """Checks of the inputs of scores: rows of finite floats, one integer class id each."""
 
 import operator
+import sys
 import warnings
 
 import numpy as np
@@ -206,24 +207,31 @@ def scores_of(similarity, a, b, shape):
     return scores
 
 
-def warn_of_misses(misses, queries, stacklevel):
-    """Warns if queries have no relevant row; `stacklevel` as for `warn_if_equal`."""
+def warn_of_misses(relevant):
+    """Warns of queries without relevant rows, given the (n,) numbers of these."""
+    misses = int(np.count_nonzero(relevant == 0))
     if misses:
         cause = "have no other row of their class to find; they count as misses"
-        warnings.warn(f"{misses} of {queries} queries {cause}", stacklevel=stacklevel + 1)
+        warn(f"{misses} of {len(relevant)} queries {cause}")
 
 
-def warn_if_equal(best, stacklevel):
+def warn_if_equal(best):
     """Warns if the best scores of a similarity are all equal, as with a layer of dead units.
 
     Args:
         best: (n,) floats, the best scores of every query; -inf where there is none.
-        stacklevel: As for `warnings.warn`, counted from the caller.
     """
     best = best[best > -np.inf]
     if len(best) > 2 and best.min() == best.max():
-        message = f"`similarity` may have collapsed: its best scores are all equal, {best[0]:.4g}"
-        warnings.warn(message, stacklevel=stacklevel + 1)
+        warn(f"`similarity` may have collapsed: its best scores are all equal, {best[0]:.4g}")
+
+
+def warn(message):
+    """Warns of the line that called this library."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back and frame.f_globals["__name__"].startswith("tfdml."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
 
 
 def whole_number(value, name, at_least, below=None):

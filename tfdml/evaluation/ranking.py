@@ -116,7 +116,7 @@ def rank(
     inputs.check_callable_or_none(similarity=similarity)
     nearest = inputs.whole_number(nearest, "nearest", at_least=0)
     depth = np.broadcast_to(np.inf if depth is None else depth, len(search.queries))[search.kept]
-    return ranking_of(search, similarity, nearest, depth, first_only, histogram, stacklevel=2)
+    return ranking_of(search, similarity, nearest, depth, first_only, histogram)
 
 
 def nearest_neighbours(embeddings, k):
@@ -149,15 +149,7 @@ def nearest_neighbours(embeddings, k):
     return rank(embeddings, np.arange(len(embeddings)), nearest=k, depth=0).nearest
 
 
-def ranking_of(
-    search,
-    similarity=None,
-    nearest=0,
-    depth=np.inf,
-    first_only=False,
-    histogram=False,
-    stacklevel=2,
-):
+def ranking_of(search, similarity=None, nearest=0, depth=np.inf, first_only=False, histogram=False):
     """The `Ranking` of a `Search`; arguments as for `rank`, checked; (q,) depths by key."""
     relevant, nearest = search.relevant, min(nearest, search.most)
     depth = np.broadcast_to(depth, len(search.kept)).astype(float)
@@ -192,7 +184,7 @@ def ranking_of(
             for part in places
             for of in (part.scores.max(axis=1, initial=-np.inf), part.best_other)
         ]
-        inputs.warn_if_equal(np.concatenate(best), stacklevel + 1)
+        inputs.warn_if_equal(np.concatenate(best))
     order = np.argsort(search.kept)
     given = np.empty_like(order)
     given[order] = np.arange(len(order))

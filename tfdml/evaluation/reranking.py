@@ -200,8 +200,8 @@ def _recalls(search, similarity, candidates, counts):
         scores = _scores_of_pairs(similarity, block.queries, search.gallery, rows)
         found.append(_ranks(block, rows, scores, certain))
     ranks, best, other = (np.concatenate(part) for part in zip(*found, strict=True))
-    inputs.warn_if_equal(np.concatenate([best, other]), stacklevel=3)
-    inputs.warn_of_misses(int(np.count_nonzero(ranks == np.inf)), len(ranks), stacklevel=3)
+    inputs.warn_if_equal(np.concatenate([best, other]))
+    inputs.warn_of_misses(search.relevant)
     return {count: float(np.mean(ranks < count)) for count in counts}
 
 

@@ -80,13 +80,9 @@ def retrieval_scores(embeddings, labels, k=_COUNTS, *, metrics=None, **search: U
     relevant row ranks before it, so collapsed embeddings score at most chance level. A query
     without relevant rows scores 0.
 
-    Exact: equal to comparing float64 distances of every pair. Cost is one float32 product of
-    queries and gallery, in blocks, and for `map` at worst one sort per query; for n x dim inputs it
-    takes about 8 * n * dim bytes on top of the blocks. Distances between many duplicate rows are
-    each computed in float64: slow for `map` and `mrr`, which need all of them.
-
-    With `similarity`, its scores S[q, j] replace -D[q, j] in the same definitions;
-    `tfdml.evaluation.exact.by_similarity` states how often and with which inputs it is called.
+    All are readings of one `rank`, which says what counts as a tie, and the cost. With
+    `similarity`, its scores S[q, j] replace -D[q, j] in the same definitions; without a separate
+    gallery, the score of a pair serves both of its rows.
 
     Args:
         embeddings: (n, dim) floats, finite; the queries, taken as given: not normalised.
@@ -126,7 +122,8 @@ def retrieval_scores(embeddings, labels, k=_COUNTS, *, metrics=None, **search: U
         r_precision; Song, Xiang, Jegelka, Savarese. Deep metric learning via lifted structured
         feature embedding. CVPR 2016, section 6: recall@K; Manning, Raghavan, Schuetze. Introduction
         to information retrieval. 2008, section 8.4: map, precision@K, ndcg@K with binary gains;
-        Zheng et al. Scalable person re-identification. ICCV 2015, section 4: groups, as cameras.
+        Voorhees. The TREC-8 question answering track report. TREC 1999: mrr; Zheng et al. Scalable
+        person re-identification. ICCV 2015, section 4: groups, as cameras.
         Differs: ties count against the query instead of being broken by sort order.
 
     Example:
@@ -163,28 +160,15 @@ def retrieval_scores_per_query(
 def recall_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
     """Recall@K: share of queries with a row of their class among the K nearest rows.
 
-    With D[q, j] the Euclidean distance of query q to gallery row j:
-
-        nearest[q] = min of D[q, j] over j of the class of q, j != q
-        rank[q]    = number of j of other classes with D[q, j] <= nearest[q]
-        recall@K   = share of queries with rank[q] < K
-
     This is the "Recall@K" of metric-learning papers (any hit counts, also called CMC@K), not the
-    share of relevant rows found. Ties count as errors: a row of another class at exactly the
-    distance of the nearest same-class row ranks before it, so collapsed embeddings score 0 (unless
-    there are fewer than K rows of other classes).
+    share of relevant rows found. Ties count as errors, so collapsed embeddings score 0, unless
+    there are fewer than K rows of other classes.
 
-    Arguments and errors are those of `retrieval_scores`.
+    Arguments, errors and source are those of `retrieval_scores`.
 
     Returns:
         {K: recall} with Python floats in [0, 1], K ascending. A query without another row of its
         class is a miss for every K; a warning gives their number.
-
-    Source:
-        Jegou, Douze, Schmid. Product quantization for nearest neighbor search. PAMI 2011, sec. V;
-        Song, Xiang, Jegelka, Savarese. Deep metric learning via lifted structured feature
-        embedding. CVPR 2016, sec. 6.
-        Differs: ties count against the query instead of being broken by sort order.
 
     Example:
         >>> import numpy as np
@@ -199,19 +183,13 @@ def recall_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
 def precision_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
     """Precision@K: share of the K nearest rows that are of the query's class.
 
-        precision@K[q] = (number of relevant rows of q among its K nearest rows) / K
-
     A query with R < K relevant rows scores at most R / K, so a perfect ranking scores 1 only if
     every query has K relevant rows or more.
 
-    Arguments and errors are those of `retrieval_scores`.
+    Arguments, errors and source are those of `retrieval_scores`.
 
     Returns:
         {K: score} with Python floats in [0, 1], K ascending; 0 for a query without relevant rows.
-
-    Source:
-        Manning, Raghavan, Schuetze. Introduction to information retrieval. 2008, section 8.4.
-        Differs: ties count against the query instead of being broken by sort order.
 
     Example:
         >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
@@ -225,19 +203,10 @@ def precision_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
 def mean_average_precision(embeddings, labels, **search: Unpack[Keywords]):
     """Mean average precision over the ranks of all relevant rows in the whole gallery.
 
-        ap[q] = 1/R * sum over i = 1 .. R of i / p[i]
-
-    with p[i] the rank of the i-th nearest of the R relevant rows of q. The score is the mean of ap
-    over queries.
-
-    Arguments and errors are those of `retrieval_scores`.
+    Arguments, errors and source are those of `retrieval_scores`.
 
     Returns:
         A Python float in [0, 1]; a query without relevant rows scores 0.
-
-    Source:
-        Manning, Raghavan, Schuetze. Introduction to information retrieval. 2008, section 8.4.
-        Differs: ties count against the query instead of being broken by sort order.
 
     Example:
         >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
@@ -249,21 +218,15 @@ def mean_average_precision(embeddings, labels, **search: Unpack[Keywords]):
 
 @_with_keywords
 def map_at_r(embeddings, labels, **search: Unpack[Keywords]):
-    """MAP@R: mean average precision over the R nearest rows of each query.
+    """MAP@R: mean average precision over the R nearest rows of a query with R relevant rows.
 
-        map@r[q] = 1/R * sum over p[i] <= R of i / p[i]
+    The sum of the precision at each of the first R ranks that holds a relevant row, divided by R;
+    at most `r_precision`.
 
-    with p[i] the rank of the i-th nearest of the R relevant rows of q: the sum of the precision at
-    each of the first R ranks that holds a relevant row, divided by R. At most `r_precision`.
-
-    Arguments and errors are those of `retrieval_scores`.
+    Arguments, errors and source are those of `retrieval_scores`.
 
     Returns:
         A Python float in [0, 1]; a query without relevant rows scores 0.
-
-    Source:
-        Musgrave, Belongie, Lim. A metric learning reality check. ECCV 2020, section 3.2.
-        Differs: ties count against the query instead of being broken by sort order.
 
     Example:
         >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
@@ -275,20 +238,12 @@ def map_at_r(embeddings, labels, **search: Unpack[Keywords]):
 
 @_with_keywords
 def r_precision(embeddings, labels, **search: Unpack[Keywords]):
-    """R-precision: share of the R nearest rows that are of the query's class.
+    """R-precision: share of the R nearest rows of a query that are its R relevant rows.
 
-        r_precision[q] = (number of relevant rows of q among its R nearest rows) / R
-
-    with R the number of relevant rows of q. The score is the mean over queries.
-
-    Arguments and errors are those of `retrieval_scores`.
+    Arguments, errors and source are those of `retrieval_scores`.
 
     Returns:
         A Python float in [0, 1]; a query without relevant rows scores 0.
-
-    Source:
-        Musgrave, Belongie, Lim. A metric learning reality check. ECCV 2020, section 3.2.
-        Differs: ties count against the query instead of being broken by sort order.
 
     Example:
         >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
@@ -300,20 +255,12 @@ def r_precision(embeddings, labels, **search: Unpack[Keywords]):
 
 @_with_keywords
 def mean_reciprocal_rank(embeddings, labels, **search: Unpack[Keywords]):
-    """Mean reciprocal rank of the nearest relevant row.
+    """Mean of 1 / rank of the nearest relevant row.
 
-        mrr[q] = 1 / p[1]
-
-    with p[1] the rank of the nearest relevant row of q in the whole gallery.
-
-    Arguments and errors are those of `retrieval_scores`.
+    Arguments, errors and source are those of `retrieval_scores`.
 
     Returns:
         A Python float in [0, 1]; a query without relevant rows scores 0.
-
-    Source:
-        Voorhees. The TREC-8 question answering track report. TREC 1999.
-        Differs: ties count against the query instead of being broken by sort order.
 
     Example:
         >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
@@ -325,21 +272,12 @@ def mean_reciprocal_rank(embeddings, labels, **search: Unpack[Keywords]):
 
 @_with_keywords
 def ndcg_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
-    """Normalized discounted cumulative gain of the K nearest rows.
+    """Normalized discounted cumulative gain of the K nearest rows, with binary gains.
 
-        dcg@K[q] = sum over p[i] <= K of 1 / log2(p[i] + 1)
-        ndcg@K[q] = dcg@K[q] / (sum over i = 1 .. min(R, K) of 1 / log2(i + 1))
-
-    with p[i] the rank of the i-th nearest of the R relevant rows of q: binary gains.
-
-    Arguments and errors are those of `retrieval_scores`.
+    Arguments, errors and source are those of `retrieval_scores`.
 
     Returns:
         {K: score} with Python floats in [0, 1], K ascending; 0 for a query without relevant rows.
-
-    Source:
-        Jarvelin, Kekalainen. Cumulated gain-based evaluation of IR techniques. TOIS 2002.
-        Differs: ties count against the query instead of being broken by sort order.
 
     Example:
         >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
@@ -350,32 +288,29 @@ def ndcg_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
 
 
 def _values(embeddings, labels, k, metrics, *, similarity=None, **search):
-    """The result of `retrieval_scores_per_query`.
-
-    Warnings refer to the caller of the public function, which `_with_keywords` wraps.
-    """
+    """The result of `retrieval_scores_per_query`."""
     inputs.check_callable_or_none(similarity=similarity)
     search = search_of(embeddings, labels, **search)
     metrics = Metrics.of(metrics, k, search.most)
-    relevant = search.relevant
-    inputs.warn_of_misses(int(np.count_nonzero(relevant == 0)), len(relevant), stacklevel=4)
-    return values_of(search, metrics, similarity, stacklevel=4)
+    return values_of(search, metrics, similarity)
 
 
-def values_of(search, metrics, similarity=None, stacklevel=2):
+def values_of(search, metrics, similarity=None):
     """{name: (q,) values} of the queries of a `Search`, in the order given.
 
-    Queries are ranked in several parts if they have many relevant rows.
+    Queries are ranked in several parts if they have many relevant rows. Warns of those that have
+    none.
     """
     relevant, values = search.relevant, {}
+    inputs.warn_of_misses(relevant)
     pairs = np.cumsum(np.minimum(relevant, 1) if metrics.first_only else relevant)
     parts = 1 if similarity else max(1, -(-int(pairs[-1]) // _MOST_PAIRS))
     limits = np.linspace(0, pairs[-1], parts + 1)[1:-1]
     given, whole = np.sort(search.kept), np.arange(len(relevant))
     for part in np.split(whole, np.searchsorted(pairs, limits)):
         some = search if parts == 1 else search.of(part)
-        options = {"first_only": metrics.first_only, "stacklevel": stacklevel + 1}
-        ranking = ranking_of(some, similarity, 0, metrics.depth(relevant[part]), **options)
+        depth = metrics.depth(relevant[part])
+        ranking = ranking_of(some, similarity, depth=depth, first_only=metrics.first_only)
         places = np.searchsorted(given, np.sort(some.kept))
         for name, of in metrics.values(ranking).items():
             values.setdefault(name, np.empty(len(relevant)))[places] = of

@@ -178,8 +178,7 @@ def retrieval_scores_per_query(gallery, embeddings, labels, k, *, metrics=None, 
             ranks, relevant = ranks_in_chunks(*given, own[block])
             for name, of in {**metrics.values(ranks, relevant), "relevant": relevant}.items():
                 values.setdefault(name, np.empty(len(queries)))[block] = of
-    misses = int(np.count_nonzero(values.pop("relevant") == 0))
-    inputs.warn_of_misses(misses, len(queries), stacklevel=3)
+    inputs.warn_of_misses(values.pop("relevant"))
     return values
 
 
