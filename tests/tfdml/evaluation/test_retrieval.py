@@ -1,162 +1,465 @@
+import inspect
 import json
+import math
 import pathlib
-import tracemalloc
 import warnings
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn import metrics as sklearn_metrics
 
-from tfdml.evaluation import recall_at_k, tiles
+from tfdml.evaluation import (
+    apart,
+    map_at_r,
+    mean_average_precision,
+    mean_reciprocal_rank,
+    ndcg_at_k,
+    precision_at_k,
+    r_precision,
+    ranking,
+    recall_at_k,
+    retrieval,
+    retrieval_scores,
+    retrieval_scores_per_query,
+    tiles,
+)
+from tfdml.evaluation.metrics import METRICS
+from tfdml.evaluation.retrieval import Keywords
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(have no other row|collapsed)")
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "golden.json").read_text())
 
 
-def brute_force(embeddings, labels, k, gallery=None, gallery_labels=None):
-    """Recall@K as a loop over queries in float64, ties ranked against the query."""
-    own = gallery is None
-    gallery, gallery_labels = (embeddings, labels) if own else (gallery, gallery_labels)
-    hits = dict.fromkeys(k, 0)
-    for q, query in enumerate(embeddings.astype(np.float64)):
-        others = [j for j in range(len(gallery)) if not (own and j == q)]
-        ranked = sorted(
-            (float(np.sum((gallery[j].astype(np.float64) - query) ** 2)), relevant)
-            for j in others
-            for relevant in [int(gallery_labels[j]) == int(labels[q])]
-        )
-        for count in k:
-            hits[count] += any(relevant for _, relevant in ranked[:count])
-    return {count: hits[count] / len(embeddings) for count in k}
+def of_one_query(hits, relevant, k):
+    """Every metric from a ranked list of hits, by its definition in words."""
+    found = [rank for rank, hit in enumerate(hits, start=1) if hit]
+    precision = {rank: sum(hits[:rank]) / rank for rank in found}
+    values = {}
+    for count in k:
+        gains = sum(1 / math.log2(rank + 1) for rank in found if rank <= count)
+        ideal = sum(1 / math.log2(rank + 1) for rank in range(1, min(relevant, count) + 1))
+        values[f"recall@{count}"] = float(any(hits[:count]))
+        values[f"precision@{count}"] = sum(hits[:count]) / count
+        values[f"ndcg@{count}"] = gains / ideal if relevant else 0
+    shares = [precision[rank] for rank in found]
+    values["map"] = sum(shares) / relevant if relevant else 0
+    near = [precision[rank] for rank in found if rank <= relevant]
+    values["map@r"] = sum(near) / relevant if relevant else 0
+    values["r_precision"] = sum(hits[:relevant]) / relevant if relevant else 0
+    values["mrr"] = 1 / found[0] if found else 0
+    return values
 
 
-def test_counts_hits_among_k_neighbours_and_no_more():
-    #  0: A  1: B  2: B  3: A    each row's neighbours in order, by hand
+def brute_force(scores, labels, k, gallery_labels=None, groups=None, gallery_groups=None):
+    """Loops over queries and gallery of a table of scores, ties ranked against the query."""
+    own = gallery_labels is None
+    if own:
+        gallery_labels, gallery_groups = labels, groups
+    rows = []
+    for q, row in enumerate(scores):
+        ranked = []
+        for j, score in enumerate(row):
+            relevant = int(gallery_labels[j]) == int(labels[q])
+            same_group = groups is not None and int(gallery_groups[j]) == int(groups[q])
+            if not (own and j == q) and not (relevant and same_group):
+                ranked.append((-float(score), relevant))
+        hits = [relevant for _, relevant in sorted(ranked)]
+        rows.append(of_one_query(hits, sum(hits), k))
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def similarities(queries, gallery):
+    """A table of minus the squared distances, by a loop in float64."""
+    queries, gallery = queries.astype(np.float64), gallery.astype(np.float64)
+    return np.array([[-np.square(b - a).sum() for b in gallery] for a in queries])
+
+
+def assert_equal(scores, expected):
+    assert set(scores) <= set(expected)
+    for name in scores:
+        np.testing.assert_allclose(scores[name], expected[name], rtol=1e-12, atol=0, err_msg=name)
+
+
+def some_rows(kind, rng, rows=60):
+    """Rows of nine uneven classes of huge ids, three of them alone."""
+    x = {
+        "spread": lambda: rng.normal(size=(rows, 6)),
+        "grid": lambda: rng.integers(0, 3, (rows, 3)).astype(float),  # many exact ties
+        "duplicates": lambda: np.repeat(rng.normal(size=(rows // 3, 6)), 3, axis=0),
+        "far": lambda: rng.normal(size=(rows, 6)) + 1000,
+        "one far": lambda: rng.normal(size=(rows, 6)) * ([[1e4]] + [[1]] * (rows - 1)),
+        "tiny": lambda: rng.normal(size=(rows, 6)) * 1e-30,
+        "collapsed": lambda: np.full((rows, 4), 0.3),
+        "half zero": lambda: rng.normal(size=(rows, 4)) * (np.arange(rows) % 2)[:, None],
+    }[kind]()
+    labels = (9 * rng.random(rows) ** 2).astype(int) + 2**60
+    labels[:3] = [1, 2, 2**62]
+    return x, labels
+
+
+KINDS = ["spread", "grid", "duplicates", "far", "one far", "tiny", "collapsed", "half zero"]
+
+
+@pytest.fixture(params=["as is", "small"])
+def sizes(request, monkeypatch):
+    """Also blocks, chunks and tiles so small that each of them is filled several times."""
+    if request.param == "small":
+        monkeypatch.setattr(ranking, "_FEW", 1)
+        monkeypatch.setattr(ranking, "_BYTE", 5)
+        monkeypatch.setattr(tiles, "_CHUNK_ROWS", 5)
+        monkeypatch.setattr(retrieval, "_MOST_PAIRS", 50)
+        for kind in (tiles.DistanceTiles, tiles.SimilarityTiles):
+            monkeypatch.setattr(kind, "size", 7)
+
+
+def test_line_by_hand():
     line, labels = np.array([[0.0], [1.0], [2.5], [4.5]]), np.array([0, 1, 1, 0])
-    # 0 sees B B A: rank 2. 1.0 sees A B: rank 1. 2.5 sees B: rank 0. 4.5 sees B B A: rank 2.
-    assert recall_at_k(line, labels, k=(1, 2, 3)) == {1: 0.25, 2: 0.5, 3: 1.0}
+    scores = retrieval_scores_per_query(line, labels, k=(2, 3))
+    # One relevant row each, at ranks 3, 2, 1 and 3.
+    assert scores["recall@2"].tolist() == [0, 1, 1, 0]
+    assert scores["precision@3"].tolist() == [1 / 3] * 4
+    assert scores["map"].tolist() == scores["mrr"].tolist() == [1 / 3, 1 / 2, 1, 1 / 3]
+    assert scores["map@r"].tolist() == scores["r_precision"].tolist() == [0, 0, 1, 0]
+    assert scores["ndcg@2"].tolist() == [0, 1 / math.log2(3), 1, 0]
 
 
 def test_equals_the_golden_values():
     inputs, expected = GOLDEN["inputs"]["E"], GOLDEN["metrics"]
     x, y = np.array(inputs["X"]), np.array(inputs["y"])
+    assert mean_average_precision(x, y) == pytest.approx(expected["map_full"], abs=1e-12)
     for count, score in expected["recall_at_k"].items():
         assert recall_at_k(x, y, k=int(count)) == {int(count): pytest.approx(score, abs=1e-12)}
     query = np.isin(np.arange(12), [0, 3, 6, 9])
     gallery = {"gallery_embeddings": x[~query], "gallery_labels": y[~query]}
+    assert mean_average_precision(x[query], y[query], **gallery) == expected["qg_map"]
     for count, score in expected["qg_recall"].items():
         assert recall_at_k(x[query], y[query], k=int(count), **gallery)[int(count)] == score
 
 
+def test_equals_values_of_another_library():
+    x = np.random.default_rng(0).normal(size=(24, 8)).astype("float32")
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    scores = retrieval_scores(x, np.repeat(np.arange(6), 4), k=1)
+    expected = {
+        "precision@1": 0.25,
+        "map@r": 0.1157407,
+        "r_precision": 0.1666667,
+        "map": 0.2675694,
+    }
+    assert {name: scores[name] for name in expected} == pytest.approx(expected, abs=1e-7)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("kind", ["spread", "grid", "duplicates", "far", "tiny"])
-def test_equals_brute_force(kind, dtype, rng):
-    x = {
-        "spread": rng.normal(size=(60, 6)),
-        "grid": rng.integers(0, 3, (60, 3)).astype(float),  # many exact ties
-        "duplicates": np.repeat(rng.normal(size=(20, 6)), 3, axis=0),
-        "far": rng.normal(size=(60, 6)) + 1000,
-        "tiny": rng.normal(size=(60, 6)) * 1e-3,
-    }[kind].astype(dtype)
-    labels = rng.integers(0, 9, 60) + 2**40
-    labels[:3] = [1, 2, 2**62]  # lonely ones
-    k = (1, 2, 5, 59)
-    assert recall_at_k(x, labels, k=k) == brute_force(x, labels, k)
-    gallery = {"gallery_embeddings": x[::2], "gallery_labels": labels[::2]}
-    expected = brute_force(x[1::2], labels[1::2], (1, 3), x[::2], labels[::2])
-    assert recall_at_k(x[1::2], labels[1::2], k=(1, 3), **gallery) == expected
+@pytest.mark.parametrize("kind", KINDS)
+def test_equals_loops(kind, dtype, sizes, rng):
+    x, labels = some_rows(kind, rng)
+    x = x.astype(dtype)
+    expected = brute_force(similarities(x, x), labels, (1, 2, 5, 59))
+    assert_equal(retrieval_scores_per_query(x, labels, k=(1, 2, 5, 59)), expected)
+    query = np.arange(60) % 3 == 0
+    data, gallery = apart(x, labels, query)
+    ids = labels[query], (1, 2, 5), labels[~query]
+    in_gallery = brute_force(similarities(x[query], x[~query]), *ids)
+    for metrics in [None, *METRICS]:  # alone, as each needs other ranks
+        options = {"k": (2, 5), "metrics": metrics}
+        assert_equal(retrieval_scores_per_query(x, labels, **options), expected)
+        assert_equal(retrieval_scores_per_query(*data, **options, **gallery), in_gallery)
 
 
-def test_class_ids_that_a_float_would_merge_stay_apart():
-    x = np.array([[0.0], [0.1], [5.0], [5.1]])
-    labels = np.array([2**53, 2**53 + 1, 2**53, 2**53 + 1])
-    assert recall_at_k(x, labels, k=1) == {1: 0.0}
+@pytest.mark.parametrize("kind", ["spread", "grid"])
+def test_groups_take_no_rank(kind, sizes, rng):
+    x, labels = some_rows(kind, rng)
+    groups = rng.integers(0, 3, 60) + 2**60
+    table = similarities(x, x)
+    expected = brute_force(table, labels, (1, 4), groups=groups)
+    plain = brute_force(table, labels, (1, 4))
+    assert any((expected[name] != plain[name]).any() for name in expected)
+    query = np.arange(60) % 3 == 0
+    ids = labels[query], (1, 4), labels[~query], groups[query], groups[~query]
+    expected_in_gallery = brute_force(table[np.ix_(query, ~query)], *ids)
+    gallery = {
+        "gallery_embeddings": x[~query],
+        "gallery_labels": labels[~query],
+        "groups": groups[query],
+        "gallery_groups": groups[~query],
+    }
+    for similarity in (None, lambda a, b: similarities(a, b)):
+        options = {"k": (1, 4), "similarity": similarity}
+        for metrics in (None, "recall", "precision"):
+            options["metrics"] = metrics
+            scores = retrieval_scores_per_query(x, labels, groups=groups[:, None], **options)
+            assert_equal(scores, expected)
+            scores = retrieval_scores_per_query(x[query], labels[query], **gallery, **options)
+            assert_equal(scores, expected_in_gallery)
 
 
-def test_ties_never_help(rng):
-    collapsed = np.full((300, 8), 0.3, "float32")
-    labels = np.arange(300) % 10
-    assert recall_at_k(collapsed, labels, k=(1, 8)) == {1: 0.0, 8: 0.0}
+@pytest.mark.parametrize("kind", ["spread", "grid", "collapsed", "half zero"])
+def test_a_similarity_takes_the_place_of_the_distance(kind, sizes, rng):
+    x, labels = some_rows(kind, rng)
+    table = similarities(x, x)
+    expected = brute_force(table, labels, (1, 2, 5))
+    in_gallery = brute_force(table[:25, 25:], labels[:25], (1, 2, 5), labels[25:])
+    for metrics in [None, *METRICS]:
+        options = {"k": (1, 2, 5), "metrics": metrics, "similarity": similarities}
+        assert_equal(retrieval_scores_per_query(x, labels, **options), expected)
+        scores = retrieval_scores_per_query(
+            x[:25],
+            labels[:25],
+            gallery_embeddings=x[25:],
+            gallery_labels=labels[25:],
+            **options,
+        )
+        assert_equal(scores, in_gallery)
 
 
-def test_perfect_embeddings_score_exactly_one(rng):
-    labels = rng.integers(0, 20, 200)
-    centres = rng.normal(size=(20, 8)) * 100
-    x = centres[labels] + 1e-3 * rng.normal(size=(200, 8))
-    assert recall_at_k(x, labels, k=(1, 4)) == {1: 1.0, 4: 1.0}
+def test_ignored_classes_are_neither_queries_nor_gallery(rng):
+    x, labels = some_rows("spread", rng)
+    labels = np.where(labels > 2**62 - 1, -1, labels)
+    ignored = [int(labels[10]), -1]
+    kept = ~np.isin(labels, ignored)
+    assert 0 < np.count_nonzero(~kept) < 50
+    scores = retrieval_scores_per_query(x, labels, ignored_labels=ignored)
+    assert_equal(scores, retrieval_scores_per_query(x[kept], labels[kept]))
+    assert len(scores["map"]) == np.count_nonzero(kept)
+    groups = rng.integers(0, 3, 60)
+    gallery = {"gallery_embeddings": x, "gallery_labels": labels, "gallery_groups": groups}
+    of_kept = {name: of[kept] for name, of in gallery.items()}
+    assert_equal(
+        retrieval_scores_per_query(x, labels, groups=groups, ignored_labels=ignored, **gallery),
+        retrieval_scores_per_query(x[kept], labels[kept], groups=groups[kept], **of_kept),
+    )
+
+
+def test_equals_scikit_learn(rng):
+    x, labels = rng.normal(size=(80, 5)), np.repeat(np.arange(10), 8)
+    scores = retrieval_scores_per_query(x, labels, k=(1, 5, 79))
+    table = similarities(x, x)
+    for q in range(80):
+        others = np.arange(80) != q
+        hits, of_hits = labels[others] == labels[q], table[q, others]
+        average_precision = sklearn_metrics.average_precision_score(hits, of_hits)
+        assert scores["map"][q] == pytest.approx(average_precision, rel=1e-12)
+        for count in (1, 5, 79):
+            ndcg = sklearn_metrics.ndcg_score([hits], [of_hits], k=count)
+            assert scores[f"ndcg@{count}"][q] == pytest.approx(ndcg, rel=1e-12)
+
+
+@pytest.mark.parametrize("per_class", [2, 40])
+def test_perfect_embeddings_score_exactly_one(per_class, rng):
+    labels = np.repeat(np.arange(6), per_class)
+    x = rng.normal(size=(6, 8))[labels] * 100 + 1e-3 * rng.normal(size=(len(labels), 8))
+    scores = retrieval_scores(x, labels, k=(1, 4, 11))
+    for count in (1, 4, 11):
+        # No more than the R relevant rows can be among K.
+        expected = pytest.approx(min(1, (per_class - 1) / count), rel=1e-12)
+        assert scores.pop(f"precision@{count}") == expected
+    assert set(scores.values()) == {1.0}
+    assert precision_at_k(x, labels, k=1) == {1: 1.0}
+
+
+@pytest.mark.parametrize("scores_of", [retrieval_scores, retrieval_scores_per_query])
+def test_names_come_in_the_order_asked_for(scores_of, rng):
+    x, labels = rng.normal(size=(20, 3)), np.arange(20) % 5
+    scores = scores_of(x, labels, k=(4, 2, 4), metrics=("mrr", "recall", "mrr"))
+    assert list(scores) == ["mrr", "recall@2", "recall@4"]
+    everything = scores_of(x, labels, k=1)
+    assert list(everything) == [
+        *["recall@1", "precision@1", "map", "map@r", "r_precision", "mrr", "ndcg@1"]
+    ]
+
+
+FUNCTIONS = {
+    "recall": recall_at_k,
+    "precision": precision_at_k,
+    "ndcg": ndcg_at_k,
+    "map": mean_average_precision,
+    "map@r": map_at_r,
+    "r_precision": r_precision,
+    "mrr": mean_reciprocal_rank,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_each_metric_has_its_function_with_the_arguments_of_all(name, rng):
+    function, at_k = FUNCTIONS[name], name in ("recall", "precision", "ndcg")
+    left_out = {"metrics"} if at_k else {"metrics", "k"}
+    parameters = inspect.signature(retrieval_scores).parameters.values()
+    expected = [of for of in parameters if of.name not in left_out]
+    assert list(inspect.signature(function).parameters.values()) == expected
+    keywords = [of.name for of in expected if of.kind is of.KEYWORD_ONLY]
+    assert list(Keywords.__annotations__) == keywords
+    x, labels = some_rows("spread", rng)
+    with pytest.raises(TypeError, match=rf"^{function.__name__}\(\) got an unexpected .*'kk'"):
+        function(x, labels, kk=3)
+    options = {
+        "gallery_embeddings": x[20:],
+        "gallery_labels": labels[20:],
+        "groups": np.arange(20) % 3,
+        "gallery_groups": np.arange(40) % 3,
+        "ignored_labels": (2,),
+        "similarity": similarities,
+    }
+    scores = retrieval_scores(x[:20], labels[:20], **options)
+    values = function(x[:20], labels[:20], **options)
+    if at_k:
+        values = {f"{name}@{k}": value for k, value in values.items()}
+        assert values == {of: scores[of] for of in scores if of.startswith(f"{name}@")}
+    else:
+        assert (values, type(values)) == (scores[name], float)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**31), n=st.integers(4, 30), classes=st.integers(1, 6))
+def test_metrics_bound_each_other(seed, n, classes):
+    rng = np.random.default_rng(seed)
+    x, labels = rng.integers(0, 4, (n, 2)).astype(float), rng.integers(0, classes, n)
+    k = range(1, n)
+    scores = retrieval_scores_per_query(x, labels, k=k)
+    for values in scores.values():
+        assert values.dtype == np.float64
+        assert ((values >= 0) & (values <= 1 + 1e-12)).all()
+    recall = np.array([scores[f"recall@{count}"] for count in k])
+    assert (np.diff(recall, axis=0) >= 0).all()
+    assert (recall[-1] == (np.bincount(labels)[labels] > 1)).all()
+    assert (scores["map@r"] <= scores["r_precision"] + 1e-12).all()
+    assert (scores["map@r"] <= scores["map"] + 1e-12).all()
+    one = np.bincount(labels)[labels] == 2
+    np.testing.assert_allclose(scores["map"][one], scores["mrr"][one])
+    assert (scores["mrr"] >= recall[0]).all()
+    for count in k:
+        assert (scores[f"precision@{count}"] <= scores[f"recall@{count}"]).all()
 
 
 def test_ignores_the_order_of_the_rows(rng):
-    x, labels, order = rng.normal(size=(80, 4)), rng.integers(0, 9, 80), rng.permutation(80)
-    assert recall_at_k(x[order], labels[order]) == recall_at_k(x, labels)
+    x, labels = some_rows("spread", rng)
+    order = rng.permutation(60)
+    shuffled = retrieval_scores_per_query(x[order], labels[order])
+    for name, values in retrieval_scores_per_query(x, labels).items():
+        assert (shuffled[name] == values[order]).all()
 
 
-@pytest.mark.parametrize("size", [1, 7, 1000])
-def test_ignores_the_size_of_the_tiles(size, rng, monkeypatch):
-    x, labels = rng.normal(size=(80, 4)), rng.integers(0, 9, 80)
-    x[40:] = x[:40]
-    expected = brute_force(x, labels, (1, 2, 4, 8))
-    monkeypatch.setattr(tiles.DistanceTiles, "size", size)
-    assert recall_at_k(x, labels) == expected
+def test_class_ids_that_a_float_would_merge_stay_apart():
+    x, labels = np.array([[0.0], [0.1], [5.0], [5.1]]), 2**53 + np.array([0, 1, 0, 1])
+    assert recall_at_k(x, labels, k=1) == {1: 0.0}
 
 
-@settings(max_examples=30, deadline=None)
-@given(seed=st.integers(0, 2**31), n=st.integers(3, 30), classes=st.integers(1, 6))
-def test_grows_with_k_to_the_share_of_queries_with_a_relevant_row(seed, n, classes):
-    rng = np.random.default_rng(seed)
-    x, labels = rng.normal(size=(n, 3)), rng.integers(0, classes, n)
-    scores = list(recall_at_k(x, labels, k=range(1, n)).values())
-    assert scores == sorted(scores)
-    has_relevant = np.bincount(labels)[labels] > 1
-    assert scores[-1] == np.mean(has_relevant)
+def test_ids_of_signed_and_unsigned_integers_are_compared_exactly():
+    x = np.array([[0.0], [1.0], [5.0]])
+    gallery = {
+        "gallery_embeddings": x,
+        "gallery_labels": np.array([2**63, 2**63 + 1, 3], "uint64"),
+        "gallery_groups": np.array([2**63 + 2, 2**63 + 1, 3], "uint64"),
+    }
+    scores = retrieval_scores_per_query(
+        np.array([[0.0], [5.0]]),
+        np.array([2**63, 3], "uint64"),
+        k=1,
+        groups=np.array([-1, 3]),
+        **gallery,
+    )
+    # The only row of class 3 is of the query's group.
+    assert scores["recall@1"].tolist() == [1, 0]
 
 
-def test_reports_queries_without_a_relevant_row():
+def test_reports_queries_without_a_relevant_row(rng):
     warnings.simplefilter("default")
-    with pytest.warns(UserWarning, match="1 of 3 queries have no other row of their class"):
-        scores = recall_at_k(np.array([[0.0], [0.1], [9.0]]), np.array([0, 0, 1]), k=1)
-    assert scores == {1: 2 / 3}
+    x, labels = np.array([[0.0], [0.1], [9.0]]), np.array([0, 0, 1])
+    for scores_of in (retrieval_scores, retrieval_scores_per_query, map_at_r, recall_at_k):
+        with pytest.warns(UserWarning, match="1 of 3 queries have no other row") as reported:
+            scores_of(x, labels, **({} if scores_of is map_at_r else {"k": 1}))
+        assert reported[0].filename == __file__
+    with pytest.warns(UserWarning, match="2 of 2 queries") as reported:
+        assert map_at_r(x[:2], labels[:2], groups=np.zeros(2, int)) == 0
+    same = {"similarity": lambda a, b: np.ones((len(a), len(b)))}
+    with pytest.warns(
+        UserWarning, match="collapsed: its best scores are all equal, 1$"
+    ) as reported:
+        retrieval_scores(np.ones((4, 1)), np.array([0, 0, 1, 1]), k=1, **same)
+    assert reported[0].filename == __file__
 
 
-def test_memory_stays_that_of_a_block(rng):
-    x, labels = rng.normal(size=(10_000, 64)).astype("float32"), rng.integers(0, 2000, 10_000)
-    tracemalloc.start()
-    recall_at_k(x, labels)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 200e6  # the full matrix of distances would be 400e6
+@pytest.mark.parametrize("metrics", ["recall", "map@r", "map"])
+@pytest.mark.parametrize("scale", [1.0, 2.0**20])
+def test_queries_and_gallery_may_differ_in_type_and_stay_as_they_are(metrics, scale, rng):
+    x, gallery = (scale * rng.normal(size=(n, 6)).astype("float32") for n in (60, 90))
+    labels, gallery_labels = rng.integers(0, 5, 60), rng.integers(0, 5, 90)
+    expected = None
+    for types in (("f4", "f4"), ("f4", "f8"), ("f8", "f4")):
+        given = [rows.astype(dtype) for rows, dtype in zip((x, gallery), types, strict=True)]
+        for rows in given:
+            rows.flags.writeable = False
+        others = {"gallery_embeddings": given[1], "gallery_labels": gallery_labels}
+        values = retrieval_scores_per_query(given[0], labels, k=1, metrics=metrics, **others)
+        expected = expected or values
+        assert values.keys() == expected.keys()
+        for name in values:
+            np.testing.assert_array_equal(values[name], expected[name])
 
 
-X, Y = np.zeros((8, 5)), np.arange(8)
+X, Y = np.zeros((8, 5)), np.arange(8) // 2
 
 
 @pytest.mark.parametrize(
-    ("arguments", "options", "error", "message"),
+    ("options", "error", "message"),
     [
-        ((X, Y[:7]), {}, ValueError, r"same batch size. Received: labels.shape=\(7,\)"),
-        ((X, Y / 2), {}, TypeError, r"`labels` must be integers. Received: dtype=float64 \(arg"),
-        ((X, Y.astype(str)), {}, TypeError, r"integers; convert names by np\.unique\(labels, "),
-        ((X, np.eye(8)), {}, TypeError, r"integers; convert one-hot rows by np\.argmax\(labels, "),
-        ((X, np.eye(8, dtype=int)), {}, ValueError, r"\(n, 1\); convert one-hot rows by "),
-        ((Y[:, None], Y), {}, TypeError, "`embeddings` must be floats. Received: dtype=int64"),
-        ((X[0], Y), {}, ValueError, r"`embeddings` must have shape \(n, dim\)"),
-        ((X[:0], Y[:0]), {}, ValueError, "`embeddings` must not be empty"),
-        ((X + np.nan, Y), {}, ValueError, "`embeddings` must be finite. Received: rows_not_fin"),
-        ((X, Y), {"k": 0}, ValueError, "`k` must be positive integers. Received: k=0"),
-        ((X, Y), {"k": ()}, ValueError, "`k` must be positive integers"),
-        ((X, Y), {"k": 1.5}, ValueError, "`k` must be positive integers. Received: k=1.5"),
-        ((X, Y), {"k": 8}, ValueError, "must not exceed the gallery size.*gallery_size=7"),
-        ((X, Y), {"gallery_labels": Y}, ValueError, "must be given together"),
+        ({"metrics": "recal"}, ValueError, "Unknown metric 'recal'. Did you mean 'recall'?"),
+        ({"metrics": ()}, ValueError, r"`metrics` must not be empty. Received: metrics=\(\)"),
+        ({"k": 8}, ValueError, "must not exceed the gallery size.*gallery_size=7"),
+        ({"k": 0}, ValueError, "`k` must be positive integers. Received: k=0"),
+        ({"k": ()}, ValueError, "`k` must be positive integers"),
+        ({"k": 1.5}, ValueError, "`k` must be positive integers. Received: k=1.5"),
+        ({"gallery_labels": Y}, ValueError, "must be given together"),
         (
-            (X, Y),
             {"gallery_embeddings": X[:, :4], "gallery_labels": Y},
             ValueError,
             "must have the same dim",
         ),
+        ({"groups": Y[:7]}, ValueError, r"`groups` and `labels` must have the same batch size"),
+        ({"groups": Y / 2}, TypeError, "`groups` must be integers. Received: dtype=float64"),
+        ({"gallery_groups": Y}, ValueError, "`gallery_groups` requires a gallery"),
+        (
+            {"gallery_embeddings": X, "gallery_labels": Y, "groups": Y},
+            ValueError,
+            r"must be given together if there is a gallery.*groups=\(8,\), gallery_groups=None",
+        ),
+        ({"ignored_labels": range(4)}, ValueError, "`ignored_labels` must leave a query"),
+        ({"ignored_labels": "ab"}, TypeError, "`ignored_labels` must be integers.*'ab'"),
+        ({"ignored_labels": 1.0}, TypeError, "`ignored_labels` must be integers.*=1.0"),
+        ({"ignored_labels": [3], "k": 6}, ValueError, "must not exceed.*gallery_size=5"),
+        (
+            {"gallery_embeddings": X, "gallery_labels": 0 * Y, "ignored_labels": 0},
+            ValueError,
+            "`ignored_labels` must leave a gallery row",
+        ),
+        ({"similarity": 3}, TypeError, "`similarity` must be a callable or None"),
     ],
 )
-def test_rejects_wrong_input(arguments, options, error, message):
+def test_rejects_wrong_options(options, error, message):
     with pytest.raises(error, match=message):
-        recall_at_k(*arguments, **options)
+        retrieval_scores(X, Y, **options)
+
+
+@pytest.mark.parametrize(
+    ("x", "labels", "error", "message"),
+    [
+        (X, Y[:7], ValueError, r"same batch size. Received: labels.shape=\(7,\)"),
+        (X, Y / 2, TypeError, r"`labels` must be integers. Received: dtype=float64 \(arg"),
+        (X, Y.astype(str), TypeError, r"integers; convert names by np\.unique\(labels, "),
+        (X, np.eye(8), TypeError, r"integers; convert one-hot rows by np\.argmax\(labels, "),
+        (X, np.eye(8, dtype=int), ValueError, r"\(n, 1\); convert one-hot rows by "),
+        (Y[:, None], Y, TypeError, "`embeddings` must be floats. Received: dtype=int64"),
+        (X[0], Y, ValueError, r"`embeddings` must have shape \(n, dim\)"),
+        (X[:0], Y[:0], ValueError, "`embeddings` must not be empty"),
+        (X + np.nan, Y, ValueError, "`embeddings` must be finite. Received: rows_not_fin"),
+    ],
+)
+def test_rejects_wrong_rows(x, labels, error, message):
+    with pytest.raises(error, match=message):
+        recall_at_k(x, labels)
+
+
+def test_k_is_not_asked_where_no_metric_needs_it():
+    assert mean_average_precision(np.array([[0.0], [1.0]]), np.array([5, 5])) == 1.0
