@@ -11,16 +11,10 @@ def class_density(embeddings, labels):
 
     For unit rows it is 1 - |mean|². A class of a single row has 0; zero rows stay zero.
 
-    Args:
-        embeddings: (n, dim) floats, finite, of any length: each row is scaled to unit length.
-        labels: (n,) or (n, 1) integers of any size, one class id per row.
+    Arguments and errors are those of `class_means`; rows may have any length.
 
     Returns:
         (classes,) float64 in [0, 1], in the order of the class ids.
-
-    Raises:
-        TypeError: If `labels` are not integers or `embeddings` not floats.
-        ValueError: If the shapes disagree, an input is empty or not finite.
 
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, section III.
@@ -33,6 +27,5 @@ def class_density(embeddings, labels):
         [0.5, 0.0]
     """
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
-    units = (unit_rows(embeddings[rows]) for rows in rows_by_class(labels)[1])
-    spreads = (np.square(rows - rows.mean(axis=0)).sum(axis=1) for rows in units)
-    return np.array([np.mean(of_class) for of_class in spreads])
+    units = unit_rows(embeddings)
+    return np.array([np.var(units[rows], axis=0).sum() for rows in rows_by_class(labels)[1]])

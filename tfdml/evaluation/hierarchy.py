@@ -8,22 +8,11 @@ from collections.abc import Mapping
 from tfdml.checks import check, check_type
 from tfdml.files import read_text
 
-_HEADER = ["class", "parent"]
-
 
 def parents_of_nodes(hierarchy):
-    """The parents of each node as a tuple, checked.
+    """{node: tuple of its parents, each once} of a hierarchy as for `zero_shot_means`, checked.
 
-    Args:
-        hierarchy: Mapping from a node to its parent, or to a tuple of parents as in WordNet. Nodes
-            are class ids or any other keys; nodes that are only parents are roots.
-
-    Returns:
-        {node: tuple of its parents, each once}.
-
-    Raises:
-        TypeError: If it is not a mapping.
-        ValueError: If a parent is None, or there is a cycle.
+    Raises a TypeError if it is not a mapping, a ValueError if a parent is None or there is a cycle.
     """
     expectation = "`hierarchy` must map each class to its parent or a tuple of parents"
     check_type(isinstance(hierarchy, Mapping), expectation, type=type(hierarchy).__name__)
@@ -39,19 +28,13 @@ def parents_of_nodes(hierarchy):
 
 
 def ancestors_of(node, parents):
-    """{ancestor: smallest number of steps from the node up to it}, nearest first.
-
-    Args:
-        node: A node.
-        parents: {node: tuple of parents}, without cycles.
-    """
-    steps, waiting = {}, collections.deque([(node, 0)])
-    while waiting:
-        child, below = waiting.popleft()
-        for parent in parents.get(child, ()):
-            if parent not in steps:
-                steps[parent] = below + 1
-                waiting.append((parent, below + 1))
+    """{ancestor: smallest number of steps from the node up to it}, nearest first."""
+    steps, level, count = {}, [node], 0
+    while level:
+        count += 1
+        above = (parent for child in level for parent in parents.get(child, ()))
+        level = {parent: count for parent in above if parent not in steps}
+        steps |= level
     return steps
 
 
@@ -63,7 +46,7 @@ def every_nth_child(classes, hierarchy, share):
 
     Args:
         classes: The classes, in their order.
-        hierarchy: As for `parents_of_nodes`; must have every class.
+        hierarchy: As for `zero_shot_means`; must have every class.
         share: Share of the classes to hold out, above 0 and below 1.
 
     Returns:
@@ -77,12 +60,12 @@ def every_nth_child(classes, hierarchy, share):
     check(0 < share < 1, "`share` must be > 0 and < 1", share=share)
     parents = parents_of_nodes(hierarchy)
     check_has_parents(classes, parents)
-    place = collections.Counter()
-    held_out = []
+    seen, taken, held_out = collections.Counter(), collections.Counter(), []
     for node in classes:
         parent = parents[node][0]
-        place[parent] += 1
-        if _whole(place[parent] * share) > _whole((place[parent] - 1) * share):
+        seen[parent] += 1
+        if int(seen[parent] * share + 1e-9) > taken[parent]:  # 5 * 0.2 may fall short of 1
+            taken[parent] += 1
             held_out.append(node)
     return held_out
 
@@ -93,27 +76,23 @@ def read_hierarchy(path):
     Each further line assigns a node, a class or a parent of others, to a parent; a node may have
     several lines. Surrounding blanks are removed.
 
-    Args:
-        path: Path of the file.
-
     Returns:
         {node: tuple of parents} of texts.
 
     Raises:
-        OSError: If it cannot be read.
-        ValueError: If it is not such a file, or there is a cycle; the message gives the file and
-            the line.
+        OSError, ValueError: If it cannot be read or is not such a file, or there is a cycle; the
+            message gives the file and the line.
     """
-    lines = csv.reader(read_text(path).splitlines())
-    parents = {}
-    for number, cells in enumerate(lines, start=1):
+    parents = collections.defaultdict(list)
+    for number, cells in enumerate(csv.reader(read_text(path).splitlines()), start=1):
         cells = [cell.strip() for cell in cells]
         if number == 1:
-            check(cells == _HEADER, f"{path} must begin with the line class,parent", line=cells)
+            header = ["class", "parent"]
+            check(cells == header, f"{path} must begin with the line class,parent", line=cells)
         elif cells:
             complete = len(cells) == 2 and all(cells)
             check(complete, f"{path}, line {number} must be a class and its parent", line=cells)
-            parents.setdefault(cells[0], []).append(cells[1])
+            parents[cells[0]].append(cells[1])
     check(parents, f"{path} must list classes and their parents", lines=0)
     try:
         return parents_of_nodes({node: tuple(above) for node, above in parents.items()})
@@ -122,45 +101,32 @@ def read_hierarchy(path):
 
 
 def of_class_ids(hierarchy, class_names):
-    """Replaces the names of classes in a hierarchy by their ids.
+    """Replaces the names of classes in a hierarchy, as of `read_hierarchy`, by their ids.
 
-    Args:
-        hierarchy: {node: parent or tuple of parents} of texts, as of `read_hierarchy`.
-        class_names: {class id: name}, each name once.
+    `class_names` is {class id: name}. A ValueError tells if two classes share a name, a class is
+    missing in the hierarchy, or it has cycles.
 
-    Returns:
-        {node: tuple of parents}; nodes are class ids and the names of all other nodes.
-
-    Raises:
-        ValueError: If two classes share a name, a class is missing in the hierarchy, or it has
-            cycles.
-
-    Example:
-        >>> of_class_ids({"dog": "animal", "poodle": "dog"}, {7: "poodle", 3: "dog"})
-        {3: ('animal',), 7: (3,)}
+    >>> of_class_ids({"dog": "animal", "poodle": "dog"}, {7: "poodle", 3: "dog"})
+    {3: ('animal',), 7: (3,)}
     """
     parents = parents_of_nodes(hierarchy)
     check_has_parents(class_names.values(), parents)
     ids = {name: number for number, name in class_names.items()}
     check(len(ids) == len(class_names), "classes must have different names", names=len(ids))
-    of_ids = {node: tuple(ids.get(parent, parent) for parent in parents[node]) for node in parents}
-    return {ids.get(node, node): above for node, above in of_ids.items()}
+    return {
+        ids.get(node, node): tuple(ids.get(parent, parent) for parent in above)
+        for node, above in parents.items()
+    }
 
 
 def of_super_classes(labels, super_labels):
-    """Hierarchy of classes in super-classes under one root.
+    """Hierarchy of classes in super-classes, such as alphabets of characters, under one root.
 
-    Args:
-        labels: (n,) integer class ids.
-        super_labels: (n,) integer ids of their super-classes, such as alphabets of characters.
+    Both are (n,) integers.
 
-    Returns:
-        {class id: (super-class,), super-class: (root,)}; super-classes and root are texts.
-
-    Example:
-        >>> of_super_classes(np.array([4, 5, 5]), np.array([0, 1, 1]))
-        {4: ('super-class 0',), 5: ('super-class 1',),
-         'super-class 0': ('all',), 'super-class 1': ('all',)}
+    >>> of_super_classes(np.array([4, 5, 5]), np.array([0, 1, 1]))
+    {4: ('super-class 0',), 5: ('super-class 1',),
+     'super-class 0': ('all',), 'super-class 1': ('all',)}
     """
     pairs = sorted(set(zip(labels.tolist(), super_labels.tolist(), strict=True)))
     parents = {label: (f"super-class {of}",) for label, of in pairs}
@@ -172,7 +138,3 @@ def check_has_parents(classes, parents, kind="class"):
     missing = [node for node in classes if node not in parents]
     expectation = f"`hierarchy` must have a parent for every {kind}"
     check(not missing, expectation, without=len(missing), first=missing[:3])
-
-
-def _whole(number):
-    return int(number + 1e-9)  # 5 * 0.2 may fall short of 1

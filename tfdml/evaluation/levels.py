@@ -35,21 +35,18 @@ def weigh_levels(embeddings, level_weights):
     Args:
         embeddings: (n, levels * dim) floats, the concatenated levels; each level of a row is scaled
             to unit length before weighting, except zeros.
-        level_weights: One number >= 0 per level, not all 0. The released code of HDC takes
-            (1, 2, 3) for Cars196, (1, 1, 2) for CUB-200-2011 and (1, 1, 1) for Stanford Online
-            Products.
+        level_weights: One number >= 0 per level, not all 0.
 
     Returns:
         (n, levels * dim) floats.
 
     Raises:
-        TypeError: If the embeddings are not floats, or a weight is not a number.
-        ValueError: If the width is not a multiple of the number of weights, a weight is negative,
-            or all are 0.
+        TypeError, ValueError: As for `split_levels`, or if a weight is out of range.
 
     Source:
         Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, section 3.3 and its
-        released code; only these weights with final unit length reproduce its Tables 1 and 2.
+        released code, with (1, 2, 3) for Cars196, (1, 1, 2) for CUB-200-2011 and (1, 1, 1) for
+        Stanford Online Products; only these with unit length reproduce its Tables 1 and 2.
 
     Example:
         >>> print(weigh_levels(np.array([[1.0, 0.0, 0.0, 1.0]]), (3, 4)))
@@ -75,8 +72,7 @@ def first_dims(embeddings, dims):
         (n, dims) floats, of unit length again if all rows had it.
 
     Raises:
-        TypeError: If they are not floats, or `dims` is not an integer.
-        ValueError: If `dims` is out of range.
+        TypeError, ValueError: If they are not floats, or `dims` is no integer from 1 to dim.
 
     Source:
         Kusupati et al. Matryoshka representation learning. NeurIPS 2022, section 4.3.
@@ -97,37 +93,30 @@ def first_dims(embeddings, dims):
 def average_views(embeddings, levels=1):
     """Averages the embeddings of several views of each image, such as crops.
 
-    The embeddings of the views are scaled to unit length, averaged, and scaled again, separately
-    for each level of a network with several exits.
+    Each level of each view is scaled to unit length, and so are the averages.
 
     Args:
         embeddings: (views, n, levels * dim) floats.
-        levels: Number of embeddings side by side.
+        levels: As for `split_levels`.
 
     Returns:
         (n, levels * dim) of the same dtype, each level of unit length; 0 where the views cancel.
 
     Raises:
-        TypeError: If they are not floats.
-        ValueError: If they have another shape.
+        TypeError, ValueError: As for `split_levels`.
 
     Source:
         Krizhevsky, Sutskever, Hinton. ImageNet classification with deep convolutional neural
-        networks. NIPS 2012, section 4.1, which averages predictions; Yuan, Yang, Zhang. Hard-aware
-        deeply cascaded embedding. ICCV 2017, Table 3, which uses multi-crop embeddings but does not
-        say how they are merged.
+        networks. NIPS 2012, section 4.1, which averages predictions; Yuan et al., as for
+        `weigh_levels`, Table 3, who do not say how they merge crops.
 
     Example:
         >>> print(average_views(np.array([[[6.0, 0.0]], [[0.0, 2.0]]])).round(4))
         [[0.7071 0.7071]]
     """
-    embeddings = np.asarray(embeddings)
-    shapes = {"embeddings.shape": embeddings.shape}
+    shape = np.shape(embeddings)
     expectation = "`embeddings` must have the shape (views, n, levels * dim)"
-    check(embeddings.ndim == 3 and len(embeddings) > 0, expectation, **shapes)
-    of_views = [split_levels(view, levels) for view in embeddings]
-    averages = [
-        unit_rows(np.mean([unit_rows(rows) for rows in of_level], axis=0))
-        for of_level in zip(*of_views, strict=True)
-    ]
-    return np.concatenate(averages, axis=1).astype(embeddings.dtype)
+    check(len(shape) == 3 and shape[0] > 0, expectation, **{"embeddings.shape": shape})
+    parts = np.stack([split_levels(view, levels) for view in embeddings])
+    averages = unit_rows(unit_rows(parts).mean(axis=0))  # (levels, n, dim)
+    return np.concatenate(averages, axis=1).astype(parts.dtype)
