@@ -9,10 +9,11 @@ from tfdml.checks import check, check_type
 from tfdml.files import read_text
 
 
-def parents_of_nodes(hierarchy):
+def parents_of_nodes(hierarchy, classes=()):
     """{node: tuple of its parents, each once} of a hierarchy as for `zero_shot_means`, checked.
 
-    Raises a TypeError if it is not a mapping, a ValueError if a parent is None or there is a cycle.
+    Raises a TypeError if it is not a mapping, a ValueError if a parent is None, there is a cycle or
+    one of the classes has no parent.
     """
     expectation = "`hierarchy` must map each class to its parent or a tuple of parents"
     check_type(isinstance(hierarchy, Mapping), expectation, type=type(hierarchy).__name__)
@@ -24,6 +25,9 @@ def parents_of_nodes(hierarchy):
         graphlib.TopologicalSorter(parents).prepare()
     except graphlib.CycleError as error:
         check(False, "`hierarchy` must have no cycles", cycle=error.args[1][::-1])
+    missing = [node for node in classes if node not in parents]
+    expectation = "`hierarchy` must have a parent for every class"
+    check(not missing, expectation, without=len(missing), first=missing[:3])
     return parents
 
 
@@ -41,13 +45,13 @@ def ancestors_of(node, parents):
 def every_nth_child(classes, hierarchy, share):
     """Holds out at most a `share` of the classes of each parent, evenly spaced in their order.
 
-    Of the n classes of a parent, floor(n * share) are held out: none of a single class, so that
-    every parent keeps at least one. A class with several parents belongs to the first.
+    Of the n classes of a parent, floor(n * share) are held out, so that every parent keeps one. A
+    class with several parents belongs to the first.
 
     Args:
         classes: The classes, in their order.
         hierarchy: As for `zero_shot_means`; must have every class.
-        share: Share of the classes to hold out, above 0 and below 1.
+        share: Above 0 and below 1.
 
     Returns:
         List of the classes held out, in their order.
@@ -58,8 +62,7 @@ def every_nth_child(classes, hierarchy, share):
         ['b', 'd']
     """
     check(0 < share < 1, "`share` must be > 0 and < 1", share=share)
-    parents = parents_of_nodes(hierarchy)
-    check_has_parents(classes, parents)
+    parents = parents_of_nodes(hierarchy, classes)
     seen, taken, held_out = collections.Counter(), collections.Counter(), []
     for node in classes:
         parent = parents[node][0]
@@ -73,8 +76,8 @@ def every_nth_child(classes, hierarchy, share):
 def read_hierarchy(path):
     """Reads a CSV file with the header `class,parent`.
 
-    Each further line assigns a node, a class or a parent of others, to a parent; a node may have
-    several lines. Surrounding blanks are removed.
+    Each further line assigns a node to a parent; a node may have several lines. Surrounding blanks
+    are removed.
 
     Returns:
         {node: tuple of parents} of texts.
@@ -103,14 +106,12 @@ def read_hierarchy(path):
 def of_class_ids(hierarchy, class_names):
     """Replaces the names of classes in a hierarchy, as of `read_hierarchy`, by their ids.
 
-    `class_names` is {class id: name}. A ValueError tells if two classes share a name, a class is
-    missing in the hierarchy, or it has cycles.
+    `class_names` is {class id: name}; two classes of one name raise a ValueError.
 
     >>> of_class_ids({"dog": "animal", "poodle": "dog"}, {7: "poodle", 3: "dog"})
     {3: ('animal',), 7: (3,)}
     """
-    parents = parents_of_nodes(hierarchy)
-    check_has_parents(class_names.values(), parents)
+    parents = parents_of_nodes(hierarchy, class_names.values())
     ids = {name: number for number, name in class_names.items()}
     check(len(ids) == len(class_names), "classes must have different names", names=len(ids))
     return {
@@ -120,21 +121,11 @@ def of_class_ids(hierarchy, class_names):
 
 
 def of_super_classes(labels, super_labels):
-    """Hierarchy of classes in super-classes, such as alphabets of characters, under one root.
+    """{class id: (super-class,), super-class: ("all",)} of two arrays of (n,) integer ids.
 
-    Both are (n,) integers.
-
-    >>> of_super_classes(np.array([4, 5, 5]), np.array([0, 1, 1]))
-    {4: ('super-class 0',), 5: ('super-class 1',),
-     'super-class 0': ('all',), 'super-class 1': ('all',)}
+    >>> of_super_classes(np.array([4, 5, 5]), np.array([0, 0, 0]))
+    {4: ('super-class 0',), 5: ('super-class 0',), 'super-class 0': ('all',)}
     """
     pairs = sorted(set(zip(labels.tolist(), super_labels.tolist(), strict=True)))
     parents = {label: (f"super-class {of}",) for label, of in pairs}
     return parents | {above: ("all",) for (above,) in parents.values()}
-
-
-def check_has_parents(classes, parents, kind="class"):
-    """Raises a ValueError unless the hierarchy has a parent for every class."""
-    missing = [node for node in classes if node not in parents]
-    expectation = f"`hierarchy` must have a parent for every {kind}"
-    check(not missing, expectation, without=len(missing), first=missing[:3])

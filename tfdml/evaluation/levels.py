@@ -33,12 +33,11 @@ def weigh_levels(embeddings, level_weights):
     """Weighted ensemble of all levels, with rows of unit length.
 
     Args:
-        embeddings: (n, levels * dim) floats, the concatenated levels; each level of a row is scaled
-            to unit length before weighting, except zeros.
+        embeddings: As for `split_levels`; each level of a row is first scaled to unit length.
         level_weights: One number >= 0 per level, not all 0.
 
     Returns:
-        (n, levels * dim) floats.
+        (n, levels * dim) floats; zeros stay zeros.
 
     Raises:
         TypeError, ValueError: As for `split_levels`, or if a weight is out of range.

@@ -6,8 +6,7 @@ import numpy as np
 
 from tfdml.checks import check
 from tfdml.evaluation import inputs
-from tfdml.evaluation.exact.means import hits, rank_means
-from tfdml.evaluation.signatures import takes_arguments_of
+from tfdml.evaluation.ranking import rank
 
 
 def class_means(embeddings, labels, *, normalize=False):
@@ -41,7 +40,7 @@ def class_means(embeddings, labels, *, normalize=False):
     return ids, unit_rows(means) if normalize else means
 
 
-def _hits(
+def nearest_class_mean(
     train_embeddings,
     train_labels,
     test_embeddings,
@@ -50,15 +49,6 @@ def _hits(
     k=(1, 5),
     renormalize_means=False,
 ):
-    train, train_labels = inputs.embeddings_and_labels(train_embeddings, train_labels, "train_")
-    test, test_labels = inputs.embeddings_and_labels(test_embeddings, test_labels, "test_")
-    inputs.check_same_width(train_embeddings=train, test_embeddings=test)
-    means = class_means(train, train_labels, normalize=renormalize_means)
-    return hits_by_means(test, test_labels, *means, k=k)
-
-
-@takes_arguments_of(_hits)
-def nearest_class_mean(*data, **options):
     """Top-K accuracy of nearest-class-mean classification.
 
     With mu_c the mean of the training rows of class c and D the Euclidean distance:
@@ -67,26 +57,21 @@ def nearest_class_mean(*data, **options):
                 D(x, mu_c) <= D(x, mu_y)
 
     This is flat top-K accuracy: all classes with a mean compete, without a hierarchy. A class at
-    the same distance ranks before the true one, so collapsed embeddings score 0. Exact: equal to
-    comparing float64 distances of every pair. Cost is one product of rows and means, in blocks.
+    the same distance ranks before the true one, so collapsed embeddings score 0.
 
     Args:
         train_embeddings: (m, dim) floats, finite; taken as given: not normalised.
         train_labels: (m,) or (m, 1) integers of any size.
-        test_embeddings: (n, dim) floats, finite.
-        test_labels: (n,) or (n, 1) integers.
+        test_embeddings, test_labels: As for the training rows, (n, dim) and (n,).
         k: Positive integer or several, at most the number of classes with training rows.
-        renormalize_means: Whether the means are scaled to unit length, for embeddings of unit
-            length.
+        renormalize_means: Whether the means are scaled to unit length, for rows of unit length.
 
     Returns:
         {K: accuracy} with Python floats in [0, 1], K ascending. A test row of a class without
         training rows is a miss for every K; a warning gives their number.
 
     Raises:
-        TypeError: If labels are not integers or embeddings not floats.
-        ValueError: If shapes disagree, an input is empty or not finite, or `k` is not positive or
-            exceeds the number of classes.
+        TypeError, ValueError: As for `class_means`, or for a wrong `k`.
 
     Source:
         Mensink, Verbeek, Perronnin, Csurka. Distance-based image classification: generalizing to
@@ -95,26 +80,59 @@ def nearest_class_mean(*data, **options):
         Differs: no metric is learned on top of the embedding; ties count against the row.
 
     Example:
-        The means are 1 and 6: test row 2 is nearest to 1, test row 4 to 6.
-
-        >>> train = np.array([[0.0], [2.0], [6.0]])
-        >>> test = np.array([[2.0], [4.0]])
+        >>> train, test = np.array([[0.0], [2.0], [6.0]]), np.array([[2.0], [4.0]])
         >>> nearest_class_mean(train, [3, 3, 8], test, [3, 3], k=(1, 2))
         {1: 0.5, 2: 1.0}
     """
-    return shares_of_hits(_hits(*data, **options))
+    data = train_embeddings, train_labels, test_embeddings, test_labels
+    hits = _hits(*data, k, renormalize_means)
+    return {count: float(np.mean(hit)) for count, hit in hits.items()}
 
 
-@takes_arguments_of(_hits)
-def nearest_class_mean_per_query(*data, **options):
-    """Whether `nearest_class_mean` counts each test row as a hit.
-
-    Args and errors are those of `nearest_class_mean`.
+def nearest_class_mean_per_query(
+    train_embeddings,
+    train_labels,
+    test_embeddings,
+    test_labels,
+    *,
+    k=(1, 5),
+    renormalize_means=False,
+):
+    """Whether `nearest_class_mean`, with the same arguments and errors, counts a row as a hit.
 
     Returns:
         {"top1": values, ...}, each (n,) float64 of 0 and 1 in the order of the test rows.
     """
-    return _hits(*data, **options)
+    data = train_embeddings, train_labels, test_embeddings, test_labels
+    return {f"top{count}": hit for count, hit in _hits(*data, k, renormalize_means).items()}
+
+
+def _hits(train, train_labels, test, test_labels, k, renormalize_means):
+    train, train_labels = inputs.embeddings_and_labels(train, train_labels, "train_")
+    test, test_labels = inputs.embeddings_and_labels(test, test_labels, "test_")
+    inputs.check_same_width(train_embeddings=train, test_embeddings=test)
+    ids, means = class_means(train, train_labels, normalize=renormalize_means)
+    ranks = ranks_of_means(test, test_labels, means, ids)
+    unknown = np.count_nonzero(np.isinf(ranks))
+    if unknown:
+        cause = "are of classes without a training row; they count as misses"
+        warnings.warn(f"{unknown} of {len(ranks)} test rows {cause}", stacklevel=3)
+    return hits_by_rank(ranks, k, len(ids))
+
+
+def ranks_of_means(embeddings, labels, means, ids):
+    """(n,) ranks, from 1 on, of the mean of each row's class; infinity for a class without one."""
+    found = rank(embeddings, labels, means, ids, nearest=0, first_only=True).relevant_ranks
+    ranks = np.full(len(embeddings), np.inf)
+    ranks[found.query] = found.rank
+    return ranks
+
+
+def hits_by_rank(ranks, k, classes, equals=1):
+    """{K: (n,) probability of a place up to K} if `equals` places, the last the rank, are alike."""
+    counts = inputs.neighbour_counts(k, np.inf)
+    check(counts[-1] <= classes, "`k` must not exceed the number of means", k=k, means=classes)
+    return {count: np.clip((count + equals - ranks) / equals, 0.0, 1.0) for count in counts}
 
 
 def rows_by_class(labels):
@@ -127,46 +145,7 @@ def rows_by_class(labels):
 def unit_rows(rows):
     """Rows scaled to unit length, in float64; rows of 0 stay 0."""
     rows = rows.astype(np.float64)
-    largest = np.abs(rows).max(axis=1, keepdims=True)
+    largest = np.abs(rows).max(axis=-1, keepdims=True)  # keeps squares in range
     rows = rows / np.where(largest > 0, largest, 1.0)
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    norms = np.linalg.norm(rows, axis=-1, keepdims=True)
     return rows / np.where(norms > 0, norms, 1.0)
-
-
-def hits_by_means(embeddings, labels, ids, means, *, k, equal_means="against"):
-    """Whether the mean of the class of each row is among the K nearest.
-
-    Args:
-        embeddings: (n, dim) floats.
-        labels: (n,) integers.
-        ids: (classes,) integers, ascending, the classes of the means.
-        means: (classes, dim) floats.
-        k: Positive integer or several, at most the number of means.
-        equal_means: As for `zero_shot_accuracy`.
-
-    Returns:
-        {"topK": (n,) float64 in [0, 1]}, K ascending; 0 for rows of classes without a mean.
-    """
-    counts = inputs.neighbour_counts(k, np.inf)
-    check(counts[-1] <= len(ids), "`k` must not exceed the number of means", k=k, means=len(ids))
-    own = _places_of(labels, ids)
-    unknown = int(np.count_nonzero(own < 0))
-    if unknown:
-        cause = "are of classes without a training row; they count as misses"
-        warnings.warn(f"{unknown} of {len(own)} test rows {cause}", stacklevel=5)
-    ranks = rank_means(embeddings, means, own)
-    return {f"top{count}": hits(ranks, count, equal_means) for count in counts}
-
-
-def shares_of_hits(per_query):
-    """{"topK": (n,) hits} -> {K: their share}."""
-    return {int(name.removeprefix("top")): float(np.mean(hit)) for name, hit in per_query.items()}
-
-
-def _places_of(labels, ids):
-    """(n,) the place of each label in the sorted `ids`; -1 where it is not there."""
-    labels, ids = inputs.dense_ids(labels, ids)  # which keeps their order
-    places = np.searchsorted(ids, labels)
-    found = places < len(ids)
-    found[found] = ids[places[found]] == labels[found]
-    return np.where(found, places, -1)

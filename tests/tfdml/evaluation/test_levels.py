@@ -1,24 +1,18 @@
 import numpy as np
 import pytest
 
-from tfdml.evaluation import average_views, split_levels, weigh_levels
+from tfdml.evaluation import average_views, first_dims, split_levels, weigh_levels
 
 
-def levels_of(rng, dtype="float32"):
-    rows = rng.normal(size=(5, 3, 4))
-    rows /= np.linalg.norm(rows, axis=2, keepdims=True)
-    return rows.astype(dtype)
-
-
-def test_splits_into_the_levels_in_order(rng):
-    rows = levels_of(rng)
-    for level, part in enumerate(split_levels(rows.reshape(5, 12), 3)):
-        np.testing.assert_array_equal(part, rows[:, level])
+def unit(rows):
+    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_an_ensemble_weighs_distances_of_the_levels(rng, dtype):
-    rows, weights = levels_of(rng, dtype), np.array([1, 2, 3])
+def test_an_ensemble_weighs_distances_of_the_levels(dtype, rng):
+    rows, weights = unit(rng.normal(size=(5, 3, 4))).astype(dtype), np.array([1, 2, 3])
+    for level, part in enumerate(split_levels(rows.reshape(5, 12), 3)):
+        np.testing.assert_array_equal(part, rows[:, level])
     ensemble = weigh_levels(rows.reshape(5, 12), weights)
     assert ensemble.dtype == dtype
     np.testing.assert_allclose(np.linalg.norm(ensemble, axis=1), 1, rtol=1e-6)
@@ -27,84 +21,64 @@ def test_an_ensemble_weighs_distances_of_the_levels(rng, dtype):
     np.testing.assert_allclose(np.sum((ensemble[0] - ensemble[1]) ** 2), expected, rtol=1e-5)
 
 
-def test_a_weight_of_zero_leaves_a_level_out(rng):
-    rows = levels_of(rng)
-    of_deepest = weigh_levels(rows.reshape(5, 12), (0, 0, 7.0)).reshape(5, 3, 4)
-    np.testing.assert_allclose(of_deepest[:, 2], rows[:, 2], rtol=1e-6)
-    assert not of_deepest[:, :2].any()
-
-
-@pytest.mark.parametrize(
-    ("weights", "error", "message"),
-    [
-        ((1, 1), ValueError, r"must have the shape \(n, levels \* dim\). .*\(5, 3\), levels=2"),
-        ((1, -1, 1), ValueError, r"`level_weights\[1\]` must be >= 0. Received: .*=-1"),
-        ((0, 0, 0), ValueError, r"`level_weights` must not all be 0"),
-        (("1", 1, 1), TypeError, r"`level_weights\[0\]` must be a number"),
-    ],
-)
-def test_rejects_wrong_weights(weights, error, message):
-    with pytest.raises(error, match=message):
-        weigh_levels(np.ones((5, 3), "float32"), weights)
-
-
-def test_raw_levels_are_made_unit_length_and_zero_rows_stay(rng):
+def test_raw_levels_are_made_unit_length_and_zeros_stay(rng):
     raw = rng.normal(size=(5, 12)) * np.repeat([1e-3, 1.0, 50.0], 4)
     raw[2, :4] = 0
-    ensemble = weigh_levels(raw, (1, 2, 3)).reshape(5, 3, 4)
-    lengths = np.linalg.norm(ensemble, axis=2) * np.sqrt(14)
-    np.testing.assert_allclose(lengths[[0, 1, 3, 4]], np.tile([1, 2, 3], (4, 1)))
-    np.testing.assert_allclose(lengths[2], [0, 2, 3])
-
-
-def test_rejects_integers():
-    with pytest.raises(TypeError, match=r"must be floats. Received: dtype=.int64."):
-        weigh_levels(np.array([[1, 0, 0, 1]]), (3, 4))
-
-
-def test_rejects_embeddings_that_do_not_divide():
-    with pytest.raises(ValueError, match=r"\(n, levels \* dim\). Received: .*\(5, 4\), levels=3"):
-        split_levels(np.ones((5, 4)), 3)
-    with pytest.raises(ValueError, match=r"\(n, levels \* dim\). Received: .*\(4,\), levels=2"):
-        split_levels(np.ones(4), 2)
+    for weights in ((1, 2, 3), (0, 0, 7.0)):
+        ensemble = weigh_levels(raw, weights).reshape(5, 3, 4)
+        lengths = np.linalg.norm(ensemble, axis=2) * np.linalg.norm(weights)
+        np.testing.assert_allclose(lengths[[0, 1, 3, 4]], np.tile(weights, (4, 1)))
+        np.testing.assert_allclose(lengths[2], [0, *weights[1:]])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("levels", [1, 3])
-def test_equals_a_loop(levels, dtype, rng):
+def test_views_are_averaged_as_by_a_loop(levels, dtype, rng):
     views = rng.normal(size=(5, 7, 12)).astype(dtype)
-    dim = 12 // levels
-    expected = np.empty((7, 12))
+    expected = np.empty((7, levels, 12 // levels))
     for row in range(7):
         for level in range(levels):
-            part = slice(level * dim, (level + 1) * dim)
-            units = [view[row, part] / np.linalg.norm(view[row, part]) for view in views]
-            total = sum(units)
-            expected[row, part] = total / np.linalg.norm(total)
+            units = [unit(view[row].reshape(levels, -1)[level].astype(float)) for view in views]
+            expected[row, level] = unit(sum(units))
     found = average_views(views, levels)
     assert found.dtype == dtype
-    np.testing.assert_allclose(found, expected, atol=1e-6 if dtype == "float32" else 1e-12)
-
-
-def test_equal_views_give_the_view(rng):
-    view = rng.normal(size=(4, 6))
-    unit = view / np.linalg.norm(view, axis=1, keepdims=True)
-    np.testing.assert_allclose(average_views(np.stack([view] * 10)), unit, atol=1e-12)
+    atol = 1e-6 if dtype == "float32" else 1e-12
+    np.testing.assert_allclose(found, expected.reshape(7, 12), atol=atol)
 
 
 def test_views_that_cancel_give_nothing():
     assert average_views(np.array([[[2.0, 0.0]], [[-1.0, 0.0]]])).tolist() == [[0.0, 0.0]]
 
 
+def test_the_first_numbers_have_unit_length_where_all_had_it(rng):
+    raw = rng.normal(size=(5, 6))
+    np.testing.assert_array_equal(first_dims(raw, 4), raw[:, :4])
+    cut = first_dims(unit(raw).astype("float32"), 4)
+    assert cut.dtype == "float32"
+    np.testing.assert_allclose(cut, unit(raw[:, :4]), rtol=1e-5)
+
+
+X = np.ones((5, 3), "float32")
+
+
 @pytest.mark.parametrize(
-    ("embeddings", "error", "message"),
+    ("function", "arguments", "error", "message"),
     [
-        (np.zeros((2, 6)), ValueError, r"\(views, n, levels \* dim\). .*shape=\(2, 6\)"),
-        (np.zeros((0, 2, 6)), ValueError, r"\(views, n, levels \* dim\)"),
-        (np.zeros((2, 2, 5)), ValueError, r"\(n, levels \* dim\). .*levels=2"),
-        (np.zeros((2, 2, 6), int), TypeError, "must be floats"),
+        (split_levels, (X, 2), ValueError, r"\(n, levels \* dim\). .*\(5, 3\), levels=2"),
+        (split_levels, (X[0], 3), ValueError, r"\(n, levels \* dim\). .*\(3,\), levels=3"),
+        (weigh_levels, (X, (1, 1)), ValueError, r"\(n, levels \* dim\). .*\(5, 3\), levels=2"),
+        (weigh_levels, (X, (1, -1, 1)), ValueError, r"`level_weights\[1\]` must be >= 0. .*=-1"),
+        (weigh_levels, (X, (0, 0, 0)), ValueError, "`level_weights` must not all be 0"),
+        (weigh_levels, (X, ("1", 1, 1)), TypeError, r"`level_weights\[0\]` must be a number"),
+        (weigh_levels, (X.astype(int), (3,)), TypeError, "must be floats. .*dtype='int64'"),
+        (first_dims, (X, 4), ValueError, "`dims` must not exceed .*dims=4, embedding_dim=3"),
+        (first_dims, (X, 1.0), TypeError, "`dims` must be an integer"),
+        (average_views, (X,), ValueError, r"\(views, n, levels \* dim\). .*shape=\(5, 3\)"),
+        (average_views, (X[:0, None],), ValueError, r"\(views, n, levels \* dim\)"),
+        (average_views, (X[None], 2), ValueError, r"\(n, levels \* dim\). .*levels=2"),
+        (average_views, (X[None].astype(int),), TypeError, "must be floats"),
     ],
 )
-def test_rejects_other_shapes(embeddings, error, message):
+def test_rejects_what_cannot_be_split_weighed_or_averaged(function, arguments, error, message):
     with pytest.raises(error, match=message):
-        average_views(embeddings, 2)
+        function(*arguments)

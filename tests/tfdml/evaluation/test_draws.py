@@ -1,0 +1,140 @@
+import math
+import warnings
+
+import numpy as np
+import pytest
+from mean_loops import hits_by_loops, means_by_loops
+
+from tfdml.evaluation import draws, few_shot_accuracies, one_per_class_scores, retrieval_scores
+from tfdml.evaluation.draws import few_shot_scores
+from tfdml.evaluation.report.tables import results_text
+
+
+@pytest.fixture
+def classified(monkeypatch):
+    """The data of every call of `nearest_class_mean`."""
+    calls, classify = [], draws.nearest_class_mean
+
+    def recording(*data, **options):
+        calls.append(data)
+        return classify(*data, **options)
+
+    monkeypatch.setattr(draws, "nearest_class_mean", recording)
+    return calls
+
+
+@pytest.mark.parametrize(("shots", "of_counts"), [(None, [1, 1, 2, 4]), (3, [1, 1, 3, 3])])
+@pytest.mark.filterwarnings("ignore:2 of 4 classes")
+def test_means_of_drawn_rows_classify_the_others_as_loops_do(shots, of_counts, rng, classified):
+    ids = [7, -2, 2**40, 2**53 + 1]
+    labels = rng.permutation(np.repeat(ids, [1, 2, 5, 8]))
+    rows = rng.normal(size=(16, 3))
+    found = few_shot_accuracies(rows, labels, shots=shots, k=(1, 2), draws=4)
+    for number, (train, train_labels, test, test_labels) in enumerate(classified):
+        assert [int(np.sum(train_labels == i)) for i in ids] == of_counts
+        assert sorted([*train[:, 0], *test[:, 0]]) == sorted(rows[:, 0])
+        means = means_by_loops(train, train_labels)
+        for k in (1, 2):
+            expected = np.mean(hits_by_loops(test, test_labels, means, k))
+            assert found[k][number] == pytest.approx(expected, abs=1e-12)
+    assert len({train.tobytes() for train, *_ in classified}) > 1
+
+
+def test_all_rows_are_drawn_alike_often(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        draws, "nearest_class_mean", lambda train, *_, **__: drawn.extend(train[:, 0]) or {1: 0.0}
+    )
+    few_shot_accuracies(np.arange(12.0)[:, None], np.repeat([0, 1], [4, 8]), shots=2, draws=4000)
+    often = np.bincount(np.array(drawn, int)) / 4000
+    np.testing.assert_allclose(often, np.repeat([0.5, 0.25], [4, 8]), atol=0.04)
+
+
+@pytest.mark.parametrize("score", [few_shot_accuracies, one_per_class_scores])
+def test_the_seed_chooses_the_draws(score, rng):
+    rows, labels = rng.normal(size=(60, 3)), np.arange(60) % 12
+    first, again, other = (score(rows, labels, k=1, draws=3, seed=seed) for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_says_where_classes_have_fewer_rows_than_shots(rng):
+    labels = np.repeat([0, 1, 2], [6, 4, 2])
+    with pytest.warns(UserWarning, match="2 of 3 classes have 4 rows or fewer") as reported:
+        few_shot_accuracies(rng.normal(size=(12, 3)), labels, shots=4, k=1)
+    assert reported[0].filename == __file__
+
+
+def test_returns_the_mean_and_the_deviation_of_the_draws(rng):
+    rows, labels = rng.normal(size=(60, 3)), np.arange(60) % 6
+    results = few_shot_scores(rows, labels, k=(1, 3), draws=5, seed=7)
+    for k, values in few_shot_accuracies(rows, labels, k=(1, 3), draws=5, seed=7).items():
+        mean = sum(values) / 5
+        assert results["scores"][f"top{k}"] == pytest.approx(mean, abs=1e-12)
+        variance = sum((value - mean) ** 2 for value in values) / 4
+        assert results["deviations"][f"top{k}"] == pytest.approx(variance**0.5, abs=1e-12)
+    assert "\n\nStandard deviations over the draws:\n" in results_text(results)
+    of_one = few_shot_scores(rows, labels, draws=1)
+    assert of_one["deviations"] == {}
+    assert "deviations" not in results_text(of_one)
+
+
+def test_galleries_of_one_row_per_class_score_as_loops_over_all_of_them(rng):
+    # Two classes of two rows and one of one: four galleries, equally likely.
+    x, labels = rng.normal(size=(5, 2)), np.array([3, 3, 7, 7, 9])
+    expected = []
+    for first in (0, 1):
+        for second in (2, 3):
+            gallery, queries = [first, second, 4], [1 - first, 5 - second]
+            for q in queries:
+                distances = [math.dist(x[q], x[j]) for j in gallery]
+                relevant = distances[[labels[j] for j in gallery].index(labels[q])]
+                expected.append(1 / sum(distance <= relevant for distance in distances))
+    scores = one_per_class_scores(x, labels, k=1, draws=500, metrics=("map", "mrr"))
+    assert scores["map"] == scores["mrr"]
+    mean, deviation = scores["map"]
+    of_galleries = np.mean(np.reshape(expected, (4, 2)), axis=1)
+    assert mean == pytest.approx(np.mean(expected), abs=4 * np.std(of_galleries) / 500**0.5)
+    assert 0.03 < deviation == pytest.approx(np.std(of_galleries), rel=0.2)
+    once = one_per_class_scores(x, labels, k=1, draws=1)
+    assert {deviation for _, deviation in once.values()} == {0.0}
+    assert all(type(value) is float for pair in once.values() for value in pair)
+
+
+def test_a_class_of_one_row_asks_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # no query is without a relevant row
+        x, labels = np.array([[0.0], [1.0], [0.9]]), np.array([0, 0, 1])
+        scores = one_per_class_scores(x, labels, k=(1, 2), draws=20)
+    # From 0 the row at 0.9 is nearer than that at 1, and so from 1.
+    assert scores == {"recall@1": (0.0, 0.0), "recall@2": (1.0, 0.0), "map": (0.5, 0.0)}
+
+
+def test_takes_a_similarity(rng):
+    x, labels = rng.normal(size=(30, 3)), np.arange(30) % 6
+    by_distance = one_per_class_scores(x, labels, k=2)
+    similarity = {"similarity": lambda a, b: -np.square(a[:, None] - b).sum(axis=-1)}
+    assert one_per_class_scores(x, labels, k=2, **similarity) == by_distance
+    assert by_distance["recall@2"][0] != retrieval_scores(x, labels, k=2)["recall@2"]
+
+
+X, Y = np.eye(4), np.array([0, 0, 1, 1])
+SCORES = few_shot_accuracies, one_per_class_scores
+
+
+@pytest.mark.parametrize(
+    ("scores", "options", "error", "message"),
+    [
+        (SCORES, {"draws": 0}, ValueError, "`draws` must be an integer >= 1. .*draws=0"),
+        (SCORES, {"seed": -1}, ValueError, "`seed` must be an integer >= 0. .*seed=-1"),
+        (SCORES, {"labels": Y / 2}, TypeError, "`labels` must be integers"),
+        (SCORES[:1], {"shots": 0}, ValueError, "`shots` must be an integer >= 1. .*shots=0"),
+        (SCORES[:1], {"k": 3}, ValueError, "`k` must not exceed the number of means"),
+        (SCORES[:1], {"labels": np.arange(4)}, ValueError, "have 2 rows or more. .*rows=4"),
+        (SCORES[1:], {"k": 3}, ValueError, "must not exceed the gallery size.*gallery_size=2"),
+        (SCORES[1:], {"labels": np.arange(4)}, ValueError, "two rows or more .*classes=4"),
+    ],
+)
+def test_rejects_wrong_input(scores, options, error, message):
+    for score in scores:
+        with pytest.raises(error, match=message):
+            score(**{"embeddings": X, "labels": Y, "k": 1, **options})
