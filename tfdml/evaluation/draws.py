@@ -16,20 +16,19 @@ def few_shot_accuracies(
     """Accuracies of the nearest class mean, with means of a few random rows of each class.
 
     Each draw shuffles the rows of every class, averages the first and classifies the rest with
-    `nearest_class_mean`. So no row is in the mean that it is compared with.
+    `nearest_class_mean`. So no row is in the mean that it is compared with. Other arguments and
+    errors are those of `nearest_class_mean`.
 
     Args:
-        embeddings, labels, k, renormalize_means: As for `nearest_class_mean`.
         shots: Rows of each class for its mean, at most all but one; None for half of its rows,
             rounded down. A class with a single row competes but has no test row.
-        draws: Number of draws.
-        seed: Seed of the draws.
+        draws, seed: Number of draws, 1 or more, and their seed.
 
     Returns:
         {K: list of the accuracies of the draws}, Python floats in [0, 1], K ascending.
 
     Raises:
-        TypeError, ValueError: As for `nearest_class_mean`, or if no class has two rows.
+        ValueError: If no class has two rows.
 
     Source:
         Mensink et al., as for `nearest_class_mean`, who take half of the images of ImageNet-10K.
@@ -85,17 +84,12 @@ def one_per_class_scores(
     query has one relevant row, map is the mean reciprocal rank, and a class with a single row only
     adds a distractor to the gallery.
 
-    Args:
-        embeddings, labels, metrics, similarity: As for `retrieval_scores`.
-        k: Positive integer or several, at most the number of classes.
-        draws, seed: As for `few_shot_accuracies`.
+    Arguments and errors are those of `retrieval_scores`, with `k` at most the number of classes,
+    and for `draws` and `seed` those of `few_shot_accuracies`.
 
     Returns:
         {name: (mean, deviation)} of Python floats: over the draws, the mean of the score and its
         standard deviation (divided by draws - 1; 0 for one draw).
-
-    Raises:
-        TypeError, ValueError: As for `retrieval_scores`, or if no class has two rows.
 
     Source:
         Liu, Tian, Wang, Pang, Huang. Deep relative distance learning: tell the difference between

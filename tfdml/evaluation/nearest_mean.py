@@ -129,7 +129,7 @@ def ranks_of_means(embeddings, labels, means, ids):
 
 
 def hits_by_rank(ranks, k, classes, equals=1):
-    """{K: (n,) probability of a place up to K} if `equals` places, the last the rank, are alike."""
+    """{K: (n,) probabilities of a hit}; `equals` means, the last at the rank, have any order."""
     counts = inputs.neighbour_counts(k, np.inf)
     check(counts[-1] <= classes, "`k` must not exceed the number of means", k=k, means=classes)
     return {count: np.clip((count + equals - ranks) / equals, 0.0, 1.0) for count in counts}

@@ -60,7 +60,7 @@ def zero_shot_means(
     check_bool(include_roots=include_roots)
     shapes = {"ids.shape": np.shape(ids), "means.shape": np.shape(means)}
     means = inputs.finite_rows(means, "means", shapes).astype(np.float64)
-    below, relations = _relations(ids, hierarchy, unseen, include_roots)
+    unseen, below, relations = _relations(ids, hierarchy, unseen, include_roots)
     check(len(ids) == len(means), "`ids` must have one id per row of `means`", **shapes)
     without = [node for node, steps in zip(unseen, relations, strict=True) if not steps]
     expectation = "every unseen class must have an ancestor with training classes at or below it"
@@ -91,7 +91,7 @@ def have_relatives(ids, hierarchy, unseen):
         >>> have_relatives([1], hierarchy, [9, 8]).tolist()
         [True, False]
     """
-    _, relations = _relations(ids, hierarchy, unseen, include_roots=False)
+    *_, relations = _relations(ids, hierarchy, unseen, include_roots=False)
     return np.array([len(steps) > 0 for steps in relations], bool)
 
 
@@ -113,7 +113,8 @@ def zero_shot_accuracy(
 
     `zero_shot_means` predicts the means of unseen classes from those of the classes of `labels`.
     Only unseen classes compete: flat top-K, where ties count against the row. As a hierarchy cannot
-    distinguish siblings, classes with the same ancestors have equal means.
+    distinguish siblings, classes with the same ancestors have equal means. Errors are those of
+    `class_means` and `zero_shot_means`.
 
     Args:
         embeddings, labels: Rows of training classes, as for `class_means`.
@@ -127,9 +128,6 @@ def zero_shot_accuracy(
 
     Returns:
         {K: accuracy} with Python floats in [0, 1], K ascending.
-
-    Raises:
-        TypeError, ValueError: As for `class_means` and `zero_shot_means`, or for a wrong `k`.
 
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, Table 2, with
@@ -202,7 +200,7 @@ def zero_shot_scores(embeddings, labels, hierarchy, unseen_embeddings, unseen_la
 
 
 def _relations(ids, hierarchy, unseen, include_roots):
-    """{node: places in `ids` at or below it}, and {ancestor of these: steps} per unseen class."""
+    """`unseen`, {node: places in `ids` at or below it}, {such node above: steps} of each unseen."""
     ids, unseen = (inputs.class_ids(*of).tolist() for of in ((ids, "ids"), (unseen, "unseen")))
     check(len(set(ids)) == len(ids), "`ids` must have each class once", classes=len(ids))
     shared = sorted(set(ids) & set(unseen))
@@ -213,8 +211,8 @@ def _relations(ids, hierarchy, unseen, include_roots):
         for node in (ids[place], *ancestors_of(ids[place], parents)):
             below[node].append(place)
     kept = {node for node in below if include_roots or node in parents}
-    of_classes = (ancestors_of(node, parents).items() for node in unseen)
-    return below, [{node: steps for node, steps in of if node in kept} for of in of_classes]
+    above = (ancestors_of(node, parents).items() for node in unseen)
+    return unseen, below, [{node: steps for node, steps in of if node in kept} for of in above]
 
 
 def _hits(data, k=(1, 5), renormalize_means=False, **placement):
