@@ -7,7 +7,6 @@ from .comparison import ScoredQueries as ScoredQueries
 from .comparison import compare as compare
 from .comparison import load_queries as load_queries
 from .comparison import save_queries as save_queries
-from .density import class_density as class_density
 from .draws import few_shot_accuracies as few_shot_accuracies
 from .draws import one_per_class_scores as one_per_class_scores
 from .hierarchy import every_nth_child as every_nth_child
@@ -16,6 +15,7 @@ from .levels import average_views as average_views
 from .levels import first_dims as first_dims
 from .levels import split_levels as split_levels
 from .levels import weigh_levels as weigh_levels
+from .nearest_mean import class_density as class_density
 from .nearest_mean import class_means as class_means
 from .nearest_mean import nearest_class_mean as nearest_class_mean
 from .nearest_mean import nearest_class_mean_per_query as nearest_class_mean_per_query

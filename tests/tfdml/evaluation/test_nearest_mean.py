@@ -3,6 +3,7 @@ import pytest
 from mean_loops import hits_by_loops, means_by_loops
 
 from tfdml.evaluation import (
+    class_density,
     class_means,
     nearest_class_mean,
     nearest_class_mean_per_query,
@@ -89,6 +90,23 @@ def test_class_ids_that_a_float_would_merge_stay_apart(dtype):
     data = np.array([[0.0], [1.0]]), np.array([2**53, 2**53 + 1], dtype), np.array([[0.1]])
     found = [nearest_class_mean(*data, np.array([2**53 + i]), k=1)[1] for i in (0, 1)]
     assert found == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-30, 1e30])
+def test_density_equals_a_loop_whatever_the_length_of_the_rows(scale, rng):
+    labels = rng.choice([5, -3, 2**40], 60)
+    rows = rng.normal(size=(60, 7)).astype("float32")
+    units = rows / np.linalg.norm(rows, axis=1, keepdims=True).astype("float64")
+    classes = [units[labels == label] for label in (-3, 5, 2**40)]
+    expected = [np.mean([np.sum((x - sum(of) / len(of)) ** 2) for x in of]) for of in classes]
+    np.testing.assert_allclose(class_density(scale * rows, labels), expected, rtol=1e-5)
+
+
+def test_density_of_dense_and_sparse_classes_and_rows_alone():
+    rows = np.array([[2.0, 0], [3, 0], [1, 0], [-1, 0], [0, 1], [0, 0], [0, 0]])
+    assert class_density(rows, np.array([0, 0, 1, 1, 2, 3, 3])).tolist() == [0, 1, 0, 0]
+    with pytest.raises(ValueError, match="`embeddings` must be finite"):
+        class_density(rows * np.nan, np.zeros(7, int))
 
 
 X, Y = np.zeros((8, 5)), np.arange(8)
