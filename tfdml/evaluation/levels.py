@@ -113,9 +113,10 @@ def average_views(embeddings, levels=1):
         >>> print(average_views(np.array([[[6.0, 0.0]], [[0.0, 2.0]]])).round(4))
         [[0.7071 0.7071]]
     """
-    shape = np.shape(embeddings)
+    embeddings = np.asarray(embeddings)
+    received = {"embeddings.shape": embeddings.shape}
     expectation = "`embeddings` must have the shape (views, n, levels * dim)"
-    check(len(shape) == 3 and shape[0] > 0, expectation, **{"embeddings.shape": shape})
-    parts = np.stack([split_levels(view, levels) for view in embeddings])
-    averages = unit_rows(unit_rows(parts).mean(axis=0))  # (levels, n, dim)
-    return np.concatenate(averages, axis=1).astype(parts.dtype)
+    check(embeddings.ndim == 3 and len(embeddings) > 0, expectation, **received)
+    views = (np.stack(split_levels(view, levels)) for view in embeddings)
+    totals = sum(unit_rows(view) for view in views)  # (levels, n, dim)
+    return np.concatenate(unit_rows(totals), axis=1).astype(embeddings.dtype)

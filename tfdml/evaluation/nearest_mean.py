@@ -61,8 +61,8 @@ def class_density(embeddings, labels):
         [0.5, 0.0]
     """
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
-    units = unit_rows(embeddings)
-    return np.array([np.var(units[rows], axis=0).sum() for rows in rows_by_class(labels)[1]])
+    classes = (unit_rows(embeddings[rows]) for rows in rows_by_class(labels)[1])
+    return np.array([np.var(rows, axis=0).sum() for rows in classes])
 
 
 def nearest_class_mean(
@@ -85,9 +85,8 @@ def nearest_class_mean(
     the same distance ranks before the true one, so collapsed embeddings score 0.
 
     Args:
-        train_embeddings: (m, dim) floats, finite; taken as given: not normalised.
-        train_labels: (m,) or (m, 1) integers of any size.
-        test_embeddings, test_labels: As for the training rows, (n, dim) and (n,).
+        train_embeddings, train_labels: As for `class_means`; taken as given: not normalised.
+        test_embeddings, test_labels: The same of the rows to classify.
         k: Positive integer or several, at most the number of classes with training rows.
         renormalize_means: Whether the means are scaled to unit length, for rows of unit length.
 
@@ -109,8 +108,7 @@ def nearest_class_mean(
         >>> nearest_class_mean(train, [3, 3, 8], test, [3, 3], k=(1, 2))
         {1: 0.5, 2: 1.0}
     """
-    data = train_embeddings, train_labels, test_embeddings, test_labels
-    hits = _hits(*data, k, renormalize_means)
+    hits = _hits(train_embeddings, train_labels, test_embeddings, test_labels, k, renormalize_means)
     return {count: float(np.mean(hit)) for count, hit in hits.items()}
 
 
@@ -128,8 +126,8 @@ def nearest_class_mean_per_query(
     Returns:
         {"top1": values, ...}, each (n,) float64 of 0 and 1 in the order of the test rows.
     """
-    data = train_embeddings, train_labels, test_embeddings, test_labels
-    return {f"top{count}": hit for count, hit in _hits(*data, k, renormalize_means).items()}
+    hits = _hits(train_embeddings, train_labels, test_embeddings, test_labels, k, renormalize_means)
+    return {f"top{count}": hit for count, hit in hits.items()}
 
 
 def _hits(train, train_labels, test, test_labels, k, renormalize_means):

@@ -186,7 +186,7 @@ def zero_shot_scores(embeddings, labels, hierarchy, unseen_embeddings, unseen_la
     known = np.unique(labels)
     ids, classes = np.unique(inputs.class_ids(unseen_labels), return_inverse=True)
     related = have_relatives(known, hierarchy, ids)
-    parts = {"": slice(None)}
+    parts = {"": np.ones(len(classes), bool)}
     if related.any() and not related.all():
         parts[", with kin"] = related[classes]
     hits = _hits((embeddings, labels, hierarchy, unseen_embeddings, unseen_labels), **options)
