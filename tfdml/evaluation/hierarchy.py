@@ -67,7 +67,7 @@ def every_nth_child(classes, hierarchy, share):
     for node in classes:
         parent = parents[node][0]
         seen[parent] += 1
-        if int(seen[parent] * share + 1e-9) > taken[parent]:  # 5 * 0.2 may fall short of 1
+        if int(seen[parent] * share + 1e-9) > taken[parent]:  # 50 * 0.58 falls short of 29
             taken[parent] += 1
             held_out.append(node)
     return held_out

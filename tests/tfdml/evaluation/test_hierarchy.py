@@ -44,6 +44,7 @@ def test_holds_a_share_of_every_parent_out_and_keeps_one(share):
         children = [hierarchy[i] for i in held_out].count(parent)
         assert children == int(count * share + 1e-9) < count
     assert every_nth_child(range(12), dict.fromkeys(range(12), "x"), 0.2) == [4, 9]
+    assert len(every_nth_child(range(50), dict.fromkeys(range(50), "x"), 0.58)) == 29
 
 
 def test_holding_out_rejects_shares_and_classes_that_cannot_be():
