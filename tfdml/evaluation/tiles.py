@@ -74,6 +74,11 @@ class _Tiles:
     def _columns(self, block):
         return slices_of(0, len(block.rows), self.size)
 
+    def map(self, function, parts):
+        """Calls `function(*part)` for each part."""
+        for part in parts:
+            function(*part)
+
     def leave_out_queries(self, scores, some, columns, block):
         """Sets the scores of queries with themselves, or their group, to -inf."""
         leave_out(scores, block.left_out[some], block.left_out_stop[some], columns)
@@ -143,7 +148,10 @@ class DistanceTiles(_Tiles):
         return np.ldexp(np.sqrt(-2 * scores), -self.exponent)
 
     def map(self, function, parts):
-        """Calls `function(*part)` for each part; each call has one core for itself."""
+        """Calls `function(*part)` for each part; of several, each has one core for itself."""
+        parts = list(parts)
+        if len(parts) < 2:  # saves the milliseconds of finding the libraries to limit
+            return super().map(function, parts)
         threads = min(os.cpu_count() or 1, _MOST_THREADS)
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
             for _ in pool.map(function, *zip(*parts, strict=True)):
@@ -204,10 +212,6 @@ class SimilarityTiles(_Tiles):
 
     def tolerance(self, some, scores):
         return 0.0
-
-    def map(self, function, parts):
-        for part in parts:
-            function(*part)
 
 
 def scores_to_rank(count):
