@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.cluster import AffinityPropagation, KMeans
 
-from tfdml.evaluation import affinity_propagation, cluster
+from tfdml.evaluation import cluster
 
 METHODS = ("kmeans", "affinity_propagation")
 
