@@ -11,11 +11,11 @@ from sklearn.metrics.cluster import pair_confusion_matrix
 from tfdml.checks import check, check_one_of
 from tfdml.evaluation import inputs
 
-KMEANS, AFFINITY_PROPAGATION = METHODS = ("kmeans", "affinity_propagation")
+METHODS = ("kmeans", "affinity_propagation")
 MOST_ROWS = 10_000  # of affinity propagation, whose messages then take about 5 GB
 
 
-def cluster(embeddings, num_clusters, *, method=KMEANS, seed=0, restarts=1):
+def cluster(embeddings, num_clusters, *, method="kmeans", seed=0, restarts=1):
     """Clusters embeddings by Euclidean distance, without labels.
 
     "kmeans" is scikit-learn's KMeans (k-means++ starts, at most 300 of Lloyd's iterations, each of
@@ -32,7 +32,7 @@ def cluster(embeddings, num_clusters, *, method=KMEANS, seed=0, restarts=1):
         method: "kmeans", or "affinity_propagation" for at most 10,000 rows.
         seed: Integer >= 0 and below 2**32; the same seed gives the same clusters. For affinity
             propagation it seeds the noise, of relative size 1e-16, that breaks ties.
-        restarts: Number of k-means restarts, >= 1; the best is kept. Papers use 1 to 10.
+        restarts: Number of k-means restarts, >= 1, the best of which is kept. Papers use 1 to 10.
 
     Returns:
         (n,) int64, the cluster of every row, numbered from 0. k-means returns at most as many
@@ -45,8 +45,8 @@ def cluster(embeddings, num_clusters, *, method=KMEANS, seed=0, restarts=1):
     Source:
         Arthur, Vassilvitskii. k-means++: the advantages of careful seeding. SODA 2007.
         Frey, Dueck. Clustering by passing messages between data points. Science 2007.
-        Song et al. Deep metric learning via lifted structured feature embedding. CVPR 2016, sec. 5,
-        names affinity propagation with bisection; the code released with it runs k-means.
+        Song et al. Deep metric learning via lifted structured feature embedding. CVPR 2016, sec. 5
+        (affinity propagation with bisection; the code released with it runs k-means).
         Differs: the authors' bisection stops within 10 % of the number instead of at the nearest.
 
     Example:
@@ -60,17 +60,17 @@ def cluster(embeddings, num_clusters, *, method=KMEANS, seed=0, restarts=1):
     seed = inputs.whole_number(seed, "seed", at_least=0, below=2**32)
     restarts = inputs.whole_number(restarts, "restarts", at_least=1)
     expectation = "`restarts` must be 1 for affinity propagation, which has no random start"
-    check(method == KMEANS or restarts == 1, expectation, restarts=restarts)
+    check(method == "kmeans" or restarts == 1, expectation, restarts=restarts)
     num_clusters = inputs.whole_number(num_clusters, "num_clusters", at_least=1)
     expectation, rows = "`num_clusters` must not exceed the number of embeddings", len(embeddings)
     check(num_clusters <= rows, expectation, num_clusters=num_clusters, embeddings=rows)
-    if method == AFFINITY_PROPAGATION:
+    if method == "affinity_propagation":
         return _affinity_propagation(embeddings, num_clusters, seed)
     kmeans = KMeans(num_clusters, init="k-means++", n_init=restarts, random_state=seed)
     return kmeans.fit_predict(embeddings).astype(np.int64)
 
 
-def clustering_scores(embeddings, labels, *, method=KMEANS, seed=0, restarts=1):
+def clustering_scores(embeddings, labels, *, method="kmeans", seed=0, restarts=1):
     """NMI, AMI and pair F1 of a clustering of the embeddings into as many clusters as classes.
 
     With Omega the clusters, C the classes, I their mutual information, H the entropy, E the mean
@@ -115,16 +115,14 @@ def nmi(embeddings, labels, *, seed=0, restarts=1):
 
     Arguments and errors are those of `clustering_scores`.
     """
-    return _scores(embeddings, labels, ["nmi"], KMEANS, seed, restarts)["nmi"]
+    return _scores(embeddings, labels, ["nmi"], "kmeans", seed, restarts)["nmi"]
 
 
-def clustering_f1(embeddings, labels, *, method=KMEANS, seed=0, restarts=1):
+def clustering_f1(embeddings, labels, *, method="kmeans", seed=0, restarts=1):
     """Only the "f1" of `clustering_scores`: a Python float in [0, 1].
 
-    Arguments and errors are those of `clustering_scores`. It is the harmonic mean of two shares: of
-    the pairs within clusters that share a class, and of the pairs within classes that share a
-    cluster; neither an F1 of retrieval nor a mean over classes. A single cluster scores
-    2 P / (1 + P), with P the share of positive pairs.
+    It is neither an F1 of retrieval nor a mean over classes. A single cluster scores 2 P / (1 + P),
+    with P the share of positive pairs. Arguments and errors are those of `clustering_scores`.
     """
     return _scores(embeddings, labels, ["f1"], method, seed, restarts)["f1"]
 
@@ -148,12 +146,11 @@ def _affinity_propagation(embeddings, num_clusters, seed):
     exponent = np.frexp(np.abs(embeddings).max())[1]  # squares neither overflow nor underflow
     scaled = np.ldexp(embeddings.astype(np.float64), -exponent)
     similarities = -squareform(pdist(scaled, "sqeuclidean"))
-    if not similarities.any():  # all rows are equal
-        found = np.zeros(rows, np.int64)
-    elif 1 < num_clusters < rows:
+    found = np.zeros(rows, np.int64)
+    if num_clusters == rows and similarities.any():
+        found = np.arange(rows)
+    elif num_clusters > 1 and similarities.any():
         found = _bisect(similarities, num_clusters, seed)
-    else:
-        found = np.arange(rows) % num_clusters
     count = found.max() + 1
     if count != num_clusters:
         message = f"affinity propagation found {count} instead of {num_clusters} clusters"
@@ -166,19 +163,18 @@ def _bisect(similarities, num_clusters, seed):
     # own exemplar if it prefers itself to the nearest other row.
     few = np.log(-similarities.sum(axis=0).max())
     many = np.log(-similarities[similarities < 0].max() / 2)
-    nearest, miss = np.zeros(len(similarities), np.int64), np.inf
     # With less damping some runs oscillate for ever; 15 iterations are too few for so much.
     options = {"damping": 0.9, "max_iter": 1000, "convergence_iter": 100, "random_state": seed}
+    nearest = np.zeros(len(similarities), np.int64)
     for _ in range(20):
         middle = (few + many) / 2
         engine = AffinityPropagation(affinity="precomputed", preference=-np.exp(middle), **options)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a run that still oscillates has clusters too
             clusters = engine.fit_predict(similarities).astype(np.int64)
+        nearest = min(nearest, clusters, key=lambda ids: abs(ids.max() + 1 - num_clusters))
         count = clusters.max() + 1  # 0 if no row became an exemplar: all ids are -1
-        if count and abs(count - num_clusters) < miss:
-            nearest, miss = clusters, abs(count - num_clusters)
-        if not miss:
+        if count == num_clusters:
             break
         few, many = (middle, many) if count < num_clusters else (few, middle)
     return nearest

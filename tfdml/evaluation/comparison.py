@@ -108,18 +108,16 @@ def compare(runs, *, confidence=0.95, rounds=1000, seed=0):
     shared = [score for score in baseline.values if all(score in of for of in scores.values())]
     check(shared, "`runs` must have a score in common", runs=scores)
     options = {"confidence": confidence, "rounds": rounds, "seed": seed}
-    values = {name: {score: run.values[score] for score in shared} for name, run in runs.items()}
-    compared = {}
-    for name, of_run in values.items():
-        intervals = statistics.bootstrap_intervals(of_run, baseline.labels, **options)
-        compared[name] = {
-            score: {"score": float(np.mean(of_run[score])), "low": low, "high": high}
-            for score, (low, high) in intervals.items()
-        }
+    values = {(name, score): run.values[score] for name, run in runs.items() for score in shared}
+    base = {(name, score): baseline.values[score] for name, score in values}
+    intervals = statistics.bootstrap_intervals(values, baseline.labels, **options)
+    differences = statistics.paired_bootstrap(values, base, baseline.labels, **options)
+    compared = {name: {} for name in runs}
+    for (name, score), (low, high) in intervals.items():
+        mean = float(np.mean(values[name, score]))
+        compared[name][score] = {"score": mean, "low": low, "high": high}
         if name != first:
-            pair = of_run, values[first], baseline.labels
-            for score, difference in statistics.paired_bootstrap(*pair, **options).items():
-                compared[name][score]["difference"] = difference
+            compared[name][score]["difference"] = differences[name, score]
     return {
         "images": baseline.images,
         "queries": len(baseline.labels),

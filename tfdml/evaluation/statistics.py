@@ -6,8 +6,6 @@ import scipy.stats
 from tfdml.checks import check, check_finite, check_type
 from tfdml.evaluation import inputs
 
-_DRAWS_AT_ONCE = 2**20  # classes drawn per block of rounds: about 25 MB
-
 
 def class_averages(values, labels):
     """Mean value of each class.
@@ -72,8 +70,8 @@ def bootstrap_intervals(values, labels=None, *, confidence=0.95, rounds=1000, se
 
     Raises:
         TypeError: If `labels` are not integers, or `values` is not a dict of numbers.
-        ValueError: If the shapes disagree, a value is not finite, there is only one class (without
-            labels: only one query), or an option is out of range.
+        ValueError: If the shapes disagree, a value is not finite, there is only one class or query,
+            or an option is out of range.
 
     Source:
         Efron. Bootstrap methods: another look at the jackknife. Annals of Statistics 1979.
@@ -86,7 +84,7 @@ def bootstrap_intervals(values, labels=None, *, confidence=0.95, rounds=1000, se
         >>> bootstrap_intervals(values, np.array([7, 7, 9, 9]))
         {'recall@1': (0.0, 1.0)}
     """
-    low, high = _bootstrap(values_table(values), labels, confidence, rounds, seed)[0]
+    (low, high), _ = _bootstrap(values_table(values), labels, confidence, rounds, seed)
     return dict(zip(values, zip(low.tolist(), high.tolist(), strict=True), strict=True))
 
 
@@ -98,10 +96,10 @@ def paired_bootstrap(values, baseline, labels=None, *, confidence=0.95, rounds=1
 
         p = min(1, 2 * (1 + min(#(mean <= 0), #(mean >= 0))) / (rounds + 1))
 
-    is the two-sided p-value: below 1 - confidence approximately if the interval excludes 0. The
-    test compares these two models on new classes, not the methods that trained them: for that,
-    compare several seeds. Of many comparisons at 95%, one in 20 excludes 0 by chance. Options and
-    errors are those of `bootstrap_intervals`.
+    is the two-sided p-value: below 1 - confidence approximately if the interval excludes 0. It is
+    of these two models on new classes, not of the methods that trained them, which takes several
+    seeds; and of many comparisons at 95%, one in 20 excludes 0 by chance. Options and errors are
+    those of `bootstrap_intervals`.
 
     Args:
         values: {name: (n,) floats or booleans, finite}, one value per query.
@@ -128,10 +126,9 @@ def paired_bootstrap(values, baseline, labels=None, *, confidence=0.95, rounds=1
     (low, high), means = _bootstrap(differences, labels, confidence, rounds, seed)
     other_side = np.minimum((means <= 0).sum(axis=1), (means >= 0).sum(axis=1))
     p = np.minimum(1, 2 * (1 + other_side) / (rounds + 1))
-    columns = np.stack([differences.mean(axis=0), low, high, p]).tolist()
+    found = np.stack([differences.mean(axis=0), low, high, p], axis=1).tolist()
     keys = ("difference", "low", "high", "p")
-    found = zip(values, *columns, strict=True)
-    return {name: dict(zip(keys, numbers, strict=True)) for name, *numbers in found}
+    return {name: dict(zip(keys, of, strict=True)) for name, of in zip(values, found, strict=True)}
 
 
 def values_table(values, name="values"):
@@ -139,14 +136,13 @@ def values_table(values, name="values"):
     expectation = f"`{name}` must be a dict of one array per score"
     check_type(isinstance(values, dict), expectation, **{name: type(values).__name__})
     arrays = {score: np.asarray(array) for score, array in values.items()}
-    dtypes = {score: array.dtype.name for score, array in arrays.items()}
     are_numbers = all(array.dtype.kind in "fbiu" for array in arrays.values())
+    dtypes = {score: array.dtype.name for score, array in arrays.items()}
     check_type(are_numbers, f"`{name}` must be numbers", **{name: dtypes})
     shapes = {score: array.shape for score, array in arrays.items()}
-    shape = next(iter(shapes.values()), ())
+    alike = len(set(shapes.values())) == 1 and all(len(of) == 1 and of[0] for of in shapes.values())
     expectation = f"`{name}` must hold scores of shape (n,), one value per query, n >= 1"
-    valid = len(set(shapes.values())) == 1 and len(shape) == 1 and shape[0] > 0
-    check(valid, expectation, **{name: shapes})
+    check(alike, expectation, **{name: shapes})
     not_finite = [score for score, array in arrays.items() if not np.isfinite(array).all()]
     check(not not_finite, f"`{name}` must be finite", not_finite=not_finite)
     return np.stack([array.astype(np.float64) for array in arrays.values()], axis=1)
@@ -172,23 +168,20 @@ def _bootstrap(table, labels, confidence, rounds, seed):
     check_finite(confidence=confidence)
     check(0 < confidence < 1, "`confidence` must be > 0 and < 1", confidence=confidence)
     rounds = inputs.whole_number(rounds, "rounds", at_least=1)
-    enough = rounds * (1 - confidence) > 2 - 1e-9
     expectation = "`rounds` must leave 2 or more means outside of the interval"
-    check(enough, expectation, rounds=rounds, confidence=confidence)
+    check(rounds * (1 - confidence) > 2 - 1e-9, expectation, rounds=rounds, confidence=confidence)
     rng = np.random.default_rng(inputs.whole_number(seed, "seed", at_least=0))
     _, sums, sizes = _class_sums(table, np.arange(len(table)) if labels is None else labels)
-    drawn = "queries" if labels is None else "classes"
-    check(len(sizes) > 1, f"`values` must be of two {drawn} or more", **{drawn: len(sizes)})
+    groups, kind = len(sizes), "queries" if labels is None else "classes"
+    check(groups > 1, f"`values` must be of two {kind} or more", **{kind: groups})
     least, most = table.min(axis=0), table.max(axis=0)
 
     def means(drawn, axis):
-        counts = np.stack([np.bincount(row, minlength=len(sizes)) for row in drawn])
-        counts = counts.astype(np.float64)
+        counts = np.stack([np.bincount(row, minlength=groups) for row in drawn]).astype(np.float64)
         # Rounding can move a mean out of the range of its values, and widen intervals of width 0.
         return np.clip(counts @ sums / (counts @ sizes)[:, None], least, most).T
 
-    step = max(1, _DRAWS_AT_ONCE // len(sizes))
-    options = {"method": "percentile", "confidence_level": confidence, "rng": rng, "batch": step}
-    drawn_from = [np.arange(len(sizes))]
-    found = scipy.stats.bootstrap(drawn_from, means, n_resamples=rounds, vectorized=True, **options)
+    options = {"vectorized": True, "method": "percentile", "confidence_level": confidence}
+    options |= {"n_resamples": rounds, "batch": max(1, 2**20 // groups), "rng": rng}
+    found = scipy.stats.bootstrap([np.arange(groups)], means, **options)
     return found.confidence_interval, found.bootstrap_distribution
