@@ -11,7 +11,6 @@ from sklearn.metrics.cluster import pair_confusion_matrix
 from tfdml.checks import check, check_one_of
 from tfdml.evaluation import inputs
 
-METHODS = ("kmeans", "affinity_propagation")
 MOST_ROWS = 10_000  # of affinity propagation, whose messages then take about 5 GB
 
 
@@ -56,14 +55,13 @@ def cluster(embeddings, num_clusters, *, method="kmeans", seed=0, restarts=1):
         array([0, 0, 1, 1])
     """
     embeddings = inputs.finite_rows(embeddings)
-    check_one_of(METHODS, method=method)
+    check_one_of(("kmeans", "affinity_propagation"), method=method)
     seed = inputs.whole_number(seed, "seed", at_least=0, below=2**32)
     restarts = inputs.whole_number(restarts, "restarts", at_least=1)
     expectation = "`restarts` must be 1 for affinity propagation, which has no random start"
     check(method == "kmeans" or restarts == 1, expectation, restarts=restarts)
-    num_clusters = inputs.whole_number(num_clusters, "num_clusters", at_least=1)
-    expectation, rows = "`num_clusters` must not exceed the number of embeddings", len(embeddings)
-    check(num_clusters <= rows, expectation, num_clusters=num_clusters, embeddings=rows)
+    limits = {"at_least": 1, "below": len(embeddings) + 1}
+    num_clusters = inputs.whole_number(num_clusters, "num_clusters", **limits)
     if method == "affinity_propagation":
         return _affinity_propagation(embeddings, num_clusters, seed)
     kmeans = KMeans(num_clusters, init="k-means++", n_init=restarts, random_state=seed)
@@ -83,11 +81,8 @@ def clustering_scores(embeddings, labels, *, method="kmeans", seed=0, restarts=1
 
     NMI rises with the number of clusters by chance alone: random clusters of 60,502 rows, 11,316
     clusters and as many classes, score 0.81. AMI does not; its cost grows with clusters * classes.
-    Options and errors are those of `cluster`.
-
-    Args:
-        embeddings: (n, dim) floats, finite.
-        labels: (n,) or (n, 1) integers of any size, one class id per row.
+    `labels` are (n,) or (n, 1) integers of any size, one class id per row; the other arguments and
+    the errors are those of `cluster`.
 
     Returns:
         {"nmi", "ami", "f1"}, Python floats, >= 0 but for "ami", which is about 0 by chance; exactly
@@ -111,18 +106,15 @@ def clustering_scores(embeddings, labels, *, method="kmeans", seed=0, restarts=1
 
 
 def nmi(embeddings, labels, *, seed=0, restarts=1):
-    """Only the "nmi" of `clustering_scores`, by k-means: a Python float in [0, 1].
-
-    Arguments and errors are those of `clustering_scores`.
-    """
+    """Only the "nmi" of `clustering_scores`, of k-means, with its arguments and errors."""
     return _scores(embeddings, labels, ["nmi"], "kmeans", seed, restarts)["nmi"]
 
 
 def clustering_f1(embeddings, labels, *, method="kmeans", seed=0, restarts=1):
-    """Only the "f1" of `clustering_scores`: a Python float in [0, 1].
+    """Only the "f1" of `clustering_scores`, with its arguments and errors.
 
     It is neither an F1 of retrieval nor a mean over classes. A single cluster scores 2 P / (1 + P),
-    with P the share of positive pairs. Arguments and errors are those of `clustering_scores`.
+    with P the share of positive pairs.
     """
     return _scores(embeddings, labels, ["f1"], method, seed, restarts)["f1"]
 
@@ -147,10 +139,9 @@ def _affinity_propagation(embeddings, num_clusters, seed):
     scaled = np.ldexp(embeddings.astype(np.float64), -exponent)
     similarities = -squareform(pdist(scaled, "sqeuclidean"))
     found = np.zeros(rows, np.int64)
-    if num_clusters == rows and similarities.any():
-        found = np.arange(rows)
-    elif num_clusters > 1 and similarities.any():
-        found = _bisect(similarities, num_clusters, seed)
+    if num_clusters > 1 and similarities.any():
+        alone = num_clusters == rows
+        found = np.arange(rows) if alone else _bisect(similarities, num_clusters, seed)
     count = found.max() + 1
     if count != num_clusters:
         message = f"affinity propagation found {count} instead of {num_clusters} clusters"

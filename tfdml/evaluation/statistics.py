@@ -33,10 +33,6 @@ def macro_average(values, labels):
     """Mean over classes of the class means, a Python float: every class has the same weight.
 
     Arguments and errors are those of `class_averages`.
-
-    Example:
-        >>> macro_average(np.array([1.0, 0.0, 1.0]), np.array([7, 7, 9]))
-        0.75
     """
     return float(np.mean(class_averages(values, labels)[1]))
 
@@ -78,8 +74,6 @@ def bootstrap_intervals(values, labels=None, *, confidence=0.95, rounds=1000, se
         Field, Welsh. Bootstrapping clustered data. JRSS B 2007 (whole classes).
 
     Example:
-        All queries of one class are hits, none of the other: new classes may score anything.
-
         >>> values = {"recall@1": np.array([1.0, 1.0, 0.0, 0.0])}
         >>> bootstrap_intervals(values, np.array([7, 7, 9, 9]))
         {'recall@1': (0.0, 1.0)}
@@ -96,10 +90,8 @@ def paired_bootstrap(values, baseline, labels=None, *, confidence=0.95, rounds=1
 
         p = min(1, 2 * (1 + min(#(mean <= 0), #(mean >= 0))) / (rounds + 1))
 
-    is the two-sided p-value: below 1 - confidence approximately if the interval excludes 0. It is
-    of these two models on new classes, not of the methods that trained them, which takes several
-    seeds; and of many comparisons at 95%, one in 20 excludes 0 by chance. Options and errors are
-    those of `bootstrap_intervals`.
+    is the two-sided p-value, of these two models on new classes: not of the methods that trained
+    them, which takes several seeds. Options and errors are those of `bootstrap_intervals`.
 
     Args:
         values: {name: (n,) floats or booleans, finite}, one value per query.
@@ -137,12 +129,12 @@ def values_table(values, name="values"):
     check_type(isinstance(values, dict), expectation, **{name: type(values).__name__})
     arrays = {score: np.asarray(array) for score, array in values.items()}
     are_numbers = all(array.dtype.kind in "fbiu" for array in arrays.values())
-    dtypes = {score: array.dtype.name for score, array in arrays.items()}
-    check_type(are_numbers, f"`{name}` must be numbers", **{name: dtypes})
-    shapes = {score: array.shape for score, array in arrays.items()}
-    alike = len(set(shapes.values())) == 1 and all(len(of) == 1 and of[0] for of in shapes.values())
+    received = {name: {score: (array.dtype.name, array.shape) for score, array in arrays.items()}}
+    check_type(are_numbers, f"`{name}` must be numbers", **received)
+    shapes = {array.shape for array in arrays.values()}
+    alike = len(shapes) == 1 and all(len(shape) == 1 and shape[0] for shape in shapes)
     expectation = f"`{name}` must hold scores of shape (n,), one value per query, n >= 1"
-    check(alike, expectation, **{name: shapes})
+    check(alike, expectation, **received)
     not_finite = [score for score, array in arrays.items() if not np.isfinite(array).all()]
     check(not not_finite, f"`{name}` must be finite", not_finite=not_finite)
     return np.stack([array.astype(np.float64) for array in arrays.values()], axis=1)
