@@ -71,6 +71,7 @@ def bootstrap_intervals(values, labels=None, *, confidence=0.95, rounds=1000, se
 
     Source:
         Efron. Bootstrap methods: another look at the jackknife. Annals of Statistics 1979.
+        Efron, Tibshirani. An introduction to the bootstrap. 1993, ch. 13 (intervals) and 15 (p).
         Field, Welsh. Bootstrapping clustered data. JRSS B 2007 (whole classes).
 
     Example:
@@ -91,7 +92,7 @@ def paired_bootstrap(values, baseline, labels=None, *, confidence=0.95, rounds=1
         p = min(1, 2 * (1 + min(#(mean <= 0), #(mean >= 0))) / (rounds + 1))
 
     is the two-sided p-value, of these two models on new classes: not of the methods that trained
-    them, which takes several seeds. Options and errors are those of `bootstrap_intervals`.
+    them, which takes several seeds. Options, errors and source are those of `bootstrap_intervals`.
 
     Args:
         values: {name: (n,) floats or booleans, finite}, one value per query.
@@ -100,9 +101,6 @@ def paired_bootstrap(values, baseline, labels=None, *, confidence=0.95, rounds=1
     Returns:
         {name: {"difference", "low", "high", "p"}}, Python floats; the difference is the mean of
         `values` minus that of `baseline`.
-
-    Source:
-        Efron, Tibshirani. An introduction to the bootstrap. 1993, ch. 13 and 15.
 
     Example:
         >>> better, base = {"map": np.array([0.5, 1.0])}, {"map": np.array([0.25, 0.5])}
