@@ -145,7 +145,7 @@ def _affinity_propagation(embeddings, num_clusters, seed):
     count = found.max() + 1
     if count != num_clusters:
         message = f"affinity propagation found {count} instead of {num_clusters} clusters"
-        warnings.warn(f"{message}, the nearest number for any preference tried", stacklevel=3)
+        inputs.warn(f"{message}, the nearest number for any preference tried")
     return found
 
 
