@@ -1,97 +1,211 @@
-import collections
 import itertools
 import json
 import math
 import pathlib
+import warnings
 
 import numpy as np
 import pytest
-from sklearn.cluster import KMeans
-from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_score
-from sklearn.metrics.cluster import pair_confusion_matrix
+from sklearn.cluster import AffinityPropagation, KMeans
 
 from tfdml.evaluation import cluster, clustering, clustering_f1, clustering_scores, nmi
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "golden.json").read_text())
-
-
-GOLDEN_PARTITIONS = (
-    np.array(GOLDEN["metrics"]["clusters"]),
-    np.array(GOLDEN["inputs"]["E"]["y"]),
-)
 METHODS = ("kmeans", "affinity_propagation")
 
 
-def test_equals_the_golden_value():
-    score = clustering._normalized_mutual_information(*GOLDEN_PARTITIONS)
-    assert score == pytest.approx(GOLDEN["metrics"]["nmi_arithmetic"], abs=1e-12)
+def blobs(rng, classes=4, each=6):
+    """(rows, dim) and (rows,): classes on the corners of a simplex, sqrt(2) apart."""
+    labels = rng.permutation(np.repeat(np.arange(classes), each))
+    return np.eye(classes)[labels] + 0.02 * rng.normal(size=(len(labels), classes)), labels
 
 
-def test_f1_equals_the_golden_value():
-    _, _, f1 = GOLDEN["metrics"]["pair_P_R_F1"]
-    assert clustering._pair_f1(*GOLDEN_PARTITIONS) == pytest.approx(f1, abs=1e-15)
+def partition(ids):
+    return {frozenset(np.flatnonzero(ids == one)) for one in set(ids.tolist())}
 
 
-def by_loops(clusters, labels):
-    """NMI and F1, of sets of rows and of all pairs of them."""
-    clusters, labels, rows = clusters.tolist(), labels.tolist(), len(labels)
-    members = [
-        [{i for i in range(rows) if ids[i] == wanted} for wanted in set(ids)]
-        for ids in (clusters, labels)
-    ]
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("classes", "each", "dtype"),
+    [(2, 3, np.float16), (6, 15, np.float32), (20, 9, np.float64)],
+)
+def test_finds_well_separated_blobs(method, classes, each, dtype, rng):
+    x, labels = blobs(rng, classes, each)
+    given, restarts = x.astype(dtype), 5 if method == "kmeans" else 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = cluster(given, classes, method=method, restarts=restarts)
+    assert found.dtype == np.int64
+    assert set(found) == set(range(classes))
+    assert partition(found) == partition(labels)
+    assert np.array_equal(given, x.astype(dtype))
+
+
+@pytest.mark.parametrize(("scale", "offset"), [(1e-200, 0), (1e-30, 0), (1e200, 0), (1, 1e9)])
+def test_affinity_propagation_takes_any_scale_and_offset(scale, offset, rng):
+    x, labels = blobs(rng)
+    found = cluster(scale * x + offset, 4, method="affinity_propagation")
+    assert partition(found) == partition(labels)
+
+
+def test_kmeans_is_that_of_scikit_learn(rng):
+    x = rng.normal(size=(80, 3))
+    expected = KMeans(7, n_init=2, random_state=5).fit_predict(x)
+    assert np.array_equal(cluster(x, 7, seed=5, restarts=2), expected)
+
+
+def test_affinity_is_minus_the_squared_distance(monkeypatch, rng):
+    tried = []
+
+    class Recorded(AffinityPropagation):
+        def fit_predict(self, similarities):
+            tried.append((super().fit_predict(similarities), self.preference))
+            return tried[-1][0]
+
+    monkeypatch.setattr(clustering, "AffinityPropagation", Recorded)
+    x = rng.uniform(-0.5, 0.5, size=(50, 2))
+    x[0, 0] = 0.9  # the largest number sets no scale between 0.5 and 1
+    found = cluster(x, 8, method="affinity_propagation", seed=3)
+    assert np.array_equal(found, tried[-1][0])
+    assert set(found) == set(range(8))
+    counts = [len(set(ids)) for ids, _ in sorted(tried, key=lambda run: run[1])]
+    assert 1 < len(counts) < 20
+    assert counts == sorted(counts)
+    direct = np.array([[-np.sum((a - b) ** 2) for b in x] for a in x])
+    options = {"damping": 0.9, "max_iter": 1000, "convergence_iter": 100, "random_state": 0}
+    for ids, preference in tried:
+        engine = AffinityPropagation(affinity="precomputed", preference=preference, **options)
+        assert partition(engine.fit_predict(direct)) == partition(ids)
+
+
+@pytest.mark.parametrize(
+    ("rows", "wanted", "found"),
+    [
+        (np.eye(6), 3, {1, 6}),  # all at one distance: either all alone or all together
+        ([[0.0], [0.0], [1.0], [1.0], [5.0], [5.0]], 5, {4, 6}),
+        (np.ones((4, 2)), 2, {1}),
+    ],
+)
+def test_warns_where_no_preference_gives_the_number(rows, wanted, found):
+    with pytest.warns(UserWarning, match=rf"found \d instead of {wanted} clusters"):
+        clusters = cluster(np.array(rows), wanted, method="affinity_propagation")
+    assert clusters.max() + 1 in found
+    assert set(clusters) == set(range(clusters.max() + 1))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_cluster_and_as_many_as_rows(method, rng):
+    x = rng.normal(size=(9, 2))
+    assert np.array_equal(cluster(x, 1, method=method), np.zeros(9))
+    assert set(cluster(x, 9, method=method)) == set(range(9))
+    assert np.array_equal(cluster(x[:1], 1, method=method), [0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (
+            {"num_clusters": 0},
+            ValueError,
+            "must be an integer >= 1 and < 5. Received: num_clusters=0",
+        ),
+        ({"num_clusters": 5}, ValueError, "must be an integer >= 1 and < 5. Rec.*num_clusters=5"),
+        ({"method": "k-means"}, ValueError, "must be one of 'kmeans', 'affinity_propagation'"),
+        ({"seed": 2**32}, ValueError, r">= 0 and < 4294967296\. Received: seed=4294967296$"),
+        ({"restarts": 0}, ValueError, "`restarts` must be an integer >= 1. Received: restarts=0"),
+        ({"method": METHODS[1], "restarts": 2}, ValueError, "`restarts` must be 1 .*restarts=2"),
+        ({"embeddings": np.zeros((4, 2), int)}, TypeError, "must be floats. Received: dtype=int64"),
+        ({"embeddings": np.array([[np.nan]])}, ValueError, "must be finite.*rows_not_finite=1"),
+        ({"embeddings": np.zeros((10_001, 1)), "method": METHODS[1]}, ValueError, "at most 10000 "),
+    ],
+)
+def test_rejects_what_cannot_be_clustered(arguments, error, message):
+    with pytest.raises(error, match=message):
+        cluster(**{"embeddings": np.zeros((4, 2)), "num_clusters": 2, **arguments})
+
+
+@pytest.mark.parametrize("score", [nmi, clustering_scores, clustering_f1])
+def test_scores_reject_wrong_arguments(score):
+    with pytest.raises(ValueError, match="`seed` must be an integer >= 0"):
+        score(np.zeros((4, 2)), np.arange(4), seed=-1)
+    with pytest.raises(TypeError, match="must be floats"):
+        score(np.arange(4), np.zeros((4, 2)))
+    with pytest.raises(ValueError, match="same batch size"):
+        score(np.zeros((4, 2)), np.arange(3))
+
+
+def information(clusters, labels):
+    """The mutual information and the mean of the entropies, of sets of rows."""
+    rows, members = len(labels), [partition(ids) for ids in (clusters, labels)]
     entropies = [-sum(len(s) / rows * math.log(len(s) / rows) for s in sets) for sets in members]
-    information = sum(
+    shared = sum(
         len(a & b) / rows * math.log(rows * len(a & b) / (len(a) * len(b)))
         for a, b in itertools.product(*members)
         if a & b
     )
-    together = positive = both = 0
-    for i, j in itertools.combinations(range(rows), 2):
-        together += clusters[i] == clusters[j]
-        positive += labels[i] == labels[j]
-        both += clusters[i] == clusters[j] and labels[i] == labels[j]
-    precision, recall = both / together, both / positive
-    return 2 * information / sum(entropies), 2 * precision * recall / (precision + recall)
+    return shared, sum(entropies) / 2
 
 
+def pairs_of(ids):
+    """The pairs of rows of one id."""
+    return {(i, j) for i, j in itertools.combinations(range(len(ids)), 2) if ids[i] == ids[j]}
+
+
+@pytest.fixture
+def scores_of(monkeypatch):
+    """The scores of given clusters."""
+
+    def scores(clusters, labels, score=clustering_scores):
+        monkeypatch.setattr(clustering, "cluster", lambda *_, **__: clusters)
+        return score(np.zeros((len(labels), 1)), labels)
+
+    return scores
+
+
+@pytest.mark.filterwarnings("ignore")  # the number may be missed
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
-def test_scores_equal_loops_over_all_pairs_and_scikit_learn(method, dtype, rng):
-    x, labels = rng.normal(size=(60, 3)), (rng.integers(0, 6, 60) + 2**60).astype(dtype)
-    x[:30] += labels[:30, None] % 6
+def test_scores_are_of_the_clusters_of_a_seed(method, scores_of, rng):
+    x, labels = rng.normal(size=(60, 3)), rng.integers(0, 6, 60)
     x[40:] = x[20:40]  # duplicates, also of other classes
-    clusters = cluster(x, 6, method=method, seed=2)
-    scores = clustering_scores(x, labels, method=method, seed=2)
-    assert [scores["nmi"], scores["f1"]] == pytest.approx(by_loops(clusters, labels), abs=1e-12)
-    assert 0.05 < scores["ami"] < scores["nmi"] < 0.95
-    expected = normalized_mutual_info_score(labels, clusters)
-    assert scores["nmi"] == pytest.approx(expected, abs=1e-12)
-    expected = adjusted_mutual_info_score(labels, clusters)
-    assert scores["ami"] == pytest.approx(expected, abs=1e-12)
-    (_, false_positives), (false_negatives, positives) = pair_confusion_matrix(labels, clusters)
-    expected = 2 * positives / (2 * positives + false_positives + false_negatives)
-    assert scores["f1"] == pytest.approx(expected, abs=1e-12)
-    assert clustering_f1(x, labels, method=method, seed=2) == scores["f1"]
+    found = clustering_scores(x, labels, method=method, seed=2)
+    assert clustering_scores(x, labels, method=method, seed=2) == found
+    assert clustering_f1(x, labels, method=method, seed=2) == found["f1"]
     if method == "kmeans":
-        assert nmi(x, labels, seed=2) == scores["nmi"]
+        assert nmi(x, labels, seed=2) == found["nmi"]
+        assert len({nmi(x, labels, seed=seed) for seed in range(4)}) > 1
+    assert scores_of(cluster(x, 6, method=method, seed=2), labels) == found
 
 
-def test_ami_equals_the_mean_over_all_permutations():
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+def test_equal_loops(dtype, scores_of, rng):
+    labels = (rng.integers(0, 6, 60) + 2**60).astype(dtype)
+    clusters = np.where(rng.random(60) < 0.5, labels % 6, rng.integers(0, 6, 60)).astype(np.int64)
+    found, (shared, entropy) = scores_of(clusters, labels), information(clusters, labels)
+    assert found["nmi"] == pytest.approx(shared / entropy, abs=1e-12)
+    together, positive = pairs_of(clusters), pairs_of(labels)
+    precision, recall = (len(together & positive) / len(of) for of in (together, positive))
+    assert found["f1"] == pytest.approx(2 * precision * recall / (precision + recall), abs=1e-12)
+
+
+def test_ami_is_adjusted_by_the_mean_over_all_permutations(scores_of):
     clusters, labels = np.array([0, 0, 0, 1, 1, 2]), np.array([0, 0, 1, 1, 2, 2])
+    permutations = map(np.array, itertools.permutations(labels))
+    chance = np.mean([information(clusters, permuted)[0] for permuted in permutations])
+    shared, entropy = information(clusters, labels)
+    expected = (shared - chance) / (entropy - chance)
+    assert scores_of(clusters, labels)["ami"] == pytest.approx(expected, abs=1e-9)
 
-    def information(labels):
-        return entropies - clustering._entropy(clustering._common_sizes(clusters, labels))
 
-    entropies = sum(clustering._entropy(clustering._sizes(ids)) for ids in (clusters, labels))
-    chance = np.mean([information(np.array(p)) for p in itertools.permutations(labels)])
-    expected = (information(labels) - chance) / (entropies / 2 - chance)
-    score = clustering._adjusted_mutual_information(clusters, labels)
-    assert score == pytest.approx(expected, abs=1e-9)
+def test_equal_the_golden_values(scores_of):
+    golden = GOLDEN["metrics"]
+    found = scores_of(np.array(golden["clusters"]), np.array(GOLDEN["inputs"]["E"]["y"]))
+    assert found["nmi"] == pytest.approx(golden["nmi_arithmetic"], abs=1e-12)
+    assert found["f1"] == pytest.approx(golden["pair_P_R_F1"][2], abs=1e-15)
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("classes", [1, 3, 7, 24])
-def test_scores_are_exactly_one_where_clusters_are_classes(method, classes, rng):
+def test_are_exactly_one_where_clusters_are_classes(method, classes, rng):
     labels = np.arange(24) % classes
     x = 100.0 * labels[:, None] ** 2 + rng.uniform(size=(24, 1))
     expected = {"nmi": 1.0, "ami": 1.0, "f1": 1.0}
@@ -101,69 +215,16 @@ def test_scores_are_exactly_one_where_clusters_are_classes(method, classes, rng)
 @pytest.mark.filterwarnings("ignore")  # scikit-learn and cluster() both warn of the collapse
 @pytest.mark.parametrize("method", METHODS)
 def test_collapsed_embeddings_score_by_chance(method):
-    labels = np.repeat(np.arange(4), 5)
+    labels, share = np.repeat(np.arange(4), 5), 4 * 10 / 190  # of positive pairs
     scores = clustering_scores(np.full((20, 3), 0.3), labels, method=method)
-    share = 4 * 10 / 190  # of positive pairs
     assert scores["nmi"] == scores["ami"] == 0
     assert scores["f1"] == pytest.approx(2 * share / (1 + share), abs=1e-15)
 
 
-def test_noise_scores_near_zero_in_ami_alone(rng):
-    scores = clustering_scores(rng.normal(size=(300, 4)), rng.permutation(np.arange(300) % 60))
-    assert abs(scores["ami"]) < 0.05
-    assert scores["f1"] < 0.1
-    assert scores["nmi"] > 0.5
-
-
-def test_pairs_of_as_many_rows_as_stanford_online_products_are_counted_exactly(rng):
+def test_pairs_of_as_many_rows_as_stanford_online_products_are_counted_exactly(scores_of, rng):
     one, labels = np.zeros(60_502, np.int32), rng.integers(0, 11_316, 60_502)
-    positive = sum(math.comb(size, 2) for size in collections.Counter(labels.tolist()).values())
-    assert clustering._pair_f1(one, labels) == 2 * positive / (positive + math.comb(60_502, 2))
-    assert clustering._pair_f1(labels, labels + 2**40) == 1.0
-    assert clustering._pair_f1(np.arange(60_502), one) == 0.0
-
-
-@pytest.mark.parametrize("restarts", [1, 3])
-def test_equals_scikit_learn_on_its_clusters(restarts, rng):
-    x, labels = rng.normal(size=(120, 4)), rng.integers(0, 7, 120) + 2**40
-    clusters = KMeans(7, n_init=restarts, random_state=3).fit_predict(x)
-    expected = normalized_mutual_info_score(labels, clusters)
-    assert nmi(x, labels, seed=3, restarts=restarts) == pytest.approx(expected, abs=1e-12)
-
-
-def test_is_one_for_separate_classes_and_small_for_noise(rng):
-    labels = np.arange(200) % 5
-    assert nmi(100.0 * labels[:, None] + rng.normal(size=(200, 1)), labels) == 1.0
-    assert nmi(rng.normal(size=(200, 4)), labels) < 0.15
-
-
-def test_is_the_same_for_the_same_seed(rng):
-    x, labels = rng.normal(size=(150, 4)), rng.integers(0, 9, 150)
-    assert nmi(x, labels, seed=1) == nmi(x, labels, seed=1)
-    assert len({nmi(x, labels, seed=seed) for seed in range(4)}) > 1
-
-
-def test_a_single_class_scores_one(rng):
-    assert nmi(rng.normal(size=(9, 2)), np.full(9, 4)) == 1.0
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"seed": -1}, r"`seed` must be an integer >= 0 and < 4294967296\. Received: seed=-1$"),
-        ({"seed": 2**32}, r"integer >= 0 and < 4294967296\. Received: seed=4294967296$"),
-        ({"restarts": 0}, "`restarts` must be an integer >= 1. Received: restarts=0"),
-    ],
-)
-@pytest.mark.parametrize("score", [nmi, clustering_scores, clustering_f1])
-def test_rejects_wrong_options(score, options, message):
-    with pytest.raises(ValueError, match=message):
-        score(np.zeros((4, 2)), np.arange(4), **options)
-
-
-@pytest.mark.parametrize("score", [nmi, clustering_scores, clustering_f1])
-def test_rejects_swapped_arguments_and_other_lengths(score):
-    with pytest.raises(TypeError, match="must be floats"):
-        score(np.arange(4), np.zeros((4, 2)))
-    with pytest.raises(ValueError, match="same batch size"):
-        score(np.zeros((4, 2)), np.arange(3))
+    positive = sum(math.comb(size, 2) for size in np.bincount(labels).tolist())
+    expected = 2 * positive / (positive + math.comb(60_502, 2))
+    assert scores_of(one, labels, clustering_f1) == expected
+    assert set(scores_of(labels, labels + 2**40).values()) == {1.0}
+    assert scores_of(np.arange(60_502), one, clustering_f1) == 0.0

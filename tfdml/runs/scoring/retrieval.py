@@ -163,7 +163,7 @@ class Retrieval(Scoring):
         labels, queries = images.split.labels, images.queries
         gallery = len(labels) if queries is None else int((~queries).sum())
         if self.nmi and self.cluster_by == "affinity_propagation":
-            from tfdml.evaluation.affinity_propagation import MOST_ROWS
+            from tfdml.evaluation.clustering import MOST_ROWS
 
             count = len(labels)
             most = f"takes at most {MOST_ROWS:,} images; kmeans takes any number"

@@ -7,10 +7,10 @@ from mean_colours import CLASSES, data_of, embedding_of, scores, settings_on_the
 
 import pipelines
 from tfdml.evaluation import (
-    affinity_propagation,
     approximate_recall,
     bootstrap_intervals,
     calibrate_threshold,
+    clustering,
     clustering_scores,
     load_queries,
     macro_average,
@@ -113,7 +113,7 @@ def test_an_index_is_compared_with_the_exact_search(parameters, photos, version,
 def test_what_cannot_be_scored_is_rejected_before_it_embeds(
     arguments, sentence, version, monkeypatch, capsys
 ):
-    monkeypatch.setattr(affinity_propagation, "MOST_ROWS", 9)
+    monkeypatch.setattr(clustering, "MOST_ROWS", 9)
     monkeypatch.setattr(ScoredModel, "embed", lambda *_: pytest.fail("embedded"))
     with pytest.raises(SystemExit, match="2"):
         evaluate.main([str(version), *arguments])
