@@ -189,7 +189,7 @@ def score_retrieval(settings, model, images):
 
 def show(settings, model, images, results):
     """Prints the scores, and what they are of."""
-    from tfdml.evaluation.report.tables import results_text  # which waits for NumPy
+    from tfdml.runs.tables import results_text  # which waits for NumPy
 
     split = images.split
     print(

@@ -322,8 +322,8 @@ def drop_rows(log, epoch):
 
 
 def report(recipe, folder, scores, num_classes):
-    from tfdml.evaluation.report.plots import plot_training
-    from tfdml.evaluation.report.tables import scores_table
+    from tfdml.runs.plots import plot_training
+    from tfdml.runs.tables import scores_table
 
     if recipe.steps:
         plot_training(folder / "logs" / "epochs.csv", scores, folder / "training.png")

@@ -11,8 +11,8 @@ from tfdml.evaluation import (
     zero_shot_means,
     zero_shot_per_query,
 )
-from tfdml.evaluation.report.tables import results_text
 from tfdml.evaluation.zero_shot import zero_shot_scores
+from tfdml.runs.tables import results_text
 
 
 def steps_up(hierarchy, node, steps=1):

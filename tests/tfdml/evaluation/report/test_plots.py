@@ -5,33 +5,7 @@ from PIL import Image
 
 from tfdml.evaluation.pairs import equal_error_rate, sample_pairs
 from tfdml.evaluation.report import plots
-from tfdml.evaluation.report.plots import (
-    plot_retrievals,
-    plot_score_distributions,
-    plot_training,
-)
-
-SCORES = {"untrained": {"recall@1": 0.25}, "trained": {"recall@1": 0.75}}
-
-
-def test_draws_the_training(tmp_path):
-    log, picture = tmp_path / "epochs.csv", tmp_path / "training.png"
-    log.write_text("epoch,loss\n0,2.5\n1,1.5\n")
-    plot_training(log, SCORES, picture)
-    assert Image.open(picture).size == (1000, 400)
-    before = picture.read_bytes()
-    log.write_text("epoch,loss\n0,2.5\n1,9.5\n")
-    plot_training(log, SCORES, picture)
-    assert picture.read_bytes() != before
-
-
-def test_draws_the_targets_of_density_where_they_were_watched(tmp_path):
-    log, picture = tmp_path / "epochs.csv", tmp_path / "training.png"
-    log.write_text(
-        "epoch,loss,target_highest,target_lowest,target_mean\n0,2.5,0.6,0.5,0.55\n1,1.5,0.9,0.4,0.7\n"
-    )
-    plot_training(log, SCORES, picture)
-    assert Image.open(picture).size == (1500, 400)
+from tfdml.evaluation.report.plots import plot_retrievals, plot_score_distributions
 
 
 def rows_of_two_classes(rng):
