@@ -7,26 +7,21 @@ import json
 import pathlib
 import re
 import string
-import warnings
 
 import numpy as np
 
-from tfdml.checks import check, check_number, check_positive, check_type
+from tfdml.checks import check, check_number, check_type
 from tfdml.evaluation import inputs
-from tfdml.evaluation.exact.neighbours import distances_to, nearest_neighbours
-from tfdml.evaluation.report import charts
-from tfdml.evaluation.report.histograms import distance_histograms
+from tfdml.evaluation.ranking import rank
+from tfdml.evaluation.report.charts import histogram_chart, recall_chart
 from tfdml.evaluation.report.pictures import check_image_names
 from tfdml.evaluation.report.planar_map import planar_map
 from tfdml.evaluation.report.thumbnails import thumbnails
-from tfdml.evaluation.retrieval import recall_at_k
-from tfdml.evaluation.statistics import class_averages
 from tfdml.files import replacing
 
 _NEIGHBOURS = 10
-_MOST_CONFUSIONS = 30
+_MOST_BYTES = 10**7  # of the page, which determine the size of its pictures
 _CURVE = 100  # largest K of the recall curve
-_FINEST = ("map@r", "map", "r_precision", "mrr")  # orders queries better than a recall of 0 or 1
 
 
 def write_report(
@@ -43,8 +38,8 @@ def write_report(
     class_names=None,
     image_names=None,
     untrained=None,
+    ranking=None,
     neighbours=None,
-    megabytes=10,
     seed=0,
 ):
     """Writes a report of an embedding: one HTML file, which works offline.
@@ -68,62 +63,73 @@ def write_report(
         class_names: {class id: name}; missing classes are named by their ids.
         image_names: (n,) texts, such as paths, that name the pictures. Default: their row numbers.
         untrained: {name: number}, some of the scores before training, shown for comparison.
+        ranking: `Ranking` of all rows by distance, with a histogram, from which neighbours, curve
+            and distances are read. Default: `rank` with the 10 nearest.
         neighbours: (n, K) row numbers, nearest first and without the row itself, as ranked by a
-            learned similarity. Default: the 10 nearest by distance, and a curve up to Recall@100.
-        megabytes: Largest size of the file, which determines that of the pictures. With tens of
-            thousands of pictures the file may be larger, as each has at least about 32 x 32 pixels.
+            learned similarity. Default: those of the ranking, and its curve up to Recall@100.
         seed: Seed of the random queries, and of the map and its sample.
 
     Returns:
         The `pathlib.Path` of the page.
 
     Raises:
-        TypeError: If labels are not integers, embeddings not floats, `neighbours` not integers,
-            pictures not uint8, `picture_of` not callable, or a score not a number.
-        ValueError: If shapes disagree, a number is not finite or out of range, `per_query` is
-            empty, or the numbers of names and images differ.
-
-    Example:
-        >>> import pathlib, tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     page = write_report(
-        ...         np.eye(3),
-        ...         np.array([4, 4, 9]),
-        ...         folder,
-        ...         title="Three images",
-        ...         scores={"recall@1": 2 / 3},
-        ...         per_query={"recall@1": [1, 1, 0]},
-        ...         picture_of=lambda row: np.full((8, 8), 100 * row, np.uint8),
-        ...     )
-        ...     print(page.name, "<h1>Three images</h1>" in page.read_text())
-        index.html True
+        TypeError: If labels are not integers, embeddings not floats, pictures not uint8,
+            `picture_of` not callable, or a score not a number.
+        ValueError: If shapes disagree, a number is not finite or out of range, or `per_query` is
+            empty.
     """
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
-    rows, facts, intervals = len(labels), dict(facts or {}), dict(intervals or {})
-    _check_scores(scores, intervals)
-    per_query = _checked_values(per_query, rows)
+    rows, intervals = len(labels), intervals or {}
+    per_query = {name: np.asarray(values, np.float64) for name, values in per_query.items()}
+    check_number(**{f"scores[{name!r}]": score for name, score in scores.items()})
+    check(per_query, "`per_query` must hold the values of one score or more", per_query=per_query)
+    for name, values in per_query.items():
+        valid = values.shape == (rows,) and ((values >= 0) & (values <= 1)).all()
+        expectation = f"`per_query[{name!r}]` must have one value in [0, 1] per row"
+        check(valid, expectation, shape=values.shape, rows=rows)
     check_type(callable(picture_of), "`picture_of` must be a callable", picture_of=picture_of)
     check_image_names(image_names, rows)
-    check_positive(megabytes=megabytes)
     seed = inputs.whole_number(seed, "seed", at_least=0, below=2**32)
-    nearest = _checked_neighbours(neighbours, embeddings)
-    values, ids = np.unique(labels, return_inverse=True)
-    names = [str((class_names or {}).get(label, label)) for label in values.tolist()]
-    content = _content(embeddings, ids, names, per_query, nearest, seed)
-    content["images"] = None if image_names is None else [str(name) for name in image_names]
-    curve = _curve(embeddings, labels) if neighbours is None else {}
+    if ranking is None:
+        ranking = rank(embeddings, labels, nearest=_NEIGHBOURS, histogram=True)
+    complete = len(ranking.relevant) == rows and ranking.histogram is not None
+    check(complete, "`ranking` must be of all rows, with a histogram", rows=rows)
+    curve = _curve(ranking) if neighbours is None else {}
+    if neighbours is not None:
+        others = (neighbours >= 0) & (neighbours < rows) & (neighbours != np.arange(rows)[:, None])
+        check(others.all(), "`neighbours` must be numbers of other rows", rows=rows)
+        wide = embeddings.astype(np.float64)
+        gaps = [np.linalg.norm(wide - wide[nearest], axis=1) for nearest in neighbours.T]
+        distances = np.stack(gaps, axis=1)
+    elif rows > 1:
+        neighbours, distances = ranking.nearest, ranking.distances
+    else:
+        neighbours = distances = np.empty((1, 0))
+    classes, ids = np.unique(labels, return_inverse=True)
+    placed, places = planar_map(embeddings, seed=seed)
+    content = {  # for the script of the page; arrays as base64 of little-endian numbers
+        "classes": [str((class_names or {}).get(label, label)) for label in classes.tolist()],
+        "ids": _packed(ids, "<u4"),
+        "images": None if image_names is None else [str(name) for name in image_names],
+        "neighbours": _packed(neighbours, "<u4"),
+        "distances": _packed(distances, "<f4"),
+        "values": {name: _packed(values, "<f4") for name, values in per_query.items()},
+        "map": {"rows": _packed(placed, "<u4"), "places": _packed(65535 * places, "<u2")},
+        "seed": seed,
+    }
     texts = {
         "title": html.escape(str(title)),
-        "summary": _summary(ids, names),
+        "summary": _summary(np.bincount(ids)),
         "scores": _score_rows(scores, intervals, untrained or {}),
         "recall": _recall_figure(scores, intervals, curve),
-        "facts": _fact_rows(facts),
-        "distances": _distances_figure(embeddings, labels, ids),
+        "facts": _fact_rows(facts or {}),
+        "distances": _distances_figure(ranking.histogram),
     }
-    room = 1e6 * megabytes - len(_page(texts, content))
-    sheets = thumbnails(picture_of, rows, max(0.0, room) * 3 / 4, seed=seed)
-    images = [base64.b64encode(image).decode("ascii") for image in sheets.images]
-    page = _page(texts, {**content, "sheets": {**sheets._asdict(), "images": images}})
+    room = _MOST_BYTES - len(_page(texts, content))
+    content["sheets"] = thumbnails(picture_of, rows, max(0.0, room) * 3 / 4, seed=seed)
+    images = map(base64.b64encode, content["sheets"]["images"])
+    content["sheets"]["images"] = [image.decode("ascii") for image in images]
+    page = _page(texts, content)
     path = pathlib.Path(folder) / "index.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as unfinished:
@@ -131,85 +137,12 @@ def write_report(
     return path
 
 
-def _check_scores(scores, intervals):
-    check_number(**{f"scores[{name!r}]": score for name, score in scores.items()})
-    for name, interval in intervals.items():
-        check(name in scores, "`intervals` must be of scores", name=name, scores=list(scores))
-        ordered = len(interval) == 2 and interval[0] <= interval[1]
-        check(ordered, f"`intervals[{name!r}]` must be (low, high)", interval=interval)
-
-
-def _checked_values(per_query, rows):
-    per_query = {name: np.asarray(values, np.float64) for name, values in per_query.items()}
-    check(per_query, "`per_query` must hold the values of one score or more", per_query=per_query)
-    for name, values in per_query.items():
-        expectation = f"`per_query[{name!r}]` must have one value per row"
-        check(values.shape == (rows,), expectation, shape=values.shape, rows=rows)
-        outside = values[~((values >= 0) & (values <= 1))].tolist()
-        expectation = f"`per_query[{name!r}]` must be in [0, 1]"
-        check(not outside, expectation, first_outside=outside and outside[0])
-    return per_query
-
-
-def _checked_neighbours(neighbours, embeddings):
-    """(n, K) row numbers; those of the nearest by distance if none are given."""
-    rows = len(embeddings)
-    if neighbours is None:
-        most = min(_NEIGHBOURS, rows - 1)
-        return nearest_neighbours(embeddings, most) if most else np.empty((1, 0), np.int64)
-    neighbours = np.asarray(neighbours)
-    dtype, shape = str(neighbours.dtype), neighbours.shape
-    check_type(neighbours.dtype.kind in "iu", "`neighbours` must be integers", dtype=dtype)
-    complete = neighbours.ndim == 2 and len(neighbours) == rows
-    check(complete, "`neighbours` must have shape (n, K)", shape=shape, rows=rows)
-    ends = {"least": int(neighbours.min(initial=0)), "largest": int(neighbours.max(initial=0))}
-    exist = ends["least"] >= 0 and ends["largest"] < rows
-    check(exist, "`neighbours` must be row numbers", **ends, rows=rows)
-    own = np.flatnonzero((neighbours == np.arange(rows)[:, None]).any(axis=1)).tolist()
-    check(not own, "`neighbours` must not hold the row itself", first_row=own and own[0])
-    return neighbours.astype(np.int64)
-
-
-def _content(embeddings, ids, names, per_query, neighbours, seed):
-    """The data for the script of the page; arrays as base64 of little-endian numbers."""
-    layout = planar_map(embeddings, seed=seed)
-    order = [name for name in _FINEST if name in per_query] or list(per_query)
-    means = {name: class_averages(values, ids)[1] for name, values in per_query.items()}
-    return {
-        "seed": seed,
-        "classes": names,
-        "ids": _packed(ids, "<u4"),
-        "neighbours": _packed(neighbours, "<u4"),
-        "distances": _packed(distances_to(embeddings, neighbours), "<f4"),
-        "values": {name: _packed(values, "<f4") for name, values in per_query.items()},
-        "order": order[0],
-        "sizes": _packed(np.bincount(ids), "<u4"),
-        "means": {name: _packed(of_classes, "<f4") for name, of_classes in means.items()},
-        "confusions": confusions(ids, ids[neighbours[:, 0]]) if neighbours.size else [],
-        "map": layout and _packed_map(layout),
-    }
-
-
-def _packed_map(layout):
-    places = np.round(layout.places * (2**16 - 1))
-    return {"rows": _packed(layout.rows, "<u4"), "places": _packed(places, "<u2")}
-
-
-def confusions(ids, nearest):
-    """Pairs of classes where queries of one have a nearest neighbour of the other.
-
-    Args:
-        ids: (n,) integers from 0, the classes of the queries.
-        nearest: (n,) integers, the classes of their nearest neighbours.
-
-    Returns:
-        At most 30 lists [class, other class, queries], by descending number of queries, then by
-        class.
-    """
-    wrong = ids != nearest
-    pairs, counts = np.unique(np.stack([ids, nearest], axis=1)[wrong], axis=0, return_counts=True)
-    order = np.argsort(-counts, kind="stable")[:_MOST_CONFUSIONS]
-    return np.column_stack([pairs, counts])[order].tolist()
+def _curve(ranking):
+    """{K: Recall@K} from the ranks of the nearest relevant row of each query."""
+    ranks, queries = ranking.relevant_ranks, len(ranking.relevant)
+    first, most = ranks.rank[ranks.place == 1], min(_CURVE, queries - 1)
+    hits = np.bincount(first[first <= most], minlength=most + 1)[1:].cumsum()
+    return dict(enumerate((hits / queries).tolist(), start=1))
 
 
 def _packed(array, dtype):
@@ -237,36 +170,30 @@ def _hash(text):
     return f"'sha256-{digest}'"
 
 
-def _summary(ids, names):
-    single = int(np.count_nonzero(np.bincount(ids) == 1))
-    images = f"{len(ids):,} {'image' if len(ids) == 1 else 'images'}"
-    classes = f"{len(names):,} {'class' if len(names) == 1 else 'classes'}"
+def _summary(sizes):
+    images, classes, single = int(sizes.sum()), len(sizes), np.count_nonzero(sizes == 1)
+    text = f"{images:,} image{'s' * (images != 1)} of {classes:,} class{'es' * (classes != 1)}"
     alone = f"; {single:,} without another image of the same class, counted as misses"
-    return f"{images} of {classes}{alone if single else ''}."
+    return f"{text}{alone if single else ''}."
 
 
 def _score_rows(scores, intervals, untrained):
     lines = []
     for name, score in scores.items():
-        interval = intervals.get(name)
-        limits = "" if interval is None else "{:.4f} to {:.4f}".format(*interval)
-        bar = charts.score_bar(score, interval) if 0 <= score <= 1 else ""
+        interval = "{:.4f} to {:.4f}".format(*intervals[name]) if name in intervals else ""
         before = f"untrained {untrained[name]:.4f}" if name in untrained else ""
+        bar = f'<meter value="{score:.4f}"></meter>' if 0 <= score <= 1 else ""
         lines.append(
             f'<tr><th scope="row">{html.escape(str(name))}</th><td>{score:.4f}</td>'
-            f'<td class="interval">{limits}</td><td class="drawn">{bar}</td>'
+            f'<td class="interval">{interval}</td><td class="drawn">{bar}</td>'
             f'<td class="interval">{before}</td></tr>'
         )
     return "\n".join(lines)
 
 
-def _curve(embeddings, labels):
-    most = min(_CURVE, len(labels) - 1)
-    if most < 1:
-        return {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the summary states queries without positives
-        return recall_at_k(embeddings, labels, k=range(1, most + 1))
+def _fact_rows(facts):
+    rows = ([html.escape(str(cell)) for cell in fact] for fact in facts.items())
+    return "\n".join(f"<div><dt>{word}</dt><dd>{text}</dd></div>" for word, text in rows)
 
 
 def _recall_figure(scores, intervals, curve):
@@ -277,24 +204,16 @@ def _recall_figure(scores, intervals, curve):
         return ""
     bars = {counts[name]: interval for name, interval in intervals.items() if name in counts}
     caption = "Recall@K: the share of queries with an image of their class among the K nearest."
-    return _figure(charts.recall_chart(curve or marked, marked, bars), caption)
+    return _figure(recall_chart(curve or marked, marked, bars), caption)
 
 
-def _distances_figure(embeddings, labels, ids):
-    if not 1 < int(ids.max()) + 1 < len(ids):
+def _distances_figure(histogram):
+    positive, negative = histogram.positive.sum(), histogram.negative.sum()
+    if not (positive and negative):
         return "<p>There are no pairs of both kinds.</p>"
-    counted = distance_histograms(embeddings, labels)
-    positive = f"{counted.positive_pairs:,} positive pairs, of one class"
-    negative = f"{counted.negative_pairs:,} negative pairs, of two"
-    drawn = f"; shown are {counted.sample:,} of each, drawn at random" if counted.sample else ""
-    caption = f"Distances of all {positive}, and {negative}{drawn}."
-    return _figure(charts.histogram_chart(counted), caption, "beside")
+    kinds = f"{positive:,} positive pairs, of one class, and {negative:,} negative pairs, of two"
+    return _figure(histogram_chart(histogram), f"Distances of all {kinds}.", "beside")
 
 
 def _figure(drawing, caption, kind=""):
     return f'<figure class="{kind}">{drawing}<figcaption>{caption}</figcaption></figure>'
-
-
-def _fact_rows(facts):
-    rows = ([html.escape(str(cell)) for cell in fact] for fact in facts.items())
-    return "\n".join(f"<div><dt>{word}</dt><dd>{text}</dd></div>" for word, text in rows)

@@ -1,7 +1,6 @@
 """A two-dimensional map of the embedding space."""
 
 import warnings
-from typing import NamedTuple
 
 import numpy as np
 from sklearn.manifold import TSNE
@@ -9,52 +8,38 @@ from sklearn.manifold import TSNE
 _MOST_ROWS = 2000  # a map of so many takes seconds
 _FEWEST_ROWS = 5
 _PERPLEXITY = 30
-_FIRST_SPREAD = 1e-4  # standard deviation of the initial places of t-SNE
+_JITTER = 1e-6  # of the largest difference: equal rows do not hide each other
 
 
-class PlanarMap(NamedTuple):
-    rows: np.ndarray  # (m,) int64, those drawn, ascending
-    places: np.ndarray  # (m, 2) float64 in [0, 1]
-
-
-def planar_map(embeddings, *, most_rows=_MOST_ROWS, seed=0):
+def planar_map(embeddings, *, seed=0):
     """Places rows on a plane by t-SNE of their Euclidean distances.
 
     Args:
-        embeddings: (n, dim) floats, finite.
-        most_rows: Largest number of rows; of more rows a uniform random sample is used.
+        embeddings: (n, dim) floats, finite; of more than 2,000 rows a random sample is placed.
         seed: Seed of the sample and of t-SNE.
 
     Returns:
-        A `PlanarMap`, or None if there are fewer than 5 rows, or all are equal.
+        (m,) int64 numbers of the rows drawn, ascending, and their (m, 2) float64 places in [0, 1];
+        m is 0 if there are fewer than 5 rows, or all are equal.
 
     Source:
         Van der Maaten, Hinton. Visualizing data using t-SNE. JMLR 2008. Scikit-learn's Barnes-Hut
         t-SNE, initialised with the two principal components.
     """
     rng = np.random.default_rng(seed)
-    rows = np.sort(rng.permutation(len(embeddings))[:most_rows])
+    rows = np.sort(rng.permutation(len(embeddings))[:_MOST_ROWS])
     drawn = embeddings[rows].astype(np.float64)
-    drawn = np.ldexp(drawn, -int(np.frexp(np.abs(drawn).max())[1]))
-    drawn -= drawn.mean(axis=0)
+    drawn /= np.abs(drawn).max() or 1.0
+    drawn -= drawn[0]
     largest = np.abs(drawn).max()
     if len(rows) < _FEWEST_ROWS or not largest:
-        return None
-    drawn /= largest
+        return rows[:0], drawn[:0, :0]
+    drawn = np.pad(drawn / largest, ((0, 0), (0, 1)))  # to two columns or more
+    drawn += _JITTER * rng.normal(size=drawn.shape)
     perplexity = min(_PERPLEXITY, (len(rows) - 1) / 3)
-    engine = TSNE(perplexity=perplexity, init=_principal_plane(drawn, rng), random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        places = engine.fit_transform(drawn.astype(np.float32)).astype(np.float64)
+        places = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(drawn)
     low, high = places.min(axis=0), places.max(axis=0)
-    return PlanarMap(rows, 0.5 + (places - (low + high) / 2) / ((high - low).max() or 1.0))
-
-
-def _principal_plane(rows, rng):
-    """(m, 2) float32 places on the two principal components, jittered where they coincide."""
-    variances, directions = np.linalg.eigh(rows.T @ rows)
-    plane = rows @ directions[:, np.argsort(variances)[::-1][:2]]
-    plane = np.pad(plane, ((0, 0), (0, 2 - plane.shape[1])))
-    plane = plane / plane[:, 0].std() * _FIRST_SPREAD
-    jitter = rng.normal(size=plane.shape) * _FIRST_SPREAD / 100
-    return (plane + jitter).astype(np.float32)
+    places = places.astype(np.float64) - (low + high) / 2
+    return rows, 0.5 + places / ((high - low).max() or 1.0)

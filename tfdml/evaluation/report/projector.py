@@ -4,11 +4,13 @@ import math
 import pathlib
 
 import numpy as np
-from PIL import Image, ImageOps
+from google.protobuf import text_format
+from PIL import ImageOps
+from tensorboard.plugins.projector import ProjectorConfig
 
 from tfdml.checks import check, check_type
 from tfdml.evaluation import inputs
-from tfdml.evaluation.report.pictures import check_image_names, picture_at
+from tfdml.evaluation.report.pictures import check_image_names, picture_at, sheet_of
 
 CONFIG = "projector_config.pbtxt"  # the name that TensorBoard looks for
 _TENSORS, _METADATA, _SPRITE = "tensors.tsv", "metadata.tsv", "sprite.png"
@@ -22,9 +24,8 @@ def write_projector(
 
     `tensors.tsv` holds the rows as float32, to the last digit; `metadata.tsv` the class id of each,
     with the names of its class and image if given; `sprite.png` the pictures, if any, in one square
-    of at most 8192 x 8192 pixels, each with `side` pixels or as many as the square has room for: 33
-    for 60,502 pictures. Files of an earlier call are replaced. The projector of TensorBoard 2.21
-    shows the first 100,000 rows.
+    of at most 8192 x 8192 pixels: 33 x 33 each for 60,502. Files of an earlier call are replaced.
+    The projector of TensorBoard 2.21 shows the first 100,000 rows.
 
     Args:
         folder: Path of the folder; created if missing.
@@ -32,11 +33,9 @@ def write_projector(
         labels: (n,) or (n, 1) integers of any size, one class id per row.
         class_names: {class id: name}; missing classes are named by their ids. White space in a name
             becomes single spaces, as tabs and newlines end a field. Default: only the ids.
-        image_names: (n,) texts, such as paths, that name the rows, in a column `image`; white space
-            as in class names.
+        image_names: (n,) texts, such as paths, in a column `image`; white space as in class names.
         picture_of: Callable of a row number that returns its picture, (height, width) or
-            (height, width, 1 or 3) uint8; scaled to fit a square and padded with black. Default:
-            points, no pictures.
+            (height, width, 1 or 3) uint8; padded with black to a square. Default: no pictures.
         side: Largest side of a picture in pixels; from 1 to 8192.
 
     Returns:
@@ -53,9 +52,8 @@ def write_projector(
         rows = embeddings.astype(np.float32)
     largest = float(np.abs(embeddings).max())
     check(np.isfinite(rows).all(), "`embeddings` must be finite as float32", largest=largest)
-    valid = class_names is None or isinstance(class_names, dict)
-    expectation = "`class_names` must be a dict of names by class id"
-    check_type(valid, expectation, class_names=type(class_names).__name__)
+    valid, kind = isinstance(class_names, dict | None), type(class_names).__name__
+    check_type(valid, "`class_names` must be a dict of names by class id", class_names=kind)
     inputs.check_callable_or_none(picture_of=picture_of)
     check_image_names(image_names, len(labels))
     side = inputs.whole_number(side, "side", at_least=1, below=_SPRITE_SIDE + 1)
@@ -65,50 +63,30 @@ def write_projector(
     (folder / CONFIG).unlink(missing_ok=True)
     (folder / _SPRITE).unlink(missing_ok=True)
     np.savetxt(folder / _TENSORS, rows, fmt="%.9g", delimiter="\t")
-    _write_metadata(folder / _METADATA, labels, class_names, image_names)
-    if picture_of is None:
-        side = None
-    else:
+    metadata = _metadata(labels.tolist(), class_names, image_names)
+    (folder / _METADATA).write_text(metadata, encoding="utf-8", newline="\n")
+    config = ProjectorConfig()
+    paths = {"tensor_path": _TENSORS, "metadata_path": _METADATA}
+    embedding = config.embeddings.add(tensor_name="embeddings", tensor_shape=rows.shape, **paths)
+    if picture_of is not None:
         columns = math.ceil(math.sqrt(len(rows)))
         side = min(side, _SPRITE_SIDE // columns)
-        _sprite(picture_of, len(rows), columns, side).save(folder / _SPRITE)
-    (folder / CONFIG).write_text(_config(rows.shape, side), encoding="utf-8")
+        pictures = (picture_at(picture_of, row, side).convert("RGB") for row in range(len(rows)))
+        squares = (ImageOps.pad(picture, (side, side)) for picture in pictures)
+        sheet_of(squares, (side, side), columns, columns, "RGB").save(folder / _SPRITE)
+        embedding.sprite.image_path = _SPRITE
+        embedding.sprite.single_image_dim.extend([side, side])
+    (folder / CONFIG).write_text(text_format.MessageToString(config), encoding="utf-8")
     return folder / CONFIG
 
 
-def _write_metadata(path, labels, class_names, image_names):
-    """Writes one line per row; a header only if there are several columns."""
-    ids = labels.tolist()
-    columns = {"label": ids}
+def _metadata(labels, class_names, image_names):
+    """One line per row; a header only if there are several columns."""
+    columns = {"label": labels}
     if class_names is not None:
-        columns["class_name"] = [class_names.get(label, label) for label in ids]
+        columns["class_name"] = [class_names.get(label, label) for label in labels]
     if image_names is not None:
         columns["image"] = image_names
-    rows = zip(*columns.values(), strict=True)
-    lines = ["\t".join(" ".join(str(field).split()) for field in row) for row in rows]
-    if len(columns) > 1:
-        lines.insert(0, "\t".join(columns))
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
-
-
-def _sprite(picture_of, count, columns, side):
-    """All pictures in one square image, line by line."""
-    sprite = Image.new("RGB", (columns * side, columns * side))
-    for row in range(count):
-        picture = ImageOps.pad(picture_at(picture_of, row).convert("RGB"), (side, side))
-        sprite.paste(picture, (row % columns * side, row // columns * side))
-    return sprite
-
-
-def _config(shape, side):
-    """The configuration of the projector, with paths relative to its folder."""
-    from google.protobuf import text_format
-    from tensorboard.plugins.projector import ProjectorConfig
-
-    config = ProjectorConfig()
-    paths = {"tensor_path": _TENSORS, "metadata_path": _METADATA}
-    embedding = config.embeddings.add(tensor_name="embeddings", tensor_shape=shape, **paths)
-    if side is not None:
-        embedding.sprite.image_path = _SPRITE
-        embedding.sprite.single_image_dim.extend([side, side])
-    return text_format.MessageToString(config)
+    rows = [columns] if len(columns) > 1 else []
+    rows += zip(*columns.values(), strict=True)
+    return "".join("\t".join(" ".join(str(cell).split()) for cell in row) + "\n" for row in rows)

@@ -2,7 +2,9 @@
 
 const QUERIES_AT_ONCE = 8;
 const CLASSES_AT_ONCE = 100;
+const CONFUSIONS = 30;
 const NEAR = 24; // pixels within which a pointer touches a point of the map
+const FINEST = ["map@r", "map", "r_precision", "mrr"]; // finer than a recall of 0 or 1
 
 const byId = (id) => document.getElementById(id);
 const data = JSON.parse(byId("data").textContent);
@@ -16,17 +18,25 @@ function bytes(text) {
 
 const integers = (text) => new Uint32Array(bytes(text).buffer);
 const floats = (text) => new Float32Array(bytes(text).buffer);
-const unpackAll = (texts) =>
-  Object.fromEntries(Object.entries(texts).map(([name, text]) => [name, floats(text)]));
+const mapValues = (object, change) =>
+  Object.fromEntries(Object.entries(object).map(([name, value]) => [name, change(value)]));
 
 const names = data.classes;
 const ids = integers(data.ids); // class of each row
-const sizes = integers(data.sizes); // images of each class
+const sizes = new Uint32Array(names.length); // images of each class
+ids.forEach((id) => sizes[id]++);
 const neighbours = integers(data.neighbours); // `found` for each row, the nearest first
 const distances = floats(data.distances);
-const values = unpackAll(data.values); // of each query
-const means = unpackAll(data.means); // of each class
+const values = mapValues(data.values, floats); // of each query
+const means = mapValues(values, meansOfClasses);
+const finest = FINEST.find((name) => name in values) ?? Object.keys(values)[0];
 const found = neighbours.length / ids.length;
+
+function meansOfClasses(value) {
+  const sums = new Float64Array(names.length);
+  value.forEach((number, row) => (sums[ids[row]] += number));
+  return sums.map((sum, id) => sum / sizes[id]);
+}
 
 const isAlone = (row) => sizes[ids[row]] === 1;
 const nearest = (row) => neighbours[row * found];
@@ -89,7 +99,7 @@ function card(row, { query = null, distance = null } = {}) {
 
 // Queries, selected by the fragment of the address: #worst, #image-7, #class-3, #confused-3-5.
 
-const gallery = { order: "worst", measure: data.order, classes: null, only: null, caption: "", shown: 0 };
+const gallery = { order: "worst", measure: finest, classes: null, only: null, caption: "", shown: 0 };
 let draw = data.seed;
 
 function shuffled(rows) {
@@ -243,9 +253,23 @@ function startGallery() {
 
 // Confusions.
 
+/** The commonest [class, class of the nearest neighbour, queries], the most queries first. */
+function confusions() {
+  const counts = new Map();
+  for (const row of found ? ids.keys() : []) {
+    const pair = ids[row] * names.length + ids[nearest(row)];
+    if (ids[row] !== ids[nearest(row)]) counts.set(pair, (counts.get(pair) ?? 0) + 1);
+  }
+  const pairs = [...counts].sort(([a, one], [b, other]) => other - one || a - b);
+  return pairs
+    .slice(0, CONFUSIONS)
+    .map(([pair, count]) => [Math.floor(pair / names.length), pair % names.length, count]);
+}
+
 function startConfusions() {
+  const pairs = confusions();
   byId("pairs").append(
-    ...data.confusions.map(([id, other, queries]) => {
+    ...pairs.map(([id, other, queries]) => {
       const examples = confusedRows(id, other).slice(0, 3);
       return make(
         "li",
@@ -260,7 +284,7 @@ function startConfusions() {
       );
     }),
   );
-  if (!data.confusions.length) {
+  if (!pairs.length) {
     byId("pairs").append(make("li", {}, "None: no query has a nearest neighbour of another class."));
   }
 }
@@ -332,13 +356,13 @@ function startTable() {
 // Map.
 
 function startMap() {
-  byId("map").hidden = !data.map;
-  document.querySelector('nav a[href="#map"]').hidden = !data.map;
-  if (!data.map) return;
+  const drawn = integers(data.map.rows);
+  byId("map").hidden = !drawn.length;
+  document.querySelector('nav a[href="#map"]').hidden = !drawn.length;
+  if (!drawn.length) return;
   const canvas = byId("plane");
   const spot = byId("spot");
   const context = canvas.getContext("2d");
-  const drawn = integers(data.map.rows);
   const places = Float32Array.from(
     new Uint16Array(bytes(data.map.places).buffer),
     (place) => 0.04 + (0.92 * place) / 65535,

@@ -23,15 +23,13 @@ def comparison_table(comparison):
         [ ]: 95% bootstrap intervals over classes, not over training seeds.
         *: the interval of the difference from a excludes 0.
     """
-    runs = comparison["runs"]
+    runs, lines = comparison["runs"], []
     first, width = next(iter(runs)), max(map(len, runs))
-    lines = []
     for score in without_twins(runs[first]):
         lines.append(score)
         for name, scores in runs.items():
             line = f"  {name:{width}}  {_interval(scores[score], 'score')}"
-            difference = scores[score].get("difference")
-            if difference:
+            if difference := scores[score].get("difference"):
                 excludes = not difference["low"] <= 0 <= difference["high"]
                 line += f"  {_interval(difference, 'difference', '+')}{' *' if excludes else ''}"
             lines.append(line)

@@ -1,5 +1,4 @@
 import base64
-import collections
 import hashlib
 import html.parser
 import io
@@ -11,9 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tfdml.evaluation import nearest_neighbours, recall_at_k
-from tfdml.evaluation.report import charts, page
+from tfdml.evaluation import rank, recall_at_k
+from tfdml.evaluation.report import page
 from tfdml.evaluation.report.page import write_report
+
+RING = (np.arange(60)[:, None] + [1, 7, 2]) % 60  # other rows
 
 
 class Page(html.parser.HTMLParser):
@@ -23,6 +24,7 @@ class Page(html.parser.HTMLParser):
         super().__init__()
         self.tags, self.texts, self.open = [], {}, []
         self.feed(path.read_text("utf-8"))
+        self.data = json.loads(self.texts["script"][0])
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
@@ -36,88 +38,82 @@ class Page(html.parser.HTMLParser):
         for tag in self.open[-1:]:
             self.texts.setdefault(tag, []).append(data)
 
-    @property
-    def data(self):
-        return json.loads(self.texts["script"][0])
+    def array(self, dtype, *names):
+        data = self.data
+        for name in names:
+            data = data[name]
+        return np.frombuffer(base64.b64decode(data), dtype)
 
-    def array(self, name, dtype):
-        return np.frombuffer(base64.b64decode(self.data[name]), dtype)
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """What the charts are drawn of."""
+    drawn = []
+    for name in ("recall_chart", "histogram_chart"):
+        monkeypatch.setattr(page, name, lambda *given: drawn.append(given) or "")
+    return drawn
 
 
 def test_holds_what_it_was_given(report):
-    facts, intervals = {"model": "an embedder", "seed": 7}, {"recall@1": (0.25, 0.75)}
-    path = report(facts=facts, intervals=intervals, class_names={2**60: "first"})
+    intervals, values = {"recall@1": (0.25, 0.75)}, {"mrr": np.linspace(0, 1, 60)}
+    options = {"facts": {"model": "an embedder", "seed": 7}, "class_names": {2**60: "first"}}
+    options |= {"image_names": [f"{i}.png" for i in range(60)], "untrained": {"nmi": 0.125}}
+    path = report(intervals=intervals, per_query=values, **options)
     assert (path.name, path.parent.name) == ("index.html", "report")
     page = Page(path)
     assert page.open == []
     assert page.texts["title"][0] == page.texts["h1"][0] == "A report"
     assert page.texts["p"][0] == "60 images of 4 classes."
     assert {"recall@1", "recall@4", "nmi"} <= set(page.texts["th"])
-    assert {"0.8750", "0.5000", "0.2500 to 0.7500"} <= set(page.texts["td"])
+    assert {"0.8750", "0.2500 to 0.7500", "untrained 0.1250"} <= set(page.texts["td"])
     assert page.texts["dt"] == ["model", "seed"]
     assert page.texts["dd"] == ["an embedder", "7"]
     assert page.data["classes"] == ["first", *(str(2**60 + i) for i in (1, 2, 3))]
-    assert page.data["order"] == "map@r"
-    assert any("Distances of all 4" in caption for caption in page.texts["figcaption"])
+    assert page.data["images"] == options["image_names"]
+    np.testing.assert_allclose(page.array("<f4", "values", "mrr"), values["mrr"], 1e-6)
 
 
-def test_holds_neighbours_values_and_means(report, rng):
-    labels = np.repeat([7, 5, 2**62], 4)
-    x = rng.normal(size=(12, 3))
-    values = {"recall@1": np.eye(12)[0], "mrr": rng.uniform(size=12)}
-    path = write_report(
-        x,
-        labels,
-        report().parent,
-        title="",
-        scores={},
-        per_query=values,
-        picture_of=lambda row: np.zeros((9, 9), np.uint8),
-    )
-    page = Page(path)
-    ids = np.array([1] * 4 + [0] * 4 + [2] * 4)
-    assert page.array("ids", "<u4").tolist() == ids.tolist()
-    neighbours = page.array("neighbours", "<u4").reshape(12, 10)
-    assert (neighbours == nearest_neighbours(x, 10)).all()
-    distances = np.linalg.norm(x[neighbours] - x[:, None], axis=2)
-    np.testing.assert_allclose(page.array("distances", "<f4").reshape(12, 10), distances, 1e-6)
-    for name, expected in values.items():
-        of_page, means = (
-            np.frombuffer(base64.b64decode(page.data[kind][name]), "<f4")
-            for kind in ("values", "means")
-        )
-        np.testing.assert_allclose(of_page, expected, 1e-6)
-        np.testing.assert_allclose(means, [expected[ids == i].mean() for i in range(3)], 1e-6)
-    wrong = ids[neighbours[:, 0]] != ids
-    assert sum(count for _, _, count in page.data["confusions"]) == np.count_nonzero(wrong)
-    assert page.array("sizes", "<u4").tolist() == [4, 4, 4]
+def test_reads_all_from_one_ranking(report, rows, drawn, monkeypatch):
+    x, labels = rows
+    ranking = rank(*rows, nearest=10, histogram=True)
+    calls = []
+    monkeypatch.setattr(page, "rank", lambda *data, **of: calls.append(of) or rank(*data, **of))
+    own = report(intervals={"recall@4": (0.8, 0.9)})
+    assert calls == [{"nearest": 10, "histogram": True}]
+    (curve, marked, intervals), (histogram,) = drawn
+    given = report(ranking=ranking, intervals={"recall@4": (0.8, 0.9)}, folder="given")
+    assert len(calls) == 1
+    assert own.read_bytes() == given.read_bytes()
+    assert curve == recall_at_k(*rows, k=range(1, 60))
+    assert (marked, intervals) == ({1: 0.75, 4: 0.875}, {4: (0.8, 0.9)})
+    content = Page(own)
+    assert content.array("<u4", "ids").tolist() == (labels - 2**60).tolist()
+    distances = np.linalg.norm(x[:, None] - x, axis=2)
+    np.fill_diagonal(distances, np.inf)
+    nearest = content.array("<u4", "neighbours").reshape(60, 10)
+    assert (nearest == distances.argsort(axis=1)[:, :10]).all()
+    expected = np.take_along_axis(distances, nearest.astype(int), axis=1).ravel()
+    np.testing.assert_allclose(content.array("<f4", "distances"), expected, 1e-6)
+    positive = np.triu(labels[:, None] == labels, 1).sum()
+    assert histogram.positive.sum() == positive
+    caption = f"Distances of all {positive} positive pairs, of one class, and {1770 - positive:,} "
+    assert any(text.startswith(caption) for text in content.texts["figcaption"])
+    with pytest.raises(ValueError, match="`ranking` must be of all rows, with a histogram"):
+        report(ranking=rank(*rows))
 
 
-def test_draws_the_curve_of_its_own_neighbours_or_of_the_scores(report, monkeypatch):
-    drawn = []
-    monkeypatch.setattr(charts, "recall_chart", lambda *given: drawn.append(given) or "")
-    report(intervals={"recall@4": (0.8, 0.9)})
-    curve, marked, intervals = drawn.pop()
-    rng = np.random.default_rng(0)
-    labels = np.sort(rng.integers(0, 4, 60))
-    x = rng.normal(size=(60, 5)) + labels[:, None]
-    assert curve == recall_at_k(x, labels, k=range(1, 60))
-    assert marked == {1: curve[1], 4: 0.875}
-    assert intervals == {4: (0.8, 0.9)}
-    report(neighbours=(np.arange(60)[:, None] + 1) % 60)
-    curve, marked, _ = drawn.pop()
-    assert curve == marked
-    report(
-        neighbours=(np.arange(60)[:, None] + 1) % 60,
-        scores={"recall@1": 0.5, "recall@x": 0.5, "recall@9": np.nan},
-    )
-    assert not drawn
-
-
-def test_takes_the_neighbours_of_the_caller(report):
-    neighbours = (np.arange(60)[:, None] + [1, 7, 2]) % 60
-    page = Page(report(neighbours=neighbours))
-    assert page.array("neighbours", "<u4").reshape(60, 3).tolist() == neighbours.tolist()
+def test_shows_the_neighbours_of_the_caller_without_a_curve(report, rows, drawn):
+    content = Page(report(neighbours=RING))
+    assert content.array("<u4", "neighbours").tolist() == RING.ravel().tolist()
+    distances = np.linalg.norm(rows[0][RING] - rows[0][:, None], axis=2).ravel()
+    np.testing.assert_allclose(content.array("<f4", "distances"), distances, 1e-6)
+    curve, marked, _ = drawn[0]
+    assert curve == marked == {1: 0.75, 4: 0.875}
+    report(neighbours=RING, scores={"recall@1": 0.5, "recall@x": 0.5, "recall@9": np.nan})
+    assert len(drawn) == 3  # no curve of one score
+    for wrong in (60, -1, 9):
+        with pytest.raises(ValueError, match="`neighbours` must be numbers of other rows"):
+            report(neighbours=np.full((60, 2), wrong))
 
 
 def test_holds_the_pictures(report, colour_of):
@@ -133,13 +129,16 @@ def test_loads_and_runs_nothing_but_its_own_parts(report, hostile):
     page = Page(report(title=hostile[1]))
     for _, attributes in page.tags:
         assert not attributes.keys() & {"src", "srcset", "style", "onload", "onclick", "onerror"}
-        assert re.match(r"^#|^$", attributes.get("href") or "")
+        assert re.match(r"^#|^$", attributes.get("href") or attributes.get("xlink:href") or "")
     policy = next(a["content"] for _, a in page.tags if a.get("http-equiv"))
     assert policy.startswith("default-src 'none'; img-src blob:; style-src 'sha256-")
     for kind, text in (("style", page.texts["style"][0]), ("script", page.texts["script"][1])):
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         assert f"{kind}-src 'sha256-{digest}'" in policy
+    assert len(page.texts["style"]) == 1
     assert not re.search(r"https?:", "".join(page.texts["style"] + page.texts["script"][1:]))
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
 
 
 def test_escapes_all_names(report, hostile):
@@ -163,12 +162,7 @@ def test_escapes_all_names(report, hostile):
 
 
 def test_copes_with_names_beyond_ascii(report):
-    names = {
-        2**60: "日本語 ñ 🚗",
-        2**60 + 1: "not utf-8 \udcff",
-        2**60 + 2: "",
-        2**60 + 3: "\u2028",
-    }
+    names = dict(enumerate(("日本語 ñ 🚗", "not utf-8 \udcff", "", "\u2028"), start=2**60))
     page = Page(report(class_names=names, title="ключ 🔑 \udcff", facts={"ø": "é"}))
     assert page.data["classes"] == list(names.values())
     assert page.texts["h1"][0].startswith("ключ 🔑")
@@ -181,39 +175,29 @@ def test_copes_with_names_beyond_ascii(report):
         ([5], "1 image of 1 class; 1 without another image of the same class", "no pairs of both"),
         ([5, 5], "2 images of 1 class.", "no pairs of both"),
         ([5, 6, 7], "3 images of 3 classes; 3 without another", "no pairs of both"),
-        (
-            [5, 5, 6],
-            "3 images of 2 classes; 1 without another",
-            "Distances of all 1 positive pairs",
-        ),
+        ([5, 5, 6], "3 images of 2 classes; 1 without", "Distances of all 1 positive pairs"),
     ],
 )
 def test_copes_with_few_images(labels, summary, expected, tmp_path):
-    path = write_report(
-        np.eye(len(labels)),
-        np.array(labels),
-        tmp_path,
-        title="Few",
-        scores={"recall@1": 0.5},
-        per_query={"recall@1": np.ones(len(labels))},
-        picture_of=lambda row: np.zeros((3, 2, 1), np.uint8),
-    )
+    options = {"scores": {"recall@1": 0.5}, "per_query": {"recall@1": np.ones(len(labels))}}
+    options["picture_of"] = lambda row: np.zeros((3, 2, 1), np.uint8)
+    path = write_report(np.eye(len(labels)), np.array(labels), tmp_path, title="Few", **options)
     page = Page(path)
     assert page.texts["p"][0].startswith(summary)
     assert expected in path.read_text()
-    assert page.data["map"] is None
+    assert not page.data["map"]["rows"]
     assert len(page.data["sheets"]["images"]) == 1
 
 
-def test_fits_the_megabytes(report):
+def test_fits_the_bytes(report, monkeypatch):
     def noise(row):
         return np.random.default_rng(row).integers(0, 256, (200, 200, 3)).astype(np.uint8)
 
-    sizes = [
-        report(picture_of=noise, megabytes=megabytes).stat().st_size / 1e6
-        for megabytes in (0.2, 0.5)
-    ]
-    assert 0.1 < sizes[0] <= 0.2 < sizes[1] <= 0.5
+    sizes = []
+    for most in (2e5, 5e5):
+        monkeypatch.setattr(page, "_MOST_BYTES", most)
+        sizes.append(report(picture_of=noise).stat().st_size)
+    assert 1e5 < sizes[0] <= 2e5 < sizes[1] <= 5e5
 
 
 def test_is_the_same_for_the_same_seed(report):
@@ -227,45 +211,18 @@ def test_is_the_same_for_the_same_seed(report):
     [
         ({"per_query": {}}, ValueError, "`per_query` must hold the values of one score or more"),
         ({"per_query": {"x": np.ones(59)}}, ValueError, r"`per_query\['x'\]` must have one value"),
-        ({"per_query": {"x": np.full(60, 1.5)}}, ValueError, r"in \[0, 1\]. Received: first_out"),
-        ({"per_query": {"x": np.full(60, np.nan)}}, ValueError, r"in \[0, 1\]. Received: first"),
+        ({"per_query": {"x": np.full(60, 1.5)}}, ValueError, r"in \[0, 1\] per row. Received"),
+        ({"per_query": {"x": np.full(60, np.nan)}}, ValueError, r"in \[0, 1\] per row. Received"),
         ({"scores": {"x": "0.5"}}, TypeError, r"`scores\['x'\]` must be a number. Received"),
-        (
-            {"intervals": {"y": (0, 1)}},
-            ValueError,
-            "`intervals` must be of scores. Received",
-        ),
-        ({"intervals": {"nmi": (1, 0)}}, ValueError, r"`intervals\['nmi'\]` must be \(low, high\)"),
         ({"picture_of": 3}, TypeError, "`picture_of` must be a callable. Received: picture_of=3"),
-        ({"megabytes": 0}, ValueError, "`megabytes` must be > 0. Received: megabytes=0"),
         ({"seed": -1}, ValueError, "`seed` must be an integer >= 0"),
-        ({"neighbours": np.ones((60, 2))}, TypeError, "`neighbours` must be integers"),
-        ({"neighbours": np.ones(60, int)}, ValueError, r"`neighbours` must have shape \(n, K\)"),
-        ({"neighbours": np.ones((59, 2), int)}, ValueError, r"must have shape \(n, K\). Received"),
-        ({"neighbours": np.full((60, 2), 60)}, ValueError, "`neighbours` must be row numbers"),
-        ({"neighbours": np.full((60, 2), 9)}, ValueError, "must not hold the row itself. Received"),
+        ({"image_names": ["a"]}, ValueError, "`image_names` .* Received: image_names=1, rows=60"),
     ],
 )
 def test_rejects_bad_input(options, error, message, report, tmp_path):
     with pytest.raises(error, match=message):
         report(**options)
     assert not (tmp_path / "report").exists()
-
-
-def test_counts_the_classes_taken_for_others(rng):
-    ids, nearest = rng.integers(0, 4, 200), rng.integers(0, 4, 200)
-    pairs = collections.Counter(
-        (a, b) for a, b in zip(ids.tolist(), nearest.tolist(), strict=True) if a != b
-    )
-    expected = sorted(([a, b, n] for (a, b), n in pairs.items()), key=lambda c: (-c[2], c[0], c[1]))
-    assert len(expected) == 12
-    assert page.confusions(ids, nearest) == expected
-
-
-def test_keeps_the_commonest_and_none_where_there_are_none(monkeypatch):
-    monkeypatch.setattr(page, "_MOST_CONFUSIONS", 1)
-    assert page.confusions(np.array([0, 1, 1, 2]), np.array([1, 0, 0, 2])) == [[1, 0, 2]]
-    assert page.confusions(np.array([0, 1]), np.array([0, 1])) == []
 
 
 def test_its_files_are_in_the_package():
