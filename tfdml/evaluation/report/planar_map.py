@@ -40,6 +40,6 @@ def planar_map(embeddings, *, seed=0):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         places = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(drawn)
-    low, high = places.min(axis=0), places.max(axis=0)
-    places = places.astype(np.float64) - (low + high) / 2
+    low, high = places.min(axis=0).astype(np.float64), places.max(axis=0)
+    places = places - (low + high) / 2
     return rows, 0.5 + places / ((high - low).max() or 1.0)

@@ -64,7 +64,7 @@ def plot_score_distributions(embeddings, labels, path, *, similarity, levels=1, 
         error = equal_error_rate(*(sign * kind for kind in values))
         title = f"{name}: equal error rate {error:.1%}"
         axes.set(title=title, xlabel=name, ylabel="share of the pairs")
-        axes.legend()
+        axes.legend(reverse=True)
     figure.savefig(path)
     return figure
 
