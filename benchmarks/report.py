@@ -17,7 +17,8 @@ from PIL import Image
 from sklearn.decomposition import PCA
 from tqdm import tqdm
 
-from tfdml.evaluation import bootstrap_intervals, retrieval_scores_per_query
+from tfdml.evaluation import bootstrap_intervals, rank
+from tfdml.evaluation.metrics import Metrics
 from tfdml.evaluation.report.page import write_report
 
 SIDE = 32
@@ -37,7 +38,8 @@ def main():
     pixels = np.stack([grey_pixels(path) for path in tqdm(files, "Reading", delay=2)])
     embeddings = PCA(min(64, len(files)), random_state=0).fit_transform(pixels)
     start, cpu = time.perf_counter(), time.process_time()
-    per_query = retrieval_scores_per_query(embeddings, labels)
+    ranking = rank(embeddings, labels, nearest=10, histogram=True)
+    per_query = Metrics.of(None, (1, 10), len(labels) - 1).values(ranking)
     with tempfile.TemporaryDirectory() as out:
         page = write_report(
             embeddings,
@@ -49,6 +51,7 @@ def main():
             intervals=bootstrap_intervals(per_query, labels),
             picture_of=lambda row: np.asarray(Image.open(files[row]).convert("RGB")),
             class_names=dict(enumerate(names)),
+            ranking=ranking,
         )
         megabytes = page.stat().st_size / 1e6
     gigabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
