@@ -12,6 +12,33 @@ import pytest
 from PIL import Image
 
 pytestmark = pytest.mark.slow
+VALUES = np.random.default_rng(0).permutation(60) / 60
+ASCENDING = np.argsort(VALUES).tolist()
+NAMES = [f"class {letter}" for letter in "abcd"]
+
+
+class Report(in_chromium.Browser):
+    def open(self, path, route=""):
+        super().open(path.as_uri() + route)
+
+    def array(self, name):
+        return np.array(self.execute(f"return [...{name}]"))
+
+    def row_of(self, selector):
+        return int(self.one(selector).get_attribute("href").rpartition("-")[2])
+
+    def queries(self):
+        """Row numbers of the queries shown."""
+        links = self.all(".query .asked .card")
+        return [int(link.get_attribute("href").rpartition("-")[2]) for link in links]
+
+    def wait_for(self, queries):
+        with contextlib.suppress(Exception):  # the comparison says more
+            self.wait(lambda: self.queries() == queries)
+        assert self.queries() == queries
+
+    def painted(self):
+        return self.execute("return byId('plane').toDataURL()")
 
 
 @pytest.fixture
@@ -25,43 +52,19 @@ def browser(chromium):
     report.reset()
 
 
-class Report(in_chromium.Browser):
-    def open(self, path, route=""):
-        super().open(path.as_uri() + route)
-
-    def queries(self):
-        """Row numbers of the queries shown."""
-        links = self.all(".query .asked .card")
-        return [int(link.get_attribute("href").rpartition("-")[2]) for link in links]
-
-    def wait_for(self, queries):
-        with contextlib.suppress(Exception):  # the comparison says more
-            self.wait(lambda: self.queries() == queries)
-        assert self.queries() == queries
-
-
-VALUES = np.random.default_rng(0).permutation(60) / 60
-
-
 @pytest.fixture
 def page(report):
-    return report(
-        per_query={"recall@1": np.round(VALUES), "map@r": VALUES},
-        class_names={2**60 + i: f"class {'abcd'[i]}" for i in range(4)},
-    )
+    values = {"recall@1": np.round(VALUES), "map@r": VALUES}
+    return report(per_query=values, class_names=dict(enumerate(NAMES, start=2**60)))
 
 
 def test_opens_from_disk_without_a_request(browser, page):
     browser.open(page)
     browser.execute("scrollTo(0, 1e6)")
-    events = [
-        json.loads(entry["message"])["message"] for entry in browser.driver.get_log("performance")
-    ]
-    urls = {
-        event["params"]["request"]["url"]
-        for event in events
-        if event["method"] == "Network.requestWillBeSent"
-    }
+    logged = browser.driver.get_log("performance")
+    events = (json.loads(entry["message"])["message"] for entry in logged)
+    sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    urls = {event["request"]["url"] for event in sent}
     assert page.as_uri() in urls
     assert {url.partition(":")[0] for url in urls} <= {"file", "blob", "about"}
 
@@ -82,54 +85,45 @@ def test_draws_the_pictures(browser, page, colour_of):
 
 
 def test_tabs_order_the_queries(browser, page):
-    ascending = np.argsort(VALUES).tolist()
     browser.open(page)
-    assert browser.queries() == ascending[:8]
+    assert browser.queries() == ASCENDING[:8]
     browser.click("[value=best] + span")
-    browser.wait_for(ascending[::-1][:8])
+    browser.wait_for(ASCENDING[::-1][:8])
     browser.click("#more-queries")
-    assert browser.queries() == ascending[::-1][:16]
+    assert browser.queries() == ASCENDING[::-1][:16]
     browser.click("[value=random] + span")
     browser.wait(lambda: browser.one("[name=order]:checked").get_attribute("value") == "random")
     once = browser.queries()
-    assert once not in (ascending[:8], ascending[::-1][:8])
+    assert once not in (ASCENDING[:8], ASCENDING[::-1][:8])
     browser.click("[value=random] + span")
     browser.wait(lambda: browser.queries() != once)
     browser.driver.back()
-    browser.wait_for(ascending[::-1][:8])
+    browser.wait_for(ASCENDING[::-1][:8])
 
 
-def test_keys_and_another_measure_order_the_queries(browser, page):
+def test_keys_measures_and_classes_choose_the_queries(browser, page):
     from selenium.webdriver.common.keys import Keys
 
     browser.open(page)
     browser.one("[value=worst]").send_keys(Keys.ARROW_RIGHT)
-    browser.wait_for(np.argsort(-VALUES).tolist()[:8])
+    browser.wait_for(ASCENDING[::-1][:8])
     browser.one("[value=best]").send_keys(Keys.ARROW_LEFT)
+    browser.wait_for(ASCENDING[:8])
     browser.one("#measure").send_keys("recall@1")
-    first = browser.execute("return [...distances]")[::10]
-    expected = sorted(range(60), key=lambda row: (np.round(VALUES)[row], first[row], row))
-    browser.wait_for(expected[:8])
-
-
-def test_filters_the_queries_by_class(browser, page):
-    browser.open(page)
-    ids = np.array(browser.execute("return [...ids]"))
+    order = np.lexsort((browser.array("distances")[::10], np.round(VALUES)))
+    browser.wait_for(order.tolist()[:8])
     browser.one("#wanted").send_keys("Class B")
-    expected = [row for row in np.argsort(VALUES).tolist() if ids[row] == 1]
+    expected = order[browser.array("ids")[order] == 1].tolist()
     browser.wait_for(expected[:8])
-    assert browser.texts("#gallery-status") == [
-        f"{len(expected)} queries of 1 class, the worst first."
-    ]
-    browser.one("#wanted").clear()
+    status = f"{len(expected)} queries of 1 class, the worst first."
+    assert browser.texts("#gallery-status") == [status]
     browser.one("#wanted").send_keys("no such class")
     browser.wait_for([])
 
 
 def test_a_picture_becomes_the_query(browser, page):
     browser.open(page)
-    card = browser.one(".query .found .card")
-    row = int(card.get_attribute("href").rpartition("-")[2])
+    row = browser.row_of(".query .found .card")
     browser.click(".query .found .card")
     browser.wait_for([row])
     assert re.search(r"recall@1 \d\.\d{3} · map@r \d", browser.texts(".asked")[0])
@@ -142,32 +136,28 @@ def test_a_picture_becomes_the_query(browser, page):
 
 def test_marks_hits_and_misses(browser, page):
     browser.open(page, "#image-7")
-    ids, neighbours, distances = (
-        browser.execute(f"return [...{name}]") for name in ("ids", "neighbours", "distances")
-    )
-    cards = browser.all(".found .card")
-    assert len(cards) == 10
+    ids, neighbours, distances = map(browser.array, ("ids", "neighbours", "distances"))
     kinds = set()
-    for card, row, distance in zip(cards, neighbours[70:80], distances[70:80], strict=True):
+    found = zip(browser.all(".found .card"), neighbours[70:80], distances[70:80], strict=True)
+    for card, row, distance in found:
         kind, mark = ("hit", "✓") if ids[row] == ids[7] else ("miss", "✗")
         kinds.add(kind)
         assert card.get_attribute("class") == f"card {kind}"
-        lines = card.text.splitlines()
-        assert lines[0] == f"{mark} {distance:#.3g}"
-        assert lines[1:] == ([] if kind == "hit" else [f"class {'abcd'[ids[row]]}"])
+        name = [] if kind == "hit" else [NAMES[ids[row]]]
+        assert card.text.splitlines() == [f"{mark} {distance:#.3g}", *name]
         assert card.accessible_name.startswith(kind.capitalize())
     assert kinds == {"hit", "miss"}
 
 
 def test_confused_classes_show_their_queries(browser, page):
     browser.open(page)
-    ids, neighbours = (np.array(browser.execute(f"return [...{n}]")) for n in ("ids", "neighbours"))
-    pairs = np.stack([ids, ids[neighbours[::10]]], axis=1)
+    ids, nearest = browser.array("ids"), browser.array("neighbours")[::10]
+    pairs = np.stack([ids, ids[nearest]], axis=1)
     counts = collections.Counter((a, b) for a, b in pairs.tolist() if a != b)
     expected = sorted(([*pair, count] for pair, count in counts.items()), key=lambda c: (-c[2], c))
     assert browser.execute("return confusions()") == expected
-    names = [f"class {'abcd'[a]} → class {'abcd'[b]}" for a, b, _ in expected]
-    assert browser.texts("#pairs > li > a") == names
+    links = [f"{NAMES[a]} → {NAMES[b]}" for a, b, _ in expected]
+    assert browser.texts("#pairs > li > a") == links
     assert browser.texts("#pairs .count")[0].startswith(f"{expected[0][2]} of ")
     browser.click("#pairs > li > a")
     browser.wait_for(np.flatnonzero((pairs == expected[0][:2]).all(axis=1)).tolist()[:8])
@@ -175,16 +165,15 @@ def test_confused_classes_show_their_queries(browser, page):
 
 def test_sorts_and_filters_the_table(browser, page):
     browser.open(page)
-    assert browser.texts("#table tbody th") == [f"class {name}" for name in "abcd"]
+    assert browser.texts("#table tbody th") == NAMES
     assert browser.texts("#table thead th") == ["class", "images", "recall@1", "map@r"]
-    ids = np.array(browser.execute("return [...ids]"))
-    means = [VALUES[ids == i].mean() for i in range(4)]
+    means = np.array([VALUES[browser.array("ids") == i].mean() for i in range(4)])
     column = "#table thead th:nth-child(4)"
     for sign, word in ((1, "ascending"), (-1, "descending")):
         browser.click(f"{column} button")
-        expected = sorted(range(4), key=lambda i, sign=sign: sign * means[i])
-        assert browser.texts("#table tbody th") == [f"class {'abcd'[i]}" for i in expected]
-        assert browser.texts("#table td:nth-child(4)") == [f"{means[i]:.4f}" for i in expected]
+        order = np.argsort(sign * means)
+        assert browser.texts("#table tbody th") == [NAMES[i] for i in order]
+        assert browser.texts("#table td:nth-child(4)") == [f"{means[i]:.4f}" for i in order]
         assert browser.one(column).get_attribute("aria-sort") == word
     assert len(browser.all("#table [aria-sort]")) == 1
     browser.one("#table-filter").send_keys("S C")
@@ -200,14 +189,13 @@ def test_the_map_shows_what_is_pointed_at(browser, page):
     browser.open(page)
     canvas = browser.one("#plane")
     browser.execute("arguments[0].scrollIntoView({ block: 'center' })", canvas)
-    size = canvas.size["width"]
-    places = browser.execute("return [...new Uint16Array(bytes(data.map.places).buffer)]")
-    x, y = (int((0.04 + 0.92 * place / 65535 - 0.5) * size) for place in places[:2])
+    places = browser.array("new Uint16Array(bytes(data.map.places).buffer)")[:2] / 65535
     assert not browser.one("#spot").is_displayed()
-    pointer = ActionChains(browser.driver)
+    pointer, side = ActionChains(browser.driver), canvas.size["width"]
+    x, y = ((0.04 + 0.92 * places - 0.5) * side).astype(int).tolist()
     pointer.move_to_element_with_offset(canvas, x, y).perform()
     browser.wait(lambda: browser.one("#spot").is_displayed())
-    row = int(browser.one("#spot a").get_attribute("href").rpartition("-")[2])
+    row = browser.row_of("#spot a")
     pointer.click().perform()
     browser.wait_for([row])
 
@@ -215,21 +203,18 @@ def test_the_map_shows_what_is_pointed_at(browser, page):
 def test_the_map_zooms_and_moves(browser, page):
     from selenium.webdriver.common.keys import Keys
 
-    def painted():
-        return browser.execute("return byId('plane').toDataURL()")
-
     browser.open(page)
     browser.wait(lambda: browser.one("#plane").get_attribute("width") != "300")
-    whole = browser.wait(painted)
+    whole = browser.painted()
     browser.click("#zoom-in")
-    near = painted()
+    near = browser.painted()
     browser.one("#plane").send_keys(Keys.ARROW_RIGHT)
-    assert len({whole, near, painted()}) == 3
+    assert len({whole, near, browser.painted()}) == 3
     browser.click("#zoom-reset")
-    assert painted() == whole
+    assert browser.painted() == whole
     browser.as_phone()
     browser.execute("byId('plane').scrollIntoView({ block: 'center' })")
-    before = painted()
+    before = browser.painted()
     box = browser.execute("return byId('plane').getBoundingClientRect().toJSON()")
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     for kind, *gaps in ("touchStart", 30), ("touchMove", 40), ("touchMove", 90), ("touchEnd",):
@@ -237,33 +222,24 @@ def test_the_map_zooms_and_moves(browser, page):
         touches = [{"x": side, "y": y, "id": number} for number, side in sides]
         event = {"type": kind, "touchPoints": touches}
         browser.driver.execute_cdp_cmd("Input.dispatchTouchEvent", event)
-    browser.wait(lambda: painted() != before)
+    browser.wait(lambda: browser.painted() != before)
     assert "zoomed" in browser.one("#plane").get_attribute("class")
 
 
 @pytest.mark.parametrize("name", ["class", 40 * "LongName", 40 * "Long name "])
 def test_a_phone_need_not_scroll_sideways(name, browser, report):
-    path = report(
-        title=name,
-        scores={name: 0.5, "recall@1": 0.5},
-        intervals={name: (0.4, 0.6)},
-        facts={name: name},
-        class_names={2**60 + i: f"{name} {i}" for i in range(4)},
-    )
-    browser.open(path)
+    options = {"title": name, "facts": {name: name}, "intervals": {name: (0.4, 0.6)}}
+    options["class_names"] = {2**60 + i: f"{name} {i}" for i in range(4)}
+    browser.open(report(scores={name: 0.5, "recall@1": 0.5}, **options))
     browser.as_phone()
     assert browser.execute("return innerWidth") == 390
     assert browser.execute("return document.scrollingElement.scrollWidth") == 390
 
 
 def test_names_are_text(browser, report, hostile):
-    path = report(
-        title=hostile[0],
-        facts={hostile[1]: hostile[2]},
-        per_query={hostile[1]: VALUES},
-        class_names={2**60 + i: name for i, name in enumerate(hostile)},
-    )
-    browser.open(path)
+    options = {"title": hostile[0], "facts": {hostile[1]: hostile[2]}}
+    options["class_names"] = dict(enumerate(hostile, start=2**60))
+    browser.open(report(per_query={hostile[1]: VALUES}, **options))
     assert browser.texts("h1") == [hostile[0]]
     assert set(hostile) < set(browser.texts("#table tbody th"))
     assert not browser.all("main img")
@@ -272,31 +248,27 @@ def test_names_are_text(browser, report, hostile):
 
 
 def test_is_dark_where_the_system_is(browser, page):
-    def colours():
+    def brightness(selector, name):
         style = "return getComputedStyle(arguments[0])[arguments[1]]"
-        parts = (
-            ("body", "backgroundColor"),
-            (".chart .curve path", "stroke"),
-            (".chart text", "fill"),
-        )
-        found = [browser.execute(style, browser.one(of), name) for of, name in parts]
-        return [sum(map(int, re.findall(r"\d+", colour)[:3])) / 3 for colour in found]
+        colour = browser.execute(style, browser.one(selector), name)
+        return sum(map(int, re.findall(r"\d+", colour)[:3])) / 3
 
+    parts = ("body", "backgroundColor"), (".chart .curve path", "stroke"), (".chart text", "fill")
     browser.open(page)
-    light = colours()
+    paper, curve, text = (brightness(*part) for part in parts)
+    assert paper > 200 > 150 > max(curve, text)
     browser.in_the_dark()
-    dark = colours()
-    assert light[0] > 200 > 150 > max(light[1:])
-    assert dark[0] < 60 < 150 < min(dark[1:])
+    paper, curve, text = (brightness(*part) for part in parts)
+    assert paper < 60 < 150 < min(curve, text)
 
 
 @pytest.mark.parametrize("images", [2, 3, 6])
 def test_shows_few_images(images, browser, report):
-    browser.open(report(images=images, per_query={"recall@1": np.ones(images)}))
-    assert browser.one("#map").is_displayed() == (images >= 5)
-    assert len(browser.all("#table tbody tr")) == len(browser.execute("return names"))
-    browser.open(report(images=images), "#image-0")
+    page = report(images=images)
+    browser.open(page, "#image-0")
     browser.wait_for([0])
+    assert browser.one("#map").is_displayed() == (images >= 5)
+    assert len(browser.all("#table tbody tr")) == len(browser.array("names"))
     assert len(browser.all(".found .card")) == images - 1
-    browser.open(report(images=images), "#image-99")
+    browser.open(page, "#image-99")
     assert "in order" not in browser.texts("#gallery-status")[0]
