@@ -4,6 +4,7 @@ import html
 import io
 import pathlib
 import re
+from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
@@ -16,7 +17,7 @@ _STYLE = pathlib.Path(__file__).with_name("report.css").read_text("utf-8")
 _COLOURS = dict(re.findall(r"--(\w+): (#\w{6});", _STYLE.partition("@media")[0]))
 _FAINT = ("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
 _NOT_DRAWN = ("axes.spines.left", "axes.spines.right", "axes.spines.top", "legend.frameon")
-_SETTINGS = {
+_SETTINGS: dict[Any, Any] = {
     **dict.fromkeys(_FAINT, _COLOURS["faint"]),
     **dict.fromkeys(_NOT_DRAWN, False),
     **dict.fromkeys(("figure.facecolor", "axes.facecolor"), "none"),

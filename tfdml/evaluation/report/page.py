@@ -65,8 +65,8 @@ def write_report(
         class_names: {class id: name}; missing classes are named by their ids.
         image_names: (n,) texts, such as paths, that name the pictures. Default: their row numbers.
         untrained: {name: number}, some of the scores before training, shown for comparison.
-        ranking: `Ranking` of all rows by distance, with a histogram, from which neighbours, curve
-            and distances are read. Default: `rank` with the 10 nearest.
+        ranking: `Ranking` of all rows by distance, to rank 100 or deeper, with nearest rows and a
+            histogram; neighbours, curve and distances are read from it. Default: with 10 nearest.
         neighbours: (n, K) row numbers, nearest first and without the row itself, as ranked by a
             learned similarity. Default: those of the ranking, and its curve up to Recall@100.
         seed: Seed of the random queries, and of the map and its sample.
@@ -130,10 +130,9 @@ def write_report(
         "distances": _distances_figure(ranking.histogram),
     }
     room = _MOST_BYTES - len(_page(texts, content))
-    content["sheets"] = thumbnails(picture_of, rows, max(0.0, room) * 3 / 4, seed=seed)
-    images = map(base64.b64encode, content["sheets"]["images"])
-    content["sheets"]["images"] = [image.decode("ascii") for image in images]
-    page = _page(texts, content)
+    sheets, images = thumbnails(picture_of, rows, max(0.0, room) * 3 / 4, seed=seed)
+    images = [base64.b64encode(image).decode("ascii") for image in images]
+    page = _page(texts, {**content, "sheets": {**sheets, "images": images}})
     path = pathlib.Path(folder) / "index.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as unfinished:

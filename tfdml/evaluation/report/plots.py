@@ -98,7 +98,8 @@ def plot_retrievals(picture_of, embeddings, labels, path, *, similarity, names=N
     ranking = rank(embeddings[rows], labels[rows], embeddings, labels, **options)
     figure = Figure(figsize=(1.3 * (top + 1), 1.6 * count), layout="constrained")
     grid = figure.subplots(count, top + 1, squeeze=False)
-    for axes, query, *found in zip(grid, rows, ranking.nearest, ranking.distances, strict=True):
+    ranked = (np.asarray(found) for found in (ranking.nearest, ranking.distances))
+    for axes, query, *found in zip(grid, rows, *ranked, strict=True):
         _draw_image(axes[0], picture_of, query, "black", "-", names)
         axes[0].set_xlabel("query", fontsize="small")
         for cell, row, score in zip(axes[1:], *found, strict=True):

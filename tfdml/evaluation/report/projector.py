@@ -87,6 +87,6 @@ def _metadata(labels, class_names, image_names):
         columns["class_name"] = [class_names.get(label, label) for label in labels]
     if image_names is not None:
         columns["image"] = image_names
-    rows = [columns] if len(columns) > 1 else []
-    rows += zip(*columns.values(), strict=True)
+    rows = [tuple(columns)] if len(columns) > 1 else []
+    rows.extend(zip(*columns.values(), strict=True))
     return "".join("\t".join(" ".join(str(cell).split()) for cell in row) + "\n" for row in rows)

@@ -31,8 +31,8 @@ def thumbnails(picture_of, count, most_bytes, *, seed=0):
         seed: Seed of the few random pictures.
 
     Returns:
-        {"width", "height": sides of a cell in pixels, "columns", "rows": cells of a sheet,
-        "images": WebP files as bytes}; the pictures row by row, the last sheet not full.
+        {"width", "height": sides of a cell in pixels, "columns", "rows": cells of a sheet}, and the
+        sheets, WebP files as bytes: the pictures row by row, the last sheet not full.
     """
     few = np.random.default_rng(seed).permutation(count)[:_TRIED].tolist()
     tried = [picture_at(picture_of, row, _SMALL_SIDE) for row in few]
@@ -52,8 +52,8 @@ def thumbnails(picture_of, count, most_bytes, *, seed=0):
         images = _encode(cells, shape, lower)
         if sum(map(len, images)) <= most_bytes:
             break
-    names = ("width", "height", "columns", "rows", "images")
-    return dict(zip(names, (*shape, *_grid(shape), images), strict=True))
+    names = ("width", "height", "columns", "rows")
+    return dict(zip(names, (*shape, *_grid(shape)), strict=True)), images
 
 
 def _shape(side, aspect):

@@ -5,7 +5,11 @@ import pytest
 from PIL import Image
 
 from tfdml.evaluation.report import thumbnails as module
-from tfdml.evaluation.report.thumbnails import thumbnails
+
+
+def thumbnails(*given):
+    sheets, images = module.thumbnails(*given)
+    return {**sheets, "images": images}
 
 
 def size(sheets):
