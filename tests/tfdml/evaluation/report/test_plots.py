@@ -7,7 +7,7 @@ from tfdml.evaluation.pairs import equal_error_rate, sample_pairs
 from tfdml.evaluation.report import plots
 from tfdml.evaluation.report.plots import plot_retrievals, plot_score_distributions
 
-LINE, LABELS = np.array([[0.5], [1.0], [2.5], [4.5], [7.0]]), np.array([0, 1, 0, 0, 1])
+LINE, LABELS = np.array([[0.5], [1.0], [2.5], [4.6], [7.0]]), np.array([0, 1, 0, 0, 1])
 NAMES = [f"b/a very long name  of a file {i} $x$.png" for i in range(5)]
 
 
