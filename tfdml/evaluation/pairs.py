@@ -1,6 +1,7 @@
 """Pairs of rows: statistics of the distances of all, a sample, and what separates both kinds."""
 
 import numpy as np
+from sklearn.metrics import roc_curve
 
 from tfdml.checks import check
 from tfdml.evaluation import inputs
@@ -8,17 +9,7 @@ from tfdml.evaluation.ranking import rank
 
 
 def pair_histogram(embeddings, labels):
-    """The `Histogram` of all unordered pairs of different rows.
-
-    Args:
-        embeddings: (n, dim) floats, finite; taken as given: not normalised.
-        labels: (n,) or (n, 1) integers of any size, one class id per row.
-
-    Raises:
-        TypeError: If `labels` are not integers or `embeddings` not floats.
-        ValueError: If the shapes disagree, an input is empty or not finite, no two rows share a
-            class, or all do.
-    """
+    """The `Histogram` of all pairs; arguments and errors as for `distance_statistics`."""
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
     _rows_by_class(labels)
     return rank(embeddings, labels, nearest=0, depth=0, histogram=True).histogram
@@ -130,43 +121,28 @@ def equal_error_rate(positive, negative):
     changes, the one with the smallest difference of the two rates counts; the result is their mean.
 
     Args:
-        positive: (p,) floats, scores of positive pairs, larger for more similar pairs.
-        negative: (n,) floats, scores of negative pairs.
+        positive: (p,) floats, finite: scores of positive pairs, larger for more similar pairs.
+        negative: (n,) floats, finite: scores of negative pairs.
 
     Returns:
         A Python float: 0 if a threshold separates the scores, 0.5 at chance level or if all are
         equal, 1 for perfectly reversed scores.
 
-    Raises:
-        ValueError: If there are no scores of one kind, or a score is not finite.
-
     Example:
         >>> equal_error_rate([0.9, 0.8, 0.4, 0.7], [0.1, 0.2, 0.3, 0.6])
         0.25
     """
-    positive, negative = _scores(positive, "positive"), _scores(negative, "negative")
-    thresholds = np.append(np.union1d(positive, negative), np.inf)
-    missed = np.searchsorted(positive, thresholds) / len(positive)
-    accepted = 1 - np.searchsorted(negative, thresholds) / len(negative)
-    return errors_meet(missed, accepted)[0]
-
-
-def _scores(scores, name):
-    """Scores, checked, in ascending order."""
-    scores = np.asarray(scores, np.float64)
-    has_shape = scores.ndim == 1 and scores.size
-    check(has_shape, f"`{name}` must be scores of shape (n,), n >= 1", shape=scores.shape)
-    finite = np.isfinite(scores)
-    received = {"scores_not_finite": int(np.sum(~finite)), "first": int(np.argmin(finite))}
-    check(finite.all(), f"`{name}` must be finite", **received)
-    return np.sort(scores)
+    scores = np.concatenate([positive, negative])
+    same = np.arange(len(scores)) < len(positive)
+    accepted, found, _ = roc_curve(same, scores, drop_intermediate=False)
+    return errors_meet(1 - found, accepted)[0]
 
 
 def errors_meet(missed, accepted):
     """The mean of the two error rates where they are nearest to each other, and its index.
 
     Args:
-        missed: (n,) floats, shares of the positive pairs rejected, ascending.
+        missed: (n,) floats, shares of the positive pairs rejected.
         accepted: (n,) floats, shares of the negative pairs accepted, at the same thresholds.
     """
     nearest = int(np.argmin(np.abs(missed - accepted)))

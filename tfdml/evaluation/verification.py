@@ -64,15 +64,15 @@ def verification_scores(embeddings, labels, *, false_match_rates=(1e-1, 1e-2, 1e
         >>> scores["auc"], scores["equal_error_rate"], scores["true_match_rates"]
         (0.9375, 0.125, {0.1: 0.5})
     """
-    return verification_of(pair_histogram(embeddings, labels), false_match_rates)
-
-
-def verification_of(histogram, false_match_rates):
-    """As `verification_scores`, from a `Histogram`."""
     rates = list(false_match_rates) if np.iterable(false_match_rates) else [false_match_rates]
     check(len(rates), "`false_match_rates` must not be empty", false_match_rates=false_match_rates)
     for rate in rates:
         check_share(false_match_rates=rate)
+    return verification_of(pair_histogram(embeddings, labels), rates)
+
+
+def verification_of(histogram, rates):
+    """As `verification_scores`, from a `Histogram` and a list of checked false-match rates."""
     found, accepted = _match_rates(histogram)
     positive, negative = np.diff(found), np.diff(accepted)
     lost = np.sum(positive * (accepted[:-1] + negative / 2))  # ties count half
@@ -168,7 +168,7 @@ def calibrate_threshold(embeddings, labels, *, false_match_rate):
         4.0
     """
     check_share(false_match_rate=false_match_rate)
-    scores = verification_of(pair_histogram(embeddings, labels), false_match_rate)
+    scores = verification_of(pair_histogram(embeddings, labels), [false_match_rate])
     return scores["thresholds"][false_match_rate]
 
 
