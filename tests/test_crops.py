@@ -10,7 +10,7 @@ from PIL import Image
 import pipelines
 from tfdml.programs import evaluate, train
 from tfdml.runs import exporting
-from tfdml.runs.scoring.model import ScoredModel, completed, find_model
+from tfdml.runs.scoring.scored_model import ScoredModel, completed, find_model
 from tfdml.serving import export, exported
 
 SETTINGS = ["--classes_per_batch", "2", "--images_per_class", "2", "--embedding_dim", "8"]

@@ -219,9 +219,7 @@ def test_evaluate_rejects_to_export_what_it_does_not_score(arguments, message, h
 
 def test_evaluate_rejects_a_large_gallery_before_it_embeds(here, monkeypatch, capsys):
     monkeypatch.setattr("tfdml.serving.nearest.MOST_ROWS", 9)
-    monkeypatch.setattr(
-        "tfdml.runs.scoring.model.ScoredModel.embed", lambda *_: pytest.fail("embedded")
-    )
+    monkeypatch.setattr("tfdml.runs.scoring.embedded.embed", lambda *_: pytest.fail("embedded"))
     with pytest.raises(SystemExit, match="2"):
         evaluate.main([str(MODEL), "--export", "x", "--export_gallery"])
     expected = "a gallery has from 1 to 9 rows; use an index for more. Received: rows="

@@ -23,9 +23,24 @@ from tfdml.files import check_settings, read_text
 jsonargparse.set_dumper("yaml", functools.partial(yaml.safe_dump, sort_keys=False))
 
 SCRIPTS = ("train.py", "evaluate.py")  # of a clone
-_IN_WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
+PositiveInt, OpenShare = jsonargparse.typing.PositiveInt, jsonargparse.typing.OpenUnitInterval
+Share = jsonargparse.typing.restricted_number_type("Share", float, [(">=", 0), ("<", 1)])
+Seed = jsonargparse.typing.restricted_number_type("Seed", int, [(">=", 0), ("<", 2**32)])
+_IN_WORDS = {
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    str: "a text",
+    PositiveInt: "an integer > 0",
+    OpenShare: "a number > 0 and < 1",
+    Share: "a number >= 0 and < 1",
+    Seed: "an integer >= 0 and < 2**32",
+}
 _TEXT, _NULL = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null"
-_OF_WRONG_TYPE = r'Parser key "(\w+)": (?:Expected a|Does not validate).* value: (.*)'
+_OF_WRONG_TYPE = (
+    r'Parser key "(\w+)": (?:(?:Expected a|Does not validate).* value: (.*)|'
+    r"Not of type \w+: (?:.*: |.*, not )?'?(.*?)'?(?: does not conform .*)?$)"
+)
 
 
 class _Text(str):
@@ -62,7 +77,8 @@ class Parser(jsonargparse.ArgumentParser):
 
     The value of a field of texts is taken as it is given, whatever it is in YAML. A dataclass may
     name fields in attributes of the class: `paths`, whose `~` is expanded; `nullable`, which the
-    flag `null` leaves out; and `options_of`, which has the dataclass of fields of options.
+    flag `null` leaves out; `omissible`, which are given by their place or are None; and
+    `options_of`, which has the dataclass of fields of options.
 
     Args:
         settings: A dataclass whose docstring describes its fields, but for those of the dataclasses
@@ -91,10 +107,13 @@ class Parser(jsonargparse.ArgumentParser):
             self.add_class_arguments(settings, as_positional=as_positional)
         finally:
             settings.__doc__ = documented
+        omissible = getattr(settings, "omissible", ())
         for action in self._actions:
             kind = self._types.get(action.dest)
             if bool in (kind, *typing.get_args(kind)):
                 action.nargs, action.const = "?", True  # a flag without a value is true
+            if action.dest in omissible:
+                action.nargs, action.required = "?", False
 
     def parse_args(self, args=None, namespace=None, **kwargs):
         """As `jsonargparse.ArgumentParser.parse_args`; rejects flags that it would misread."""
@@ -152,7 +171,8 @@ class Parser(jsonargparse.ArgumentParser):
         for name in getattr(self._settings, "paths", ()):
             values[name] = values[name] and os.path.expanduser(values[name])
         for name, value in values.items():
-            if value is None and type(None) not in typing.get_args(self._types[name]):
+            omitted = name in getattr(self._settings, "omissible", ())
+            if value is None and not omitted and type(None) not in _members(self._types[name]):
                 self._file = self._last_file
                 self.error(self._of_wrong_type(name, "null"))
         try:
@@ -178,7 +198,7 @@ class Parser(jsonargparse.ArgumentParser):
         message = " ".join(message.split())
         wrong = re.search(_OF_WRONG_TYPE, message)
         if wrong and wrong[1] in self._types:
-            message = self._of_wrong_type(*wrong.groups())
+            message = self._of_wrong_type(wrong[1], wrong[2] or wrong[3])
         if "is not accepted" in message:  # a key, found once the file is read
             self._file = self._last_file
         if self._file:
@@ -201,7 +221,8 @@ def _types_of(settings):
 
 def _members(kind):
     """The types of a union; the type itself of others."""
-    return typing.get_args(kind) if isinstance(kind, types.UnionType) else [kind]
+    unions = (types.UnionType, typing.Union)  # the second of literals
+    return typing.get_args(kind) if typing.get_origin(kind) in unions else [kind]
 
 
 def _plain(value) -> typing.Any:
@@ -224,6 +245,8 @@ def _in_words(kind):
         return "options, such as {name: value}"
     if typing.get_origin(kind) is list:
         return f"a list, each {_in_words(*typing.get_args(kind))}"
+    if typing.get_origin(kind) is typing.Literal:
+        return f"one of {', '.join(map(repr, typing.get_args(kind)))}"
     kinds = [each for each in _members(kind) if each is not type(None)]
     return " or ".join(_IN_WORDS.get(each) or _in_words(each) for each in kinds)
 

@@ -27,18 +27,18 @@ import sys
 import pipelines
 from tfdml.checks import check, check_keras, unknown_name
 from tfdml.command_line import Parser, fail, one_sentence, program_name
+from tfdml.runs.tables import results_text
 from tfdml.files import check_file, check_writable, naming
-from tfdml.quiet import import_tensorflow, keep_printing
-from tfdml.runs.scoring import output
-from tfdml.runs.scoring.comparison import Comparison, compare
-from tfdml.runs.scoring.exporting import export_scored, model_to_export
-from tfdml.runs.scoring.images import load_images
-from tfdml.runs.scoring.model import completed, find_model
-from tfdml.runs.scoring.ncm import NearestClassMean
-from tfdml.runs.scoring.one_per_class import OnePerClass
-from tfdml.runs.scoring.page import draw, searched
-from tfdml.runs.scoring.retrieval import Retrieval
-from tfdml.runs.scoring.zero_shot import ZeroShot
+from tfdml.quiet import keep_printing
+from tfdml.runs import scoring
+from tfdml.runs.scoring.task_options import (
+    CHANGING,
+    Comparison,
+    NearestClassMean,
+    OnePerClass,
+    Retrieval,
+    ZeroShot,
+)
 
 PROGRAM = program_name("evaluate")
 COMPARE = "compare"
@@ -49,26 +49,17 @@ def main(arguments=None):
     keep_printing()
     task, arguments = task_of(sys.argv[1:] if arguments is None else arguments)
     if task == COMPARE:
-        settings, runs = parse_comparison(arguments)
+        options, runs = parse_comparison(arguments)
         with one_sentence(PROGRAM, ValueError, TypeError, OSError):
-            compare(settings, runs)
+            scoring.compare(options, runs)
         return
-    settings = parse(task, arguments)
+    options = parse(task, arguments)
     with one_sentence(PROGRAM, ValueError, TypeError, OSError, ImportError):
-        model = find_model(settings)
-        settings = completed(settings, model)
-        settings = dataclasses.replace(settings, out=str(output.path_of(settings, model)))
-        check_outputs(settings)
-        if getattr(settings, "export", None):
-            check_keras()
-        images = None
-        if pipelines.is_listed(settings.dataset, settings.data_dir, settings.skip_invalid):
-            images = load_images(settings, model)  # before seconds of importing TensorFlow
-        import_tensorflow()
-        if task == "retrieval":
-            score_retrieval(settings, model, images)
-        else:
-            score(settings, model, images)
+        model = scoring.find_model(options)
+        options = scoring.completed(options, model)
+        options = dataclasses.replace(options, out=str(scoring.path_of(options, model)))
+        check_outputs(options)
+        score(options, model)
 
 
 def task_of(arguments):
@@ -98,7 +89,7 @@ def is_misspelt_task(words):
 
 
 def parse(task, arguments):
-    """The settings of a task. Imports neither TensorFlow nor Keras."""
+    """The options of a task. Imports neither TensorFlow nor Keras."""
     kind = TASKS[task]
     names = {"datasets": pipelines.names(), "neighbours": kind.neighbours}
     tasks = f"Tasks: {', '.join([*TASKS, COMPARE])}; `{PROGRAM} TASK --help` describes each."
@@ -106,10 +97,10 @@ def parse(task, arguments):
     for word in arguments:
         if option := re.match(r"--([^=.]+)", word):
             check_option(parser, kind, option[1])
-    settings = parser.settings_of(parser.parse_args(arguments))
-    if settings.dataset and pipelines.entry_of(settings.dataset) not in pipelines.names():
-        parser.error(unknown_name("dataset", settings.dataset, pipelines.names()))
-    return settings
+    options = parser.settings_of(parser.parse_args(arguments))
+    if options.dataset and pipelines.entry_of(options.dataset) not in pipelines.names():
+        parser.error(unknown_name("dataset", options.dataset, pipelines.names()))
+    return options
 
 
 def check_option(parser, kind, name):
@@ -122,7 +113,7 @@ def check_option(parser, kind, name):
 
 
 def parse_comparison(arguments):
-    """The settings of a comparison, and its runs. Imports neither TensorFlow nor Keras."""
+    """The options of a comparison, and its runs. Imports neither TensorFlow nor Keras."""
     parser = Parser(Comparison, prog=f"{PROGRAM} {COMPARE}", description="Compares scored runs.")
     explained = "runs/NAME, saved_models/NAME, or files of scores, such as those in them"
     parser.add_argument("runs", nargs="+", type=os.path.expanduser, help=explained)
@@ -130,16 +121,18 @@ def parse_comparison(arguments):
     return parser.settings_of(given), given.runs
 
 
-def check_outputs(settings):
+def check_outputs(options):
     """Raises an OSError for a file or folder that cannot be written.
 
     Raises a ValueError for a report among the images that are scored.
     """
-    check_file(out=pathlib.Path(settings.out))
+    check_file(out=pathlib.Path(options.out))
+    if options.embeddings:
+        check_file(embeddings=pathlib.Path(options.embeddings))
     for name in ("report", "export"):
-        if getattr(settings, name, None):
-            check_writable(pathlib.Path(getattr(settings, name)))
-    report, images = getattr(settings, "report", None), settings.data_dir
+        if getattr(options, name, None):
+            check_writable(pathlib.Path(getattr(options, name)))
+    report, images = getattr(options, "report", None), options.data_dir
     if report and images:
         folder = pathlib.Path(images).resolve()
         outside = not pathlib.Path(report).resolve().is_relative_to(folder)
@@ -147,53 +140,93 @@ def check_outputs(settings):
         check(outside, expectation, report=report, data_dir=images)
 
 
-def score(settings, model, images):
-    """Scores the images, writes the scores and prints them.
-
-    Args:
-        settings: Those of the task.
-        model: `ScoredModel`, not yet loaded.
-        images: `Scored`; None for those that take minutes to read.
-
-    Returns:
-        The settings with numbers of neighbours, the loaded model, the images and the results.
-    """
-    model = model.loaded(settings)
-    images = settings.prepare(model, images or load_images(settings, model))
-    settings = settings.with_neighbours(images)
-    results = settings.score(model, images)
-    arrays = {name: results.pop(name, None) for name in ("embeddings", "per_query")}
-    output.write(settings, model, results)
-    if arrays["per_query"]:
-        output.write_queries(settings, images, arrays["per_query"])
-    show(settings, model, images, results)
-    print(f"Scores: {settings.out}")
-    return settings, model, images, {**results, **arrays}
-
-
-def score_retrieval(settings, model, images):
-    """Scores a retrieval; draws its report and exports the model where that is asked for."""
-    served = model_to_export(settings, model)
-    if settings.index:
-        from tfdml.evaluation.approximate import load_faiss
-
-        load_faiss()  # says what to install before the images are read
-    settings, model, images, results = score(settings, model, images)
-    if settings.report:
-        with naming(settings.report):
-            page = draw(settings, model, images, results)
+def score(options, model):
+    """Scores the images, writes the scores and prints them; draws and exports what is asked for."""
+    served, images, exports = None, None, getattr(options, "export", None)
+    if model.version is None or pipelines.is_listed(
+        options.dataset, options.data_dir, options.skip_invalid
+    ):
+        images = scoring.load_images(options, model)  # before seconds of importing TensorFlow
+    scoring.check_model(options, model)
+    if exports:
+        check_keras()
+        served = scoring.model_to_export(options, model)
+    options, images = scoring.prepare(options, model, images or scoring.load_images(options, model))
+    if exports:
+        scoring.exported_rows(options, images)
+    embedded = scoring.embed_images(options, model, images)
+    results = scoring.TASKS[options.task](embedded, options)
+    per_query = results.pop("per_query", None)
+    scoring.write_scores(options, model, results)
+    if per_query:
+        scoring.write_queries(options, images, per_query)
+    print(f"\n{summary(options, model, images)}:\n{results_text(results)}")
+    print(f"Scores: {options.out}")
+    if getattr(options, "report", None):
+        with naming(options.report):
+            texts = title_of(options, model), facts_of(options, model, images)
+            page = scoring.draw(embedded, options, {**results, "per_query": per_query}, *texts)
         print(f"Report: {page}")
-    if settings.export:
-        print(f"Exported: {export_scored(settings, model, images, served, results)}")
+    if exports:
+        print(f"Exported: {scoring.export_scored(embedded, options, served, results)}")
 
 
-def show(settings, model, images, results):
-    """Prints the scores, and what they are of."""
-    from tfdml.runs.tables import results_text  # which waits for NumPy
+def summary(options, model, images):
+    """What was scored, in words, and how it was ranked or classified if not in the usual way."""
+    unseen = options.task == "zero_shot"
+    split = images.split.subset(images.queries) if unseen else images.split
+    lines = [f"{model.version or options.embeddings} on {counts_of(split)}"]
+    lines[0] += f" ({options.split}) of {options.dataset}" if options.dataset else ""
+    draws = f"{options.draws} draw{'s' * (options.draws > 1)}" if hasattr(options, "draws") else ""
+    if unseen:
+        lines.append("the nearest mean of the related classes of each class")
+    elif images.queries is not None:
+        lines.append(searched(images.queries))
+    if options.task == "ncm":
+        shots = f"{options.shots:,} at most" if options.shots else "half"
+        lines.append(f"the nearest mean of {shots} of the images of each class, {draws}")
+    if options.task == "one_per_class":
+        lines.append(f"among one image of each class, {draws}")
+    if getattr(options, "gallery", None):
+        index = ", through its index" if options.index else ""
+        lines.append(f"in the gallery {options.gallery}{index}")
+    if getattr(options, "rerank", None):
+        lines.append(f"the {options.rerank:,} nearest of each ranked by the learned similarity")
+    elif options.rank_by == "similarity":
+        lines.append("ranked by the learned similarity")
+    return ",\n".join(lines)
 
-    split = images.split
-    print(
-        f"\n{model.version} on {len(split.labels):,} images of {split.num_classes:,} classes "
-        f"({settings.split}) of {settings.dataset}{searched(images.queries)}{settings.ranking}:\n"
-        f"{results_text(results)}"
-    )
+
+def facts_of(options, model, images):
+    """{word: text}, how the scores came about, for the page."""
+    images_of = f", {options.split} of {data_of(options)}" if options.dataset else ""
+    facts = {
+        "model": model.version or options.embeddings,
+        "images": counts_of(images.split) + images_of,
+        "ranked by": "distance" if options.rank_by == "distance" else "the learned similarity",
+    }
+    changed = options.changed(("boxes", *CHANGING))
+    facts |= {name.replace("_", " "): getattr(options, name) for name in changed}
+    recipe = ("loss", "backbone", "embedding_dim", "steps", "seed")
+    facts |= {name.replace("_", " "): model.recipe[name] for name in recipe if name in model.recipe}
+    if images.queries is not None:
+        facts["searched"] = searched(images.queries)
+    return facts
+
+
+def title_of(options, model):
+    return f"{model.name} on {data_of(options)} ({options.split})" if model.version else model.name
+
+
+def data_of(options):
+    """The name of the dataset, and of a user's own images that of their folder or file."""
+    own = options.dataset in ("folder", "csv", "cache") and options.data_dir
+    return f"{options.dataset} {pathlib.Path(own).resolve().name}" if own else options.dataset
+
+
+def counts_of(split):
+    return f"{len(split.labels):,} images of {split.num_classes:,} classes"
+
+
+def searched(queries):
+    return f"{queries.sum():,} queries in a gallery of {(~queries).sum():,}"

@@ -80,8 +80,10 @@ def check_same_run(out, trained):
     """
 
     def run_of(version):
-        about, config = metadata.read_metadata(version), exported.config_of(version)
-        recipe = {**metadata.without_folders(exported.recipe_of(version)), "steps": None}
+        about = metadata.read_metadata(version)
+        recipe = exported.recipe_in(about)
+        config = exported.config_of(version, recipe)
+        recipe = {**metadata.without_folders(recipe), "steps": None}
         return recipe, about.get("places") or (config and metadata.places_of(config))
 
     run, places = run_of(trained)
@@ -109,9 +111,9 @@ def write_next(served, out, trained, **known):
     check_same_run(out, trained)
     before = metadata.read_metadata(trained)
     known = {
-        "recipe": exported.recipe_of(trained) or None,
+        "recipe": exported.recipe_in(before) or None,
         "places": before.get("places"),
-        "trained_classes": exported.trained_classes(trained) or None,
+        "trained_classes": before.get("trained_classes") or None,
         **known,
     }
     if served.dim == before.get("dimension"):  # scores hold only for all levels

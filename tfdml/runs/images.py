@@ -4,11 +4,13 @@ import collections
 import dataclasses
 import math
 import sys
+import warnings
 from typing import Any, NamedTuple
 
 import pipelines
 from tfdml.checks import check, check_fits
 from tfdml.command_line import program_name
+from tfdml.files import copies
 from tfdml.models.published import check_colour
 from tfdml.runs.recipe import CLASS_SAMPLERS
 from tfdml.serving.options import export_options
@@ -80,6 +82,24 @@ def warn_of_trained(program, trained, split):
             f"scored classes were trained on, such as {known[0]}",
             file=sys.stderr,
         )
+
+
+def files_of(split):
+    """The files of the images, of a cache those that it was made of; None if it states none."""
+    if split.holds_records:
+        from pipelines.datasets.cache import sources_of  # which waits for NumPy
+
+        return sources_of(split.images)
+    return split.images.tolist() if split.holds_paths else None
+
+
+def warn_of_copies(files, others, what):
+    """Warns of others that have the content of another file, with their number and an example."""
+    found = list(copies(files, others))
+    if found:
+        path, other = found[0]
+        sentence = f"{len(found):,} {what} have the content of another file, such as {other} and"
+        warnings.warn(f"{sentence} {path}: they count as images of their own", stacklevel=2)
 
 
 def preprocessing_of(settings, mean_image):

@@ -24,22 +24,31 @@ def find_version(folder):
 
 def recipe_of(version):
     """The settings of a version's training; {} if it was exported by another program."""
-    recipe = read_metadata(version).get("recipe")
+    return recipe_in(read_metadata(version))
+
+
+def recipe_in(metadata):
+    """As `recipe_of`, of the metadata of a version."""
+    recipe = metadata.get("recipe")
     if isinstance(recipe, dict) and recipe.get("dataset") and "data_dir" in recipe:
         return recipe
     return {}
 
 
-def config_of(version):
+def config_of(version, recipe):
     """The settings of a version's training with their folders, of runs/NAME/config.yaml.
 
     Relative folders are those of the place where the run was started, beside `runs`.
+
+    Args:
+        version: Path of the version.
+        recipe: Its `recipe_of`.
 
     Returns:
         {name: value}; None if there is no such file beside the folder of the models, or it belongs
         to another training. A training continued for more steps counts as the same.
     """
-    recipe = without_folders(recipe_of(version))
+    recipe = without_folders(recipe)
     place = version.resolve().parent.parent.parent  # of saved_models/NAME/1
     config = place / "runs" / str(recipe.get("run")) / "config.yaml"
     try:
@@ -64,11 +73,18 @@ def fingerprint(version):
     return digest.hexdigest()
 
 
-def load_signatures(version, with_similarity=False):
-    """The checked signatures of a SavedModel, with `with_similarity` also the learned one."""
+def load_signatures(version, stated=None):
+    """The checked signatures of a SavedModel.
+
+    Args:
+        version: Its path.
+        stated: The fingerprint in its metadata, empty for none; if None, they are read.
+    """
     import tensorflow as tf
 
-    if read_metadata(version).get("fingerprint") not in (None, fingerprint(version)):
+    if stated is None:
+        stated = read_metadata(version).get("fingerprint")
+    if stated and stated != fingerprint(version):
         raise ValueError(f"{version} cannot be read (its graph or variables are damaged)")
     try:
         signatures = tf.saved_model.load(str(version)).signatures
@@ -91,9 +107,14 @@ def load_signatures(version, with_similarity=False):
         takes={name: (spec.shape, spec.dtype.name) for name, spec in inputs.items()},
         gives=list(outputs),
     )
-    if with_similarity and not {"score_pairs", "score_matrix"} <= set(signatures):
+    return signatures
+
+
+def check_similarity(version, signatures):
+    """Raises a ValueError unless the signatures have a learned similarity."""
+    if not {"score_pairs", "score_matrix"} <= set(signatures):
         raise ValueError(
             f"{version} has no learned similarity to rank by: train with --loss pddm, or rank by "
-            f"distance. It has no score_pairs and score_matrix among its signatures, {names}"
+            f"distance. It has no score_pairs and score_matrix among its signatures, "
+            f"{', '.join(signatures)}"
         )
-    return signatures

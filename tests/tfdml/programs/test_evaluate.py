@@ -18,11 +18,11 @@ from small_scores import evaluate_here, evaluation_of, rejection
 
 import pipelines
 from tfdml.programs import evaluate, train
-from tfdml.runs import exporting
-from tfdml.runs.scoring import output
-from tfdml.runs.scoring.images import ids_of
-from tfdml.runs.scoring.model import ScoredModel, completed, find_model
-from tfdml.runs.scoring.settings import Scoring
+from tfdml.runs import exporting, scoring
+from tfdml.runs.scoring import score_files
+from tfdml.runs.scoring.scored_images import Images
+from tfdml.runs.scoring.scored_model import ScoredModel, completed, find_model
+from tfdml.runs.scoring.task_options import Scoring
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_half_a_folder_or_all_of_it_is_scored(version, tmp_path, capsys):
 def test_a_set_of_tfds_names_its_scores(version):
     settings = evaluate.parse("retrieval", [str(version), "--dataset", "tfds:caltech/birds"])
     model = find_model(settings)
-    path = output.path_of(completed(settings, model), model)
+    path = score_files.path_of(completed(settings, model), model)
     assert path.name == "evaluation_tfds_caltech_birds.json"
 
 
@@ -126,7 +126,7 @@ def test_scores_in_boxes_of_other_images_have_a_name_of_their_own(version, tmp_p
     ):
         given = [str(version), "--dataset", "csv", "--data_dir", data_dir, "--boxes", "annotated"]
         settings = dataclasses.replace(evaluate.parse("retrieval", given), split="test")
-        assert output.path_of(settings, model).name == name
+        assert score_files.path_of(settings, model).name == name
 
 
 def test_ids_of_images_are_their_paths_in_the_folder_of_a_csv_file(version, tmp_path):
@@ -136,7 +136,7 @@ def test_ids_of_images_are_their_paths_in_the_folder_of_a_csv_file(version, tmp_
     split = pipelines.Split(paths, [0, 0])
     for data_dir in (tmp_path, tmp_path / "images.csv"):
         given = [str(version), "--dataset", "csv", "--data_dir", str(data_dir)]
-        ids = ids_of(evaluate.parse("retrieval", given), split)
+        ids = Images(split).ids(evaluate.parse("retrieval", given))
         assert ids == [os.path.relpath(path, tmp_path) for path in paths]
 
 
@@ -227,14 +227,14 @@ def test_the_scores_of_a_model_without_a_version_are_named_after_it(version, tmp
 def test_an_image_lost_while_it_embeds_is_named(version, tmp_path, monkeypatch):
     photos = write_images(tmp_path / "photos", {"a": 2, "b": 2})
     lost = photos / "b" / "1.png"
-    load_images = evaluate.load_images
+    load_images = scoring.load_images
 
     def load_and_lose(*arguments):
         images = load_images(*arguments)
         lost.unlink()
         return images
 
-    monkeypatch.setattr(evaluate, "load_images", load_and_lose)
+    monkeypatch.setattr(scoring, "load_images", load_and_lose)
     message = rejection(version, "--dataset", "folder", "--data_dir", photos)
     assert f"error: {lost} cannot be read (missing)" in message
 
@@ -243,7 +243,7 @@ def test_ctrl_c_stops_the_evaluation(version, monkeypatch, capsys):
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(evaluate, "load_images", interrupted)
+    monkeypatch.setattr(scoring, "load_images", interrupted)
     with pytest.raises(SystemExit, match="130"):
         evaluate_here(version)
     assert capsys.readouterr().err.endswith("tfdml-evaluate: stopped\n")

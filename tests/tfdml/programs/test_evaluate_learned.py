@@ -12,7 +12,7 @@ from small_scores import evaluate_here, evaluation_of, rejection
 import pipelines
 from tfdml.evaluation import distance_statistics, recall_at_k
 from tfdml.programs import train
-from tfdml.runs.scoring import retrieval
+from tfdml.runs.scoring import tasks
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -95,7 +95,7 @@ def test_reranking_states_what_is_lost(learned, expected, capsys):
 
 
 def test_reranking_all_images_is_exact(learned, expected, monkeypatch):
-    monkeypatch.setattr(retrieval, "COMPARED_QUERIES", 50)
+    monkeypatch.setattr(tasks, "COMPARED_QUERIES", 50)
     evaluate_here(learned, "--rerank", "223")
     content = evaluation_of("evaluation_rerank_223")
     assert content["scores"] == {"recall@1": pytest.approx(expected[0][0], abs=2e-3)}
@@ -122,12 +122,12 @@ def test_a_report_has_pairs_and_retrievals(learned, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--rank_by", "cosine"], ["`rank_by`", "'similarity'", "Received: rank_by='cosine'"]),
+        (["--rank_by", "cosine"], ["`rank_by`", "'similarity'", "Received: rank_by=cosine"]),
         (
             ["--rank_by", "distance", "--rerank", "9"],
-            ["`rerank`", "Received: rank_by='distance', rerank=9"],
+            ["`rerank`", "Received: rerank=9, rank_by='distance'"],
         ),
-        (["--rerank", "0"], ["`rerank`", "Received: rerank=0, k=1"]),
+        (["--rerank", "0"], ["`rerank`", "Received: rerank=0"]),
         (["--rerank", "224"], ["`rerank`", "Received: rerank=224, images=223"]),
     ],
 )

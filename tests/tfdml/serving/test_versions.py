@@ -46,5 +46,5 @@ def test_of_two_exports_at_once_the_first_to_end_becomes_the_version(tmp_path):
 
 
 def test_a_model_at_the_root_has_no_run_beside_it():
-    assert exported.config_of(pathlib.Path("/models")) is None
-    assert exported.config_of(pathlib.Path("/models/1")) is None
+    assert exported.config_of(pathlib.Path("/models"), {}) is None
+    assert exported.config_of(pathlib.Path("/models/1"), {}) is None

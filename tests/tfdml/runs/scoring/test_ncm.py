@@ -8,7 +8,7 @@ from tfdml.evaluation import (
     few_shot_accuracies,
 )
 from tfdml.programs import evaluate
-from tfdml.runs.scoring.model import ScoredModel
+from tfdml.runs.scoring import embedded
 
 
 def test_class_means_of_some_images_identify_the_others(photos, version, capsys):
@@ -36,7 +36,7 @@ def test_classes_of_one_image_are_rejected_before_they_are_embedded(
     for folder in photos.iterdir():
         (tmp_path / "singles" / folder.name).mkdir(parents=True)
         shutil.copy(folder / "0.png", tmp_path / "singles" / folder.name)
-    monkeypatch.setattr(ScoredModel, "embed", lambda *_: pytest.fail("embedded"))
+    monkeypatch.setattr(embedded, "embed", lambda *_: pytest.fail("embedded"))
     data = ["--dataset", "folder", "--data_dir", str(tmp_path / "singles")]
     with pytest.raises(SystemExit, match="2"):
         evaluate.main([task, str(version), *data])

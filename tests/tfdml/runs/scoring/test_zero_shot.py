@@ -3,7 +3,7 @@ from mean_colours import CLASSES, PARENTS, data_of, embedding_of, scores
 
 from tfdml.evaluation import zero_shot_accuracy
 from tfdml.programs import evaluate
-from tfdml.runs.scoring.model import ScoredModel
+from tfdml.runs.scoring import embedded
 
 KINDS = {"against": "before the own one", "expected": "in random order", "as_one": "as one class"}
 
@@ -61,7 +61,7 @@ def test_a_placement_is_rejected_before_images_are_embedded(
     option, value, expected, photos, version, capsys, monkeypatch
 ):
     tree = photos.parent / "tree.csv"
-    monkeypatch.setattr(ScoredModel, "embed_joined", lambda *_: pytest.fail("embeds"))
+    monkeypatch.setattr(embedded, "embed", lambda *_: pytest.fail("embeds"))
     arguments = [str(version), "--task", "zero_shot", "--hierarchy", str(tree)]
     with pytest.raises(SystemExit, match="2"):
         evaluate.main([*arguments, f"--placement.{option}", value])

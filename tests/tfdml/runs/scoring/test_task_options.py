@@ -16,22 +16,28 @@ from tfdml.programs import evaluate
         (["--task", "ncm", "--report", "folder"], "`report` is an option of the task retrieval"),
         (["--task=ncm", "--rerank", "9"], "`rerank` is an option of the task retrieval"),
         (["--renormalize_means"], "is an option of the task ncm and zero_shot"),
-        (["--task", "ncm", "--shots", "0"], "`shots` must be > 0. Received: shots=0"),
+        (["--task", "ncm", "--shots", "0"], "`shots` must be an integer > 0. Received: shots=0"),
         (["--task", "ncm", "--k", "6"], "`k` must not exceed the means. Received: k=6, means=5"),
         (["--task", "zero_shot"], "`hierarchy` must be given for a dataset without super-classes"),
         (
             ["--task", "zero_shot", "--split", "all"],
             "`unseen_share` must be given, except for the split test or validation",
         ),
-        (["--task", "zero_shot", "--unseen_share", "1"], "`unseen_share` must be > 0 and < 1"),
+        (
+            ["--task", "zero_shot", "--unseen_share", "1"],
+            "`unseen_share` must be a number > 0 and < 1",
+        ),
         (
             ["--task", "zero_shot", "--placement.ancestor", "x"],
             "`placement` has no option 'ancestor'. Did you mean 'ancestors'?",
         ),
-        (["--false_match_rate", "1"], "`false_match_rate` must be >= 0 and < 1"),
+        (["--false_match_rate", "1"], "`false_match_rate` must be a number >= 0 and < 1"),
         (["--index", "HNSW32", "--rank_by", "similarity"], "`index` is for `rank_by` distance"),
         (["--false_match_rate", "0", "--task", "ncm"], "is an option of the task retrieval"),
-        (["--cluster_by", "affinity_propagation", "--nmi=false"], "are of the clusters of `nmi`"),
+        (
+            ["--cluster_by", "affinity_propagation", "--nmi=false"],
+            "is of the clusters of `nmi`",
+        ),
         (["--index_parameters", "nprobe=2"], "`index_parameters` are those of an `index`"),
         (["--cluster_by", "affinity_propagation", "--restarts", "2"], "`restarts` are of k-means"),
         (["--cluster_by", "means"], "`cluster_by` must be one of"),
@@ -42,7 +48,7 @@ from tfdml.programs import evaluate
             "is for `rank_by` distance",
         ),
         (["--levels", "3"], "`levels` must not exceed those of the model. .*levels=3, of_model=2"),
-        (["--batch_size", "0"], "`batch_size` must be > 0. Received: batch_size=0"),
+        (["--batch_size", "0"], "`batch_size` must be an integer > 0. Received: batch_size=0"),
     ],
 )
 def test_rejects_what_does_not_go_together(arguments, message, version, capsys):

@@ -2,8 +2,8 @@ import pathlib
 
 import pytest
 
-from tfdml.runs.scoring.model import ScoredModel, completed
-from tfdml.runs.scoring.retrieval import Retrieval
+from tfdml.runs.scoring.scored_model import ScoredModel, completed
+from tfdml.runs.scoring.task_options import Retrieval
 
 
 @pytest.fixture

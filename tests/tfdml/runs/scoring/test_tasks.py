@@ -7,6 +7,7 @@ from mean_colours import CLASSES, data_of, embedding_of, scores, settings_on_the
 
 import pipelines
 from tfdml.evaluation import (
+
     approximate_recall,
     bootstrap_intervals,
     calibrate_threshold,
@@ -20,8 +21,7 @@ from tfdml.evaluation import (
     verification_scores,
 )
 from tfdml.programs import evaluate
-from tfdml.runs.scoring import retrieval
-from tfdml.runs.scoring.model import ScoredModel
+from tfdml.runs.scoring import embedded, tasks
 
 
 def test_queries_search_the_gallery_of_a_dataset_that_has_one(photos, version, monkeypatch):
@@ -74,7 +74,7 @@ def test_a_threshold_is_calibrated_on_the_training_classes(photos, version, caps
 
 
 def test_verification_needs_pairs(monkeypatch, version, capsys):
-    monkeypatch.setattr(retrieval, "has_pairs_of_both_kinds", lambda labels: False)
+    monkeypatch.setattr(tasks, "has_pairs_of_both_kinds", lambda labels: False)
     with pytest.raises(SystemExit, match="2"):
         evaluate.main([str(version), "--false_match_rate", "0.2", "--nmi=false"])
     assert "`false_match_rate` needs images of two classes" in capsys.readouterr().err
@@ -114,7 +114,7 @@ def test_what_cannot_be_scored_is_rejected_before_it_embeds(
     arguments, sentence, version, monkeypatch, capsys
 ):
     monkeypatch.setattr(clustering, "MOST_ROWS", 9)
-    monkeypatch.setattr(ScoredModel, "embed", lambda *_: pytest.fail("embedded"))
+    monkeypatch.setattr(embedded, "embed", lambda *_: pytest.fail("embedded"))
     with pytest.raises(SystemExit, match="2"):
         evaluate.main([str(version), *arguments])
     assert sentence in capsys.readouterr().err

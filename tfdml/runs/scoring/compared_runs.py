@@ -1,44 +1,22 @@
 """Comparison of runs that were scored on the same images."""
 
-import dataclasses
 import json
 import pathlib
-from typing import ClassVar
 
-import tfdml
+from tfdml import evaluation
 from tfdml.checks import check
 from tfdml.command_line import program_call
 from tfdml.files import check_file, identity, read_text
-from tfdml.runs.scoring.output import queries_path, write_json
+from tfdml.runs.scoring.score_files import queries_path, write_json
 from tfdml.serving.exported import find_version
 from tfdml.serving.versions import name_of, versions_of
 
 
-@dataclasses.dataclass(frozen=True)
-class Comparison:
-    """How to compare runs.
-
-    Args:
-        confidence: Of the intervals, which are over classes drawn anew: how the scores would differ
-            on other classes. They do not cover the seed of a training.
-        rounds: Draws of classes.
-        seed: Of the draws.
-        out: JSON file for the comparison; none if not given.
-    """
-
-    paths: ClassVar = ("out",)
-
-    confidence: float = 0.95
-    rounds: int = 1000
-    seed: int = 0
-    out: str | None = None
-
-
-def compare(settings, runs):
+def compare(options, runs):
     """Prints how the scores of runs differ from those of the first, and writes it to `out`.
 
     Args:
-        settings: `Comparison`.
+        options: `Comparison`.
         runs: Folders of runs or models, or files of their scores.
 
     Raises:
@@ -48,15 +26,15 @@ def compare(settings, runs):
     files = {run: queries_of(run) for run in runs}
     several = len(files) == len(runs) == len(set(map(identity, files.values())))
     check(several, "a comparison needs runs with scores of their own", runs=runs)
-    out = settings.out and pathlib.Path(settings.out)
+    out = options.out and pathlib.Path(options.out)
     if out:
         check_file(out=out)
-    scored = {run: tfdml.evaluation.load_queries(file) for run, file in files.items()}
-    options = {name: getattr(settings, name) for name in ("confidence", "rounds", "seed")}
-    comparison = tfdml.evaluation.compare(scored, **options)
+    scored = {run: evaluation.load_queries(file) for run, file in files.items()}
+    options = {name: getattr(options, name) for name in ("confidence", "rounds", "seed")}
+    comparison = evaluation.compare(scored, **options)
     print(
         f"{comparison['queries']:,} images of {comparison['classes']:,} classes:\n"
-        f"{tfdml.evaluation.comparison_table(comparison)}"
+        f"{evaluation.comparison_table(comparison)}"
     )
     if out:
         write_json(out, comparison)

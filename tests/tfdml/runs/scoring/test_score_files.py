@@ -3,14 +3,13 @@ import types
 
 import numpy as np
 
-from tfdml.runs.scoring import output
-from tfdml.runs.scoring.ncm import NearestClassMean
-from tfdml.runs.scoring.retrieval import Retrieval
+from tfdml.runs.scoring import score_files
+from tfdml.runs.scoring.task_options import NearestClassMean, Retrieval
 
 
 def test_numbers_that_json_has_not_are_null():
     content = {"lda": np.inf, "all": [1.0, -np.inf, {"of": float("nan")}], 2: "text", "no": None}
-    assert output.finite(content) == {
+    assert score_files.finite(content) == {
         "lda": None,
         "all": [1.0, None, {"of": None}],
         "2": "text",
@@ -22,7 +21,7 @@ def test_options_that_change_the_scores_name_the_file():
     model = types.SimpleNamespace(name="x", recipe={}, was_trained_on=lambda _: True)
 
     def name_of(task, **options):
-        return output.path_of(task(model="x", split="test", **options), model).name
+        return score_files.path_of(task(model="x", split="test", **options), model).name
 
     assert name_of(Retrieval) == "evaluation.json"
     assert name_of(Retrieval, restarts=5, seed=1) == "evaluation_restarts_5_seed_1.json"
@@ -33,7 +32,7 @@ def test_options_that_change_the_scores_name_the_file():
     assert len(names) == 2
     for name in names:
         assert name.startswith("evaluation_in_é")
-        queries = output.queries_path(pathlib.Path(name)).name
+        queries = score_files.queries_path(pathlib.Path(name)).name
         assert queries.endswith("_queries.npz")
         assert max(len(each.encode()) for each in (name, queries)) <= 255
     assert name_of(NearestClassMean, draws=3) == "evaluation_ncm_draws_3.json"

@@ -6,8 +6,9 @@ import pytest
 from PIL import Image
 
 import pipelines
-from tfdml.runs.scoring.images import load_images, training_split
-from tfdml.runs.scoring.retrieval import Retrieval
+from tfdml.runs.scoring.scored_images import load_images, training_split
+from tfdml.runs.scoring.scored_model import ScoredModel
+from tfdml.runs.scoring.task_options import Retrieval
 
 
 def test_training_classes_are_those_that_a_run_without_single_images_had():
@@ -26,7 +27,7 @@ def test_copies_among_the_images_to_score_are_reported(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         Image.new("L", (9, 9), grey).save(f"{tmp_path / name}.png")
     options = {"dataset": "folder", "data_dir": str(tmp_path), "skip_invalid": False}
-    settings, model = Retrieval("x", split="all", **options), types.SimpleNamespace(recipe={})
+    settings, model = Retrieval("x", split="all", **options), ScoredModel(tmp_path, {})
     copies = (
         r"2 images to score have the content of another file, such as .*a/1\.png and .*b/2\.png"
     )

@@ -1,0 +1,94 @@
+"""What images find in a collection that `tfdml.scale` embedded, as their gallery."""
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfdml import evaluation
+from tfdml.checks import check
+from tfdml.runs.images import files_of, warn_of_copies
+from tfdml.scale.collection import Collection
+from tfdml.scale.evaluation import Gallery, retrieval_scores_per_query, scores_through_index
+from tfdml.scale.index import StoredIndex
+
+
+class Searched(NamedTuple):
+    """A collection in which images search."""
+
+    gallery: Any  # `Gallery`
+    own: Any  # (n, m) ids of the images that are in it themselves, -1 for none
+    index: Any  # its `StoredIndex`; None for an exact search
+
+
+def searching(options, model, images):
+    """The `Images` that search in the gallery of the options: all, or the queries of a dataset.
+
+    Raises:
+        ValueError: If another model made the embeddings of the gallery, shards or labels are
+            missing, no image could be read, none of the classes is there, an image finds itself
+            alone, or there is no index and one is asked for.
+    """
+    collection, index = Collection(options.gallery), None
+    collection.check_model(model.fingerprint)
+    if options.index:
+        index = StoredIndex(collection, parameters=options.index_parameters)
+    split = images.split if images.queries is None else images.split.subset(images.queries)
+    gallery = Gallery(collection)
+    expected = f"some of the classes must be labels of {options.gallery}"
+    known = (gallery.classes_of(split.names) >= 0).any()
+    check(known, expected, classes=len(split.names), first=split.names[0])
+    own = _own(gallery, split)
+    received = {"images": len(gallery), "to_find": gallery.most_found(own)}
+    expected = f"the gallery {options.gallery} must have other images than the one that searches"
+    check(received["to_find"], expected, **received)
+    return images._replace(split=split, queries=None, collection=Searched(gallery, own, index))
+
+
+def score_in_collection(embedded, options):
+    """As `tasks.retrieval`."""
+    images, (gallery, own, index) = embedded.images, embedded.images.collection
+    names = images.class_names
+    texts = [names[label] for label in images.labels.tolist()]
+    among = int((own >= 0).any(axis=1).sum())
+    print(f"{among:,} of the {len(texts):,} images are in the gallery, by their files, and do not")
+    print("find themselves", flush=True)
+    queries, results = (embedded.embeddings, texts, options.k), {}
+    if index is None:
+        per_query = retrieval_scores_per_query(gallery, *queries, own=own)
+    else:
+        found = scores_through_index(gallery, index, *queries, own=own, seed=options.seed)
+        per_query, results["through_index"] = found
+    counts = {"queries": len(texts), "gallery": len(gallery)}
+    return {**results, **averaged(per_query, images.labels, options.seed), "images": counts}
+
+
+def averaged(per_query, labels, seed):
+    """Scores, "intervals" at 95 % over classes, and "macro", the means over classes."""
+    average = evaluation.macro_average
+    results = {
+        "scores": {name: float(values.mean()) for name, values in per_query.items()},
+        "macro": {name: average(values, labels) for name, values in per_query.items()},
+        "per_query": per_query,
+    }
+    if len(set(labels.tolist())) > 1:
+        results["intervals"] = evaluation.bootstrap_intervals(per_query, labels, seed=seed)
+    return results
+
+
+def _own(gallery, split):
+    """(n, m) ids of the images in the gallery, found by their files, -1 where they are not in it.
+
+    Warns of images that have the content of another file of the gallery.
+    """
+    files, folder = files_of(split), gallery.collection.folder
+    if files is not None:
+        warn_of_copies(files, gallery.paths(), f"images of the gallery {folder}")
+        return gallery.ids_of(files)
+    if split.holds_records:
+        warnings.warn(
+            "the cache does not state the files that it was made of, so that images that are "
+            f"in the gallery {folder} find themselves: write the cache again",
+            stacklevel=2,
+        )
+    return np.full((len(split.labels), 1), -1)

@@ -1,0 +1,110 @@
+"""The files of scores: their names, the scores as JSON, and the values of each query."""
+
+import dataclasses
+import itertools
+import json
+import math
+import pathlib
+
+from tfdml import evaluation
+from tfdml.files import as_file_name, shortened, write_text
+from tfdml.runs.scoring.embedded import levels_of
+
+# Options whose values, where they are not the default, are in the name of a file, in this order.
+_WORDS = {
+    "gallery": lambda folder: f"in_{as_file_name(pathlib.Path(folder).resolve().name)}",
+    "index": str,
+    "index_parameters": as_file_name,
+    "rerank": "rerank_{}".format,
+    "rank_by": str,
+    "hierarchy": lambda file: pathlib.Path(file).stem,
+    "unseen_share": "unseen_{:g}".format,
+    "placement": lambda options: "_".join(f"{name}_{value}" for name, value in options.items()),
+    "shots": "shots_{}".format,
+    "renormalize_means": lambda _: "unit_means",
+    "cluster_by": "cluster_by_{}".format,
+    "restarts": "restarts_{}".format,
+    "draws": "draws_{}".format,
+    "seed": "seed_{}".format,
+    "dataset": as_file_name,
+    "data_dir": lambda folder: pathlib.Path(folder).resolve().name,
+    "boxes": lambda file: f"in_{pathlib.Path(file).stem}",
+    "split": str,
+    "level_weights": lambda weights: "_".join(["weights", *(f"{each:g}" for each in weights)]),
+    "levels": "levels_{}".format,
+    "dims": "dims_{}".format,
+    "crops": "crops_{}".format,
+    "mirror": lambda _: "mirror",
+}
+
+
+def path_of(options, model):
+    """Where the scores are written: `out`, or a name that encodes the options off default.
+
+    That of a run that is scored is in its folder.
+    """
+    if options.out:
+        return pathlib.Path(options.out)
+    folder = pathlib.Path("runs", model.name)
+    if options.model and pathlib.Path(options.model, "config.yaml").is_file():
+        folder = pathlib.Path(options.model)
+    unnamed = {"split"} if options.split == "test" else set()
+    if model.was_trained_on(options):
+        unnamed |= {"dataset", "data_dir"}
+        unnamed |= {"boxes"} if options.boxes == model.recipe.get("boxes") else set()
+    if not getattr(options, "gallery", None):
+        unnamed |= {"index", "index_parameters"}
+    if options.rank_by == "distance" or getattr(options, "rerank", None):
+        unnamed.add("rank_by")
+    if options.task == "zero_shot":
+        unnamed.add("seed")  # which draws nothing
+    changed = options.changed([name for name in _WORDS if hasattr(options, name)])
+    words = [_WORDS[name](getattr(options, name)) for name in changed if name not in unnamed]
+    task = [] if options.task == "retrieval" else [options.task]
+    return folder / shortened("_".join(["evaluation", *task, *words]), ".json")
+
+
+def write_scores(options, model, results):
+    """Writes the scores and the options as JSON; numbers that are not finite as null."""
+    content = {
+        "version": model.version and str(model.version),
+        **dataclasses.asdict(options),
+        "task": options.task,
+        "rank_by": options.rank_by,
+        "scored_levels": levels_of(options, model)[1],
+    }
+    del content["levels"]  # the name of the scores of each level alone
+    out = pathlib.Path(options.out)
+    queries_path(out).unlink(missing_ok=True)
+    write_json(out, {**content, **results})
+
+
+def write_json(out, content):
+    """Writes a file of scores; numbers that are not finite as null."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_text(out, json.dumps(finite(content), indent=2, allow_nan=False) + "\n")
+
+
+def finite(content):
+    """The content with None for numbers that JSON does not have."""
+    if isinstance(content, dict):
+        return {str(name): finite(value) for name, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def queries_path(scores):
+    """Where the values of each query are, beside a file of scores."""
+    return scores.with_name(shortened(scores.stem, "_queries.npz"))
+
+
+def write_queries(options, images, per_query):
+    """Writes the values of each query beside the scores, for comparisons."""
+    labels, ids, facts = images.labels, images.ids(options), images.identity(options)
+    if images.queries is not None:
+        labels, ids = labels[images.queries], [*itertools.compress(ids, images.queries)]
+    if images.collection:
+        facts["gallery"] = images.collection.gallery.collection.list
+    path = queries_path(pathlib.Path(options.out))
+    evaluation.save_queries(path, per_query, labels, images=facts, ids=ids)

@@ -1,0 +1,105 @@
+"""The images that are scored."""
+
+import dataclasses
+import hashlib
+import os
+from itertools import filterfalse
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import pipelines
+from tfdml.command_line import program_name
+from tfdml.runs.images import files_of, warn_of_copies, warn_of_trained
+
+
+class Images(NamedTuple):
+    """Images to score."""
+
+    split: Any  # `Split`; of a dataset with a gallery, queries and gallery
+    queries: Any = None  # (n,) booleans, which rows search the others; None if all find each other
+    dataset: Any = None  # `Dataset` that they belong to
+    collection: Any = None  # `Searched`, where they find others than these
+    hierarchy: Any = None  # parents of the classes; those of `queries` are unseen
+
+    @property
+    def labels(self):
+        return self.split.labels
+
+    @property
+    def class_names(self):
+        """{class id: name}, all classes of the images."""
+        return dict(zip(self.split.classes.tolist(), self.split.names, strict=True))
+
+    def ids(self, options):
+        """A text for each: its path in the folder of the dataset or CSV file, or its number."""
+        if not self.split.holds_paths:
+            return [str(row) for row in range(len(self.labels))]
+        if options.data_dir is None:
+            return self.split.images.tolist()
+        folder = os.path.expanduser(options.data_dir)
+        folder = os.path.dirname(folder) if os.path.isfile(folder) else folder
+        return [os.path.relpath(path, folder) for path in self.split.images]
+
+    def identity(self, options):
+        """{name: text or None} that tells them from others."""
+        split, ids = self.split, self.ids(options)
+        if split.holds_records or options.model is None:
+            content = "\0".join(ids).encode()
+        elif split.holds_paths:
+            sizes = [str(os.path.getsize(path)) for path in split.images]
+            content = "\0".join([*ids, *sizes]).encode()
+        else:
+            content = np.ascontiguousarray(split.images).data
+        return {
+            "dataset": options.dataset,
+            "split": options.split,
+            "classes": hashlib.sha256("\0".join(split.names).encode()).hexdigest(),
+            "content": hashlib.sha256(content).hexdigest(),
+        }
+
+
+def load_images(options, model):
+    """The `Images`; warns of classes that the model was trained on, unless asked for."""
+    retrieval = options.task == "retrieval"
+    if model.version is None:
+        images = model.stored.images()
+        if retrieval and options.report:
+            lost = next(filterfalse(os.path.isfile, images.split.images), None)
+            expectation = "`report` needs `ids` in `embeddings` that are paths of images"
+            options.check(lost is None, f"{expectation}; {lost!r} is none")
+        return images if retrieval else images._replace(queries=None)
+    kept = {"skip_invalid": options.skip_invalid, "boxes": options.boxes}
+    training = options.split in ("train", "validation")
+    dataset = pipelines.load(options.dataset, options.data_dir, training=training, **kept)
+    dataset.train.check_one_label(f"images to score by {program_name('evaluate')}")
+    split, queries = _chosen(options.split, model, dataset)
+    if model.recipe.get("dataset") == options.dataset and options.split != "train":
+        warn_of_trained("evaluate", model.metadata.get("trained_classes") or [], split)
+    if files := files_of(split):
+        warn_of_copies(files, files, "images to score")
+    return Images(split, queries if retrieval else None, dataset)
+
+
+def training_split(options, model, dataset) -> Any:
+    """The images of the training classes, to calibrate by.
+
+    None if they are not at hand, or fewer than two have two images.
+    """
+    at_hand = dataset and model.was_trained_on(options)
+    if not at_hand or options.split in ("train", "all"):
+        return None
+    _, classes, counts = np.unique(dataset.train.labels, return_inverse=True, return_counts=True)
+    if (counts > 1).sum() < 2:
+        return None
+    trained = dataset.train.subset(counts[classes] > 1)  # as `skip_invalid` leaves the others out
+    return _chosen("train", model, dataclasses.replace(dataset, train=trained))[0]
+
+
+def _chosen(name, model, dataset):
+    if name in ("train", "validation"):
+        split, share = dataset.train, model.recipe.get("validation_share", 0)
+        if share:
+            split = pipelines.hold_out_classes(split, share)[name == "validation"]
+        return split, None
+    return (dataset.both(), None) if name == "all" else dataset.scored()

@@ -1,0 +1,182 @@
+"""The exported model that is scored, with the recipe of its run."""
+
+import dataclasses
+import functools
+import os
+import pathlib
+import shlex
+from typing import Any
+
+from pipelines.datasets import place_of
+from tfdml.checks import check
+from tfdml.command_line import program_call
+from tfdml.files import identity
+from tfdml.progress import progress
+from tfdml.quiet import import_tensorflow
+from tfdml.runs.folders import RUNS, SAVED_MODELS
+from tfdml.runs.images import preprocessing_of
+from tfdml.runs.scoring.embedded import read_embeddings
+from tfdml.runs.scoring.task_options import CHANGING
+from tfdml.serving import exported
+from tfdml.serving.metadata import read_metadata
+from tfdml.serving.versions import name_of, versions_of
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoredModel:
+    """A version of an exported model, or the unknown one of a file of embeddings.
+
+    Args:
+        version: Path of the version; None if unknown.
+        recipe: {name: value}, the settings of its training; empty if unknown.
+        metadata: {name: value}, its metadata.
+        name: Of the folder of its versions, or of the SavedModel if it has no number.
+        stored: `Stored` embeddings, where the file of them is there; else None.
+    """
+
+    version: pathlib.Path | None
+    recipe: dict
+    metadata: dict = dataclasses.field(default_factory=dict)
+    name: str = ""
+    stored: Any = None
+
+    def was_trained_on(self, options):
+        """Whether the images to score are of the dataset and folder of the training."""
+        places = {
+            folder and identity(place_of(options.dataset, folder))
+            for folder in (self.recipe.get("data_dir"), options.data_dir)
+        }
+        return self.recipe.get("dataset") == options.dataset and len(places) == 1
+
+    @functools.cached_property
+    def fingerprint(self):
+        """That of its graph and variables."""
+        return exported.fingerprint(self.version)
+
+    @functools.cached_property
+    def signatures(self):
+        """{name: signature}, loaded once."""
+        import_tensorflow()
+        stated = self.metadata.get("fingerprint", "")
+        return exported.load_signatures(self.version, stated)
+
+    @functools.cached_property
+    def width(self):
+        """Numbers of an embedding, of all levels."""
+        if self.stored:
+            return self.stored.embeddings.shape[1]
+        return self.signatures["embed_images"].structured_outputs["embedding"].shape[1]
+
+    @property
+    def preprocessing(self):
+        """How the images of the training were brought to their size."""
+        mean = self.version / "assets.extra" / exported.MEAN_IMAGE
+        return preprocessing_of(self.recipe, mean if self.recipe.get("mean_image") else None)
+
+    def similarity(self, name, pairs=None):
+        """The learned similarity of rows of arrays.
+
+        Args:
+            name: `score_pairs` or `score_matrix`.
+            pairs: How many pairs there will be, for a progress bar; none is shown if None.
+        """
+        bar = progress("Scoring", total=pairs, unit="pair", shown=pairs is not None)
+
+        def similarity(a, b):
+            scores = self.signatures[name](embeddings_a=a, embeddings_b=b)["similarity"].numpy()
+            bar.update(scores.size)
+            if bar.n == bar.total:
+                bar.close()
+            return scores
+
+        return similarity
+
+
+def find_model(options):
+    """The `ScoredModel` of the options, whose metadata are read here alone.
+
+    Raises:
+        FileNotFoundError: If there is no model, or its run has exported none yet.
+        ValueError: If the file of embeddings is damaged, or the folder of its images is known by
+            name alone and `data_dir` is not given.
+    """
+    path, stored = options.embeddings, None
+    if path and (options.model is None or os.path.exists(path)):
+        stored = read_embeddings(path)
+    if options.model is None:
+        return ScoredModel(None, {}, name=pathlib.Path(path).stem, stored=stored)
+    version = find_version(pathlib.Path(options.model))
+    metadata, name = read_metadata(version), name_of(version).partition("/")[0]
+    recipe = exported.recipe_in(metadata)
+    if whole := exported.config_of(version, recipe):
+        return ScoredModel(version, whole, metadata, name, stored)
+    folder = recipe.get("data_dir")
+    if not options.dataset and folder and os.path.basename(folder) == folder:
+        expectation = (
+            f"{version} states the name alone of the folder of its images, and its run is not in "
+            "`runs`: give `--data_dir`"
+        )
+        check(options.data_dir is not None, expectation, data_dir=None, name=folder)
+        recipe = {**recipe, "data_dir": options.data_dir}
+    return ScoredModel(version, recipe, metadata, name, stored)
+
+
+def find_version(path):
+    """As `exported.find_version`; the error for a run without an export says how to go on."""
+    try:
+        return exported.find_version(path)
+    except FileNotFoundError as missing:
+        run = RUNS / path.name
+        if not (run / "config.yaml").is_file():
+            raise
+        hint = f"Run {run.name!r} has exported"
+        if versions := versions_of(SAVED_MODELS / run.name):
+            raise FileNotFoundError(f"{missing}. {hint} {versions[max(versions)]}") from None
+        go_on = f"{program_call('train')} --run {shlex.quote(run.name)} --resume"
+        hint += f" none: let its training end, or go on with: {go_on}"
+        raise FileNotFoundError(f"{missing}. {hint}") from None
+
+
+def completed(options, model):
+    """The options, with those of the training where they were not given."""
+    if model.version is None:
+        return options
+    if options.dataset is None:
+        if not model.recipe:
+            raise ValueError(f"{model.version} does not say what it was trained on: give --dataset")
+        data_dir = options.data_dir or model.recipe["data_dir"]
+        options = dataclasses.replace(options, dataset=model.recipe["dataset"], data_dir=data_dir)
+    recipe = model.recipe if model.was_trained_on(options) else {}
+    shared, boxes = bool(recipe.get("validation_share")), options.boxes
+    if boxes is None or (recipe.get("boxes") and identity(boxes) == identity(recipe["boxes"])):
+        boxes = recipe.get("boxes")
+    skip_invalid = options.skip_invalid
+    if skip_invalid is None:
+        skip_invalid = bool(recipe.get("skip_invalid"))
+    split = options.split or ("validation" if shared else "test")
+    options = dataclasses.replace(options, split=split, skip_invalid=skip_invalid, boxes=boxes)
+    images, at_hand = {
+        "train": ("the training", recipe),
+        "validation": ("a training with --validation_share", shared),
+    }.get(split, ("", True))
+    expectation = f"`split` can be {split} for the images of {images}"
+    options.check(at_hand, expectation, "model", "dataset", "data_dir")
+    return options
+
+
+def untrained_scores(options, model, images):
+    """{name: value} of the network before its training, where the same is scored now; {} if not.
+
+    `images` is the number of them.
+    """
+    trained = model.metadata.get("scores") or {}
+    is_same = (
+        model.was_trained_on(options)
+        and options.rank_by == "distance"
+        and options.split == trained.get("scored_classes")
+        and options.boxes == model.recipe.get("boxes")
+        and options.skip_invalid == bool(model.recipe.get("skip_invalid"))
+        and trained.get("scored_images", images) == images
+        and not options.changed(CHANGING)
+    )
+    return trained.get("untrained", {}) if is_same and "trained" in trained else {}

@@ -1,0 +1,265 @@
+"""The tasks of `evaluate.py`: what each checks before images are embedded, and its scores."""
+
+import dataclasses
+import warnings
+
+import numpy as np
+
+import pipelines
+from tfdml import evaluation
+from tfdml.checks import check
+from tfdml.evaluation import affinity_propagation, hierarchy
+from tfdml.evaluation.approximate import check_index, load_faiss
+from tfdml.evaluation.draws import few_shot_scores
+from tfdml.evaluation.report.tables import named_recalls
+from tfdml.evaluation.zero_shot import zero_shot_scores
+from tfdml.runs.scoring.embedded import embed, joined, levels_of
+from tfdml.runs.scoring.in_collection import averaged, score_in_collection, searching
+from tfdml.runs.scoring.scored_images import Images, training_split
+from tfdml.runs.scoring.scored_model import untrained_scores
+from tfdml.serving.exported import check_similarity
+
+COMPARED_QUERIES = 1000  # ranked exactly too, to measure what `rerank` loses
+
+
+def check_model(options, model):
+    """Raises an error for what the model or this machine lacks, before the images are read."""
+    levels_of(options, model)
+    if options.rank_by == "similarity":
+        check_similarity(model.version, model.signatures)
+    if getattr(options, "index", None):
+        load_faiss()
+
+
+def prepare(options, model, images):
+    """The options, with all `k` that there are if none was given, and the images, checked."""
+    what, most = "means", images.split.num_classes
+    if options.task == "zero_shot":
+        images = _unseen(options, model, images)
+        most = len(np.unique(images.labels[images.queries]))
+    elif options.task == "retrieval" and options.gallery:
+        images = searching(options, model, images)
+        gallery, own, _ = images.collection
+        what, most = "neighbours", gallery.most_found(own)
+    else:
+        expectation, count = "a class must have 2 images or more", len(images.labels)
+        check(most < count, expectation, images=count, classes=most)
+        if options.task == "one_per_class":
+            what = "gallery"
+        if options.task == "retrieval":
+            what, most = "neighbours", _findable(options, model, images)
+    if options.k is None:
+        k = [k for k in options.neighbours if k <= most] or [1]
+        return dataclasses.replace(options, k=k), images
+    check(
+        max(options.counts) <= most, f"`k` must not exceed the {what}", k=options.k, **{what: most}
+    )
+    return options, images
+
+
+def _findable(options, model, images):
+    """How many images a query can find, after the checks of a retrieval."""
+    labels, queries = images.labels, images.queries
+    expectation = "`false_match_rate` needs images of two classes, and two images of one"
+    has_pairs = options.false_match_rate is None or has_pairs_of_both_kinds(labels)
+    check(has_pairs, expectation, classes=images.split.num_classes)
+    if options.nmi and options.cluster_by == "affinity_propagation":
+        most = affinity_propagation.MOST_ROWS
+        expectation = f"takes at most {most:,} images; kmeans takes any number"
+        fits = len(labels) <= most
+        check(fits, f"`cluster_by` affinity_propagation {expectation}", images=len(labels))
+    if options.index:
+        _, levels, dim = levels_of(options, model)
+        gallery = len(labels) if queries is None else int((~queries).sum())
+        check_index(options.index, options.index_parameters, options.dims or levels * dim, gallery)
+    findable = pipelines.rows_to_find(images.split, queries)
+    if options.rerank is None:
+        return findable
+    expectation = "`rerank` must not exceed the images that a query can find"
+    check(options.rerank <= findable, expectation, rerank=options.rerank, images=findable)
+    return options.rerank
+
+
+def has_pairs_of_both_kinds(labels):
+    return 1 < len(set(labels.tolist())) < len(labels)
+
+
+def retrieval(embedded, options):
+    """{"scores": {name: value}} with more beside it; "per_query" as arrays."""
+    images, model, labels = embedded.images, embedded.model, embedded.labels
+    if options.gallery:
+        return score_in_collection(embedded, options)
+    by_distance, has_pairs = options.rank_by == "distance", has_pairs_of_both_kinds(labels)
+    data = evaluation.apart(embedded.embeddings, labels, images.queries)
+    results = (_reranked if options.rerank else _ranked)(embedded, options, *data)
+    if options.nmi:
+        print(f"Clustering by {options.cluster_by.replace('_', ' ')}", flush=True)
+        kind = {"method": options.cluster_by, "seed": options.seed, "restarts": options.restarts}
+        clusters = evaluation.clustering_scores(embedded.embeddings, labels, **kind)
+        results["scores"].update(clusters)
+    if by_distance and has_pairs:
+        results["distances"] = evaluation.distance_statistics(embedded.embeddings, labels)
+    if parts := _parts(embedded, options):
+        results["levels"] = {name: _of_part(part, images, options) for name, part in parts.items()}
+    if options.false_match_rate is not None:
+        results["verification"] = _verified(embedded, options)
+    if untrained := untrained_scores(options, model, len(labels)):
+        results["untrained"] = untrained
+    if images.queries is not None:
+        queries = int(images.queries.sum())
+        results["images"] = {"queries": queries, "gallery": len(labels) - queries}
+    return results
+
+
+def _ranked(embedded, options, data, gallery):
+    """The scores of `averaged`, and of an index those through it."""
+    labels = data[1]
+    pairs = evaluation.scores_to_rank(len(labels))
+    if gallery:
+        pairs = len(labels) * len(gallery["gallery_labels"])
+    similarity = embedded.similarity(options, pairs)
+    kind = {"k": options.k, "similarity": similarity, **gallery}
+    results = averaged(evaluation.retrieval_scores_per_query(*data, **kind), labels, options.seed)
+    if options.index:
+        kind = {"index": options.index, "parameters": options.index_parameters}
+        recalls = evaluation.approximate_recall(
+            *data, k=options.k, **kind, seed=options.seed, **gallery
+        )
+        results["approximate"] = recalls
+    return results
+
+
+def _reranked(embedded, options, data, gallery):
+    """Recalls; "reranking" compares those of a sample of queries with a full ranking."""
+    count, candidates = len(data[1]), options.rerank
+    queries = min(COMPARED_QUERIES, count)
+    findable = len(gallery["gallery_labels"]) if gallery else count - 1
+    kind = {"k": options.k, "candidates": candidates, **gallery}
+    similarity = embedded.model.similarity("score_pairs", count * candidates)
+    recalls = evaluation.recall_after_reranking(*data, similarity=similarity, **kind)
+    similarity = embedded.model.similarity("score_pairs", queries * (findable + candidates))
+    with warnings.catch_warnings():
+        # Of queries without a relevant row it was warned before.
+        warnings.simplefilter("ignore", UserWarning)
+        exact, reranked = evaluation.exact_and_reranked_recall(
+            *data, similarity=similarity, queries=queries, seed=options.seed, **kind
+        )
+    lost = {k: exact[k] - reranked[k] for k in exact}
+    compared = {"exact": exact, "reranked": reranked, "lost": lost}
+    compared = {name: named_recalls(recalls) for name, recalls in compared.items()}
+    return {"scores": named_recalls(recalls), "reranking": {"queries": queries, **compared}}
+
+
+def _parts(embedded, options):
+    """{name: embeddings} of each level of several, or of each size that was trained."""
+    recipe = embedded.model.recipe
+    if embedded.number > 1:
+        levels = evaluation.split_levels(embedded.levels, embedded.number)
+        return {f"level {number}": level for number, level in enumerate(levels, start=1)}
+    if recipe.get("loss") != "matryoshka" or options.dims is not None:
+        return {}
+    return {
+        f"first {size}": evaluation.first_dims(embedded.levels, size)
+        for size in sorted(recipe.get("loss_options", {}).get("dims") or ())
+        if size <= embedded.levels.shape[1]  # of an export of the first numbers
+    }
+
+
+def _of_part(embeddings, images, options):
+    """{name: value} of embeddings ranked by distance."""
+    data, gallery = evaluation.apart(embeddings, images.labels, images.queries)
+    kind = {"k": options.k, "metrics": ("recall", "map@r"), **gallery}
+    found = evaluation.retrieval_scores(*data, **kind)
+    if has_pairs_of_both_kinds(images.labels):
+        found.update(evaluation.distance_statistics(embeddings, images.labels))
+    return found
+
+
+def _verified(embedded, options):
+    """Verification by a threshold on the distance; "calibrated" by the training classes."""
+    rate, data = options.false_match_rate, (embedded.embeddings, embedded.labels)
+    found = evaluation.verification_scores(*data, false_match_rates=rate)
+    results = {"false_match_rate": rate}
+    results |= {name: found[name] for name in ("auc", "equal_error_rate")}
+    results["true_match_rate"] = found["true_match_rates"][rate]
+    results["threshold"] = found["thresholds"][rate]
+    training = training_split(options, embedded.model, embedded.images.dataset)
+    if training is None or not has_pairs_of_both_kinds(training.labels):
+        cause = "the training classes are not at hand, or fewer than two have two images"
+        print(f"No threshold is calibrated: {cause}")
+        return results
+    rows = embed(options, embedded.model, training)
+    rows = joined(options, embedded.model, Images(training), rows).embeddings
+    threshold = evaluation.calibrate_threshold(rows, training.labels, false_match_rate=rate)
+    rates = evaluation.rates_at_threshold(*data, threshold)
+    return {**results, "calibrated": {"threshold": threshold, **rates}}
+
+
+def one_per_class(embedded, options):
+    """{"scores": {name: mean}, "deviations": {name: deviation}} over the draws."""
+    kind = {"draws": options.draws, "seed": options.seed}
+    found = evaluation.one_per_class_scores(
+        embedded.embeddings,
+        embedded.labels,
+        options.k,
+        similarity=embedded.similarity(options),
+        **kind,
+    )
+    deviations = {name: deviation for name, (_, deviation) in found.items()}
+    means = {name: mean for name, (mean, _) in found.items()}
+    return {"scores": means, "deviations": deviations if options.draws > 1 else {}}
+
+
+def nearest_class_mean(embedded, options):
+    """As `one_per_class`."""
+    kind = options.given("shots", "k", "draws", "seed", "renormalize_means")
+    return few_shot_scores(embedded.embeddings, embedded.labels, **kind)
+
+
+def zero_shot(embedded, options):
+    """{"scores": {name: value}}, and the same for the other ways to count classes."""
+    rows, labels, unseen = embedded.embeddings, embedded.labels, embedded.images.queries
+    kind = {"k": options.k, "renormalize_means": options.renormalize_means, **options.placement}
+    known, unseen = ((rows[chosen], labels[chosen]) for chosen in (~unseen, unseen))
+    return zero_shot_scores(*known, embedded.images.hierarchy, *unseen, **kind)
+
+
+def _unseen(options, model, images):
+    """The images of known classes and of unseen ones, with their hierarchy, checked."""
+    split, share = images.split, options.unseen_share
+    if share is None:
+        known = training_split(options, model, images.dataset)
+        expectation = (
+            "`unseen_share` must be given, except for the split test or validation of the "
+            "images of the training, whose training classes are known"
+        )
+        options.check(known is not None, expectation, "split", "dataset")
+        unseen_ids, split = split.classes, pipelines.join_splits([known, split])
+    if options.hierarchy:
+        parents = hierarchy.read_hierarchy(options.hierarchy)
+        parents = hierarchy.of_class_ids(parents, Images(split).class_names)
+    else:
+        expectation = "`hierarchy` must be given for a dataset without super-classes"
+        options.check(split.super_labels is not None, expectation, "dataset")
+        parents = hierarchy.of_super_classes(split.labels, split.super_labels)
+    if share is not None:
+        unseen_ids = evaluation.every_nth_child(split.classes.tolist(), parents, share)
+        options.check(unseen_ids, "`unseen_share` must hold out a class of a parent or more")
+    known_ids = np.setdiff1d(split.classes, unseen_ids)
+    related = evaluation.have_relatives(known_ids, parents, unseen_ids)
+    expectation = (
+        "no unseen class shares a non-root ancestor with a known class: give `unseen_share`, "
+        "such as 0.2, to hold classes out of each parent"
+    )
+    check(related.any(), expectation, known=len(known_ids), unseen=len(unseen_ids))
+    no_means = np.zeros((len(known_ids), 1))  # to reject a placement before the embedding
+    evaluation.zero_shot_means(no_means, known_ids, parents, unseen_ids, **options.placement)
+    return Images(split, np.isin(split.labels, unseen_ids), images.dataset, hierarchy=parents)
+
+
+TASKS = {
+    "retrieval": retrieval,
+    "one_per_class": one_per_class,
+    "ncm": nearest_class_mean,
+    "zero_shot": zero_shot,
+}
