@@ -10,6 +10,7 @@ from PIL import Image
 import pipelines
 from tfdml.programs import evaluate, train
 from tfdml.runs import exporting
+from tfdml.runs.scoring.embedded import embed
 from tfdml.runs.scoring.scored_model import ScoredModel, completed, find_model
 from tfdml.serving import export, exported
 
@@ -64,14 +65,14 @@ def test_evaluate_takes_several_crops_of_the_warped_image(version):
     model = find_model(settings)
     settings = completed(settings, model)
     preprocessing = model.preprocessing
-    embed = tf.saved_model.load(str(version)).signatures["embed_images"]
+    signature = tf.saved_model.load(str(version)).signatures["embed_images"]
     split = pipelines.load("folder", data_dir="photos").test
-    found = model.loaded(settings).embed(settings, split)
+    found = embed(settings, model, split)
     wholes = next(
         iter(pipelines.evaluation_batches(split, (16, 16, 3), preprocessing=preprocessing))
     ).numpy()
     corners = [(0, 0), (0, 4), (4, 0), (4, 4), (2, 2)]
-    rows = [embed(images=wholes[:, y : y + 12, x : x + 12])["embedding"] for y, x in corners]
+    rows = [signature(images=wholes[:, y : y + 12, x : x + 12])["embedding"] for y, x in corners]
     unit = [row / np.linalg.norm(row, axis=1, keepdims=True) for row in rows]
     mean = np.mean(unit, axis=0)
     mean /= np.linalg.norm(mean, axis=1, keepdims=True)

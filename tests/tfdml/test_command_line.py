@@ -11,7 +11,7 @@ from tfdml.client.__main__ import Embed as Client
 from tfdml.command_line import Parser, as_yaml, program_call, program_name
 from tfdml.programs.evaluate import TASKS
 from tfdml.runs.recipe import Recipe
-from tfdml.runs.scoring.task_options import Comparison
+from tfdml.runs.task_options import Comparison
 from tfdml.scale.check_command import Check
 from tfdml.scale.embed import Embed
 from tfdml.scale.index_command import Indexing

@@ -30,8 +30,8 @@ from tfdml.command_line import Parser, fail, one_sentence, program_name
 from tfdml.runs.tables import results_text
 from tfdml.files import check_file, check_writable, naming
 from tfdml.quiet import keep_printing
-from tfdml.runs import scoring
-from tfdml.runs.scoring.task_options import (
+from tfdml.runs import compared_runs, scoring
+from tfdml.runs.task_options import (
     CHANGING,
     Comparison,
     NearestClassMean,
@@ -51,7 +51,7 @@ def main(arguments=None):
     if task == COMPARE:
         options, runs = parse_comparison(arguments)
         with one_sentence(PROGRAM, ValueError, TypeError, OSError):
-            scoring.compare(options, runs)
+            compared_runs.compare(options, runs)
         return
     options = parse(task, arguments)
     with one_sentence(PROGRAM, ValueError, TypeError, OSError, ImportError):
@@ -157,7 +157,7 @@ def score(options, model):
     embedded = scoring.embed_images(options, model, images)
     results = scoring.TASKS[options.task](embedded, options)
     per_query = results.pop("per_query", None)
-    scoring.write_scores(options, model, results)
+    scoring.write_scores(embedded, options, results)
     if per_query:
         scoring.write_queries(options, images, per_query)
     print(f"\n{summary(options, model, images)}:\n{results_text(results)}")

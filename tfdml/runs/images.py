@@ -12,6 +12,7 @@ from tfdml.checks import check, check_fits
 from tfdml.command_line import program_name
 from tfdml.files import copies
 from tfdml.models.published import check_colour
+from tfdml.progress import progress
 from tfdml.runs.recipe import CLASS_SAMPLERS
 from tfdml.serving.options import export_options
 
@@ -181,3 +182,50 @@ def images_to_score(split, dataset):
     size, preprocessing = dataset.image_size, dataset.preprocessing
     batch = fitting_batch_size(size)
     return pipelines.evaluation_batches(split, size, batch, preprocessing=preprocessing)
+
+
+def embed_split(
+    signature, split, preprocessing, *, width, levels=1, crops=1, mirror=False, batch_size=None
+):
+    """(n, width) floats, what a signature `embed_images` makes of the images of a split, in order.
+
+    Args:
+        signature: That of an exported model.
+        split: `Split` of n images.
+        preprocessing: How images are brought to their size.
+        width: The first numbers of an embedding to take, if it has as many.
+        levels: How many levels these are, which the mean over views scales each for itself.
+        crops: As for `pipelines.views.views`.
+        mirror: As for `pipelines.views.views`.
+        batch_size: Images embedded at once; as many as fit the memory if None.
+    """
+    import numpy as np  # these wait for NumPy and TensorFlow
+
+    from pipelines.images import named
+    from pipelines.views import views
+    from tfdml.evaluation import average_views
+    from tfdml.serving.embedding import InPieces, fitting_batch_size
+
+    image_size = tuple(signature.structured_input_signature[1]["images"].shape[1:])
+    width = min(width, signature.structured_outputs["embedding"].shape[1])
+    batch_size = batch_size or fitting_batch_size(image_size, width)
+    network = InPieces(lambda images: signature(images=images)["embedding"], batch_size)
+    read_size = preprocessing.size_of_views(image_size) if crops > 1 else image_size
+    rows = len(split.labels)
+    check_fits(4 * rows * width, "the embeddings", images=rows, embedding_dim=width)
+    pixels = math.prod(read_size) * min(batch_size, rows)
+    check_fits(4 * pixels, "a batch of images", batch_size=batch_size, image_size=read_size)
+
+    def embed(images):
+        shown = views(images, image_size, crops=crops, mirror=mirror)
+        embeddings = np.stack([network(view)[:, :width] for view in shown])
+        return embeddings[0] if len(shown) == 1 else average_views(embeddings, levels)
+
+    kind = {"preprocessing": preprocessing}
+    batches = pipelines.evaluation_batches(split, read_size, batch_size, **kind)
+    embeddings, end = np.empty((rows, width), np.float32), 0
+    with named(split):
+        for images in progress("Embedding", batches, unit="batch"):
+            start, end = end, end + len(images)
+            embeddings[start:end] = embed(images)
+    return embeddings

@@ -22,7 +22,7 @@ from tfdml.runs import exporting, scoring
 from tfdml.runs.scoring import score_files
 from tfdml.runs.scoring.scored_images import Images
 from tfdml.runs.scoring.scored_model import ScoredModel, completed, find_model
-from tfdml.runs.scoring.task_options import Scoring
+from tfdml.runs.task_options import Scoring
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,3 @@
-from .compared_runs import compare as compare
 from .embedded import embed_images as embed_images
 from .retrieval_page import draw as draw
 from .score_files import path_of as path_of

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import pathlib
 import zipfile
 import zlib
@@ -12,10 +11,11 @@ import numpy as np
 
 import pipelines
 import tfdml
-from tfdml.checks import Bare, check, check_fits
+from tfdml.checks import Bare, check
 from tfdml.files import replacing
-from tfdml.progress import progress
+from tfdml.runs.images import embed_split
 from tfdml.runs.scoring.scored_images import Images
+from tfdml.serving.exported import fingerprint
 
 
 class Embedded(NamedTuple):
@@ -128,7 +128,7 @@ def embed_images(options, model, images):
     if path:
         boxes = images.split.boxes
         boxes = None if boxes is None else hashlib.sha256(boxes.tobytes()).hexdigest()
-        origin = {"model": model.fingerprint, **images.identity(options), "boxes": boxes}
+        origin = {"model": fingerprint(model.version), **images.identity(options), "boxes": boxes}
         origin |= {"crops": options.crops, "mirror": options.mirror}
     if model.stored:
         known = json.loads(str(model.stored.origin or "{}"))
@@ -164,33 +164,7 @@ def embed(options, model, split, signature=None):
 
     `signature` is that of other weights of the same model; its own if None.
     """
-    from pipelines.images import named  # these wait for TensorFlow
-    from pipelines.views import views
-    from tfdml.serving.embedding import InPieces, fitting_batch_size
-
-    signature = signature or model.signatures["embed_images"]
-    image_size = tuple(signature.structured_input_signature[1]["images"].shape[1:])
     levels, _, dim = levels_of(options, model)
-    width = min(levels * dim, signature.structured_outputs["embedding"].shape[1])
-    batch_size = options.batch_size or fitting_batch_size(image_size, width)
-    network = InPieces(lambda images: signature(images=images)["embedding"], batch_size)
-    reading, rows = model.preprocessing, len(split.labels)
-    read_size = reading.size_of_views(image_size) if options.crops > 1 else image_size
-    check_fits(4 * rows * width, "the embeddings", images=rows, embedding_dim=width)
-    pixels = math.prod(read_size) * min(batch_size, rows)
-    check_fits(4 * pixels, "a batch of images", batch_size=batch_size, image_size=read_size)
-
-    def embeddings_of(images):
-        shown = views(images, image_size, crops=options.crops, mirror=options.mirror)
-        embeddings = np.stack([network(view)[:, :width] for view in shown])
-        if len(embeddings) == 1:
-            return embeddings[0]
-        return tfdml.evaluation.average_views(embeddings, levels)
-
-    batches = pipelines.evaluation_batches(split, read_size, batch_size, preprocessing=reading)
-    with named(split):
-        embeddings, end = np.empty((rows, width), np.float32), 0
-        for images in progress("Embedding", batches, unit="batch"):
-            start, end = end, end + len(images)
-            embeddings[start:end] = embeddings_of(images)
-        return embeddings
+    kind = {"crops": options.crops, "mirror": options.mirror, "batch_size": options.batch_size}
+    signature, reading = signature or model.signatures["embed_images"], model.preprocessing
+    return embed_split(signature, split, reading, width=levels * dim, levels=levels, **kind)

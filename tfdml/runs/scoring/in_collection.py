@@ -11,6 +11,7 @@ from tfdml.runs.images import files_of, warn_of_copies
 from tfdml.scale.collection import Collection
 from tfdml.scale.evaluation import Gallery, retrieval_scores_per_query, scores_through_index
 from tfdml.scale.index import StoredIndex
+from tfdml.serving.exported import fingerprint
 
 
 class Searched(NamedTuple):
@@ -30,7 +31,7 @@ def searching(options, model, images):
             alone, or there is no index and one is asked for.
     """
     collection, index = Collection(options.gallery), None
-    collection.check_model(model.fingerprint)
+    collection.check_model(fingerprint(model.version))
     if options.index:
         index = StoredIndex(collection, parameters=options.index_parameters)
     split = images.split if images.queries is None else images.split.subset(images.queries)

@@ -8,8 +8,8 @@ from tfdml import evaluation
 from tfdml.evaluation.report import plots
 from tfdml.evaluation.report.page import write_report
 from tfdml.evaluation.report.tables import without_twins
-from tfdml.runs.scoring.task_options import CHANGING
 from tfdml.runs.scoring.tasks import has_pairs_of_both_kinds
+from tfdml.runs.task_options import CHANGING
 
 NEIGHBOURS = 10  # of each image on the page, where they are not those of the scores
 CANDIDATES = 100  # nearest by distance that a learned similarity ranks for the page

@@ -8,7 +8,6 @@ import pathlib
 
 from tfdml import evaluation
 from tfdml.files import as_file_name, shortened, write_text
-from tfdml.runs.scoring.embedded import levels_of
 
 # Options whose values, where they are not the default, are in the name of a file, in this order.
 _WORDS = {
@@ -64,14 +63,15 @@ def path_of(options, model):
     return folder / shortened("_".join(["evaluation", *task, *words]), ".json")
 
 
-def write_scores(options, model, results):
-    """Writes the scores and the options as JSON; numbers that are not finite as null."""
+def write_scores(embedded, options, results):
+    """Writes the scores and the options as JSON."""
+    version = embedded.model.version
     content = {
-        "version": model.version and str(model.version),
+        "version": version and str(version),
         **dataclasses.asdict(options),
         "task": options.task,
         "rank_by": options.rank_by,
-        "scored_levels": levels_of(options, model)[1],
+        "scored_levels": embedded.number,
     }
     del content["levels"]  # the name of the scores of each level alone
     out = pathlib.Path(options.out)

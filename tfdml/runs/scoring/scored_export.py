@@ -10,7 +10,7 @@ from tfdml.runs import exporting
 from tfdml.runs.scoring.embedded import embed, joined
 from tfdml.runs.scoring.scored_images import load_images
 from tfdml.runs.scoring.scored_model import completed, find_model
-from tfdml.runs.scoring.task_options import Retrieval
+from tfdml.runs.task_options import Retrieval
 from tfdml.serving import Gallery, class_means, exported
 from tfdml.serving.nearest import check_rows
 from tfdml.serving.options import TOP, export_options, options_kept

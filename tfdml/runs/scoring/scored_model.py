@@ -16,7 +16,7 @@ from tfdml.quiet import import_tensorflow
 from tfdml.runs.folders import RUNS, SAVED_MODELS
 from tfdml.runs.images import preprocessing_of
 from tfdml.runs.scoring.embedded import read_embeddings
-from tfdml.runs.scoring.task_options import CHANGING
+from tfdml.runs.task_options import CHANGING
 from tfdml.serving import exported
 from tfdml.serving.metadata import read_metadata
 from tfdml.serving.versions import name_of, versions_of
@@ -24,21 +24,13 @@ from tfdml.serving.versions import name_of, versions_of
 
 @dataclasses.dataclass(frozen=True)
 class ScoredModel:
-    """A version of an exported model, or the unknown one of a file of embeddings.
+    """A version of an exported model, or the unknown one of a file of embeddings."""
 
-    Args:
-        version: Path of the version; None if unknown.
-        recipe: {name: value}, the settings of its training; empty if unknown.
-        metadata: {name: value}, its metadata.
-        name: Of the folder of its versions, or of the SavedModel if it has no number.
-        stored: `Stored` embeddings, where the file of them is there; else None.
-    """
-
-    version: pathlib.Path | None
-    recipe: dict
+    version: pathlib.Path | None  # None if unknown
+    recipe: dict  # {name: value}, the settings of its training; empty if unknown
     metadata: dict = dataclasses.field(default_factory=dict)
-    name: str = ""
-    stored: Any = None
+    name: str = ""  # of the folder of its versions, or of the SavedModel if it has no number
+    stored: Any = None  # `Stored` embeddings, where the file of them is there
 
     def was_trained_on(self, options):
         """Whether the images to score are of the dataset and folder of the training."""
@@ -47,11 +39,6 @@ class ScoredModel:
             for folder in (self.recipe.get("data_dir"), options.data_dir)
         }
         return self.recipe.get("dataset") == options.dataset and len(places) == 1
-
-    @functools.cached_property
-    def fingerprint(self):
-        """That of its graph and variables."""
-        return exported.fingerprint(self.version)
 
     @functools.cached_property
     def signatures(self):
@@ -74,11 +61,9 @@ class ScoredModel:
         return preprocessing_of(self.recipe, mean if self.recipe.get("mean_image") else None)
 
     def similarity(self, name, pairs=None):
-        """The learned similarity of rows of arrays.
+        """The learned similarity of rows of arrays, by the signature of a name.
 
-        Args:
-            name: `score_pairs` or `score_matrix`.
-            pairs: How many pairs there will be, for a progress bar; none is shown if None.
+        `pairs` is how many there will be, for a progress bar; none is shown if None.
         """
         bar = progress("Scoring", total=pairs, unit="pair", shown=pairs is not None)
 
@@ -165,18 +150,16 @@ def completed(options, model):
 
 
 def untrained_scores(options, model, images):
-    """{name: value} of the network before its training, where the same is scored now; {} if not.
-
-    `images` is the number of them.
-    """
-    trained = model.metadata.get("scores") or {}
+    """{name: value} of the network before its training, of the same number of images; else {}."""
+    trained, recipe = model.metadata.get("scores") or {}, model.recipe
     is_same = (
-        model.was_trained_on(options)
+        "trained" in trained
+        and model.was_trained_on(options)
         and options.rank_by == "distance"
         and options.split == trained.get("scored_classes")
-        and options.boxes == model.recipe.get("boxes")
-        and options.skip_invalid == bool(model.recipe.get("skip_invalid"))
+        and options.boxes == recipe.get("boxes")
+        and options.skip_invalid == bool(recipe.get("skip_invalid"))
         and trained.get("scored_images", images) == images
         and not options.changed(CHANGING)
     )
-    return trained.get("untrained", {}) if is_same and "trained" in trained else {}
+    return trained.get("untrained", {}) if is_same else {}

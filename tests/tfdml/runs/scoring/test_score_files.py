@@ -4,7 +4,7 @@ import types
 import numpy as np
 
 from tfdml.runs.scoring import score_files
-from tfdml.runs.scoring.task_options import NearestClassMean, Retrieval
+from tfdml.runs.task_options import NearestClassMean, Retrieval
 
 
 def test_numbers_that_json_has_not_are_null():

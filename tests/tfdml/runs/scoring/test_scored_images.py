@@ -8,7 +8,7 @@ from PIL import Image
 import pipelines
 from tfdml.runs.scoring.scored_images import load_images, training_split
 from tfdml.runs.scoring.scored_model import ScoredModel
-from tfdml.runs.scoring.task_options import Retrieval
+from tfdml.runs.task_options import Retrieval
 
 
 def test_training_classes_are_those_that_a_run_without_single_images_had():

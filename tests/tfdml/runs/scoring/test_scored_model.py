@@ -3,7 +3,7 @@ import pathlib
 import pytest
 
 from tfdml.runs.scoring.scored_model import ScoredModel, completed
-from tfdml.runs.scoring.task_options import Retrieval
+from tfdml.runs.task_options import Retrieval
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Comparison of runs that were scored on the same images."""
 
+import contextlib
 import json
 import pathlib
 
@@ -7,7 +8,7 @@ from tfdml import evaluation
 from tfdml.checks import check
 from tfdml.command_line import program_call
 from tfdml.files import check_file, identity, read_text
-from tfdml.runs.scoring.score_files import queries_path, write_json
+from tfdml.runs.scoring import score_files
 from tfdml.serving.exported import find_version
 from tfdml.serving.versions import name_of, versions_of
 
@@ -30,14 +31,14 @@ def compare(options, runs):
     if out:
         check_file(out=out)
     scored = {run: evaluation.load_queries(file) for run, file in files.items()}
-    options = {name: getattr(options, name) for name in ("confidence", "rounds", "seed")}
-    comparison = evaluation.compare(scored, **options)
+    drawn = {name: getattr(options, name) for name in ("confidence", "rounds", "seed")}
+    comparison = evaluation.compare(scored, **drawn)
     print(
         f"{comparison['queries']:,} images of {comparison['classes']:,} classes:\n"
         f"{evaluation.comparison_table(comparison)}"
     )
     if out:
-        write_json(out, comparison)
+        score_files.write_json(out, comparison)
         print(f"Comparison: {out}")
 
 
@@ -50,44 +51,36 @@ def queries_of(run):
     path = pathlib.Path(run)
     if not path.exists():
         raise FileNotFoundError(f"{run} does not exist")
-    folder, files = path.resolve(), [path]
-    if path.suffix != ".json":
-        names = [folder.name, *([folder.parent.name] if folder.name.isdigit() else [])]
-        folders = [path, *(pathlib.Path("runs", name) for name in names)]
-        files = [folder / "evaluation.json" for folder in folders]
-    for file in files:
-        if queries_path(file).is_file():
-            if path.suffix != ".json":
+    folder, is_file = path.resolve(), path.suffix == ".json"
+    names = [folder.name, *([folder.parent.name] if folder.name.isdigit() else [])]
+    folders = [path, *(pathlib.Path("runs", name) for name in names)]
+    files = [path] if is_file else [folder / "evaluation.json" for folder in folders]
+    archives = map(score_files.queries_path, files)
+    for file, archive in zip(files, archives, strict=True):
+        if archive.is_file():
+            if not is_file:
                 _check_version(file, path)
-            return queries_path(file)
+            return archive
     scores = sorted(files[-1].parent.glob("*.json"))
-    others = [str(path) for path in scores if queries_path(path).is_file()]
-    model = folder.parent if path.suffix == ".json" else run
-    hint = f"score it first by `{program_call('evaluate')} {model}`"
-    if others:
-        hint = f"it has those in {', '.join(others)}"
-    raise FileNotFoundError(f"{run} has no values of queries, {queries_path(files[-1])}: {hint}")
+    others = [str(path) for path in scores if score_files.queries_path(path).is_file()]
+    hint = f"it has those in {', '.join(others)}"
+    if not others:
+        hint = f"score it first by `{program_call('evaluate')} {folder.parent if is_file else run}`"
+    archive = score_files.queries_path(files[-1])
+    raise FileNotFoundError(f"{run} has no values of queries, {archive}: {hint}")
 
 
 def _check_version(scores, folder):
-    """Raises a FileNotFoundError for scores of another version than that of a folder."""
-    version = _version_of(scores)
-    if version is None:
-        return
+    """Raises a FileNotFoundError for scores of another version than that of a folder, if stated."""
     try:
+        version = pathlib.Path(json.loads(read_text(scores))["version"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return
+    asked = max(versions_of(version.parent).items(), default=(0, version))[1]
+    with contextlib.suppress(FileNotFoundError):  # of a folder of scores alone
         asked = find_version(folder)
-    except FileNotFoundError:  # a folder of scores alone
-        _, asked = max(versions_of(version.parent).items(), default=(0, version))
     if name_of(version) != name_of(asked):  # a relative path, of the folder that it was scored from
         raise FileNotFoundError(
             f"{scores} has the scores of {version}, not of {asked}: score that first by "
             f"`{program_call('evaluate')} {asked}`"
         )
-
-
-def _version_of(scores):
-    """The version that a file of scores is of; None where it does not state one."""
-    try:
-        return pathlib.Path(json.loads(read_text(scores))["version"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
