@@ -156,16 +156,16 @@ def score(options, model):
         scoring.exported_rows(options, images)
     embedded = scoring.embed_images(options, model, images)
     results = scoring.TASKS[options.task](embedded, options)
-    per_query = results.pop("per_query", None)
+    found = {name: results.pop(name) for name in ("per_query", "ranking") if name in results}
     scoring.write_scores(embedded, options, results)
-    if per_query:
-        scoring.write_queries(options, images, per_query)
+    if "per_query" in found:
+        scoring.write_queries(options, images, found["per_query"])
     print(f"\n{summary(options, model, images)}:\n{results_text(results)}")
     print(f"Scores: {options.out}")
     if getattr(options, "report", None):
         with naming(options.report):
             texts = title_of(options, model), facts_of(options, model, images)
-            page = scoring.draw(embedded, options, {**results, "per_query": per_query}, *texts)
+            page = scoring.draw(embedded, options, results | found, *texts)
         print(f"Report: {page}")
     if exports:
         print(f"Exported: {scoring.export_scored(embedded, options, served, results)}")

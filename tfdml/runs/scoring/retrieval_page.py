@@ -5,36 +5,41 @@ import pathlib
 from pipelines import records
 from pipelines.loading import part_of
 from tfdml import evaluation
+from tfdml.evaluation.metrics import Metrics
 from tfdml.evaluation.report import plots
 from tfdml.evaluation.report.page import write_report
 from tfdml.evaluation.report.tables import without_twins
-from tfdml.runs.scoring.tasks import has_pairs_of_both_kinds
+from tfdml.runs.scoring.tasks import NEAREST, has_pairs_of_both_kinds
 from tfdml.runs.task_options import CHANGING
-
-NEIGHBOURS = 10  # of each image on the page, where they are not those of the scores
-CANDIDATES = 100  # nearest by distance that a learned similarity ranks for the page
 
 
 def draw(embedded, options, results, title, facts):
     """Writes the report to `options.report`; returns the path of the page."""
     print("Drawing the report", flush=True)
-    images, model, seed = embedded.images, embedded.model, options.seed
-    split, folder, ids = images.split, pathlib.Path(options.report), images.ids(options)
-    data, pairs = (embedded.embeddings, split.labels), None
+    images, model = embedded.images, embedded.model
+    split, folder, seed = images.split, pathlib.Path(options.report), {"seed": options.seed}
+    data, ids, most = (
+        (embedded.embeddings, split.labels),
+        images.ids(options),
+        len(split.labels) - 1,
+    )
+    ranking, neighbours, pairs = results.get("ranking"), None, None
     if model.version and "score_pairs" in model.signatures and not options.changed(CHANGING):
         pairs = model.similarity("score_pairs")
-    per_query = results.get("per_query") if images.queries is None else None
-    if not per_query:
-        per_query = evaluation.retrieval_scores_per_query(*data, options.k)
-        facts["below the scores"] = "all images among themselves, by distance"
-    most, neighbours = min(NEIGHBOURS, len(split.labels) - 1), None
-    if options.rank_by == "similarity":
-        candidates = min(options.rerank or CANDIDATES, len(split.labels) - 1)
+    if options.rank_by == "similarity" and ranking and images.queries is None:
+        neighbours = ranking.nearest
+    elif options.rank_by == "similarity":
+        candidates = min(options.rerank or 10 * NEAREST, most)
         facts["neighbours"] = f"the {candidates:,} nearest by distance, by the learned similarity"
         kind = {"similarity": pairs, "candidates": candidates}
-        neighbours = evaluation.reranked_neighbours(data[0], min(most, candidates), **kind)
-    elif images.queries is not None:
-        neighbours = evaluation.nearest_neighbours(data[0], most)
+        count = min(NEAREST, candidates)
+        neighbours = evaluation.reranked_neighbours(data[0], count, **kind)
+    if not ranking or ranking.histogram is None:
+        ranking = evaluation.rank(*data, nearest=NEAREST, histogram=True)
+    per_query = results.get("per_query") if images.queries is None else None
+    if not per_query:
+        per_query = Metrics.of(None, options.k, most).values(ranking)
+        facts["below the scores"] = "all images among themselves, by distance"
 
     def picture(row):
         """The image of a row, at its own size."""
@@ -53,14 +58,14 @@ def draw(embedded, options, results, title, facts):
         class_names=split.class_names,
         image_names=ids if split.holds_paths else None,
         untrained=results.get("untrained"),
+        ranking=ranking,
         neighbours=neighbours,
-        seed=seed,
+        **seed,
     )
     if has_pairs_of_both_kinds(split.labels):
-        path = folder / "score_distributions.png"
-        kind = {"similarity": pairs, "levels": embedded.number, "seed": seed}
-        plots.plot_score_distributions(*data, path, **kind)
-    kind = {"similarity": embedded.similarity(options), "names": ids, "seed": seed}
+        kind = {"similarity": pairs, "levels": embedded.number, **seed}
+        plots.plot_score_distributions(*data, folder / "score_distributions.png", **kind)
+    kind = {"similarity": embedded.similarity(options), "names": ids, **seed}
     plots.plot_retrievals(picture, *data, folder / "retrievals.png", **kind)
     names = {"class_names": split.class_names, "image_names": ids}
     evaluation.write_projector(folder / "projector", *data, **names, picture_of=picture)

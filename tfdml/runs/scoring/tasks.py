@@ -1,6 +1,7 @@
 """The tasks of `evaluate.py`: what each checks before images are embedded, and its scores."""
 
 import dataclasses
+import math
 import warnings
 
 import numpy as np
@@ -8,9 +9,10 @@ import numpy as np
 import pipelines
 from tfdml import evaluation
 from tfdml.checks import check
-from tfdml.evaluation import affinity_propagation, hierarchy
+from tfdml.evaluation import affinity_propagation, hierarchy, inputs
 from tfdml.evaluation.approximate import check_index, load_faiss
 from tfdml.evaluation.draws import few_shot_scores
+from tfdml.evaluation.metrics import Metrics
 from tfdml.evaluation.report.tables import named_recalls
 from tfdml.evaluation.zero_shot import zero_shot_scores
 from tfdml.runs.scoring.embedded import embed, joined, levels_of
@@ -19,6 +21,7 @@ from tfdml.runs.scoring.scored_images import Images, training_split
 from tfdml.runs.scoring.scored_model import untrained_scores
 from tfdml.serving.exported import check_similarity
 
+NEAREST = 10  # rows that a page shows of each
 COMPARED_QUERIES = 1000  # ranked exactly too, to measure what `rerank` loses
 
 
@@ -85,25 +88,25 @@ def has_pairs_of_both_kinds(labels):
 
 
 def retrieval(embedded, options):
-    """{"scores": {name: value}} with more beside it; "per_query" as arrays."""
-    images, model, labels = embedded.images, embedded.model, embedded.labels
+    """{"scores": {name: value}} with more beside it; "per_query" as arrays, "ranking"."""
+    images, labels, rows = embedded.images, embedded.labels, embedded.embeddings
     if options.gallery:
         return score_in_collection(embedded, options)
     by_distance, has_pairs = options.rank_by == "distance", has_pairs_of_both_kinds(labels)
-    data = evaluation.apart(embedded.embeddings, labels, images.queries)
-    results = (_reranked if options.rerank else _ranked)(embedded, options, *data)
+    results = _reranked(embedded, options) if options.rerank else _ranked(embedded, options)
+    if by_distance and images.queries is not None and (has_pairs or options.report):
+        results["ranking"] = evaluation.rank(rows, labels, nearest=NEAREST, histogram=True)
     if options.nmi:
         print(f"Clustering by {options.cluster_by.replace('_', ' ')}", flush=True)
         kind = {"method": options.cluster_by, "seed": options.seed, "restarts": options.restarts}
-        clusters = evaluation.clustering_scores(embedded.embeddings, labels, **kind)
-        results["scores"].update(clusters)
+        results["scores"] |= evaluation.clustering_scores(rows, labels, **kind)
     if by_distance and has_pairs:
-        results["distances"] = evaluation.distance_statistics(embedded.embeddings, labels)
+        results["distances"] = statistics_of(results["ranking"].histogram)
     if parts := _parts(embedded, options):
         results["levels"] = {name: _of_part(part, images, options) for name, part in parts.items()}
     if options.false_match_rate is not None:
         results["verification"] = _verified(embedded, options)
-    if untrained := untrained_scores(options, model, len(labels)):
+    if untrained := untrained_scores(options, embedded.model, len(labels)):
         results["untrained"] = untrained
     if images.queries is not None:
         queries = int(images.queries.sum())
@@ -111,26 +114,30 @@ def retrieval(embedded, options):
     return results
 
 
-def _ranked(embedded, options, data, gallery):
-    """The scores of `averaged`, and of an index those through it."""
-    labels = data[1]
-    pairs = evaluation.scores_to_rank(len(labels))
-    if gallery:
-        pairs = len(labels) * len(gallery["gallery_labels"])
+def _ranked(embedded, options):
+    """The scores of `averaged`, the `Ranking`, and of an index the scores through it."""
+    data, gallery = evaluation.apart(embedded.embeddings, embedded.labels, embedded.images.queries)
+    labels, found = data[1], len(gallery.get("gallery_labels", ()))
+    pairs = len(labels) * found if gallery else evaluation.scores_to_rank(len(labels))
     similarity = embedded.similarity(options, pairs)
-    kind = {"k": options.k, "similarity": similarity, **gallery}
-    results = averaged(evaluation.retrieval_scores_per_query(*data, **kind), labels, options.seed)
+    alone = not gallery and similarity is None
+    ranking = evaluation.rank(
+        *data, **gallery, similarity=similarity, nearest=NEAREST, histogram=alone
+    )
+    missed = int((ranking.relevant == 0).sum())
+    inputs.warn_of_misses(missed, len(labels), stacklevel=3)
+    per_query = Metrics.of(None, options.k, found or len(labels) - 1).values(ranking)
+    results = {**averaged(per_query, labels, options.seed), "ranking": ranking}
     if options.index:
         kind = {"index": options.index, "parameters": options.index_parameters}
-        recalls = evaluation.approximate_recall(
-            *data, k=options.k, **kind, seed=options.seed, **gallery
-        )
-        results["approximate"] = recalls
+        kind |= {"k": options.k, "seed": options.seed, **gallery}
+        results["approximate"] = evaluation.approximate_recall(*data, **kind)
     return results
 
 
-def _reranked(embedded, options, data, gallery):
+def _reranked(embedded, options):
     """Recalls; "reranking" compares those of a sample of queries with a full ranking."""
+    data, gallery = evaluation.apart(embedded.embeddings, embedded.labels, embedded.images.queries)
     count, candidates = len(data[1]), options.rerank
     queries = min(COMPARED_QUERIES, count)
     findable = len(gallery["gallery_labels"]) if gallery else count - 1
@@ -168,11 +175,24 @@ def _parts(embedded, options):
 def _of_part(embeddings, images, options):
     """{name: value} of embeddings ranked by distance."""
     data, gallery = evaluation.apart(embeddings, images.labels, images.queries)
-    kind = {"k": options.k, "metrics": ("recall", "map@r"), **gallery}
-    found = evaluation.retrieval_scores(*data, **kind)
+    ranking = evaluation.rank(*data, **gallery, nearest=0, histogram=not gallery)
+    metrics = Metrics.of(("recall", "map@r"), options.k, len(images.labels))
+    found = {name: float(values.mean()) for name, values in metrics.values(ranking).items()}
     if has_pairs_of_both_kinds(images.labels):
-        found.update(evaluation.distance_statistics(embeddings, images.labels))
+        whole = {"depth": 0, "nearest": 0, "histogram": True}
+        if gallery:
+            ranking = evaluation.rank(embeddings, images.labels, **whole)
+        found |= statistics_of(ranking.histogram)
     return found
+
+
+def statistics_of(histogram):
+    """As `tfdml.evaluation.distance_statistics`, of a `Histogram`."""
+    names = [f"{kind}_{what}" for kind in ("positive", "negative") for what in ("mean", "variance")]
+    found = {name: getattr(histogram, name) for name in names}
+    gap = found["negative_mean"] - found["positive_mean"]
+    spread = found["negative_variance"] + found["positive_variance"]
+    return {**found, "lda": gap**2 / spread if spread else math.inf if gap else 0.0}
 
 
 def _verified(embedded, options):
