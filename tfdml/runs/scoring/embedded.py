@@ -63,12 +63,12 @@ def read_embeddings(path):
         OSError: If it cannot be read.
         ValueError: If it is no such file, or damaged; names it.
     """
-    expected = f"{path} must be a NumPy archive (.npz) of `embeddings` and `labels`"
+    expected = f"{path} must be a NumPy archive (.npz) with arrays `embeddings` and `labels`"
     try:
         with np.load(path) as archive:
             arrays = {n: archive[n] for n in archive.files if n in Stored._fields}
-    except (EOFError, ValueError, AttributeError, TypeError, NotImplementedError) as error:
-        raise ValueError(f"{expected} ({' '.join(str(error).split())})") from None
+    except (EOFError, ValueError, AttributeError, TypeError, NotImplementedError):
+        raise ValueError(expected) from None
     except (zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path} is damaged ({error}). Write it again") from None
     check({"embeddings", "labels"} <= set(arrays), expected, has=sorted(arrays))

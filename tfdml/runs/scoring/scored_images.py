@@ -67,7 +67,7 @@ def load_images(options, model):
         if retrieval and options.report:
             lost = next(filterfalse(os.path.isfile, images.split.images), None)
             expectation = "`report` needs `ids` in `embeddings` that are paths of images"
-            options.check(lost is None, f"{expectation}; {lost!r} is none")
+            options.check(lost is None, f"{expectation}; {str(lost)!r} is none")
         return images if retrieval else images._replace(queries=None)
     kept = {"skip_invalid": options.skip_invalid, "boxes": options.boxes}
     training = options.split in ("train", "validation")
