@@ -1,7 +1,6 @@
 """The tasks of `evaluate.py`: what each checks before images are embedded, and its scores."""
 
 import dataclasses
-import math
 import warnings
 
 import numpy as np
@@ -13,7 +12,9 @@ from tfdml.evaluation import affinity_propagation, hierarchy, inputs
 from tfdml.evaluation.approximate import check_index, load_faiss
 from tfdml.evaluation.draws import few_shot_scores
 from tfdml.evaluation.metrics import Metrics
+from tfdml.evaluation.pairs import pair_histogram, statistics_of
 from tfdml.evaluation.report.tables import named_recalls
+from tfdml.evaluation.verification import rates_of, verification_of
 from tfdml.evaluation.zero_shot import zero_shot_scores
 from tfdml.runs.scoring.embedded import embed, joined, levels_of
 from tfdml.runs.scoring.in_collection import averaged, score_in_collection, searching
@@ -105,7 +106,8 @@ def retrieval(embedded, options):
     if parts := _parts(embedded, options):
         results["levels"] = {name: _of_part(part, images, options) for name, part in parts.items()}
     if options.false_match_rate is not None:
-        results["verification"] = _verified(embedded, options)
+        histogram = results["ranking"].histogram
+        results["verification"] = _verified(embedded, options, histogram)
     if untrained := untrained_scores(options, embedded.model, len(labels)):
         results["untrained"] = untrained
     if images.queries is not None:
@@ -178,40 +180,27 @@ def _of_part(embeddings, images, options):
     ranking = evaluation.rank(*data, **gallery, nearest=0, histogram=not gallery)
     metrics = Metrics.of(("recall", "map@r"), options.k, len(images.labels))
     found = {name: float(values.mean()) for name, values in metrics.values(ranking).items()}
-    if has_pairs_of_both_kinds(images.labels):
-        whole = {"depth": 0, "nearest": 0, "histogram": True}
-        if gallery:
-            ranking = evaluation.rank(embeddings, images.labels, **whole)
-        found |= statistics_of(ranking.histogram)
-    return found
+    if not has_pairs_of_both_kinds(images.labels):
+        return found
+    return found | statistics_of(ranking.histogram or pair_histogram(embeddings, images.labels))
 
 
-def statistics_of(histogram):
-    """As `tfdml.evaluation.distance_statistics`, of a `Histogram`."""
-    names = [f"{kind}_{what}" for kind in ("positive", "negative") for what in ("mean", "variance")]
-    found = {name: getattr(histogram, name) for name in names}
-    gap = found["negative_mean"] - found["positive_mean"]
-    spread = found["negative_variance"] + found["positive_variance"]
-    return {**found, "lda": gap**2 / spread if spread else math.inf if gap else 0.0}
-
-
-def _verified(embedded, options):
+def _verified(embedded, options, histogram):
     """Verification by a threshold on the distance; "calibrated" by the training classes."""
-    rate, data = options.false_match_rate, (embedded.embeddings, embedded.labels)
-    found = evaluation.verification_scores(*data, false_match_rates=rate)
+    rate, model = options.false_match_rate, embedded.model
+    found = verification_of(histogram, rate)
     results = {"false_match_rate": rate}
     results |= {name: found[name] for name in ("auc", "equal_error_rate")}
     results["true_match_rate"] = found["true_match_rates"][rate]
     results["threshold"] = found["thresholds"][rate]
-    training = training_split(options, embedded.model, embedded.images.dataset)
+    training = training_split(options, model, embedded.images.dataset)
     if training is None or not has_pairs_of_both_kinds(training.labels):
         cause = "the training classes are not at hand, or fewer than two have two images"
         print(f"No threshold is calibrated: {cause}")
         return results
-    rows = embed(options, embedded.model, training)
-    rows = joined(options, embedded.model, Images(training), rows).embeddings
+    rows = joined(options, model, training, embed(options, model, training)).embeddings
     threshold = evaluation.calibrate_threshold(rows, training.labels, false_match_rate=rate)
-    rates = evaluation.rates_at_threshold(*data, threshold)
+    rates = rates_of(histogram, threshold)
     return {**results, "calibrated": {"threshold": threshold, **rates}}
 
 
