@@ -25,12 +25,13 @@ import re
 import sys
 
 import pipelines
+from tfdml import runs
 from tfdml.checks import check, check_keras, unknown_name
 from tfdml.command_line import Parser, fail, one_sentence, program_name
 from tfdml.runs.tables import results_text
 from tfdml.files import check_file, check_writable, naming
 from tfdml.quiet import keep_printing
-from tfdml.runs import compared_runs, scoring
+from tfdml.runs import scoring
 from tfdml.runs.task_options import (
     CHANGING,
     Comparison,
@@ -49,9 +50,9 @@ def main(arguments=None):
     keep_printing()
     task, arguments = task_of(sys.argv[1:] if arguments is None else arguments)
     if task == COMPARE:
-        options, runs = parse_comparison(arguments)
+        options, scored = parse_comparison(arguments)
         with one_sentence(PROGRAM, ValueError, TypeError, OSError):
-            compared_runs.compare(options, runs)
+            runs.compare(options, scored)
         return
     options = parse(task, arguments)
     with one_sentence(PROGRAM, ValueError, TypeError, OSError, ImportError):
@@ -150,10 +151,10 @@ def score(options, model):
     scoring.check_model(options, model)
     if exports:
         check_keras()
-        served = scoring.model_to_export(options, model)
+        served = runs.model_to_export(options, model)
     options, images = scoring.prepare(options, model, images or scoring.load_images(options, model))
     if exports:
-        scoring.exported_rows(options, images)
+        runs.exported_rows(options, images)
     embedded = scoring.embed_images(options, model, images)
     results = scoring.TASKS[options.task](embedded, options)
     found = {name: results.pop(name) for name in ("per_query", "ranking") if name in results}
@@ -168,7 +169,7 @@ def score(options, model):
             page = scoring.draw(embedded, options, results | found, *texts)
         print(f"Report: {page}")
     if exports:
-        print(f"Exported: {scoring.export_scored(embedded, options, served, results)}")
+        print(f"Exported: {runs.export_scored(embedded, options, served, results)}")
 
 
 def summary(options, model, images):

@@ -1,1 +1,5 @@
 """What a run is: its recipe, folders, images, model and outcome."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

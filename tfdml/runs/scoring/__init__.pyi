@@ -3,9 +3,6 @@ from .retrieval_page import draw as draw
 from .score_files import path_of as path_of
 from .score_files import write_queries as write_queries
 from .score_files import write_scores as write_scores
-from .scored_export import export_scored as export_scored
-from .scored_export import exported_rows as exported_rows
-from .scored_export import model_to_export as model_to_export
 from .scored_images import load_images as load_images
 from .scored_model import completed as completed
 from .scored_model import find_model as find_model

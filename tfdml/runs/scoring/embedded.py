@@ -1,20 +1,14 @@
-"""The embeddings that are scored: of the model, or read from a file."""
+"""The embeddings that are scored: of the model, or of a file."""
 
 import hashlib
 import json
-import pathlib
-import zipfile
-import zlib
 from typing import Any, NamedTuple
 
-import numpy as np
-
-import pipelines
 import tfdml
-from tfdml.checks import Bare, check
-from tfdml.files import replacing
+from tfdml.checks import check
 from tfdml.runs.images import embed_split
 from tfdml.runs.scoring.scored_images import Images
+from tfdml.runs.stored_embeddings import Stored, write_embeddings
 from tfdml.serving.exported import fingerprint
 
 
@@ -35,61 +29,6 @@ class Embedded(NamedTuple):
         """The learned similarity of all rows to all rows, if `rank_by` asks for it; else None."""
         by_distance = options.rank_by == "distance"
         return None if by_distance else self.model.similarity("score_matrix", pairs)
-
-
-class Stored(NamedTuple):
-    """What a file of embeddings holds."""
-
-    embeddings: Any  # (n, width) floats
-    labels: Any  # (n,) integers or texts
-    queries: Any = None  # (n,) booleans
-    ids: Any = None  # (n,) texts
-    origin: Any = None  # JSON of {what: value}, of those that `embedded` wrote
-
-    def images(self):
-        """The `Images`, of which only names are known."""
-        names, labels = np.unique(self.labels, return_inverse=True)
-        if names.dtype.kind != "U":
-            names, labels = None, self.labels
-        ids = np.arange(len(labels)).astype(str) if self.ids is None else self.ids
-        names = None if names is None else dict(enumerate(names.tolist()))
-        return Images(pipelines.Split(ids, labels, names), self.queries)
-
-
-def read_embeddings(path):
-    """The `Stored` embeddings of a file.
-
-    Raises:
-        OSError: If it cannot be read.
-        ValueError: If it is no such file, or damaged; names it.
-    """
-    expected = f"{path} must be a NumPy archive (.npz) with arrays `embeddings` and `labels`"
-    try:
-        with np.load(path) as archive:
-            arrays = {n: archive[n] for n in archive.files if n in Stored._fields}
-    except (EOFError, ValueError, AttributeError, TypeError, NotImplementedError):
-        raise ValueError(expected) from None
-    except (zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path} is damaged ({error}). Write it again") from None
-    check({"embeddings", "labels"} <= set(arrays), expected, has=sorted(arrays))
-    rows = arrays["embeddings"]
-    valid = rows.ndim == 2 and rows.size and rows.dtype.kind == "f"
-    expected = f"`embeddings` of {path} must be floats of shape (n, dim)"
-    check(valid, expected, shape=rows.shape, dtype=Bare(rows.dtype))
-    finite = np.isfinite(rows).all(axis=1)
-    wrong = {"rows_not_finite": int((~finite).sum()), "first": int(finite.argmin())}
-    check(finite.all(), f"`embeddings` of {path} must be finite", **wrong)
-    for name, kinds in {"labels": "iuU", "queries": "b", "ids": "U"}.items():
-        if name in arrays:
-            what = {"iuU": "integers or texts", "b": "booleans", "U": "texts"}[kinds]
-            array = arrays[name]
-            valid = array.shape == rows.shape[:1] and array.dtype.kind in kinds
-            received = {"rows": len(rows), "shape": array.shape, "dtype": Bare(array.dtype)}
-            check(valid, f"`{name}` of {path} must be {what}, one for each row", **received)
-    queries = arrays.get("queries", np.arange(len(rows)) < 1)
-    valid = queries.any() and (len(rows) == 1 or not queries.all())
-    check(valid, f"`queries` of {path} must be true for some rows and false for others")
-    return Stored(**arrays)
 
 
 def levels_of(options, model):
@@ -138,12 +77,11 @@ def embed_images(options, model, images):
         return joined(options, model, images, model.stored.embeddings)
     rows = embed(options, model, images.split)
     if path:
-        places = np.unique(images.labels, return_inverse=True)[1]
-        arrays = {"embeddings": rows, "labels": np.array(images.split.names)[places]}
-        arrays |= {} if images.queries is None else {"queries": images.queries}
-        ids = images.split.images if images.split.holds_paths else images.ids(options)
-        with replacing(pathlib.Path(path)) as unfinished, unfinished.open("wb") as file:
-            np.savez(file, **arrays, ids=np.array(ids), origin=json.dumps(origin))
+        split, ids = images.split, images.ids(options)
+        names = dict(zip(split.classes.tolist(), split.names, strict=True))
+        labels = [names[label] for label in images.labels.tolist()]
+        ids = split.images if split.holds_paths else ids
+        write_embeddings(path, Stored(rows, labels, images.queries, ids, json.dumps(origin)))
         print(f"Embeddings: {path}")
     return joined(options, model, images, rows)
 

@@ -25,10 +25,8 @@ class Searched(NamedTuple):
 def searching(options, model, images):
     """The `Images` that search in the gallery of the options: all, or the queries of a dataset.
 
-    Raises:
-        ValueError: If another model made the embeddings of the gallery, shards or labels are
-            missing, no image could be read, none of the classes is there, an image finds itself
-            alone, or there is no index and one is asked for.
+    Raises a ValueError if another model made its embeddings, shards, labels or the index are
+    missing, no image could be read, none of the classes is there, or an image finds itself alone.
     """
     collection, index = Collection(options.gallery), None
     collection.check_model(fingerprint(model.version))

@@ -61,14 +61,8 @@ class Images(NamedTuple):
 
 def load_images(options, model):
     """The `Images`; warns of classes that the model was trained on, unless asked for."""
-    retrieval = options.task == "retrieval"
     if model.version is None:
-        images = model.stored.images()
-        if retrieval and options.report:
-            lost = next(filterfalse(os.path.isfile, images.split.images), None)
-            expectation = "`report` needs `ids` in `embeddings` that are paths of images"
-            options.check(lost is None, f"{expectation}; {str(lost)!r} is none")
-        return images if retrieval else images._replace(queries=None)
+        return _of_stored(model.stored, options)
     kept = {"skip_invalid": options.skip_invalid, "boxes": options.boxes}
     training = options.split in ("train", "validation")
     dataset = pipelines.load(options.dataset, options.data_dir, training=training, **kept)
@@ -78,7 +72,23 @@ def load_images(options, model):
         warn_of_trained("evaluate", model.metadata.get("trained_classes") or [], split)
     if files := files_of(split):
         warn_of_copies(files, files, "images to score")
-    return Images(split, queries if retrieval else None, dataset)
+    return Images(split, queries if options.task == "retrieval" else None, dataset)
+
+
+def _of_stored(stored, options):
+    """The `Images` of a file of embeddings, of which it has at most the names."""
+    classes, labels = np.unique(stored.labels, return_inverse=True)
+    names = dict(enumerate(classes.tolist())) if classes.dtype.kind == "U" else None
+    ids = np.arange(len(labels)).astype(str) if stored.ids is None else stored.ids
+    split = pipelines.Split(ids, stored.labels if names is None else labels, names)
+    retrieval = options.task == "retrieval"
+    if retrieval and options.report:
+        lost = next(filterfalse(os.path.isfile, ids.tolist()), None)
+        expectation = (
+            f"`report` needs `ids` in `embeddings` that are paths of images; {lost!r} is none"
+        )
+        options.check(lost is None, expectation)
+    return Images(split, stored.queries if retrieval else None)
 
 
 def training_split(options, model, dataset) -> Any:

@@ -15,7 +15,7 @@ from tfdml.progress import progress
 from tfdml.quiet import import_tensorflow
 from tfdml.runs.folders import RUNS, SAVED_MODELS
 from tfdml.runs.images import preprocessing_of
-from tfdml.runs.scoring.embedded import read_embeddings
+from tfdml.runs.stored_embeddings import read_embeddings
 from tfdml.runs.task_options import CHANGING
 from tfdml.serving import exported
 from tfdml.serving.metadata import read_metadata

@@ -55,9 +55,8 @@ def prepare(options, model, images):
     if options.k is None:
         k = [k for k in options.neighbours if k <= most] or [1]
         return dataclasses.replace(options, k=k), images
-    check(
-        max(options.counts) <= most, f"`k` must not exceed the {what}", k=options.k, **{what: most}
-    )
+    fits = max(options.counts) <= most
+    check(fits, f"`k` must not exceed the {what}", k=options.k, **{what: most})
     return options, images
 
 
@@ -131,9 +130,8 @@ def _ranked(embedded, options):
     per_query = Metrics.of(None, options.k, found or len(labels) - 1).values(ranking)
     results = {**averaged(per_query, labels, options.seed), "ranking": ranking}
     if options.index:
-        kind = {"index": options.index, "parameters": options.index_parameters}
-        kind |= {"k": options.k, "seed": options.seed, **gallery}
-        results["approximate"] = evaluation.approximate_recall(*data, **kind)
+        kind = {"parameters": options.index_parameters, **options.given("k", "index", "seed")}
+        results["approximate"] = evaluation.approximate_recall(*data, **kind, **gallery)
     return results
 
 
@@ -206,17 +204,13 @@ def _verified(embedded, options, histogram):
 
 def one_per_class(embedded, options):
     """{"scores": {name: mean}, "deviations": {name: deviation}} over the draws."""
-    kind = {"draws": options.draws, "seed": options.seed}
-    found = evaluation.one_per_class_scores(
-        embedded.embeddings,
-        embedded.labels,
-        options.k,
-        similarity=embedded.similarity(options),
-        **kind,
-    )
-    deviations = {name: deviation for name, (_, deviation) in found.items()}
-    means = {name: mean for name, (mean, _) in found.items()}
-    return {"scores": means, "deviations": deviations if options.draws > 1 else {}}
+    kind = {"similarity": embedded.similarity(options), **options.given("k", "draws", "seed")}
+    found = evaluation.one_per_class_scores(embedded.embeddings, embedded.labels, **kind)
+    drawn = options.draws > 1
+    return {
+        "scores": {name: mean for name, (mean, _) in found.items()},
+        "deviations": {name: deviation for name, (_, deviation) in found.items() if drawn},
+    }
 
 
 def nearest_class_mean(embedded, options):
