@@ -18,19 +18,10 @@ from tfdml.serving.versions import megabytes
 
 
 def score_rounded(served, trained, levels=None, dims=None):
-    """Scores rounded weights beside those of a run, on the images that the run is scored on.
+    """`precision_scores` of a `ServedModel` and of the version that its run exported.
 
-    Args:
-        served: `ServedModel`.
-        trained: Path of the version that the run exported.
-        levels: Number of shallowest levels that `served` has; all if None.
-        dims: Numbers of an embedding that `served` has; all if None.
-
-    Returns:
-        `precision_scores` of the metadata.
-
-    Raises:
-        ValueError, OSError, ImportError: If the images cannot be read.
+    Scored on the images that the run is scored on. `levels` and `dims` are those that it has of
+    each embedding, all if None. Raises a ValueError, OSError or ImportError if they cannot be read.
     """
     options = Retrieval(str(trained), levels=levels, dims=dims)
     model = find_model(options)
@@ -42,11 +33,7 @@ def score_rounded(served, trained, levels=None, dims=None):
 
 
 def compare_precisions(options, model, images, served, exact):
-    """Scores the weights of a `ServedModel`, as stored, beside Recall@1 of the scored model.
-
-    Returns:
-        `precision_scores` of the metadata, and the embeddings by the stored weights.
-    """
+    """`precision_scores` of a `ServedModel`, beside the exact ones, and its embeddings."""
     with tempfile.TemporaryDirectory() as folder:
         copy = served.write(pathlib.Path(folder) / "1")
         signature = exported.load_signatures(copy)["embed_images"]

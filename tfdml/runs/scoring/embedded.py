@@ -32,11 +32,7 @@ class Embedded(NamedTuple):
 
 
 def levels_of(options, model):
-    """How many levels a model has, how many are scored, and the numbers of each.
-
-    Raises:
-        ValueError: If the options ask for more than its embeddings have.
-    """
+    """How many levels a model has, how many are scored, and the numbers of each, checked."""
     weights, width = options.level_weights, model.width
     most = len(weights or [1])
     if "embedding_dim" in model.recipe:
@@ -58,31 +54,26 @@ def levels_of(options, model):
 def embed_images(options, model, images):
     """The `Embedded` images: those of the file `embeddings`, or embedded now and written there.
 
-    Raises:
-        ValueError: If the file has the embeddings of others.
+    Raises a ValueError if the file has the embeddings of others.
     """
-    if model.version is None:
-        return joined(options, model, images, model.stored.embeddings)
-    path, origin = options.embeddings, None
-    if path:
-        boxes = images.split.boxes
+    rows, path = model.stored and model.stored.embeddings, options.embeddings
+    if path and model.version:
+        split, boxes = images.split, images.split.boxes
         boxes = None if boxes is None else hashlib.sha256(boxes.tobytes()).hexdigest()
         origin = {"model": fingerprint(model.version), **images.identity(options), "boxes": boxes}
         origin |= {"crops": options.crops, "mirror": options.mirror}
-    if model.stored:
-        known = json.loads(str(model.stored.origin or "{}"))
-        differing = [name for name in origin or () if known.get(name) != origin[name]]
-        expectation = f"{path} must have the embeddings of this model, images and options"
-        check(not differing, f"{expectation}; name another file, or delete it", differing=differing)
-        return joined(options, model, images, model.stored.embeddings)
-    rows = embed(options, model, images.split)
-    if path:
-        split, ids = images.split, images.ids(options)
-        names = dict(zip(split.classes.tolist(), split.names, strict=True))
-        labels = [names[label] for label in images.labels.tolist()]
-        ids = split.images if split.holds_paths else ids
-        write_embeddings(path, Stored(rows, labels, images.queries, ids, json.dumps(origin)))
-        print(f"Embeddings: {path}")
+        known = json.loads(str((model.stored and model.stored.origin) or "{}"))
+        differing = [name for name in origin if known.get(name) != origin[name]]
+        expected = f"{path} must have the embeddings of this model, images and options; name "
+        expected += "another file, or delete it"
+        check(not (model.stored and differing), expected, differing=differing)
+    if rows is None:
+        rows = embed(options, model, images.split)
+        if path:
+            labels = [*map(images.class_names.get, images.labels.tolist())]
+            ids = split.images if split.holds_paths else images.ids(options)
+            write_embeddings(path, Stored(rows, labels, images.queries, ids, json.dumps(origin)))
+            print(f"Embeddings: {path}")
     return joined(options, model, images, rows)
 
 
@@ -98,10 +89,7 @@ def joined(options, model, images, rows):
 
 
 def embed(options, model, split, signature=None):
-    """(n, width) floats, the embeddings of the images of a `Split`, in order, of all levels.
-
-    `signature` is that of other weights of the same model; its own if None.
-    """
+    """(n, width) floats of all levels, by a signature of the model or of other weights of it."""
     levels, _, dim = levels_of(options, model)
     kind = {"crops": options.crops, "mirror": options.mirror, "batch_size": options.batch_size}
     signature, reading = signature or model.signatures["embed_images"], model.preprocessing

@@ -10,38 +10,29 @@ from tfdml import evaluation
 from tfdml.files import as_file_name, shortened, write_text
 
 # Options whose values, where they are not the default, are in the name of a file, in this order.
-_WORDS = {
+_NAMED = (
+    *("gallery", "index", "index_parameters", "rerank", "rank_by", "hierarchy", "unseen_share"),
+    *("placement", "shots", "renormalize_means", "cluster_by", "restarts", "draws", "seed"),
+    *("dataset", "data_dir", "boxes", "split", "level_weights", "levels", "dims", "crops"),
+    "mirror",
+)
+_WORDS = {  # for those that are not `name_value`
     "gallery": lambda folder: f"in_{as_file_name(pathlib.Path(folder).resolve().name)}",
-    "index": str,
-    "index_parameters": as_file_name,
-    "rerank": "rerank_{}".format,
-    "rank_by": str,
+    **dict.fromkeys(("index", "rank_by", "split"), str),
+    **dict.fromkeys(("index_parameters", "dataset"), as_file_name),
     "hierarchy": lambda file: pathlib.Path(file).stem,
     "unseen_share": "unseen_{:g}".format,
     "placement": lambda options: "_".join(f"{name}_{value}" for name, value in options.items()),
-    "shots": "shots_{}".format,
     "renormalize_means": lambda _: "unit_means",
-    "cluster_by": "cluster_by_{}".format,
-    "restarts": "restarts_{}".format,
-    "draws": "draws_{}".format,
-    "seed": "seed_{}".format,
-    "dataset": as_file_name,
     "data_dir": lambda folder: pathlib.Path(folder).resolve().name,
     "boxes": lambda file: f"in_{pathlib.Path(file).stem}",
-    "split": str,
     "level_weights": lambda weights: "_".join(["weights", *(f"{each:g}" for each in weights)]),
-    "levels": "levels_{}".format,
-    "dims": "dims_{}".format,
-    "crops": "crops_{}".format,
     "mirror": lambda _: "mirror",
 }
 
 
 def path_of(options, model):
-    """Where the scores are written: `out`, or a name that encodes the options off default.
-
-    That of a run that is scored is in its folder.
-    """
+    """Where the scores are written: `out`, or a name that encodes the options off default."""
     if options.out:
         return pathlib.Path(options.out)
     folder = pathlib.Path("runs", model.name)
@@ -57,8 +48,9 @@ def path_of(options, model):
         unnamed.add("rank_by")
     if options.task == "zero_shot":
         unnamed.add("seed")  # which draws nothing
-    changed = options.changed([name for name in _WORDS if hasattr(options, name)])
-    words = [_WORDS[name](getattr(options, name)) for name in changed if name not in unnamed]
+    changed = options.changed([name for name in _NAMED if hasattr(options, name)])
+    usual = {name: f"{name}_{{}}".format for name in changed}
+    words = [(usual | _WORDS)[n](getattr(options, n)) for n in changed if n not in unnamed]
     task = [] if options.task == "retrieval" else [options.task]
     return folder / shortened("_".join(["evaluation", *task, *words]), ".json")
 

@@ -92,12 +92,8 @@ def _of_stored(stored, options):
 
 
 def training_split(options, model, dataset) -> Any:
-    """The images of the training classes, to calibrate by.
-
-    None if they are not at hand, or fewer than two have two images.
-    """
-    at_hand = dataset and model.was_trained_on(options)
-    if not at_hand or options.split in ("train", "all"):
+    """The images of the training classes; None if not at hand, or fewer than two have two."""
+    if not (dataset and model.was_trained_on(options)) or options.split in ("train", "all"):
         return None
     _, classes, counts = np.unique(dataset.train.labels, return_inverse=True, return_counts=True)
     if (counts > 1).sum() < 2:
@@ -109,7 +105,6 @@ def training_split(options, model, dataset) -> Any:
 def _chosen(name, model, dataset):
     if name in ("train", "validation"):
         split, share = dataset.train, model.recipe.get("validation_share", 0)
-        if share:
-            split = pipelines.hold_out_classes(split, share)[name == "validation"]
-        return split, None
+        held = pipelines.hold_out_classes(split, share) if share else (split,)
+        return held[share > 0 and name == "validation"], None
     return (dataset.both(), None) if name == "all" else dataset.scored()

@@ -42,10 +42,8 @@ class ScoredModel:
 
     @functools.cached_property
     def signatures(self):
-        """{name: signature}, loaded once."""
         import_tensorflow()
-        stated = self.metadata.get("fingerprint", "")
-        return exported.load_signatures(self.version, stated)
+        return exported.load_signatures(self.version, self.metadata.get("fingerprint", ""))
 
     @functools.cached_property
     def width(self):
@@ -61,10 +59,7 @@ class ScoredModel:
         return preprocessing_of(self.recipe, mean if self.recipe.get("mean_image") else None)
 
     def similarity(self, name, pairs=None):
-        """The learned similarity of rows of arrays, by the signature of a name.
-
-        `pairs` is how many there will be, for a progress bar; none is shown if None.
-        """
+        """The learned similarity of rows by a signature; a progress bar shows how many `pairs`."""
         bar = progress("Scoring", total=pairs, unit="pair", shown=pairs is not None)
 
         def similarity(a, b):
@@ -80,10 +75,7 @@ class ScoredModel:
 def find_model(options):
     """The `ScoredModel` of the options, whose metadata are read here alone.
 
-    Raises:
-        FileNotFoundError: If there is no model, or its run has exported none yet.
-        ValueError: If the file of embeddings is damaged, or the folder of its images is known by
-            name alone and `data_dir` is not given.
+    Raises a ValueError if the folder of its images is known by name alone and not given.
     """
     path, stored = options.embeddings, None
     if path and (options.model is None or os.path.exists(path)):

@@ -67,10 +67,9 @@ def _findable(options, model, images):
     has_pairs = options.false_match_rate is None or has_pairs_of_both_kinds(labels)
     check(has_pairs, expectation, classes=images.split.num_classes)
     if options.nmi and options.cluster_by == "affinity_propagation":
-        most = affinity_propagation.MOST_ROWS
-        expectation = f"takes at most {most:,} images; kmeans takes any number"
-        fits = len(labels) <= most
-        check(fits, f"`cluster_by` affinity_propagation {expectation}", images=len(labels))
+        most = f"at most {affinity_propagation.MOST_ROWS:,} images; kmeans takes any number"
+        fits = len(labels) <= affinity_propagation.MOST_ROWS
+        check(fits, f"`cluster_by` affinity_propagation takes {most}", images=len(labels))
     if options.index:
         _, levels, dim = levels_of(options, model)
         gallery = len(labels) if queries is None else int((~queries).sum())
@@ -105,8 +104,7 @@ def retrieval(embedded, options):
     if parts := _parts(embedded, options):
         results["levels"] = {name: _of_part(part, images, options) for name, part in parts.items()}
     if options.false_match_rate is not None:
-        histogram = results["ranking"].histogram
-        results["verification"] = _verified(embedded, options, histogram)
+        results["verification"] = _verified(embedded, options, results["ranking"].histogram)
     if untrained := untrained_scores(options, embedded.model, len(labels)):
         results["untrained"] = untrained
     if images.queries is not None:
@@ -122,11 +120,9 @@ def _ranked(embedded, options):
     pairs = len(labels) * found if gallery else evaluation.scores_to_rank(len(labels))
     similarity = embedded.similarity(options, pairs)
     alone = not gallery and similarity is None
-    ranking = evaluation.rank(
-        *data, **gallery, similarity=similarity, nearest=NEAREST, histogram=alone
-    )
-    missed = int((ranking.relevant == 0).sum())
-    inputs.warn_of_misses(missed, len(labels), stacklevel=3)
+    kind = {"similarity": similarity, "nearest": NEAREST, "histogram": alone}
+    ranking = evaluation.rank(*data, **gallery, **kind)
+    inputs.warn_of_misses(int((ranking.relevant == 0).sum()), len(labels), stacklevel=3)
     per_query = Metrics.of(None, options.k, found or len(labels) - 1).values(ranking)
     results = {**averaged(per_query, labels, options.seed), "ranking": ranking}
     if options.index:
@@ -187,10 +183,12 @@ def _verified(embedded, options, histogram):
     """Verification by a threshold on the distance; "calibrated" by the training classes."""
     rate, model = options.false_match_rate, embedded.model
     found = verification_of(histogram, rate)
-    results = {"false_match_rate": rate}
-    results |= {name: found[name] for name in ("auc", "equal_error_rate")}
-    results["true_match_rate"] = found["true_match_rates"][rate]
-    results["threshold"] = found["thresholds"][rate]
+    results = {
+        "false_match_rate": rate,
+        **{name: found[name] for name in ("auc", "equal_error_rate")},
+        "true_match_rate": found["true_match_rates"][rate],
+        "threshold": found["thresholds"][rate],
+    }
     training = training_split(options, model, embedded.images.dataset)
     if training is None or not has_pairs_of_both_kinds(training.labels):
         cause = "the training classes are not at hand, or fewer than two have two images"
