@@ -330,7 +330,7 @@ def test_the_first_numbers_are_exported_alone(matryoshka, here):
     ("program", "arguments", "expected"),
     [
         (evaluate, ["saved_models/cut", "--dims", "9"], "`dims` must not exceed the embedding"),
-        (evaluate, ["saved_models/cut", "--dims", "0"], "`dims` must be > 0"),
+        (evaluate, ["saved_models/cut", "--dims", "0"], "`dims` must be an integer > 0"),
         (export, ["runs/cut", "--dims", "9"], "`dims` must not exceed the embedding"),
     ],
 )

@@ -122,7 +122,7 @@ def _ranked(embedded, options):
     alone = not gallery and similarity is None
     kind = {"similarity": similarity, "nearest": NEAREST, "histogram": alone}
     ranking = evaluation.rank(*data, **gallery, **kind)
-    inputs.warn_of_misses(int((ranking.relevant == 0).sum()), len(labels), stacklevel=3)
+    inputs.warn_of_misses(ranking.relevant)
     per_query = Metrics.of(None, options.k, found or len(labels) - 1).values(ranking)
     results = {**averaged(per_query, labels, options.seed), "ranking": ranking}
     if options.index:
