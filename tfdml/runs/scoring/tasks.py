@@ -8,7 +8,7 @@ import numpy as np
 import pipelines
 from tfdml import evaluation
 from tfdml.checks import check
-from tfdml.evaluation import affinity_propagation, hierarchy, inputs
+from tfdml.evaluation import clustering, hierarchy, inputs
 from tfdml.evaluation.approximate import check_index, load_faiss
 from tfdml.evaluation.draws import few_shot_scores
 from tfdml.evaluation.metrics import Metrics
@@ -67,8 +67,8 @@ def _findable(options, model, images):
     has_pairs = options.false_match_rate is None or has_pairs_of_both_kinds(labels)
     check(has_pairs, expectation, classes=images.split.num_classes)
     if options.nmi and options.cluster_by == "affinity_propagation":
-        most = f"at most {affinity_propagation.MOST_ROWS:,} images; kmeans takes any number"
-        fits = len(labels) <= affinity_propagation.MOST_ROWS
+        most = f"at most {clustering.MOST_ROWS:,} images; kmeans takes any number"
+        fits = len(labels) <= clustering.MOST_ROWS
         check(fits, f"`cluster_by` affinity_propagation takes {most}", images=len(labels))
     if options.index:
         _, levels, dim = levels_of(options, model)

@@ -7,7 +7,6 @@ from mean_colours import CLASSES, data_of, embedding_of, scores, settings_on_the
 
 import pipelines
 from tfdml.evaluation import (
-
     approximate_recall,
     bootstrap_intervals,
     calibrate_threshold,
