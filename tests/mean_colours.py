@@ -5,6 +5,7 @@ import pathlib
 import re
 
 import numpy as np
+import programs
 import tensorflow as tf
 from PIL import Image
 
@@ -64,6 +65,11 @@ def write_photos(folder):
 def scores(version, *arguments, name):
     evaluate.main([str(version), *map(str, arguments)])
     return json.loads(pathlib.Path("runs", "colours", f"{name}.json").read_text())
+
+
+def rejection(version, *arguments):
+    """The one sentence in which evaluate.py rejects these arguments."""
+    return programs.run(evaluate.main, version, *arguments, cwd=".").sentence
 
 
 def settings_on_the_page(path):

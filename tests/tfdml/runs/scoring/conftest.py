@@ -1,5 +1,5 @@
 import pytest
-from mean_colours import PARENTS, saved_model
+from mean_colours import CLASSES, PARENTS, data_of, embedding_of, saved_model
 from served_models import loaded_once
 
 from tfdml.serving import exported
@@ -17,6 +17,17 @@ def version(tmp_path_factory):
 @pytest.fixture(scope="session")
 def photos(version):
     return version.parents[2] / "photos"
+
+
+@pytest.fixture(scope="session")
+def rows_of(photos):
+    """A function from names of classes to the embeddings of their images and their labels."""
+
+    def rows_of(names=CLASSES[4:]):
+        images, labels = data_of(photos, names)
+        return embedding_of(images).numpy(), labels
+
+    return rows_of
 
 
 @pytest.fixture(autouse=True, scope="module")

