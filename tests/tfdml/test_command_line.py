@@ -2,13 +2,22 @@ import dataclasses
 import functools
 import locale
 import time
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import pytest
 import yaml
 
 from tfdml.client.__main__ import Embed as Client
-from tfdml.command_line import Parser, as_yaml, program_call, program_name
+from tfdml.command_line import (
+    OpenShare,
+    Parser,
+    PositiveInt,
+    Seed,
+    Share,
+    as_yaml,
+    program_call,
+    program_name,
+)
 from tfdml.programs.evaluate import TASKS
 from tfdml.runs.recipe import Recipe
 from tfdml.runs.task_options import Comparison
@@ -109,6 +118,58 @@ def test_a_file_of_settings_with_too_many_aliases_is_rejected(tmp_path, capsys):
     error = capsys.readouterr().err
     assert "bomb.yaml: settings must be YAML of at most" in error
     assert len(error.splitlines()) == 1
+
+
+@dataclasses.dataclass
+class Crossing:
+    """How to cross.
+
+    Args:
+        bridge: Its name.
+        by: Vehicle.
+        wheels: How many.
+        share: Of the toll.
+        odds: Of rain.
+        seed: Of the draws.
+        stops: One or several.
+    """
+
+    omissible: ClassVar = ("bridge",)
+
+    bridge: str
+    by: Literal["bus", "car"] | None = None
+    wheels: PositiveInt = 4
+    share: Share | None = None
+    odds: OpenShare | None = None
+    seed: Seed = 0
+    stops: PositiveInt | list[PositiveInt] | None = None
+
+
+def test_a_place_may_be_left_empty():
+    parser = Parser(Crossing)
+    for arguments, bridge in ([], None), (["Rialto"], "Rialto"):
+        assert parser.settings_of(parser.parse_args(arguments)).bridge == bridge
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "expected"),
+    [
+        ("by", "ship", "one of 'bus', 'car'"),
+        ("wheels", "0", "an integer > 0"),
+        ("wheels", "two", "an integer > 0"),
+        ("wheels", "1.5", "an integer > 0"),
+        ("share", "1", "a number >= 0 and < 1"),
+        ("odds", "0", "a number > 0 and < 1"),
+        ("seed", "-1", "an integer >= 0 and < 2**32"),
+        ("seed", "4294967296", "an integer >= 0 and < 2**32"),
+        ("stops", "[1, 0]", "an integer > 0 or a list, each an integer > 0"),
+    ],
+)
+def test_types_reject_values_in_one_sentence(flag, value, expected, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        Parser(Crossing).parse_args([f"--{flag}", value])
+    sentence = f"error: `{flag}` must be {expected}. Received: {flag}={value}\n"
+    assert capsys.readouterr().err.endswith(sentence)
 
 
 @dataclasses.dataclass

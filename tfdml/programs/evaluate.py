@@ -31,10 +31,10 @@ import pipelines
 from tfdml import runs
 from tfdml.checks import check, check_keras, unknown_name
 from tfdml.command_line import Parser, fail, one_sentence, program_name
-from tfdml.runs.tables import results_text
 from tfdml.files import check_file, check_writable, naming
 from tfdml.quiet import keep_printing
 from tfdml.runs import scoring
+from tfdml.runs.tables import results_text
 from tfdml.runs.task_options import (
     CHANGING,
     Comparison,

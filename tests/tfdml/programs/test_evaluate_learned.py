@@ -115,8 +115,9 @@ def test_a_report_has_pairs_and_retrievals(learned, capsys):
     ranked = pathlib.Path("by_similarity")
     assert (ranked / "retrievals.png").read_bytes() != pictures[1].read_bytes()
     page = (ranked / "index.html").read_text()
-    assert "the 100 nearest by distance, by the learned similarity" in page
-    assert "the 100 nearest by distance" not in (folder / "index.html").read_text()
+    assert "<dd>the learned similarity</dd>" in page
+    assert "nearest by distance" not in page  # all images are ranked by it
+    assert "<dd>the learned similarity</dd>" not in (folder / "index.html").read_text()
 
 
 @pytest.mark.parametrize(
