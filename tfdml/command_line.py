@@ -23,9 +23,16 @@ from tfdml.files import check_settings, read_text
 jsonargparse.set_dumper("yaml", functools.partial(yaml.safe_dump, sort_keys=False))
 
 SCRIPTS = ("train.py", "evaluate.py")  # of a clone
-PositiveInt, OpenShare = jsonargparse.typing.PositiveInt, jsonargparse.typing.OpenUnitInterval
-Share = jsonargparse.typing.restricted_number_type("Share", float, [(">=", 0), ("<", 1)])
-Seed = jsonargparse.typing.restricted_number_type("Seed", int, [(">=", 0), ("<", 2**32)])
+if typing.TYPE_CHECKING:
+    PositiveInt = int
+    Seed = int
+    OpenShare = float
+    Share = float
+else:
+    PositiveInt, OpenShare = jsonargparse.typing.PositiveInt, jsonargparse.typing.OpenUnitInterval
+    _restricted = jsonargparse.typing.restricted_number_type
+    Share = _restricted("Share", float, [(">=", 0), ("<", 1)])
+    Seed = _restricted("Seed", int, [(">=", 0), ("<", 2**32)])
 _IN_WORDS = {
     int: "an integer",
     float: "a number",

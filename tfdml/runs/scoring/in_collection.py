@@ -47,8 +47,7 @@ def searching(options, model, images):
 def score_in_collection(embedded, options):
     """As `tasks.retrieval`."""
     images, (gallery, own, index) = embedded.images, embedded.images.collection
-    names = images.class_names
-    texts = [names[label] for label in images.labels.tolist()]
+    texts = [*map(images.class_names.get, images.labels.tolist())]
     among = int((own >= 0).any(axis=1).sum())
     print(f"{among:,} of the {len(texts):,} images are in the gallery, by their files, and do not")
     print("find themselves", flush=True)

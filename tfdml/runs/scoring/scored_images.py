@@ -64,8 +64,8 @@ def load_images(options, model):
     if model.version is None:
         return _of_stored(model.stored, options)
     kept = {"skip_invalid": options.skip_invalid, "boxes": options.boxes}
-    training = options.split in ("train", "validation")
-    dataset = pipelines.load(options.dataset, options.data_dir, training=training, **kept)
+    kept["training"] = options.split in ("train", "validation")
+    dataset = pipelines.load(options.dataset, options.data_dir, **kept)
     dataset.train.check_one_label(f"images to score by {program_name('evaluate')}")
     split, queries = _chosen(options.split, model, dataset)
     if model.recipe.get("dataset") == options.dataset and options.split != "train":

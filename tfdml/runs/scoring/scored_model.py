@@ -26,7 +26,7 @@ from tfdml.serving.versions import name_of, versions_of
 class ScoredModel:
     """A version of an exported model, or the unknown one of a file of embeddings."""
 
-    version: pathlib.Path | None  # None if unknown
+    version: Any  # its path; None if unknown
     recipe: dict  # {name: value}, the settings of its training; empty if unknown
     metadata: dict = dataclasses.field(default_factory=dict)
     name: str = ""  # of the folder of its versions, or of the SavedModel if it has no number
@@ -75,7 +75,7 @@ class ScoredModel:
 def find_model(options):
     """The `ScoredModel` of the options, whose metadata are read here alone.
 
-    Raises a ValueError if the folder of its images is known by name alone and not given.
+    Raises a ValueError if the folder of its images is known by name alone, and not given.
     """
     path, stored = options.embeddings, None
     if path and (options.model is None or os.path.exists(path)):
@@ -110,8 +110,8 @@ def find_version(path):
         if versions := versions_of(SAVED_MODELS / run.name):
             raise FileNotFoundError(f"{missing}. {hint} {versions[max(versions)]}") from None
         go_on = f"{program_call('train')} --run {shlex.quote(run.name)} --resume"
-        hint += f" none: let its training end, or go on with: {go_on}"
-        raise FileNotFoundError(f"{missing}. {hint}") from None
+        hint += " none: let its training end, or go on with"
+        raise FileNotFoundError(f"{missing}. {hint}: {go_on}") from None
 
 
 def completed(options, model):
