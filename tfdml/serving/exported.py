@@ -59,11 +59,6 @@ def config_of(version, recipe):
         return None
 
 
-def trained_classes(version):
-    """Names of the classes that a version was trained on; empty if it does not state them."""
-    return read_metadata(version).get("trained_classes") or []
-
-
 def fingerprint(version):
     """The SHA-256 of the graph and variables of a SavedModel, independent of its path."""
     digest = hashlib.sha256()

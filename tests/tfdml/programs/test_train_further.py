@@ -16,7 +16,7 @@ import pipelines
 from tfdml.programs import train
 from tfdml.runs.folders import RUNS, make_folders, only_writer
 from tfdml.runs.recipe import Recipe
-from tfdml.serving.exported import trained_classes
+from tfdml.serving.metadata import read_metadata
 
 SMALL = ["--dataset", "digits", "--loss", "triplet", "--embedding_dim", "4"]
 
@@ -132,7 +132,7 @@ def test_a_run_from_another_knows_its_classes_and_goes_on_without_it(tmp_path):
     assert third.code == 0, third.err
     for version, result in (("1", second), ("2", third)):
         assert "1 of the 3 scored classes were trained on, such as b" in result.err
-        names = trained_classes(tmp_path / "saved_models" / "second" / version)
+        names = read_metadata(tmp_path / "saved_models" / "second" / version)["trained_classes"]
         assert names == ["a", "aa", "ab", "b"]
 
 
