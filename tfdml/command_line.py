@@ -233,11 +233,13 @@ def _members(kind):
 
 
 def _plain(value) -> typing.Any:
-    """The value with texts of Python's own type."""
+    """The value with texts and numbers of Python's own types."""
     if isinstance(value, dict):
         return {_plain(name): _plain(inner) for name, inner in value.items()}
     if isinstance(value, list):
         return [*map(_plain, value)]
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return int(value) if isinstance(value, int) else float(value)
     return str(value) if isinstance(value, _Text) else value
 
 

@@ -145,6 +145,13 @@ class Crossing:
     stops: PositiveInt | list[PositiveInt] | None = None
 
 
+def test_numbers_are_of_the_own_types_of_python():
+    parser = Parser(Crossing)
+    given = parser.settings_of(parser.parse_args(["--share", "0.5", "--seed=1", "--stops=[2]"]))
+    numbers = given.share, given.seed, given.wheels, *given.stops
+    assert [*map(type, numbers)] == [float, int, int, int]
+
+
 def test_a_place_may_be_left_empty():
     parser = Parser(Crossing)
     for arguments, bridge in ([], None), (["Rialto"], "Rialto"):

@@ -182,7 +182,7 @@ def _of_part(embeddings, images, options):
 def _verified(embedded, options, histogram):
     """Verification by a threshold on the distance; "calibrated" by the training classes."""
     rate, model = options.false_match_rate, embedded.model
-    found = verification_of(histogram, rate)
+    found = verification_of(histogram, [rate])
     results = {
         "false_match_rate": rate,
         **{name: found[name] for name in ("auc", "equal_error_rate")},
