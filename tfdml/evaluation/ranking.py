@@ -169,7 +169,7 @@ def ranking_of(search, similarity=None, nearest=0, depth=np.inf, first_only=Fals
         counter = DistanceCounter(search.classes, 2 * tiles.norms.max(), exact)
     reading = _Pass(search, tiles, places, found, counter)
     if depth.any():
-        for block in tiles.blocks():
+        for block in tiles.blocks_of_classes():
             reading.read(block, tiles.of_classes, reading.find_relevant)
     for some, of_slice in zip(slices, places, strict=True):
         of_slice.finish(lambda scores, some=some: tiles.tolerance(some, scores))
