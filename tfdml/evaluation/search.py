@@ -150,9 +150,9 @@ def apart(embeddings, labels, queries=None):
 
 
 def _groups_of(groups, labels, prefix=""):
-    """(n,) integers: the groups, checked; by default each row has its own, also in a gallery."""
+    """(n,) integers: the groups, checked; by default each row has its own, a gallery has none."""
     if groups is None:
-        return np.arange(len(labels)) if not prefix else -1 - np.arange(len(labels))
+        return np.arange(len(labels)) if not prefix else np.full(len(labels), -1)
     groups = inputs.class_ids(groups, f"{prefix}groups")
     shapes = {f"{prefix}groups.shape": groups.shape, f"{prefix}labels.shape": labels.shape}
     expectation = f"`{prefix}groups` and `{prefix}labels` must have the same batch size"

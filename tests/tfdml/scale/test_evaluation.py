@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tfdml import evaluation
+from tfdml.evaluation import retrieval
 from tfdml.scale import collection as reading
 from tfdml.scale import evaluation as module
 from tfdml.scale.evaluation import Gallery, retrieval_scores_per_query, scores_through_index
@@ -27,8 +28,7 @@ def in_memory(collection):
 def test_equals_the_evaluation_in_memory(clustered, metrics, small, monkeypatch):
     if small:
         monkeypatch.setattr(reading, "_CHUNK_BYTES", 16 * 4 * 50)
-        monkeypatch.setattr(module, "_BLOCK_BYTES", 8 * 16 * 70)
-        monkeypatch.setattr(module, "_BLOCK_PAIRS", 400)
+        monkeypatch.setattr(retrieval, "_MOST_PAIRS", 400)
     ids, rows, texts, labels = in_memory(clustered)
     gallery, counts = Gallery(clustered), (1, 10, 596)
     some = np.flatnonzero([text is not None for text in texts])[::3]
