@@ -143,13 +143,9 @@ class DistanceTiles(_Tiles):
 
     def exact(self, block, queries, places):
         """(t,) float64 squared distances of (t,) queries to (t,) places in a block."""
-        squared, source = np.empty(len(queries)), self.search.queries
-        for first in range(0, len(queries), _CHUNK_ROWS):
-            some = slice(first, first + _CHUNK_ROWS)
-            difference = block.embeddings[block.places[places[some]]].astype(np.float64)
-            difference -= source[self.search.kept[queries[some]]]
-            squared[some] = np.square(np.ldexp(difference, self.exponent)).sum(axis=1)
-        return squared
+        query, row = self.search.kept[queries], block.places[places]
+        given = self.search.queries, query, block.embeddings, row
+        return squared_distances(*given, self.exponent)
 
     def distances(self, scores):
         """Euclidean distances of the rows as given, from scores."""
@@ -238,6 +234,16 @@ def scores_to_rank(count):
 def slices_of(start, stop, size):
     """Consecutive slices of at most `size` that cover the rows from start to stop."""
     return [slice(first, min(first + size, stop)) for first in range(start, stop, size)]
+
+
+def squared_distances(queries, query, gallery, row, exponent=0):
+    """(t,) float64 squared distances of (t,) queries to (t,) gallery rows, times 4**exponent."""
+    squared = np.empty(len(query))
+    for some in slices_of(0, len(query), _CHUNK_ROWS):
+        difference = gallery[row[some]].astype(np.float64)
+        difference -= queries[query[some]]
+        squared[some] = np.square(np.ldexp(difference, exponent)).sum(axis=1)
+    return squared
 
 
 def leave_out(scores, start, stop, columns):
