@@ -8,8 +8,8 @@ import numpy as np
 
 from tfdml.checks import check, check_type
 from tfdml.evaluation import inputs
-from tfdml.evaluation.exact.points import Frame, squared_distances
 from tfdml.evaluation.retrieval import Keywords, recall_at_k
+from tfdml.evaluation.tiles import slices_of, squared_distances
 
 _FOUND_AT_ONCE = 2**20  # neighbours found per block of queries
 _PLACE = r"^Error in .* at \S+:\d+: (Error: '.*' failed: )?"
@@ -89,7 +89,7 @@ def approximate_recall(
     counts = inputs.neighbour_counts(k, len(gallery) - among_themselves)
     seed = inputs.whole_number(seed, "seed", at_least=0)
     order = np.random.default_rng(seed).permutation(len(gallery))
-    exponent = Frame.around(gallery, queries).exponent
+    exponent = int(np.frexp(max(np.abs(of).max() for of in (gallery, queries)))[1])
     rows = np.ldexp(gallery, -exponent).astype(np.float32)
     query_rows = rows if among_themselves else np.ldexp(queries, -exponent).astype(np.float32)
     received = {"index": index, "parameters": parameters, "rows": len(rows), "dim": rows.shape[1]}
@@ -110,10 +110,8 @@ def approximate_recall(
     approximate = _TimedSearch(search)
     exact = _TimedSearch(lambda some, width: faiss.knn(some, rows, width)[1])
     hits, found = np.zeros(len(counts)), np.zeros(len(counts))
-    step = max(1, _FOUND_AT_ONCE // (counts[-1] + 1))
-    for first in range(0, len(queries), step):
-        block = np.arange(first, min(first + step, len(queries)))
-        own = block if among_themselves else None
+    for block in slices_of(0, len(queries), max(1, _FOUND_AT_ONCE // (counts[-1] + 1))):
+        own = np.arange(block.start, block.stop) if among_themselves else None
         nearest = exact.nearest(query_rows[block], counts[-1], own)
         returned = approximate.nearest(query_rows[block], counts[-1], own)
         relevant = (ids[returned] == query_ids[block, None]) & (returned >= 0)

@@ -4,8 +4,7 @@ import faiss
 import numpy as np
 import pytest
 
-from tfdml.evaluation import approximate, approximate_recall, recall_at_k
-from tfdml.evaluation.exact import points
+from tfdml.evaluation import approximate, approximate_recall, recall_at_k, tiles
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(have no other row|collapsed)")
 
@@ -72,7 +71,7 @@ INDEXES = [
 @pytest.mark.parametrize("block", [7, 2**20])
 def test_equals_loops(index, parameters, block, rng, monkeypatch):
     monkeypatch.setattr(approximate, "_FOUND_AT_ONCE", block)
-    monkeypatch.setattr(points, "_CHUNK_ROWS", block)
+    monkeypatch.setattr(tiles, "_CHUNK_ROWS", block)
     (x, labels), k = classes(rng, 120), (1, 3, 12)
     options = {"index": index, "parameters": parameters, "seed": 5}
     found = approximate_recall(x, labels, k, **options)
