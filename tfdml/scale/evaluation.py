@@ -26,14 +26,14 @@ class Gallery:
     """A `Collection` as the gallery of queries, with the classes of its images.
 
     Iterating yields blocks of the embeddings of images that could be read; a warning gives the
-    number of the others, and one of them. Images without a label are of no class. Uses 5 bytes per
-    image.
+    number of the others, and one of them. Uses 5 bytes per image.
 
     Args:
         collection: `Collection` whose shards are all written.
 
     Attributes:
         readable: (n,) booleans, which images have an embedding.
+        classes: (m,) integers, the classes of these; -1 for an image without a label.
 
     Raises:
         ValueError: If shards are missing, no image could be read, or none that could has a label.
@@ -41,7 +41,6 @@ class Gallery:
 
     def __init__(self, collection):
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         collection.check_complete()
         self.collection, self.readable = collection, np.zeros(collection.images, bool)
@@ -55,13 +54,18 @@ class Gallery:
             if not len(self):
                 raise ValueError(sentence)
             warnings.warn(sentence, stacklevel=2)
-        parts = [pc.unique(labels) for _, labels in self._labels()]
-        self._names = pc.drop_null(pc.unique(pa.concat_arrays(parts)))
+        self._numbers, parts, first = {}, [], 0
+        for part in collection.listed("label"):
+            readable = pa.array(self.readable[first : first + len(part)])
+            labels = part["label"].cast(pa.string()).filter(readable).dictionary_encode()
+            names = labels.dictionary.to_pylist()
+            classes = [self._numbers.setdefault(name, len(self._numbers)) for name in names]
+            places = labels.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)
+            parts.append(np.array([*classes, _UNLABELLED], np.int32)[places])
+            first += len(part)
+        self.classes = np.concatenate(parts)
         expected = f"{collection.folder} must have labels to evaluate by"
-        check(len(self._names), expected, images=collection.images, labels=0)
-        self.classes = np.empty(collection.images, np.int32)
-        for rows, labels in self._labels():
-            self.classes[rows] = self._classes_of(labels, _UNLABELLED)
+        check(self._numbers, expected, images=collection.images, labels=0)
 
     def __len__(self):
         return int(self.readable.sum())
@@ -82,12 +86,10 @@ class Gallery:
         Raises:
             TypeError: If a label is not a text.
         """
-        import pyarrow as pa
-
         texts = all(isinstance(label, str) for label in labels)
         if not texts:
             raise TypeError("`labels` must be texts, one for each query")
-        return self._classes_of(pa.array(labels, pa.string()), _UNKNOWN)
+        return np.array([self._numbers.get(label, _UNKNOWN) for label in labels])
 
     def paths(self):
         """Yields the paths and URLs of all images, in the order of their ids."""
@@ -103,7 +105,10 @@ class Gallery:
         for query, path in enumerate(paths):
             queries[identity(path)].append(query)
         lost, example = 0, None
-        listed = progress("Comparing files", self.paths(), total=self.collection.images)
+        paths = (
+            path for part in self.collection.listed("path") for path in part["path"].to_pylist()
+        )
+        listed = progress("Comparing files", paths, total=self.collection.images)
         for row, key in enumerate(map(identity, listed)):
             for query in queries.get(key, ()):
                 found[query].append(row)
@@ -126,25 +131,6 @@ class Gallery:
     def rows_of(self, ids):
         """Numbers of ids among the images that could be read; -1 for others and for the id -1."""
         return np.where(self.readable[ids] & (ids >= 0), np.cumsum(self.readable)[ids] - 1, -1)
-
-    def _labels(self):
-        """Yields slices of the images with their labels, null for those that could not be read."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        first, none = 0, pa.scalar(None, pa.string())
-        for part in self.collection.listed("label"):
-            rows = slice(first, first + len(part))
-            labels = part["label"].cast(pa.string())
-            yield rows, pc.if_else(pa.array(self.readable[rows]), labels, none)
-            first = rows.stop
-
-    def _classes_of(self, labels, other):
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        found = pc.index_in(labels.cast(pa.string()), value_set=self._names)
-        return found.fill_null(other).to_numpy(zero_copy_only=False)
 
 
 def retrieval_scores_per_query(gallery, embeddings, labels, k, *, metrics=None, own=None):
@@ -170,14 +156,13 @@ def retrieval_scores_per_query(gallery, embeddings, labels, k, *, metrics=None, 
 
     Raises:
         TypeError: If `embeddings` are not floats or `labels` not texts.
-        ValueError: If shapes disagree, a number is not finite, a metric is unknown, `k` is out of
-            range, or the queries have another `dim` than the gallery.
+        ValueError: As for `tfdml.evaluation.retrieval_scores`.
     """
     return values_of(*_search_and_metrics(gallery, embeddings, labels, k, metrics, own))
 
 
 def scores_through_index(
-    gallery, index, embeddings, labels, k, *, metrics=None, own=None, **sample
+    gallery, index, embeddings, labels, k, *, metrics=None, own=None, queries=1000, seed=0
 ):
     """Scores of queries by the images that the index finds, and what that loses.
 
@@ -185,16 +170,14 @@ def scores_through_index(
     "r_precision" the largest number R of relevant rows of a query. Those that it does not find
     count as not found, and ties rank as the index orders them.
 
+    Other arguments and errors are those of `retrieval_scores_per_query`.
+
     Args:
-        gallery: `Gallery`.
         index: `StoredIndex` of the same collection.
-        embeddings: As for `retrieval_scores_per_query`.
-        labels: As for `retrieval_scores_per_query`.
-        k: As for `retrieval_scores_per_query`.
         metrics: "recall", "precision", "map@r", "r_precision", "ndcg", or some of them. Default:
             "recall" and "map@r".
-        own: As for `retrieval_scores_per_query`.
-        **sample: `queries`, the most that are also scored exactly, by default 1,000; and `seed`.
+        queries: The most that are also scored exactly.
+        seed: Integer >= 0, seed of their draw.
 
     Returns:
         {name: (n,) float64}, and {"queries", "exact", "approximate", "lost"}: the number of queries
@@ -202,14 +185,13 @@ def scores_through_index(
         be negative, as cells that are not visited hold rows of other classes too.
 
     Raises:
-        ValueError: As for `retrieval_scores_per_query`, or if a query has more than 10,000 relevant
-            rows and a metric needs them all.
+        ValueError: If a query has more than 10,000 relevant rows and a metric needs them all.
     """
     metrics = ("recall", "map@r") if metrics is None else metrics
     search, metrics = _search_and_metrics(gallery, embeddings, labels, k, metrics, own)
     whole = {"map", "mrr"}.intersection(metrics.names)
     check(not whole, "`metrics` must not rank the whole gallery", metrics=metrics.names)
-    some = _sampled(len(search.kept), **sample)
+    some = np.random.default_rng(seed).permutation(len(search.kept))[:queries]
     found = _found_values(gallery, index, search, metrics)
     exact = values_of(search.of(np.isin(search.kept, some)), metrics)
     means = {name: float(of.mean()) for name, of in exact.items()}
@@ -226,13 +208,9 @@ def _search_and_metrics(gallery, embeddings, labels, k, metrics, own):
     counts = {"queries": len(queries), "labels": len(labels)}
     check(len(labels) == len(queries), "`labels` must have one text for each query", **counts)
     own = None if own is None else gallery.rows_of(np.asarray(own))
-    data = queries, gallery.classes_of(labels), gallery, gallery.classes[gallery.readable]
+    data = queries, gallery.classes_of(labels), gallery, gallery.classes
     search = search_of(*data, own=own)
     return search, Metrics.of(metrics, k, search.most)
-
-
-def _sampled(count, queries=1000, seed=0):
-    return np.sort(np.random.default_rng(seed).permutation(count)[:queries])
 
 
 def _found_values(gallery, index, search, metrics):
