@@ -44,8 +44,7 @@ def losses(collection, index, *, queries=1000, seed=0):
         seed: Integer >= 0, of the draw.
 
     Returns:
-        List of `Loss`, one for each of a few parameters, among them those of the index if it has
-        any.
+        List of `Loss`, one for each of a few parameters, among them those of the index, if any.
     """
     own, rows = collection.sample(min(queries, collection.images), seed)
     most = min(COUNTS[-1], len(index) - 1)
@@ -62,9 +61,7 @@ def losses(collection, index, *, queries=1000, seed=0):
     borders = rank(rows, own, gallery, ids, **options).distances
     results = []
     for parameters, of in gallery.distances.items():
-        within = of[:, None, :] <= borders[:, [count - 1 for count in counts], None]
-        hits = np.stack([within[:, i, :count].sum(axis=1) for i, count in enumerate(counts)])
-        recall = dict(zip(counts, (hits.mean(axis=1) / counts).tolist(), strict=True))
+        recall = {k: float(np.mean(of[:, :k] <= borders[:, k - 1, None])) for k in counts}
         results.append(Loss(parameters, recall, 1e3 * float(np.median(seconds[parameters]))))
     return results
 
@@ -93,7 +90,7 @@ def _found(index, own, rows, most):
 
 
 class _Gallery:
-    """Blocks of a collection, which measure the images found by name while they are in memory."""
+    """Blocks of a collection, and the distances of {parameters: found ids} once it was read."""
 
     def __init__(self, collection, queries, found):
         self.collection, self.queries, self.found = collection, queries, found
@@ -102,10 +99,10 @@ class _Gallery:
     def __iter__(self):
         with progress("Comparing", total=self.collection.images) as bar:
             for ids, embeddings, _ in self.collection.chunks():
-                for name, asked in self.found.items():
+                for parameters, asked in self.found.items():
                     place = np.minimum(np.searchsorted(ids, asked), len(ids) - 1)
                     query, column = np.nonzero(ids[place] == asked)
                     pairs = self.queries, query, embeddings, place[query, column]
-                    self.distances[name][query, column] = np.sqrt(squared_distances(*pairs))
+                    self.distances[parameters][query, column] = np.sqrt(squared_distances(*pairs))
                 yield embeddings
                 bar.update(len(ids))
