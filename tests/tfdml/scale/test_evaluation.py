@@ -68,18 +68,16 @@ def test_an_exact_index_loses_nothing_and_another_says_what(clustered):
     gallery = Gallery(clustered)
     some = np.flatnonzero([text is not None for text in texts])[::5]
     given = rows[some], [texts[i] for i in some], (1, 10)
-    exact = retrieval_scores_per_query(
-        gallery, *given, metrics=("recall", "map@r", "r_precision"), own=ids[some]
-    )
-    build(clustered, "Flat")
     options = {"metrics": ("recall", "map@r", "r_precision"), "own": ids[some]}
+    exact = retrieval_scores_per_query(gallery, *given, **options)
+    build(clustered, "Flat")
     found, compared = scores_through_index(gallery, StoredIndex(clustered), *given, **options)
     for name in exact:
         np.testing.assert_allclose(found[name], exact[name], atol=1e-12, err_msg=name)
     assert set(compared["lost"].values()) == {0.0}
     build(clustered, "IVF64,PQ2x4", parameters="nprobe=1", overwrite=True)  # of 40 classes
-    index = StoredIndex(clustered)
-    found, compared = scores_through_index(gallery, index, *given, **options, queries=50, seed=1)
+    options |= {"queries": 50, "seed": 1}
+    found, compared = scores_through_index(gallery, StoredIndex(clustered), *given, **options)
     assert compared["queries"] == 50
     assert compared["lost"]["map@r"] > 0.05
     for name in exact:
