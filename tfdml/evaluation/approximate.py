@@ -84,7 +84,8 @@ def approximate_recall(
     counts = inputs.neighbour_counts(k, len(gallery) - among_themselves)
     seed = inputs.whole_number(seed, "seed", at_least=0)
     exponent = -int(np.frexp(max(np.abs(of).max() for of in (queries, gallery)))[1])
-    queries, rows = (np.ldexp(of, exponent).astype(np.float32) for of in (queries, gallery))
+    rows = np.ldexp(gallery, exponent).astype(np.float32)
+    queries = rows if among_themselves else np.ldexp(queries, exponent).astype(np.float32)
     received = {"index": index, "parameters": parameters, "rows": len(rows), "dim": rows.shape[1]}
     order = np.random.default_rng(seed).permutation(len(rows))
     added, started = rows[order], time.perf_counter()
@@ -118,9 +119,8 @@ def approximate_recall(
         relevant = (ids[returned] == query_ids[block, None]) & (returned >= 0)
         borders = np.sort(_distances(queries[block], rows, exact), axis=1)
         distances = _distances(queries[block], rows, returned)
-        for i, count in enumerate(counts):
-            hits[i] += np.count_nonzero(relevant[:, :count].any(axis=1))
-            found[i] += np.count_nonzero(distances[:, :count] <= borders[:, count - 1, None])
+        hits += [relevant[:, :count].any(axis=1).sum() for count in counts]
+        found += [(distances[:, :k] <= borders[:, k - 1, None]).sum() for k in counts]
     exact = recall_at_k(embeddings, labels, counts, **given)
     recall = dict(zip(counts, (hits / len(queries)).tolist(), strict=True))
     overlap = found / (len(queries) * np.array(counts))
