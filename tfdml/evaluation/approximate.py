@@ -8,7 +8,7 @@ import numpy as np
 
 from tfdml.checks import check, check_type
 from tfdml.evaluation import inputs
-from tfdml.evaluation.retrieval import recall_at_k
+from tfdml.evaluation.retrieval import Keywords, recall_at_k
 from tfdml.evaluation.tiles import slices_of, squared_distances
 
 _FOUND_AT_ONCE = 2**20  # neighbours found per block of queries
@@ -77,8 +77,9 @@ def approximate_recall(
     faiss = load_faiss()
     for name, text in (("index", index), ("parameters", parameters or "")):
         check_type(isinstance(text, str), f"`{name}` must be a string", **{name: text})
-    given = {"gallery_embeddings": gallery_embeddings, "gallery_labels": gallery_labels}
-    queries, labels, gallery, ids = inputs.queries_and_gallery(embeddings, labels, **given)
+    given = Keywords(gallery_embeddings=gallery_embeddings, gallery_labels=gallery_labels)
+    data = embeddings, labels, gallery_embeddings, gallery_labels
+    queries, labels, gallery, ids = inputs.queries_and_gallery(*data)
     among_themselves = gallery_embeddings is None
     query_ids, ids = inputs.dense_ids(labels, ids)
     counts = inputs.neighbour_counts(k, len(gallery) - among_themselves)

@@ -2,7 +2,7 @@
 
 import functools
 import threading
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,8 +34,8 @@ class Ranking(NamedTuple):
 
     relevant: np.ndarray  # (n,) number of relevant rows of each query
     relevant_ranks: RelevantRanks
-    nearest: np.ndarray | None  # (n, k) int64 gallery rows, nearest first
-    distances: np.ndarray | None  # (n, k) float64, theirs; their scores with a similarity
+    nearest: Any  # (n, k) int64 gallery rows, nearest first
+    distances: Any  # (n, k) float64, theirs; their scores with a similarity
     histogram: Histogram | None
 
 

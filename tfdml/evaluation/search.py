@@ -1,6 +1,6 @@
 """Queries, their gallery and their relevant rows, in the order of the classes."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ class Search(NamedTuple):
     kept: np.ndarray  # (q,) queries that are not of ignored classes, by key
     keys: np.ndarray  # (q,) integers, ascending: class * width + group
     width: int
-    gallery: object  # (m, dim) array, or an iterable of (m_i, dim) arrays
+    gallery: Any  # (m, dim) array, or an iterable of (m_i, dim) arrays
     gallery_keys: np.ndarray  # (m,) integers; -1 for ignored classes
     own: np.ndarray  # (q, w) gallery rows that are the query itself, -1 for none
     among_themselves: bool  # the queries are the gallery
