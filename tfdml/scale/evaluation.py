@@ -207,10 +207,11 @@ def _search_and_metrics(gallery, embeddings, labels, k, metrics, own):
     check(dims["dim"] == dims["of_gallery"], "queries and gallery must have the same dim", **dims)
     counts = {"queries": len(queries), "labels": len(labels)}
     check(len(labels) == len(queries), "`labels` must have one text for each query", **counts)
-    own = None if own is None else gallery.rows_of(np.asarray(own))
+    own = np.full((len(queries), 1), -1) if own is None else np.asarray(own)
+    own = own.reshape(len(own), -1)
     data = queries, gallery.classes_of(labels), gallery, gallery.classes
-    search = search_of(*data, own=own)
-    return search, Metrics.of(metrics, k, search.most)
+    search = search_of(*data, own=gallery.rows_of(own))
+    return search, Metrics.of(metrics, k, gallery.most_found(own))
 
 
 def _found_values(gallery, index, search, metrics):

@@ -140,6 +140,8 @@ def test_images_that_cannot_be_read_are_not_in_the_gallery(tmp_path, write, rng)
     assert gallery.classes_of(["a", "b"]).tolist() == [0, -2]
     with pytest.raises(ValueError, match=r"gallery_size=1\b"):
         retrieval_scores_per_query(gallery, rows, [*"aaaaaa"], 4)
+    found = retrieval_scores_per_query(gallery, rows, [*"aaaaaa"], 1, own=np.arange(6))
+    assert found["recall@1"].tolist() == [0, 1, 1, 1, 1, 1]  # the first finds itself alone
     unlabelled = write(tmp_path / "unlabelled", rows, names, unreadable=range(5))
     with (
         pytest.warns(UserWarning, match="5 of the 6"),
