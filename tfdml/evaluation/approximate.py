@@ -8,8 +8,8 @@ import numpy as np
 
 from tfdml.checks import check, check_type
 from tfdml.evaluation import inputs
-from tfdml.evaluation.exact.points import Frame, squared_distances
 from tfdml.evaluation.retrieval import Keywords, recall_at_k
+from tfdml.evaluation.tiles import slices_of, squared_distances
 
 _FOUND_AT_ONCE = 2**20  # neighbours found per block of queries
 _PLACE = r"^Error in .* at \S+:\d+: (Error: '.*' failed: )?"
@@ -39,16 +39,13 @@ def approximate_recall(
     largest K; an HNSW index visits more rows for a larger K. Rows are added as float32, times a
     power of two, which preserves their order.
 
+    Other arguments and errors are those of `recall_at_k`.
+
     Args:
-        embeddings: (n, dim) floats, finite; the queries, taken as given: not normalised.
-        labels: (n,) or (n, 1) integers of any size, one class id per query.
-        k: Positive integer or several, at most the gallery size, excluding the query itself.
         index: Any string of `faiss.index_factory`, for Euclidean distances: "HNSW32" (a graph),
             "IVF256,Flat" (cells of 256 centres), "IVF256,PQ16" (and codes of 16 bytes), "Flat".
         parameters: Search parameters, as `faiss.ParameterSpace` reads them: "efSearch=64" of HNSW
             (default 16), "nprobe=16" of IVF (default 1 cell). Default: those of faiss.
-        gallery_embeddings: (m, dim) floats searched in; by default the queries.
-        gallery_labels: (m,) or (m, 1) integers; given exactly when `gallery_embeddings` are.
         seed: Integer >= 0, seed of the order in which rows are added, on which graphs and centres
             depend. The same seed gives the same index if faiss builds it with one thread.
 
@@ -62,10 +59,9 @@ def approximate_recall(
 
     Raises:
         ImportError: If faiss is not installed.
-        TypeError: If labels are not integers, embeddings not floats, or `index` not a string.
-        ValueError: If shapes disagree, an input is empty or not finite, embeddings or labels of the
-            gallery are missing, an option is out of range, or faiss rejects the index, its
-            parameters, or the number of rows as too small to train it.
+        TypeError: If `index` or `parameters` are not strings.
+        ValueError: If faiss rejects the index, its parameters, or the number of rows as too small
+            to train it.
 
     Source:
         Douze et al. The Faiss library. 2024. Malkov, Yashunin. Efficient and robust approximate
@@ -82,17 +78,17 @@ def approximate_recall(
     for name, text in (("index", index), ("parameters", parameters or "")):
         check_type(isinstance(text, str), f"`{name}` must be a string", **{name: text})
     given = Keywords(gallery_embeddings=gallery_embeddings, gallery_labels=gallery_labels)
-    data = (embeddings, labels, gallery_embeddings, gallery_labels)
+    data = embeddings, labels, gallery_embeddings, gallery_labels
     queries, labels, gallery, ids = inputs.queries_and_gallery(*data)
     among_themselves = gallery_embeddings is None
     query_ids, ids = inputs.dense_ids(labels, ids)
     counts = inputs.neighbour_counts(k, len(gallery) - among_themselves)
     seed = inputs.whole_number(seed, "seed", at_least=0)
-    order = np.random.default_rng(seed).permutation(len(gallery))
-    exponent = Frame.around(gallery, queries).exponent
-    rows = np.ldexp(gallery, -exponent).astype(np.float32)
-    query_rows = rows if among_themselves else np.ldexp(queries, -exponent).astype(np.float32)
+    exponent = -int(np.frexp(max(np.abs(of).max() for of in (queries, gallery)))[1])
+    rows = np.ldexp(gallery, exponent).astype(np.float32)
+    queries = rows if among_themselves else np.ldexp(queries, exponent).astype(np.float32)
     received = {"index": index, "parameters": parameters, "rows": len(rows), "dim": rows.shape[1]}
+    order = np.random.default_rng(seed).permutation(len(rows))
     added, started = rows[order], time.perf_counter()
     with as_value_error(received):
         built = faiss.index_factory(rows.shape[1], index)
@@ -100,39 +96,41 @@ def approximate_recall(
         built.add(added)
         if parameters is not None:
             faiss.ParameterSpace().set_index_parameters(built, parameters)
-    build_seconds = time.perf_counter() - started
+    seconds = {"build_seconds": time.perf_counter() - started}
 
     def search(some, width):
         with as_value_error(received):
             places = built.search(some, width)[1]
         return np.where(places < 0, -1, order[places])
 
-    approximate = _TimedSearch(search)
-    exact = _TimedSearch(lambda some, width: faiss.knn(some, rows, width)[1])
+    searches = {
+        "search_seconds": search,
+        "exact_search_seconds": lambda some, width: faiss.knn(some, rows, width)[1],
+    }
+    seconds |= dict.fromkeys(searches, 0.0)
     hits, found = np.zeros(len(counts)), np.zeros(len(counts))
-    step = max(1, _FOUND_AT_ONCE // (counts[-1] + 1))
-    for first in range(0, len(queries), step):
-        block = np.arange(first, min(first + step, len(queries)))
-        own = block if among_themselves else None
-        nearest = exact.nearest(query_rows[block], counts[-1], own)
-        returned = approximate.nearest(query_rows[block], counts[-1], own)
+    for block in slices_of(0, len(queries), max(1, _FOUND_AT_ONCE // (counts[-1] + 1))):
+        own = np.arange(block.start, block.stop)[:, None] if among_themselves else -2
+        nearest = {}
+        for name, of in searches.items():
+            started = time.perf_counter()
+            nearest[name] = of(queries[block], counts[-1] + among_themselves)
+            seconds[name] += time.perf_counter() - started
+        returned, exact = (_others(of, own, counts[-1]) for of in nearest.values())
         relevant = (ids[returned] == query_ids[block, None]) & (returned >= 0)
-        borders = np.sort(_distances(query_rows[block], rows, nearest), axis=1)
-        distances = _distances(query_rows[block], rows, returned)
-        for i, count in enumerate(counts):
-            hits[i] += np.count_nonzero(relevant[:, :count].any(axis=1))
-            found[i] += np.count_nonzero(distances[:, :count] <= borders[:, count - 1, None])
-    exact_recall = recall_at_k(embeddings, labels, counts, **given)
+        borders = np.sort(_distances(queries[block], rows, exact), axis=1)
+        distances = _distances(queries[block], rows, returned)
+        hits += [relevant[:, :count].any(axis=1).sum() for count in counts]
+        found += [(distances[:, :k] <= borders[:, k - 1, None]).sum() for k in counts]
+    exact = recall_at_k(embeddings, labels, counts, **given)
     recall = dict(zip(counts, (hits / len(queries)).tolist(), strict=True))
     overlap = found / (len(queries) * np.array(counts))
     return {
-        "exact": exact_recall,
+        "exact": exact,
         "approximate": recall,
-        "lost": {count: exact_recall[count] - recall[count] for count in counts},
+        "lost": {count: exact[count] - recall[count] for count in counts},
         "overlap": dict(zip(counts, overlap.tolist(), strict=True)),
-        "build_seconds": build_seconds,
-        "search_seconds": approximate.seconds,
-        "exact_search_seconds": exact.seconds,
+        **seconds,
         "index_bytes": int(faiss.serialize_index(built).size),
         "threads": int(faiss.omp_get_max_threads()),
     }
@@ -187,26 +185,11 @@ def as_value_error(received):
         raise ValueError(f"faiss rejects the index ({cause}). Received: {values}") from error
 
 
-class _TimedSearch:
-    """A nearest-neighbour search and the seconds it has taken so far."""
-
-    def __init__(self, search):
-        self.search = search
-        self.seconds = 0.0
-
-    def nearest(self, queries, count, own):
-        """(n, count) gallery rows, nearest first; -1 where no more were found.
-
-        `own` are the gallery rows of the queries themselves, which are excluded, or None.
-        """
-        started = time.perf_counter()
-        rows = self.search(queries, count + (own is not None))
-        self.seconds += time.perf_counter() - started
-        if own is None:
-            return rows
-        dropped = rows == own[:, None]
-        dropped[:, -1] |= ~dropped.any(axis=1)  # the query itself was not found
-        return rows[~dropped].reshape(len(rows), count)
+def _others(rows, own, count):
+    """(n, count) found rows, nearest first, without the queries themselves; -1 stays."""
+    kept = rows != own
+    kept[:, -1] &= kept.sum(axis=1) <= count
+    return rows[kept].reshape(-1, count)
 
 
 def _distances(queries, gallery, rows):

@@ -2,7 +2,7 @@
 
 import functools
 import threading
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,8 +34,8 @@ class Ranking(NamedTuple):
 
     relevant: np.ndarray  # (n,) number of relevant rows of each query
     relevant_ranks: RelevantRanks
-    nearest: np.ndarray | None  # (n, k) int64 gallery rows, nearest first
-    distances: np.ndarray | None  # (n, k) float64, theirs; their scores with a similarity
+    nearest: Any  # (n, k) int64 gallery rows, nearest first
+    distances: Any  # (n, k) float64, theirs; their scores with a similarity
     histogram: Histogram | None
 
 
@@ -169,7 +169,7 @@ def ranking_of(search, similarity=None, nearest=0, depth=np.inf, first_only=Fals
         counter = DistanceCounter(search.classes, 2 * tiles.norms.max(), exact)
     reading = _Pass(search, tiles, places, found, counter)
     if depth.any():
-        for block in tiles.blocks():
+        for block in tiles.blocks_of_classes():
             reading.read(block, tiles.of_classes, reading.find_relevant)
     for some, of_slice in zip(slices, places, strict=True):
         of_slice.finish(lambda scores, some=some: tiles.tolerance(some, scores))

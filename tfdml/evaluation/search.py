@@ -1,6 +1,6 @@
 """Queries, their gallery and their relevant rows, in the order of the classes."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ class Search(NamedTuple):
     kept: np.ndarray  # (q,) queries that are not of ignored classes, by key
     keys: np.ndarray  # (q,) integers, ascending: class * width + group
     width: int
-    gallery: object  # (m, dim) array, or an iterable of (m_i, dim) arrays
+    gallery: Any  # (m, dim) array, or an iterable of (m_i, dim) arrays
     gallery_keys: np.ndarray  # (m,) integers; -1 for ignored classes
     own: np.ndarray  # (q, w) gallery rows that are the query itself, -1 for none
     among_themselves: bool  # the queries are the gallery
@@ -90,7 +90,8 @@ def search_of(
     kept = _are_kept(labels, ignored_labels, "query")
     gallery_kept = _are_kept(gallery_labels, ignored_labels, "gallery row")
     classes, gallery_classes = inputs.dense_ids(labels, gallery_labels)
-    mine, others = inputs.dense_ids(mine, others)
+    if groups is not None:
+        mine, others = inputs.dense_ids(mine, others)
     width = 1 + int(max(mine.max(), others.max()))
     sizes = np.bincount(gallery_classes[gallery_kept], minlength=1 + classes.max())
     by_size = np.empty(len(sizes), int)
@@ -150,9 +151,9 @@ def apart(embeddings, labels, queries=None):
 
 
 def _groups_of(groups, labels, prefix=""):
-    """(n,) integers: the groups, checked; by default each row has its own, also in a gallery."""
+    """(n,) integers: the groups, checked; by default each query has its own."""
     if groups is None:
-        return np.arange(len(labels)) if not prefix else -1 - np.arange(len(labels))
+        return np.zeros(len(labels), int) if prefix else 1 + np.arange(len(labels))
     groups = inputs.class_ids(groups, f"{prefix}groups")
     shapes = {f"{prefix}groups.shape": groups.shape, f"{prefix}labels.shape": labels.shape}
     expectation = f"`{prefix}groups` and `{prefix}labels` must have the same batch size"

@@ -45,21 +45,28 @@ class _Tiles:
         if type(search.gallery) is np.ndarray:
             self.block = _block(search, 0, search.gallery)
 
-    def blocks(self):
-        """Yields the `Block`s of the gallery."""
+    def blocks(self, classes=None):
+        """Yields the `Block`s of the gallery; of rows of some classes only, if these are given."""
         if self.block:
-            self.enter(self.block)
-            yield self.block
+            block = self.block
+            if classes is not None:
+                block = _block(self.search, 0, self.search.gallery, classes)
+            self.enter(block)
+            yield block
             return
         first = 0
         for embeddings in _blocks_of(self.search):
-            block = _block(self.search, first, embeddings)
+            block = _block(self.search, first, embeddings, classes)
             first += len(embeddings)
             self.enter(block)
             yield block
         check_rows = first == len(self.search.gallery_keys)
         received = {"labels": len(self.search.gallery_keys), "rows": first}
         check(check_rows, "`gallery_labels` must have one label per gallery row", **received)
+
+    def blocks_of_classes(self):
+        """Yields `Block`s of the gallery rows that have the class of a query, and maybe others."""
+        return self.blocks()
 
     def of_classes(self, some, block):
         """Slices of the gallery rows that have the classes of some queries, cut as all tiles."""
@@ -108,13 +115,14 @@ class DistanceTiles(_Tiles):
         self.centre = np.median(np.ldexp(sample, self.exponent), axis=0)
         self.queries, self.norms = self._factors(search.queries, search.kept)
 
+    def blocks_of_classes(self):
+        classes = None if self.search.among_themselves else np.unique(self.search.classes)
+        return self.blocks(classes)
+
     def enter(self, block):
         """Prepares the rows of a block."""
-        if self.search.among_themselves:
-            self.gallery = self.queries
-        elif block is not self._entered:
-            self.gallery, _ = self._factors(block.embeddings, block.places)
-        self._entered = block
+        if block is not self._entered:
+            self._entered, self._held = block, {}
 
     def scores(self, some, columns, block):
         """(b, c) scores in a buffer of the thread; -inf for a query itself."""
@@ -124,7 +132,7 @@ class DistanceTiles(_Tiles):
         scores = self._buffers.scores[: shape[0] * shape[1]].reshape(shape)
         rows = self.queries[some].copy()
         rows[:, [-2, -1]] = rows[:, [-1, -2]]
-        np.matmul(rows, self.gallery[columns].T, out=scores)
+        np.matmul(rows, self._gallery_factors(columns, block).T, out=scores)
         self.leave_out_queries(scores, some, columns, block)
         return scores
 
@@ -135,13 +143,9 @@ class DistanceTiles(_Tiles):
 
     def exact(self, block, queries, places):
         """(t,) float64 squared distances of (t,) queries to (t,) places in a block."""
-        squared, source = np.empty(len(queries)), self.search.queries
-        for first in range(0, len(queries), _CHUNK_ROWS):
-            some = slice(first, first + _CHUNK_ROWS)
-            difference = block.embeddings[block.places[places[some]]].astype(np.float64)
-            difference -= source[self.search.kept[queries[some]]]
-            squared[some] = np.square(np.ldexp(difference, self.exponent)).sum(axis=1)
-        return squared
+        query, row = self.search.kept[queries], block.places[places]
+        given = self.search.queries, query, block.embeddings, row
+        return squared_distances(*given, self.exponent)
 
     def distances(self, scores):
         """Euclidean distances of the rows as given, from scores."""
@@ -156,6 +160,14 @@ class DistanceTiles(_Tiles):
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
             for _ in pool.map(function, *zip(*parts, strict=True)):
                 pass
+
+    def _gallery_factors(self, columns, block):
+        """The factors of a slice of gallery rows, computed by the thread that first needs them."""
+        if self.search.among_themselves:
+            return self.queries[columns]
+        if columns.start not in self._held:
+            self._held[columns.start], _ = self._factors(block.embeddings, block.places[columns])
+        return self._held[columns.start]
 
     def _factors(self, rows, order):
         """(n, dim + 2) factors of the rows in this order, and their (n,) norms."""
@@ -224,6 +236,16 @@ def slices_of(start, stop, size):
     return [slice(first, min(first + size, stop)) for first in range(start, stop, size)]
 
 
+def squared_distances(queries, query, gallery, row, exponent=0):
+    """(t,) float64 squared distances of (t,) queries to (t,) gallery rows, times 4**exponent."""
+    squared = np.empty(len(query))
+    for some in slices_of(0, len(query), _CHUNK_ROWS):
+        difference = gallery[row[some]].astype(np.float64)
+        difference -= queries[query[some]]
+        squared[some] = np.square(np.ldexp(difference, exponent)).sum(axis=1)
+    return squared
+
+
 def leave_out(scores, start, stop, columns):
     """Sets (b, c) scores to -inf, in place, at the places from start to stop of each query."""
     hit = (start < columns.stop) & (stop > columns.start)
@@ -247,10 +269,11 @@ def _blocks_of(search):
     return (inputs.gallery_rows(rows, search.queries) for rows in blocks)
 
 
-def _block(search, first, embeddings):
+def _block(search, first, embeddings, classes=None):
     keys = search.gallery_keys[first : first + len(embeddings)]
-    places = np.argsort(keys, kind="stable")
-    places = places[np.searchsorted(keys[places], 0) :]
+    kept = keys >= 0 if classes is None else np.isin(keys // search.width, classes)
+    places = np.flatnonzero(kept)
+    places = places[np.argsort(keys[places], kind="stable")]
     own = search.own - first
     if (own >= 0).any():
         by_row = np.full(len(embeddings) + 1, -1)

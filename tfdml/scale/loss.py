@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfdml.evaluation.exact.neighbours import nearest_rows
-from tfdml.evaluation.exact.points import Frame, squared_distances
+from tfdml.evaluation.ranking import rank
+from tfdml.evaluation.tiles import squared_distances
 from tfdml.progress import progress
 
 COUNTS = (1, 10, 100)
@@ -44,8 +44,7 @@ def losses(collection, index, *, queries=1000, seed=0):
         seed: Integer >= 0, of the draw.
 
     Returns:
-        List of `Loss`, one for each of a few parameters, among them those of the index if it has
-        any.
+        List of `Loss`, one for each of a few parameters, among them those of the index, if any.
     """
     own, rows = collection.sample(min(queries, collection.images), seed)
     most = min(COUNTS[-1], len(index) - 1)
@@ -56,12 +55,13 @@ def losses(collection, index, *, queries=1000, seed=0):
         index.search(rows[:1], most + 1)  # the first of all reads the index from the disk
         found[parameters], seconds[parameters] = _found(index, own, rows, most)
     index.set_parameters(stored)
-    borders, distances = _exact(collection, own, rows, most, found)
+    ids = np.concatenate([collection.readable(number) for number in range(collection.shards)])
+    gallery = _Gallery(collection, rows, found)
+    options = {"nearest": most, "depth": 0, "own": np.searchsorted(ids, own)}
+    borders = rank(rows, own, gallery, ids, **options).distances
     results = []
-    for parameters, of in distances.items():
-        within = of[:, None, :] <= borders[:, [count - 1 for count in counts], None]
-        hits = np.stack([within[:, i, :count].sum(axis=1) for i, count in enumerate(counts)])
-        recall = dict(zip(counts, (hits.mean(axis=1) / counts).tolist(), strict=True))
+    for parameters, of in gallery.distances.items():
+        recall = {k: float(np.mean(of[:, :k] <= borders[:, k - 1, None])) for k in counts}
         results.append(Loss(parameters, recall, 1e3 * float(np.median(seconds[parameters]))))
     return results
 
@@ -89,32 +89,20 @@ def _found(index, own, rows, most):
     return found, seconds
 
 
-def _exact(collection, own, rows, most, found):
-    """(n, most) distances of the nearest images in order, and {name: distances of found ids}."""
-    frame = Frame.around(rows)
-    queries = frame.points(rows)
-    borders = np.full((len(rows), most), np.inf)
-    distances = {name: np.full(ids.shape, np.inf) for name, ids in found.items()}
-    with progress("Comparing", total=collection.images) as bar:
-        for ids, embeddings, _ in collection.chunks():
-            gallery = frame.points(embeddings)
-            nearest = _nearest(queries, gallery, ids, own, most)
-            borders = np.sort(np.concatenate([borders, nearest], axis=1), axis=1)[:, :most]
-            for name, asked in found.items():
-                place = np.minimum(np.searchsorted(ids, asked), len(ids) - 1)
-                query, column = np.nonzero(ids[place] == asked)
-                here = gallery.exact, place[query, column]
-                distances[name][query, column] = squared_distances(queries.exact, query, *here)
-            bar.update(len(ids))
-    return borders, distances
+class _Gallery:
+    """Blocks of a collection, and the distances of {parameters: found ids} once it was read."""
 
+    def __init__(self, collection, queries, found):
+        self.collection, self.queries, self.found = collection, queries, found
+        self.distances = {name: np.full(ids.shape, np.inf) for name, ids in found.items()}
 
-def _nearest(queries, gallery, ids, own, most):
-    """(n, k) exact squared distances to the nearest rows of a chunk, without the queries."""
-    count = min(most + 1, len(ids))
-    rows, _ = nearest_rows(queries, gallery, count)
-    asked = np.repeat(np.arange(len(rows)), count)
-    distances = squared_distances(queries.exact, asked, gallery.exact, rows.reshape(-1))
-    distances = distances.reshape(rows.shape)
-    distances[ids[rows] == own[:, None]] = np.inf
-    return distances
+    def __iter__(self):
+        with progress("Comparing", total=self.collection.images) as bar:
+            for ids, embeddings, _ in self.collection.chunks():
+                for parameters, asked in self.found.items():
+                    place = np.minimum(np.searchsorted(ids, asked), len(ids) - 1)
+                    query, column = np.nonzero(ids[place] == asked)
+                    pairs = self.queries, query, embeddings, place[query, column]
+                    self.distances[parameters][query, column] = np.sqrt(squared_distances(*pairs))
+                yield embeddings
+                bar.update(len(ids))

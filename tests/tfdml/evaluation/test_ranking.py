@@ -386,3 +386,18 @@ def test_queries_are_parted_from_the_gallery(rng):
 def test_rejects_queries_that_leave_no_search(queries):
     with pytest.raises(ValueError, match="`queries` must be"):
         apart(np.eye(3), np.arange(3), queries)
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_compares_queries_first_with_the_classes_that_they_ask_for(blocks, rng, monkeypatch):
+    scores, compared = tiles.DistanceTiles.scores, []
+
+    def counted(self, some, columns, block):
+        compared.append(columns.stop - columns.start)
+        return scores(self, some, columns, block)
+
+    monkeypatch.setattr(tiles.DistanceTiles, "scores", counted)
+    gallery = rng.normal(size=(2000, 4))
+    given = [gallery[:900], gallery[900:]] if blocks else gallery
+    rank(rng.normal(size=(2, 4)), np.array([3, 90]), given, np.arange(2000) % 100, nearest=0)
+    assert sum(compared) == 2 * 20 + 2000

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tfdml import evaluation
+from tfdml.evaluation import retrieval
 from tfdml.scale import collection as reading
 from tfdml.scale import evaluation as module
 from tfdml.scale.evaluation import Gallery, retrieval_scores_per_query, scores_through_index
@@ -27,8 +28,7 @@ def in_memory(collection):
 def test_equals_the_evaluation_in_memory(clustered, metrics, small, monkeypatch):
     if small:
         monkeypatch.setattr(reading, "_CHUNK_BYTES", 16 * 4 * 50)
-        monkeypatch.setattr(module, "_BLOCK_BYTES", 8 * 16 * 70)
-        monkeypatch.setattr(module, "_BLOCK_PAIRS", 400)
+        monkeypatch.setattr(retrieval, "_MOST_PAIRS", 400)
     ids, rows, texts, labels = in_memory(clustered)
     gallery, counts = Gallery(clustered), (1, 10, 596)
     some = np.flatnonzero([text is not None for text in texts])[::3]
@@ -68,18 +68,16 @@ def test_an_exact_index_loses_nothing_and_another_says_what(clustered):
     gallery = Gallery(clustered)
     some = np.flatnonzero([text is not None for text in texts])[::5]
     given = rows[some], [texts[i] for i in some], (1, 10)
-    exact = retrieval_scores_per_query(
-        gallery, *given, metrics=("recall", "map@r", "r_precision"), own=ids[some]
-    )
-    build(clustered, "Flat")
     options = {"metrics": ("recall", "map@r", "r_precision"), "own": ids[some]}
+    exact = retrieval_scores_per_query(gallery, *given, **options)
+    build(clustered, "Flat")
     found, compared = scores_through_index(gallery, StoredIndex(clustered), *given, **options)
     for name in exact:
         np.testing.assert_allclose(found[name], exact[name], atol=1e-12, err_msg=name)
     assert set(compared["lost"].values()) == {0.0}
     build(clustered, "IVF64,PQ2x4", parameters="nprobe=1", overwrite=True)  # of 40 classes
-    index = StoredIndex(clustered)
-    found, compared = scores_through_index(gallery, index, *given, **options, queries=50, seed=1)
+    options |= {"queries": 50, "seed": 1}
+    found, compared = scores_through_index(gallery, StoredIndex(clustered), *given, **options)
     assert compared["queries"] == 50
     assert compared["lost"]["map@r"] > 0.05
     for name in exact:
@@ -142,6 +140,8 @@ def test_images_that_cannot_be_read_are_not_in_the_gallery(tmp_path, write, rng)
     assert gallery.classes_of(["a", "b"]).tolist() == [0, -2]
     with pytest.raises(ValueError, match=r"gallery_size=1\b"):
         retrieval_scores_per_query(gallery, rows, [*"aaaaaa"], 4)
+    found = retrieval_scores_per_query(gallery, rows, [*"aaaaaa"], 1, own=np.arange(6))
+    assert found["recall@1"].tolist() == [0, 1, 1, 1, 1, 1]  # the first finds itself alone
     unlabelled = write(tmp_path / "unlabelled", rows, names, unreadable=range(5))
     with (
         pytest.warns(UserWarning, match="5 of the 6"),

@@ -1,1 +1,0 @@
-"""Exact rankings: of relevant rows, of nearest rows and of class means."""
