@@ -46,16 +46,16 @@ def mine(labels, scores, num_quadruplets):
     else:
         later = pairwise.positive_mask(labels) & (index[:, None] < index[None, :])
         positives = ops.where(later, scores, _NEVER)
-        j, of_row = ops.argmin(positives, axis=1), ops.min(positives, axis=1)
+        j, least = ops.argmin(positives, axis=1), ops.min(positives, axis=1)
         if num_quadruplets == 1:
-            i = ops.argmin(of_row)[None]
+            i = ops.argmin(least)[None]
             j = ops.take(j, i)
-            valid = ops.take(of_row, i) < _NEVER
+            valid = ops.take(least, i) < _NEVER
         else:
             i = index
             same = labels[:, None] == labels[None, :]
-            of_class = ops.min(ops.where(same, of_row[None, :], _NEVER), axis=1)
-            chosen = (of_row == of_class) & (of_row < _NEVER)
+            least_in_class = ops.min(ops.where(same, least[None, :], _NEVER), axis=1)
+            chosen = (least == least_in_class) & (least < _NEVER)
             earlier = same & chosen[None, :] & (index[None, :] < index[:, None])
             valid = chosen & ~ops.any(earlier, axis=1)
     pair_scores = pairwise.entries(scores, i, ops.cast(j, i.dtype))
@@ -88,13 +88,13 @@ def mine_hardest(labels, score, dtype):
     pairs = ops.sum(steps)
     pairs_at_once = 3 * count // 2 + 1  # all pairs of classes of four
 
-    def best_of(first, lowest, place):
+    def choose(first, lowest, place):
         pair = first + ops.arange(pairs_at_once, dtype=index.dtype)
         at = ops.searchsorted(steps_before, ops.minimum(pair, pairs - 1), side="right") - 1
         at = ops.cast(at, index.dtype)
         step = pair - ops.take(steps_before, at) + 1
-        of_start = ops.take(start, at)
-        other = of_start + (at - of_start + step) % ops.take(size, at)
+        circle = ops.take(start, at)
+        other = circle + (at - circle + step) % ops.take(size, at)
         row, other = ops.take(order, at), ops.take(order, other)
         scores = ops.where(pair < pairs, score(row, other), _NEVER)
         places = ops.minimum(row, other) * count + ops.maximum(row, other)
@@ -109,7 +109,7 @@ def mine_hardest(labels, score, dtype):
 
     _, pair_score, place = ops.while_loop(
         lambda first, lowest, place: first < pairs,
-        best_of,
+        choose,
         (
             ops.zeros((), dtype=index.dtype),
             ops.full((), _NEVER, dtype=dtype),
@@ -146,8 +146,9 @@ def _hardest_negatives(scores, mask):
     )
 
 
-def _quadruplets(i, j, pair_scores, valid, of_i, of_j):
-    lowest = ops.minimum(pair_scores, ops.minimum(of_i.lowest, of_j.lowest))
-    highest = ops.maximum(pair_scores, ops.maximum(of_i.highest, of_j.highest))
-    valid = valid & of_i.exists & of_j.exists
-    return Quadruplets(i, j, of_i.row, of_j.row, valid, lowest, highest)
+def _quadruplets(i, j, pair_scores, valid, first, second):
+    """Quadruplets of pairs and of the negatives of their first and second rows."""
+    lowest = ops.minimum(pair_scores, ops.minimum(first.lowest, second.lowest))
+    highest = ops.maximum(pair_scores, ops.maximum(first.highest, second.highest))
+    rows = (ops.cast(row, "int32") for row in (i, j, first.row, second.row))
+    return Quadruplets(*rows, valid & first.exists & second.exists, lowest, highest)

@@ -8,6 +8,7 @@ from keras import ops
 from tfdml import pairwise
 from tfdml.checks import check_not_negative, check_positive
 from tfdml.losses.base import PairLoss
+from tfdml.losses.batch import Traits
 
 
 def pair_losses(logits, weights, negatives, margin, positives_repel):
@@ -39,17 +40,18 @@ def pair_losses(logits, weights, negatives, margin, positives_repel):
     return weights * ops.softplus(ops.where(positives, push - logits + margin, 0.0))
 
 
-def weights_against(labels, reference_labels, self_positions, dtype):
-    """The weights of positive pairs and the mask of negative ones, as `pairwise.masks_against`.
+def positive_weights(batch):
+    """The weights of positive pairs and the mask of negative ones.
 
     Of ids, (n,) integers, a positive pair has the weight 1; of several labels a row, (n,
     num_labels), their overlap.
     """
-    if len(labels.shape) == 1:
-        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
-        return ops.cast(positives, dtype), negatives
-    overlap = pairwise.label_overlap(labels, reference_labels, dtype)
-    index = ops.arange(ops.shape(reference_labels)[0], dtype=self_positions.dtype)
+    dtype = batch.embeddings.dtype
+    if len(batch.labels.shape) == 1:
+        return ops.cast(batch.positives, dtype), batch.negatives
+    labels, _, self_positions = batch.references
+    overlap = pairwise.label_overlap(batch.labels, labels, dtype)
+    index = ops.arange(ops.shape(labels)[0], dtype=self_positions.dtype)
     not_self = index[None, :] != self_positions[:, None]
     return ops.where(not_self, overlap, 0.0), (overlap <= 0) & not_self
 
@@ -60,26 +62,22 @@ class SoftmaxLoss(PairLoss):
     A subclass may replace `mean(losses, positives)`.
     """
 
-    takes_label_sets = True
+    traits = Traits(takes_label_sets=True)
     positives_repel = False
 
     def __init__(self, *, temperature, margin, normalize, name):
         super().__init__(normalize=normalize, name=name)
-        check_positive(temperature=temperature)
-        check_not_negative(margin=margin)
-        self.temperature = float(temperature)
-        self.margin = float(margin)
+        [self.temperature] = check_positive(temperature=temperature)
+        [self.margin] = check_not_negative(margin=margin)
 
-    def call_against(
-        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
-    ):
-        logits = embeddings @ ops.transpose(reference_embeddings) / self.temperature
-        weights, negatives = weights_against(labels, reference_labels, self_positions, logits.dtype)
+    def call(self, batch):
+        weights, negatives = positive_weights(batch)
+        logits = batch.cosines / self.temperature
         losses = pair_losses(logits, weights, negatives, self.margin, self.positives_repel)
         return self.mean(losses, weights > 0)
 
     def mean(self, losses, positives):
         """Mean over the anchors with positives of the mean over the positives of each."""
         counts = ops.sum(ops.cast(positives, losses.dtype), axis=1)
-        of_anchor = pairwise.masked_sum(losses, positives, axis=1) / ops.maximum(counts, 1.0)
-        return pairwise.masked_mean(of_anchor, counts > 0)
+        means = pairwise.masked_sum(losses, positives, axis=1) / ops.maximum(counts, 1.0)
+        return pairwise.masked_mean(means, counts > 0)

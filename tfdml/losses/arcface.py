@@ -1,14 +1,15 @@
 import math
 
-import keras
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check, check_bool, check_not_negative, check_positive
+from tfdml.checks import check, check_bool
 from tfdml.losses._proxies import MarginSoftmaxLoss
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("arcface")
+@register("sub_center_arcface", {"centers": 3})
 class ArcFaceLoss(MarginSoftmaxLoss):
     """Softmax over cosines, with a margin on the angle to the proxy of the own class.
 
@@ -78,14 +79,10 @@ class ArcFaceLoss(MarginSoftmaxLoss):
         proxy_multiplier=None,
         name="arcface",
     ):
-        super().__init__(num_classes, centers, initializer, proxy_multiplier, name)
-        check_not_negative(margin=margin)
+        options = num_classes, scale, margin, centers, initializer, proxy_multiplier
+        super().__init__(*options, name)
         check(margin < math.pi, "`margin` must be < π", margin=margin)
-        check_bool(straight_through=straight_through)
-        check_positive(scale=scale)
-        self.scale = float(scale)
-        self.margin = float(margin)
-        self.straight_through = straight_through
+        [self.straight_through] = check_bool(straight_through=straight_through)
 
     def penalized(self, cosines):
         sines = pairwise.root(ops.relu(1.0 - ops.square(cosines)))

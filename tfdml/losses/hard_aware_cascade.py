@@ -1,4 +1,5 @@
-import keras
+import dataclasses
+
 from keras import ops
 
 from tfdml import pairwise
@@ -12,9 +13,15 @@ from tfdml.checks import (
     check_type,
 )
 from tfdml.losses.base import MetricLoss
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("hdc", published={"mine_positives": True})
+@register(
+    "hard_contrastive",
+    {"levels": 1, "hard_ratios": (0.5,)},
+    published={"mine_positives": True},
+)
 class HardAwareCascadeLoss(MetricLoss):
     """Hard-aware cascade: a contrastive loss of the hardest pairs at several levels of a network.
 
@@ -58,9 +65,8 @@ class HardAwareCascadeLoss(MetricLoss):
         Returns a scalar float32, >= 0; 0 when the batch holds a single row.
 
     Raises:
-        TypeError: If `labels` are not integers or `embeddings` not floats.
-        ValueError: If the shapes disagree, the embeddings do not divide into levels or an option
-            is out of range.
+        TypeError: For wrong inputs, as `MetricLoss`, or an option of a wrong type.
+        ValueError: For wrong inputs or options, or if the embeddings do not divide into levels.
 
     Source:
         Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, eqs. 5-11. Its text
@@ -96,58 +102,50 @@ class HardAwareCascadeLoss(MetricLoss):
         name="hdc",
     ):
         super().__init__(normalize=normalize, name=name)
-        check_integer(1, levels=levels)
-        self.levels = int(levels)
+        [levels] = check_integer(1, levels=levels)
+        self.traits = dataclasses.replace(self.traits, levels=levels)
         self.hard_ratios = self._per_level("hard_ratios", hard_ratios)
         check(
             all(0 < ratio <= 1 for ratio in self.hard_ratios),
             "`hard_ratios` must be > 0 and <= 1",
             hard_ratios=hard_ratios,
         )
-        check_positive(margin=margin, negative_factor=negative_factor)
-        check_bool(squared=squared)
-        check_one_of(("own_all", "cascade", "previous"), selection=selection)
-        check_one_of(("active", "ordered", "pairs", "sum"), average_over=average_over)
+        factors = check_positive(margin=margin, negative_factor=negative_factor)
+        self.margin, self.negative_factor = factors
+        self.squared, self.mine_positives = check_bool(
+            squared=squared, mine_positives=mine_positives
+        )
+        [self.selection] = check_one_of(("own_all", "cascade", "previous"), selection=selection)
+        means = ("active", "ordered", "pairs", "sum")
+        [self.average_over] = check_one_of(means, average_over=average_over)
         check(
             average_over != "ordered" or selection == "own_all",
             "`average_over='ordered'` requires `selection='own_all'`",
             selection=selection,
         )
-        if level_weights is not None:
-            level_weights = self._per_level("level_weights", level_weights)
-        check_bool(mine_positives=mine_positives)
-        self.margin = float(margin)
-        self.squared = squared
-        self.selection = selection
-        self.average_over = average_over
         self.level_weights = level_weights
-        self.negative_factor = float(negative_factor)
-        self.mine_positives = mine_positives
+        if level_weights is not None:
+            self.level_weights = self._per_level("level_weights", level_weights)
 
     def _per_level(self, name, values):
         received = {name: values}
-        check_type(
-            isinstance(values, (list, tuple)), f"`{name}` must be a list of numbers", **received
-        )
-        check(
-            len(values) == self.levels,
-            f"`{name}` must have one number per level",
-            levels=self.levels,
-            **received,
-        )
-        check_not_negative(**{f"{name}[{level}]": value for level, value in enumerate(values)})
-        return tuple(map(float, values))
+        is_list = isinstance(values, (list, tuple))
+        check_type(is_list, f"`{name}` must be a list of numbers", **received)
+        expectation = f"`{name}` must have one number per level"
+        check(len(values) == self.levels, expectation, levels=self.levels, **received)
+        numbered = {f"{name}[{level}]": value for level, value in enumerate(values)}
+        return tuple(check_not_negative(**numbered))
 
     def unit_rows(self, embeddings):
         shape = ops.shape(embeddings)
         rows = ops.reshape(embeddings, (-1, self._width(embeddings)))
         return ops.reshape(pairwise.normalize(rows), shape)
 
-    def call(self, labels, embeddings):
-        count = ops.shape(embeddings)[0]
-        levels = ops.reshape(embeddings, (count, self.levels, self._width(embeddings)))
-        distance = pairwise.squared_distances if self.squared else pairwise.distances
-        distances = distance(ops.swapaxes(levels, 0, 1))
+    def call(self, batch):
+        count, labels = ops.shape(batch.embeddings)[0], batch.labels
+        rows = ops.reshape(batch.embeddings, (count, self.levels, self._width(batch.embeddings)))
+        by_level = dataclasses.replace(batch, embeddings=ops.swapaxes(rows, 0, 1))
+        distances = by_level.squared_distances if self.squared else by_level.distances
         hinges = self.negative_factor * (self.margin - distances)
         # For its gradient `ops.relu` would keep floats; this keeps booleans.
         hinges = ops.where(distances >= self.margin, 0.0, hinges)
@@ -191,8 +189,8 @@ class HardAwareCascadeLoss(MetricLoss):
             ratios = (ratio, ratio if self.mine_positives else 1.0)
             ranked = _sorted_losses(rank_by, candidates, ratios)
             copies = ops.zeros((), losses.dtype)
-            for of_kind in zip((1, -1), candidates, ratios, sizes, each, strict=True):
-                copies = _with_hardest(copies, rank_by, ranked, *of_kind)
+            for kind in zip((1, -1), candidates, ratios, sizes, each, strict=True):
+                copies = _with_hardest(copies, rank_by, ranked, *kind)
             candidates = [mask & (copies > 0) for mask in candidates]
             levels.append(copies)
         return ops.stack(levels)
@@ -243,9 +241,9 @@ def _with_hardest(others, losses, ranked, sign, candidates, ratio, size, each):
     in_row = index[:, None] == row
     earlier = (index[:, None] < row) | (in_row & (index[None, :] < column))
     whole = candidates & (losses > threshold) | tied & earlier
-    of_last = wanted - each * ops.cast(places - 1, losses.dtype)
+    share_of_last = wanted - each * ops.cast(places - 1, losses.dtype)
     is_last = tied & in_row & (index[None, :] == column)
-    return ops.where(whole, each, ops.where(is_last, of_last, others))
+    return ops.where(whole, each, ops.where(is_last, share_of_last, others))
 
 
 def _place_of(mask, turn):

@@ -1,10 +1,9 @@
-import keras
-
 from tfdml import pairwise
 from tfdml.losses._softmax import SoftmaxLoss
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("ntxent")
 class NTXentLoss(SoftmaxLoss):
     """Normalized temperature-scaled cross-entropy of each positive pair among negatives.
 
@@ -27,15 +26,10 @@ class NTXentLoss(SoftmaxLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row; or (batch, num_labels) integers, 1 for each
-            label of a row and 0 elsewhere.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32; 0 when the batch holds no positive pair.
+        As `SupConLoss`.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats or an option not a number.
-        ValueError: If the shapes disagree, label sets are not of 0 and 1 or an option is out of
-            range.
+        TypeError, ValueError: As `SupConLoss`.
 
     Source:
         Chen, Kornblith, Norouzi, Hinton. A simple framework for contrastive learning of visual

@@ -1,9 +1,8 @@
-import keras
-
 from tfdml.losses._softmax import SoftmaxLoss
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("supcon")
 class SupConLoss(SoftmaxLoss):
     """Supervised contrastive loss: softmax of each positive pair among all pairs of its anchor.
 
@@ -34,9 +33,7 @@ class SupConLoss(SoftmaxLoss):
         Returns a scalar float32; 0 when the batch holds no positive pair.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats or an option not a number.
-        ValueError: If the shapes disagree, label sets are not of 0 and 1 or an option is out of
-            range.
+        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Khosla et al. Supervised contrastive learning. NeurIPS 2020, eq. 2 (L_out).

@@ -209,7 +209,6 @@ CASES = [
             **ONE_QUADRUPLET,
             "squared": False,
             "mine_with_dropout": False,
-            "metric_headers": 1,
         },
     ),
     ("lmdm", LEARNED),
@@ -314,10 +313,10 @@ def rows(rng, batch=12, dim=6):
 
 def test_the_cases_name_every_loss_and_every_option():
     assert {name for name, _ in CASES} == set(losses.LOSSES)
-    paths = {losses.LOSSES[name][1] for (name, _), i in zip(CASES, IDS, strict=True) if i in PATHS}
-    assert paths == {class_name for _, class_name, _ in losses.LOSSES.values()}
-    for class_name in {class_name for _, class_name, _ in losses.LOSSES.values()}:
-        names = [name for name, (_, found, _) in losses.LOSSES.items() if found == class_name]
+    paths = {losses.LOSSES[name] for (name, _), i in zip(CASES, IDS, strict=True) if i in PATHS}
+    assert paths == {*losses.LOSSES.values()}
+    for class_name in paths:
+        names = [name for name, found in losses.LOSSES.items() if found == class_name]
         tried = set().union(*(options for name, options in CASES if name in names))
         assert tried == set(inspect.signature(getattr(losses, class_name)).parameters) - {"name"}
 
@@ -398,7 +397,7 @@ def test_ignores_the_order_of_the_batch(name, options, rng):
     else:
         order = rng.permutation(12)
     loss, labels, x = losses.get(name, **options), np.array(BATCHES["balanced"]), rows(rng)
-    if 1 in (getattr(loss, "headers", 2), getattr(loss, "metric_headers", 2)):
+    if getattr(loss, "headers", 2) == 1:
         pytest.skip("the first row of a pair is the anchor of the one header")
     value, gradient = value_and_gradient(loss, labels, x)
     moved_value, moved_gradient = value_and_gradient(loss, labels[order], x[order])
@@ -420,7 +419,7 @@ def test_ignores_what_classes_are_called(name, options, rng):
 @every_path
 def test_ignores_rotations_of_the_space(name, options, rng):
     loss, labels, x = losses.get(name, **options), np.array(BATCHES["uneven"]), rows(rng)
-    if loss.learns_similarity:
+    if loss.traits.learns_similarity:
         pytest.skip("a learned similarity knows where the axes lie")
     if "initializer" in options or name in ("matryoshka", "sampled_classes"):
         pytest.skip("proxies, and the first numbers of rows, do not turn with the rows")
@@ -529,7 +528,7 @@ def test_is_rebuilt_from_its_config(name, options, rng):
 def test_descending_it_separates_the_classes(name, options, rng):
     labels, x = np.repeat(np.arange(4), 4), rng.normal(size=(16, 12))
     loss = losses.get(name, **options)
-    if loss.learns_similarity:
+    if loss.traits.learns_similarity:
         pytest.skip("mines by what it learns: see test_double_header")
     if getattr(loss, "centers", 1) > 1:
         pytest.skip("rows of one class may go to several centers")
@@ -699,7 +698,7 @@ def test_takes_numpy_scalars_and_keeps_plain_numbers(name, options):
 
 
 def test_rejects_a_normalize_that_is_no_bool():
-    for name, (_, class_name, _) in losses.LOSSES.items():
+    for name, class_name in losses.LOSSES.items():
         if "normalize" not in inspect.signature(getattr(losses, class_name)).parameters:
             continue
         with pytest.raises(TypeError, match=r"`normalize`.*Received: normalize='yes'"):

@@ -1,12 +1,14 @@
 """Pair objectives whose positives and negatives are among other rows."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from backend import DOUBLE, value_and_gradient
 from keras import ops
 
 from tfdml import losses, pairwise
-from tfdml.losses.base import PairLoss
+from tfdml.losses import Batch, PairLoss, References
 
 LABELS = np.array([0, 0, 1, 1, 2, 2, 2, 3])
 CASES = [
@@ -37,20 +39,16 @@ every_case = pytest.mark.parametrize(("name", "options"), CASES)
 
 
 def against(loss, anchors, labels, references, reference_labels, positions):
-    anchors, references = (
-        loss.unit_rows(x) if loss.normalize else x for x in (anchors, references)
+    own, others = (
+        loss.scaled(Batch(*map(ops.convert_to_tensor, pair)))
+        for pair in ((labels, anchors), (reference_labels, references))
     )
-    return loss.call_against(
-        ops.convert_to_tensor(labels),
-        ops.convert_to_tensor(anchors),
-        ops.convert_to_tensor(reference_labels),
-        ops.convert_to_tensor(references),
-        ops.convert_to_tensor(positions),
-    )
+    others = References(others.labels, others.embeddings, ops.convert_to_tensor(positions))
+    return loss.call(dataclasses.replace(own, others=others))
 
 
 def test_every_objective_over_pairs_is_tried():
-    classes = {getattr(losses, class_name) for _, class_name, _ in losses.LOSSES.values()}
+    classes = {getattr(losses, class_name) for class_name in losses.LOSSES.values()}
     of_pairs = {kind for kind in classes if issubclass(kind, PairLoss)}
     assert of_pairs == {type(losses.get(name)) for name, _ in CASES}
 
