@@ -10,9 +10,11 @@ if keras.backend.backend() == "tensorflow":
     import tensorflow as tf
 
 
-def gather_replicas(*given):
+def gather_replicas(*given) -> tuple:
     """The rows of all replicas of a `tf.distribute` strategy, of each tensor that is not None."""
-    context = tf and tf.distribute.get_replica_context()
+    if tf is None:
+        return given
+    context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
         return given
     tensors = [tensor for tensor in given if tensor is not None]
@@ -40,8 +42,9 @@ def builds_for_replicas():
 
     Labels are then averages over replicas: floats, which nothing compares.
     """
-    has_strategy = tf is not None and tf.distribute.has_strategy()
-    return has_strategy and tf.distribute.in_cross_replica_context()
+    if tf is None or not tf.distribute.has_strategy():
+        return False
+    return tf.distribute.in_cross_replica_context()
 
 
 def _gatherable(tensor):

@@ -39,7 +39,6 @@ def mine(labels, scores, num_quadruplets):
     """
     count = ops.shape(labels)[0]
     index = ops.arange(count)
-    negatives = _hardest_negatives(scores, pairwise.negative_mask(labels))
     if num_quadruplets == "per_positive_pair":
         i, j = pairwise.unordered_pairs(labels)
         valid = ops.take(labels, i) == ops.take(labels, j)
@@ -58,8 +57,9 @@ def mine(labels, scores, num_quadruplets):
             chosen = (least == least_in_class) & (least < _NEVER)
             earlier = same & chosen[None, :] & (index[None, :] < index[:, None])
             valid = chosen & ~ops.any(earlier, axis=1)
-    pair_scores = pairwise.entries(scores, i, ops.cast(j, i.dtype))
-    return _quadruplets(i, j, pair_scores, valid, negatives.take(i), negatives.take(j))
+    j = ops.cast(j, i.dtype)
+    ends, mask = ops.stack([i, j]), pairwise.negative_mask(labels)
+    return _with_negatives(i, j, pairwise.entries(scores, i, j), valid, scores, mask, ends)
 
 
 def mine_hardest(labels, score, dtype):
@@ -118,37 +118,24 @@ def mine_hardest(labels, score, dtype):
     )
     i, j = (place // count)[None], (place % count)[None]
     ends = ops.concatenate([i, j])
-    scores = score(ops.repeat(ends, count), ops.tile(index, [2]))
+    scores = ops.reshape(score(ops.repeat(ends, count), ops.tile(index, [2])), (2, -1))
     mask = ops.take(labels, ends)[:, None] != labels[None, :]
-    negatives = _hardest_negatives(ops.reshape(scores, (2, -1)), mask)
     valid = (pair_score < _NEVER)[None]
-    here = ops.arange(2)
-    return _quadruplets(
-        i, j, pair_score[None], valid, negatives.take(here[:1]), negatives.take(here[1:])
-    )
+    return _with_negatives(i, j, pair_score[None], valid, scores, mask, ops.arange(2)[:, None])
 
 
-class _Negatives(NamedTuple):
-    row: Any  # (n,) the most similar negative
-    exists: Any  # (n,)
-    lowest: Any  # (n,) scores among all negatives
-    highest: Any
-
-    def take(self, index):
-        return _Negatives(*(ops.take(part, index) for part in self))
-
-
-def _hardest_negatives(scores, mask):
+def _with_negatives(i, j, pair_scores, valid, scores, mask, ends):
+    """Quadruplets of pairs (i, j); rows `ends`, (2, q), of the scores are those of i and of j."""
     among = ops.where(mask, scores, -_NEVER)
     lowest = ops.min(ops.where(mask, scores, _NEVER), axis=1)
-    return _Negatives(
-        ops.argmax(among, axis=1), ops.any(mask, axis=1), lowest, ops.max(among, axis=1)
+    parts = ops.argmax(among, axis=1), ops.any(mask, axis=1), lowest, ops.max(among, axis=1)
+    (k, l), exist, lows, highs = (ops.unstack(ops.take(part, ends)) for part in parts)  # noqa: E741
+    return Quadruplets(
+        i=ops.cast(i, "int32"),
+        j=ops.cast(j, "int32"),
+        k=ops.cast(k, "int32"),
+        l=ops.cast(l, "int32"),
+        valid=valid & exist[0] & exist[1],
+        lowest=ops.minimum(pair_scores, ops.minimum(*lows)),
+        highest=ops.maximum(pair_scores, ops.maximum(*highs)),
     )
-
-
-def _quadruplets(i, j, pair_scores, valid, first, second):
-    """Quadruplets of pairs and of the negatives of their first and second rows."""
-    lowest = ops.minimum(pair_scores, ops.minimum(first.lowest, second.lowest))
-    highest = ops.maximum(pair_scores, ops.maximum(first.highest, second.highest))
-    rows = (ops.cast(row, "int32") for row in (i, j, first.row, second.row))
-    return Quadruplets(*rows, valid & first.exists & second.exists, lowest, highest)

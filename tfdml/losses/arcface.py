@@ -42,16 +42,12 @@ class ArcFaceLoss(MarginSoftmaxLoss):
         layer: `ClassProxies`, the proxies; None until the number of classes is known.
 
     Call:
-        labels: (batch,) integers, one class id per row, from 0 to `num_classes - 1`.
-        embeddings: (batch, dim) floats; made unit length.
-        Returns a scalar float32, >= 0.
+        As `MetricLoss`, of unit rows and labels from 0 to `num_classes - 1`. Returns >= 0.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
-            type.
-        ValueError: If the shapes disagree, an option is out of range, the number of classes is not
-            known, labels are an array with an id that is not one of the classes; or by `compile`
-            of a plain `keras.Model`, which would leave the proxies untrained.
+        TypeError: For wrong inputs, as `MetricLoss`, or an option of a wrong type.
+        ValueError: For wrong inputs or options, or if the number of classes is not known; or by
+            `compile` of a plain `keras.Model`, which would leave the proxies untrained.
 
     Source:
         Deng, Guo, Xue, Zafeiriou. ArcFace: additive angular margin loss for deep face recognition.

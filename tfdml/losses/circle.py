@@ -26,9 +26,7 @@ class CircleLoss(PairLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats; made unit length.
-        Returns a scalar float32, >= 0; 0 when no row has both a positive and a negative.
+        As `MetricLoss`, of unit rows: >= 0; 0 when no row has both a positive and a negative.
 
     Raises:
         TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.

@@ -36,10 +36,8 @@ class ClusteringLoss(MetricLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, >= 0; 0 when the batch holds a single class, or a single row of
-        each. It is a sum over rows, so it grows with the batch.
+        As `MetricLoss`: >= 0; 0 when the batch holds a single class, or a single row of each. It is
+        a sum over rows, so it grows with the batch.
 
     Raises:
         TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.

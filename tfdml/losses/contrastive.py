@@ -33,10 +33,8 @@ class ContrastiveLoss(PairLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, >= 0; 0 when the batch holds a single row. With `pairs="halves"`
-        the order of the rows matters.
+        As `MetricLoss`: >= 0; 0 when the batch holds a single row. With `pairs="halves"` the order
+        of the rows matters.
 
     Raises:
         TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.

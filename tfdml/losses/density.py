@@ -53,9 +53,7 @@ class DensityRegularizer(LearnedLoss):
             `layer.build()`: a custom training loop must collect them after that.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, of either sign; 0 when the batch holds no positive pair.
+        As `MetricLoss`: of either sign; 0 when the batch holds no positive pair.
 
     Raises:
         TypeError: For wrong inputs, as `MetricLoss`, or an option of a wrong type.
@@ -126,19 +124,18 @@ class DensityRegularizer(LearnedLoss):
         return {"target": ops.convert_to_numpy(self.layer.targets)}
 
     def call(self, batch):
-        check(
-            self.num_classes is not None,
+        known = {"num_classes": self.num_classes, "initial_density": self.initial_density}
+        expectation = (
             "density requires the classes: `num_classes`, or `initial_density`, which `prepare` "
-            "and so `train.py --loss density` measures",
-            num_classes=self.num_classes,
-            initial_density=self.initial_density,
+            "and so `train.py --loss density` measures"
         )
-        check(
-            not self.correlation or self.initial_density is not None,
+        check(self.num_classes is not None, expectation, **known)
+        expectation = (
             "the correlation of classes requires `initial_density`, as "
-            "tfdml.evaluation.class_density returns it; or set correlation=False",
-            initial_density=self.initial_density,
+            "tfdml.evaluation.class_density returns it; or set correlation=False"
         )
+        is_measured = self.initial_density is not None
+        check(is_measured or not self.correlation, expectation, initial_density=None)
         labels, embeddings = batch.labels, batch.embeddings
         means, sizes = pairwise.class_means(labels, embeddings)
         from_mean = ops.sum(ops.square(embeddings - means), axis=1, keepdims=True)
@@ -184,10 +181,8 @@ class DensityAdaptiveLoss(RegularizedLoss):
         layer: `DensityTargets`, the targets, as for `DensityRegularizer`.
 
     Call:
-        labels: (batch,) integers, one class id per row, from 0 to `num_classes - 1`.
-        embeddings: (batch, dim) floats, scaled to unit length if `base` does so; the densities are
-            of unit rows.
-        Returns a scalar float32, of either sign.
+        As `base`, of labels from 0 to `num_classes - 1`; the densities are of unit rows. It has
+        either sign.
 
     Raises:
         TypeError, ValueError: As for `DensityRegularizer`.

@@ -1,6 +1,7 @@
 import inspect
 import types
 from collections.abc import Mapping
+from typing import Any
 
 from keras import ops
 
@@ -83,11 +84,8 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row; the row of a class with a single row only
-            serves as a negative.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        training: Whether the layer applies dropout; False by default.
-        Returns a scalar float32, >= 0; 0 when the batch holds no quadruplet.
+        As `MetricLoss`; the row of a class with a single row only serves as a negative, and
+        `training` applies dropout. Returns >= 0; 0 without a quadruplet.
 
     Attributes:
         layer: The `PDDM` layer, which `tfdml.EmbeddingModel` trains; None without one.
@@ -135,15 +133,13 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         name="double_header",
     ):
         super().__init__(normalize=normalize, name=name)
-        self.layer = similarity
-        if similarity is not None and not isinstance(similarity, PDDM):
-            check_type(
-                isinstance(similarity, Mapping),
-                "`similarity` must be a PDDM layer, a dict of its options, or None",
-                similarity=similarity,
-            )
+        if isinstance(similarity, Mapping):
             check_options("the similarity", similarity, _OPTIONS)
-            self.layer = PDDM(**{**_SIMILARITY, **similarity})
+            options: dict[str, Any] = {**_SIMILARITY, **similarity}
+            similarity = PDDM(**options)
+        expectation = "`similarity` must be a PDDM layer, a dict of its options, or None"
+        check_type(isinstance(similarity, (PDDM, type(None))), expectation, similarity=similarity)
+        self.layer = similarity
         self.traits = Traits(learns_similarity=self.layer is not None)
         self.alpha, self.beta = check_positive(alpha=alpha, beta=beta)
         [self.embedding_weight] = check_not_negative(embedding_weight=embedding_weight)

@@ -29,9 +29,8 @@ class EntropyRegularizer(MetricLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row; not used by either entropy.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, <= 0: above -0.7 for pairs. 0 when the batch holds a single row.
+        As `MetricLoss`; labels are not used. Returns <= 0: above -0.7 for pairs. 0 when the batch
+        holds a single row.
 
     Raises:
         TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.

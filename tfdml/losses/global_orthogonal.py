@@ -21,9 +21,7 @@ class GlobalOrthogonalRegularizer(MetricLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, >= 0; 0 when the batch holds no negative pair.
+        As `MetricLoss`: >= 0; 0 when the batch holds no negative pair.
 
     Raises:
         TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.

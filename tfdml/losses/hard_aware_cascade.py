@@ -59,10 +59,9 @@ class HardAwareCascadeLoss(MetricLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, levels * dim) floats, the concatenated embeddings of the levels; each
-            made unit length unless `normalize=False`.
-        Returns a scalar float32, >= 0; 0 when the batch holds a single row.
+        As `MetricLoss`, of (batch, levels * dim) floats, the concatenated embeddings of the levels,
+        each made unit length unless `normalize=False`. Returns >= 0; 0 when the batch holds a
+        single row.
 
     Raises:
         TypeError: For wrong inputs, as `MetricLoss`, or an option of a wrong type.
@@ -174,12 +173,11 @@ class HardAwareCascadeLoss(MetricLoss):
         index = ops.arange(ops.shape(labels)[0])
         upper = index[:, None] < index[None, :]
         same = labels[:, None] == labels[None, :]
-        # Negative pairs come first: positive ones that are all kept need no floats until the end.
         pairs = candidates = [~same & upper, same & upper]
         each = (2.0 if self.average_over == "ordered" else 1.0, 1.0)
         sizes = [
-            copies * ops.sum(ops.cast(mask, losses.dtype))
-            for mask, copies in zip(pairs, each, strict=True)
+            count * ops.sum(ops.cast(mask, losses.dtype))
+            for mask, count in zip(pairs, each, strict=True)
         ]
         levels = []
         for level, ratio in enumerate(self.hard_ratios):
@@ -187,73 +185,36 @@ class HardAwareCascadeLoss(MetricLoss):
                 candidates = pairs
             rank_by = losses[max(level - 1, 0) if self.selection == "previous" else level]
             ratios = (ratio, ratio if self.mine_positives else 1.0)
-            ranked = _sorted_losses(rank_by, candidates, ratios)
-            copies = ops.zeros((), losses.dtype)
-            for kind in zip((1, -1), candidates, ratios, sizes, each, strict=True):
-                copies = _with_hardest(copies, rank_by, ranked, *kind)
-            candidates = [mask & (copies > 0) for mask in candidates]
-            levels.append(copies)
+            kinds = zip(candidates, ratios, sizes, each, strict=True)
+            copies = [_hardest(rank_by, *kind) for kind in kinds]
+            candidates = [kept > 0 for kept in copies]
+            levels.append(copies[0] + copies[1])
         return ops.stack(levels)
 
 
-def _sorted_losses(losses, candidates, ratios):
-    """The losses of the candidates in ascending order; None if both ratios are 1.
-
-    Losses of positive pairs are negated. So the hardest negative pairs are at the end, and the
-    hardest positive pairs at the start.
-    """
-    if min(ratios) == 1:
-        return None
-    negative, positive = candidates
-    signed = ops.where(negative, losses, 0.0)
-    if ratios[1] < 1:
-        signed = ops.where(positive, -losses, signed)
-    once = pairwise.entries(signed, *pairwise.unordered_pairs(signed))
-    # The extra zero is for a batch without pairs.
-    return ops.sort(ops.append(once, ops.zeros(1, losses.dtype)))
-
-
-def _with_hardest(others, losses, ranked, sign, candidates, ratio, size, each):
+def _hardest(losses, candidates, ratio, size, each):
     """(batch, batch) copies of the hardest candidates; of all candidates for a ratio of 1.
 
     Args:
-        others: Copies of pairs that are not selected, a scalar or (batch, batch) floats.
         losses: (batch, batch) floats >= 0, larger for harder pairs; ties go to the first.
-        ranked: The result of `_sorted_losses`.
-        sign: Sign of the candidates' losses in `ranked`.
-        candidates: (batch, batch) booleans, false on the diagonal.
+        candidates: (batch, batch) booleans, false on and below the diagonal.
         ratio: Share of the copies that is kept, where there are enough candidates.
         size: Number of copies of all pairs.
         each: Copies of each pair.
     """
     if ratio == 1:
-        return ops.where(candidates, each, others)
+        return ops.where(candidates, ops.cast(each, losses.dtype), 0.0)
     # With slack for ratios such as 0.29, whose floats are slightly too small.
     wanted = ops.floor(ratio * size + 1e-3)
-    places = ops.cast(ops.ceil(wanted / each), "int32")
+    listed = ops.where(candidates, losses, -1.0)  # below every loss
+    once = pairwise.entries(listed, *pairwise.unordered_pairs(listed))
+    ranked = ops.sort(ops.append(once, -ops.ones(1, losses.dtype)))  # also of a batch without pairs
     last = ops.shape(ranked)[0] - 1
-    place = last + 1 - places if sign == 1 else places - 1
-    # With fewer candidates than places, no candidate is below the threshold: all are kept.
-    threshold = sign * ops.take(ranked, ops.clip(place, 0, last))
-    tied = candidates & (losses == threshold)
-    row, column = _place_of(tied, places - _count(sign * ranked > threshold))
-    index = ops.arange(ops.shape(losses)[0])
-    in_row = index[:, None] == row
-    earlier = (index[:, None] < row) | (in_row & (index[None, :] < column))
-    whole = candidates & (losses > threshold) | tied & earlier
-    share_of_last = wanted - each * ops.cast(places - 1, losses.dtype)
-    is_last = tied & in_row & (index[None, :] == column)
-    return ops.where(whole, each, ops.where(is_last, share_of_last, others))
-
-
-def _place_of(mask, turn):
-    """Row and column of the `turn`-th true value of an (n, n) mask; row n if there are fewer."""
-    by_row = ops.cumsum(ops.sum(ops.cast(mask, "int32"), axis=1))
-    row = _count(by_row < turn)
-    present = ops.minimum(row, ops.shape(mask)[0] - 1)
-    in_row = ops.cumsum(ops.cast(ops.take(mask, present, axis=0), "int32"))
-    return row, _count(in_row < turn - ops.take(by_row, present) + in_row[-1])
-
-
-def _count(mask):
-    return ops.sum(ops.cast(mask, "int32"))
+    place = last + 1 - ops.cast(ops.ceil(wanted / each), "int32")
+    threshold = ops.take(ranked, ops.clip(place, 0, last))
+    above, tied = listed > threshold, candidates & (losses == threshold)
+    # How many are harder than a tied one, or before it.
+    earlier = ops.reshape(ops.cumsum(ops.reshape(ops.cast(tied, "int32"), (-1,))), ops.shape(tied))
+    earlier = earlier - 1 + ops.sum(ops.cast(above, "int32"))
+    left = ops.clip(wanted - each * ops.cast(earlier, losses.dtype), 0.0, each)
+    return ops.where(above, ops.cast(each, losses.dtype), ops.where(tied, left, 0.0))

@@ -26,9 +26,7 @@ class HistogramLoss(PairLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32 in [0, 1]; 0 when the batch holds no positive or no negative pair.
+        As `MetricLoss`: in [0, 1]; 0 when the batch holds no positive or no negative pair.
 
     Raises:
         TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.

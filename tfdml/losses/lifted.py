@@ -30,9 +30,7 @@ class LiftedStructuredLoss(PairLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats, raw unless `normalize=True`.
-        Returns a scalar float32, >= 0; 0 when the batch holds no positive or no negative pair.
+        As `MetricLoss`: >= 0; 0 when the batch holds no positive or no negative pair.
 
     Raises:
         TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.

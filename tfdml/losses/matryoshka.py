@@ -25,10 +25,7 @@ class MatryoshkaLoss(WrappedLoss):
         layers: Those of `base`.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats, dim at least the largest of `dims`.
-        training: As for `base`.
-        Returns a scalar float32.
+        As `base`, of (batch, dim) floats with dim at least the largest of `dims`.
 
     Raises:
         TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.

@@ -32,11 +32,8 @@ class CrossBatchMemoryLoss(WrappedLoss):
         layer: `EmbeddingMemory`; built by `EmbeddingModel` or the first call.
 
     Call:
-        labels: (batch,) integers, one class id per row, any but -2**31, which marks an empty place
-            of the memory; on JAX they must fit 32 bits.
-        embeddings: (batch, dim) floats, scaled to unit length if `base` does so.
-        training: Whether to compare the batch with the memory and write it there; False by default.
-        Returns a scalar float32.
+        As `base`, of any labels but -2**31, which marks an empty place of the memory; on JAX they
+        must fit 32 bits. In `training` it compares the batch with the memory and writes it there.
 
     Raises:
         TypeError: For wrong inputs, as `MetricLoss`, or if `base` is no objective over pairs.

@@ -28,9 +28,7 @@ class MultiSimilarityLoss(PairLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, >= 0; 0 when the batch holds no pair that the miner keeps.
+        As `MetricLoss`: >= 0; 0 when the batch holds no pair that the miner keeps.
 
     Raises:
         TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.

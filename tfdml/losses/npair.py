@@ -30,10 +30,8 @@ class NPairLoss(PairLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, >= 0; 0 when the batch holds no positive or no negative pair,
-            but for the term of `l2`, which needs no negative one.
+        As `MetricLoss`: >= 0; 0 when the batch holds no positive or no negative pair, but for the
+        term of `l2`, which needs no negative one.
 
     Raises:
         TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.

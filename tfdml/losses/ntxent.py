@@ -1,10 +1,10 @@
 from tfdml import pairwise
-from tfdml.losses._softmax import SoftmaxLoss
 from tfdml.losses.registry import register
+from tfdml.losses.supcon import SupConLoss
 
 
 @register("ntxent")
-class NTXentLoss(SoftmaxLoss):
+class NTXentLoss(SupConLoss):
     """Normalized temperature-scaled cross-entropy of each positive pair among negatives.
 
     With z = s / temperature the scaled cosines, t[i, p] = z[i, p] - margin those of positives p,
@@ -20,8 +20,7 @@ class NTXentLoss(SoftmaxLoss):
 
     Args:
         temperature: Divisor of the cosines, T; > 0. Published: 0.5 and 0.1.
-        margin: Advantage that a positive must have over negatives, in logits; >= 0. 0 for the
-            published loss.
+        margin: Advantage of a positive over negatives, in logits; >= 0. Published: 0.
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
 
@@ -43,6 +42,8 @@ class NTXentLoss(SoftmaxLoss):
         >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
         1.0032
     """
+
+    positives_repel = False
 
     def __init__(self, *, temperature=0.07, margin=0.0, normalize=True, name="ntxent"):
         super().__init__(temperature=temperature, margin=margin, normalize=normalize, name=name)

@@ -46,10 +46,8 @@ class RecallAtKLoss(PairLoss, LearnedLoss):
             draws.
 
     Call:
-        labels: (batch,) integers, one class id per row; classes of any size.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        training: Whether to add virtual rows; False by default.
-        Returns a scalar float32, from 0 to 1; 0 when the batch holds no positive pair.
+        As `MetricLoss`; `training` adds virtual rows. It is from 0 to 1; 0 when the batch holds
+        no positive pair.
 
     Raises:
         TypeError: For wrong inputs, as `MetricLoss`, or an option of a wrong type.

@@ -22,10 +22,8 @@ class RegularizedLoss(WrappedLoss):
         layers: The layers of both.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats, scaled to unit length if `base` does so. The regularizer
-            gets unit rows, or if built with `normalize=False` the same rows as `base`.
-        Returns a scalar float32, which may be negative if the regularizer is.
+        As `base`. The regularizer gets unit rows, or if built with `normalize=False` the same rows
+        as `base`. It may be negative if the regularizer is.
 
     Raises:
         TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.

@@ -38,10 +38,8 @@ class ROADMAPLoss(PairLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row; classes of any size.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, >= 0; 0 when the batch holds no positive pair and no negative
-        above its target.
+        As `MetricLoss`: >= 0; 0 when the batch holds no positive pair and no negative above its
+        target.
 
     Raises:
         TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.

@@ -31,10 +31,7 @@ class SampledClassesLoss(WrappedLoss):
         layers: These, and `ClassSampler`, whose state is saved: a run resumes with the same draws.
 
     Call:
-        labels: (batch,) integers, one class id per row, from 0 to C - 1.
-        embeddings: (batch, dim) floats; made unit length.
-        training: Whether to sample classes; False by default.
-        Returns a scalar float32.
+        As `base`; `training` samples classes.
 
     Raises:
         TypeError: For wrong inputs, as `MetricLoss`, or if `base` has no softmax over proxies.

@@ -24,9 +24,7 @@ class SmoothAPLoss(PairLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row; classes of any size.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, from 0 to below 1; 0 when no query has a positive.
+        As `MetricLoss`: from 0 to below 1; 0 when no query has a positive.
 
     Raises:
         TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.

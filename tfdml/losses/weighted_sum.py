@@ -29,9 +29,7 @@ class WeightedSum(WrappedLoss):
             optimizer.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats, of which each part gets unit rows if it does so alone.
-        Returns a scalar float32.
+        As `MetricLoss`; each part gets unit rows if it does so alone.
 
     Raises:
         TypeError: For wrong inputs, as `MetricLoss`, or if a part is not a loss.
