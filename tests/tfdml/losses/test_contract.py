@@ -602,7 +602,12 @@ def test_rejects_wrong_input():
         ("npair", {"l2": -0.1, "normalize": False}, "l2", -0.1),
         ("npair", {"l2": 0.1}, "l2", 0.1),
         ("pddm", {"num_quadruplets": True}, "num_quadruplets", True),
+        ("pddm", {"num_quadruplets": 2}, "num_quadruplets", 2),
         ("pddm", {"headers": 1.0}, "headers", 1.0),
+        ("pddm", {"headers": 3}, "headers", 3),
+        ("pddm", {"alpha": 0.0}, "alpha", 0.0),
+        ("pddm", {"score_scale": "max"}, "score_scale", "'max'"),
+        ("quadruplet", {"embedding_weight": 0}, "embedding_weight", 0),
         ("binomial", {"negative_cost": 0}, "negative_cost", 0),
         ("histogram", {"num_bins": 1}, "num_bins", 1),
         ("coupled_clusters", {"margin": 0}, "margin", 0),
@@ -672,6 +677,13 @@ def test_names_an_unknown_option_and_the_known_ones(name, options, said):
 def test_rejects_a_width_that_does_not_divide_into_levels():
     with pytest.raises(ValueError, match=r"`embeddings`.*Received: .*\(4, 5\), levels=3"):
         losses.get("hdc")(np.array([0, 0, 1, 1]), np.zeros((4, 5), "float32"))
+
+
+@pytest.mark.parametrize("option", [{"similarity": "cosine"}, {"mine_with_dropout": 1}])
+def test_rejects_an_option_of_a_wrong_type(option):
+    [(name, value)] = option.items()
+    with pytest.raises(TypeError, match=f"`{name}`.*Received: {name}={value!r}"):
+        losses.get("pddm", **option)
 
 
 @pytest.mark.parametrize("value", ["1", None, True, [1.0]])
