@@ -25,14 +25,10 @@ class ProxyLoss(LearnedLoss):
     traits if its terms are not rows.
 
     Args:
-        num_classes: Number of classes, with ids 0 to `num_classes - 1`; None to count those of the
-            training images in `prepare`, as `train.py` does.
+        num_classes: As for `ArcFaceLoss`, also below.
         centers: Centers of each class.
-        initializer: Start of the proxies: `"class_means"`, the mean directions of the training
-            embeddings of each class, or `"centred_class_means"`, their directions from the mean of
-            all classes, which `prepare` measures; until then, or if None, those as published; or a
-            Keras initializer. Means keep the published lengths, and several centers lie about 6
-            degrees around the mean.
+        initializer: Start of the proxies. Means keep the published lengths, and several centers lie
+            about 6 degrees around the mean.
         proxy_multiplier: Factor of the learning rate of the proxies.
         name: Name of the loss in logs.
     """

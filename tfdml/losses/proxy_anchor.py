@@ -23,9 +23,7 @@ class ProxyAnchorLoss(ProxyLoss):
         scale: Inverse temperature of the cosines; > 0. Published: 32.
         margin: Of the cosine; >= 0. Published: 0.1.
         initializer: As for `ArcFaceLoss`; the published deviation is √(2 / C).
-        proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
-            None, 100 on top of pretrained weights, as published, else that of other new
-            layers.
+        proxy_multiplier: As for `ArcFaceLoss`, but None is 100 on top of pretrained weights.
         name: Name of the loss in logs.
 
     Attributes:

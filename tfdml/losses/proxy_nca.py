@@ -24,8 +24,7 @@ class ProxyNCALoss(ProxyLoss):
             Published: 18 for `"plusplus"`, 2 for `"classic"`.
         variant: `"plusplus"` or `"classic"`.
         initializer: As for `ArcFaceLoss`; the published deviation is 1 / 8.
-        proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
-            None, 100 on top of pretrained weights, else that of other new layers; the
+        proxy_multiplier: As for `ArcFaceLoss`, but None is 100 on top of pretrained weights; the
             published ratios of 10⁴ and more belong to their optimizer.
         name: Name of the loss in logs.
 

@@ -84,7 +84,7 @@ class SampledClassesLoss(WrappedLoss):
             "`rate` must sample at least as many classes as a batch may have",
             rate=self.rate,
             sampled=self._count,
-            of_batch=classes,
+            classes=classes,
         )
 
     def call(self, batch):

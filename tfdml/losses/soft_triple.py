@@ -29,9 +29,7 @@ class SoftTripleLoss(ProxyLoss):
         margin: Of the similarity; >= 0.
         weight: Of the distances between centers; >= 0.
         initializer: As for `ArcFaceLoss`; published uniform in ±1 / √(C K).
-        proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
-            None, 100 on top of pretrained weights, as published, else that of other new
-            layers.
+        proxy_multiplier: As for `ArcFaceLoss`, but None is 100 on top of pretrained weights.
         name: Name of the loss in logs.
 
     Attributes:
