@@ -22,15 +22,15 @@ PUBLISHED = {name: e["published"] for name, e in _INDEX["loss"].items() if e["pu
 def check_loss(name, options):
     """Raises the errors of `get` for the names of options of a loss, without importing Keras."""
     options = {**options}
-    check_preset(name, options.pop("preset", None))
+    check_preset(name, options.pop("preset", None), name in PUBLISHED)
     given = {**IMPLIED[name], **options}
     check_names(f"loss {name!r}", given, _INDEX["loss"][name]["options"])
 
 
-def check_preset(name, preset):
-    """Raises a ValueError unless a loss has the preset."""
+def check_preset(name, preset, is_published):
+    """Raises a ValueError unless the preset is None, or published where the loss has that."""
     expectation = f"`preset` must be None, or 'published' for one of {', '.join(PUBLISHED)}"
-    known = preset is None or (preset == "published" and name in PUBLISHED)
+    known = preset is None or (preset == "published" and is_published)
     check(known, expectation, preset=preset, loss=name)
 
 

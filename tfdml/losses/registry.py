@@ -75,7 +75,6 @@ def get(name, /, *, preset=None, **options):
             preset=preset,
         )
         return resolve(loss=name) if isinstance(name, dict) else name
-    check_preset(name, preset)
     return _build("loss", LOSSES, name, preset, options)
 
 
@@ -111,6 +110,7 @@ def _build(kind, index, name, preset, options):
             raise ValueError(unknown_name(kind, name, index))
         getattr(losses, index[name])  # imports the module, where the class registers itself
     entry = ENTRIES[kind][name]
+    check_preset(name, preset, bool(entry.published))
     settings = dict(entry.implied)
     for given in (entry.published if preset else {}, options):
         for option, value in given.items():

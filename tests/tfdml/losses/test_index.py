@@ -7,13 +7,15 @@ import json
 import pathlib
 import re
 
+import keras
 import pytest
 
 import tfdml
 from tfdml import losses
+from tfdml.losses import registry
 from tfdml.losses.index import check_loss
-from tfdml.losses.registry import ENTRIES, options_of
 
+LEARNED_DENSITY = {"learns_similarity": True, "num_classes": 3}
 INDEX = pathlib.Path(tfdml.__file__).parent / "losses" / "index.json"
 
 
@@ -22,11 +24,11 @@ def registered():
     for name in losses.__all__:
         getattr(losses, name)  # imports its module
     kinds = []
-    for kind, entries in ENTRIES.items():
+    for kind, entries in registry.ENTRIES.items():
         lines = []
         for name, (loss, implied, published) in sorted(entries.items()):
             entry = {"class": loss.__name__, "implied": implied, "published": published}
-            entry["options"] = options_of(loss)
+            entry["options"] = registry.options_of(loss)
             lines.append(f"{json.dumps(name)}: {json.dumps(entry, default=dict)}")
         kinds.append(f"{json.dumps(kind)}: {{\n" + ",\n".join(lines) + "\n}")
     return "{" + ",\n".join(kinds) + "}\n"
@@ -35,6 +37,36 @@ def registered():
 def test_the_index_is_what_the_classes_state():
     """Also holds every default: a changed one shows as a changed line of `index.json`."""
     assert json.loads(INDEX.read_text("utf-8")) == json.loads(registered())
+
+
+def test_a_class_of_ones_own_registers_its_name(monkeypatch):
+    monkeypatch.setattr(registry, "ENTRIES", {"loss": {}, "regularizer": {}})
+
+    @losses.register("mine", {"margin": 0.5}, published={"margin": 0.25})
+    class MyLoss(losses.TripletLoss):
+        pass
+
+    assert type(losses.get("mine")) is MyLoss
+    assert losses.get("mine").margin == 0.5
+    assert losses.get("mine", preset="published").margin == 0.25
+    assert losses.get({"name": "mine", "margin": 2.0}).margin == 2.0
+    restored = keras.losses.deserialize(keras.losses.serialize(losses.get("mine")))
+    assert type(restored) is MyLoss
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("memory", {"base": "supcon", "size": 8}, {"compares_batches": True}),
+        ("matryoshka", {"base": "supcon", "dims": [2]}, {"takes_label_sets": True}),
+        ("regularized", {"base": "supcon", "regularizer": "gor"}, {}),
+        ("regularized", {"base": "hdc", "regularizer": "gor"}, {"levels": 3}),
+        ("density", {"base": "pddm", "num_classes": 3}, LEARNED_DENSITY),
+        ("quadruplet", {}, {}),
+    ],
+)
+def test_wrappers_have_the_traits_of_their_parts(name, options, expected):
+    assert losses.get(name, **options).traits == losses.Traits(**expected)
 
 
 def message_of(check, *arguments, **options):
