@@ -384,6 +384,13 @@ def test_counts_the_hardest_pairs_where_a_float_is_below_their_number(rng):
     np.testing.assert_allclose(value, expected, rtol=DOUBLE)
 
 
+@pytest.mark.parametrize("pairs", ["first", "disjoint"])
+def test_a_class_of_a_single_row_is_in_no_group_of_pairs(pairs, rng):
+    labels, x = np.array([0, 1, 1, 2, 2, 3]), rows(rng, batch=6)
+    value = float(losses.get("npair", pairs=pairs)(labels, x))
+    np.testing.assert_allclose(value, oracles.npair(labels, x, pairs=pairs), rtol=DOUBLE)
+
+
 @every_loss
 def test_ignores_the_order_of_the_batch(name, options, rng):
     base = options.get("base")
