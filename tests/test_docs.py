@@ -39,7 +39,7 @@ def test_examples_run(name):
 
 
 def test_losses_document_every_option():
-    for _, class_name, _ in [*losses.LOSSES.values(), *losses.REGULARIZERS.values()]:
+    for class_name in [*losses.LOSSES.values(), *losses.REGULARIZERS.values()]:
         loss = getattr(losses, class_name)
         text = inspect.getdoc(loss)  # Python 3.13 dedents the docstring itself
         for section in ("Args:", "Call:", "Raises:", "Source:", "Example:"):
@@ -52,7 +52,7 @@ def test_losses_document_every_option():
 def test_formulas_of_the_site_have_the_options_of_the_docstrings():
     path = ROOT / "docs" / "reference" / "formulas.yaml"
     formulas = yaml.safe_load(path.read_text(encoding="utf-8"))
-    for _, class_name, _ in [*losses.LOSSES.values(), *losses.REGULARIZERS.values()]:
+    for class_name in [*losses.LOSSES.values(), *losses.REGULARIZERS.values()]:
         loss = getattr(losses, class_name)
         head = inspect.getdoc(loss).partition("Args:\n")[0]
         plain = re.findall(r"^ {4}.+\n(?:\n*(?: {4}.+\n))*", head, re.MULTILINE)

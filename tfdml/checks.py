@@ -58,36 +58,38 @@ def check_number(**values):
 
 
 def check_finite(**values):
-    """Checks that each named value is a finite number."""
-    _check_each(values, math.isfinite, "finite")
+    """Checks that each named value is a finite number; returns them as floats."""
+    return _check_each(values, math.isfinite, "finite")
 
 
 def check_integer(least=None, /, **values):
     """Checks that each named value is an integer, of Python or NumPy, and not a bool.
 
-    With `least` it must also be at least that, and below 2**63.
+    With `least` it must also be at least that, and below 2**63. Returns them as plain integers.
     """
     for name, value in values.items():
         check_type(_is(numbers.Integral, value), f"`{name}` must be an integer", **{name: value})
         if least is not None:
             check(value >= least, f"`{name}` must be >= {least}", **{name: value})
             check(value < 2**63, f"`{name}` must be < 2**63", **{name: value})
+    return [*map(int, values.values())]
 
 
 def check_bool(**values):
-    """Checks that each named value is true or false."""
+    """Checks that each named value is true or false; returns them."""
     for name, value in values.items():
         check_type(isinstance(value, bool), f"`{name}` must be true or false", **{name: value})
+    return [*values.values()]
 
 
 def check_positive(**values):
-    """Checks that each named value is a finite number above 0."""
-    _check_each(values, lambda value: 0 < value < math.inf, "> 0")
+    """Checks that each named value is a finite number above 0; returns them as floats."""
+    return _check_each(values, lambda value: 0 < value < math.inf, "> 0")
 
 
 def check_not_negative(**values):
-    """Checks that each named value is a finite number, 0 or above."""
-    _check_each(values, lambda value: 0 <= value < math.inf, ">= 0")
+    """Checks that each named value is a finite number, 0 or above; returns them as floats."""
+    return _check_each(values, lambda value: 0 <= value < math.inf, ">= 0")
 
 
 def check_counts(**values):
@@ -100,17 +102,18 @@ def check_counts(**values):
 
 
 def check_share(**values):
-    """Checks that each named value is a number from 0 to below 1."""
-    _check_each(values, lambda value: 0 <= value < 1, ">= 0 and < 1")
+    """Checks that each named value is a number from 0 to below 1; returns them as floats."""
+    return _check_each(values, lambda value: 0 <= value < 1, ">= 0 and < 1")
 
 
 def check_one_of(options, **values):
-    """Checks that each named value is one of `options`."""
+    """Checks that each named value is one of `options`; returns them."""
     for name, value in values.items():
         listed = ", ".join(repr(option) for option in options)
         # True and 1.0 equal 1, but are not accepted for it.
         is_one = value in options and not isinstance(value, (bool, float))
         check(is_one, f"`{name}` must be one of {listed}", **{name: value})
+    return [*values.values()]
 
 
 def check_image_size(of="", /, **values):
@@ -220,6 +223,7 @@ def _check_each(values, holds, expectation):
     check_number(**values)
     for name, value in values.items():
         check(holds(value), f"`{name}` must be {expectation}", **{name: value})
+    return [*map(float, values.values())]
 
 
 def _memory():

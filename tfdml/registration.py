@@ -2,7 +2,7 @@
 
 import importlib
 
-from tfdml.losses.table import LOSSES, REGULARIZERS
+from tfdml.losses.index import LOSSES, REGULARIZERS
 
 # Module of tfdml -> its classes that a saved model may hold.
 CLASSES = {
@@ -20,7 +20,7 @@ CLASSES = {
         "PDDM",
         "UnitLength",
     ),
-    "losses": sorted({name for _, name, _ in (*LOSSES.values(), *REGULARIZERS.values())}),
+    "losses": sorted({*LOSSES.values(), *REGULARIZERS.values()}),
     "models": ("EmbeddingModel",),
     "optimizers": ("Adam", "SGD"),
 }

@@ -6,7 +6,7 @@ A new one is one entry: how tfdml builds it, how each peer does, and why they di
 import dataclasses
 
 from benchmarks.peers.case import KERAS, OML, PML
-from tfdml.losses.table import LOSSES
+from tfdml.losses.index import IMPLIED, LOSSES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Built:
     def __str__(self):
         name, implied = self.name, {}
         if name in LOSSES:
-            _, name, implied = LOSSES[name]
+            name, implied = LOSSES[name], IMPLIED[name]
         text = call(name, {**implied, **self.options})
         return f"{text} with {call(*self.miner)}" if self.miner else text
 

@@ -29,8 +29,8 @@ class FusedBatchNormalization(keras.layers.BatchNormalization):
     """
 
     def call(self, inputs, training=None, mask=None):
-        of_batch = bool(training and self.trainable)
-        fuses = self._can_fuse(inputs) and (of_batch or self.compute_dtype != "float32")
+        uses_batch = bool(training and self.trainable)
+        fuses = self._can_fuse(inputs) and (uses_batch or self.compute_dtype != "float32")
         if mask is not None or not fuses:
             return super().call(inputs, training=training, mask=mask)
         import tensorflow as tf
@@ -39,12 +39,12 @@ class FusedBatchNormalization(keras.layers.BatchNormalization):
             x=inputs,
             scale=self.gamma if self.scale else tf.ones(inputs.shape[-1]),
             offset=self.beta if self.center else tf.zeros(inputs.shape[-1]),
-            mean=[] if of_batch else self.moving_mean,
-            variance=[] if of_batch else self.moving_variance,
+            mean=[] if uses_batch else self.moving_mean,
+            variance=[] if uses_batch else self.moving_variance,
             epsilon=self.epsilon,
-            is_training=of_batch,
+            is_training=uses_batch,
         )
-        if of_batch:
+        if uses_batch:
             count = tf.cast(tf.size(inputs) // tf.size(mean), mean.dtype)
             variance *= (count - 1.0) / count  # TensorFlow's is unbiased, Keras' not
             for average, value in ((self.moving_mean, mean), (self.moving_variance, variance)):

@@ -1,12 +1,19 @@
 """Rows of all replicas, so that a loss compares those of the whole batch."""
 
 import contextlib
+from typing import Any
 
-import tensorflow as tf
+import keras
+
+tf: Any = None  # on JAX and PyTorch there are no replicas
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
 
 
-def of_all_replicas(*given):
+def gather_replicas(*given) -> tuple:
     """The rows of all replicas of a `tf.distribute` strategy, of each tensor that is not None."""
+    if tf is None:
+        return given
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
         return given
@@ -21,6 +28,23 @@ def of_all_replicas(*given):
         for rows, tensor in zip(gathered, tensors, strict=True)
     )
     return tuple(None if tensor is None else next(shaped) for tensor in given)
+
+
+def share_of_replica(value):
+    """The value, divided by the number of replicas where it is computed in one of them."""
+    if tf is None or tf.distribute.in_cross_replica_context():
+        return value
+    return value / tf.distribute.get_strategy().num_replicas_in_sync
+
+
+def builds_for_replicas():
+    """Whether Keras builds a model for a `tf.distribute` strategy, outside the replicas.
+
+    Labels are then averages over replicas: floats, which nothing compares.
+    """
+    if tf is None or not tf.distribute.has_strategy():
+        return False
+    return tf.distribute.in_cross_replica_context()
 
 
 def _gatherable(tensor):

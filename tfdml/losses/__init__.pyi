@@ -2,6 +2,9 @@ from .arcface import ArcFaceLoss as ArcFaceLoss
 from .base import LearnedLoss as LearnedLoss
 from .base import MetricLoss as MetricLoss
 from .base import PairLoss as PairLoss
+from .batch import Batch as Batch
+from .batch import References as References
+from .batch import Traits as Traits
 from .binomial import BinomialDevianceLoss as BinomialDevianceLoss
 from .circle import CircleLoss as CircleLoss
 from .clustering import ClusteringLoss as ClusteringLoss
@@ -15,6 +18,9 @@ from .entropy import EntropyRegularizer as EntropyRegularizer
 from .global_orthogonal import GlobalOrthogonalRegularizer as GlobalOrthogonalRegularizer
 from .hard_aware_cascade import HardAwareCascadeLoss as HardAwareCascadeLoss
 from .histogram import HistogramLoss as HistogramLoss
+from .index import LOSSES as LOSSES
+from .index import PUBLISHED as PUBLISHED
+from .index import REGULARIZERS as REGULARIZERS
 from .lifted import LiftedStructuredLoss as LiftedStructuredLoss
 from .matryoshka import MatryoshkaLoss as MatryoshkaLoss
 from .memory import CrossBatchMemoryLoss as CrossBatchMemoryLoss
@@ -25,6 +31,9 @@ from .ntxent import NTXentLoss as NTXentLoss
 from .proxy_anchor import ProxyAnchorLoss as ProxyAnchorLoss
 from .proxy_nca import ProxyNCALoss as ProxyNCALoss
 from .recall_at_k import RecallAtKLoss as RecallAtKLoss
+from .registry import get as get
+from .registry import get_regularizer as get_regularizer
+from .registry import register as register
 from .regularized import RegularizedLoss as RegularizedLoss
 from .roadmap import ROADMAPLoss as ROADMAPLoss
 from .sampled_classes import SampledClassesLoss as SampledClassesLoss
@@ -32,10 +41,5 @@ from .sincere import SINCERELoss as SINCERELoss
 from .smooth_ap import SmoothAPLoss as SmoothAPLoss
 from .soft_triple import SoftTripleLoss as SoftTripleLoss
 from .supcon import SupConLoss as SupConLoss
-from .table import LOSSES as LOSSES
-from .table import PUBLISHED as PUBLISHED
-from .table import REGULARIZERS as REGULARIZERS
-from .table import get as get
-from .table import get_regularizer as get_regularizer
 from .triplet import TripletLoss as TripletLoss
 from .weighted_sum import WeightedSum as WeightedSum

@@ -1,5 +1,6 @@
 """What the objectives over proxies of classes share."""
 
+import dataclasses
 import functools
 
 import keras
@@ -7,9 +8,11 @@ import numpy as np
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check, check_integer, check_not_negative
+from tfdml.checks import check, check_integer, check_not_negative, check_positive
 from tfdml.layers import ClassProxies
-from tfdml.losses.base import LearnedLoss, ids_of_images
+from tfdml.losses._inputs import ids_of_images
+from tfdml.losses.base import LearnedLoss
+from tfdml.losses.batch import Traits
 
 CENTRED_MEANS = "centred_class_means"
 MEANS = ("class_means", CENTRED_MEANS)
@@ -18,52 +21,52 @@ MEANS = ("class_means", CENTRED_MEANS)
 class ProxyLoss(LearnedLoss):
     """Base class of objectives that compare rows with proxies of classes.
 
-    A subclass implements `of_cosines(labels, cosines)`, and sets `takes_sample_weight = False` if
-    its terms are not rows.
+    A subclass implements `row_losses(labels, cosines)`, and leaves `takes_sample_weight` of its
+    traits if its terms are not rows.
 
     Args:
-        num_classes: Number of classes, with ids 0 to `num_classes - 1`; None to count those of the
-            training images in `prepare`, as `train.py` does.
+        num_classes: As for `ArcFaceLoss`, also below.
         centers: Centers of each class.
-        initializer: Start of the proxies: `"class_means"`, the mean directions of the training
-            embeddings of each class, or `"centred_class_means"`, their directions from the mean of
-            all classes, which `prepare` measures; until then, or if None, those as published; or a
-            Keras initializer. Means keep the published lengths, and several centers lie about 6
-            degrees around the mean.
+        initializer: Start of the proxies. Means keep the published lengths, and several centers lie
+            about 6 degrees around the mean.
         proxy_multiplier: Factor of the learning rate of the proxies.
         name: Name of the loss in logs.
     """
 
-    compares_rows = False
-    takes_sample_weight = True
+    traits = Traits(compares_rows=False, takes_sample_weight=True)
     is_softmax = False  # over classes, of which some may be left out
     layer_name = "class_proxies"
     suggested_multiplier = None  # by `train.py`, on top of pretrained weights
 
     def __init__(self, num_classes, centers, initializer, proxy_multiplier, name):
         super().__init__(normalize=True, name=name)
+        self.proxy_multiplier = None
         if proxy_multiplier is not None:
-            check_not_negative(proxy_multiplier=proxy_multiplier)
-        check_integer(1, centers=centers)
-        self.centers = int(centers)
+            [self.proxy_multiplier] = check_not_negative(proxy_multiplier=proxy_multiplier)
+        [self.centers] = check_integer(1, centers=centers)
         self.initializer = initializer
         if initializer not in (None, *MEANS):
             self.initializer = keras.initializers.get(initializer)
-        self.proxy_multiplier = None if proxy_multiplier is None else float(proxy_multiplier)
-        self.num_classes, self.layer, self._logged = None, None, None
+        self.layer = self._logged = None
         if num_classes is not None:
             self._set_classes(num_classes)
 
     def _set_classes(self, num_classes):
-        check_integer(1, num_classes=num_classes)  # before the initializer divides by it
-        self.num_classes = int(num_classes)
+        [num_classes] = check_integer(1, num_classes=num_classes)
+        self.traits = dataclasses.replace(self.traits, num_classes=num_classes)
         initializer = self.initializer
         if initializer in (None, *MEANS):
-            initializer = self.published_initializer(self.num_classes)
+            initializer = self.published_initializer(num_classes)
         self.layer = ClassProxies(
-            self.num_classes, self.centers, initializer, self.proxy_multiplier, self.layer_name
+            num_classes, self.centers, initializer, self.proxy_multiplier, self.layer_name
         )
         self.layer.suggested_multiplier = self.suggested_multiplier
+
+    def rename_layer(self, name):
+        """Names the layer, by which optimizers have learning rates, unless it has weights."""
+        self.layer_name = name
+        if self.layer is not None and not self.layer.built:
+            self._set_classes(self.num_classes)
 
     def published_initializer(self, num_classes):
         """The Keras initializer of the authors."""
@@ -146,20 +149,21 @@ class ProxyLoss(LearnedLoss):
         cosines = np.clip((now * before).sum(axis=-1), -1, 1)
         return {"proxy_degrees": float(np.degrees(np.arccos(cosines)).mean())}
 
-    def call(self, labels, embeddings, training=False, sample_weight=None):
+    def call(self, batch):
         check(
             self.num_classes is not None,
             "the number of classes must be known: give `num_classes`, or call `prepare`, as "
             "`train.py` does",
             num_classes=None,
         )
-        return pairwise.mean(self.of_cosines(labels, self.cosines(embeddings)), sample_weight)
+        losses = self.row_losses(batch.labels, self.cosines(batch.embeddings))
+        return pairwise.mean(losses, batch.sample_weight)
 
     def cosines(self, embeddings, classes=None):
-        """The cosines that `of_cosines` takes, of some of the classes, (n,) integers, or all."""
+        """The cosines that `row_losses` takes, of some of the classes, (n,) integers, or all."""
         return self.layer.cosines(embeddings, classes)
 
-    def of_cosines(self, labels, cosines):
+    def row_losses(self, labels, cosines):
         """The loss of each row, (n,); or that of all, a scalar, without `takes_sample_weight`.
 
         Args:
@@ -174,6 +178,11 @@ class MarginSoftmaxLoss(ProxyLoss):
 
     is_softmax = True
 
+    def __init__(self, num_classes, scale, margin, centers, initializer, proxy_multiplier, name):
+        super().__init__(num_classes, centers, initializer, proxy_multiplier, name)
+        [self.scale] = check_positive(scale=scale)
+        [self.margin] = check_not_negative(margin=margin)
+
     def published_initializer(self, num_classes):
         return keras.initializers.RandomNormal(stddev=0.01)
 
@@ -181,7 +190,7 @@ class MarginSoftmaxLoss(ProxyLoss):
         # The gradient of `ops.max` takes longer.
         return functools.reduce(ops.maximum, self.layer.cosines_of_centers(embeddings, classes))
 
-    def of_cosines(self, labels, cosines):
+    def row_losses(self, labels, cosines):
         target = target_mask(labels, cosines)
         # Not `ops.take_along_axis`, whose gradient takes two more matrices of this size.
         own = pairwise.masked_sum(cosines, target, axis=1)[:, None]

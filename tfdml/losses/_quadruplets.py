@@ -39,27 +39,27 @@ def mine(labels, scores, num_quadruplets):
     """
     count = ops.shape(labels)[0]
     index = ops.arange(count)
-    negatives = _hardest_negatives(scores, pairwise.negative_mask(labels))
     if num_quadruplets == "per_positive_pair":
         i, j = pairwise.unordered_pairs(labels)
         valid = ops.take(labels, i) == ops.take(labels, j)
     else:
         later = pairwise.positive_mask(labels) & (index[:, None] < index[None, :])
         positives = ops.where(later, scores, _NEVER)
-        j, of_row = ops.argmin(positives, axis=1), ops.min(positives, axis=1)
+        j, least = ops.argmin(positives, axis=1), ops.min(positives, axis=1)
         if num_quadruplets == 1:
-            i = ops.argmin(of_row)[None]
+            i = ops.argmin(least)[None]
             j = ops.take(j, i)
-            valid = ops.take(of_row, i) < _NEVER
+            valid = ops.take(least, i) < _NEVER
         else:
             i = index
             same = labels[:, None] == labels[None, :]
-            of_class = ops.min(ops.where(same, of_row[None, :], _NEVER), axis=1)
-            chosen = (of_row == of_class) & (of_row < _NEVER)
+            least_in_class = ops.min(ops.where(same, least[None, :], _NEVER), axis=1)
+            chosen = (least == least_in_class) & (least < _NEVER)
             earlier = same & chosen[None, :] & (index[None, :] < index[:, None])
             valid = chosen & ~ops.any(earlier, axis=1)
-    pair_scores = pairwise.entries(scores, i, ops.cast(j, i.dtype))
-    return _quadruplets(i, j, pair_scores, valid, negatives.take(i), negatives.take(j))
+    j = ops.cast(j, i.dtype)
+    ends, mask = ops.stack([i, j]), pairwise.negative_mask(labels)
+    return _with_negatives(i, j, pairwise.entries(scores, i, j), valid, scores, mask, ends)
 
 
 def mine_hardest(labels, score, dtype):
@@ -88,13 +88,13 @@ def mine_hardest(labels, score, dtype):
     pairs = ops.sum(steps)
     pairs_at_once = 3 * count // 2 + 1  # all pairs of classes of four
 
-    def best_of(first, lowest, place):
+    def choose(first, lowest, place):
         pair = first + ops.arange(pairs_at_once, dtype=index.dtype)
         at = ops.searchsorted(steps_before, ops.minimum(pair, pairs - 1), side="right") - 1
         at = ops.cast(at, index.dtype)
         step = pair - ops.take(steps_before, at) + 1
-        of_start = ops.take(start, at)
-        other = of_start + (at - of_start + step) % ops.take(size, at)
+        circle = ops.take(start, at)
+        other = circle + (at - circle + step) % ops.take(size, at)
         row, other = ops.take(order, at), ops.take(order, other)
         scores = ops.where(pair < pairs, score(row, other), _NEVER)
         places = ops.minimum(row, other) * count + ops.maximum(row, other)
@@ -109,7 +109,7 @@ def mine_hardest(labels, score, dtype):
 
     _, pair_score, place = ops.while_loop(
         lambda first, lowest, place: first < pairs,
-        best_of,
+        choose,
         (
             ops.zeros((), dtype=index.dtype),
             ops.full((), _NEVER, dtype=dtype),
@@ -118,36 +118,24 @@ def mine_hardest(labels, score, dtype):
     )
     i, j = (place // count)[None], (place % count)[None]
     ends = ops.concatenate([i, j])
-    scores = score(ops.repeat(ends, count), ops.tile(index, [2]))
+    scores = ops.reshape(score(ops.repeat(ends, count), ops.tile(index, [2])), (2, -1))
     mask = ops.take(labels, ends)[:, None] != labels[None, :]
-    negatives = _hardest_negatives(ops.reshape(scores, (2, -1)), mask)
     valid = (pair_score < _NEVER)[None]
-    here = ops.arange(2)
-    return _quadruplets(
-        i, j, pair_score[None], valid, negatives.take(here[:1]), negatives.take(here[1:])
-    )
+    return _with_negatives(i, j, pair_score[None], valid, scores, mask, ops.arange(2)[:, None])
 
 
-class _Negatives(NamedTuple):
-    row: Any  # (n,) the most similar negative
-    exists: Any  # (n,)
-    lowest: Any  # (n,) scores among all negatives
-    highest: Any
-
-    def take(self, index):
-        return _Negatives(*(ops.take(part, index) for part in self))
-
-
-def _hardest_negatives(scores, mask):
+def _with_negatives(i, j, pair_scores, valid, scores, mask, ends):
+    """Quadruplets of pairs (i, j); rows `ends`, (2, q), of the scores are those of i and of j."""
     among = ops.where(mask, scores, -_NEVER)
     lowest = ops.min(ops.where(mask, scores, _NEVER), axis=1)
-    return _Negatives(
-        ops.argmax(among, axis=1), ops.any(mask, axis=1), lowest, ops.max(among, axis=1)
+    parts = ops.argmax(among, axis=1), ops.any(mask, axis=1), lowest, ops.max(among, axis=1)
+    (k, l), exist, lows, highs = (ops.unstack(ops.take(part, ends)) for part in parts)  # noqa: E741
+    return Quadruplets(
+        i=ops.cast(i, "int32"),
+        j=ops.cast(j, "int32"),
+        k=ops.cast(k, "int32"),
+        l=ops.cast(l, "int32"),
+        valid=valid & exist[0] & exist[1],
+        lowest=ops.minimum(pair_scores, ops.minimum(*lows)),
+        highest=ops.maximum(pair_scores, ops.maximum(*highs)),
     )
-
-
-def _quadruplets(i, j, pair_scores, valid, of_i, of_j):
-    lowest = ops.minimum(pair_scores, ops.minimum(of_i.lowest, of_j.lowest))
-    highest = ops.maximum(pair_scores, ops.maximum(of_i.highest, of_j.highest))
-    valid = valid & of_i.exists & of_j.exists
-    return Quadruplets(i, j, of_i.row, of_j.row, valid, lowest, highest)

@@ -40,21 +40,21 @@ def soft_ranks(similarities, positives, others, step):
         first = ops.ones((), dtype="int32")
         return ops.while_loop(lambda count, _: count <= last, body, (first, start))[1]
 
-    def ranks_of(chosen, value, slope):
+    def add_ranks(chosen, value, slope):
         return ops.where(chosen, ops.sum(value, axis=1, keepdims=True), 0.0)
 
     def ranks(similarities):
         def gradient(*args, upstream=None):
             (upstream,) = args if upstream is None else (upstream,)
 
-            def slopes_of(chosen, value, slope):
+            def add_slopes(chosen, value, slope):
                 weight = pairwise.masked_sum(upstream, chosen, axis=1)[:, None]
                 own = ops.sum(slope, axis=1, keepdims=True)
                 return weight * (slope - ops.where(chosen, own, 0.0))
 
-            return each_positive(similarities, slopes_of, ops.zeros_like(similarities))
+            return each_positive(similarities, add_slopes, ops.zeros_like(similarities))
 
-        return each_positive(similarities, ranks_of, ops.zeros_like(similarities)), gradient
+        return each_positive(similarities, add_ranks, ops.zeros_like(similarities)), gradient
 
     differentiable: Any = ops.custom_gradient(ranks)
     return differentiable(similarities)
@@ -82,8 +82,10 @@ def average_precision_loss(before, ranks, positives):
     return pairwise.masked_mean(1.0 - average, counts > 0)
 
 
-def masks_of_ranks(labels, reference_labels, self_positions, rank_self):
+def ranked_masks(batch, rank_self):
     """The positive and negative mask; with `rank_self` an anchor is its own positive."""
-    if rank_self:
-        self_positions = ops.full_like(self_positions, -1)
-    return pairwise.masks_against(labels, reference_labels, self_positions)
+    if not rank_self:
+        return batch.positives, batch.negatives
+    labels = batch.references.labels
+    nowhere = ops.full_like(batch.references.self_positions, -1)
+    return pairwise.masks_against(batch.labels, labels, nowhere)

@@ -1,28 +1,10 @@
-"""Losses within losses, as users name them."""
+"""Losses around other losses."""
 
-from tfdml import losses
-from tfdml.checks import check, check_type
-from tfdml.losses.base import LearnedLoss, MetricLoss
+import dataclasses
 
-
-def built(get, **received):
-    """Returns the loss given as a `MetricLoss`, a name, or a dict of a name and options."""
-    ((argument, part),) = received.items()
-    if isinstance(part, MetricLoss):
-        return part
-    check_type(
-        isinstance(part, (str, dict)),
-        f"`{argument}` must be a MetricLoss, a name, or a dict of a name and options",
-        **received,
-    )
-    options = {"name": part} if isinstance(part, str) else dict(part)
-    check(
-        isinstance(options.get("name"), str) and all(isinstance(key, str) for key in options),
-        f"`{argument}` must have a name among its options",
-        **received,
-    )
-    name = options.pop("name")
-    return get(name, **options)
+from tfdml.checks import check
+from tfdml.losses.base import LearnedLoss
+from tfdml.losses.registry import resolve
 
 
 class WrappedLoss(LearnedLoss):
@@ -38,18 +20,20 @@ class WrappedLoss(LearnedLoss):
     """
 
     def __init__(self, base, *others, name):
-        base = built(losses.get, base=base)
+        base = resolve(base=base)
         super().__init__(normalize=base.normalize, name=name)
         self.base, self.parts = base, [base, *others]
-        self.levels = base.levels
-        self.compares_rows = base.compares_rows
-        self.takes_sample_weight = base.takes_sample_weight
-        self.compares_batches = any(part.compares_batches for part in self.parts)
 
     @property
-    def num_classes(self):
-        known = [part.num_classes for part in self.parts if part.num_classes]
-        return min(known, default=None)
+    def traits(self):
+        traits = [part.traits for part in self.parts]
+        return dataclasses.replace(
+            traits[0],
+            num_classes=min((of.num_classes for of in traits if of.num_classes), default=None),
+            takes_label_sets=False,
+            compares_batches=any(of.compares_batches for of in traits),
+            learns_similarity=any(of.learns_similarity for of in traits),
+        )
 
     @property
     def layer(self):
@@ -62,7 +46,7 @@ class WrappedLoss(LearnedLoss):
     @property
     def _learned(self):
         """The part that learns a similarity; `base` if none does."""
-        return next((part for part in self.parts if part.learns_similarity), self.base)
+        return next((part for part in self.parts if part.traits.learns_similarity), self.base)
 
     @property
     def similarity_layer(self):
@@ -90,9 +74,9 @@ class WrappedLoss(LearnedLoss):
         for leaf in growing:
             leaf.grow(num_classes, labels, embeddings)
 
-    def check_run(self, *, rows, classes, width, steps):
+    def check_run(self, **run):
         for part in self.parts:
-            part.check_run(rows=rows, classes=classes, width=width, steps=steps)
+            part.check_run(**run)
 
     def logs(self):
         return {name: value for part in self.parts for name, value in part.logs().items()}

@@ -1,14 +1,15 @@
 import math
 
-import keras
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check, check_bool, check_not_negative, check_positive
+from tfdml.checks import check, check_bool
 from tfdml.losses._proxies import MarginSoftmaxLoss
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("arcface")
+@register("sub_center_arcface", {"centers": 3})
 class ArcFaceLoss(MarginSoftmaxLoss):
     """Softmax over cosines, with a margin on the angle to the proxy of the own class.
 
@@ -41,16 +42,12 @@ class ArcFaceLoss(MarginSoftmaxLoss):
         layer: `ClassProxies`, the proxies; None until the number of classes is known.
 
     Call:
-        labels: (batch,) integers, one class id per row, from 0 to `num_classes - 1`.
-        embeddings: (batch, dim) floats; made unit length.
-        Returns a scalar float32, >= 0.
+        As `MetricLoss`, of unit rows and labels from 0 to `num_classes - 1`. Returns >= 0.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
-            type.
-        ValueError: If the shapes disagree, an option is out of range, the number of classes is not
-            known, labels are an array with an id that is not one of the classes; or by `compile`
-            of a plain `keras.Model`, which would leave the proxies untrained.
+        TypeError: For wrong inputs, as `MetricLoss`, or an option of a wrong type.
+        ValueError: For wrong inputs or options, or if the number of classes is not known; or by
+            `compile` of a plain `keras.Model`, which would leave the proxies untrained.
 
     Source:
         Deng, Guo, Xue, Zafeiriou. ArcFace: additive angular margin loss for deep face recognition.
@@ -78,14 +75,10 @@ class ArcFaceLoss(MarginSoftmaxLoss):
         proxy_multiplier=None,
         name="arcface",
     ):
-        super().__init__(num_classes, centers, initializer, proxy_multiplier, name)
-        check_not_negative(margin=margin)
+        options = num_classes, scale, margin, centers, initializer, proxy_multiplier
+        super().__init__(*options, name)
         check(margin < math.pi, "`margin` must be < π", margin=margin)
-        check_bool(straight_through=straight_through)
-        check_positive(scale=scale)
-        self.scale = float(scale)
-        self.margin = float(margin)
-        self.straight_through = straight_through
+        [self.straight_through] = check_bool(straight_through=straight_through)
 
     def penalized(self, cosines):
         sines = pairwise.root(ops.relu(1.0 - ops.square(cosines)))

@@ -1,12 +1,12 @@
-import keras
 from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_finite, check_positive
 from tfdml.losses.base import PairLoss
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("binomial", published={"negative_cost": 25.0})
 class BinomialDevianceLoss(PairLoss):
     """Binomial deviance: logistic loss of pairs by similarity, with a cost for false matches.
 
@@ -25,13 +25,10 @@ class BinomialDevianceLoss(PairLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, >= 0; 0 when the batch holds a single row.
+        As `MetricLoss`: >= 0; 0 when the batch holds a single row.
 
     Raises:
-        TypeError: If `labels` are not integers or `embeddings` not floats.
-        ValueError: If the shapes disagree or an option is out of range.
+        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Yi, Lei, Li. Deep metric learning for practical person re-identification. 2014.
@@ -47,18 +44,12 @@ class BinomialDevianceLoss(PairLoss):
 
     def __init__(self, *, alpha=2.0, beta=0.5, negative_cost=5.0, normalize=True, name="binomial"):
         super().__init__(normalize=normalize, name=name)
-        check_positive(alpha=alpha, negative_cost=negative_cost)
-        check_finite(beta=beta)
-        self.alpha = float(alpha)
-        self.beta = float(beta)
-        self.negative_cost = float(negative_cost)
+        self.alpha, self.negative_cost = check_positive(alpha=alpha, negative_cost=negative_cost)
+        [self.beta] = check_finite(beta=beta)
 
-    def call_against(
-        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
-    ):
-        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
-        similarities = embeddings @ ops.transpose(reference_embeddings)
-        steepness = ops.where(positives, -self.alpha, self.alpha * self.negative_cost)
-        losses = ops.softplus(ops.cast(steepness, embeddings.dtype) * (similarities - self.beta))
-        push = pairwise.masked_mean(losses, negatives)
-        return pairwise.masked_mean(losses, positives) + push
+    def call(self, batch):
+        gaps = batch.cosines - self.beta
+        steepness = ops.where(batch.positives, -self.alpha, self.alpha * self.negative_cost)
+        losses = ops.softplus(ops.cast(steepness, gaps.dtype) * gaps)
+        push = pairwise.masked_mean(losses, batch.negatives)
+        return pairwise.masked_mean(losses, batch.positives) + push

@@ -1,12 +1,12 @@
-import keras
 from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_finite, check_positive
 from tfdml.losses.base import PairLoss
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("circle", published={"scale": 80.0})
 class CircleLoss(PairLoss):
     """Pulls and pushes each pair by its distance from an optimum of its own.
 
@@ -26,13 +26,10 @@ class CircleLoss(PairLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats; made unit length.
-        Returns a scalar float32, >= 0; 0 when no row has both a positive and a negative.
+        As `MetricLoss`, of unit rows: >= 0; 0 when no row has both a positive and a negative.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats or an option not a number.
-        ValueError: If the shapes disagree or an option is out of range.
+        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Sun et al. Circle loss: a unified perspective of pair similarity optimization. CVPR 2020,
@@ -49,19 +46,14 @@ class CircleLoss(PairLoss):
 
     def __init__(self, *, margin=0.4, scale=16.0, name="circle"):
         super().__init__(normalize=True, name=name)
-        check_finite(margin=margin)
-        check_positive(scale=scale)
-        self.margin = float(margin)
-        self.scale = float(scale)
+        [self.margin] = check_finite(margin=margin)
+        [self.scale] = check_positive(scale=scale)
 
-    def call_against(
-        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
-    ):
-        similarities = embeddings @ ops.transpose(reference_embeddings)
-        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
-        fixed = ops.stop_gradient(similarities)
-        pulls = ops.relu(1.0 + self.margin - fixed) * (1.0 - self.margin - similarities)
-        pushes = ops.relu(fixed + self.margin) * (similarities - self.margin)
+    def call(self, batch):
+        cosines, positives, negatives = batch.cosines, batch.positives, batch.negatives
+        fixed = ops.stop_gradient(cosines)
+        pulls = ops.relu(1.0 + self.margin - fixed) * (1.0 - self.margin - cosines)
+        pushes = ops.relu(fixed + self.margin) * (cosines - self.margin)
         pull = pairwise.masked_logsumexp(self.scale * pulls, positives, axis=1)
         push = pairwise.masked_logsumexp(self.scale * pushes, negatives, axis=1)
         valid = ops.any(positives, axis=1) & ops.any(negatives, axis=1)

@@ -5,9 +5,10 @@ from keras import ops
 from tfdml import pairwise
 from tfdml.checks import check_bool, check_integer, check_positive
 from tfdml.losses.base import MetricLoss
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("clustering", published={"gamma": 1.0})
 class ClusteringLoss(MetricLoss):
     """Structured clustering loss: the classes must be a better clustering than any other.
 
@@ -35,14 +36,11 @@ class ClusteringLoss(MetricLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, >= 0; 0 when the batch holds a single class, or a single row of
-        each. It is a sum over rows, so it grows with the batch.
+        As `MetricLoss`: >= 0; 0 when the batch holds a single class, or a single row of each. It is
+        a sum over rows, so it grows with the batch.
 
     Raises:
-        TypeError: If `labels` are not integers or `embeddings` not floats.
-        ValueError: If the shapes disagree or an option is out of range.
+        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Song, Jegelka, Rathod, Murphy. Deep metric learning via facility location. CVPR 2017,
@@ -60,27 +58,23 @@ class ClusteringLoss(MetricLoss):
 
     def __init__(self, *, gamma=10.0, squared=False, swaps=5, normalize=True, name="clustering"):
         super().__init__(normalize=normalize, name=name)
-        check_positive(gamma=gamma)
-        check_bool(squared=squared)
-        check_integer(0, swaps=swaps)
-        self.gamma = float(gamma)
-        self.squared = squared
-        self.swaps = int(swaps)
+        [self.gamma] = check_positive(gamma=gamma)
+        [self.squared] = check_bool(squared=squared)
+        [self.swaps] = check_integer(0, swaps=swaps)
 
-    def call(self, labels, embeddings):
-        distance = pairwise.squared_distances if self.squared else pairwise.distances
-        distances = distance(embeddings)
-        same = labels[:, None] == labels[None, :]
-        batch = _Batch(ops.stop_gradient(distances), same, self.gamma)
-        own = _class_medoids(batch)
+    def call(self, batch):
+        distances = batch.squared_distances if self.squared else batch.distances
+        same = ~batch.negatives
+        search = _Search(ops.stop_gradient(distances), same, self.gamma)
+        own = _class_medoids(search)
         count = ops.sum(ops.cast(own, "int32"))
-        starts = ops.stack([own, _added_medoids(batch, count), _outer_medoids(batch, count)])
-        found = _Clusters(batch, _best_medoids(batch, starts, self.swaps))
-        gaps = batch.to_float(same & own) - batch.to_float(found.nearest == batch.index)
+        starts = ops.stack([own, _added_medoids(search, count), _outer_medoids(search, count)])
+        found = _Clusters(search, _best_medoids(search, starts, self.swaps))
+        gaps = search.to_float(same & own) - search.to_float(found.nearest == search.index)
         return ops.relu(ops.sum(gaps * distances) + self.gamma * found.disagreement())
 
 
-class _Batch:
+class _Search:
     """Data of a batch for the search. Medoids are (batch,) booleans.
 
     Args:
@@ -136,19 +130,19 @@ class _Clusters:
     its rows; so matrix products that count rows give the entropies of all clusterings.
     """
 
-    def __init__(self, batch, medoids):
-        self.batch, self.medoids = batch, medoids
-        self.distance, self.nearest = batch.nearest(medoids)
+    def __init__(self, search, medoids):
+        self.search, self.medoids = search, medoids
+        self.distance, self.nearest = search.nearest(medoids)
         self.home = ops.squeeze(self.nearest, 1)
-        self.together = batch.counted * batch.to_float(self.nearest == self.home)
-        self.joins = batch.distances < self.distance  # a row a new medoid
-        self.stays = batch.to_float(~self.joins)
+        self.together = search.counted * search.to_float(self.nearest == self.home)
+        self.joins = search.distances < self.distance  # a row a new medoid
+        self.stays = search.to_float(~self.joins)
 
     def disagreement(self):
-        return self.batch.disagreement(*self._sums())
+        return self.search.disagreement(*self._sums())
 
     def score(self):
-        return self.batch.score(ops.sum(ops.relu(self.distance)), self._sums())
+        return self.search.score(ops.sum(ops.relu(self.distance)), self._sums())
 
     def _sums(self):
         clusters_and_cells = ops.sum(_log(ops.sum(self.together, axis=2)), axis=1)
@@ -156,14 +150,14 @@ class _Clusters:
 
     def scores_of_additions(self):
         """(batch,) floats: the score with each row as an additional medoid."""
-        scores = self.batch.score(*self._with_one_more()[:2])
+        scores = self.search.score(*self._with_one_more()[:2])
         return ops.where(self.medoids, -np.inf, scores)
 
     def _with_one_more(self):
-        batch = self.batch
-        joined = batch.counted @ batch.to_float(self.joins)
+        search = self.search
+        joined = search.counted @ search.to_float(self.joins)
         stayed = self.together @ self.stays
-        distances = ops.where(self.joins, batch.distances, self.distance)
+        distances = ops.where(self.joins, search.distances, self.distance)
         sums = ops.sum(_log(ops.where(self.joins, joined, stayed)), axis=1)
         return ops.sum(ops.relu(distances), axis=0), sums, joined, stayed
 
@@ -173,71 +167,71 @@ class _Clusters:
         The effect of adding j is the same for all i. The effect of removing i is a sum over its
         rows that did not join j: each joins j or its second nearest medoid.
         """
-        batch = self.batch
+        search = self.search
         cost, sums, joined, stayed = self._with_one_more()
-        second_distance, second = batch.nearest(self.medoids & (self.nearest != batch.index))
-        falls = batch.distances >= second_distance
-        follows = batch.to_float(~self.joins & ~falls)
-        among_second = batch.counted * batch.to_float(second == self.home)
-        falling = self.together * batch.to_float(second == ops.squeeze(second, 1))
-        distances = ops.where(falls, second_distance, batch.distances)
+        second_distance, second = search.nearest(self.medoids & (self.nearest != search.index))
+        falls = search.distances >= second_distance
+        follows = search.to_float(~self.joins & ~falls)
+        among_second = search.counted * search.to_float(second == self.home)
+        falling = self.together * search.to_float(second == ops.squeeze(second, 1))
+        distances = ops.where(falls, second_distance, search.distances)
         added = ops.relu(distances) - ops.relu(
-            ops.where(self.joins, batch.distances, self.distance)
+            ops.where(self.joins, search.distances, self.distance)
         )
-        falls = batch.to_float(falls)
+        falls = search.to_float(falls)
         grown = (
             follows * _growth(joined, self.together @ follows)
             + falls * _growth(among_second @ self.stays, falling @ falls)
             - self.stays * _log(stayed)
         )
-        rows_of = batch.to_float(ops.expand_dims(batch.index, 1) == self.home)
-        scores = batch.score(cost + rows_of @ added, sums[:, None] + rows_of @ grown)
+        members = search.to_float(ops.expand_dims(search.index, 1) == self.home)
+        scores = search.score(cost + members @ added, sums[:, None] + members @ grown)
         return ops.where(self.medoids[:, None] & ~self.medoids, scores, -np.inf)
 
 
-def _class_medoids(batch):
-    costs = pairwise.masked_sum(ops.relu(batch.distances), batch.same, axis=0)
-    least = ops.min(ops.where(batch.same, costs, np.inf), axis=1, keepdims=True)
-    best = batch.same & (costs <= least * (1.0 + batch.resolution))
-    medoids = ops.argmin(ops.where(best, batch.sums, np.inf), axis=1)
-    return ops.any(ops.expand_dims(medoids, 1) == batch.index, axis=0)
+def _class_medoids(search):
+    costs = pairwise.masked_sum(ops.relu(search.distances), search.same, axis=0)
+    least = ops.min(ops.where(search.same, costs, np.inf), axis=1, keepdims=True)
+    best = search.same & (costs <= least * (1.0 + search.resolution))
+    medoids = ops.argmin(ops.where(best, search.sums, np.inf), axis=1)
+    return ops.any(ops.expand_dims(medoids, 1) == search.index, axis=0)
 
 
-def _added_medoids(batch, count):
+def _added_medoids(search, count):
     def add(_, medoids):
-        best = _first_of_best(batch, _Clusters(batch, medoids).scores_of_additions(), batch.sums)
-        return medoids | (batch.index == best)
+        best = _first_of_best(search, _Clusters(search, medoids).scores_of_additions(), search.sums)
+        return medoids | (search.index == best)
 
-    return ops.fori_loop(0, count, add, batch.index < 0)
+    return ops.fori_loop(0, count, add, search.index < 0)
 
 
-def _outer_medoids(batch, count):
-    sums, index = ops.expand_dims(batch.sums, 1), ops.expand_dims(batch.index, 1)
-    before = (batch.sums > sums) | ((batch.sums == sums) & (batch.index < index))
+def _outer_medoids(search, count):
+    sums, index = ops.expand_dims(search.sums, 1), ops.expand_dims(search.index, 1)
+    before = (search.sums > sums) | ((search.sums == sums) & (search.index < index))
     return ops.sum(ops.cast(before, "int32"), axis=1) < count
 
 
-def _best_medoids(batch, starts, swaps):
-    def search(start, best):
-        medoids, score = _swapped(batch, ops.take(starts, start, axis=0), swaps)
-        better = score > best[1] + batch.tolerance(score)
+def _best_medoids(search, starts, swaps):
+    def improve(start, best):
+        medoids, score = _swapped(search, ops.take(starts, start, axis=0), swaps)
+        better = score > best[1] + search.tolerance(score)
         return ops.where(better, medoids, best[0]), ops.where(better, score, best[1])
 
-    first = starts[0], _Clusters(batch, starts[0]).score()
-    return ops.fori_loop(0, starts.shape[0], search, first)[0]
+    first = starts[0], _Clusters(search, starts[0]).score()
+    return ops.fori_loop(0, starts.shape[0], improve, first)[0]
 
 
-def _swapped(batch, medoids, swaps):
+def _swapped(search, medoids, swaps):
     """The medoids and their score after at most `swaps` best swaps."""
-    sums = ops.reshape(batch.sums - batch.sums[:, None], (-1,))  # increase of the sums by a swap
+    sums = ops.reshape(search.sums - search.sums[:, None], (-1,))  # increase of the sums by a swap
 
     def swap(left, medoids, score):
-        scores = ops.reshape(_Clusters(batch, medoids).scores_of_swaps(), (-1,))
-        best, limit = _first_of_best(batch, scores, sums), score + batch.tolerance(score)
-        old, new = best // ops.shape(batch.index)[0], best % ops.shape(batch.index)[0]
-        swapped = (medoids & (batch.index != old)) | (batch.index == new)
+        scores = ops.reshape(_Clusters(search, medoids).scores_of_swaps(), (-1,))
+        best, limit = _first_of_best(search, scores, sums), score + search.tolerance(score)
+        old, new = best // ops.shape(search.index)[0], best % ops.shape(search.index)[0]
+        swapped = (medoids & (search.index != old)) | (search.index == new)
         # Recomputed, as matrix products on a GPU may be accurate to three digits only.
-        new_score = _Clusters(batch, swapped).score()
+        new_score = _Clusters(search, swapped).score()
         better = (ops.max(scores) > limit) & (new_score > limit)
         return (
             ops.where(better, left - 1, 0),
@@ -245,13 +239,13 @@ def _swapped(batch, medoids, swaps):
             ops.where(better, new_score, score),
         )
 
-    start = ops.convert_to_tensor(swaps, "int32"), medoids, _Clusters(batch, medoids).score()
+    start = ops.convert_to_tensor(swaps, "int32"), medoids, _Clusters(search, medoids).score()
     return ops.while_loop(lambda left, *_: left > 0, swap, start)[1:]
 
 
-def _first_of_best(batch, scores, sums):
+def _first_of_best(search, scores, sums):
     best = ops.max(scores)
-    return ops.argmin(ops.where(scores >= best - batch.tolerance(best), sums, np.inf))
+    return ops.argmin(ops.where(scores >= best - search.tolerance(best), sums, np.inf))
 
 
 def _growth(count, more):

@@ -1,12 +1,12 @@
-import keras
 from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check, check_bool, check_one_of, check_positive
 from tfdml.losses.base import PairLoss
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("contrastive")
 class ContrastiveLoss(PairLoss):
     """Contrastive loss: pulls positive pairs together, pushes negative pairs beyond a margin.
 
@@ -33,14 +33,11 @@ class ContrastiveLoss(PairLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, >= 0; 0 when the batch holds a single row. With `pairs="halves"`
-        the order of the rows matters.
+        As `MetricLoss`: >= 0; 0 when the batch holds a single row. With `pairs="halves"` the order
+        of the rows matters.
 
     Raises:
-        TypeError: If `labels` are not integers or `embeddings` not floats.
-        ValueError: If the shapes disagree or an option is out of range.
+        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 2.
@@ -69,53 +66,42 @@ class ContrastiveLoss(PairLoss):
         name="contrastive",
     ):
         super().__init__(normalize=normalize, name=name)
-        check_positive(margin=margin)
-        check_bool(squared=squared)
-        check_one_of(("all", "halves"), pairs=pairs)
-        check_bool(squared_hinge=squared_hinge)
+        [self.margin] = check_positive(margin=margin)
+        self.squared, self.squared_hinge = check_bool(squared=squared, squared_hinge=squared_hinge)
         check(
             squared or not squared_hinge,
             "`squared_hinge` requires squared=True",
             squared=squared,
             squared_hinge=squared_hinge,
         )
-        check_one_of(("pairs", "active", "batch", "sum"), average_over=average_over)
-        self.margin = float(margin)
-        self.squared = squared
-        self.pairs, self.takes_references = pairs, pairs == "all"
-        self.squared_hinge = squared_hinge
-        self.average_over = average_over
+        [self.pairs] = check_one_of(("all", "halves"), pairs=pairs)
+        self.takes_references = pairs == "all"
+        means = ("pairs", "active", "batch", "sum")
+        [self.average_over] = check_one_of(means, average_over=average_over)
 
-    def call_against(
-        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
-    ):
-        distance = pairwise.squared_distances if self.squared else pairwise.distances
-        distances = distance(embeddings, reference_embeddings)
-        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
+    def call(self, batch):
+        distances = batch.squared_distances if self.squared else batch.distances
         if self.squared_hinge:
-            pushes = ops.square(ops.relu(self.margin - pairwise.root(distances)))
+            pushes = ops.square(ops.relu(self.margin - batch.distances))
         else:
             pushes = ops.relu(self.margin - distances)
-        losses = ops.where(positives, distances, pushes)
-        pairs = positives | negatives
+        losses = ops.where(batch.positives, distances, pushes)
+        pairs = batch.positives | batch.negatives
         if self.pairs == "halves":
-            check(
-                labels is reference_labels,
-                "`pairs` must be 'all' against other rows: 'halves' are those of a batch",
-                pairs=self.pairs,
-            )
-            pairs = pairs & _halves(labels)
+            expectation = "`pairs` must be 'all' against other rows: 'halves' are those of a batch"
+            check(batch.others is None, expectation, pairs=self.pairs)
+            pairs = pairs & _halves(batch.labels)
         if self.average_over == "pairs":
             return pairwise.masked_mean(losses, pairs)
         if self.average_over == "active":
             return pairwise.masked_mean(losses, pairs & ~(losses <= 0))
         # A pair of two anchors occurs twice, with either as the reference.
-        index = ops.arange(ops.shape(reference_labels)[0], dtype=self_positions.dtype)
+        labels, _, self_positions = batch.references
+        index = ops.arange(ops.shape(labels)[0], dtype=self_positions.dtype)
         anchors = ops.any(index[None, :] == self_positions[:, None], axis=0)
         total = pairwise.masked_sum(ops.where(anchors[None, :], losses / 2.0, losses), pairs)
-        if self.average_over == "batch":
-            return total / ops.cast(ops.shape(labels)[0], total.dtype)
-        return total
+        rows = ops.cast(ops.shape(batch.labels)[0], total.dtype)
+        return total / rows if self.average_over == "batch" else total
 
 
 def _halves(rows):

@@ -1,13 +1,13 @@
-import keras
 import numpy as np
 from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_positive
 from tfdml.losses.base import MetricLoss
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("coupled_clusters")
 class CoupledClustersLoss(MetricLoss):
     """Pulls rows to the mean of their class, closer by a margin than rows of other classes.
 
@@ -24,13 +24,10 @@ class CoupledClustersLoss(MetricLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats, raw unless `normalize=True`.
-        Returns a scalar float32, >= 0; 0 when the batch holds no positive or no negative pair.
+        As `MetricLoss`: >= 0; 0 when the batch holds no positive or no negative pair.
 
     Raises:
-        TypeError: If `labels` are not integers or `embeddings` not floats.
-        ValueError: If the shapes disagree or an option is out of range.
+        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Liu, Tian, Yang, Pang, Huang. Deep relative distance learning: tell the difference between
@@ -49,17 +46,15 @@ class CoupledClustersLoss(MetricLoss):
     def __init__(self, *, margin=None, normalize=False, name="coupled_clusters"):
         super().__init__(normalize=normalize, name=name)
         margin = margin if margin is not None else 1.0 if normalize else 100.0
-        check_positive(margin=margin)
-        self.margin = float(margin)
+        [self.margin] = check_positive(margin=margin)
 
-    def call(self, labels, embeddings):
-        means, sizes = pairwise.class_means(labels, embeddings)
-        negatives = pairwise.negative_mask(labels)
-        closeness = pairwise.closeness(means, embeddings)
+    def call(self, batch):
+        rows, negatives = batch.embeddings, batch.negatives
+        means, sizes = pairwise.class_means(batch.labels, rows)
+        closeness = pairwise.closeness(means, rows)
         nearest = pairwise.highest(ops.where(negatives, closeness, -np.inf))
-        away = ops.take(embeddings, nearest, axis=0)
-        pull = ops.sum(ops.square(embeddings - means), axis=1)
-        push = ops.sum(ops.square(away - means), axis=1)
+        pull = ops.sum(ops.square(rows - means), axis=1)
+        push = ops.sum(ops.square(ops.take(rows, nearest, axis=0) - means), axis=1)
         contested = (sizes > 1) & ops.any(negatives, axis=1)
         losses = pairwise.masked_sum(ops.relu(pull + self.margin - push), contested) / 2.0
         classes = pairwise.masked_sum(1.0 / sizes, contested)

@@ -1,22 +1,19 @@
-import keras
+import dataclasses
+
 import numpy as np
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import (
-    check,
-    check_bool,
-    check_finite,
-    check_integer,
-    check_not_negative,
-)
+from tfdml.checks import check, check_bool, check_finite, check_integer, check_not_negative
 from tfdml.evaluation import class_density
 from tfdml.layers import DensityTargets
-from tfdml.losses.base import LearnedLoss, ids_of_images
+from tfdml.losses._inputs import ids_of_images
+from tfdml.losses.base import LearnedLoss
+from tfdml.losses.registry import register
 from tfdml.losses.regularized import RegularizedLoss
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("density", kind="regularizer")
 class DensityRegularizer(LearnedLoss):
     """Density regularizer: lets each class spread out to a learned density.
 
@@ -56,16 +53,12 @@ class DensityRegularizer(LearnedLoss):
             `layer.build()`: a custom training loop must collect them after that.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, of either sign; 0 when the batch holds no positive pair.
+        As `MetricLoss`: of either sign; 0 when the batch holds no positive pair.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
-            type.
-        ValueError: If the shapes disagree, an option is out of range, the initial densities are
-            not one per class, the classes are not known, or labels are an array with an id that is
-            not one of them.
+        TypeError: For wrong inputs, as `MetricLoss`, or an option of a wrong type.
+        ValueError: For wrong inputs or options, initial densities that are not one per class, or
+            classes that are not known.
 
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eqs. 6-8; eq. 6
@@ -93,15 +86,11 @@ class DensityRegularizer(LearnedLoss):
         name="density_regularizer",
     ):
         super().__init__(normalize=normalize, name=name)
-        check_bool(correlation=correlation)
-        check_not_negative(eta=eta)
+        [self.correlation] = check_bool(correlation=correlation)
+        [self.eta] = check_not_negative(eta=eta)
         check(eta <= 1, "`eta` must be <= 1", eta=eta)
-        check_finite(alpha_init=alpha_init)
-        check_not_negative(alpha_multiplier=alpha_multiplier)
-        self.eta = float(eta)
-        self.correlation = correlation
-        self.alpha_init = float(alpha_init)
-        self.alpha_multiplier = float(alpha_multiplier)
+        [self.alpha_init] = check_finite(alpha_init=alpha_init)
+        [self.alpha_multiplier] = check_not_negative(alpha_multiplier=alpha_multiplier)
         self.layer = None
         self._set_classes(num_classes, initial_density)
 
@@ -110,10 +99,10 @@ class DensityRegularizer(LearnedLoss):
             initial_density = _checked_density(initial_density, num_classes)
             num_classes = len(initial_density)
         if num_classes is not None:
-            check_integer(1, num_classes=num_classes)
-            num_classes = int(num_classes)
+            [num_classes] = check_integer(1, num_classes=num_classes)
             self.layer = DensityTargets(num_classes, self.alpha_init, self.alpha_multiplier)
-        self.num_classes, self.initial_density = num_classes, initial_density
+        self.traits = dataclasses.replace(self.traits, num_classes=num_classes)
+        self.initial_density = initial_density
 
     def prepare(self, labels, embeddings=None, features=None):
         """Measures the initial densities, if it needs them, or counts the classes."""
@@ -134,20 +123,20 @@ class DensityRegularizer(LearnedLoss):
             return {}
         return {"target": ops.convert_to_numpy(self.layer.targets)}
 
-    def call(self, labels, embeddings, training=False):
-        check(
-            self.num_classes is not None,
+    def call(self, batch):
+        known = {"num_classes": self.num_classes, "initial_density": self.initial_density}
+        expectation = (
             "density requires the classes: `num_classes`, or `initial_density`, which `prepare` "
-            "and so `train.py --loss density` measures",
-            num_classes=self.num_classes,
-            initial_density=self.initial_density,
+            "and so `train.py --loss density` measures"
         )
-        check(
-            not self.correlation or self.initial_density is not None,
+        check(self.num_classes is not None, expectation, **known)
+        expectation = (
             "the correlation of classes requires `initial_density`, as "
-            "tfdml.evaluation.class_density returns it; or set correlation=False",
-            initial_density=self.initial_density,
+            "tfdml.evaluation.class_density returns it; or set correlation=False"
         )
+        is_measured = self.initial_density is not None
+        check(is_measured or not self.correlation, expectation, initial_density=None)
+        labels, embeddings = batch.labels, batch.embeddings
         means, sizes = pairwise.class_means(labels, embeddings)
         from_mean = ops.sum(ops.square(embeddings - means), axis=1, keepdims=True)
         densities = ops.reshape(pairwise.class_means(labels, from_mean)[0], (-1,))
@@ -165,7 +154,10 @@ class DensityRegularizer(LearnedLoss):
         return loss
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register(
+    "density",
+    published={"base": {"name": "contrastive", "average_over": "batch"}, "weight": 10.0},
+)
 class DensityAdaptiveLoss(RegularizedLoss):
     """Density-adaptive loss: a base loss that lets each class spread out to a learned density.
 
@@ -176,30 +168,24 @@ class DensityAdaptiveLoss(RegularizedLoss):
 
     Args:
         base: A `MetricLoss`, a name, or a dict of a name and options, as for `RegularizedLoss`.
-        num_classes: As for `DensityRegularizer`.
-        initial_density: As for `DensityRegularizer`. `train.py` measures it.
+        num_classes: As for `DensityRegularizer`, also below.
+        initial_density: `train.py` measures it.
         weight: Factor of the regularizer, λ; > 0.
-        eta: As for `DensityRegularizer`.
-        correlation: As for `DensityRegularizer`.
-        alpha_init: As for `DensityRegularizer`.
-        alpha_multiplier: As for `DensityRegularizer`.
+        eta: Exponent of the initial densities.
+        correlation: Whether to include the correlation of classes.
+        alpha_init: Initial value of every target.
+        alpha_multiplier: Factor of the learning rate of the targets.
         name: Name of the loss in logs.
 
     Attributes:
         layer: `DensityTargets`, the targets, as for `DensityRegularizer`.
 
     Call:
-        labels: (batch,) integers, one class id per row, from 0 to `num_classes - 1`.
-        embeddings: (batch, dim) floats, scaled to unit length if `base` does so; the densities are
-            of unit rows.
-        Returns a scalar float32, of either sign.
+        As `base`, of labels from 0 to `num_classes - 1`; the densities are of unit rows. It has
+        either sign.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
-            type.
-        ValueError: If the shapes disagree, an option is out of range, the initial densities are
-            not one per class, the classes are not known, or labels are an array with an id that is
-            not one of them.
+        TypeError, ValueError: As for `DensityRegularizer`.
 
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 9 and

@@ -3,7 +3,6 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-import keras
 from keras import ops
 
 from tfdml import pairwise
@@ -19,15 +18,22 @@ from tfdml.checks import (
 from tfdml.layers import PDDM
 from tfdml.losses._quadruplets import mine, mine_hardest
 from tfdml.losses.base import LearnedLoss
+from tfdml.losses.batch import Traits
+from tfdml.losses.registry import register
 
-# Default options of the PDDM.
-_SIMILARITY: Mapping[str, Any] = types.MappingProxyType({"dropout": 0.0, "difference_bias": 0.5})
-_SIMILARITY_OPTIONS = sorted(
-    {*inspect.signature(PDDM).parameters, "dtype", "name", "trainable"} - {"kwargs"}
-)
+_SIMILARITY = {"dropout": 0.0, "difference_bias": 0.5}  # default options of the PDDM
+_OPTIONS = {*inspect.signature(PDDM).parameters, "dtype", "name", "trainable"} - {"kwargs"}
+_ONE_QUADRUPLET = {
+    **{"alpha": 0.5, "beta": 1.0, "num_quadruplets": 1, "score_scale": "minmax"},
+    **{"temperature": None, "embedding_mining": "similarity", "squared": True},
+}
+_PUBLISHED = {**_ONE_QUADRUPLET, "similarity": {"dropout": 0.5, "difference_bias": 0.0}}
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("pddm", published=_PUBLISHED)
+@register("pddm_triplet", {"headers": 1}, published=_PUBLISHED)
+@register("lmdm", {"similarity": {"use_position": False}}, published=_PUBLISHED)
+@register("quadruplet", {"similarity": None}, published=_ONE_QUADRUPLET)
 class DoubleHeaderHingeLoss(LearnedLoss):
     """Learns a similarity and the embedding together, from hard quadruplets of the batch.
 
@@ -61,7 +67,6 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         beta: Margin of distances (0 to 2), or of squared distances (0 to 4) if `squared`; > 0.
         embedding_weight: Factor of E_e; >= 0. 0 trains only the similarity.
         headers: 2 for the quadruplet, 1 for the triplet (i, j, k) in E_e.
-        metric_headers: 2 or 1, the same in E_m.
         num_quadruplets: `"per_positive_pair"`, which scores all batch * (batch + 1) / 2 pairs with
             gradients; `"per_class"`, the least similar pair of each class; or 1, the least similar
             of the batch. The loss is the mean over quadruplets.
@@ -79,19 +84,16 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row; the row of a class with a single row only
-            serves as a negative.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        training: Whether the layer applies dropout; False by default.
-        Returns a scalar float32, >= 0; 0 when the batch holds no quadruplet.
+        As `MetricLoss`; the row of a class with a single row only serves as a negative, and
+        `training` applies dropout. Returns >= 0; 0 without a quadruplet.
 
     Attributes:
         layer: The `PDDM` layer, which `tfdml.EmbeddingModel` trains; None without one.
 
     Raises:
-        TypeError: If `labels` are not integers or `embeddings` not floats.
-        ValueError: If the shapes disagree or an option is out of range; by `compile` of
-            a plain `keras.Model`, which would leave the layer untrained.
+        TypeError: For wrong inputs, as `MetricLoss`, or an option of a wrong type.
+        ValueError: For wrong inputs or options; by `compile` of a plain `keras.Model`, which would
+            leave the layer untrained.
 
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, eq. 3 and 4;
@@ -116,12 +118,11 @@ class DoubleHeaderHingeLoss(LearnedLoss):
     def __init__(
         self,
         *,
-        similarity=_SIMILARITY,
+        similarity=types.MappingProxyType(_SIMILARITY),
         alpha=0.1,
         beta=0.2,
         embedding_weight=0.5,
         headers=2,
-        metric_headers=2,
         num_quadruplets="per_positive_pair",
         score_scale=None,
         temperature=0.1,
@@ -132,58 +133,48 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         name="double_header",
     ):
         super().__init__(normalize=normalize, name=name)
-        check_type(
-            similarity is None or isinstance(similarity, (PDDM, dict, types.MappingProxyType)),
-            "`similarity` must be a PDDM layer, a dict of its options, or None",
-            similarity=similarity,
-        )
-        given = similarity if isinstance(similarity, dict) else {}
-        check_options("the similarity", given, _SIMILARITY_OPTIONS)
-        check_positive(alpha=alpha, beta=beta)
-        check_not_negative(embedding_weight=embedding_weight)
-        check_one_of((1, 2), headers=headers)
-        check_one_of((1, 2), metric_headers=metric_headers)
-        check_one_of(("distance", "similarity"), embedding_mining=embedding_mining)
-        check_one_of((1, "per_class", "per_positive_pair"), num_quadruplets=num_quadruplets)
-        check_one_of(("minmax", "local", "sigmoid", None), score_scale=score_scale)
-        if temperature is not None:
-            check_positive(temperature=temperature)
-        check_bool(mine_with_dropout=mine_with_dropout, squared=squared)
+        if isinstance(similarity, Mapping):
+            check_options("the similarity", similarity, _OPTIONS)
+            options: dict[str, Any] = {**_SIMILARITY, **similarity}
+            similarity = PDDM(**options)
+        expectation = "`similarity` must be a PDDM layer, a dict of its options, or None"
+        check_type(isinstance(similarity, (PDDM, type(None))), expectation, similarity=similarity)
+        self.layer = similarity
+        self.traits = Traits(learns_similarity=self.layer is not None)
+        self.alpha, self.beta = check_positive(alpha=alpha, beta=beta)
+        [self.embedding_weight] = check_not_negative(embedding_weight=embedding_weight)
         check(
             similarity is not None or embedding_weight > 0,
             "`embedding_weight` must be > 0 without a similarity",
             embedding_weight=embedding_weight,
         )
-        self.alpha = float(alpha)
-        self.beta = float(beta)
-        self.embedding_weight = float(embedding_weight)
+        check_one_of((1, 2), headers=headers)
         self.headers = int(headers)
-        self.metric_headers = int(metric_headers)
-        self.num_quadruplets = num_quadruplets
-        self.score_scale = score_scale
-        self.temperature = None if temperature is None else float(temperature)
-        self.embedding_mining = embedding_mining
-        self.mine_with_dropout = mine_with_dropout
-        self.squared = squared
-        if similarity is not None and not isinstance(similarity, PDDM):
-            similarity = PDDM(**{**_SIMILARITY, **similarity})
-        self.layer = similarity
+        counts = (1, "per_class", "per_positive_pair")
+        [self.num_quadruplets] = check_one_of(counts, num_quadruplets=num_quadruplets)
+        scales = ("minmax", "local", "sigmoid", None)
+        [self.score_scale] = check_one_of(scales, score_scale=score_scale)
+        self.temperature = None
+        if temperature is not None:
+            [self.temperature] = check_positive(temperature=temperature)
+        miners = ("distance", "similarity")
+        [self.embedding_mining] = check_one_of(miners, embedding_mining=embedding_mining)
+        self.mine_with_dropout, self.squared = check_bool(
+            mine_with_dropout=mine_with_dropout, squared=squared
+        )
 
-    def call(self, labels, embeddings, training=False):
+    def call(self, batch):
         if self.layer is None:
-            scores = -pairwise.squared_distances(ops.stop_gradient(embeddings))
-            mined = mine(labels, scores, self.num_quadruplets)
-            losses = self._embedding_loss(labels, embeddings, mined)
-        else:
-            ends = self.layer.ends(embeddings, drop=training)
-            matrix = None
-            if self.num_quadruplets == "per_positive_pair":  # needs almost every score
-                matrix = self.layer.matrix_of_ends(ends)
-            mined = self._mine(labels, ends, matrix)
-            metric = ops.cast(self._metric_loss(labels, ends, matrix, mined), embeddings.dtype)
-            losses = metric + self.embedding_weight * self._embedding_loss(
-                labels, embeddings, mined
-            )
+            scores = -ops.stop_gradient(batch.squared_distances)
+            mined = mine(batch.labels, scores, self.num_quadruplets)
+            return pairwise.masked_mean(self._embedding_loss(batch, mined), mined.valid)
+        ends = self.layer.ends(batch.embeddings, drop=batch.training)
+        matrix = None
+        if self.num_quadruplets == "per_positive_pair":  # needs almost every score
+            matrix = self.layer.matrix_of_ends(ends)
+        mined = self._mine(batch.labels, ends, matrix)
+        metric = ops.cast(self._metric_loss(batch, ends, matrix, mined), batch.embeddings.dtype)
+        losses = metric + self.embedding_weight * self._embedding_loss(batch, mined)
         return pairwise.masked_mean(losses, mined.valid)
 
     @property
@@ -200,9 +191,8 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         if not self.mine_with_dropout and ends.noise is not None:
             ends, matrix = ends._replace(noise=None), None
         if self.num_quadruplets == 1 and self.score_scale != "minmax":
-            return mine_hardest(
-                labels, lambda a, b: self.layer.score(ends, a, b), self.layer.compute_dtype
-            )
+            dtype = self.layer.compute_dtype
+            return mine_hardest(labels, lambda a, b: self.layer.score(ends, a, b), dtype)
         scores = self.layer.matrix_of_ends(ends) if matrix is None else ops.stop_gradient(matrix)
         mined = mine(labels, scores, self.num_quadruplets)
         if self.score_scale != "minmax":
@@ -213,16 +203,15 @@ class DoubleHeaderHingeLoss(LearnedLoss):
             highest=pairwise.masked_max(scores, pairs, axis=(0, 1)),
         )
 
-    def _metric_loss(self, labels, ends, matrix, mined):
+    def _metric_loss(self, batch, ends, matrix, mined):
         if self.temperature is None:
             left = ops.concatenate([mined.i, mined.i, mined.j])
-            right = ops.concatenate([ops.cast(row, mined.i.dtype) for row in mined[1:4]])
-            scores = self._scores(ends, matrix, left, right)
-            scores = ops.reshape(scores, (3, ops.shape(mined.i)[0]))
+            right = ops.concatenate([mined.j, mined.k, mined.l])
+            scores = ops.reshape(self._scores(ends, matrix, left, right), (3, -1))
         else:
-            positive = self._scores(ends, matrix, mined.i, ops.cast(mined.j, mined.i.dtype))
-            negative = self._smooth_hardest(labels, ends, matrix, mined)
-            scores = ops.concatenate([positive[None], negative])
+            positive = self._scores(ends, matrix, mined.i, mined.j)
+            negatives = self._smooth_hardest(batch.labels, ends, matrix, mined)
+            scores = ops.concatenate([positive[None], negatives])
         if self.score_scale == "sigmoid":
             scores = ops.sigmoid(scores)
         if self.score_scale in ("minmax", "local"):
@@ -230,10 +219,8 @@ class DoubleHeaderHingeLoss(LearnedLoss):
             scores = (scores - mined.lowest) / ops.where(spread > 0, spread, 1.0)
         losses = self.alpha + scores[1:] - scores[:1]
         if self.temperature is None:
-            losses = ops.relu(losses)
-        else:
-            losses = self.temperature * ops.softplus(losses / self.temperature)
-        return ops.sum(losses[: self.metric_headers], axis=0)
+            return ops.sum(ops.relu(losses), axis=0)
+        return self.temperature * ops.sum(ops.softplus(losses / self.temperature), axis=0)
 
     def _scores(self, ends, matrix, left, right):
         """(p,) scores of pairs, from those of all pairs if they are known."""
@@ -243,11 +230,11 @@ class DoubleHeaderHingeLoss(LearnedLoss):
 
     def _smooth_hardest(self, labels, ends, matrix, mined):
         """(2, q) smooth maxima of the scores of the negatives of i, and of those of j."""
-        rows = ops.concatenate([mined.i, ops.cast(mined.j, mined.i.dtype)])
+        rows = ops.concatenate([mined.i, mined.j])
         if matrix is None:
             count = ops.shape(labels)[0]
-            all_rows = ops.arange(count, dtype=rows.dtype)
-            left, right = ops.repeat(rows, count), ops.tile(all_rows, [ops.shape(rows)[0]])
+            left = ops.repeat(rows, count)
+            right = ops.tile(ops.arange(count, dtype=rows.dtype), [ops.shape(rows)[0]])
             scores = ops.reshape(self.layer.score(ends, left, right), (-1, count))
             negatives = ops.take(labels, rows)[:, None] != labels[None, :]
         else:
@@ -256,40 +243,36 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         hardest = hardest if matrix is None else ops.take(hardest, rows)
         return self.temperature * ops.reshape(hardest, (2, -1))
 
-    def _embedding_loss(self, labels, embeddings, mined):
+    def _embedding_loss(self, batch, mined):
         if self.layer is not None and self.embedding_mining == "similarity":
-            chosen = ops.stack([ops.cast(row, mined.i.dtype) for row in mined[:4]])
-            i, j, k, l = ops.unstack(ops.take(embeddings, chosen, axis=0))  # noqa: E741
+            chosen = ops.stack([mined.i, mined.j, mined.k, mined.l])
+            i, j, k, l = ops.unstack(ops.take(batch.embeddings, chosen, axis=0))  # noqa: E741
             squared = (ops.sum(ops.square(gap), axis=1) for gap in (i - j, i - k, j - l))
-            positive, *negatives = map(self._distance, squared)
+            positive, *negatives = squared if self.squared else map(pairwise.root, squared)
         else:
-            squared = pairwise.squared_distances(embeddings)
-            distances = self._distance(squared)
-            nearest = self._nearest_negatives(labels, squared, distances)
-            i, j = (ops.cast(end, mined.i.dtype) for end in mined[:2])
-            positive = pairwise.entries(distances, i, j)
-            negatives = [ops.take(nearest, end) for end in (i, j)]
+            distances = batch.squared_distances if self.squared else batch.distances
+            nearest = self._nearest_negatives(batch, distances)
+            positive = pairwise.entries(distances, mined.i, mined.j)
+            negatives = [ops.take(nearest, end) for end in (mined.i, mined.j)]
         hinges = [ops.relu(self.beta + positive - negative) for negative in negatives]
         return sum(hinges[: self.headers])
 
-    def _nearest_negatives(self, labels, squared, distances):
+    def _nearest_negatives(self, batch, distances):
         """(n,) distances of the nearest row of another class, or their mean of nearby rows."""
-        negatives = pairwise.negative_mask(labels)
         if self.temperature is None:
-            return pairwise.masked_min(distances, negatives, axis=1)
-        logits = -ops.stop_gradient(squared) / self.temperature
-        total = pairwise.masked_logsumexp(logits, negatives, axis=1)
-        weights = ops.where(negatives, ops.exp(logits - total[:, None]), 0.0)
+            return pairwise.masked_min(distances, batch.negatives, axis=1)
+        logits = -ops.stop_gradient(batch.squared_distances) / self.temperature
+        total = pairwise.masked_logsumexp(logits, batch.negatives, axis=1)
+        weights = ops.where(batch.negatives, ops.exp(logits - total[:, None]), 0.0)
         return ops.sum(weights * distances, axis=1)
-
-    def _distance(self, squared):
-        return squared if self.squared else pairwise.root(squared)
 
     def option(self, name):
         return self.layer if name == "similarity" else super().option(name)
 
     @classmethod
     def from_config(cls, config):
-        # Of losses saved before there were these options.
-        earlier = {"temperature": None, "embedding_mining": "similarity"}
-        return super().from_config({**earlier, **config})
+        # Of losses saved before there were these options, or with one that is no more.
+        config = {"temperature": None, "embedding_mining": "similarity", **config}
+        headers = config.pop("metric_headers", 2)
+        check(headers == 2, "`metric_headers` must be 2", metric_headers=headers)
+        return super().from_config(config)

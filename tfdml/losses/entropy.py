@@ -1,12 +1,12 @@
-import keras
 from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_finite, check_one_of, check_positive
 from tfdml.losses.base import MetricLoss
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("entropy", kind="regularizer")
 class EntropyRegularizer(MetricLoss):
     """Entropy regularizer: the negative entropy of the batch.
 
@@ -29,13 +29,11 @@ class EntropyRegularizer(MetricLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row; not used by either entropy.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, <= 0: above -0.7 for pairs. 0 when the batch holds a single row.
+        As `MetricLoss`; labels are not used. Returns <= 0: above -0.7 for pairs. 0 when the batch
+        holds a single row.
 
     Raises:
-        TypeError: If `labels` are not integers or `embeddings` not floats.
-        ValueError: If the shapes disagree or an option is out of range.
+        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Niu, Dai, Yamada, Sugiyama. Information-theoretic semi-supervised metric learning via
@@ -51,19 +49,16 @@ class EntropyRegularizer(MetricLoss):
 
     def __init__(self, *, of="pairs", threshold=1.0, bandwidth=0.5, normalize=True, name="entropy"):
         super().__init__(normalize=normalize, name=name)
-        check_one_of(("pairs", "parzen"), of=of)
-        check_finite(threshold=threshold)
-        check_positive(bandwidth=bandwidth)
-        self.of = of
-        self.threshold = float(threshold)
-        self.bandwidth = float(bandwidth)
+        [self.of] = check_one_of(("pairs", "parzen"), of=of)
+        [self.threshold] = check_finite(threshold=threshold)
+        [self.bandwidth] = check_positive(bandwidth=bandwidth)
 
-    def call(self, labels, embeddings):
-        distances = pairwise.squared_distances(embeddings)
+    def call(self, batch):
+        distances = batch.squared_distances
         if self.of == "parzen":
             nearness = -distances / (4.0 * self.bandwidth**2)
-            rows = ops.cast(ops.shape(embeddings)[0], embeddings.dtype)
+            rows = ops.cast(ops.shape(distances)[0], distances.dtype)
             return ops.logsumexp(nearness) - 2.0 * ops.log(rows)
         logits = self.threshold - distances
         entropies = ops.softplus(logits) - logits * ops.sigmoid(logits)
-        return -pairwise.masked_mean(entropies, pairwise.off_diagonal(labels))
+        return -pairwise.masked_mean(entropies, pairwise.off_diagonal(distances))

@@ -1,11 +1,11 @@
-import keras
 from keras import ops
 
 from tfdml import pairwise
 from tfdml.losses.base import MetricLoss
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("gor", kind="regularizer")
 class GlobalOrthogonalRegularizer(MetricLoss):
     """Global orthogonal regularizer: spreads rows of different classes like random directions.
 
@@ -21,13 +21,10 @@ class GlobalOrthogonalRegularizer(MetricLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, >= 0; 0 when the batch holds no negative pair.
+        As `MetricLoss`: >= 0; 0 when the batch holds no negative pair.
 
     Raises:
-        TypeError: If `labels` are not integers or `embeddings` not floats.
-        ValueError: If the shapes disagree.
+        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Zhang, Yu, Kumar, Chang. Learning spread-out local feature descriptors. ICCV 2017.
@@ -42,10 +39,8 @@ class GlobalOrthogonalRegularizer(MetricLoss):
     def __init__(self, *, normalize=True, name="gor"):
         super().__init__(normalize=normalize, name=name)
 
-    def call(self, labels, embeddings):
-        negatives = pairwise.negative_mask(labels)
-        products = embeddings @ ops.transpose(embeddings)
-        mean = pairwise.masked_mean(products, negatives)
-        mean_square = pairwise.masked_mean(ops.square(products), negatives)
-        width = ops.cast(ops.shape(embeddings)[1], mean_square.dtype)
+    def call(self, batch):
+        mean = pairwise.masked_mean(batch.cosines, batch.negatives)
+        mean_square = pairwise.masked_mean(ops.square(batch.cosines), batch.negatives)
+        width = ops.cast(ops.shape(batch.embeddings)[1], mean_square.dtype)
         return ops.square(mean) + ops.relu(mean_square - 1.0 / width)

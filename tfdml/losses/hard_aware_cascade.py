@@ -1,4 +1,5 @@
-import keras
+import dataclasses
+
 from keras import ops
 
 from tfdml import pairwise
@@ -12,9 +13,15 @@ from tfdml.checks import (
     check_type,
 )
 from tfdml.losses.base import MetricLoss
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("hdc", published={"mine_positives": True})
+@register(
+    "hard_contrastive",
+    {"levels": 1, "hard_ratios": (0.5,)},
+    published={"mine_positives": True},
+)
 class HardAwareCascadeLoss(MetricLoss):
     """Hard-aware cascade: a contrastive loss of the hardest pairs at several levels of a network.
 
@@ -52,15 +59,13 @@ class HardAwareCascadeLoss(MetricLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, levels * dim) floats, the concatenated embeddings of the levels; each
-            made unit length unless `normalize=False`.
-        Returns a scalar float32, >= 0; 0 when the batch holds a single row.
+        As `MetricLoss`, of (batch, levels * dim) floats, the concatenated embeddings of the levels,
+        each made unit length unless `normalize=False`. Returns >= 0; 0 when the batch holds a
+        single row.
 
     Raises:
-        TypeError: If `labels` are not integers or `embeddings` not floats.
-        ValueError: If the shapes disagree, the embeddings do not divide into levels or an option
-            is out of range.
+        TypeError: For wrong inputs, as `MetricLoss`, or an option of a wrong type.
+        ValueError: For wrong inputs or options, or if the embeddings do not divide into levels.
 
     Source:
         Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, eqs. 5-11. Its text
@@ -96,58 +101,50 @@ class HardAwareCascadeLoss(MetricLoss):
         name="hdc",
     ):
         super().__init__(normalize=normalize, name=name)
-        check_integer(1, levels=levels)
-        self.levels = int(levels)
+        [levels] = check_integer(1, levels=levels)
+        self.traits = dataclasses.replace(self.traits, levels=levels)
         self.hard_ratios = self._per_level("hard_ratios", hard_ratios)
         check(
             all(0 < ratio <= 1 for ratio in self.hard_ratios),
             "`hard_ratios` must be > 0 and <= 1",
             hard_ratios=hard_ratios,
         )
-        check_positive(margin=margin, negative_factor=negative_factor)
-        check_bool(squared=squared)
-        check_one_of(("own_all", "cascade", "previous"), selection=selection)
-        check_one_of(("active", "ordered", "pairs", "sum"), average_over=average_over)
+        factors = check_positive(margin=margin, negative_factor=negative_factor)
+        self.margin, self.negative_factor = factors
+        self.squared, self.mine_positives = check_bool(
+            squared=squared, mine_positives=mine_positives
+        )
+        [self.selection] = check_one_of(("own_all", "cascade", "previous"), selection=selection)
+        means = ("active", "ordered", "pairs", "sum")
+        [self.average_over] = check_one_of(means, average_over=average_over)
         check(
             average_over != "ordered" or selection == "own_all",
             "`average_over='ordered'` requires `selection='own_all'`",
             selection=selection,
         )
-        if level_weights is not None:
-            level_weights = self._per_level("level_weights", level_weights)
-        check_bool(mine_positives=mine_positives)
-        self.margin = float(margin)
-        self.squared = squared
-        self.selection = selection
-        self.average_over = average_over
         self.level_weights = level_weights
-        self.negative_factor = float(negative_factor)
-        self.mine_positives = mine_positives
+        if level_weights is not None:
+            self.level_weights = self._per_level("level_weights", level_weights)
 
     def _per_level(self, name, values):
         received = {name: values}
-        check_type(
-            isinstance(values, (list, tuple)), f"`{name}` must be a list of numbers", **received
-        )
-        check(
-            len(values) == self.levels,
-            f"`{name}` must have one number per level",
-            levels=self.levels,
-            **received,
-        )
-        check_not_negative(**{f"{name}[{level}]": value for level, value in enumerate(values)})
-        return tuple(map(float, values))
+        is_list = isinstance(values, (list, tuple))
+        check_type(is_list, f"`{name}` must be a list of numbers", **received)
+        expectation = f"`{name}` must have one number per level"
+        check(len(values) == self.levels, expectation, levels=self.levels, **received)
+        numbered = {f"{name}[{level}]": value for level, value in enumerate(values)}
+        return tuple(check_not_negative(**numbered))
 
     def unit_rows(self, embeddings):
         shape = ops.shape(embeddings)
         rows = ops.reshape(embeddings, (-1, self._width(embeddings)))
         return ops.reshape(pairwise.normalize(rows), shape)
 
-    def call(self, labels, embeddings):
-        count = ops.shape(embeddings)[0]
-        levels = ops.reshape(embeddings, (count, self.levels, self._width(embeddings)))
-        distance = pairwise.squared_distances if self.squared else pairwise.distances
-        distances = distance(ops.swapaxes(levels, 0, 1))
+    def call(self, batch):
+        count, labels = ops.shape(batch.embeddings)[0], batch.labels
+        rows = ops.reshape(batch.embeddings, (count, self.levels, self._width(batch.embeddings)))
+        by_level = dataclasses.replace(batch, embeddings=ops.swapaxes(rows, 0, 1))
+        distances = by_level.squared_distances if self.squared else by_level.distances
         hinges = self.negative_factor * (self.margin - distances)
         # For its gradient `ops.relu` would keep floats; this keeps booleans.
         hinges = ops.where(distances >= self.margin, 0.0, hinges)
@@ -176,12 +173,11 @@ class HardAwareCascadeLoss(MetricLoss):
         index = ops.arange(ops.shape(labels)[0])
         upper = index[:, None] < index[None, :]
         same = labels[:, None] == labels[None, :]
-        # Negative pairs come first: positive ones that are all kept need no floats until the end.
         pairs = candidates = [~same & upper, same & upper]
         each = (2.0 if self.average_over == "ordered" else 1.0, 1.0)
         sizes = [
-            copies * ops.sum(ops.cast(mask, losses.dtype))
-            for mask, copies in zip(pairs, each, strict=True)
+            count * ops.sum(ops.cast(mask, losses.dtype))
+            for mask, count in zip(pairs, each, strict=True)
         ]
         levels = []
         for level, ratio in enumerate(self.hard_ratios):
@@ -189,73 +185,36 @@ class HardAwareCascadeLoss(MetricLoss):
                 candidates = pairs
             rank_by = losses[max(level - 1, 0) if self.selection == "previous" else level]
             ratios = (ratio, ratio if self.mine_positives else 1.0)
-            ranked = _sorted_losses(rank_by, candidates, ratios)
-            copies = ops.zeros((), losses.dtype)
-            for of_kind in zip((1, -1), candidates, ratios, sizes, each, strict=True):
-                copies = _with_hardest(copies, rank_by, ranked, *of_kind)
-            candidates = [mask & (copies > 0) for mask in candidates]
-            levels.append(copies)
+            kinds = zip(candidates, ratios, sizes, each, strict=True)
+            copies = [_hardest(rank_by, *kind) for kind in kinds]
+            candidates = [kept > 0 for kept in copies]
+            levels.append(copies[0] + copies[1])
         return ops.stack(levels)
 
 
-def _sorted_losses(losses, candidates, ratios):
-    """The losses of the candidates in ascending order; None if both ratios are 1.
-
-    Losses of positive pairs are negated. So the hardest negative pairs are at the end, and the
-    hardest positive pairs at the start.
-    """
-    if min(ratios) == 1:
-        return None
-    negative, positive = candidates
-    signed = ops.where(negative, losses, 0.0)
-    if ratios[1] < 1:
-        signed = ops.where(positive, -losses, signed)
-    once = pairwise.entries(signed, *pairwise.unordered_pairs(signed))
-    # The extra zero is for a batch without pairs.
-    return ops.sort(ops.append(once, ops.zeros(1, losses.dtype)))
-
-
-def _with_hardest(others, losses, ranked, sign, candidates, ratio, size, each):
+def _hardest(losses, candidates, ratio, size, each):
     """(batch, batch) copies of the hardest candidates; of all candidates for a ratio of 1.
 
     Args:
-        others: Copies of pairs that are not selected, a scalar or (batch, batch) floats.
         losses: (batch, batch) floats >= 0, larger for harder pairs; ties go to the first.
-        ranked: The result of `_sorted_losses`.
-        sign: Sign of the candidates' losses in `ranked`.
-        candidates: (batch, batch) booleans, false on the diagonal.
+        candidates: (batch, batch) booleans, false on and below the diagonal.
         ratio: Share of the copies that is kept, where there are enough candidates.
         size: Number of copies of all pairs.
         each: Copies of each pair.
     """
     if ratio == 1:
-        return ops.where(candidates, each, others)
+        return ops.where(candidates, ops.cast(each, losses.dtype), 0.0)
     # With slack for ratios such as 0.29, whose floats are slightly too small.
     wanted = ops.floor(ratio * size + 1e-3)
-    places = ops.cast(ops.ceil(wanted / each), "int32")
+    listed = ops.where(candidates, losses, -1.0)  # below every loss
+    once = pairwise.entries(listed, *pairwise.unordered_pairs(listed))
+    ranked = ops.sort(ops.append(once, -ops.ones(1, losses.dtype)))  # also of a batch without pairs
     last = ops.shape(ranked)[0] - 1
-    place = last + 1 - places if sign == 1 else places - 1
-    # With fewer candidates than places, no candidate is below the threshold: all are kept.
-    threshold = sign * ops.take(ranked, ops.clip(place, 0, last))
-    tied = candidates & (losses == threshold)
-    row, column = _place_of(tied, places - _count(sign * ranked > threshold))
-    index = ops.arange(ops.shape(losses)[0])
-    in_row = index[:, None] == row
-    earlier = (index[:, None] < row) | (in_row & (index[None, :] < column))
-    whole = candidates & (losses > threshold) | tied & earlier
-    of_last = wanted - each * ops.cast(places - 1, losses.dtype)
-    is_last = tied & in_row & (index[None, :] == column)
-    return ops.where(whole, each, ops.where(is_last, of_last, others))
-
-
-def _place_of(mask, turn):
-    """Row and column of the `turn`-th true value of an (n, n) mask; row n if there are fewer."""
-    by_row = ops.cumsum(ops.sum(ops.cast(mask, "int32"), axis=1))
-    row = _count(by_row < turn)
-    present = ops.minimum(row, ops.shape(mask)[0] - 1)
-    in_row = ops.cumsum(ops.cast(ops.take(mask, present, axis=0), "int32"))
-    return row, _count(in_row < turn - ops.take(by_row, present) + in_row[-1])
-
-
-def _count(mask):
-    return ops.sum(ops.cast(mask, "int32"))
+    place = last + 1 - ops.cast(ops.ceil(wanted / each), "int32")
+    threshold = ops.take(ranked, ops.clip(place, 0, last))
+    above, tied = listed > threshold, candidates & (losses == threshold)
+    # How many are harder than a tied one, or before it.
+    earlier = ops.reshape(ops.cumsum(ops.reshape(ops.cast(tied, "int32"), (-1,))), ops.shape(tied))
+    earlier = earlier - 1 + ops.sum(ops.cast(above, "int32"))
+    left = ops.clip(wanted - each * ops.cast(earlier, losses.dtype), 0.0, each)
+    return ops.where(above, ops.cast(each, losses.dtype), ops.where(tied, left, 0.0))

@@ -1,12 +1,11 @@
-import keras
 from keras import ops
 
-from tfdml import pairwise
 from tfdml.checks import check_integer
 from tfdml.losses.base import PairLoss
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("histogram")
 class HistogramLoss(PairLoss):
     """Histogram loss: the probability that a negative pair is more similar than a positive one.
 
@@ -27,13 +26,10 @@ class HistogramLoss(PairLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32 in [0, 1]; 0 when the batch holds no positive or no negative pair.
+        As `MetricLoss`: in [0, 1]; 0 when the batch holds no positive or no negative pair.
 
     Raises:
-        TypeError: If `labels` are not integers or `embeddings` not floats.
-        ValueError: If the shapes disagree or an option is out of range.
+        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Ustinova, Lempitsky. Learning deep embeddings with histogram loss. NIPS 2016, section 3.
@@ -47,18 +43,12 @@ class HistogramLoss(PairLoss):
 
     def __init__(self, *, num_bins=201, normalize=True, name="histogram"):
         super().__init__(normalize=normalize, name=name)
-        check_integer(2, num_bins=num_bins)
-        self.num_bins = int(num_bins)
+        [self.num_bins] = check_integer(2, num_bins=num_bins)
 
-    def call_against(
-        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
-    ):
-        dtype = embeddings.dtype
-        similarities = ops.clip(embeddings @ ops.transpose(reference_embeddings), -1.0, 1.0)
-        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
-        kinds = ops.stack([positives, negatives])
-        counts = ops.sum(ops.cast(kinds, dtype), axis=(1, 2))
-        place = (similarities + 1.0) * ((self.num_bins - 1) / 2.0)
+    def call(self, batch):
+        cosines, positives, negatives = batch.cosines, batch.positives, batch.negatives
+        counts = ops.sum(ops.cast(ops.stack([positives, negatives]), cosines.dtype), axis=(1, 2))
+        place = (ops.clip(cosines, -1.0, 1.0) + 1.0) * ((self.num_bins - 1) / 2.0)
         lower = ops.clip(ops.floor(ops.stop_gradient(place)), 0.0, self.num_bins - 2.0)
         above = place - lower
         # The histogram of the negatives follows that of the positives; the diagonal is ignored.

@@ -1,12 +1,12 @@
-import keras
 from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_one_of, check_positive
 from tfdml.losses.base import PairLoss
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("lifted", published={"margin": 1.0})
 class LiftedStructuredLoss(PairLoss):
     """Lifted structured loss: each positive pair against all negatives of both its rows.
 
@@ -30,13 +30,10 @@ class LiftedStructuredLoss(PairLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats, raw unless `normalize=True`.
-        Returns a scalar float32, >= 0; 0 when the batch holds no positive or no negative pair.
+        As `MetricLoss`: >= 0; 0 when the batch holds no positive or no negative pair.
 
     Raises:
-        TypeError: If `labels` are not integers or `embeddings` not floats.
-        ValueError: If the shapes disagree or an option is out of range.
+        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Song, Xiang, Jegelka, Savarese. Deep metric learning via lifted structured feature
@@ -53,21 +50,16 @@ class LiftedStructuredLoss(PairLoss):
     def __init__(self, *, margin=None, variant="smooth", normalize=False, name="lifted"):
         super().__init__(normalize=normalize, name=name)
         margin = margin if margin is not None else 1.0 if normalize else 30.0
-        check_positive(margin=margin)
-        check_one_of(("smooth", "max", "sum"), variant=variant)
-        self.margin = float(margin)
-        self.variant = variant
+        [self.margin] = check_positive(margin=margin)
+        [self.variant] = check_one_of(("smooth", "max", "sum"), variant=variant)
 
-    def call_against(
-        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
-    ):
-        distances = pairwise.distances(embeddings, reference_embeddings)
-        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
-        nearness = self.margin - distances
+    def call(self, batch):
+        positives, negatives = batch.positives, batch.negatives
+        nearness = self.margin - batch.distances
         reduce = pairwise.masked_logsumexp if self.variant == "smooth" else pairwise.masked_max
         push = reduce(nearness, negatives, axis=1)[:, None]
         contested = positives & ops.any(negatives, axis=1, keepdims=True)
-        if labels is reference_labels:  # the distances are symmetric
+        if batch.others is None:  # the distances are symmetric
             other = ops.transpose(push)
         else:
             other = reduce(nearness, negatives, axis=0)[None, :]
@@ -77,5 +69,5 @@ class LiftedStructuredLoss(PairLoss):
             pushes = push + ops.softplus(other - push)
         else:
             pushes = (ops.maximum if self.variant == "max" else ops.add)(push, other)
-        lifted = ops.where(contested, pushes + distances, 0.0)
+        lifted = ops.where(contested, pushes + batch.distances, 0.0)
         return pairwise.masked_mean(ops.square(ops.relu(lifted)), positives) / 2.0

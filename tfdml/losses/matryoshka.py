@@ -1,10 +1,11 @@
-import keras
+import dataclasses
 
 from tfdml.checks import check, check_counts, check_not_negative
 from tfdml.losses._wrapped import WrappedLoss
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("matryoshka")
 class MatryoshkaLoss(WrappedLoss):
     """The sum of a loss over the first numbers of the embeddings, so that they can be cut short.
 
@@ -24,14 +25,10 @@ class MatryoshkaLoss(WrappedLoss):
         layers: Those of `base`.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats, dim at least the largest of `dims`.
-        training: As for `base`.
-        Returns a scalar float32.
+        As `base`, of (batch, dim) floats with dim at least the largest of `dims`.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats or `base` is not a loss.
-        ValueError: If the shapes disagree, an option is out of range or `dims` exceed the width.
+        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Kusupati et al. Matryoshka representation learning. NeurIPS 2022, eq. 1. Differs: the sizes
@@ -46,10 +43,10 @@ class MatryoshkaLoss(WrappedLoss):
 
     def __init__(self, *, base, dims, weights=None, name="matryoshka"):
         super().__init__(base, name=name)
-        self.takes_label_sets = self.base.takes_label_sets
-        check(self.base.levels == 1, "`base` must be of one level", levels=self.base.levels)
+        traits = self.base.traits
+        check(traits.levels == 1, "`base` must be of one level", levels=traits.levels)
         check(
-            not (self.base.learns_similarity or self.base.compares_batches),
+            not (traits.learns_similarity or traits.compares_batches),
             "`base` must not learn a similarity or keep a memory, which have one width",
             base=self.base.name,
         )
@@ -61,18 +58,23 @@ class MatryoshkaLoss(WrappedLoss):
             weights=weights,
             dims=dims,
         )
-        check_not_negative(**{f"weights[{place}]": weight for place, weight in enumerate(weights)})
+        named = {f"weights[{place}]": weight for place, weight in enumerate(weights)}
+        self._weights = tuple(check_not_negative(**named))  # `weights` are those of Keras
         self.dims = tuple(map(int, dims))
-        self._weights = tuple(map(float, weights))  # `weights` are those of Keras
 
-    def check_run(self, *, rows, classes, width, steps):
+    @property
+    def traits(self):
+        sets = self.base.traits.takes_label_sets
+        return dataclasses.replace(super().traits, takes_label_sets=sets)
+
+    def check_run(self, *, width, **run):
         for dim in self.dims:
-            self.base.check_run(rows=rows, classes=classes, width=dim, steps=steps)
+            self.base.check_run(width=dim, **run)
         expectation = "the largest of `dims` must be the width of the embeddings"
         check(max(self.dims) == width, expectation, dims=self.dims, width=width)
 
-    def call(self, labels, embeddings, training=False, **weights):
-        width = embeddings.shape[1]
+    def call(self, batch):
+        width = batch.embeddings.shape[1]
         check(
             isinstance(width, int) and max(self.dims) <= width,
             "`dims` must not exceed the width of the embeddings, which must be known",
@@ -81,9 +83,8 @@ class MatryoshkaLoss(WrappedLoss):
         )
         total = 0.0
         for dim, weight in zip(self.dims, self._weights, strict=True):
-            rows = embeddings[:, :dim]
-            rows = self.base.unit_rows(rows) if self.base.normalize else rows
-            total = total + weight * self.base._value(labels, rows, training, **weights)
+            cut = dataclasses.replace(batch, embeddings=batch.embeddings[:, :dim])
+            total = total + weight * self.base.call(self.base.scaled(cut))
         return total
 
     def option(self, name):

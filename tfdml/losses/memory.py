@@ -1,13 +1,16 @@
-import keras
+import dataclasses
+
 from keras import ops
 
 from tfdml.checks import check, check_integer, check_positive, check_type
 from tfdml.layers import EmbeddingMemory
 from tfdml.losses._wrapped import WrappedLoss
 from tfdml.losses.base import PairLoss
+from tfdml.losses.batch import References
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("memory")
 class CrossBatchMemoryLoss(WrappedLoss):
     """A pair objective on the batch, and on the batch against the embeddings of earlier batches.
 
@@ -29,17 +32,13 @@ class CrossBatchMemoryLoss(WrappedLoss):
         layer: `EmbeddingMemory`; built by `EmbeddingModel` or the first call.
 
     Call:
-        labels: (batch,) integers, one class id per row, any but -2**31, which marks an empty place
-            of the memory; on JAX they must fit 32 bits.
-        embeddings: (batch, dim) floats, scaled to unit length if `base` does so.
-        training: Whether to compare the batch with the memory and write it there; False by default.
-        Returns a scalar float32.
+        As `base`, of any labels but -2**31, which marks an empty place of the memory; on JAX they
+        must fit 32 bits. In `training` it compares the batch with the memory and writes it there.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats or `base` is no objective
-            over pairs.
-        ValueError: If the shapes disagree, an option is out of range or a batch exceeds the memory;
-            or by `compile` of a plain `keras.Model`, which would not keep the memory.
+        TypeError: For wrong inputs, as `MetricLoss`, or if `base` is no objective over pairs.
+        ValueError: For wrong inputs or options, a batch that exceeds the memory; or by `compile`
+            of a plain `keras.Model`, which would not keep the memory.
 
     Source:
         Wang, Zhang, Huang, Scott. Cross-batch memory for embedding learning. CVPR 2020, Algorithm
@@ -57,50 +56,41 @@ class CrossBatchMemoryLoss(WrappedLoss):
 
     def __init__(self, *, base, size, start_step=1000, weight=1.0, name="memory"):
         super().__init__(base, name=name)
-        self.compares_batches = True
-        check_type(
-            isinstance(self.base, PairLoss), "`base` must be an objective over pairs", base=base
-        )
+        is_over_pairs = isinstance(self.base, PairLoss)
+        check_type(is_over_pairs, "`base` must be an objective over pairs", base=base)
         expectation = "`base` must compare all pairs: no option may choose pairs within a batch"
         check(self.base.takes_references, expectation, base=self.base.get_config())
-        check_integer(0, start_step=start_step)
-        check_positive(weight=weight)
+        [self.start_step] = check_integer(0, start_step=start_step)
+        [self.weight] = check_positive(weight=weight)
         self.memory = EmbeddingMemory(size)
         self.size = self.memory.size
-        self.start_step = int(start_step)
-        self.weight = float(weight)
+
+    @property
+    def traits(self):
+        return dataclasses.replace(super().traits, compares_batches=True)
 
     @property
     def layers(self):
         return [*self.base.layers, self.memory]
 
-    def check_run(self, *, rows, classes, width, steps):
-        super().check_run(rows=rows, classes=classes, width=width, steps=steps)
+    def check_run(self, *, rows, steps, **run):
+        super().check_run(rows=rows, steps=steps, **run)
         self.memory.check_batch(rows)
         expectation = "`start_step` must be below the steps, or the memory is never used"
-        check(
-            steps == 0 or self.start_step < steps,
-            expectation,
-            start_step=self.start_step,
-            steps=steps,
-        )
+        begins = steps == 0 or self.start_step < steps
+        check(begins, expectation, start_step=self.start_step, steps=steps)
 
-    def call(self, labels, embeddings, training=False):
-        own = self.base._value(labels, embeddings, training)
-        if not training:
+    def call(self, batch):
+        own = self.base.call(batch)
+        if not batch.training:
             return own
-        memory = self.memory
-        rows = ops.shape(embeddings)[0]
-        if isinstance(rows, int):
-            memory.check_batch(rows)  # Keras would wrap an error of the layer in its own
-        labels = ops.cast(labels, memory.labels.dtype)
-        places = memory(embeddings, labels)
-        against = self.base.call_against(
-            labels,
-            embeddings,
-            ops.convert_to_tensor(memory.labels),
-            ops.cast(memory.rows, embeddings.dtype),
-            places,
-        )
+        memory, rows = self.memory, batch.embeddings
+        if isinstance(ops.shape(rows)[0], int):
+            memory.check_batch(ops.shape(rows)[0])  # Keras would wrap an error of the layer
+        labels = ops.cast(batch.labels, memory.labels.dtype)
+        places = memory(rows, labels)
+        held = ops.convert_to_tensor(memory.labels), ops.cast(memory.rows, rows.dtype)
+        others = References(*held, places)
+        against = self.base.call(dataclasses.replace(batch, labels=labels, others=others))
         begun = ops.cast(memory.steps > self.start_step, own.dtype)
         return own + self.weight * begun * against

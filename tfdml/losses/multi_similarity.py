@@ -1,12 +1,12 @@
-import keras
 from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check, check_finite, check_not_negative, check_positive
 from tfdml.losses.base import PairLoss
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("multi_similarity")
 class MultiSimilarityLoss(PairLoss):
     """Pulls and pushes the informative pairs of each row, weighted by how hard they are.
 
@@ -28,13 +28,10 @@ class MultiSimilarityLoss(PairLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, >= 0; 0 when the batch holds no pair that the miner keeps.
+        As `MetricLoss`: >= 0; 0 when the batch holds no pair that the miner keeps.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats or an option not a number.
-        ValueError: If the shapes disagree or an option is out of range.
+        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Wang, Han, Huang, Dong, Scott. Multi-similarity loss with general pair weighting for deep
@@ -61,28 +58,22 @@ class MultiSimilarityLoss(PairLoss):
         name="multi_similarity",
     ):
         super().__init__(normalize=normalize, name=name)
-        check_positive(alpha=alpha, beta=beta)
-        check_finite(threshold=threshold)
+        self.alpha, self.beta = check_positive(alpha=alpha, beta=beta)
+        [self.threshold] = check_finite(threshold=threshold)
         check(-1 <= threshold <= 1, "`threshold` must be from -1 to 1", threshold=threshold)
+        self.epsilon = None
         if epsilon is not None:
-            check_not_negative(epsilon=epsilon)
-        self.alpha = float(alpha)
-        self.beta = float(beta)
-        self.threshold = float(threshold)
-        self.epsilon = None if epsilon is None else float(epsilon)
+            [self.epsilon] = check_not_negative(epsilon=epsilon)
 
-    def call_against(
-        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
-    ):
-        similarities = embeddings @ ops.transpose(reference_embeddings)
-        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
+    def call(self, batch):
+        cosines, positives, negatives = batch.cosines, batch.positives, batch.negatives
         if self.epsilon is not None:
-            fixed = ops.stop_gradient(similarities)
+            fixed = ops.stop_gradient(cosines)
             lowest = pairwise.masked_min(fixed, positives, axis=1) - self.epsilon
             highest = pairwise.masked_max(fixed, negatives, axis=1) + self.epsilon
             negatives = negatives & (fixed > lowest[:, None])
             positives = positives & (fixed < highest[:, None])
-        pull = pairwise.masked_logsumexp(-self.alpha * similarities, positives, axis=1)
-        push = pairwise.masked_logsumexp(self.beta * similarities, negatives, axis=1)
+        pull = pairwise.masked_logsumexp(-self.alpha * cosines, positives, axis=1)
+        push = pairwise.masked_logsumexp(self.beta * cosines, negatives, axis=1)
         pull, push = pull + self.alpha * self.threshold, push - self.beta * self.threshold
         return pairwise.mean(ops.softplus(pull) / self.alpha + ops.softplus(push) / self.beta)

@@ -1,12 +1,13 @@
-import keras
 from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check, check_not_negative, check_one_of, check_positive
 from tfdml.losses.base import PairLoss
+from tfdml.losses.batch import Batch, References
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("npair", published={"pairs": "first", "scale": 1.0})
 class NPairLoss(PairLoss):
     """N-pair loss: each anchor must be more similar to its positive than to rows of other classes.
 
@@ -29,14 +30,11 @@ class NPairLoss(PairLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, >= 0; 0 when the batch holds no positive or no negative pair,
-            but for the term of `l2`, which needs no negative one.
+        As `MetricLoss`: >= 0; 0 when the batch holds no positive or no negative pair, but for the
+        term of `l2`, which needs no negative one.
 
     Raises:
-        TypeError: If `labels` are not integers or `embeddings` not floats.
-        ValueError: If the shapes disagree or an option is out of range.
+        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Sohn. Improved deep metric learning with multi-class N-pair loss objective. NIPS 2016.
@@ -54,60 +52,39 @@ class NPairLoss(PairLoss):
 
     def __init__(self, *, pairs="all", scale=16.0, l2=0.0, normalize=True, name="npair"):
         super().__init__(normalize=normalize, name=name)
-        check_one_of(("first", "disjoint", "all"), pairs=pairs)
-        check_positive(scale=scale)
-        check_not_negative(l2=l2)
+        [self.pairs] = check_one_of(("first", "disjoint", "all"), pairs=pairs)
+        self.takes_references = pairs == "all"
+        [self.scale] = check_positive(scale=scale)
+        [self.l2] = check_not_negative(l2=l2)
         check(not (normalize and l2), "`l2` requires raw rows: normalize=False", l2=l2)
-        self.pairs, self.takes_references = pairs, pairs == "all"
-        self.scale = float(scale)
-        self.l2 = float(l2)
 
-    def call_against(
-        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
-    ):
+    def call(self, batch):
+        positives, negatives = batch.positives, batch.negatives
         if self.pairs != "all":
-            check(
-                labels is reference_labels,
-                "`pairs` must be 'all' against other rows: the others pair the rows of a batch",
-                pairs=self.pairs,
-            )
-            return self._of_selected_pairs(labels, embeddings)
-        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
-        similarities = self.scale * (embeddings @ ops.transpose(reference_embeddings))
-        push = pairwise.masked_logsumexp(similarities, negatives, axis=1)
+            expectation = "`pairs` must be 'all' against other rows: the others are of a batch"
+            check(batch.others is None, expectation, pairs=self.pairs)
+            batch, positives, negatives = self._selected_pairs(batch)
+        similarities = self.scale * batch.cosines
+        push = pairwise.masked_logsumexp(similarities, negatives, axis=1)[:, None]
         contested = positives & ops.any(negatives, axis=1, keepdims=True)
-        gaps = ops.where(contested, push[:, None] - similarities, 0.0)
+        gaps = ops.where(contested, push - similarities, 0.0)
         losses = ops.where(contested, ops.softplus(gaps), 0.0)
         loss = pairwise.masked_mean(losses, positives)
         if self.l2:
-            norms, reference_norms = map(_squared_norms, (embeddings, reference_embeddings))
-            lengths = norms[:, None] + reference_norms[None, :]
+            ends = batch.embeddings, batch.references.embeddings
+            norms, others = (ops.sum(ops.square(rows), axis=1) for rows in ends)
+            lengths = norms[:, None] + others[None, :]
             loss = loss + self.l2 / 2.0 * pairwise.masked_mean(lengths, positives)
         return loss
 
-    def _of_selected_pairs(self, labels, embeddings):
-        """The loss of `pairs` with one positive per anchor: a product of half the rows at most."""
-        anchor, positive, rank, exists = self._selected_pairs(labels)
-        rows, positive_rows = (ops.take(embeddings, which, axis=0) for which in (anchor, positive))
-        similarities = self.scale * (rows @ ops.transpose(positive_rows))
-        classes = ops.take(labels, anchor)
-        negatives = (classes[:, None] != classes[None, :]) & (rank[:, None] == rank[None, :])
-        negatives = negatives & exists[None, :]
-        push = pairwise.masked_logsumexp(similarities, negatives, axis=1)
-        contested = exists & ops.any(negatives, axis=1)
-        gaps = ops.where(contested, push - ops.diagonal(similarities), 0.0)
-        losses = ops.where(contested, ops.softplus(gaps), 0.0)
-        loss = pairwise.masked_mean(losses, exists)
-        if self.l2:
-            lengths = _squared_norms(rows) + _squared_norms(positive_rows)
-            loss = loss + self.l2 / 2.0 * pairwise.masked_mean(lengths, exists)
-        return loss
+    def _selected_pairs(self, batch):
+        """A batch of n / 2 anchors, with their positives in the same order as its references.
 
-    def _selected_pairs(self, labels):
-        """(n / 2,) anchors, their positives, places in their classes, and whether they exist."""
-        count = ops.shape(labels)[0]
-        order = ops.argsort(labels)  # stable
-        ordered = ops.take(labels, order)
+        And the masks of the pairs that exist, and of the negatives in the group of the pair.
+        """
+        count = ops.shape(batch.labels)[0]
+        order = ops.argsort(batch.labels)  # stable
+        ordered = ops.take(batch.labels, order)
         index = ops.arange(count, dtype=order.dtype)
         start = ops.searchsorted(ordered, ordered, side="left")
         rank = index - ops.cast(start, index.dtype)
@@ -116,9 +93,11 @@ class NPairLoss(PairLoss):
         is_anchor = is_anchor & (following > index) & (ops.take(ordered, following) == ordered)
         first = ops.argsort(~is_anchor)[: count // 2]
         second = ops.minimum(first + 1, count - 1)
-        chosen = ops.take(order, first), ops.take(order, second)
-        return *chosen, ops.take(rank, first), ops.take(is_anchor, first)
-
-
-def _squared_norms(rows):
-    return ops.sum(ops.square(rows), axis=1)
+        exists, group, labels = (ops.take(of, first) for of in (is_anchor, rank, ordered))
+        anchors, others = (
+            ops.take(batch.embeddings, ops.take(order, end), axis=0) for end in (first, second)
+        )
+        pairs = Batch(labels, anchors, others=References(labels, others, ops.arange(count // 2)))
+        same_group = group[:, None] == group[None, :]
+        own = exists[:, None] & ~pairwise.off_diagonal(labels)
+        return pairs, own, pairs.negatives & same_group & exists[None, :]

@@ -1,11 +1,10 @@
-import keras
-
 from tfdml import pairwise
-from tfdml.losses._softmax import SoftmaxLoss
+from tfdml.losses.registry import register
+from tfdml.losses.supcon import SupConLoss
 
 
-@keras.saving.register_keras_serializable("tfdml")
-class NTXentLoss(SoftmaxLoss):
+@register("ntxent")
+class NTXentLoss(SupConLoss):
     """Normalized temperature-scaled cross-entropy of each positive pair among negatives.
 
     With z = s / temperature the scaled cosines, t[i, p] = z[i, p] - margin those of positives p,
@@ -21,21 +20,15 @@ class NTXentLoss(SoftmaxLoss):
 
     Args:
         temperature: Divisor of the cosines, T; > 0. Published: 0.5 and 0.1.
-        margin: Advantage that a positive must have over negatives, in logits; >= 0. 0 for the
-            published loss.
+        margin: Advantage of a positive over negatives, in logits; >= 0. Published: 0.
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row; or (batch, num_labels) integers, 1 for each
-            label of a row and 0 elsewhere.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32; 0 when the batch holds no positive pair.
+        As `SupConLoss`.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats or an option not a number.
-        ValueError: If the shapes disagree, label sets are not of 0 and 1 or an option is out of
-            range.
+        TypeError, ValueError: As `SupConLoss`.
 
     Source:
         Chen, Kornblith, Norouzi, Hinton. A simple framework for contrastive learning of visual
@@ -49,6 +42,8 @@ class NTXentLoss(SoftmaxLoss):
         >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
         1.0032
     """
+
+    positives_repel = False
 
     def __init__(self, *, temperature=0.07, margin=0.0, normalize=True, name="ntxent"):
         super().__init__(temperature=temperature, margin=margin, normalize=normalize, name=name)

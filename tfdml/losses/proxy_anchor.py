@@ -1,12 +1,15 @@
+import dataclasses
+
 import keras
 from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_not_negative, check_positive
 from tfdml.losses._proxies import ProxyLoss, target_mask
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("proxy_anchor")
 class ProxyAnchorLoss(ProxyLoss):
     """Pulls and pushes all rows of the batch to and from each proxy, the hardest most.
 
@@ -16,33 +19,21 @@ class ProxyAnchorLoss(ProxyLoss):
              + 1 / C Σ_y log(1 + Σ_{i not of class y} exp(scale (c[i, y] + margin)))
 
     Args:
-        num_classes: Number of classes, C, with ids 0 to `num_classes - 1`; None to count those of
-            the training images in `prepare`, as `train.py` does.
+        num_classes: As for `ArcFaceLoss`.
         scale: Inverse temperature of the cosines; > 0. Published: 32.
         margin: Of the cosine; >= 0. Published: 0.1.
-        initializer: Start of the proxies: `"centred_class_means"`, the directions of the class
-            means from the mean of all classes, or `"class_means"`, those from the origin, both
-            measured by `prepare`; before, or if None, normal with deviation √(2 / C). Or a Keras
-            initializer.
-        proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
-            None, 100 on top of pretrained weights, as published, else that of other new
-            layers.
+        initializer: As for `ArcFaceLoss`; the published deviation is √(2 / C).
+        proxy_multiplier: As for `ArcFaceLoss`, but None is 100 on top of pretrained weights.
         name: Name of the loss in logs.
 
     Attributes:
-        layer: `ClassProxies`, the proxies; None until the number of classes is known.
+        layer: As for `ArcFaceLoss`.
 
     Call:
-        labels: (batch,) integers, one class id per row, from 0 to `num_classes - 1`.
-        embeddings: (batch, dim) floats; made unit length.
-        Returns a scalar float32, >= 0.
+        As for `ArcFaceLoss`.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
-            type.
-        ValueError: If the shapes disagree, an option is out of range, the number of classes is not
-            known, labels are an array with an id that is not one of the classes; or by `compile`
-            of a plain `keras.Model`, which would leave the proxies untrained.
+        TypeError, ValueError: As for `ArcFaceLoss`.
 
     Source:
         Kim, Kim, Cho, Kwak. Proxy anchor loss for deep metric learning. CVPR 2020, eq. 4.
@@ -55,7 +46,8 @@ class ProxyAnchorLoss(ProxyLoss):
         1.6518
     """
 
-    takes_sample_weight = False  # its terms are proxies with all rows
+    # Its terms are proxies with all rows.
+    traits = dataclasses.replace(ProxyLoss.traits, takes_sample_weight=False)
     suggested_multiplier = 100.0
 
     def __init__(
@@ -69,15 +61,13 @@ class ProxyAnchorLoss(ProxyLoss):
         name="proxy_anchor",
     ):
         super().__init__(num_classes, 1, initializer, proxy_multiplier, name)
-        check_not_negative(margin=margin)
-        check_positive(scale=scale)
-        self.scale = float(scale)
-        self.margin = float(margin)
+        [self.margin] = check_not_negative(margin=margin)
+        [self.scale] = check_positive(scale=scale)
 
     def published_initializer(self, num_classes):
         return keras.initializers.RandomNormal(stddev=(2 / num_classes) ** 0.5)
 
-    def of_cosines(self, labels, cosines):
+    def row_losses(self, labels, cosines):
         own = target_mask(labels, cosines)
         pulls = pairwise.masked_logsumexp(-self.scale * (cosines - self.margin), own, axis=0)
         pushes = pairwise.masked_logsumexp(self.scale * (cosines + self.margin), ~own, axis=0)

@@ -4,9 +4,10 @@ from keras import ops
 from tfdml import pairwise
 from tfdml.checks import check_one_of, check_positive
 from tfdml.losses._proxies import ProxyLoss, cross_entropy, target_mask
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("proxy_nca")
 class ProxyNCALoss(ProxyLoss):
     """Neighbourhood component analysis of rows among proxies of classes.
 
@@ -18,33 +19,23 @@ class ProxyNCALoss(ProxyLoss):
     |x - p|² = 2 - 2 c for unit rows, a scale of 18 is a factor of 9 on squared distances.
 
     Args:
-        num_classes: Number of classes, C, with ids 0 to `num_classes - 1`; None to count those of
-            the training images in `prepare`, as `train.py` does.
+        num_classes: As for `ArcFaceLoss`.
         scale: Inverse temperature of the cosines; > 0.
             Published: 18 for `"plusplus"`, 2 for `"classic"`.
         variant: `"plusplus"` or `"classic"`.
-        initializer: Start of the proxies: `"class_means"`, the mean directions of the classes, or
-            `"centred_class_means"`, those from the mean of all classes, both measured by `prepare`;
-            before, or if None, normal with deviation 1 / 8. Or a Keras initializer.
-        proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
-            None, 100 on top of pretrained weights, else that of other new layers; the
+        initializer: As for `ArcFaceLoss`; the published deviation is 1 / 8.
+        proxy_multiplier: As for `ArcFaceLoss`, but None is 100 on top of pretrained weights; the
             published ratios of 10⁴ and more belong to their optimizer.
         name: Name of the loss in logs.
 
     Attributes:
-        layer: `ClassProxies`, the proxies; None until the number of classes is known.
+        layer: As for `ArcFaceLoss`.
 
     Call:
-        labels: (batch,) integers, one class id per row, from 0 to `num_classes - 1`.
-        embeddings: (batch, dim) floats; made unit length.
-        Returns a scalar float32, >= 0 for `"plusplus"`.
+        As for `ArcFaceLoss`.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
-            type.
-        ValueError: If the shapes disagree, an option is out of range, the number of classes is not
-            known, labels are an array with an id that is not one of the classes; or by `compile`
-            of a plain `keras.Model`, which would leave the proxies untrained.
+        TypeError, ValueError: As for `ArcFaceLoss`.
 
     Source:
         Movshovitz-Attias, Toshev, Leung, Ioffe, Singh. No fuss distance metric learning using
@@ -74,20 +65,17 @@ class ProxyNCALoss(ProxyLoss):
         name="proxy_nca",
     ):
         super().__init__(num_classes, 1, initializer, proxy_multiplier, name)
-        check_one_of(("plusplus", "classic"), variant=variant)
-        check_positive(scale=scale)
-        self.scale = float(scale)
-        self.variant = variant
+        [self.variant] = check_one_of(("plusplus", "classic"), variant=variant)
+        [self.scale] = check_positive(scale=scale)
 
     def published_initializer(self, num_classes):
         return keras.initializers.RandomNormal(stddev=1 / 8)
 
-    def of_cosines(self, labels, cosines):
+    def row_losses(self, labels, cosines):
         logits = self.scale * cosines
         if self.variant == "plusplus":
             return cross_entropy(labels, logits)
         targets = target_mask(labels, cosines)
         others = pairwise.masked_logsumexp(logits, ~targets, axis=1)
         alone = ops.shape(cosines)[1] < 2  # one class has no others
-        target = pairwise.masked_sum(logits, targets, axis=1)
-        return ops.where(alone, 0.0, others - target)
+        return ops.where(alone, 0.0, others - pairwise.masked_sum(logits, targets, axis=1))

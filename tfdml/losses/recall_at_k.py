@@ -1,14 +1,16 @@
-import keras
+import dataclasses
+
 from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_bool, check_counts, check_integer, check_positive
 from tfdml.layers import Draws
-from tfdml.losses._soft_ranks import masks_of_ranks, sigmoid_step, soft_ranks
+from tfdml.losses._soft_ranks import ranked_masks, sigmoid_step, soft_ranks
 from tfdml.losses.base import LearnedLoss, PairLoss
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("recall_at_k")
 class RecallAtKLoss(PairLoss, LearnedLoss):
     """One minus Recall@K of each row as a query, with smooth ranks and smooth counts.
 
@@ -44,16 +46,13 @@ class RecallAtKLoss(PairLoss, LearnedLoss):
             draws.
 
     Call:
-        labels: (batch,) integers, one class id per row; classes of any size.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        training: Whether to add virtual rows; False by default.
-        Returns a scalar float32, from 0 to 1; 0 when the batch holds no positive pair.
+        As `MetricLoss`; `training` adds virtual rows. It is from 0 to 1; 0 when the batch holds
+        no positive pair.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
-            type.
-        ValueError: If the shapes disagree or an option is out of range; with `mix` also in a plain
-            `keras.Model`, which would not mix.
+        TypeError: For wrong inputs, as `MetricLoss`, or an option of a wrong type.
+        ValueError: For wrong inputs or options; with `mix` also in a plain `keras.Model`, which
+            would not mix.
 
     Source:
         Patel, Tolias, Matas. Recall@k surrogate loss with large batches and similarity mixup. CVPR
@@ -80,43 +79,33 @@ class RecallAtKLoss(PairLoss, LearnedLoss):
         name="recall_at_k",
     ):
         super().__init__(normalize=normalize, name=name)
-        check_positive(rank_temperature=rank_temperature, count_temperature=count_temperature)
-        check_bool(rank_self=rank_self)
-        if mix is not None:
-            check_integer(2, mix=mix)
+        self.rank_temperature, self.count_temperature = check_positive(
+            rank_temperature=rank_temperature, count_temperature=count_temperature
+        )
+        [self.rank_self] = check_bool(rank_self=rank_self)
         check_counts(k=k)
         self.k = tuple(map(int, k))
-        self.rank_temperature = float(rank_temperature)
-        self.count_temperature = float(count_temperature)
-        self.rank_self = rank_self
-        self.mix = None if mix is None else int(mix)
-        check_integer(seed=seed)
-        self.seed = int(seed)
-        self.layer = None if mix is None else Draws(seed)
+        [self.seed] = check_integer(seed=seed)
+        self.mix = self.layer = None
+        if mix is not None:
+            [self.mix] = check_integer(2, mix=mix)
+            self.layer = Draws(seed)
 
-    def _value(self, labels, embeddings, training):
-        if not training or self.mix is None:
-            return self.call(labels, embeddings)
-        one, other, present = pairs_of_classes(labels, self.mix)
-        shares = self.layer.uniform(ops.shape(one), embeddings.dtype)
-        similarities = with_mixed_rows(embeddings @ ops.transpose(embeddings), one, other, shares)
-        present = ops.concatenate([ops.ones_like(labels, "bool"), present])
-        labels = ops.concatenate([labels, ops.take(labels, one)])
-        rows = ops.arange(ops.shape(labels)[0])
-        return self._of(similarities, labels, labels, rows, present[:, None] & present[None, :])
-
-    def call_against(
-        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
-    ):
-        similarities = embeddings @ ops.transpose(reference_embeddings)
-        return self._of(similarities, labels, reference_labels, self_positions)
-
-    def _of(self, similarities, labels, reference_labels, self_positions, present=True):
-        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
-        ranked, _ = masks_of_ranks(labels, reference_labels, self_positions, self.rank_self)
-        positives, ranked = positives & present, (ranked | negatives) & present
+    def call(self, batch):
+        cosines, present = batch.cosines, True
+        if batch.training and self.mix is not None and batch.others is None:
+            labels = batch.labels
+            one, other, used = pairs_of_classes(labels, self.mix)
+            shares = self.layer.uniform(ops.shape(one), cosines.dtype)
+            cosines = with_mixed_rows(cosines, one, other, shares)
+            present = ops.concatenate([ops.ones_like(labels, "bool"), used])
+            present = present[:, None] & present[None, :]
+            mixed = ops.concatenate([labels, ops.take(labels, one)])
+            batch = dataclasses.replace(batch, labels=mixed)
+        ranked, _ = ranked_masks(batch, self.rank_self)
+        positives, ranked = batch.positives & present, (ranked | batch.negatives) & present
         step = sigmoid_step(self.rank_temperature)
-        ranks = 1.0 + soft_ranks(similarities, positives, ranked, step)
+        ranks = 1.0 + soft_ranks(cosines, positives, ranked, step)
         sizes = ops.sum(ops.cast(positives, ranks.dtype), axis=1)
         recalls = []
         for count in self.k:
@@ -141,7 +130,7 @@ def pairs_of_classes(labels, size):
     pairs = (labels[:, None] == labels[None, :]) & (index[:, None] < index[None, :])
     # Padded, as a small batch has fewer pairs at all than places.
     pairs = ops.reshape(ops.pad(ops.cast(pairs, "int32"), ((0, 0), (0, size))), (-1,))
-    # The first pairs: of equal numbers `top_k` returns any on PyTorch.
+    # The first pairs: among equal numbers `top_k` returns any on PyTorch.
     order = ops.arange(ops.size(pairs), 0, -1)
     found, places = ops.top_k(pairs * order, count * (size - 1) // 2)
     one, other = places // (count + size), places % (count + size)

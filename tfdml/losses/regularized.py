@@ -1,11 +1,9 @@
-import keras
-
-from tfdml import losses
 from tfdml.checks import check, check_positive
-from tfdml.losses._wrapped import WrappedLoss, built
+from tfdml.losses._wrapped import WrappedLoss
+from tfdml.losses.registry import get_regularizer, register, resolve
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("regularized")
 class RegularizedLoss(WrappedLoss):
     """A loss and a regularizer on the same embeddings.
 
@@ -24,15 +22,11 @@ class RegularizedLoss(WrappedLoss):
         layers: The layers of both.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats, scaled to unit length if `base` does so. The regularizer
-            gets unit rows, or if built with `normalize=False` the same rows as `base`.
-        Returns a scalar float32, which may be negative if the regularizer is.
+        As `base`. The regularizer gets unit rows, or if built with `normalize=False` the same rows
+        as `base`. It may be negative if the regularizer is.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats, or `base` or
-            `regularizer` is not a loss.
-        ValueError: If the shapes disagree, an option is out of range or a name unknown.
+        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 9, with the
@@ -46,12 +40,11 @@ class RegularizedLoss(WrappedLoss):
     """
 
     def __init__(self, *, base, regularizer, weight=1.0, name="regularized"):
-        regularizer = built(losses.get_regularizer, regularizer=regularizer)
+        regularizer = resolve(get_regularizer, regularizer=regularizer)
         super().__init__(base, regularizer, name=name)
         self.regularizer = regularizer
-        check_positive(weight=weight)
+        [self.weight] = check_positive(weight=weight)
         self._check_layers()
-        self.weight = float(weight)
 
     def _check_layers(self):
         names = [layer.name for layer in self.layers]
@@ -65,8 +58,6 @@ class RegularizedLoss(WrappedLoss):
         super().prepare(labels, embeddings, features)
         self._check_layers()
 
-    def call(self, labels, embeddings, training=False, **weights):
-        value = self.base._value(labels, embeddings, training, **weights)
-        if self.regularizer.normalize:
-            embeddings = self.regularizer.unit_rows(embeddings)
-        return value + self.weight * self.regularizer._value(labels, embeddings, training)
+    def call(self, batch):
+        value = self.base.call(batch)
+        return value + self.weight * self.regularizer.call(self.regularizer.scaled(batch))

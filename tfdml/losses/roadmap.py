@@ -1,13 +1,13 @@
-import keras
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.checks import check, check_bool, check_not_negative, check_number, check_positive
-from tfdml.losses._soft_ranks import average_precision_loss, masks_of_ranks, soft_ranks, true_step
+from tfdml.checks import check, check_bool, check_finite, check_not_negative, check_positive
+from tfdml.losses._soft_ranks import average_precision_loss, ranked_masks, soft_ranks, true_step
 from tfdml.losses.base import PairLoss
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("roadmap")
 class ROADMAPLoss(PairLoss):
     """Robust and decomposable average precision: SupAP with a calibration of the similarities.
 
@@ -38,15 +38,11 @@ class ROADMAPLoss(PairLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row; classes of any size.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, >= 0; 0 when the batch holds no positive pair and no negative
-        above its target.
+        As `MetricLoss`: >= 0; 0 when the batch holds no positive pair and no negative above its
+        target.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
-            type.
-        ValueError: If the shapes disagree or an option is out of range.
+        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Ramzi, Thome, Rambour, Audebert, Bitot. Robust and decomposable average precision for image
@@ -76,43 +72,28 @@ class ROADMAPLoss(PairLoss):
         name="roadmap",
     ):
         super().__init__(normalize=normalize, name=name)
-        check_positive(temperature=temperature, slope=slope, offset=offset)
-        check_not_negative(margin=margin, calibration=calibration)
-        check_bool(rank_self=rank_self)
-        for target, value in {
-            "positive_target": positive_target,
-            "negative_target": negative_target,
-        }.items():
-            check_number(**{target: value})
+        steps = check_positive(temperature=temperature, slope=slope, offset=offset)
+        self.temperature, self.slope, self.offset = steps
+        self.margin, self.calibration = check_not_negative(margin=margin, calibration=calibration)
+        targets = {"positive_target": positive_target, "negative_target": negative_target}
+        self.positive_target, self.negative_target = check_finite(**targets)
+        for target, value in targets.items():
             check(-1 <= value <= 1, f"`{target}` must be from -1 to 1", **{target: value})
-        self.temperature = float(temperature)
-        self.slope = float(slope)
-        self.margin = float(margin)
-        self.offset = float(offset)
-        self.calibration = float(calibration)
-        self.positive_target = float(positive_target)
-        self.negative_target = float(negative_target)
-        self.rank_self = rank_self
+        [self.rank_self] = check_bool(rank_self=rank_self)
 
-    def call_against(
-        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
-    ):
-        similarities = embeddings @ ops.transpose(reference_embeddings)
-        positives, negatives = masks_of_ranks(
-            labels, reference_labels, self_positions, self.rank_self
-        )
-        before = 1.0 + soft_ranks(similarities, positives, positives, true_step)
-        ranks = before + soft_ranks(similarities, positives, negatives, self._step)
+    def call(self, batch):
+        cosines = batch.cosines
+        positives, negatives = ranked_masks(batch, self.rank_self)
+        before = 1.0 + soft_ranks(cosines, positives, positives, true_step)
+        ranks = before + soft_ranks(cosines, positives, negatives, self._step)
         loss = average_precision_loss(before, ranks, positives)
         if not self.calibration:
             return loss
-        pairs, _ = pairwise.masks_against(labels, reference_labels, self_positions)
-        far = pairs & (similarities < self.positive_target)
-        near = negatives & (similarities > self.negative_target)
-        calibration = pairwise.masked_mean(
-            self.positive_target - similarities, far
-        ) + pairwise.masked_mean(similarities - self.negative_target, near)
-        return loss + self.calibration * calibration
+        far = batch.positives & (cosines < self.positive_target)
+        near = negatives & (cosines > self.negative_target)
+        pull = pairwise.masked_mean(self.positive_target - cosines, far)
+        push = pairwise.masked_mean(cosines - self.negative_target, near)
+        return loss + self.calibration * (pull + push)
 
     def _step(self, differences):
         sigmoid = ops.sigmoid(differences / self.temperature)

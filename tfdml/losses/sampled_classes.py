@@ -1,6 +1,5 @@
 import math
 
-import keras
 from keras import ops
 
 from tfdml import pairwise
@@ -8,9 +7,10 @@ from tfdml.checks import check, check_integer, check_positive, check_type
 from tfdml.layers import ClassSampler
 from tfdml.losses._proxies import ProxyLoss
 from tfdml.losses._wrapped import WrappedLoss
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("sampled_classes")
 class SampledClassesLoss(WrappedLoss):
     """A softmax over proxies of the batch's classes and of a random share of the others.
 
@@ -31,15 +31,11 @@ class SampledClassesLoss(WrappedLoss):
         layers: These, and `ClassSampler`, whose state is saved: a run resumes with the same draws.
 
     Call:
-        labels: (batch,) integers, one class id per row, from 0 to C - 1.
-        embeddings: (batch, dim) floats; made unit length.
-        training: Whether to sample classes; False by default.
-        Returns a scalar float32.
+        As `base`; `training` samples classes.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats or `base` has no softmax
-            over proxies.
-        ValueError: If the shapes disagree or an option is out of range.
+        TypeError: For wrong inputs, as `MetricLoss`, or if `base` has no softmax over proxies.
+        ValueError: For wrong inputs or options.
         InvalidArgumentError: If a batch has more classes than are sampled or a label of no class,
             in TensorFlow; the loss is NaN under XLA and on other backends.
 
@@ -63,11 +59,9 @@ class SampledClassesLoss(WrappedLoss):
             "`base` must have a softmax over proxies, as 'arcface' has",
             base=base,
         )
-        check_positive(rate=rate)
+        [self.rate] = check_positive(rate=rate)
         check(rate <= 1, "`rate` must be <= 1", rate=rate)
-        check_integer(seed=seed)
-        self.rate = float(rate)
-        self.seed = int(seed)
+        [self.seed] = check_integer(seed=seed)
         self.sampler = ClassSampler(seed)
 
     @property
@@ -83,22 +77,22 @@ class SampledClassesLoss(WrappedLoss):
         """Classes in a step."""
         return math.ceil(round(self.rate * (self.num_classes or 0), 6))
 
-    def check_run(self, *, rows, classes, width, steps):
-        super().check_run(rows=rows, classes=classes, width=width, steps=steps)
+    def check_run(self, *, classes, **run):
+        super().check_run(classes=classes, **run)
         check(
             classes <= self._count,
             "`rate` must sample at least as many classes as a batch may have",
             rate=self.rate,
             sampled=self._count,
-            of_batch=classes,
+            classes=classes,
         )
 
-    def call(self, labels, embeddings, training=False, **weights):
-        if not training or self.num_classes is None:
-            return self.base._value(labels, embeddings, training, **weights)
-        count = self._count
+    def call(self, batch):
+        if not batch.training or self.num_classes is None:
+            return self.base.call(batch)
+        labels, count = batch.labels, self._count
         sampled, places = self.sampler(labels, num_classes=self.num_classes, count=count)
         all_held = ops.all(ops.take(sampled, places) == ops.cast(labels, sampled.dtype))
         all_held = pairwise.asserted(all_held, f"labels must be of at most {count} classes", labels)
-        losses = self.base.of_cosines(places, self.base.cosines(embeddings, sampled))
-        return ops.where(all_held, pairwise.mean(losses, *weights.values()), float("nan"))
+        losses = self.base.row_losses(places, self.base.cosines(batch.embeddings, sampled))
+        return ops.where(all_held, pairwise.mean(losses, batch.sample_weight), float("nan"))

@@ -1,10 +1,9 @@
-import keras
+from tfdml.losses.registry import register
+from tfdml.losses.supcon import SupConLoss
 
-from tfdml.losses._softmax import SoftmaxLoss
 
-
-@keras.saving.register_keras_serializable("tfdml")
-class SINCERELoss(SoftmaxLoss):
+@register("sincere")
+class SINCERELoss(SupConLoss):
     """Supervised InfoNCE: softmax of each positive pair among the negatives of its anchor.
 
     With z = s / temperature the scaled cosines, t[i, p] = z[i, p] - margin those of positives p,
@@ -21,21 +20,15 @@ class SINCERELoss(SoftmaxLoss):
 
     Args:
         temperature: Divisor of the cosines, T; > 0. Published: 0.07.
-        margin: Advantage that a positive must have over negatives, in logits; >= 0. 0 for the
-            published loss.
+        margin: Advantage of a positive over negatives, in logits; >= 0. Published: 0.
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row; or (batch, num_labels) integers, 1 for each
-            label of a row and 0 elsewhere.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32; 0 when the batch holds no positive pair.
+        As `SupConLoss`.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats or an option not a number.
-        ValueError: If the shapes disagree, label sets are not of 0 and 1 or an option is out of
-            range.
+        TypeError, ValueError: As `SupConLoss`.
 
     Source:
         Feeney, Hughes. SINCERE: supervised information noise-contrastive estimation revisited.
@@ -51,6 +44,8 @@ class SINCERELoss(SoftmaxLoss):
         >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
         1.0032
     """
+
+    positives_repel = False
 
     def __init__(self, *, temperature=0.07, margin=0.0, normalize=True, name="sincere"):
         super().__init__(temperature=temperature, margin=margin, normalize=normalize, name=name)

@@ -1,17 +1,10 @@
-import keras
-from keras import ops
-
 from tfdml.checks import check_bool, check_positive
-from tfdml.losses._soft_ranks import (
-    average_precision_loss,
-    masks_of_ranks,
-    sigmoid_step,
-    soft_ranks,
-)
+from tfdml.losses._soft_ranks import average_precision_loss, ranked_masks, sigmoid_step, soft_ranks
 from tfdml.losses.base import PairLoss
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("smooth_ap")
 class SmoothAPLoss(PairLoss):
     """One minus the average precision of each row as a query, with smooth ranks.
 
@@ -31,14 +24,10 @@ class SmoothAPLoss(PairLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row; classes of any size.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, from 0 to below 1; 0 when no query has a positive.
+        As `MetricLoss`: from 0 to below 1; 0 when no query has a positive.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
-            type.
-        ValueError: If the shapes disagree or an option is out of range.
+        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Brown, Xie, Kalogeiton, Zisserman. Smooth-AP: smoothing the path towards large-scale image
@@ -55,19 +44,12 @@ class SmoothAPLoss(PairLoss):
 
     def __init__(self, *, temperature=0.01, rank_self=False, normalize=True, name="smooth_ap"):
         super().__init__(normalize=normalize, name=name)
-        check_positive(temperature=temperature)
-        check_bool(rank_self=rank_self)
-        self.temperature = float(temperature)
-        self.rank_self = rank_self
+        [self.temperature] = check_positive(temperature=temperature)
+        [self.rank_self] = check_bool(rank_self=rank_self)
 
-    def call_against(
-        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
-    ):
-        similarities = embeddings @ ops.transpose(reference_embeddings)
-        positives, negatives = masks_of_ranks(
-            labels, reference_labels, self_positions, self.rank_self
-        )
+    def call(self, batch):
+        positives, negatives = ranked_masks(batch, self.rank_self)
         step = sigmoid_step(self.temperature)
-        before = 1.0 + soft_ranks(similarities, positives, positives, step)
-        ranks = before + soft_ranks(similarities, positives, negatives, step)
+        before = 1.0 + soft_ranks(batch.cosines, positives, positives, step)
+        ranks = before + soft_ranks(batch.cosines, positives, negatives, step)
         return average_precision_loss(before, ranks, positives)

@@ -4,9 +4,10 @@ from keras import ops
 from tfdml import pairwise
 from tfdml.checks import check_not_negative, check_positive
 from tfdml.losses._proxies import ProxyLoss, cross_entropy, target_mask
+from tfdml.losses.registry import register
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("soft_triple")
 class SoftTripleLoss(ProxyLoss):
     """Softmax over classes of several centers, which merge where a class has fewer modes.
 
@@ -21,36 +22,24 @@ class SoftTripleLoss(ProxyLoss):
         t = scale (S[i, y] - margin)
 
     Args:
-        num_classes: Number of classes, C, with ids 0 to `num_classes - 1`; None to count those of
-            the training images in `prepare`, as `train.py` does.
+        num_classes: As for `ArcFaceLoss`.
         centers: Centers of each class, K; >= 1.
         scale: Inverse temperature of the cosines; > 0. Published: 20.
         gamma: Temperature of the softmax over centers; > 0.
         margin: Of the similarity; >= 0.
         weight: Of the distances between centers; >= 0.
-        initializer: Start of the proxies: `"centred_class_means"`, the directions of the class
-            means from the mean of all classes, or `"class_means"`, those from the origin, both
-            measured by `prepare`; before, or if None, uniform in ±1 / √(C K). Or a Keras
-            initializer.
-        proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
-            None, 100 on top of pretrained weights, as published, else that of other new
-            layers.
+        initializer: As for `ArcFaceLoss`; published uniform in ±1 / √(C K).
+        proxy_multiplier: As for `ArcFaceLoss`, but None is 100 on top of pretrained weights.
         name: Name of the loss in logs.
 
     Attributes:
-        layer: `ClassProxies`, the proxies; None until the number of classes is known.
+        layer: As for `ArcFaceLoss`.
 
     Call:
-        labels: (batch,) integers, one class id per row, from 0 to `num_classes - 1`.
-        embeddings: (batch, dim) floats; made unit length.
-        Returns a scalar float32, >= 0.
+        As for `ArcFaceLoss`.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats or an option has a wrong
-            type.
-        ValueError: If the shapes disagree, an option is out of range, the number of classes is not
-            known, labels are an array with an id that is not one of the classes; or by `compile`
-            of a plain `keras.Model`, which would leave the proxies untrained.
+        TypeError, ValueError: As for `ArcFaceLoss`.
 
     Source:
         Qian, Shang, Sun, Hu, Li, Jin. SoftTriple loss: deep metric learning without triplet
@@ -82,27 +71,22 @@ class SoftTripleLoss(ProxyLoss):
         name="soft_triple",
     ):
         super().__init__(num_classes, centers, initializer, proxy_multiplier, name)
-        check_positive(gamma=gamma, scale=scale)
-        check_not_negative(margin=margin, weight=weight)
-        self.scale = float(scale)
-        self.gamma = float(gamma)
-        self.margin = float(margin)
-        self.weight = float(weight)
+        self.scale, self.gamma = check_positive(scale=scale, gamma=gamma)
+        self.margin, self.weight = check_not_negative(margin=margin, weight=weight)
 
     def published_initializer(self, num_classes):
         bound = (num_classes * self.centers) ** -0.5
         return keras.initializers.RandomUniform(-bound, bound)
 
-    def call(self, labels, embeddings, training=False, sample_weight=None):
-        value = super().call(labels, embeddings, training, sample_weight)
+    def call(self, batch):
+        value = super().call(batch)
         return value + self.weight * self._spread(value.dtype)
 
-    def of_cosines(self, labels, cosines):
+    def row_losses(self, labels, cosines):
         if self.centers > 1:
             cosines = self._similarities(cosines)
         own = target_mask(labels, cosines)
-        logits = self.scale * ops.where(own, cosines - self.margin, cosines)
-        return cross_entropy(labels, logits)
+        return cross_entropy(labels, self.scale * ops.where(own, cosines - self.margin, cosines))
 
     def _similarities(self, cosines):
         """S, (n, num_classes), from the cosines of all centers.

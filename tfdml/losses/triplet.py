@@ -1,17 +1,17 @@
 import functools
 
-import keras
 import numpy as np
 from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_bool, check_one_of, check_positive
 from tfdml.losses.base import PairLoss
+from tfdml.losses.registry import register
 
 _MANY = 16  # positives of an anchor, from which on sorting is faster than one after another
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("triplet")
 class TripletLoss(PairLoss):
     """Triplet loss: pulls positives nearer to their anchor than negatives, by a margin.
 
@@ -34,13 +34,10 @@ class TripletLoss(PairLoss):
         name: Name of the loss in logs.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats; made unit length unless `normalize=False`.
-        Returns a scalar float32, >= 0; 0 when the batch holds no valid triplet.
+        As `MetricLoss`: >= 0; 0 when the batch holds no valid triplet.
 
     Raises:
-        TypeError: If `labels` are not integers or `embeddings` not floats.
-        ValueError: If the shapes disagree or an option is out of range.
+        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Schroff, Kalenichenko, Philbin. FaceNet. CVPR 2015, eq. 3 ("all", "semihard").
@@ -65,66 +62,60 @@ class TripletLoss(PairLoss):
         name="triplet",
     ):
         super().__init__(normalize=normalize, name=name)
-        check_positive(margin=margin)
-        check_one_of(("all", "semihard", "hard"), mining=mining)
-        check_bool(squared=squared)
-        check_one_of(("triplets", "active", "batch", "sum"), average_over=average_over)
-        self.margin = float(margin)
-        self.mining = mining
-        self.squared = squared
-        self.average_over = average_over
+        [self.margin] = check_positive(margin=margin)
+        [self.mining] = check_one_of(("all", "semihard", "hard"), mining=mining)
+        [self.squared] = check_bool(squared=squared)
+        means = ("triplets", "active", "batch", "sum")
+        [self.average_over] = check_one_of(means, average_over=average_over)
 
-    def call_against(
-        self, labels, embeddings, reference_labels, reference_embeddings, self_positions
-    ):
-        positives, negatives = pairwise.masks_against(labels, reference_labels, self_positions)
-        of_mined = self._hardest if self.mining == "hard" else self._of_each_pair
-        total, active, mined = of_mined(embeddings, reference_embeddings, positives, negatives)
+    def call(self, batch):
+        mine = self._hardest if self.mining == "hard" else self._each_pair
+        total, active, mined = mine(batch)
         if self.average_over == "sum":
             return total
         if self.average_over == "batch":
-            return total / ops.cast(ops.shape(labels)[0], total.dtype)
+            return total / ops.cast(ops.shape(batch.labels)[0], total.dtype)
         count = mined if self.average_over == "triplets" else active
         return total / ops.maximum(count, 1.0)
 
-    def _hardest(self, embeddings, references, positives, negatives):
+    def _hardest(self, batch):
         """Loss, active and mined triplets: one per anchor with a positive and a negative.
 
         The hardest are found without gradient, so that the gradient is of two pairs per anchor.
         """
+        positives, negatives = batch.positives, batch.negatives
         valid = ops.any(positives, axis=1) & ops.any(negatives, axis=1)
-        closeness = pairwise.closeness(embeddings, references)
+        closeness = pairwise.closeness(batch.embeddings, batch.references.embeddings)
         farthest = pairwise.highest(-ops.where(positives, closeness, np.inf))
         nearest = pairwise.highest(ops.where(negatives, closeness, -np.inf))
-        far, near = (self._distances(embeddings, references, row) for row in (farthest, nearest))
+        far, near = (self._distances(batch, rows) for rows in (farthest, nearest))
         gaps = ops.where(valid, far - near + self.margin, 0.0)
         active = ops.cast(gaps > 0, gaps.dtype)
         return ops.sum(ops.relu(gaps)), ops.sum(active), ops.sum(ops.cast(valid, gaps.dtype))
 
-    def _distances(self, embeddings, references, rows):
+    def _distances(self, batch, rows):
         """(n,) distances of the embeddings to one row of the references each."""
-        gaps = embeddings - ops.take(references, rows, axis=0)
+        gaps = batch.embeddings - ops.take(batch.references.embeddings, rows, axis=0)
         squared = ops.sum(ops.square(gaps), axis=1)
         return squared if self.squared else pairwise.root(squared)
 
-    def _of_each_pair(self, embeddings, references, positives, negatives):
+    def _each_pair(self, batch):
         """Loss, active and mined triplets over the negatives of every pair (a, p).
 
         For given active triplets the loss is linear in the distances. How often each distance is
         added or subtracted is counted without gradient; these counts are the gradient. So no array
         exceeds batch².
         """
-        distance = pairwise.squared_distances if self.squared else pairwise.distances
-        distances = distance(embeddings, references)
-        weights, active, mined = self._count(
-            ops.stop_gradient(distances), positives, negatives & ops.any(positives, axis=1)[:, None]
-        )
-        weights, active, mined = (ops.stop_gradient(x) for x in (weights, active, mined))
+        distances = batch.squared_distances if self.squared else batch.distances
+        positives = batch.positives
+        negatives = batch.negatives & ops.any(positives, axis=1)[:, None]
+        counts = self._count(ops.stop_gradient(distances), positives, negatives)
+        weights, active, mined = map(ops.stop_gradient, counts)
         return ops.sum(weights * distances) + self.margin * active, active, mined
 
     def _count(self, distances, positives, negatives):
-        of_each_row = ops.cast(positives, "int32")
-        rank = ops.cumsum(of_each_row, axis=1) * of_each_row
+        places = ops.cast(positives, "int32")
+        rank = ops.cumsum(places, axis=1) * places
         one_by_one = functools.partial(self._count_one_by_one, distances, rank, negatives)
         if self.mining == "all":
             return one_by_one(_choose_all)
@@ -138,7 +129,7 @@ class TripletLoss(PairLoss):
         """Takes one positive of every anchor at a time."""
         last = ops.max(rank, initial=0)
 
-        def of_next_positive(step, weights, active, mined):
+        def count_next_positive(step, weights, active, mined):
             chosen_positive = rank == step
             has_positive = ops.any(chosen_positive, axis=1, keepdims=True)
             reach = pairwise.masked_sum(distances, chosen_positive, axis=1)[:, None]
@@ -146,21 +137,12 @@ class TripletLoss(PairLoss):
             costly = ops.cast(triplets & (reach - distances + self.margin > 0), distances.dtype)
             costs = ops.sum(costly, axis=1, keepdims=True)
             weights = weights - costly + ops.where(chosen_positive, costs, 0.0)
-            return (
-                step + 1,
-                weights,
-                active + ops.sum(costs),
-                mined + ops.sum(ops.cast(triplets, distances.dtype)),
-            )
+            mined = mined + ops.sum(ops.cast(triplets, distances.dtype))
+            return step + 1, weights, active + ops.sum(costs), mined
 
         zero = ops.zeros((), dtype=distances.dtype)
-        first = ops.ones((), dtype="int32")
-        _, weights, active, mined = ops.while_loop(
-            lambda step, *_: step <= last,
-            of_next_positive,
-            (first, ops.zeros_like(distances), zero, zero),
-        )
-        return weights, active, mined
+        start = ops.ones((), dtype="int32"), ops.zeros_like(distances), zero, zero
+        return ops.while_loop(lambda step, *_: step <= last, count_next_positive, start)[1:]
 
     def _count_sorted(self, distances, positives, negatives):
         """Sorts the distances of every anchor, which takes as long for any number of positives."""

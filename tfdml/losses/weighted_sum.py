@@ -1,13 +1,15 @@
+import dataclasses
+
 import keras
 
-from tfdml import losses
 from tfdml.checks import check, check_positive, check_type
 from tfdml.losses._proxies import ProxyLoss
-from tfdml.losses._wrapped import WrappedLoss, built
+from tfdml.losses._wrapped import WrappedLoss
 from tfdml.losses.base import MetricLoss
+from tfdml.losses.registry import register, resolve
 
 
-@keras.saving.register_keras_serializable("tfdml")
+@register("weighted_sum")
 class WeightedSum(WrappedLoss):
     """The weighted sum of several losses on the same embeddings.
 
@@ -27,14 +29,11 @@ class WeightedSum(WrappedLoss):
             optimizer.
 
     Call:
-        labels: (batch,) integers, one class id per row.
-        embeddings: (batch, dim) floats, of which each part gets unit rows if it does so alone.
-        Returns a scalar float32.
+        As `MetricLoss`; each part gets unit rows if it does so alone.
 
     Raises:
-        TypeError: If `labels` are not integers, `embeddings` not floats, or a part is not a loss.
-        ValueError: If the shapes disagree, an option is out of range, a name unknown, or the parts
-            have different levels.
+        TypeError: For wrong inputs, as `MetricLoss`, or if a part is not a loss.
+        ValueError: For wrong inputs or options, or if the parts have different levels.
 
     Source:
         Common practice, such as that of Luo, Gu, Liao, Lai, Jiang. Bag of tricks and a strong
@@ -54,30 +53,27 @@ class WeightedSum(WrappedLoss):
         weighted = {key: _weighted(key, given) for key, given in parts.items()}
         super().__init__(*(loss for _, loss in weighted.values()), name=name)
         self._weights = {key: weight for key, (weight, _) in weighted.items()}
-        self._name_proxies()
-        levels = {part.levels for part in self.parts}
-        check(len(levels) == 1, "all parts must have the same levels", levels=sorted(levels))
         self.normalize = all(part.normalize for part in self.parts)
-        self.compares_rows = any(part.compares_rows for part in self.parts)
-        self.takes_label_sets = all(part.takes_label_sets for part in self.parts)
-        self.takes_sample_weight = all(part.takes_sample_weight for part in self.parts)
-
-    def _name_proxies(self):
-        """Names the proxies of each part, by which optimizers have learning rates."""
         over_proxies = [leaf for leaf in self.leaves if isinstance(leaf, ProxyLoss)]
         for number, leaf in enumerate(over_proxies[1:], 1):
-            leaf.layer_name = f"{ProxyLoss.layer_name}_{number}"
-            if leaf.layer is not None and not leaf.layer.built:
-                leaf._set_classes(leaf.num_classes)
+            leaf.rename_layer(f"{ProxyLoss.layer_name}_{number}")
+        levels = {part.levels for part in self.parts}
+        check(len(levels) == 1, "all parts must have the same levels", levels=sorted(levels))
 
-    def unit_rows(self, embeddings):
-        return embeddings  # `call` does it for each part
+    @property
+    def traits(self):
+        traits = [part.traits for part in self.parts]
+        return dataclasses.replace(
+            super().traits,
+            compares_rows=any(of.compares_rows for of in traits),
+            takes_label_sets=all(of.takes_label_sets for of in traits),
+            takes_sample_weight=all(of.takes_sample_weight for of in traits),
+        )
 
-    def call(self, labels, embeddings, training=False, **weights):
+    def call(self, batch):
         total = 0.0
         for weight, part in zip(self._weights.values(), self.parts, strict=True):
-            rows = part.unit_rows(embeddings) if part.normalize else embeddings
-            total = total + weight * part._value(labels, rows, training, **weights)
+            total = total + weight * part.call(part.scaled(batch))
         return total
 
     def option(self, name):
@@ -96,9 +92,7 @@ def _weighted(key, given):
         len(pair) == 2, f"`parts[{key!r}]` must be a weight, or a pair of it and a loss", pair=pair
     )
     weight, part = pair
-    check_positive(**{f"parts[{key!r}]": weight})
-    if isinstance(part, dict) and "class_name" in part:
-        part = losses.get(part)
-    elif isinstance(part, dict):
+    [weight] = check_positive(**{f"parts[{key!r}]": weight})
+    if isinstance(part, dict) and "class_name" not in part:
         part = {"name": key, **part}
-    return float(weight), built(losses.get, **{f"parts[{key!r}]": part})
+    return weight, resolve(**{f"parts[{key!r}]": part})

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfdml import losses, pairwise
 from tfdml.checks import Bare, check, check_integer, check_keras, check_shapes, check_type
 from tfdml.evaluation import weigh_levels
-from tfdml.layers.gathering import of_all_replicas
+from tfdml.layers.gathering import gather_replicas
 from tfdml.losses import MetricLoss
 from tfdml.models.embedder import number_of_levels, warn_of_unit_range
 from tfdml.models.loss_layers import (
@@ -269,11 +269,11 @@ class EmbeddingModel(keras.Model):
             "`EmbeddingModel` requires labels: two arrays, or a dataset of (images, labels)",
             labels=labels,
         )
-        embeddings, labels, sample_weight = of_all_replicas(embeddings, labels, sample_weight)
+        embeddings, labels, sample_weight = gather_replicas(embeddings, labels, sample_weight)
         loss = self.compute_loss(images, labels, embeddings, sample_weight, training=training)
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
         rows = tf.shape(embeddings)[0]
-        if getattr(self.loss, "compares_rows", False):
+        if isinstance(self.loss, MetricLoss) and self.loss.traits.compares_rows:
             no_positive, no_negative = _lacks_pairs(labels)
             met = self._met.training if training else self._met.evaluation
             met.assign_add(tf.cast([True, no_positive, no_negative], met.dtype))
@@ -367,7 +367,7 @@ class EmbeddingModel(keras.Model):
         a, b = (tf.convert_to_tensor(rows, tf.float32) for rows in (a, b))
         valid = len(a.shape) == 2 and a.shape == b.shape
         check_shapes(valid, "`a` and `b` must have the same shape (n, dim)", a=a, b=b)
-        if getattr(self.loss, "learns_similarity", False):
+        if isinstance(self.loss, MetricLoss) and self.loss.traits.learns_similarity:
             return self.loss.similarity(a, b).numpy()
         return tf.reduce_sum(pairwise.normalize(a) * pairwise.normalize(b), axis=1).numpy()
 

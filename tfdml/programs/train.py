@@ -248,7 +248,7 @@ def fit(recipe, folder, model, images, batches, callbacks, devices):
         scores |= outcome.judged(scores)
     scores["scored_classes"] = "validation" if recipe.validation_share else "test"
     scores["levels"] = levels_of(recipe, model.loss)
-    scores["learns_similarity"] = model.loss.learns_similarity
+    scores["learns_similarity"] = model.loss.traits.learns_similarity
     scores["train_seconds"] = round(seconds, 1)
     scores["train_seconds_from_step"] = start
     write_text(scores_path, json.dumps(scores, indent=2) + "\n")
@@ -296,7 +296,7 @@ def callbacks_of(recipe, folder, images, start, loss):
     if recipe.validation_share:
         batches = images_to_score(images.test, images.dataset)
         yield callbacks.RetrievalScores(batches, images.test.labels)
-    if loss.compares_batches:
+    if loss.traits.compares_batches:
         size = next(layer.size for layer in loss.layers if isinstance(layer, EmbeddingMemory))
         images_per_epoch = recipe.batch_size * recipe.checkpoint_every
         sample = sample_to_embed(images.train, images.dataset)

@@ -28,7 +28,7 @@ def score(embeddings, images, model):
     data, gallery = apart(embeddings, images.test.labels, images.queries)
     recalls = recall_at_k(*data, k=counts, **gallery)
     scores = {f"recall@{k}": recall for k, recall in recalls.items()}
-    if model.loss.learns_similarity:
+    if model.loss.traits.learns_similarity:
         scores["similarity_auc"] = similarity_auc(embeddings, images.test.labels, model.similarity)
     return scores
 

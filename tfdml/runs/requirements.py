@@ -5,7 +5,7 @@ import os
 import pipelines
 from tfdml.checks import check, check_bool, check_integer, check_options
 from tfdml.files import identity
-from tfdml.losses.table import check_names_of_options
+from tfdml.losses.index import check_loss
 from tfdml.models import BACKBONES
 from tfdml.models.published import how_to_convert
 from tfdml.quiet import import_tensorflow
@@ -43,7 +43,7 @@ def check_files(recipe, starts=True):
         if starts:
             check_weights(recipe)
         preprocessing_of(vars(recipe), recipe.mean_image)
-    check_names_of_options(recipe.loss, recipe.loss_options)
+    check_loss(recipe.loss, recipe.loss_options)
     pipelines.Augmentation().changed(**recipe.augmentation)
     available = SAMPLER_OPTIONS.get(recipe.sampler, ())
     check_options(f"sampler {recipe.sampler!r}", recipe.sampler_options, available)

@@ -41,7 +41,7 @@ class ServedModel:
         self.options = options or ExportOptions()
         self.image_shape, self.dim = embedder.input_shape[1:], embedder.output_shape[-1]
         self.options.check_size(self.image_shape)
-        learned = getattr(loss, "learns_similarity", False)
+        learned = getattr(loss, "similarity_layer", None) is not None
         layers = [embedder, loss.similarity_layer] if learned else [embedder]
         weights = StoredWeights(layers, self.options.precision)
         self._of_version = tf.Module()  # what is written, instead of the embedder

@@ -394,7 +394,6 @@ def double_header(
     beta=0.2,
     embedding_weight=0.5,
     headers=2,
-    metric_headers=2,
     num_quadruplets="per_positive_pair",
     score_scale=None,
     temperature=0.1,
@@ -469,9 +468,7 @@ def double_header(
         if similarity is None:
             losses.append(sum(embedding[:headers]))
         else:
-            losses.append(
-                sum(metric[:metric_headers]) + embedding_weight * sum(embedding[:headers])
-            )
+            losses.append(sum(metric) + embedding_weight * sum(embedding[:headers]))
     return float(np.mean(losses)) if losses else 0.0
 
 

@@ -209,7 +209,6 @@ CASES = [
             **ONE_QUADRUPLET,
             "squared": False,
             "mine_with_dropout": False,
-            "metric_headers": 1,
         },
     ),
     ("lmdm", LEARNED),
@@ -314,10 +313,10 @@ def rows(rng, batch=12, dim=6):
 
 def test_the_cases_name_every_loss_and_every_option():
     assert {name for name, _ in CASES} == set(losses.LOSSES)
-    paths = {losses.LOSSES[name][1] for (name, _), i in zip(CASES, IDS, strict=True) if i in PATHS}
-    assert paths == {class_name for _, class_name, _ in losses.LOSSES.values()}
-    for class_name in {class_name for _, class_name, _ in losses.LOSSES.values()}:
-        names = [name for name, (_, found, _) in losses.LOSSES.items() if found == class_name]
+    paths = {losses.LOSSES[name] for (name, _), i in zip(CASES, IDS, strict=True) if i in PATHS}
+    assert paths == {*losses.LOSSES.values()}
+    for class_name in paths:
+        names = [name for name, found in losses.LOSSES.items() if found == class_name]
         tried = set().union(*(options for name, options in CASES if name in names))
         assert tried == set(inspect.signature(getattr(losses, class_name)).parameters) - {"name"}
 
@@ -385,6 +384,13 @@ def test_counts_the_hardest_pairs_where_a_float_is_below_their_number(rng):
     np.testing.assert_allclose(value, expected, rtol=DOUBLE)
 
 
+@pytest.mark.parametrize("pairs", ["first", "disjoint"])
+def test_a_class_of_a_single_row_is_in_no_group_of_pairs(pairs, rng):
+    labels, x = np.array([0, 1, 1, 2, 2, 3]), rows(rng, batch=6)
+    value = float(losses.get("npair", pairs=pairs)(labels, x))
+    np.testing.assert_allclose(value, oracles.npair(labels, x, pairs=pairs), rtol=DOUBLE)
+
+
 @every_loss
 def test_ignores_the_order_of_the_batch(name, options, rng):
     base = options.get("base")
@@ -398,7 +404,7 @@ def test_ignores_the_order_of_the_batch(name, options, rng):
     else:
         order = rng.permutation(12)
     loss, labels, x = losses.get(name, **options), np.array(BATCHES["balanced"]), rows(rng)
-    if 1 in (getattr(loss, "headers", 2), getattr(loss, "metric_headers", 2)):
+    if getattr(loss, "headers", 2) == 1:
         pytest.skip("the first row of a pair is the anchor of the one header")
     value, gradient = value_and_gradient(loss, labels, x)
     moved_value, moved_gradient = value_and_gradient(loss, labels[order], x[order])
@@ -420,7 +426,7 @@ def test_ignores_what_classes_are_called(name, options, rng):
 @every_path
 def test_ignores_rotations_of_the_space(name, options, rng):
     loss, labels, x = losses.get(name, **options), np.array(BATCHES["uneven"]), rows(rng)
-    if loss.learns_similarity:
+    if loss.traits.learns_similarity:
         pytest.skip("a learned similarity knows where the axes lie")
     if "initializer" in options or name in ("matryoshka", "sampled_classes"):
         pytest.skip("proxies, and the first numbers of rows, do not turn with the rows")
@@ -529,7 +535,7 @@ def test_is_rebuilt_from_its_config(name, options, rng):
 def test_descending_it_separates_the_classes(name, options, rng):
     labels, x = np.repeat(np.arange(4), 4), rng.normal(size=(16, 12))
     loss = losses.get(name, **options)
-    if loss.learns_similarity:
+    if loss.traits.learns_similarity:
         pytest.skip("mines by what it learns: see test_double_header")
     if getattr(loss, "centers", 1) > 1:
         pytest.skip("rows of one class may go to several centers")
@@ -603,7 +609,12 @@ def test_rejects_wrong_input():
         ("npair", {"l2": -0.1, "normalize": False}, "l2", -0.1),
         ("npair", {"l2": 0.1}, "l2", 0.1),
         ("pddm", {"num_quadruplets": True}, "num_quadruplets", True),
+        ("pddm", {"num_quadruplets": 2}, "num_quadruplets", 2),
         ("pddm", {"headers": 1.0}, "headers", 1.0),
+        ("pddm", {"headers": 3}, "headers", 3),
+        ("pddm", {"alpha": 0.0}, "alpha", 0.0),
+        ("pddm", {"score_scale": "max"}, "score_scale", "'max'"),
+        ("quadruplet", {"embedding_weight": 0}, "embedding_weight", 0),
         ("binomial", {"negative_cost": 0}, "negative_cost", 0),
         ("histogram", {"num_bins": 1}, "num_bins", 1),
         ("coupled_clusters", {"margin": 0}, "margin", 0),
@@ -675,6 +686,13 @@ def test_rejects_a_width_that_does_not_divide_into_levels():
         losses.get("hdc")(np.array([0, 0, 1, 1]), np.zeros((4, 5), "float32"))
 
 
+@pytest.mark.parametrize("option", [{"similarity": "cosine"}, {"mine_with_dropout": 1}])
+def test_rejects_an_option_of_a_wrong_type(option):
+    [(name, value)] = option.items()
+    with pytest.raises(TypeError, match=f"`{name}`.*Received: {name}={value!r}"):
+        losses.get("pddm", **option)
+
+
 @pytest.mark.parametrize("value", ["1", None, True, [1.0]])
 def test_rejects_an_option_that_is_no_number(value):
     with pytest.raises(TypeError, match=f"`margin`.*Received: {re.escape(f'margin={value!r}')}"):
@@ -699,7 +717,7 @@ def test_takes_numpy_scalars_and_keeps_plain_numbers(name, options):
 
 
 def test_rejects_a_normalize_that_is_no_bool():
-    for name, (_, class_name, _) in losses.LOSSES.items():
+    for name, class_name in losses.LOSSES.items():
         if "normalize" not in inspect.signature(getattr(losses, class_name)).parameters:
             continue
         with pytest.raises(TypeError, match=r"`normalize`.*Received: normalize='yes'"):

@@ -195,11 +195,11 @@ def test_a_base_may_learn_too(rng):
         assert np.isfinite(list(values)).all()
         assert (len(values) > 1) == training
     assert loss.layers == [loss.base.layer, loss.layer]
-    assert loss.learns_similarity
+    assert loss.traits.learns_similarity
     assert loss.similarity_layer is loss.base.layer
     scores = [part.similarity(x, x[::-1].copy()) for part in (loss, loss.base)]
     np.testing.assert_array_equal(*map(ops.convert_to_numpy, scores))
-    assert not losses.get("density").learns_similarity
+    assert not losses.get("density").traits.learns_similarity
 
 
 def test_a_loss_beside_another_has_its_own_unit_rows(rng):

@@ -73,17 +73,6 @@ def test_one_label_a_row_has_the_value_of_ids_exactly(name, rng):
 
 
 @each
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-def test_low_precision_is_computed_in_float32(name, dtype, rng):
-    low = ops.cast(rng.normal(size=(8, 5)), dtype)
-    exact = np.asarray(ops.convert_to_numpy(ops.cast(low, "float64")))
-    value = losses.get(name)(SETS.astype("uint8"), low)
-    assert keras.backend.standardize_dtype(value.dtype) == "float32"
-    expected = loop(name, SETS, exact, losses.get(name).temperature)
-    np.testing.assert_allclose(float(value), expected, rtol=1e-5)
-
-
-@each
 @pytest.mark.parametrize(
     "sets",
     [np.zeros((8, 3), int), np.ones((8, 3), int), np.eye(8, dtype=int), np.array([[1, 0]])],

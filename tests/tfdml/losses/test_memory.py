@@ -94,8 +94,9 @@ def test_no_gradient_flows_into_the_memory(rng):
     rows, places = ops.cast(rows, "float64"), ops.arange(4, 8)
 
     def against_what_is_held(batch):
-        own = ops.convert_to_tensor(LABELS)
-        against = base.call_against(own, ops.convert_to_tensor(unit(batch)), labels, rows, places)
+        own = map(ops.convert_to_tensor, (LABELS, unit(batch)))
+        others = losses.References(labels, rows, places)
+        against = base.call(losses.Batch(*own, others=others))
         return float(base(LABELS, batch)) + float(against)
 
     step = 1e-5 * x[1]

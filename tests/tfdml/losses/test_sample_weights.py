@@ -62,6 +62,14 @@ def test_terms_that_are_not_rows_take_no_weights(rng):
             loss(LABELS, x, sample_weight=WEIGHTS, training=True)
 
 
+def test_a_number_is_the_factor_of_any_loss(rng):
+    x = rng.normal(size=(6, 6)).astype("float32")
+    for loss in (losses.get("triplet"), losses.get("arcface", **PROXIES)):
+        value = float(loss(LABELS, x))
+        np.testing.assert_allclose(float(loss(LABELS, x, sample_weight=3)), 3 * value, rtol=1e-6)
+        assert float(loss(LABELS, x, 1.0)) == value
+
+
 def test_weights_of_another_shape_are_rejected(rng):
     loss, x = losses.get("arcface", **PROXIES), rng.normal(size=(6, 6)).astype("float32")
     for weights in (WEIGHTS[:3], np.ones((6, 2))):

@@ -107,7 +107,7 @@ def test_what_cannot_be_sampled_is_rejected(batch):
         sampled(1.5)
     of_run = {"rows": 20, "width": 8, "steps": 9}
     sampled(0.3).check_run(classes=15, **of_run)
-    with pytest.raises(ValueError, match=r"`rate` must sample.*sampled=15, of_batch=16"):
+    with pytest.raises(ValueError, match=r"`rate` must sample.*sampled=15, classes=16"):
         losses.get("matryoshka", base=sampled(0.3), dims=[8]).check_run(classes=16, **of_run)
     classes = len(set(batch[1].tolist()))
     build(sampled(classes / 50), "sgd").train_on_batch(*batch)

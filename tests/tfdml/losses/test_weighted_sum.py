@@ -25,7 +25,7 @@ def test_it_has_what_its_parts_learn(rng):
     loss, x = losses.WeightedSum(parts), rng.normal(size=(6, 4)).astype("float32")
     assert len({id(layer) for layer in loss.layers}) == 3
     assert loss.num_classes == 3
-    assert loss.learns_similarity
+    assert loss.traits.learns_similarity
     assert loss.similarity(x[:2], x[2:4]).shape == (2,)
     value = float(loss(LABELS, x))
     single = [float(part(LABELS, x)) for part in loss.parts]

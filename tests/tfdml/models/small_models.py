@@ -8,17 +8,14 @@ from tfdml import EmbeddingModel, losses, optimizers
 from tfdml.layers import UnitLength
 
 LABELS = np.repeat(np.arange(4), 4)
+OVER_PROXIES = ("arcface", "cosface", "norm_softmax", "proxy_anchor", "proxy_nca", "soft_triple")
 LEARNED = ("pddm", "lmdm", "pddm_triplet")
 # A mean over active pairs may rise while easy pairs leave it.
 ACTIVE = ("contrastive", "hdc", "hard_contrastive")
 OPTIONS = {name: {"average_over": "pairs"} for name in ACTIVE}
 OPTIONS |= {name: {"similarity": {"dropout": 0.0}} for name in LEARNED}
 OPTIONS["density"] = {"initial_density": [0.1, 0.2, 0.3, 0.4]}
-OPTIONS |= {
-    name: {"num_classes": 4}
-    for name, (module, _, _) in losses.LOSSES.items()
-    if module in ("arcface", "cosface", "norm_softmax", "proxy_anchor", "proxy_nca", "soft_triple")
-}
+OPTIONS |= {name: {"num_classes": 4} for name in (*OVER_PROXIES, "sub_center_arcface")}
 OPTIONS["sampled_classes"] = {"base": {"name": "arcface", "num_classes": 40}, "rate": 0.9}
 OPTIONS["memory"] = {"base": {"name": "contrastive", **OPTIONS["contrastive"]}, "size": 32}
 OPTIONS["matryoshka"] = {"base": "npair", "dims": (8, 4)}

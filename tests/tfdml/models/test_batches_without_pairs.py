@@ -128,7 +128,7 @@ def test_all_losses_measure_rows_in_order_alike_on_one_device_and_two_replicas()
         of_one = sorted_program.measured(name, tf.distribute.get_strategy())
         loss = losses.get(name, **sorted_program.OPTIONS.get(name, {}))
         warned = {data: of_one[f"embedding {data}"][2] for data in ("sorted", "mixed", "balanced")}
-        twice = 2 * loss.compares_rows  # in training and in evaluation
+        twice = 2 * loss.traits.compares_rows  # in training and in evaluation
         assert warned == {"sorted": twice, "mixed": twice, "balanced": 0}, name
         assert of_one["embedding sorted"][1] != 0, name
         assert np.isfinite(of_one["embedding mixed"][1]), name

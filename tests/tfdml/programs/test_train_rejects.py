@@ -203,7 +203,7 @@ def test_what_a_run_cannot_serve_is_said_before_the_images_are_embedded(tmp_path
         ),
         (
             ["sampled_classes", "--loss_options.base", "cosface", "--loss_options.rate", "0.5"],
-            "rate=0.5, sampled=3, of_batch=5",
+            "rate=0.5, sampled=3, classes=5",
         ),
     ],
 )
