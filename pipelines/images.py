@@ -6,9 +6,8 @@ import math
 import tensorflow as tf
 
 from pipelines.boxes import check_inside
-from pipelines.preprocessing import Preprocessing
 from pipelines.verification import unreadable
-from tfdml.decoding import decode, resize, resized
+from tfdml.decoding import resize, resized
 
 _OF_THE_MACHINE = (  # errors that no image causes
     tf.errors.AbortedError,
@@ -36,21 +35,6 @@ def crop(image, box):
     """
     left, top, right, bottom = tf.unstack(tf.cast(box, tf.int32))
     return tf.image.crop_to_bounding_box(image, top, left, bottom - top, right - left)
-
-
-def reader(image_size, preprocessing=None):
-    """Returns the preprocessing of evaluation and serving: encoded bytes -> one float32 image.
-
-    Args:
-        image_size: (height, width, channels).
-        preprocessing: `Preprocessing`, or None to only resize.
-
-    Raises:
-        ValueError: If the preprocessing cannot make images of this size.
-    """
-    preprocessing = preprocessing or Preprocessing()
-    preprocessing.check_sizes(image_size)
-    return lambda contents: prepare(decode(contents, image_size[2]), image_size, preprocessing)
 
 
 def prepare(image, image_size, preprocessing):

@@ -16,7 +16,7 @@ from PIL import Image
 from pipelines.datasets import cache
 from pipelines.datasets.listing import PARTS
 from pipelines.images import named, warp
-from pipelines.loading import boxes_of, part_of
+from pipelines.loading import read, rows_of
 from pipelines.parallel import on_all_cores
 from pipelines.preprocessing import Preprocessing
 from tfdml.checks import Bare, check, check_integer
@@ -196,11 +196,11 @@ def _contents_of(split, settings, channels):
     size, quality = (settings["warp_size"],) * 2, settings["quality"]
 
     @tf.autograph.experimental.do_not_convert
-    def load(image, box):
-        image = warp(part_of(split, image, box, channels), size, warped)
+    def load(row):
+        image = warp(read(row, channels), size, warped)
         return tf.io.encode_jpeg(image, quality=quality) if quality else image
 
-    rows = tf.data.Dataset.from_tensor_slices((split.images, boxes_of(split)))
+    rows = tf.data.Dataset.from_tensor_slices(rows_of(split))
     rows = rows.map(load, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
     with named(split):
         for image in on_all_cores(rows).as_numpy_iterator():

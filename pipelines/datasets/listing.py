@@ -204,9 +204,9 @@ def leave_out(what, items, skip_invalid, error: type[Exception] = ValueError, wh
 
 
 def warn(warning):
-    """Warns of the line outside this package that called it."""
+    """Warns of the line outside of this package, and of TensorFlow, that led here."""
     level = 1
-    while sys._getframe(level).f_globals["__name__"].split(".")[0] == "pipelines":
+    while sys._getframe(level).f_globals["__name__"].split(".")[0] in ("pipelines", "tensorflow"):
         level += 1
     warnings.warn(warning, stacklevel=level + 1)
 

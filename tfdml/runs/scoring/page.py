@@ -105,11 +105,11 @@ def searched(queries):
 
 def pictures_of(split):
     """A function from a row to its image, at its own size."""
-    from pipelines import records
-    from pipelines.loading import part_of
+    from pipelines.loading import read, rows_of, with_contents
 
     def picture(row):
-        image, box = split.images[row], None if split.boxes is None else split.boxes[row]
-        return part_of(split, records.read(image) if split.holds_records else image, box, 3)
+        rows = rows_of(split.subset([row]))
+        rows = with_contents(rows) if split.holds_records else rows
+        return read({name: values[0] for name, values in rows.items()}, 3)
 
     return picture
