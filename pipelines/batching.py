@@ -51,42 +51,38 @@ def batches(split, sampler, reader=None, seed=0, start_step=0, part=(0, 1)):
     with tf.device("CPU:0"):  # else a GPU would hold all rows
         tables = tf.nest.map_structure(tf.constant, (rows_of(split), split.labels))
 
-    def choose(step):
-        return step, tf.cast(sampler.indices(split, seed, step), tf.int64)
-
-    def gather(step, indices):
-        # Short batches are padded to `batch` rows; `finish` drops the padding.
-        kept = tf.range(batch) < tf.size(indices)
-        indices = tf.ensure_shape(tf.pad(indices, [[0, batch - tf.size(indices)]]), [batch])
-        draws, kept, indices = tf.nest.map_structure(
+    def gather(step):
+        indices = tf.cast(sampler.indices(split, seed, step), tf.int64)
+        kept = []
+        if indices.shape[0] is None:  # padded to `batch` rows; `finish` drops the padding
+            kept = [tf.range(batch) < tf.size(indices)]
+            indices = tf.ensure_shape(tf.pad(indices, [[0, batch - tf.size(indices)]]), [batch])
+        indices, draws, kept = tf.nest.map_structure(
             lambda each: each[own.start : own.stop],
-            (reader.draws(seed, step, batch), kept, indices),
+            (indices, reader.draws(seed, step, batch), kept),
         )
         rows, labels = tf.nest.map_structure(lambda table: tf.gather(table, indices), tables)
-        return rows, labels, draws, kept
+        return rows, labels, draws, *kept
+
+    def finish(rows, labels, draws, *kept):
+        if kept:
+            rows, labels, draws = tf.nest.map_structure(
+                lambda each: tf.boolean_mask(each, kept[0]), (rows, labels, draws)
+            )
+        return reader.finish(rows, draws), labels
 
     def loaded(steps):
-        chosen = steps.map(choose, num_parallel_calls=tf.data.AUTOTUNE)
-        fixed = chosen.element_spec[1].shape[0] is not None
-        rows = chosen.map(gather)
+        rows = steps.map(gather, num_parallel_calls=tf.data.AUTOTUNE)
         if split.holds_records:
             rows = rows.map(lambda rows, *rest: (with_contents(rows), *rest), tf.data.AUTOTUNE)
         if reader.reads_each(split):
             each = rows.unbatch().map(
-                lambda row, label, draws, kept: (reader.image(row, draws), label, draws, kept),
+                lambda row, label, draws, *kept: (reader.image(row, draws), label, draws, *kept),
                 num_parallel_calls=tf.data.AUTOTUNE,
             )
             rows = each.batch(len(own), drop_remainder=True)
-
-        def finish(rows, labels, draws, kept):
-            if not fixed:
-                rows, labels, draws = tf.nest.map_structure(
-                    lambda each: tf.boolean_mask(each, kept), (rows, labels, draws)
-                )
-            return reader.finish(rows, draws), labels
-
-        finished = rows.map(finish, num_parallel_calls=tf.data.AUTOTUNE)
-        return on_all_cores(finished.prefetch(tf.data.AUTOTUNE))
+        rows = rows.map(finish, num_parallel_calls=tf.data.AUTOTUNE)
+        return on_all_cores(rows.prefetch(tf.data.AUTOTUNE))
 
     every = getattr(sampler, "refresh_every", None)
     if every is None:
@@ -267,13 +263,7 @@ def pair_batches(
 
 @tf.autograph.experimental.do_not_convert
 def evaluation_batches(
-    split,
-    image_size=None,
-    batch_size=256,
-    *,
-    preprocessing=None,
-    with_labels=False,
-    reader=None,
+    split, image_size=None, batch_size=256, *, preprocessing=None, with_labels=False, reader=None
 ):
     """All images of a split in order, cut to their boxes and resized, without augmentation.
 
@@ -308,7 +298,10 @@ def evaluation_batches(
         rows = rows.batch(_RECORDS)
         rows = rows.map(lambda rows, labels: (with_contents(rows), labels), tf.data.AUTOTUNE)
         rows = rows.unbatch().apply(tf.data.experimental.assert_cardinality(len(split.labels)))
-    if split.inputs is None or reader.reads_each(split):
-        rows = rows.map(lambda row, label: (reader.image(row), label), tf.data.AUTOTUNE)
-    rows = rows if with_labels else rows.map(lambda row, _: row)
+
+    def image(row, label):
+        row = reader.image(row)
+        return (row, label) if with_labels else row
+
+    rows = rows.map(image, num_parallel_calls=tf.data.AUTOTUNE)
     return on_all_cores(rows.batch(batch_size).prefetch(tf.data.AUTOTUNE))

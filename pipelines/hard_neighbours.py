@@ -120,11 +120,6 @@ def positive_pairs(labels):
 def nearest_of_other_classes(embeddings, labels, count):
     """The `count` nearest rows of other classes for each row, nearest first, by exact search.
 
-    Args:
-        embeddings: (n, dim) floats.
-        labels: (n,) integers, at most n - `count` rows of each class.
-        count: Neighbours per row.
-
     Returns:
         (n, count) int32. Distances are computed in float32: of rows that it does not distinguish,
         the one with the lower index may come first.

@@ -150,12 +150,16 @@ class Rows:
         return self.function is not None
 
     def draws(self, seed, step, count):
-        """(count, 2) int32, a seed of each row."""
+        """(count, 2) int32, a seed of each row, for a function."""
+        if self.function is None:
+            return ()
         seeds = step_seed(seed, "augmentation", step)
         return tf.random.stateless_uniform([count, 2], seeds, None, None, tf.int32)
 
     def image(self, row, draws=None):
         """What the function makes of a row; in scoring of the seed 0, 0."""
+        if self.function is None:
+            return row
         return self.function(row, tf.zeros([2], tf.int32) if draws is None else draws)
 
     def finish(self, rows, draws):

@@ -342,12 +342,7 @@ def ordered_by_class(labels):
 
 
 def rows_of(classes, first, counts):
-    """All rows of some classes, one class after the other.
-
-    Args:
-        classes: (m,) integers, indices into `first` and `counts`.
-        first: (classes,) int32, first row of each class.
-        counts: (classes,) int32, rows of each class.
+    """All rows of some classes, (m,) indices into `first` and `counts`, one class after the other.
 
     Returns:
         `(owner, turn, rows)`, three (n,) int32: the place of the row's class in `classes`, that of
@@ -360,15 +355,9 @@ def rows_of(classes, first, counts):
 
 
 def _draw(weights, count, seed):
-    """Draws columns of each row one by one, in proportion to the weights.
+    """Draws columns of each row one by one, without replacement, in proportion to integer weights.
 
-    Args:
-        weights: (rows, columns) integers; those of weight 0 come last.
-        count: Columns to draw, without replacement; all if there are fewer.
-        seed: (2,) int64.
-
-    Returns:
-        (rows, count) int32.
+    Those of weight 0 come last. Returns (rows, count) int32; fewer columns if there are fewer.
     """
     # The shortest of exponential waiting times is each one with odds of its rate.
     waits = -tf.math.log1p(-tf.random.stateless_uniform(tf.shape(weights), seed))

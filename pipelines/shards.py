@@ -30,15 +30,7 @@ _KILLED = 600  # seconds without a write after which an unfinished file is taken
 
 
 def verify(folder):
-    """Checks every byte of a cache.
-
-    Args:
-        folder: Of the cache.
-
-    Raises:
-        FileNotFoundError: If it is unfinished, or files are missing.
-        ValueError: If a file has changed since it was written.
-    """
+    """Checks every byte of a cache; raises an error if files are missing or have changed."""
     folder = pathlib.Path(os.path.expanduser(folder))
     cache.check_files(folder, cache.read_manifest(folder), checksums=True)
 
@@ -213,14 +205,7 @@ def _contents_of(split, settings, channels):
 
 
 def write_shard(path, plan, rows, images):
-    """Writes one file and, next to it, its metadata; returns the metadata.
-
-    Args:
-        path: Of the file.
-        plan: Settings and digest of the images.
-        rows: (row, encoded image) of each of its images.
-        images: `Split` that the rows index.
-    """
+    """Writes one file of (row, encoded image) and, next to it, its metadata; returns the latter."""
     shard = {**plan, "bytes": 0, "sha256": "", "offset": [], "length": []}
     with replacing(path) as unfinished:
         try:

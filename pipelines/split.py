@@ -335,12 +335,7 @@ def _concatenated(parts):
 
 
 def rows_to_find(split, queries=None):
-    """The number of images that each query is compared with, itself excluded.
-
-    Args:
-        split: `Split` of the images, as returned by `Dataset.scored`.
-        queries: (n,) booleans, which of them are queries; None if all are queries and gallery.
-    """
+    """The number of images that each query of a split is compared with, itself excluded."""
     return len(split.labels) - 1 if queries is None else int((~queries).sum())
 
 

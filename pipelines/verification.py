@@ -21,15 +21,12 @@ _NO_MEMORY = (OSError, RuntimeError, sqlite3.Error)  # of an unreadable or missi
 
 
 def find_unreadable(paths):
-    """Finds the files that `decode` rejects: missing, empty, cut off, too large or not an image.
+    """The files that `decode` rejects: missing, empty, cut off, too large or not an image.
 
     Decodes every file on all cores, JPEG at an eighth of its size; in a terminal it shows a
     progress bar if that takes more than two seconds. A readable file is not decoded again while
     its path, size and modification time stay the same: these are kept in `images.sqlite` in the
     folder `tfdml` of `$XDG_CACHE_HOME` or of `~/.cache`.
-
-    Args:
-        paths: Paths of files.
 
     Returns:
         {index into `paths`: reason why it cannot be read}, ascending.

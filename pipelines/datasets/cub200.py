@@ -19,14 +19,7 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
 
     Args:
         data_dir: Folder of the unpacked archive, or its parent.
-        skip_invalid: Whether missing and unreadable images are skipped, and other counts than
-            published accepted, with a warning; otherwise they are an error.
-        training: Whether to train on the training classes; if not, they may have a single image.
         boxes: Whether to crop to the birds' boxes, rounded to whole pixels inside the image.
-
-    Raises:
-        FileNotFoundError: If files of the archive are missing.
-        ValueError: If they differ from the published ones.
 
     Source:
         Wah, Branson, Welinder, Perona, Belongie. The Caltech-UCSD Birds-200-2011 dataset.
