@@ -51,7 +51,7 @@ class HardNeighbours:
         needed = "there must be at least `batch_size` - 2 images outside every class"
         check(others >= batch_size - 2, needed, batch_size=batch_size, others=others)
         self.labels, self.batch_size, self.refresh_every = labels, batch_size, refresh_every
-        self._step = self._nearest = None
+        self._step, self._nearest = None, np.empty([0, 0], np.int32)
 
     def check_suits(self, labels, batch_size):
         """Raises a ValueError unless batches of these labels can use it."""

@@ -9,7 +9,7 @@ from pipelines.boxes import check_inside
 from pipelines.verification import unreadable
 from tfdml.decoding import resize, resized
 
-_OF_THE_MACHINE = (  # errors that no image causes
+_MACHINE_ERRORS = (  # errors that no image causes
     tf.errors.AbortedError,
     tf.errors.CancelledError,
     tf.errors.DeadlineExceededError,
@@ -233,7 +233,7 @@ def cause_of(error, *splits):
 
     The files of the splits that may hold the image are read until it is found.
     """
-    if isinstance(error, _OF_THE_MACHINE):
+    if isinstance(error, _MACHINE_ERRORS):
         splits = ()
     for split in (split for split in splits if split.holds_paths):
         for row, reason in unreadable(split.images):

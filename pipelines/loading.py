@@ -78,7 +78,7 @@ class Reader:
             expected = "`image_size` must have the channels of the images"
             check(size[2] == channels, expected, image_size=size, channels=channels)
         if split.warped is not None:
-            preprocessing = preprocessing.of_warped(split.warped)
+            preprocessing = preprocessing.after_warp(split.warped)
         return dataclasses.replace(self, image_size=size, preprocessing=preprocessing)
 
     def reads_each(self, split):

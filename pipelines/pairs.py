@@ -69,27 +69,29 @@ class Pairs:
         split.check_one_label("images of pairs")
         if self.hard_neighbours is not None:
             self.hard_neighbours.check_suits(split.labels, self.batch_size)
-            return self._with_neighbours(seed, step)
+            return _with_neighbours(self.hard_neighbours, seed, step)
         check_pairs(split.labels, self.batch_size, multiple_of=2)
         warn_of_single_images(np.unique(split.labels, return_counts=True)[1])
         half = self.batch_size // 2
         drawn = _in_turn(all_pairs(split.labels, half, seed), half, seed, step, self.reshuffle)
         return tf.reshape(drawn, [self.batch_size])
 
-    def _with_neighbours(self, seed, step):
-        half = self.batch_size // 2
-        pairs = positive_pairs(self.hard_neighbours.labels)
-        drawn = tf.reshape(_in_turn(pairs, half // 2, seed, step, reshuffle=True), [half])
-        nearest = tf.numpy_function(self.hard_neighbours.nearest, [step, drawn], tf.int32)
-        nearest = tf.cast(tf.ensure_shape(nearest, [half, self.batch_size - 2]), tf.int64)
-        chosen = tf.pad(drawn, [[0, half]], constant_values=-1)
 
-        def add(place, chosen):
-            free = tf.reduce_all(nearest[place][:, None] != chosen[None, :], axis=1)
-            added = nearest[place][tf.argmax(tf.cast(free, tf.int32))]
-            return place + 1, tf.tensor_scatter_nd_update(chosen, [[half + place]], [added])
+def _with_neighbours(neighbours, seed, step):
+    """The rows of m / 4 pairs, and the nearest image that each adds."""
+    half = neighbours.batch_size // 2
+    pairs = positive_pairs(neighbours.labels)
+    drawn = tf.reshape(_in_turn(pairs, half // 2, seed, step, reshuffle=True), [half])
+    nearest = tf.numpy_function(neighbours.nearest, [step, drawn], tf.int32)
+    nearest = tf.cast(tf.ensure_shape(nearest, [half, neighbours.batch_size - 2]), tf.int64)
+    chosen = tf.pad(drawn, [[0, half]], constant_values=-1)
 
-        return tf.while_loop(lambda place, _: place < half, add, [0, chosen])[1]
+    def add(place, chosen):
+        free = tf.reduce_all(nearest[place][:, None] != chosen[None, :], axis=1)
+        added = nearest[place][tf.argmax(tf.cast(free, tf.int32))]
+        return place + 1, tf.tensor_scatter_nd_update(chosen, [[half + place]], [added])
+
+    return tf.while_loop(lambda place, _: place < half, add, [0, chosen])[1]
 
 
 def _in_turn(pairs, count, seed, step, reshuffle):
@@ -98,8 +100,8 @@ def _in_turn(pairs, count, seed, step, reshuffle):
     epoch, place = divided(step, total // count)
     places = place * count + tf.range(count, dtype=tf.int64)
     if reshuffle:
-        of_epoch = step_seed(seed, "pairs", epoch)
-        places = tf.random.experimental.index_shuffle(places, of_epoch, total - 1)
+        epoch_seed = step_seed(seed, "pairs", epoch)
+        places = tf.random.experimental.index_shuffle(places, epoch_seed, total - 1)
     return tf.cast(tf.gather(constant(pairs), places, axis=1), tf.int64)
 
 

@@ -66,8 +66,8 @@ class Preprocessing:
         check_type(mean.dtype.kind == "f", "`mean_image` must be floats", dtype=Bare(mean.dtype))
         expected = "`mean_image` must be (height, width, channels), all finite"
         check(mean.ndim == 3 and np.isfinite(mean).all(), expected, shape=mean.shape)
-        of_one_size = "`mean_image` requires images of one size: leave out `keep_aspect`"
-        check(not self.keep_aspect, of_one_size, keep_aspect=self.keep_aspect)
+        one_size = "`mean_image` requires images of one size: leave out `keep_aspect`"
+        check(not self.keep_aspect, one_size, keep_aspect=self.keep_aspect)
         vars(self).update(mean_image=mean.astype(np.float32))
 
     @property
@@ -88,7 +88,7 @@ class Preprocessing:
         sides = (round(side / _SHARE) for side in image_size[:2])
         return *((self.warp_size,) * 2 if self.warp_size else sides), image_size[2]
 
-    def of_warped(self, warped):
+    def after_warp(self, warped):
         """The preprocessing left to do for images that were warped before, as in a cache.
 
         Raises a ValueError if the result would differ from preprocessing the original images.

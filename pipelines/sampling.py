@@ -164,8 +164,8 @@ class Groups:
             return tf.boolean_mask(tf.gather(members, columns, batch_dims=1), there)
 
         owner, turn, rows = rows_of(members(), first, counts)
-        of_images = step_seed(seed, "images", step)
-        keys = tf.random.stateless_uniform([2, tf.size(owner)], of_images, dtype=tf.float64)
+        image_seed = step_seed(seed, "images", step)
+        keys = tf.random.stateless_uniform([2, tf.size(owner)], image_seed, dtype=tf.float64)
         # Classes stay adjacent, each shuffled within; then images of high ranks are dropped.
         places = tf.argsort(tf.cast(owner, tf.float64) + keys[0])
         most = self.images_per_class or tf.reduce_max(counts)
@@ -188,10 +188,10 @@ class Groups:
         one_of_several = self.super_classes == 1 < self.classes_per_batch
         usable = sizes >= (2 if one_of_several else 1)
         classes = "2 classes" if one_of_several else "a class"
-        of_pairs = f"the number of super-classes that have {classes} of 2 images or more"
+        wanted = f"the number of super-classes that have {classes} of 2 images or more"
         found = {"super_classes": self.super_classes, "found": int(np.count_nonzero(usable))}
         enough = self.super_classes <= found["found"]
-        check(enough, f"`super_classes` must not exceed {of_pairs}", **found)
+        check(enough, f"`super_classes` must not exceed {wanted}", **found)
         return usable
 
 
@@ -248,8 +248,8 @@ class WholeClasses:
         classes = tf.numpy_function(classes_of, divided(step, batches_per_epoch), tf.int32)
         classes = tf.ensure_shape(classes, [None])
         owner, _, rows = rows_of(classes, constant(first), constant(counts))
-        of_images = step_seed(seed, "images", step)
-        keys = tf.random.stateless_uniform(tf.shape(owner), of_images, dtype=tf.float64)
+        image_seed = step_seed(seed, "images", step)
+        keys = tf.random.stateless_uniform(tf.shape(owner), image_seed, dtype=tf.float64)
         places = tf.argsort(tf.cast(owner, tf.float64) + keys)[: self.batch_size]  # by class
         return tf.gather(constant(by_class), tf.gather(rows, places))
 
@@ -287,8 +287,8 @@ class Shuffled:
         check(self.batch_size <= received["images"], expectation, **received)
         epoch, place = divided(step, received["images"] // self.batch_size)
         places = place * self.batch_size + tf.range(self.batch_size, dtype=tf.int64)
-        of_epoch = step_seed(seed, "images", epoch)
-        return tf.random.experimental.index_shuffle(places, of_epoch, received["images"] - 1)
+        epoch_seed = step_seed(seed, "images", epoch)
+        return tf.random.experimental.index_shuffle(places, epoch_seed, received["images"] - 1)
 
 
 def _grouped(split):

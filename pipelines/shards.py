@@ -101,9 +101,9 @@ def preprocessing_of(size, keep_aspect, trim_white, quality):
 def _check(dataset, images_per_file):
     if images_per_file is not None:
         check_integer(1, images_per_file=images_per_file)
-    of_files = all(split.holds_paths and not split.warped for split in dataset.splits.values())
+    separate = all(split.holds_paths and not split.warped for split in dataset.splits.values())
     needed = "a cache needs a dataset of separate image files"
-    check(of_files, needed, dataset=Bare(dataset.name))
+    check(separate, needed, dataset=Bare(dataset.name))
     dataset.train.check_one_label("images of a cache")
 
 
@@ -176,8 +176,8 @@ def _written(folder, plan):
 def _is_whole(path, shard):
     """Whether a file of the cache has all of the bytes that its metadata states."""
     try:
-        of_size = path.stat().st_size == shard.get("bytes")
-        return of_size and cache.sha256_of(path) == shard.get("sha256")
+        complete = path.stat().st_size == shard.get("bytes")
+        return complete and cache.sha256_of(path) == shard.get("sha256")
     except OSError:
         return False
 

@@ -98,8 +98,8 @@ class Split:
         return images
 
     def _checked_inputs(self):
-        of_images = {"images": self.images, "boxes": self.boxes, "warped": self.warped}
-        given = [name for name, value in of_images.items() if value is not None]
+        image_fields = {"images": self.images, "boxes": self.boxes, "warped": self.warped}
+        given = [name for name, value in image_fields.items() if value is not None]
         check(not given, "a split of `inputs` must have nothing of images", given=given)
         named = self.inputs if isinstance(self.inputs, dict) else {"inputs": self.inputs}
         arrays = {name: _checked_rows(name, rows) for name, rows in named.items()}

@@ -15,6 +15,7 @@ from pipelines.records import is_record, read
 from tfdml.image_files import is_utf8
 from tfdml.image_headers import KINDS, excess_pixels, open_image
 from tfdml.progress import progress
+from tfdml.quiet import import_tensorflow
 
 NOT_UTF8 = "its name is not UTF-8"
 _NO_MEMORY = (OSError, RuntimeError, sqlite3.Error)  # of an unreadable or missing database
@@ -41,8 +42,6 @@ def unreadable(paths):
     unknown = [row for row, stamp in enumerate(stamps) if stamp is None or stamp not in known]
     good = []
     if unknown:  # not in the threads: each would silence the standard error of the others
-        from tfdml.quiet import import_tensorflow
-
         import_tensorflow()
     pool = ThreadPoolExecutor(os.cpu_count())
     try:

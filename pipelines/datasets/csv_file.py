@@ -66,8 +66,8 @@ def numbered_sets(cells):
         raise ValueError(f"the column labels must name at least 2 labels. Received: {ordered}")
     column = {name: place for place, name in enumerate(ordered)}
     labels = np.zeros((len(cells), len(ordered)), np.int64)
-    for row, of_image in enumerate(words):
-        labels[row, [column[word] for word in of_image]] = 1
+    for row, image_words in enumerate(words):
+        labels[row, [column[word] for word in image_words]] = 1
     return labels, dict(enumerate(ordered))
 
 

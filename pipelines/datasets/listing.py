@@ -11,6 +11,7 @@ import numpy as np
 from pipelines.augmentation import Augmentation
 from pipelines.boxes import check_inside, cut_to_images
 from pipelines.split import Dataset, Split
+from pipelines.verification import find_unreadable
 from tfdml.checks import check
 from tfdml.files import identity
 
@@ -124,8 +125,6 @@ def _without_missing(listing, skip_invalid, where):
 
 
 def _without_unreadable(listing):
-    from pipelines.verification import find_unreadable
-
     unreadable = find_unreadable(listing.images)
     found = [f"{listing.images[row]} ({reason})" for row, reason in unreadable.items()]
     leave_out("images that cannot be read", found, skip_invalid=True)
