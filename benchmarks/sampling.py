@@ -13,42 +13,47 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image
 
-from pipelines import HardNeighbours, Split, balanced_batches, pair_batches
-from pipelines.images import reader
-from pipelines.pairs import pair_indices
-from pipelines.sampling import balanced_indices, group_indices
-from pipelines.shuffled import shuffled_indices
-from pipelines.whole_classes import whole_class_indices
+from pipelines import (
+    Balanced,
+    Groups,
+    HardNeighbours,
+    Pairs,
+    Reader,
+    Shuffled,
+    Split,
+    WholeClasses,
+    balanced_batches,
+    pair_batches,
+)
 from tfdml.decoding import decode
 
 CLASSES, IMAGES_PER_CLASS = 11_318, 5  # Stanford Online Products, training half
 BATCH = {"classes_per_batch": 32, "images_per_class": 4}
 BATCH_SIZE = 128
 SUPER_CLASSES = 12
-GROUP = {"classes_per_batch": 20, "batch_size": 100}
 SIZE = (112, 112, 3)
 FAR = 10_000_000  # a step that no run reaches
 SAMPLERS = {
-    "balanced": lambda labels, step: balanced_indices(labels, **BATCH, start_step=step),
-    "groups": lambda labels, step: group_indices(
-        labels, labels % SUPER_CLASSES, **GROUP, start_step=step
-    ),
-    "whole classes": lambda labels, step: whole_class_indices(labels, 100, start_step=step),
-    "shuffled": lambda labels, step: shuffled_indices(len(labels), BATCH_SIZE, start_step=step),
-    "pairs": lambda labels, step: pair_indices(labels, BATCH_SIZE, start_step=step),
+    "balanced": Balanced(**BATCH),
+    "groups": Groups(classes_per_batch=20, batch_size=100),
+    "whole classes": WholeClasses(100),
+    "shuffled": Shuffled(BATCH_SIZE),
+    "pairs": Pairs(BATCH_SIZE),
 }
 
 
 def main():
     labels = np.repeat(np.arange(CLASSES), IMAGES_PER_CLASS)
     tf.constant(0)  # starts TensorFlow, which is not measured
-    for name, indices_of in SAMPLERS.items():
+    supers = labels % SUPER_CLASSES
+    split = Split(inputs=np.arange(len(labels)), labels=labels, super_labels=supers)
+    for name, sampler in SAMPLERS.items():
         for step in (0, FAR):
             began = time.perf_counter()
-            next(iter(indices_of(labels, step)))
+            next(iter(indices_of(sampler, split, step)))
             seconds = time.perf_counter() - began
             show(f"{name}: first batch from step {step:,}", seconds, "s", "at most 3")
-        speed = rate(indices_of(labels, 0), 4000)
+        speed = rate(indices_of(sampler, split, 0), 4000)
         show(f"{name}: index-only rate", speed, "images/s", "at least 100,000")
     search, first, speed = hard_neighbours(labels)
     show("hard neighbours: search", search, "s")
@@ -58,12 +63,19 @@ def main():
         split = write_photos(pathlib.Path(folder))
         read_only = decode_rate(split, lambda contents: decode(contents, 3))
         # In turns, and the best of each, so that other work on the machine favours none.
-        turns = [(decode_rate(split, reader(SIZE)), batch_rate(split)) for _ in range(3)]
+        turns = [(decode_rate(split, Reader(SIZE)), batch_rate(split)) for _ in range(3)]
         bare, whole = (max(rates) for rates in zip(*turns, strict=True))
     show("bare decoding", read_only, "images/s")
     show("bare decoding and resizing", bare, "images/s")
     show("balanced batches of files", whole, "images/s")
     show("batches / bare decode and resize", whole / bare, "", "at least 0.8")
+
+
+@tf.autograph.experimental.do_not_convert
+def indices_of(sampler, split, step):
+    """Endless batches of rows alone."""
+    steps = tf.data.Dataset.counter(tf.constant(step, tf.int64))
+    return steps.map(lambda step: sampler.indices(split, 0, step), tf.data.AUTOTUNE)
 
 
 def hard_neighbours(labels, batches=400):

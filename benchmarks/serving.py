@@ -18,7 +18,7 @@ import tensorflow as tf
 from timing import seconds_of
 from tqdm import tqdm
 
-from pipelines.images import reader
+from pipelines import Reader
 from tfdml.models import BACKBONES, build_embedder
 from tfdml.serving import export_model
 from tfdml.serving.nearest import images_of
@@ -40,7 +40,7 @@ def main():
     contents = [path.read_bytes() for path in files[:: max(1, len(files) // 32)][:32]]
     with tempfile.TemporaryDirectory() as folder:
         version = pathlib.Path(folder) / "1"
-        seconds, cpu = seconds_of(lambda: export_model(embedder, version, reader(shape)))
+        seconds, cpu = seconds_of(lambda: export_model(embedder, version, Reader(shape)))
         print(f"export: {seconds:.1f} s ({cpu:.1f} s of the CPU), {megabytes(version):.1f} MB")
         signatures = tf.saved_model.load(str(version)).signatures
         for rows in (1, len(contents)):
@@ -54,7 +54,7 @@ def measure(signatures, contents, shape, rounds):
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def read(image_bytes):
         image = tf.TensorSpec(shape, tf.float32)
-        return tf.map_fn(reader(shape), image_bytes, fn_output_signature=image)
+        return tf.map_fn(Reader(shape), image_bytes, fn_output_signature=image)
 
     def embed(images):
         return signatures["embed_images"](images=images)["embedding"].numpy()

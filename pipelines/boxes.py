@@ -18,18 +18,12 @@ _HEADER = ["path", "x1", "y1", "x2", "y2"]
 def read_boxes(path):
     """Reads a CSV file whose first line is `path,x1,y1,x2,y2`, one image a line.
 
-    Args:
-        path: Of the file. The paths in it are relative to the folder of the dataset; the numbers
-            are whole pixels of the file as stored, whatever its EXIF orientation: left and upper
-            edge, from 0, then right and lower edge, exclusive.
+    Paths are relative to the folder of the dataset. The numbers are whole pixels of the file as
+    stored, whatever its EXIF orientation: left and upper edge, from 0, then right and lower edge,
+    exclusive. An error names the file and the line.
 
     Returns:
         {path of an image, as written: (x1, y1, x2, y2)}.
-
-    Raises:
-        OSError: If it cannot be read.
-        ValueError: If the format is wrong, an image occurs twice or a box is empty; names the file
-            and the line.
     """
     boxes = {}
     header, *lines = [*csv_lines(path)] or [(1, _HEADER)]
@@ -55,12 +49,7 @@ def box_of(cells, where):
 
 
 def csv_lines(path):
-    """Yields the number and the cells of each line of a CSV file that is not empty.
-
-    Raises:
-        OSError: If it cannot be read.
-        ValueError: If it is not a CSV file.
-    """
+    """Yields the number and the cells of each line of a CSV file that is not empty."""
     with pathlib.Path(path).open(newline="", encoding="utf-8-sig") as file:  # as of spreadsheets
         lines = csv.reader(file, strict=True)
         try:
@@ -74,15 +63,7 @@ def csv_lines(path):
 def with_boxes(dataset, path, data_dir):
     """The dataset with the boxes of a file, one for every image; boxes of other images are ignored.
 
-    Args:
-        dataset: `Dataset` of paths.
-        path: Of the file, as for `read_boxes`.
-        data_dir: Folder that its paths are relative to, or a file in it.
-
-    Raises:
-        OSError: If the file cannot be read.
-        ValueError: If `read_boxes` rejects it, the images are not files, one has no box, or a box
-            is not inside its image; names the image.
+    `data_dir` is the folder that its paths are relative to, or a file in it.
     """
     folder = pathlib.Path(os.path.expanduser(data_dir))
     folder = folder.parent if folder.is_file() else folder
@@ -106,13 +87,7 @@ def with_boxes(dataset, path, data_dir):
 
 
 def check_inside(split):
-    """Raises a ValueError that names the first image whose box is not inside it.
-
-    Reads the headers of the files; shows a progress bar if that takes more than two seconds.
-
-    Args:
-        split: `Split` of paths with boxes.
-    """
+    """Raises a ValueError that names the first image whose box is not inside it."""
     for path, box, (width, height) in _with_sizes(split.images, split.boxes.tolist()):
         _check_box(box[2] <= width and box[3] <= height, path, box, width, height)
 
@@ -120,17 +95,14 @@ def check_inside(split):
 def cut_to_images(paths, boxes):
     """Annotated boxes, rounded outward to whole pixels and clipped to their images.
 
-    Reads the headers of the files; shows a progress bar if that takes more than two seconds.
+    An error names the first image whose box lies wholly outside.
 
     Args:
-        paths: (n,) paths of the images.
+        paths: (n,) paths of the images, whose headers are read.
         boxes: (n, 4) numbers: left, upper, right and lower edge.
 
     Returns:
         (n, 4) integers, each box inside its image.
-
-    Raises:
-        ValueError: If a box lies wholly outside its image; names the image.
     """
     cut = np.zeros((len(paths), 4), np.int64)
     boxes = np.asarray(boxes, np.float64)

@@ -61,20 +61,11 @@ def parser_of(program, description, required=False):
 
 
 def check(name, data_dir=None, boxes=None):
-    """Finds what `skip_invalid` would leave out of a dataset.
-
-    Args:
-        name: As for `pipelines.load`, of images in files.
-        data_dir: As for `pipelines.load`.
-        boxes: As for `pipelines.load`; a box outside its image is an error.
+    """Finds what `skip_invalid` would leave out of a dataset, by the arguments of `pipelines.load`.
 
     Returns:
         `(found, images, rest)`: a sentence for each problem, the number of images without one, and
         why these are no dataset; empty if they are.
-
-    Raises:
-        ValueError: If the images are not in separate files, or as for `pipelines.load`.
-        OSError: As for `pipelines.load`.
     """
     from pipelines.datasets.listing import Invalid
 

@@ -1,14 +1,14 @@
-"""Batches of positive pairs and their nearest images of other classes."""
+"""Nearest images of other classes, for batches of pairs."""
 
 import numpy as np
 import tensorflow as tf
 
-from pipelines.pairs import check_enough, check_pairs, pairs_in_turn, positive_pairs
-from pipelines.sampling import checked_labels
-from tfdml.checks import check, check_integer
+from pipelines.sampling import ordered_by_class
+from tfdml.checks import Bare, check, check_fits, check_integer, check_shapes, check_type
 from tfdml.progress import progress
 
 _BLOCK_BYTES = 2**25  # of float32 scores held at once
+_BYTES_PER_PAIR = 40  # most that making the list of pairs takes
 
 
 class HardNeighbours:
@@ -40,7 +40,9 @@ class HardNeighbours:
 
     def __init__(self, labels, batch_size, refresh_every):
         check_integer(1, refresh_every=refresh_every)
-        labels = checked_labels(labels)
+        labels = np.asarray(labels)
+        check_type(labels.dtype.kind in "iu", "`labels` must be integers", dtype=Bare(labels.dtype))
+        check_shapes(labels.ndim == 1, "`labels` must be (n,) class ids", labels=labels)
         check_pairs(labels, batch_size, multiple_of=4)
         counts = np.unique(labels, return_counts=True)[1]
         check_enough(int(np.sum(counts * (counts - 1)) // 2), batch_size // 4)
@@ -49,7 +51,7 @@ class HardNeighbours:
         needed = "there must be at least `batch_size` - 2 images outside every class"
         check(others >= batch_size - 2, needed, batch_size=batch_size, others=others)
         self.labels, self.batch_size, self.refresh_every = labels, batch_size, refresh_every
-        self._step = self._nearest = None
+        self._step, self._nearest = None, np.empty([0, 0], np.int32)
 
     def check_suits(self, labels, batch_size):
         """Raises a ValueError unless batches of these labels can use it."""
@@ -80,53 +82,43 @@ class HardNeighbours:
         self._nearest = nearest_of_other_classes(embeddings, self.labels, self.batch_size - 2)
         self._step = step
 
-    def nearest(self, step):
-        """The (n, m - 2) int32 table of a step; raises a RuntimeError without a refresh at it."""
-        if step != self._step:
+    def nearest(self, step, rows):
+        """The (rows, m - 2) int32 of some rows; a RuntimeError if a step before was refreshed."""
+        if self._step is None or not self._step <= step < self._step + self.refresh_every:
             needed = f"`refresh` must be called at step {step}, before its batch is taken"
             raise RuntimeError(f"{needed}. The last call was at step {self._step}")
-        return self._nearest
+        return self._nearest[rows]
 
 
-def hard_pairs(neighbours, seed):
-    """Returns a function from the step and the table of nearest images to the indices of a batch.
+def check_pairs(labels, batch_size, multiple_of):
+    """Raises a TypeError or ValueError if batches of pairs cannot have this size."""
+    check_integer(multiple_of, batch_size=batch_size)
+    divides = batch_size % multiple_of == 0
+    check(divides, f"`batch_size` must be a multiple of {multiple_of}", batch_size=batch_size)
+    classes = len(np.unique(labels))
+    check(classes >= 2, "negative pairs need 2 classes or more", classes=classes)
 
-    Each epoch visits the positive pairs in a random order, m / 4 at a time. Then each of their
-    images in turn adds the nearest image of another class that is not in the batch yet.
 
-    Args:
-        neighbours: `HardNeighbours`.
-        seed: Of the order of the pairs.
+def check_enough(pairs, count):
+    """Raises a ValueError if there are fewer pairs than a batch takes."""
+    received = {"pairs": pairs, "of a batch": count}
+    check(pairs >= count, "a batch must not take more pairs than there are", **received)
 
-    Returns:
-        Function of () int64 and (n, m - 2) int32 that returns (m,) int64 indices: the left images
-        of the pairs, the right ones, and the neighbours that these added, in the same order.
-    """
-    half = neighbours.batch_size // 2
-    draw = pairs_in_turn(positive_pairs(neighbours.labels), half // 2, seed, reshuffle=True)
 
-    def indices_of(step, nearest):
-        drawn = tf.reshape(draw(step), [half])
-        chosen = tf.pad(drawn, [[0, half]], constant_values=-1)
-
-        def add(place, chosen):
-            candidates = tf.cast(tf.gather(nearest, chosen[place]), tf.int64)
-            free = tf.reduce_all(candidates[:, None] != chosen[None, :], axis=1)
-            added = candidates[tf.argmax(tf.cast(free, tf.int32))]
-            return place + 1, tf.tensor_scatter_nd_update(chosen, [[half + place]], [added])
-
-        return tf.while_loop(lambda place, _: place < half, add, [0, chosen])[1]
-
-    return indices_of
+def positive_pairs(labels):
+    """Every pair of two images of a class, once: (2, pairs) int32."""
+    by_class, first, sizes = ordered_by_class(labels)
+    number = int((sizes * (sizes - 1.0)).sum() / 2)
+    check_fits(_BYTES_PER_PAIR * number, "all pairs of images of a class", pairs=number)
+    following = np.repeat(first + sizes, sizes) - np.arange(len(labels)) - 1  # in the same class
+    left = np.repeat(np.arange(len(labels)), following)
+    right = np.arange(len(left)) - (np.cumsum(following) - following)[left] + left + 1
+    by_class = by_class.astype(np.int32)
+    return np.stack([by_class[left], by_class[right]])
 
 
 def nearest_of_other_classes(embeddings, labels, count):
     """The `count` nearest rows of other classes for each row, nearest first, by exact search.
-
-    Args:
-        embeddings: (n, dim) floats.
-        labels: (n,) integers, at most n - `count` rows of each class.
-        count: Neighbours per row.
 
     Returns:
         (n, count) int32. Distances are computed in float32: of rows that it does not distinguish,

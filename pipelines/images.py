@@ -6,11 +6,10 @@ import math
 import tensorflow as tf
 
 from pipelines.boxes import check_inside
-from pipelines.preprocessing import Preprocessing
 from pipelines.verification import unreadable
-from tfdml.decoding import decode, resize, resized
+from tfdml.decoding import resize, resized
 
-_OF_THE_MACHINE = (  # errors that no image causes
+_MACHINE_ERRORS = (  # errors that no image causes
     tf.errors.AbortedError,
     tf.errors.CancelledError,
     tf.errors.DeadlineExceededError,
@@ -22,44 +21,13 @@ _LIGHTEST, _MARGIN, _WHITE = 250, 15, 255  # white border: least grey, margin ke
 
 
 def crop(image, box):
-    """The part of an image inside a box.
-
-    Args:
-        image: (height, width, channels).
-        box: (4,) integers: left, upper, right and lower edge, the last two exclusive.
-
-    Returns:
-        (lower - upper, right - left, channels), a slice of `image`.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If the box is empty or not inside the image.
-    """
+    """The part of an image inside a box, whose right and lower edge are exclusive."""
     left, top, right, bottom = tf.unstack(tf.cast(box, tf.int32))
     return tf.image.crop_to_bounding_box(image, top, left, bottom - top, right - left)
 
 
-def reader(image_size, preprocessing=None):
-    """Returns the preprocessing of evaluation and serving: encoded bytes -> one float32 image.
-
-    Args:
-        image_size: (height, width, channels).
-        preprocessing: `Preprocessing`, or None to only resize.
-
-    Raises:
-        ValueError: If the preprocessing cannot make images of this size.
-    """
-    preprocessing = preprocessing or Preprocessing()
-    preprocessing.check_sizes(image_size)
-    return lambda contents: prepare(decode(contents, image_size[2]), image_size, preprocessing)
-
-
 def prepare(image, image_size, preprocessing):
     """One image as evaluation sees it: resized, or the centre crop after `preprocessing`.
-
-    Args:
-        image: (height, width, channels) uint8.
-        image_size: (height, width, channels); the channels must be those of the image.
-        preprocessing: `Preprocessing`.
 
     Returns:
         float32 of `image_size`; in [0, 255] unless a mean image is subtracted.
@@ -72,15 +40,10 @@ def prepare(image, image_size, preprocessing):
 
 
 def warp(image, size, preprocessing):
-    """One image at the size before the crop, in 8 bits.
-
-    Args:
-        image: (height, width, channels) uint8.
-        size: (height, width).
-        preprocessing: `Preprocessing`; its `keep_aspect` and `trim_white` are read.
+    """One image at the `size`, (height, width), before the crop, in 8 bits.
 
     Returns:
-        uint8 of that size; with `keep_aspect` one side is that of `size`, the other at least.
+        uint8; with `keep_aspect` one side is that of `size`, the other at least.
     """
     if not (preprocessing.trim_white or preprocessing.keep_aspect):
         return tf.ensure_shape(_in_eight_bits(image, size), (*size, image.shape[-1]))
@@ -118,17 +81,7 @@ def trim_white(image):
 
 
 def cut_out(image, place, image_size, preprocessing):
-    """The crop of an image at a place, minus the mean image there.
-
-    Args:
-        image: (height, width, channels) uint8, as of `warp`.
-        place: (2,) integers: the first row and column of the crop.
-        image_size: (height, width, channels) of the crop.
-        preprocessing: `Preprocessing`; its `mean_image` is read.
-
-    Returns:
-        `image_size`, uint8; with a mean image float32.
-    """
+    """The crop of an image at its first row and column, minus the mean image there."""
     begin = tf.concat([tf.cast(place, tf.int32), [0]], axis=0)
     image, mean = tf.slice(image, begin, image_size), preprocessing.mean_image
     if mean is None:
@@ -138,15 +91,7 @@ def cut_out(image, place, image_size, preprocessing):
 
 
 def random_part(image, image_size, augmentation, preprocessing, draws):
-    """One training image before flip, warp and colour: uint8 where possible.
-
-    Args:
-        image: (height, width, channels) uint8.
-        image_size: (height, width, channels) of the part.
-        augmentation: `Augmentation`; its `crop` and `aspect` are read.
-        preprocessing: `Preprocessing`.
-        draws: (4,) floats in [0, 1): area, aspect, top, left.
-    """
+    """One training image before flip, warp and colour, by 4 draws: area, aspect, top, left."""
     size = preprocessing.size_of_warp(image_size)
     if augmentation.crops:
         if preprocessing.trim_white:
@@ -166,16 +111,9 @@ def random_place(image, image_size, draws):
 
 
 def random_crop(image, augmentation, draws, shape=None):
-    """A random part of one image.
+    """A random part of one image, by 4 draws: area, aspect, top, left.
 
-    Args:
-        image: (height, width, channels).
-        augmentation: `Augmentation`; its `crop` and `aspect` are read.
-        draws: (4,) floats in [0, 1): area, aspect, top, left.
-        shape: Width / height of the crop at aspect 1; that of the image if None.
-
-    Returns:
-        (crop height, crop width, channels), a slice of `image`.
+    `shape` is width / height of the crop at aspect 1; that of the image if None.
     """
     height, width = (tf.cast(n, tf.float32) for n in tf.unstack(tf.shape(image)[:2]))
     area = augmentation.crop + (1.0 - augmentation.crop) * draws[0]
@@ -195,26 +133,14 @@ def random_crop(image, augmentation, draws, shape=None):
 
 
 def random_flip(image, augmentation, draw):
-    """One image, mirrored left to right at random; faster than `random_warp` of a batch.
-
-    Args:
-        image: (height, width, channels).
-        augmentation: `Augmentation`; its `flip` is read.
-        draw: Float in [0, 1).
-    """
+    """One image, mirrored left to right at random; faster than `random_warp` of a batch."""
     if not augmentation.flip:
         return image
     return tf.cond(draw < 0.5, lambda: tf.reverse(image, axis=[1]), lambda: image)
 
 
 def random_symmetry(images, augmentation, draw):
-    """A batch, all of whose images are turned by one multiple of 90 degrees, and maybe mirrored.
-
-    Args:
-        images: (n, side, side, channels).
-        augmentation: `Augmentation`; its `symmetries` is read.
-        draw: Float in [0, 1).
-    """
+    """A batch, all of whose images are turned by one multiple of 90 degrees, and maybe mirrored."""
     if augmentation.symmetries == 1:
         return images
     number = tf.cast(draw * augmentation.symmetries, tf.int32)
@@ -223,15 +149,9 @@ def random_symmetry(images, augmentation, draw):
 
 
 def random_warp(images, augmentation, draws):
-    """A batch flipped, rotated, zoomed and shifted, by five uniform draws per image.
+    """A batch flipped, rotated, zoomed and shifted, by (n, 5) draws in [0, 1), in this order.
 
-    Args:
-        images: (n, height, width, channels) float32.
-        augmentation: `Augmentation`.
-        draws: (n, 5) floats in [0, 1): flip, rotation, zoom, two shifts.
-
-    Returns:
-        (n, height, width, channels) float32; pixels from outside repeat the border.
+    Pixels from outside repeat the border.
     """
     if augmentation.flip:
         mirrored = (draws[:, 0] < 0.5)[:, None, None, None]
@@ -257,16 +177,7 @@ def random_warp(images, augmentation, draws):
 
 
 def random_colour(images, augmentation, draws):
-    """A batch with other brightness, contrast and saturation, by three uniform draws per image.
-
-    Args:
-        images: (n, height, width, channels) float32 in [0, 255].
-        augmentation: `Augmentation`; its `colour` is read.
-        draws: (n, 3) floats in [0, 1): brightness, contrast, saturation.
-
-    Returns:
-        (n, height, width, channels) float32 in [0, 255].
-    """
+    """A batch with other brightness, contrast and saturation, by (n, 3) draws in [0, 1)."""
     if not augmentation.colour:
         return images
     signed = 2.0 * draws[:, :, None, None, None] - 1.0
@@ -320,14 +231,9 @@ def named(*splits):
 def cause_of(error, *splits):
     """The cause of a TensorFlow error: the image that cannot be read, or the error's own message.
 
-    Args:
-        error: `tf.errors.OpError`.
-        *splits: The `Split`s that may hold the image; their files are read until it is found.
-
-    Returns:
-        A sentence without its full stop.
+    The files of the splits that may hold the image are read until it is found.
     """
-    if isinstance(error, _OF_THE_MACHINE):
+    if isinstance(error, _MACHINE_ERRORS):
         splits = ()
     for split in (split for split in splits if split.holds_paths):
         for row, reason in unreadable(split.images):

@@ -1,197 +1,218 @@
-"""Images of a split by the numbers of their rows: read, cut, augmented and resized."""
+"""Readers: from a row of a split to an image, the same in training, scoring and serving."""
 
-import numpy as np
+import dataclasses
+from typing import Any
+
 import tensorflow as tf
 
 from pipelines.augmentation import Augmentation
 from pipelines.images import (
     crop,
+    prepare,
     random_colour,
     random_flip,
     random_part,
     random_symmetry,
     random_warp,
 )
-from pipelines.parallel import on_all_cores
 from pipelines.preprocessing import Preprocessing
 from pipelines.records import read_batches
-from pipelines.sampling import all_steps, step_seed
+from pipelines.sampling import step_seed
 from pipelines.split import check_split
-from tfdml.checks import check, check_image_size, check_integer, check_type
+from tfdml.checks import check, check_image_size, check_type
 from tfdml.decoding import decode, resize
 from tfdml.orientation import upright
 
-_CROP_DRAWS, _WARP_DRAWS, _COLOUR_DRAWS = 4, 5, 3
-_DRAWS = {"augmentation": _CROP_DRAWS + _WARP_DRAWS, "colour": _COLOUR_DRAWS}  # of each seed
 
+@dataclasses.dataclass(frozen=True)
+class Reader:
+    """Turns rows of images into float32 images of one size.
 
-def checked(split, image_size, augmentation, preprocessing):
-    """Checks the arguments and returns them, with defaults in place of None."""
-    check_split(split)
-    if split.inputs is not None:
-        given = {"image_size": image_size, "augmentation": augmentation}
-        given = {**given, "preprocessing": preprocessing}
-        none = all(option is None for option in given.values())
-        check(none, "options of images must be None for a split of `inputs`", **given)
-        return split, None, None, None
-    augmentation = Augmentation() if augmentation is None else augmentation
-    preprocessing = Preprocessing() if preprocessing is None else preprocessing
-    check_is(Augmentation, "augmentation", augmentation)
-    check_is(Preprocessing, "preprocessing", preprocessing)
-    image_size = _checked_size(split, image_size)
-    preprocessing.check_sizes(image_size, augmentation)
-    if split.warped is not None:
-        preprocessing = preprocessing.of_warped(split.warped)
-    return split, image_size, augmentation, preprocessing
-
-
-def check_is(kind, name, value):
-    article = "an" if kind is Augmentation else "a"
-    expected = f"`{name}` must be {article} `{kind.__name__}` or None"
-    check_type(isinstance(value, kind), expected, **{name: value})
-
-
-def _checked_size(split, image_size):
-    if image_size is None and not split.holds_paths:
-        return split.images.shape[1:]
-    check_image_size(" for paths" if split.holds_paths else "", image_size=image_size)
-    size = tuple(image_size)  # pyright: ignore[reportArgumentType], it is not None
-    if split.holds_paths:
-        expected = "`image_size` must have 1 or 3 channels for paths"
-        check(size[2] in (1, 3), expected, image_size=size)
-    else:
-        channels = split.images.shape[3]
-        expected = "`image_size` must have the channels of the images"
-        check(size[2] == channels, expected, image_size=size, channels=channels)
-    return size
-
-
-def batches_of(making, indices, batch, seed, start_step, part=(0, 1)):
-    """Batches of images and labels from indices; of at most `batch` if their shape is unknown."""
-    load = loader(making, batch, indices.element_spec.shape[0], seed, part)
-    return load(tf.data.Dataset.zip(all_steps(start_step), indices))
-
-
-def loader(making, batch, size, seed, part):
-    """Returns a function from a dataset of (step, indices) to one of (images, labels).
-
-    Of a split of `inputs`, to one of (inputs, labels).
+    In training `image` makes a row an image by its part of the draws of a batch, and `finish`
+    changes the whole batch, which is faster for what needs no row by itself. In scoring `image`
+    does all, without draws; a call does the same in serving.
 
     Args:
-        making: As returned by `checked`.
-        batch: Most indices of a batch.
-        size: Indices of every batch; None if their number varies.
-        seed: Of the augmentation.
-        part: (i, n), of n equal parts of the batch the one to load.
+        image_size: (height, width, channels), for paths 1 or 3 channels; that of the images if
+            None; required for paths.
+        preprocessing: `Preprocessing`, or None to only resize.
+        augmentation: `Augmentation` of training, or None for none. With `crop` below 1 it replaces
+            the random crop of the preprocessing.
+
+    Raises:
+        TypeError: If one is not of its class.
+        ValueError: If images of this size cannot be made.
     """
-    rows = _rows_of(part, batch)
-    size = size and len(rows)
-    split, image_size, augmentation, preprocessing = making
-    if split.inputs is not None:
-        return _inputs_loader(split, rows)
-    several_sizes = split.holds_paths or split.boxes is not None or augmentation.crops
-    one_by_one = several_sizes or preprocessing.takes_crops
-    of_batch = augmentation.changed(flip=False) if one_by_one else augmentation
-    with tf.device("CPU:0"):  # else a GPU would hold all pixels
-        tables = [tf.constant(each) for each in (split.images, split.labels, boxes_of(split))]
 
-    def gather(step, indices):
-        # Short batches are padded to `batch` rows; `finish` drops the padding.
-        kept = tf.range(batch) < tf.size(indices)
-        indices = tf.ensure_shape(tf.pad(indices, [[0, batch - tf.size(indices)]]), [batch])
-        draws = [
-            tf.random.stateless_uniform([batch, draws], step_seed(seed, purpose, step))
-            for purpose, draws in _DRAWS.items()
-        ]
+    image_size: Any = None
+    preprocessing: Any = None
+    augmentation: Any = None
+
+    def __post_init__(self):
+        for article, kind in (("an", Augmentation), ("a", Preprocessing)):
+            name = kind.__name__.lower()
+            value = kind() if getattr(self, name) is None else getattr(self, name)
+            expected = f"`{name}` must be {article} `{kind.__name__}` or None"
+            check_type(isinstance(value, kind), expected, **{name: value})
+            vars(self)[name] = value
+        if self.image_size is not None:
+            check_image_size(image_size=self.image_size)
+            vars(self)["image_size"] = tuple(self.image_size)
+            self.preprocessing.check_sizes(self.image_size, self.augmentation)
+
+    def suited_to(self, split):
+        """This reader with the size and what is left of the preprocessing of a split of images.
+
+        Raises:
+            ValueError: If it has none, the size does not suit them, or is missing for paths.
+        """
+        needed = "a `Reader` makes images: a split of `inputs` takes a function, or None"
+        check(split.inputs is None, needed, image_size=self.image_size)
+        size, preprocessing = self.image_size, self.preprocessing
+        if split.holds_paths:
+            check_image_size(" for paths", image_size=size)
+            expected = "`image_size` must have 1 or 3 channels for paths"
+            check(size[2] in (1, 3), expected, image_size=size)
+        else:
+            size, channels = size or split.images.shape[1:], split.images.shape[3]
+            expected = "`image_size` must have the channels of the images"
+            check(size[2] == channels, expected, image_size=size, channels=channels)
+        if split.warped is not None:
+            preprocessing = preprocessing.after_warp(split.warped)
+        return dataclasses.replace(self, image_size=size, preprocessing=preprocessing)
+
+    def reads_each(self, split):
+        """Whether training makes each row an image by itself, before `finish`."""
+        several_sizes = split.holds_paths or split.boxes is not None
+        return several_sizes or self.augmentation.crops or self.preprocessing.takes_crops
+
+    def draws(self, seed, step, count):
+        """The random numbers of a batch, {purpose: (count, numbers) in [0, 1)}."""
+        per_image = {"augmentation": 9, "colour": 3}
+        place, colour = (
+            tf.random.stateless_uniform([count, number], step_seed(seed, purpose, step))
+            for purpose, number in per_image.items()
+        )
         symmetry = tf.random.stateless_uniform([], step_seed(seed, "symmetry", step))
-        draws.append(tf.fill([batch, 1], symmetry))
-        own = indices[rows.start : rows.stop]
-        here = (tf.concat(draws, axis=1), kept)
-        here = (each[rows.start : rows.stop] for each in here)
-        return *(tf.gather(table, own) for table in tables), *here
+        place, warp = tf.split(place, [4, 5], axis=1)
+        symmetry = tf.fill([count, 1], symmetry)
+        return {"place": place, "warp": warp, "colour": colour, "symmetry": symmetry}
 
-    def load(image, label, box, draws, kept):
-        image = part_of(split, image, box, image_size[2])
-        image = random_part(image, image_size, augmentation, preprocessing, draws[:_CROP_DRAWS])
-        image = random_flip(image, augmentation, draws[_CROP_DRAWS])
-        return tf.ensure_shape(image, image_size), label, box, draws, kept
+    def image(self, row, draws=None):
+        """One image: in training cropped and mirrored by its draws, in scoring as it is served.
 
-    def finish(images, labels, _, draws, kept):
-        if size is None:
-            images, labels, draws = (
-                tf.boolean_mask(each, kept) for each in (images, labels, draws)
-            )
-        shares = [_CROP_DRAWS, _WARP_DRAWS, _COLOUR_DRAWS, 1]
-        _, warps, colours, symmetry = tf.split(draws, shares, axis=1)
-        images = random_symmetry(resize(images, image_size), augmentation, symmetry[0, 0])
-        images = random_warp(images, of_batch, warps)
-        images = random_colour(images, of_batch, colours)
-        return tf.ensure_shape(images, [size, *image_size]), labels
+        Args:
+            row: As for `pipelines.batches`.
+            draws: Those of the image, out of `draws` of its batch; None in scoring.
 
-    @tf.autograph.experimental.do_not_convert
-    def loaded(numbered):
-        batches = numbered.map(gather)
-        if split.holds_records:
-            batches = batches.map(with_contents, num_parallel_calls=tf.data.AUTOTUNE)
-        if one_by_one:
-            images = batches.unbatch().map(load, num_parallel_calls=tf.data.AUTOTUNE)
-            batches = images.batch(len(rows), drop_remainder=True)
-        batches = batches.map(finish, num_parallel_calls=tf.data.AUTOTUNE)
-        return on_all_cores(batches.prefetch(tf.data.AUTOTUNE))
+        Returns:
+            `image_size`; float32, in training uint8 where possible.
+        """
+        image, size, augmentation = (
+            read(row, self.image_size[2]),
+            self.image_size,
+            self.augmentation,
+        )
+        if draws is None:
+            return prepare(image, size, self.preprocessing)
+        image = random_part(image, size, augmentation, self.preprocessing, draws["place"])
+        return tf.ensure_shape(random_flip(image, augmentation, draws["warp"][0]), size)
 
-    return loaded
+    def finish(self, images, draws):
+        """A batch of training, of what `image` made or of rows of pixels."""
+        augmentation = self.augmentation
+        if isinstance(images, dict):
+            images = images["pixels"]
+        else:
+            augmentation = augmentation.changed(flip=False)  # each was
+        images = resize(images, self.image_size)
+        images = random_symmetry(images, augmentation, draws["symmetry"][0, 0])
+        images = random_warp(images, augmentation, draws["warp"])
+        return random_colour(images, augmentation, draws["colour"])
 
-
-def _inputs_loader(split, part):
-    """As `loader`, of a split of `inputs`; `part` is the range of rows of a batch to load."""
-    with tf.device("CPU:0"):  # else a GPU would hold all rows
-        tables = tf.nest.map_structure(tf.constant, (split.inputs, split.labels))
-
-    def gather(_, indices):
-        own = indices[part.start : part.stop]
-        return tf.nest.map_structure(lambda table: tf.gather(table, own), tables)
-
-    @tf.autograph.experimental.do_not_convert
-    def loaded(numbered):
-        batches = numbered.map(gather, num_parallel_calls=tf.data.AUTOTUNE)
-        return on_all_cores(batches.prefetch(tf.data.AUTOTUNE))
-
-    return loaded
+    def __call__(self, contents):
+        """The image of an encoded file, as in scoring."""
+        return self.image({"contents": contents})
 
 
-def _rows_of(part, batch):
-    """The rows of a batch that are the i-th of n equal parts, as a range."""
-    index, count = part
-    check_integer(index=index, count=count)
-    expectation = "`part` must be (i, n), 0 <= i < n, of an n that divides the batch"
-    check(0 <= index < count and batch % count == 0, expectation, part=part, batch=batch)
-    return range(index * batch // count, (index + 1) * batch // count)
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Reads rows by a function of a row and its seed, or leaves them as they are."""
+
+    function: Any = None
+
+    def suited_to(self, split):
+        del split  # any
+        return self
+
+    def reads_each(self, split):
+        del split
+        return self.function is not None
+
+    def draws(self, seed, step, count):
+        """(count, 2) int32, a seed of each row, for a function."""
+        if self.function is None:
+            return ()
+        seeds = step_seed(seed, "augmentation", step)
+        return tf.random.stateless_uniform([count, 2], seeds, None, None, tf.int32)
+
+    def image(self, row, draws=None):
+        """What the function makes of a row; in scoring of the seed 0, 0."""
+        if self.function is None:
+            return row
+        return self.function(row, tf.zeros([2], tf.int32) if draws is None else draws)
+
+    def finish(self, rows, draws):
+        del draws
+        return rows
 
 
-def boxes_of(split):
-    """The boxes of a split; unused zeros if it has none."""
-    return np.zeros((len(split.images), 4), np.int64) if split.boxes is None else split.boxes
+def suited(reader, split):
+    """The reader of `pipelines.batches`, checked and suited to a split.
+
+    Raises:
+        TypeError: If `split` is not a `Split`, or `reader` no reader.
+        ValueError: If the reader does not suit the split.
+    """
+    check_split(split)
+    if reader is None:
+        reader = Reader() if split.inputs is None else Rows()
+    if not hasattr(reader, "finish"):
+        expected = "`reader` must be a `Reader`, a function of a row and its seed, or None"
+        check_type(callable(reader), expected, reader=reader)
+        reader = Rows(reader)
+    return reader.suited_to(split)
 
 
-def with_contents(paths, *rest):
-    return read_batches(paths), *rest
+def rows_of(split):
+    """What `read` and readers take, of all rows: {name: array}, or the inputs as they are."""
+    if split.inputs is not None:
+        return split.inputs
+    kind = ("record" if split.holds_records else "path") if split.holds_paths else "pixels"
+    return {kind: split.images} | ({} if split.boxes is None else {"box": split.boxes})
 
 
-def part_of(split, image, box, channels):
-    """One image of a split, cut to its box if it has boxes.
+def with_contents(rows):
+    """Rows of records, with their contents."""
+    rows = dict(rows)
+    return {"contents": read_batches(rows.pop("record")), **rows}
+
+
+def read(row, channels):
+    """One image of a split, upright and cut to its box if it has one.
 
     Args:
-        split: `Split`.
-        image: A row of its images; for a cache, the contents of the record.
-        box: (4,) integers, in the pixels of the file whatever its EXIF orientation.
+        row: {"pixels": (height, width, channels) uint8}, {"path": of a file} or {"contents": of
+            one}; "box": (4,) integers, in the pixels of the file whatever its EXIF orientation.
         channels: Of the image.
 
     Returns:
         (height, width, channels) uint8.
     """
-    if split.holds_paths:
-        contents = image if split.holds_records else tf.io.read_file(image)
-        if split.boxes is None:
-            return decode(contents, channels)
-        return upright(crop(decode(contents, channels, as_stored=True), box), contents)
-    return image if split.boxes is None else crop(image, box)
+    box = row.get("box")
+    if "pixels" in row:
+        return row["pixels"] if box is None else crop(row["pixels"], box)
+    contents = row["contents"] if "contents" in row else tf.io.read_file(row["path"])
+    if box is None:
+        return decode(contents, channels)
+    return upright(crop(decode(contents, channels, as_stored=True), box), contents)

@@ -49,7 +49,7 @@ def read_mean_image(path):
     if not path.is_file():
         raise FileNotFoundError(f"`mean_image` must be an existing file. There is no {path}")
     try:
-        mean = _of_numpy(path) if path.suffix == ".npy" else _of_caffe(path.read_bytes())
+        mean = _read_numpy(path) if path.suffix == ".npy" else _read_caffe(path.read_bytes())
     except Exception as error:  # what NumPy and protobuf raise has no common class
         raise ValueError(f"{path} cannot be read ({error})") from error
     holds = mean.ndim == 3 and mean.size and mean.dtype.kind == "f" and np.isfinite(mean).all()
@@ -58,12 +58,12 @@ def read_mean_image(path):
     return mean.astype(np.float32)
 
 
-def _of_numpy(path):
+def _read_numpy(path):
     with path.open("rb") as file:  # `np.load` also takes archives
         return np.lib.format.read_array(file, allow_pickle=False)
 
 
-def _of_caffe(content):
+def _read_caffe(content):
     blob: Any = _blob_class()()  # its fields are made below
     blob.ParseFromString(content)
     shape = tuple(blob.shape.dim) or (blob.num, blob.channels, blob.height, blob.width)

@@ -1,48 +1,43 @@
 """Batches of pairs, half positive and half negative."""
 
+import dataclasses
+
 import numpy as np
 import tensorflow as tf
 
+from pipelines.hard_neighbours import HardNeighbours, check_enough, check_pairs, positive_pairs
 from pipelines.sampling import (
-    check_position,
-    checked_labels,
-    each_step,
-    rows_by_class,
+    constant,
+    divided,
+    ordered_by_class,
     step_seed,
     warn_of_single_images,
 )
-from tfdml.checks import check, check_bool, check_fits, check_integer
-
-_BYTES_PER_PAIR = 40  # most that making the list of pairs takes
+from tfdml.checks import check_bool, check_integer, check_type
 
 
-def pair_indices(labels, batch_size, *, reshuffle=False, seed=0, start_step=0):
-    """Indices of batches of m / 2 pairs from a list of all positive and as many negative pairs.
+@dataclasses.dataclass(frozen=True)
+class Pairs:
+    """Pairs of images, about half of them positive, as in the lifted-structure paper.
 
-    The list has every pair of two images of a class; every image paired with itself, as its random
-    crops differ; and q negative pairs for each image, where q is the number of these positive pairs
-    per image, rounded up. The partners in the negative pairs of a class are drawn from all images
-    of other classes, none twice before each was drawn. Negative pairs are dropped at random until
-    m / 2 divides the list. It is shuffled once, and an epoch is one pass over it: a batch of few
-    pairs may have no negative one. Every batch is a function of (seed, step) alone. It warns if no
-    class has two images.
+    The list of pairs has every pair of two images of a class; every image paired with itself, as
+    its random crops differ; and q negative pairs for each image, where q is the number of these
+    positive pairs per image, rounded up. The partners in the negative pairs of a class are drawn
+    from all images of other classes, none twice before each was drawn. Negative pairs are dropped
+    at random until m / 2 divides the list. It is shuffled once, and an epoch is one pass over it: a
+    batch of few pairs may have no negative one. It warns if no class has two images, and takes 8
+    bytes a pair.
+
+    With hard neighbours a batch is m / 4 random positive pairs and, for each of their images in
+    turn, the nearest image of another class that is not in the batch yet: a function of (seed,
+    step) and the embeddings of the last refresh.
 
     Args:
-        labels: (n,) integer class ids.
-        batch_size: m, images of a batch; even.
-        reshuffle: Whether each epoch shuffles the list anew; if not, every epoch repeats the
-            batches of the first.
-        seed: Of the draw and the order of the pairs; >= 0 and below 2**63.
-        start_step: Step of the first batch, or a function that returns it when iteration begins.
-
-    Returns:
-        `tf.data.Dataset` of (m,) int64 indices into `labels`: the left ones of the pairs, then the
-        right ones in the same order. The list takes 8 bytes a pair.
-
-    Raises:
-        TypeError: If `reshuffle` is not a bool, or the labels or a number are not integers.
-        ValueError: If there is a single class, the batch size is odd, below 2 or above that of all
-            pairs, or the seed or the step is below 0 or not below 2**63.
+        batch_size: m, images of a batch: even, or a multiple of 4 with hard neighbours. The left
+            images of the pairs come first, then the right ones, then the neighbours of both.
+        hard_neighbours: `HardNeighbours` of the labels of the split and this batch size, or None.
+        reshuffle: Whether each epoch shuffles its pairs anew; if not, every epoch repeats the
+            batches of the first. With hard neighbours it always does.
 
     Source:
         Song, Xiang, Jegelka, Savarese. Deep metric learning via lifted structured feature
@@ -52,51 +47,66 @@ def pair_indices(labels, batch_size, *, reshuffle=False, seed=0, start_step=0):
         Differs: the code fails for a class of a single image, which here has the pair with itself,
         and where the negative pairs of a class need more images than the other classes have.
     """
-    labels = checked_labels(labels)
-    check_position(seed, start_step)
-    check_bool(reshuffle=reshuffle)
-    check_pairs(labels, batch_size, multiple_of=2)
-    warn_of_single_images(np.unique(labels, return_counts=True)[1])
-    pairs = all_pairs(labels, batch_size // 2, seed)
-    draw = pairs_in_turn(pairs, batch_size // 2, seed, reshuffle)
-    return each_step(lambda step: tf.reshape(draw(step), [batch_size]), start_step)
+
+    batch_size: int
+    hard_neighbours: HardNeighbours | None = None
+    reshuffle: bool = False
+
+    def __post_init__(self):
+        check_integer(2, batch_size=self.batch_size)
+        check_bool(reshuffle=self.reshuffle)
+        neighbours = self.hard_neighbours
+        known = neighbours is None or isinstance(neighbours, HardNeighbours)
+        expected = "`hard_neighbours` must be a `HardNeighbours` or None"
+        check_type(known, expected, hard_neighbours=neighbours)
+
+    @property
+    def refresh_every(self):
+        """Steps that can be made before the neighbours are refreshed; None for any number."""
+        return self.hard_neighbours and self.hard_neighbours.refresh_every
+
+    def indices(self, split, seed, step):
+        split.check_one_label("images of pairs")
+        if self.hard_neighbours is not None:
+            self.hard_neighbours.check_suits(split.labels, self.batch_size)
+            return _with_neighbours(self.hard_neighbours, seed, step)
+        check_pairs(split.labels, self.batch_size, multiple_of=2)
+        warn_of_single_images(np.unique(split.labels, return_counts=True)[1])
+        half = self.batch_size // 2
+        drawn = _in_turn(all_pairs(split.labels, half, seed), half, seed, step, self.reshuffle)
+        return tf.reshape(drawn, [self.batch_size])
 
 
-def check_pairs(labels, batch_size, multiple_of):
-    """Raises a TypeError or ValueError if batches of pairs cannot have this size."""
-    check_integer(multiple_of, batch_size=batch_size)
-    of_pairs = f"`batch_size` must be a multiple of {multiple_of}"
-    check(batch_size % multiple_of == 0, of_pairs, batch_size=batch_size)
-    classes = len(np.unique(labels))
-    check(classes >= 2, "negative pairs need 2 classes or more", classes=classes)
+def _with_neighbours(neighbours, seed, step):
+    """The rows of m / 4 pairs, and the nearest image that each adds."""
+    half = neighbours.batch_size // 2
+    pairs = positive_pairs(neighbours.labels)
+    drawn = tf.reshape(_in_turn(pairs, half // 2, seed, step, reshuffle=True), [half])
+    nearest = tf.numpy_function(neighbours.nearest, [step, drawn], tf.int32)
+    nearest = tf.cast(tf.ensure_shape(nearest, [half, neighbours.batch_size - 2]), tf.int64)
+    chosen = tf.pad(drawn, [[0, half]], constant_values=-1)
+
+    def add(place, chosen):
+        free = tf.reduce_all(nearest[place][:, None] != chosen[None, :], axis=1)
+        added = nearest[place][tf.argmax(tf.cast(free, tf.int32))]
+        return place + 1, tf.tensor_scatter_nd_update(chosen, [[half + place]], [added])
+
+    return tf.while_loop(lambda place, _: place < half, add, [0, chosen])[1]
 
 
-def check_enough(pairs, count):
-    """Raises a ValueError if there are fewer pairs than a batch takes."""
-    received = {"pairs": pairs, "of a batch": count}
-    check(pairs >= count, "a batch must not take more pairs than there are", **received)
-
-
-def pairs_in_turn(pairs, count, seed, reshuffle):
-    """Returns a function from the step to the next `count` of the (2, n) pairs: (2, count)."""
+def _in_turn(pairs, count, seed, step, reshuffle):
+    """The `count` of the (2, n) pairs that come at a step: (2, count) int64."""
     total = pairs.shape[1]
-    steps_per_epoch = total // count
-    pairs = tf.constant(pairs)
-
-    def draw(step):
-        epoch, place = step // steps_per_epoch, step % steps_per_epoch
-        places = place * count + tf.range(count, dtype=tf.int64)
-        if reshuffle:
-            places = tf.random.experimental.index_shuffle(
-                places, step_seed(seed, "pairs", epoch), total - 1
-            )
-        return tf.cast(tf.gather(pairs, places, axis=1), tf.int64)
-
-    return draw
+    epoch, place = divided(step, total // count)
+    places = place * count + tf.range(count, dtype=tf.int64)
+    if reshuffle:
+        epoch_seed = step_seed(seed, "pairs", epoch)
+        places = tf.random.experimental.index_shuffle(places, epoch_seed, total - 1)
+    return tf.cast(tf.gather(constant(pairs), places, axis=1), tf.int64)
 
 
 def all_pairs(labels, multiple, seed):
-    """The shuffled list of `pair_indices`, of a multiple of `multiple` pairs: (2, pairs) int32."""
+    """The shuffled list of `Pairs`, of a multiple of `multiple` pairs: (2, pairs) int32."""
     rng = np.random.default_rng(seed)
     itself = np.arange(len(labels), dtype=np.int32)
     positives = np.concatenate([positive_pairs(labels), [itself, itself]], axis=1)
@@ -108,21 +118,9 @@ def all_pairs(labels, multiple, seed):
     return rng.permutation(pairs, axis=1)
 
 
-def positive_pairs(labels):
-    """Every pair of two images of a class, once: (2, pairs) int32."""
-    by_class, first, sizes = rows_by_class(labels, least=1)
-    number = int((sizes * (sizes - 1.0)).sum() / 2)
-    check_fits(_BYTES_PER_PAIR * number, "all pairs of images of a class", pairs=number)
-    following = np.repeat(first + sizes, sizes) - np.arange(len(labels)) - 1  # in the same class
-    left = np.repeat(np.arange(len(labels)), following)
-    right = np.arange(len(left)) - (np.cumsum(following) - following)[left] + left + 1
-    by_class = by_class.astype(np.int32)
-    return np.stack([by_class[left], by_class[right]])
-
-
 def _negative_pairs(labels, per_image, rng):
     """`per_image` pairs of each image with images of other classes: (2, pairs) int32."""
-    by_class, first, sizes = rows_by_class(labels, least=1)
+    by_class, first, sizes = ordered_by_class(labels)
     draws = []
     for size in sizes.tolist():
         others, wanted = len(labels) - size, per_image * size

@@ -66,8 +66,8 @@ class Preprocessing:
         check_type(mean.dtype.kind == "f", "`mean_image` must be floats", dtype=Bare(mean.dtype))
         expected = "`mean_image` must be (height, width, channels), all finite"
         check(mean.ndim == 3 and np.isfinite(mean).all(), expected, shape=mean.shape)
-        of_one_size = "`mean_image` requires images of one size: leave out `keep_aspect`"
-        check(not self.keep_aspect, of_one_size, keep_aspect=self.keep_aspect)
+        one_size = "`mean_image` requires images of one size: leave out `keep_aspect`"
+        check(not self.keep_aspect, one_size, keep_aspect=self.keep_aspect)
         vars(self).update(mean_image=mean.astype(np.float32))
 
     @property
@@ -81,25 +81,17 @@ class Preprocessing:
         return (self.warp_size,) * 2 if self.warp_size else tuple(image_size[:2])
 
     def size_of_views(self, image_size):
-        """The size of the image that several crops are taken from.
+        """(height, width, channels) of the image that several crops of `image_size` are taken from.
 
-        Args:
-            image_size: (height, width, channels) of a crop.
-
-        Returns:
-            (height, width, channels): `warp_size`, or without one 8 / 7 of the sides of a crop.
+        `warp_size`, or without one 8 / 7 of the sides of a crop.
         """
         sides = (round(side / _SHARE) for side in image_size[:2])
         return *((self.warp_size,) * 2 if self.warp_size else sides), image_size[2]
 
-    def of_warped(self, warped):
+    def after_warp(self, warped):
         """The preprocessing left to do for images that were warped before, as in a cache.
 
-        Args:
-            warped: `Preprocessing` done already, without crops and mean image.
-
-        Raises:
-            ValueError: If the result would differ from preprocessing the original images.
+        Raises a ValueError if the result would differ from preprocessing the original images.
         """
         if not (self.takes_crops or warped.trim_white):
             return self
@@ -111,12 +103,7 @@ class Preprocessing:
         return dataclasses.replace(self, trim_white=False)
 
     def check_sizes(self, image_size, augmentation=None):
-        """Raises a ValueError if it cannot make images of this size with this augmentation.
-
-        Args:
-            image_size: (height, width, channels) of a crop.
-            augmentation: `Augmentation` of training; None in evaluation.
-        """
+        """Raises a ValueError if it cannot make images of this size with this augmentation."""
         large = not self.warp_size or self.warp_size >= max(image_size[:2])
         received = {"warp_size": self.warp_size, "image_size": tuple(image_size)}
         check(large, "`warp_size` must be at least the side of a crop", **received)

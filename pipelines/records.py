@@ -26,27 +26,14 @@ def is_record(path):
 
 
 def read(path):
-    """The bytes of a file, or of a record.
-
-    Raises:
-        OSError: If it cannot be read, or the file ends before the record does.
-    """
+    """The bytes of a file, or of a record."""
     return read_all([os.fspath(path)])[0] if is_record(path) else pathlib.Path(path).read_bytes()
 
 
 def read_all(paths):
-    """The bytes of records, each file opened once.
+    """The bytes of records, (n,) objects of (n,) paths, strings or bytes; each file is opened once.
 
     Announces all reads to the operating system first, so that the disk fetches in parallel.
-
-    Args:
-        paths: (n,) paths of records, strings or bytes.
-
-    Returns:
-        (n,) array of bytes.
-
-    Raises:
-        OSError: If one cannot be read, or its file ends before it does.
     """
     records = (os.fsdecode(path).rsplit(":", 2) for path in paths)
     places = [(file, int(offset), int(length)) for file, offset, length in records]

@@ -1,133 +1,122 @@
-"""Samplers: indices of the images of each batch, before any image is read."""
+"""Samplers by class: which images a batch has, a function of (seed, step) alone.
 
-import warnings
+A sampler has `batch_size`, the most images of a batch, and `indices(split, seed, step)` in
+TensorFlow operations: (m,) rows of a `Split`. `pipelines.batches` takes those here, those of
+`pipelines/pairs.py`, and your own.
+"""
+
+import dataclasses
+import functools
 
 import numpy as np
 import tensorflow as tf
 
-from tfdml.checks import (
-    Bare,
-    check,
-    check_bool,
-    check_integer,
-    check_one_of,
-    check_shapes,
-    check_type,
-)
-
-SAMPLERS = ("balanced", "mixed")
+from pipelines.datasets.listing import warn
+from tfdml.checks import check, check_bool, check_integer
 
 
-def balanced_indices(
-    labels, classes_per_batch, images_per_class, seed=0, start_step=0, sampler="balanced"
-):
-    """Endless index batches of P distinct classes with K distinct images each.
+@dataclasses.dataclass(frozen=True)
+class Balanced:
+    """P distinct classes with K distinct images each, the rows of a class in a row.
 
     Each epoch visits the classes once in a random order, P at a time (if P does not divide their
     number, the last few are left out); the K images of a class are drawn anew each time. A class
-    with fewer than K images repeats them. Every batch is a function of (seed, step) alone, so a
-    run can resume at any step without replaying earlier ones.
+    with fewer than K images repeats them. It warns if no class has two images, but for K = 1.
+
+    With K = 2 it is the sampler of the N-pair loss (Sohn, NIPS 2016): an anchor and a positive of
+    each of N classes. They are adjacent here; other implementations put all anchors before all
+    positives. A loss that reads the labels gives the same value for both.
 
     Args:
-        labels: (n,) integer class ids.
-        classes_per_batch: P.
-        images_per_class: K.
-        seed: Of the order of classes and the draw of images; >= 0 and below 2**63.
-        start_step: Step of the first batch, or a function that returns it when iteration begins.
-        sampler: `"balanced"`, as above; or `"mixed"`, which draws K to 2 K images, uniformly, of
-            one of the P classes after the other until the batch has P × K. The last class takes
-            what is left; if that is less than K, it goes to the class before. Two classes have K
-            images each, as otherwise a batch would have no negatives.
-
-    Returns:
-        `tf.data.Dataset` of (P × K,) int64 indices into `labels`, the rows of a class in a row.
-
-    Raises:
-        TypeError: If the labels, P, K, the seed or the step are not integers.
-        ValueError: If P or K is below 1, P exceeds the number of classes, P × K is not below 2**31,
-            the seed or the step is below 0 or not below 2**63, or `sampler` is unknown.
+        classes_per_batch: P, at most the number of classes.
+        images_per_class: K. P × K must be below 2**31.
     """
-    classes = rows_by_class(checked_labels(labels), least=1)
-    by_class, first, counts = (tf.constant(part, tf.int64) for part in classes)
-    check_integer(1, classes_per_batch=classes_per_batch, images_per_class=images_per_class)
-    check_position(seed, start_step)
-    received = {"classes_per_batch": classes_per_batch, "classes": len(counts)}
-    needed = "`classes_per_batch` must not exceed the number of classes"
-    check(classes_per_batch <= len(counts), needed, **received)
-    check_one_of(SAMPLERS, sampler=sampler)
-    batch = classes_per_batch * images_per_class
-    needed = "`classes_per_batch` × `images_per_class` must be < 2**31"
-    check(batch < 2**31, needed, **received, images_per_class=images_per_class)
-    if images_per_class > 1:
-        warn_of_single_images(counts)
-    batches_per_epoch = len(counts) // classes_per_batch
 
-    def indices_of(step):
-        epoch, place = step // batches_per_epoch, step % batches_per_epoch
+    classes_per_batch: int
+    images_per_class: int
+
+    def __post_init__(self):
+        check_integer(1, **vars(self))
+        needed = "`classes_per_batch` × `images_per_class` must be < 2**31"
+        check(self.batch_size < 2**31, needed, **vars(self))
+
+    @property
+    def batch_size(self):
+        return self.classes_per_batch * self.images_per_class
+
+    def indices(self, split, seed, step):
+        by_class, first, counts = rows_by_class(split, least=1)
+        received = {"classes_per_batch": self.classes_per_batch, "classes": len(counts)}
+        needed = "`classes_per_batch` must not exceed the number of classes"
+        check(self.classes_per_batch <= len(counts), needed, **received)
+        if self.images_per_class > 1:
+            warn_of_single_images(counts)
+        by_class, first, counts = (constant(part, tf.int64) for part in (by_class, first, counts))
+        epoch, place = divided(step, len(counts) // self.classes_per_batch)
         order = shuffle(len(counts), step_seed(seed, "classes", epoch))
-        classes = order[place * classes_per_batch :][:classes_per_batch]
+        classes = order[place * self.classes_per_batch :][: self.classes_per_batch]
         sizes = tf.gather(counts, classes)
         largest = tf.reduce_max(sizes)
-        shape = [classes_per_batch, largest]
+        shape = [self.classes_per_batch, largest]
         keys = tf.random.stateless_uniform(shape, step_seed(seed, "images", step))
         present = tf.range(largest)[None, :] < sizes[:, None]
         drawn = tf.argsort(tf.where(present, keys, 2.0), axis=1)  # padding comes last
-        shares = tf.fill([classes_per_batch], tf.constant(images_per_class, tf.int64))
-        if sampler == "mixed" and classes_per_batch > 2:
-            shares = _mixed_shares(shares, step_seed(seed, "shares", step))
+        shares = self.shares(seed, step)
         ends = tf.cumsum(shares)
-        position = tf.range(batch, dtype=tf.int64)
+        position = tf.range(self.batch_size, dtype=tf.int64)
         owner = tf.searchsorted(ends, position, side="right", out_type=tf.int64)
         turn = (position - tf.gather(ends - shares, owner)) % tf.gather(sizes, owner)
         within = tf.gather_nd(drawn, tf.stack([owner, turn], axis=1))
         rows = tf.gather(first, tf.gather(classes, owner)) + tf.cast(within, tf.int64)
-        return tf.ensure_shape(tf.gather(by_class, rows), [batch])
+        return tf.ensure_shape(tf.gather(by_class, rows), [self.batch_size])
 
-    return each_step(indices_of, start_step)
+    def shares(self, seed, step):
+        """Images drawn of each class, (P,) int64."""
+        del seed, step  # those of a subclass may depend on them
+        return tf.fill([self.classes_per_batch], tf.constant(self.images_per_class, tf.int64))
 
 
-def group_indices(
-    labels,
-    super_labels,
-    classes_per_batch,
-    batch_size,
-    *,
-    super_classes=2,
-    images_per_class=None,
-    evenly=False,
-    seed=0,
-    start_step=0,
-):
-    """Index batches of related classes: all images of some classes of few super-classes.
+@dataclasses.dataclass(frozen=True)
+class Mixed(Balanced):
+    """As `Balanced`, but K to 2 K images, uniformly, of one of the P classes after the other.
+
+    This until the batch has P × K. The last class takes what is left; if that is less than K, it
+    goes to the class before. Two classes have K images each, as otherwise a batch would have no
+    negatives.
+    """
+
+    def shares(self, seed, step):
+        least = super().shares(seed, step)
+        if self.classes_per_batch <= 2:
+            return least
+        most = self.images_per_class + 1
+        drawn = step_seed(seed, "shares", step)
+        wanted = tf.random.stateless_uniform(least.shape, drawn, 0, most, tf.int64) + least
+        left = tf.maximum(self.batch_size - tf.cumsum(wanted, exclusive=True), 0)
+        shares = tf.where(left - wanted < least, left, wanted)
+        return tf.where(left < least, tf.zeros_like(shares), shares)
+
+
+@dataclasses.dataclass(frozen=True)
+class Groups:
+    """Related classes: all images of some classes of few super-classes, hard negatives.
 
     Each batch draws G super-classes and P / G classes of each (all if it has fewer), both without
     replacement, and takes all their images. If these exceed the batch size, images are dropped at
     random, and then classes with a single image left; if that leaves one class of several, two
-    images each of two classes are kept instead. Classes of a single image are never drawn, nor is a
-    single super-class of a single class, unless P is 1. Every batch is a function of (seed, step)
-    alone.
+    images each of two classes are kept instead. So a batch has 2 images or more of a class, in a
+    row, and two classes or more if P > 1. Classes of a single image are never drawn, nor is a
+    single super-class of a single class, unless P is 1.
 
     Args:
-        labels: (n,) integer class ids.
-        super_labels: (n,) integer super-class ids, the same for all images of a class.
         classes_per_batch: P; G must divide it.
         batch_size: Most images of a batch; above P, so that no batch is empty, and with P > 1 at
             least 4, for two images of two classes.
-        super_classes: G.
+        super_classes: G, at most the number of super-classes that have a class of 2 images, with
+            G = 1 < P two such classes.
         images_per_class: Most images of a class, drawn at random, >= 2; all if None.
         evenly: Whether all super-classes, and all classes of one, are equally likely; if not, they
             are drawn one by one from those left, in proportion to their images.
-        seed: Of all draws; >= 0 and below 2**63.
-        start_step: Step of the first batch, or a function that returns it when iteration begins.
-
-    Returns:
-        `tf.data.Dataset` of (m,) int64 indices into `labels`, 2 <= m <= `batch_size`, all
-        different, the rows of a class in a row, two or more; of at least two classes if P > 1.
-
-    Raises:
-        TypeError: If `evenly` is not a bool, or the labels or a number are not integers.
-        ValueError: If there are fewer super-classes than G that have a class of 2 images, or with
-            G = 1 two such classes, G does not divide P, or a number is out of its range.
 
     Source:
         Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, and its released code:
@@ -136,51 +125,56 @@ def group_indices(
         Differs: the code reads the groups as one list, 100 lines at a time, so its batches begin
         and end anywhere in a group.
     """
-    check_integer(1, classes_per_batch=classes_per_batch, super_classes=super_classes)
-    least_size = 4 if classes_per_batch == 2 else classes_per_batch + 1
-    check_integer(least_size, batch_size=batch_size)
-    check_position(seed, start_step)
-    if images_per_class is not None:
-        check_integer(2, images_per_class=images_per_class)
-    check_bool(evenly=evenly)
-    received = {"super_classes": super_classes, "classes_per_batch": classes_per_batch}
-    divides = classes_per_batch % super_classes == 0
-    check(divides, "`super_classes` must divide `classes_per_batch`", **received)
-    groups = _grouped(checked_labels(labels), np.asarray(super_labels))
-    by_class, first, counts, starts, sizes, totals = map(tf.constant, groups)
-    one_of_several = super_classes == 1 < classes_per_batch
-    usable = sizes >= (2 if one_of_several else 1)
-    classes = "2 classes" if one_of_several else "a class"
-    of_pairs = f"the number of super-classes that have {classes} of 2 images or more"
-    enough, found = f"`super_classes` must not exceed {of_pairs}", int(np.count_nonzero(usable))
-    check(super_classes <= found, enough, super_classes=super_classes, found=found)
-    most = images_per_class or tf.reduce_max(counts)
 
-    def classes_of(step):
-        weights = tf.where(usable, tf.ones_like(totals) if evenly else totals, 0)
-        chosen = _draw(weights[None], super_classes, step_seed(seed, "super_classes", step))[0]
-        widths = tf.gather(sizes, chosen)[:, None]
-        place = tf.range(tf.reduce_max(widths))[None]
-        members = tf.where(place < widths, tf.gather(starts, chosen)[:, None] + place, 0)
-        weights = tf.ones_like(members) if evenly else tf.gather(counts, members)
-        weights = tf.where(place < widths, weights, 0)
-        share = classes_per_batch // super_classes
-        columns = _draw(weights, share, step_seed(seed, "classes", step))
-        there = tf.gather(weights, columns, batch_dims=1) > 0
-        return tf.boolean_mask(tf.gather(members, columns, batch_dims=1), there)
+    classes_per_batch: int
+    batch_size: int
+    super_classes: int = 2
+    images_per_class: int | None = None
+    evenly: bool = False
 
-    def indices_of(step):
-        owner, turn, rows = rows_of(classes_of(step), first, counts)
-        of_images = step_seed(seed, "images", step)
-        keys = tf.random.stateless_uniform([2, tf.size(owner)], of_images, dtype=tf.float64)
+    def __post_init__(self):
+        received = {name: vars(self)[name] for name in ("super_classes", "classes_per_batch")}
+        check_integer(1, **received)
+        least = 4 if self.classes_per_batch == 2 else self.classes_per_batch + 1
+        check_integer(least, batch_size=self.batch_size)
+        if self.images_per_class is not None:
+            check_integer(2, images_per_class=self.images_per_class)
+        check_bool(evenly=self.evenly)
+        divides = self.classes_per_batch % self.super_classes == 0
+        check(divides, "`super_classes` must divide `classes_per_batch`", **received)
+
+    def indices(self, split, seed, step):
+        split.check_super_labels()
+        groups = _grouped(split)
+        usable = self._usable(groups[4])
+        by_class, first, counts, starts, sizes, totals = map(constant, groups)
+
+        def members():
+            weights = tf.where(usable, tf.ones_like(totals) if self.evenly else totals, 0)
+            drawn = step_seed(seed, "super_classes", step)
+            chosen = _draw(weights[None], self.super_classes, drawn)[0]
+            widths = tf.gather(sizes, chosen)[:, None]
+            place = tf.range(tf.reduce_max(widths))[None]
+            members = tf.where(place < widths, tf.gather(starts, chosen)[:, None] + place, 0)
+            weights = tf.ones_like(members) if self.evenly else tf.gather(counts, members)
+            weights = tf.where(place < widths, weights, 0)
+            share = self.classes_per_batch // self.super_classes
+            columns = _draw(weights, share, step_seed(seed, "classes", step))
+            there = tf.gather(weights, columns, batch_dims=1) > 0
+            return tf.boolean_mask(tf.gather(members, columns, batch_dims=1), there)
+
+        owner, turn, rows = rows_of(members(), first, counts)
+        image_seed = step_seed(seed, "images", step)
+        keys = tf.random.stateless_uniform([2, tf.size(owner)], image_seed, dtype=tf.float64)
         # Classes stay adjacent, each shuffled within; then images of high ranks are dropped.
         places = tf.argsort(tf.cast(owner, tf.float64) + keys[0])
+        most = self.images_per_class or tf.reduce_max(counts)
         owner, turn, places, ranks = (
             tf.boolean_mask(each, turn < most) for each in (owner, turn, places, keys[1])
         )
 
         def fitting(ranks):
-            lowest = tf.sort(tf.argsort(ranks)[:batch_size])
+            lowest = tf.sort(tf.argsort(ranks)[: self.batch_size])
             classes = tf.gather(owner, lowest)
             return tf.boolean_mask(lowest, tf.gather(tf.math.bincount(classes), classes) > 1)
 
@@ -189,10 +183,115 @@ def group_indices(
         kept = fitting(ranks - tf.cast(single & (owner < 2) & (turn < 2), ranks.dtype))
         return tf.gather(by_class, tf.gather(rows, tf.gather(places, kept)))
 
-    return each_step(indices_of, start_step)
+    def _usable(self, sizes):
+        """Which super-classes, of so many classes of 2 images, can be drawn."""
+        one_of_several = self.super_classes == 1 < self.classes_per_batch
+        usable = sizes >= (2 if one_of_several else 1)
+        classes = "2 classes" if one_of_several else "a class"
+        wanted = f"the number of super-classes that have {classes} of 2 images or more"
+        found = {"super_classes": self.super_classes, "found": int(np.count_nonzero(usable))}
+        enough = self.super_classes <= found["found"]
+        check(enough, f"`super_classes` must not exceed {wanted}", **found)
+        return usable
 
 
-def _grouped(labels, super_labels):
+@dataclasses.dataclass(frozen=True)
+class WholeClasses:
+    """All images of random classes, as many as fit.
+
+    Each epoch visits the classes in a random order, each at most once. A batch takes whole classes
+    while they fit and fills the remaining places with random images of the next class; its other
+    images are left out. A single remaining place stays empty, as one image of a class has no
+    positive. The number of batches per epoch cannot depend on the order: with n images and a
+    largest class of k it is n / (m - 2 + k), rounded down, and the remaining classes are left out.
+    Classes of a single image are never drawn; two others are needed. A batch has m or m - 1 images,
+    the rows of a class in a row; all images if they do not fill one batch.
+
+    Args:
+        batch_size: Most images of a batch, m, >= 4; at least the size of the largest class + 2, so
+            that every batch has negatives.
+
+    Source:
+        Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, section IV-A:
+        for Stanford Online Products, all images of randomly sampled classes until the batch of
+        100 is full.
+        Differs: the paper does not say what becomes of a class that does not fit, nor whether a
+        class may come again before the others have.
+    """
+
+    batch_size: int
+
+    def __post_init__(self):
+        check_integer(4, batch_size=self.batch_size)
+
+    def indices(self, split, seed, step):
+        by_class, first, counts = rows_by_class(split)
+        needed = "batches of whole classes need 2 or more classes with 2 or more images"
+        check(len(counts) >= 2, needed, classes=len(counts))
+        received = {"batch_size": self.batch_size, "largest": int(counts.max())}
+        needed = "`batch_size` must be at least the size of the largest class + 2, so that every"
+        fits = self.batch_size >= received["largest"] + 2
+        check(fits, f"{needed} batch has 2 classes", **received)
+        # A batch uses up at most m - 2 images and one class that fills the 2 remaining places.
+        most = self.batch_size - 2 + received["largest"]
+        batches_per_epoch = max(1, int(counts.sum()) // most)
+
+        @functools.lru_cache(maxsize=2)  # of neighbouring epochs
+        def planned(epoch):
+            order = shuffle(len(counts), step_seed(seed, "classes", epoch)).numpy()
+            return order, self._begins(counts[order], batches_per_epoch)
+
+        def classes_of(epoch, place):
+            order, begins = planned(int(epoch))
+            return order[begins[place] : begins[place + 1]]
+
+        classes = tf.numpy_function(classes_of, divided(step, batches_per_epoch), tf.int32)
+        classes = tf.ensure_shape(classes, [None])
+        owner, _, rows = rows_of(classes, constant(first), constant(counts))
+        image_seed = step_seed(seed, "images", step)
+        keys = tf.random.stateless_uniform(tf.shape(owner), image_seed, dtype=tf.float64)
+        places = tf.argsort(tf.cast(owner, tf.float64) + keys)[: self.batch_size]  # by class
+        return tf.gather(constant(by_class), tf.gather(rows, places))
+
+    def _begins(self, sizes, batches):
+        """Where so many batches of classes of these sizes begin, and where the last one ends."""
+        ends, begins = np.cumsum(sizes), [0]
+        for _ in range(batches):
+            used = ends[begins[-1] - 1] if begins[-1] else 0
+            fitting = int(np.searchsorted(ends, used + self.batch_size, side="right"))
+            room = self.batch_size - (ends[fitting - 1] - used)
+            begins.append(min(fitting + int(room >= 2), len(sizes)))
+        return begins
+
+
+@dataclasses.dataclass(frozen=True)
+class Shuffled:
+    """Images in a random order, each at most once an epoch, whatever its class.
+
+    For losses over proxies of classes: a batch of few of many classes may have no positive pair. An
+    epoch has n / m batches, rounded down: the n mod m images that are left are other ones in each
+    epoch. Images may have several labels.
+
+    Args:
+        batch_size: m, images of a batch; at most n, those of the split.
+    """
+
+    batch_size: int
+
+    def __post_init__(self):
+        check_integer(1, batch_size=self.batch_size)
+
+    def indices(self, split, seed, step):
+        received = {"batch_size": self.batch_size, "images": len(split.labels)}
+        expectation = "`batch_size` must not exceed the number of images"
+        check(self.batch_size <= received["images"], expectation, **received)
+        epoch, place = divided(step, received["images"] // self.batch_size)
+        places = place * self.batch_size + tf.range(self.batch_size, dtype=tf.int64)
+        epoch_seed = step_seed(seed, "images", epoch)
+        return tf.random.experimental.index_shuffle(places, epoch_seed, received["images"] - 1)
+
+
+def _grouped(split):
     """Classes of 2 images or more, in the order of their super-classes.
 
     Returns:
@@ -200,12 +299,12 @@ def _grouped(labels, super_labels):
         ids; (classes,) int32, first row and number of rows of each class; (super-classes,) int32,
         first class, number of classes and number of images of each super-class.
     """
-    by_class, first, counts = rows_by_class(labels)
-    of_class = super_labels[by_class[first]]
-    order = np.argsort(of_class, kind="stable")
+    by_class, first, counts = rows_by_class(split)
+    super_labels = split.super_labels[by_class[first]]
+    order = np.argsort(super_labels, kind="stable")
     first, counts = first[order], counts[order]
     _, starts, inverse, sizes = np.unique(
-        of_class[order], return_index=True, return_inverse=True, return_counts=True
+        super_labels[order], return_index=True, return_inverse=True, return_counts=True
     )
     groups = (first, counts, starts, sizes, np.bincount(inverse, counts))
     return by_class, *(part.astype(np.int32) for part in groups)
@@ -216,21 +315,34 @@ def shuffle(count, seed):
     return tf.random.experimental.stateless_shuffle(tf.range(count), seed)
 
 
-def rows_by_class(labels, least=2):
-    """Rows sorted by class; first row and count of each class of `least` images or more."""
+def constant(array, dtype=None):
+    """An array as a constant beside the graph, which would hold it several times, on the CPU."""
+    with tf.init_scope(), tf.device("CPU:0"):
+        return tf.constant(array, dtype)
+
+
+def divided(step, count):
+    """The epoch of so many steps that a step is in, and its place in it: two () int64."""
+    step = tf.cast(step, tf.int64)
+    return step // count, step % count
+
+
+def rows_by_class(split, least=2):
+    """As `ordered_by_class`, of the classes of a split that have `least` images or more."""
+    split.check_one_label("images to sample by their classes")
+    by_class, first, counts = ordered_by_class(split.labels)
+    return by_class, first[counts >= least], counts[counts >= least]
+
+
+def ordered_by_class(labels):
+    """Rows sorted by class, (n,) int64; first row and number of rows of each class, int32."""
     by_class = np.argsort(labels, kind="stable")
     _, first, counts = np.unique(labels[by_class], return_index=True, return_counts=True)
-    kept = counts >= least
-    return by_class, first[kept].astype(np.int32), counts[kept].astype(np.int32)
+    return by_class, first.astype(np.int32), counts.astype(np.int32)
 
 
 def rows_of(classes, first, counts):
-    """All rows of some classes, one class after the other.
-
-    Args:
-        classes: (m,) integers, indices into `first` and `counts`.
-        first: (classes,) int32, first row of each class.
-        counts: (classes,) int32, rows of each class.
+    """All rows of some classes, (m,) indices into `first` and `counts`, one class after the other.
 
     Returns:
         `(owner, turn, rows)`, three (n,) int32: the place of the row's class in `classes`, that of
@@ -242,51 +354,10 @@ def rows_of(classes, first, counts):
     return owner, turn, tf.gather(first, tf.gather(classes, owner)) + turn
 
 
-def check_position(seed, start_step):
-    """Raises an error unless the seed and the step, if it is known yet, are integers >= 0."""
-    check_integer(0, seed=seed)
-    if not callable(start_step):
-        check_integer(0, start_step=start_step)
-
-
-def first_step(start_step):
-    """The `tf.data.Dataset` of one step, () int64; a function is called as iteration begins."""
-    if not callable(start_step):
-        return tf.data.Dataset.from_tensors(tf.constant(start_step, tf.int64))
-
-    def called():
-        step = tf.convert_to_tensor(start_step()).numpy()  # such as a variable of replicas
-        check_integer(0, start_step=step)
-        yield step
-
-    return tf.data.Dataset.from_generator(called, output_signature=tf.TensorSpec([], tf.int64))
-
-
-def all_steps(start_step, every=1):
-    """The endless `tf.data.Dataset` of steps, () int64."""
-    every = tf.constant(every, tf.int64)
-    if callable(start_step):
-        counter = tf.data.Dataset.counter
-        return first_step(start_step).flat_map(lambda first: counter(first, every))
-    return tf.data.Dataset.counter(tf.constant(start_step, tf.int64), every)
-
-
-@tf.autograph.experimental.do_not_convert
-def each_step(indices_of, start_step):
-    """The endless `tf.data.Dataset` of a function of the step."""
-    return all_steps(start_step).map(indices_of, num_parallel_calls=tf.data.AUTOTUNE)
-
-
 def _draw(weights, count, seed):
-    """Draws columns of each row one by one, in proportion to the weights.
+    """Draws columns of each row one by one, without replacement, in proportion to integer weights.
 
-    Args:
-        weights: (rows, columns) integers; those of weight 0 come last.
-        count: Columns to draw, without replacement; all if there are fewer.
-        seed: (2,) int64.
-
-    Returns:
-        (rows, count) int32.
+    Those of weight 0 come last. Returns (rows, count) int32; fewer columns if there are fewer.
     """
     # The shortest of exponential waiting times is each one with odds of its rate.
     waits = -tf.math.log1p(-tf.random.stateless_uniform(tf.shape(weights), seed))
@@ -294,31 +365,13 @@ def _draw(weights, count, seed):
     return tf.math.top_k(-waits, tf.minimum(count, tf.shape(weights)[1])).indices
 
 
-def checked_labels(labels):
-    """Returns the labels as an array; raises an error unless they are (n,) integers."""
-    labels = np.asarray(labels)
-    check_type(labels.dtype.kind in "iu", "`labels` must be integers", dtype=Bare(labels.dtype))
-    one_each = "`labels` must be (n,) class ids; images of several labels take shuffled_batches"
-    check_shapes(labels.ndim == 1, one_each, labels=labels)
-    return labels
-
-
 def warn_of_single_images(counts):
     """Warns if no class has two images, so that positive pairs are of an image with itself."""
     if np.max(counts) < 2:
-        warnings.warn(
+        warn(
             "no class has 2 images or more: every positive pair is an image with itself, which "
-            f"random augmentation alone makes differ. Received: classes={len(counts)}",
-            stacklevel=4,
+            f"random augmentation alone makes differ. Received: classes={len(counts)}"
         )
-
-
-def _mixed_shares(least, seed):
-    """Images drawn of each class, (P,) int64: `least` to twice as many, or none."""
-    wanted = tf.random.stateless_uniform(least.shape, seed, 0, least[0] + 1, tf.int64) + least
-    left = tf.maximum(tf.reduce_sum(least) - tf.cumsum(wanted, exclusive=True), 0)
-    shares = tf.where(left - wanted < least, left, wanted)
-    return tf.where(left < least, tf.zeros_like(shares), shares)
 
 
 def step_seed(seed, purpose, step):
@@ -326,4 +379,4 @@ def step_seed(seed, purpose, step):
     purposes = ("classes", "images", "augmentation", "shares", "colour", "super_classes", "pairs")
     purposes += ("symmetry",)
     base = tf.constant([seed, purposes.index(purpose)], tf.int64)
-    return tf.random.fold_in(base, step)
+    return tf.random.fold_in(base, tf.cast(step, tf.int64))

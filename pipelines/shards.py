@@ -16,7 +16,7 @@ from PIL import Image
 from pipelines.datasets import cache
 from pipelines.datasets.listing import PARTS
 from pipelines.images import named, warp
-from pipelines.loading import boxes_of, part_of
+from pipelines.loading import read, rows_of
 from pipelines.parallel import on_all_cores
 from pipelines.preprocessing import Preprocessing
 from tfdml.checks import Bare, check, check_integer
@@ -30,15 +30,7 @@ _KILLED = 600  # seconds without a write after which an unfinished file is taken
 
 
 def verify(folder):
-    """Checks every byte of a cache.
-
-    Args:
-        folder: Of the cache.
-
-    Raises:
-        FileNotFoundError: If it is unfinished, or files are missing.
-        ValueError: If a file has changed since it was written.
-    """
+    """Checks every byte of a cache; raises an error if files are missing or have changed."""
     folder = pathlib.Path(os.path.expanduser(folder))
     cache.check_files(folder, cache.read_manifest(folder), checksums=True)
 
@@ -109,9 +101,9 @@ def preprocessing_of(size, keep_aspect, trim_white, quality):
 def _check(dataset, images_per_file):
     if images_per_file is not None:
         check_integer(1, images_per_file=images_per_file)
-    of_files = all(split.holds_paths and not split.warped for split in dataset.splits.values())
+    separate = all(split.holds_paths and not split.warped for split in dataset.splits.values())
     needed = "a cache needs a dataset of separate image files"
-    check(of_files, needed, dataset=Bare(dataset.name))
+    check(separate, needed, dataset=Bare(dataset.name))
     dataset.train.check_one_label("images of a cache")
 
 
@@ -184,8 +176,8 @@ def _written(folder, plan):
 def _is_whole(path, shard):
     """Whether a file of the cache has all of the bytes that its metadata states."""
     try:
-        of_size = path.stat().st_size == shard.get("bytes")
-        return of_size and cache.sha256_of(path) == shard.get("sha256")
+        complete = path.stat().st_size == shard.get("bytes")
+        return complete and cache.sha256_of(path) == shard.get("sha256")
     except OSError:
         return False
 
@@ -196,11 +188,11 @@ def _contents_of(split, settings, channels):
     size, quality = (settings["warp_size"],) * 2, settings["quality"]
 
     @tf.autograph.experimental.do_not_convert
-    def load(image, box):
-        image = warp(part_of(split, image, box, channels), size, warped)
+    def load(row):
+        image = warp(read(row, channels), size, warped)
         return tf.io.encode_jpeg(image, quality=quality) if quality else image
 
-    rows = tf.data.Dataset.from_tensor_slices((split.images, boxes_of(split)))
+    rows = tf.data.Dataset.from_tensor_slices(rows_of(split))
     rows = rows.map(load, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
     with named(split):
         for image in on_all_cores(rows).as_numpy_iterator():
@@ -213,14 +205,7 @@ def _contents_of(split, settings, channels):
 
 
 def write_shard(path, plan, rows, images):
-    """Writes one file and, next to it, its metadata; returns the metadata.
-
-    Args:
-        path: Of the file.
-        plan: Settings and digest of the images.
-        rows: (row, encoded image) of each of its images.
-        images: `Split` that the rows index.
-    """
+    """Writes one file of (row, encoded image) and, next to it, its metadata; returns the latter."""
     shard = {**plan, "bytes": 0, "sha256": "", "offset": [], "length": []}
     with replacing(path) as unfinished:
         try:

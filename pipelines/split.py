@@ -98,8 +98,8 @@ class Split:
         return images
 
     def _checked_inputs(self):
-        of_images = {"images": self.images, "boxes": self.boxes, "warped": self.warped}
-        given = [name for name, value in of_images.items() if value is not None]
+        image_fields = {"images": self.images, "boxes": self.boxes, "warped": self.warped}
+        given = [name for name, value in image_fields.items() if value is not None]
         check(not given, "a split of `inputs` must have nothing of images", given=given)
         named = self.inputs if isinstance(self.inputs, dict) else {"inputs": self.inputs}
         arrays = {name: _checked_rows(name, rows) for name, rows in named.items()}
@@ -335,12 +335,7 @@ def _concatenated(parts):
 
 
 def rows_to_find(split, queries=None):
-    """The number of images that each query is compared with, itself excluded.
-
-    Args:
-        split: `Split` of the images, as returned by `Dataset.scored`.
-        queries: (n,) booleans, which of them are queries; None if all are queries and gallery.
-    """
+    """The number of images that each query of a split is compared with, itself excluded."""
     return len(split.labels) - 1 if queries is None else int((~queries).sum())
 
 

@@ -15,21 +15,19 @@ from pipelines.records import is_record, read
 from tfdml.image_files import is_utf8
 from tfdml.image_headers import KINDS, excess_pixels, open_image
 from tfdml.progress import progress
+from tfdml.quiet import import_tensorflow
 
 NOT_UTF8 = "its name is not UTF-8"
 _NO_MEMORY = (OSError, RuntimeError, sqlite3.Error)  # of an unreadable or missing database
 
 
 def find_unreadable(paths):
-    """Finds the files that `decode` rejects: missing, empty, cut off, too large or not an image.
+    """The files that `decode` rejects: missing, empty, cut off, too large or not an image.
 
     Decodes every file on all cores, JPEG at an eighth of its size; in a terminal it shows a
     progress bar if that takes more than two seconds. A readable file is not decoded again while
     its path, size and modification time stay the same: these are kept in `images.sqlite` in the
     folder `tfdml` of `$XDG_CACHE_HOME` or of `~/.cache`.
-
-    Args:
-        paths: Paths of files.
 
     Returns:
         {index into `paths`: reason why it cannot be read}, ascending.
@@ -44,8 +42,6 @@ def unreadable(paths):
     unknown = [row for row, stamp in enumerate(stamps) if stamp is None or stamp not in known]
     good = []
     if unknown:  # not in the threads: each would silence the standard error of the others
-        from tfdml.quiet import import_tensorflow
-
         import_tensorflow()
     pool = ThreadPoolExecutor(os.cpu_count())
     try:

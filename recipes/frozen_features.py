@@ -21,9 +21,9 @@ import tensorflow as tf
 from scores import RUNS
 from tqdm import tqdm
 
+import pipelines
 import tfdml
 from pipelines.images import named
-from pipelines.sampling import balanced_indices
 from tfdml.checks import check
 from tfdml.command_line import one_sentence
 from tfdml.evaluation import recall_at_k
@@ -139,11 +139,9 @@ def scores_of(recipe, features, seed):
     multipliers |= {f"^{x.name}/": recipe.head_multiplier for x in loss.layers if x.trainable}
     optimizer = tfdml.optimizers.Adam(learning_rate(recipe), multipliers=multipliers)
     model.compile(optimizer=optimizer, loss=loss)
-    labels = features.train.labels
-    batches = balanced_indices(labels, recipe.classes_per_batch, recipe.images_per_class, seed).map(
-        lambda rows: (tf.gather(features.of_train, rows), tf.gather(labels, rows))
-    )
-    batches, done = iter(batches), 0
+    rows = pipelines.Split(inputs=features.of_train, labels=features.train.labels)
+    sampler = pipelines.Balanced(recipe.classes_per_batch, recipe.images_per_class)
+    batches, done = iter(pipelines.batches(rows, sampler, seed=seed)), 0
     similarities = {"distance": None}
     if loss.learns_similarity:
         similarities["score"] = tf.function(loss.layer.matrix, reduce_retracing=True)

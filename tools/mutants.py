@@ -41,7 +41,7 @@ MUTATED = (
     "tfdml/evaluation/metrics.py",
     "tfdml/evaluation/retrieval.py",
     "pipelines/sampling.py",
-    "pipelines/batches.py",
+    "pipelines/batching.py",
     "pipelines/loading.py",
     "tfdml/serving/signatures.py",
 )

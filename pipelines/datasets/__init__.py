@@ -103,12 +103,7 @@ def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None, *, 
 def place_of(name, data_dir):
     """The path of what `load` reads: the CSV file in a folder, the folder of an archive in another.
 
-    Args:
-        name: As for `load`.
-        data_dir: As for `load`, not None.
-
-    Returns:
-        A `pathlib.Path`; that of `data_dir` where `load` reads it itself, or would find nothing.
+    That of `data_dir` where `load` reads it itself, or would find nothing.
     """
     path = pathlib.Path(os.path.expanduser(data_dir))
     if name not in DATASETS or not path.is_dir():

@@ -27,16 +27,7 @@ class Archive:
     source: str
 
     def given(self, data_dir, what):
-        """The user's folder, checked to exist.
-
-        Args:
-            data_dir: As for `pipelines.load`.
-            what: Description of its contents, for the error.
-
-        Raises:
-            ValueError: If `data_dir` is None.
-            FileNotFoundError: If there is no such folder.
-        """
+        """The user's folder, checked to exist; the error says `what` it has to contain."""
         what = f"the folder with {what}: {self.source}"
         folder = given_path(self.name, data_dir, what)
         if not folder.is_dir():
@@ -44,16 +35,7 @@ class Archive:
         return folder
 
     def root(self, data_dir, files):
-        """The folder that has one of the files: `data_dir`, or `folder` in it.
-
-        Args:
-            data_dir: As for `pipelines.load`.
-            files: Paths relative to the folder; any one of them identifies it.
-
-        Raises:
-            ValueError: If `data_dir` is None.
-            FileNotFoundError: If none of the files exists.
-        """
+        """The folder that has one of the files: `data_dir`, or `folder` in it."""
         folder = self.given(data_dir, " or ".join(files))
         for root in (folder, folder / self.folder):
             if any((root / file).exists() for file in files):
@@ -61,11 +43,7 @@ class Archive:
         raise self.missing(*(folder / file for file in files))
 
     def file(self, root, *files):
-        """The first of the files below `root` that exists.
-
-        Raises:
-            FileNotFoundError: If none does.
-        """
+        """The first of the files below `root` that exists."""
         for file in files:
             if (root / file).exists():
                 return root / file
@@ -77,21 +55,13 @@ class Archive:
         return FileNotFoundError(f"{self.title} must have {listed}. Source: {self.source}")
 
     def rows(self, path, columns, skip=0):
-        """The lines of a list, split into columns.
+        """The lines of a list, as tuples; the error of one that is cut off names the line.
 
         Args:
             path: Of the file.
             columns: Names of the columns; a leading `#` marks integers, `.` floats. Spaces separate
                 them; the last column takes the rest of the line.
             skip: Number of lines before the list.
-
-        Returns:
-            List of tuples of strings, integers and floats.
-
-        Raises:
-            FileNotFoundError: If there is no such file.
-            ValueError: If a line has fewer columns or text in place of a number, as in a truncated
-                file; names the file and the line.
         """
         if not path.is_file():
             raise self.missing(path)
@@ -110,16 +80,7 @@ class Archive:
         return rows
 
     def parts(self, paths, columns, skip=0):
-        """The lines of several lists, one for each part of the dataset.
-
-        Args:
-            paths: {part: path of its list}.
-            columns: As for `rows`.
-            skip: As for `rows`.
-
-        Returns:
-            `(rows, parts)`: the lines of all lists, and the part of each.
-        """
+        """The lines of several lists, {part: path}, and the part of each."""
         lists = {part: self.rows(path, columns, skip) for part, path in paths.items()}
         parts = [part for part, rows in lists.items() for _ in rows]
         return [row for rows in lists.values() for row in rows], parts
@@ -130,16 +91,7 @@ class Archive:
         return dataset_of(self.name, listing, skip_invalid, training, where=where, **options)
 
     def by_first(self, path, rows, keys):
-        """The rows of a list in the order of `keys`, without their first column.
-
-        Args:
-            path: Of the file of the list, for the error.
-            rows: As from `rows`.
-            keys: Values of the first column, one per row to return.
-
-        Raises:
-            ValueError: If a key has no row.
-        """
+        """The rows of a list in the order of `keys`, their first column, and without it."""
         found = {row[0]: row[1:] for row in rows}
         lost = [key for key in keys if key not in found]
         needed = f"{path} must have a line for every image; source: {self.source}"

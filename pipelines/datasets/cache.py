@@ -28,17 +28,6 @@ def load(data_dir=None, skip_invalid=False, training=True):
     Classes, names, splits and the order of rows are those of the original dataset, so the batches
     of a seed have the same images; super-classes too, if all splits have them. The sizes of the
     files are checked here; `python -m pipelines.cache --verify` checks all of their bytes.
-
-    Args:
-        data_dir: Folder that `python -m pipelines.cache` wrote.
-        skip_invalid: Leave out training classes with a single image. Unreadable images are not in
-            a cache.
-        training: As for `pipelines.load`.
-
-    Raises:
-        FileNotFoundError: If the cache is missing or unfinished, or lacks files.
-        ValueError: If its files are not those that were written, or a training class has a single
-            image.
     """
     folder = given_path("cache", data_dir, "a folder that `python -m pipelines.cache` wrote")
     manifest = read_manifest(folder)
@@ -66,13 +55,9 @@ def _paths_of(folder, manifest, index):
 
 
 def sources_of(images):
-    """The files that images of a cache were made of.
+    """The real paths of the files that images of a cache, (n,) paths of records, were made of.
 
-    Args:
-        images: (n,) paths of records, as of a `Split` of a cache.
-
-    Returns:
-        (n,) texts, their real paths; None for a cache of a version that did not keep them.
+    None for a cache of a version that did not keep them.
     """
     folder = pathlib.Path(images[0]).parent
     with np.load(folder / INDEX) as index:
@@ -84,12 +69,7 @@ def sources_of(images):
 
 
 def read_manifest(folder):
-    """The manifest of a finished cache.
-
-    Raises:
-        FileNotFoundError: If there is none.
-        ValueError: If it cannot be read, or has another format version.
-    """
+    """The manifest of a finished cache; an error if there is none, or of another format."""
     path = folder / MANIFEST
     if not path.is_file():
         lost = f"there is no finished cache in {folder}, which has no {MANIFEST}"
@@ -105,18 +85,7 @@ def read_manifest(folder):
 
 
 def check_files(folder, manifest, checksums=False):
-    """Raises an error unless the files are those of the manifest.
-
-    Args:
-        folder: Of the cache.
-        manifest: As returned by `read_manifest`.
-        checksums: Whether to check all bytes, not only sizes; shows a progress bar if that takes
-            more than two seconds.
-
-    Raises:
-        FileNotFoundError: If one is missing.
-        ValueError: If one has another size, or other bytes.
-    """
+    """Raises an error unless the files have the sizes of the manifest, or its `checksums`."""
     again = "run python -m pipelines.cache as before to write it again"
     shards = {folder / shard["name"]: shard for shard in manifest["shards"]}
     for path in (*shards, folder / INDEX):

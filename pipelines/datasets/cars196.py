@@ -25,14 +25,7 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     Args:
         data_dir: Folder with `cars_annos.mat` and `car_ims`, or with `cars_train`, `cars_test`,
             `devkit` and, in it or beside it, `cars_test_annos_withlabels.mat`.
-        skip_invalid: Whether missing and unreadable images are skipped, and other counts than
-            published accepted, with a warning; otherwise they are an error.
-        training: Whether to train on the training classes; if not, they may have a single image.
         boxes: Whether to crop to the cars' boxes, clipped to the image.
-
-    Raises:
-        FileNotFoundError: If files of the archives are missing.
-        ValueError: If they differ from the published ones.
 
     Source:
         Krause, Stark, Deng, Fei-Fei. 3D object representations for fine-grained categorization.

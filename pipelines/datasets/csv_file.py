@@ -21,7 +21,7 @@ PARTS = {"train": "train", "test": "test", "query": "test", "gallery": "gallery"
 
 
 def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
-    """Images that a CSV file lists, one a line.
+    """Images that a CSV file lists, one a line; `data_dir` is the file, or its folder.
 
     Its first line names the columns, in any order:
 
@@ -38,19 +38,7 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
             and lower edge, exclusive.
 
     Numbers are sorted as numbers, names as text. If all are numbers, 7.0 is 7, as pandas writes
-    floats where a label is missing; nan is no label.
-
-    Args:
-        data_dir: The file, or its folder if that has no other CSV file.
-        skip_invalid: Whether missing and unreadable images and training classes with fewer than 2
-            images are skipped with a warning; otherwise they are an error.
-        training: Whether to train on the training classes; if not, they may have a single image.
-        boxes: Whether to crop each image to its box.
-
-    Raises:
-        FileNotFoundError: If there is no such file, or images are missing.
-        ValueError: If its format is wrong, with the number of the line, or a box is not inside its
-            image.
+    floats where a label is missing; nan is no label. An error names the line.
     """
     path = _find(data_dir)
     names, rows = _read(path)
@@ -70,11 +58,7 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
 
 
 def numbered_sets(cells):
-    """Several labels of each of n cells, such as `"cat;dog"`.
-
-    Returns:
-        `(labels, names)`: (n, num_labels) int64 of 0 and 1, and {column: name}.
-    """
+    """Several labels of each of n cells, (n, num_labels) of 0 and 1, and {column: name}."""
     words = [*map(_words, cells)]
     _, names = numbered([word for row in words for word in row])
     ordered = [names[i] for i in sorted(names)]
@@ -82,8 +66,8 @@ def numbered_sets(cells):
         raise ValueError(f"the column labels must name at least 2 labels. Received: {ordered}")
     column = {name: place for place, name in enumerate(ordered)}
     labels = np.zeros((len(cells), len(ordered)), np.int64)
-    for row, of_image in enumerate(words):
-        labels[row, [column[word] for word in of_image]] = 1
+    for row, image_words in enumerate(words):
+        labels[row, [column[word] for word in image_words]] = 1
     return labels, dict(enumerate(ordered))
 
 

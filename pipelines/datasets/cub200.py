@@ -19,14 +19,7 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
 
     Args:
         data_dir: Folder of the unpacked archive, or its parent.
-        skip_invalid: Whether missing and unreadable images are skipped, and other counts than
-            published accepted, with a warning; otherwise they are an error.
-        training: Whether to train on the training classes; if not, they may have a single image.
         boxes: Whether to crop to the birds' boxes, rounded to whole pixels inside the image.
-
-    Raises:
-        FileNotFoundError: If files of the archive are missing.
-        ValueError: If they differ from the published ones.
 
     Source:
         Wah, Branson, Welinder, Perona, Belongie. The Caltech-UCSD Birds-200-2011 dataset.
@@ -36,16 +29,16 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     images = ARCHIVE.rows(root / "images.txt", ("#id", "path"))
     ids = [image for image, _ in images]
 
-    def of_images(file, columns):
+    def by_image(file, columns):
         rows = ARCHIVE.rows(root / file, ("#id", *columns))
         return np.array(ARCHIVE.by_first(root / file, rows, ids))
 
-    labels = of_images("image_class_labels.txt", ["#class"])[:, 0]
+    labels = by_image("image_class_labels.txt", ["#class"])[:, 0]
     class_names = dict(ARCHIVE.rows(root / "classes.txt", ("#class", "name")))
     edges = None
     if boxes:
         columns = [".x", ".y", ".width", ".height"]
-        left, top, width, height = of_images("bounding_boxes.txt", columns).T
+        left, top, width, height = by_image("bounding_boxes.txt", columns).T
         edges = np.stack([left, top, left + width, top + height], axis=1)
     paths = [str(root / "images" / path) for _, path in images]
     parts = np.where(labels <= TRAINED, "train", "test")

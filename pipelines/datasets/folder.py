@@ -22,18 +22,8 @@ def load(data_dir=None, skip_invalid=False, training=True):
 
     The first half of the classes in sorted order (rounded down) is for training, the rest for
     testing. Hidden files are ignored; files without a suffix of `SUFFIXES` and folders inside a
-    class folder are ignored with a warning. Images are listed and only read with `skip_invalid`.
-
-    Args:
-        data_dir: The folder.
-        skip_invalid: Whether unreadable images, links to others, sub-folders without images and
-            training classes with fewer than 2 images are skipped with a warning; otherwise they are
-            an error.
-        training: Whether to train on the training classes; if not, they may have a single image.
-
-    Raises:
-        FileNotFoundError: If there is no such folder.
-        ValueError: If it has fewer than two classes, or images that cannot be used.
+    class folder are ignored with a warning. Images are listed and only read with `skip_invalid`,
+    which skips links to other images and sub-folders without images too.
     """
     classes = _find_classes(data_dir)
     empty = [name for name, paths in classes.items() if not paths]

@@ -37,15 +37,7 @@ def load(data_dir=None, skip_invalid=False, training=True, *, name="imagenet2010
     Args:
         data_dir: Folder with the folders of the synsets, such as `n01440764`, or whose folder
             `train` has them.
-        skip_invalid: Whether unreadable images, folders without images and training classes with
-            fewer than 2 are skipped, and another number of synsets than published accepted, with a
-            warning; otherwise they are an error.
-        training: Whether to train on the training classes; if not, they may have a single image.
         name: `imagenet2010` or `imagenet10k`.
-
-    Raises:
-        FileNotFoundError: If there is no folder of a synset.
-        ValueError: If their number is not as published, or the list names unknown synsets.
 
     Source:
         Deng, Dong, Socher, Li, Li, Fei-Fei. ImageNet: a large-scale hierarchical image database.

@@ -24,14 +24,7 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     Args:
         data_dir: Folder of the benchmark, with the folders `Eval`, `Anno` and `Img` or their
             contents. Unpack the `img.zip` of 256 x 256 pixels, which the boxes refer to.
-        skip_invalid: Whether missing and unreadable images are skipped, and other counts than
-            published accepted, with a warning; otherwise they are an error.
-        training: Whether to train on the training classes; if not, they may have a single image.
         boxes: Whether to crop to the boxes of the clothes, clipped to the image.
-
-    Raises:
-        FileNotFoundError: If files of the benchmark are missing.
-        ValueError: If they differ from the published ones.
 
     Source:
         Liu, Luo, Qiu, Wang, Tang. DeepFashion: powering robust clothes recognition and retrieval

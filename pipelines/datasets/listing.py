@@ -11,6 +11,7 @@ import numpy as np
 from pipelines.augmentation import Augmentation
 from pipelines.boxes import check_inside, cut_to_images
 from pipelines.split import Dataset, Split
+from pipelines.verification import find_unreadable
 from tfdml.checks import check
 from tfdml.files import identity
 
@@ -71,11 +72,6 @@ def dataset_of(
         exact_boxes: Whether a box beyond its image is an error; if not, it is clipped.
         image_size: Default (height, width, channels) of the dataset.
         augmentation: Default `Augmentation` of the dataset.
-
-    Raises:
-        FileNotFoundError: If images are missing.
-        ValueError: If the counts are not as published, a box is not in its image, a training class
-            has a single image, or no class is left for training or testing.
     """
     _check_counts(name, listing, counts or {}, skip_invalid)
     needed_parts = ["train", "test", *["gallery"] * ("gallery" in listing.parts)]
@@ -129,8 +125,6 @@ def _without_missing(listing, skip_invalid, where):
 
 
 def _without_unreadable(listing):
-    from pipelines.verification import find_unreadable
-
     unreadable = find_unreadable(listing.images)
     found = [f"{listing.images[row]} ({reason})" for row, reason in unreadable.items()]
     leave_out("images that cannot be read", found, skip_invalid=True)
@@ -158,13 +152,9 @@ def without_single(listing, skip_invalid):
 
 
 def numbered(words):
-    """Ids of words: their values if all are integers, otherwise their places in sorted order.
+    """Ids of words, (n,) int64, and {id: word}.
 
-    Args:
-        words: (n,) strings.
-
-    Returns:
-        `(ids, names)`: (n,) int64, and {id: word}.
+    Ids are the values of the words if all are integers, otherwise their places in sorted order.
     """
     names = sorted(set(words))
     values = map(int, names) if all(map(_is_id, names)) else range(len(names))
@@ -184,15 +174,9 @@ def first_half(labels):
 
 
 def leave_out(what, items, skip_invalid, error: type[Exception] = ValueError, where="", total=None):
-    """Raises an error that lists the items, or warns that they are left out; does nothing if none.
+    """Raises an error that lists items, or warns that they are left out; does nothing if none.
 
-    Args:
-        what: Description of the items.
-        items: List of their names.
-        skip_invalid: Whether to warn instead of raising.
-        error: Class of the error.
-        where: Appended to the description in the error.
-        total: Number of items that were looked at, to be stated.
+    `what` describes the items, `where` is appended to that in the error; of `total` looked at.
     """
     count = f"{len(items)} of {total}" if total else f"{len(items)}"
     sentence = f"{count} {what}: {first_five(items)}"
@@ -204,9 +188,9 @@ def leave_out(what, items, skip_invalid, error: type[Exception] = ValueError, wh
 
 
 def warn(warning):
-    """Warns of the line outside this package that called it."""
+    """Warns of the line outside of this package, and of TensorFlow, that led here."""
     level = 1
-    while sys._getframe(level).f_globals["__name__"].split(".")[0] == "pipelines":
+    while sys._getframe(level).f_globals["__name__"].split(".")[0] in ("pipelines", "tensorflow"):
         level += 1
     warnings.warn(warning, stacklevel=level + 1)
 

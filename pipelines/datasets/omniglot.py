@@ -14,15 +14,7 @@ def load(data_dir=None, skip_invalid=False, training=True):
 
     Training: 964 characters of 30 alphabets (labels 0 to 963). Test: 659 of 20 other alphabets
     (labels 964 to 1622); TFDS numbers both in one sequence. 28 × 28 grey, white on black, resized
-    with antialiasing. The alphabets are the super-classes.
-
-    Args:
-        data_dir: The `data_dir` of tensorflow-datasets; its own default if None.
-        skip_invalid: No effect: TFDS has checked the images.
-        training: No effect.
-
-    Raises:
-        FileNotFoundError: If TFDS has not prepared it there; it is never downloaded.
+    with antialiasing. The alphabets are the super-classes. It is never downloaded.
 
     Source:
         Lake, Salakhutdinov, Tenenbaum. Human-level concept learning through probabilistic

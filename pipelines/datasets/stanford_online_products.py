@@ -15,16 +15,7 @@ def load(data_dir=None, skip_invalid=False, training=True):
     """Stanford Online Products: photographs of 22,634 products, half to train and half to test.
 
     The twelve kinds of products, such as bicycles, are the super-classes. 2 to 12 images each.
-
-    Args:
-        data_dir: Folder of the unpacked archive, or its parent.
-        skip_invalid: Whether missing and unreadable images are skipped, and other counts than
-            published accepted, with a warning; otherwise they are an error.
-        training: Whether to train on the training classes; if not, they may have a single image.
-
-    Raises:
-        FileNotFoundError: If files of the archive are missing.
-        ValueError: If they differ from the published ones.
+    `data_dir` is the folder of the unpacked archive, or its parent.
 
     Source:
         Song, Xiang, Jegelka, Savarese. Deep metric learning via lifted structured feature

@@ -31,18 +31,8 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False, *, name,
     to 256 x 256 pixels, 196,608 bytes each; while they are read, twice.
 
     Args:
-        data_dir: The `data_dir` of tensorflow-datasets; its own default if None.
-        skip_invalid: Whether training classes with fewer than 2 images are skipped, and other
-            counts than published accepted, with a warning; otherwise they are an error. TFDS has
-            already checked that the images can be read.
-        training: Whether to train on the training classes; if not, they may have a single image.
         boxes: Whether to crop each image to its bounding box.
         name: Of the set, such as `cars196`, or with a config or version, such as `mnist:3.*.*`.
-        download: Whether TFDS may download and prepare the set if needed.
-
-    Raises:
-        FileNotFoundError: If TFDS has not prepared the set and `download` is False.
-        ValueError: If there is no such set, or its examples are not images with one label each.
     """
     builder = prepared(name, data_dir, download)
     features = builder.info.features
@@ -65,12 +55,7 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False, *, name,
 
 
 def prepared(name, data_dir, download=None):
-    """The builder of a set that TFDS has prepared.
-
-    Args:
-        name: Of the set.
-        data_dir: As for `load`.
-        download: As for `load`; None if the set cannot be downloaded by `load`.
+    """The builder of a set that TFDS has prepared, or may download; `download` is None if not ever.
 
     Raises:
         FileNotFoundError: If it is not prepared and `download` is not True.
@@ -98,11 +83,8 @@ def prepared(name, data_dir, download=None):
 def batches_of(builder, parts, keys, read):
     """Batches of the examples of some parts of a set, in NumPy, with a progress bar.
 
-    Args:
-        builder: As returned by `prepared`.
-        parts: Names of its splits.
-        keys: Names of the features to read; the first is the image, which is not decoded.
-        read: Function of an example, {key: value}, that returns what to batch.
+    Of the features `keys` the first is the image, which is not decoded; `read` makes of an example,
+    {key: value}, what to batch.
     """
     wanted = tfds.decode.PartialDecoding(
         dict.fromkeys(keys, True), decoders={keys[0]: tfds.decode.SkipDecoding()}

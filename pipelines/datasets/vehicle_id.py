@@ -29,16 +29,9 @@ def load(data_dir=None, skip_invalid=False, training=True, *, size=800, models=F
 
     Args:
         data_dir: Folder of the unpacked archive, or its parent.
-        skip_invalid: Whether missing and unreadable images are skipped, and other counts than
-            published accepted, with a warning; otherwise they are an error.
-        training: Whether to train on the training classes; if not, they may have a single image.
         size: Of the test list: 800, 1600 or 2400 vehicles, the papers' small, medium and large.
         models: Whether to train only on vehicles whose model is known; the models are then the
             training super-classes, for the sampler `groups`.
-
-    Raises:
-        FileNotFoundError: If files of the archive are missing.
-        ValueError: If they differ from the published ones.
 
     Source:
         Liu, Tian, Wang, Pang, Huang. Deep relative distance learning: tell the difference between

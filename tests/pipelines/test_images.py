@@ -5,14 +5,13 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from pipelines import Augmentation
+from pipelines import Augmentation, Reader
 from pipelines.images import (
     random_colour,
     random_crop,
     random_flip,
     random_symmetry,
     random_warp,
-    reader,
     resize,
 )
 from pipelines.verification import find_unreadable
@@ -59,7 +58,7 @@ def test_resize_stays_in_range():
 def test_a_reader_is_decode_then_resize():
     contents = tf.constant(encode("JPEG"))
     np.testing.assert_array_equal(
-        reader((5, 6, 3))(contents), resize(decode(contents, 3), (5, 6, 3))
+        Reader((5, 6, 3))(contents), resize(decode(contents, 3), (5, 6, 3))
     )
 
 

@@ -12,10 +12,6 @@ from PIL import Image, ImageOps
 
 import pipelines
 from pipelines import Split
-from pipelines.pairs import pair_indices
-from pipelines.sampling import balanced_indices, group_indices
-from pipelines.shuffled import shuffled_indices
-from pipelines.whole_classes import whole_class_indices
 
 FLOATS = np.linspace(0, 1, 4 * 2 * 2 * 3).reshape(4, 2, 2, 3)
 
@@ -98,33 +94,6 @@ def rows(rng):
     inputs = {"numbers": rng.normal(size=(24, 5)), "texts": [f"text {row}" for row in range(24)]}
     labels = np.arange(24) % 6
     return Split(inputs=inputs, labels=labels, super_labels=labels // 2)
-
-
-@pytest.mark.parametrize(
-    ("batches_of", "sizes", "indices_of"),
-    [
-        (pipelines.balanced_batches, (3, 2), lambda s, *a: balanced_indices(s.labels, *a)),
-        pytest.param(
-            pipelines.group_batches,
-            (4, 9),
-            lambda s, *a: group_indices(s.labels, s.super_labels, *a),
-            marks=pytest.mark.slow,
-        ),
-        (pipelines.whole_class_batches, (9,), lambda s, *a: whole_class_indices(s.labels, *a)),
-        (pipelines.shuffled_batches, (7,), lambda s, *a: shuffled_indices(len(s.labels), *a)),
-        (pipelines.pair_batches, (8,), lambda s, *a: pair_indices(s.labels, *a)),
-    ],
-)
-def test_all_samplers_draw_rows_of_any_kind(rows, batches_of, sizes, indices_of):
-    table = Split(inputs=rows.inputs["numbers"], labels=rows.labels, super_labels=rows.super_labels)
-    batches = [batches_of(split, *sizes).as_numpy_iterator() for split in (rows, table)]
-    for chosen, _ in zip(indices_of(rows, *sizes).as_numpy_iterator(), range(3), strict=False):
-        (inputs, labels), (numbers, again) = map(next, batches)
-        np.testing.assert_array_equal(labels, rows.labels[chosen])
-        np.testing.assert_array_equal(again, labels)
-        np.testing.assert_array_equal(numbers, rows.inputs["numbers"][chosen])
-        np.testing.assert_array_equal(inputs["numbers"], numbers)
-        assert [text.decode() for text in inputs["texts"]] == [f"text {row}" for row in chosen]
 
 
 def test_rows_have_parts_and_hard_neighbours(rows):

@@ -1,24 +1,18 @@
 import collections
-import itertools
-import re
 import time
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampled_rows import labels_of, rows_of
 
-from pipelines.pairs import all_pairs, pair_indices, positive_pairs
-
-
-def take(batches, *arguments, start=0, **options):
-    dataset = pair_indices(*arguments, start_step=start, **options)
-    return np.stack(list(itertools.islice(dataset.as_numpy_iterator(), batches)))
+from pipelines.hard_neighbours import positive_pairs
+from pipelines.pairs import Pairs, all_pairs
 
 
-def labels_of(counts):
-    """Labels of classes of so many images, shuffled."""
-    return np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)), counts))
+def take(batches, labels, batch_size, seed=0, **options):
+    return np.stack(rows_of(batches, Pairs(batch_size, **options), labels, seed))
 
 
 def as_pairs(batches):
@@ -125,39 +119,11 @@ def test_the_same_list_comes_again_unless_it_is_shuffled_anew():
         assert sorted(as_pairs(half)) == sorted(as_pairs(again[:epoch]))
 
 
-@pytest.mark.parametrize("reshuffle", [False, True])
-def test_starting_at_a_step_equals_skipping_to_it(reshuffle):
-    labels = labels_of([4] * 12)
-    options = {"seed": 3, "reshuffle": reshuffle}
-    whole = take(90, labels, 8, **options)
-    for start in (2, 85):
-        np.testing.assert_array_equal(take(5, labels, 8, start=start, **options), whole[start:][:5])
-
-
 def test_the_seed_decides_the_list():
     labels = labels_of([4] * 12)
     first, again, other = (all_pairs(labels, 4, seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert set(map(tuple, first.T)) != set(map(tuple, other.T))
-
-
-def test_class_ids_may_be_any_integers():
-    labels = np.array([2**40, -7, 2**40 + 1, 2**40, -7, 2**40 + 1])
-    _, itself, negatives = kinds(labels, all_pairs(labels, 1, 0).T.tolist())
-    assert len(itself) == 6
-    assert len(negatives) == 12
-
-
-def test_shapes_are_static():
-    assert pair_indices([0, 0, 1], 4).element_spec.shape == (4,)
-
-
-def test_many_classes_start_at_once_at_any_step():
-    labels = np.repeat(np.arange(11_318), 5)
-    for start in (0, 10_000_000):
-        began = time.perf_counter()
-        take(1, labels, 128, start=start)
-        assert time.perf_counter() - began < 5
 
 
 def test_pairs_of_many_small_classes_take_no_call_for_each():
@@ -174,49 +140,12 @@ def test_a_hundred_thousand_classes_of_two_images_start_in_seconds():
     assert time.process_time() - began < 2.5
 
 
-def test_the_list_of_a_seed_stays_what_it_was():
-    labels = np.repeat(np.arange(6), [2, 3, 4, 2, 5, 3])
-    drawn = take(2, labels, 6, seed=1, start=9).tolist()
-    assert drawn == [[7, 6, 10, 7, 8, 15], [16, 6, 12, 18, 11, 13]]
-    drawn = take(2, labels, 6, seed=1, start=9, reshuffle=True).tolist()
-    assert drawn == [[16, 10, 14, 16, 3, 14], [12, 6, 3, 13, 11, 4]]
-
-
 def test_warns_if_no_class_has_two_images():
     with pytest.warns(UserWarning, match=r"no class has 2 images or more.*Received: classes=8"):
-        pair_indices(np.arange(8), 4)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"batch_size": 5}, ValueError, "`batch_size` must be a multiple of 2. Received: batch_s"),
-        ({"batch_size": 0}, ValueError, "`batch_size` must be >= 2. Received: batch_size=0"),
-        (
-            {"batch_size": 36},
-            ValueError,
-            "a batch must not take more pairs than there are. Received: pairs=17, of a batch=18",
-        ),
-        ({"batch_size": 4.0}, TypeError, "`batch_size` must be an integer"),
-        ({"labels": [3, 3]}, ValueError, "negative pairs need 2 classes or more. Received: class"),
-        ({"reshuffle": 1}, TypeError, "`reshuffle` must be true or false. Received: reshuffle=1"),
-        ({"seed": -1}, ValueError, "`seed` must be >= 0. Received: seed=-1"),
-        ({"start_step": 2**63}, ValueError, "`start_step` must be < 2**63"),
-    ],
-)
-def test_rejects_what_cannot_be_drawn(options, error, message):
-    arguments = {"labels": [0, 0, 1, 1, 2], "batch_size": 4, **options}
-    with pytest.raises(error, match=re.escape(message)):
-        pair_indices(**arguments)
-
-
-@pytest.mark.parametrize("labels", [["a", "a", "b", "b"], [0.0, 0.0, 1.0, 1.0]])
-def test_rejects_labels_that_are_no_integers(labels):
-    with pytest.raises(TypeError, match=r"`labels` must be integers. Received: dtype="):
-        pair_indices(labels, 4)
+        rows_of(1, Pairs(4), np.arange(8))
 
 
 def test_more_pairs_than_the_memory_holds_are_rejected_before_they_are_made(monkeypatch):
     monkeypatch.setattr("tfdml.checks._memory", lambda: 1000)
     with pytest.raises(ValueError, match=r"all pairs of images of a class must fit.*pairs=48"):
-        pair_indices(labels_of([10, 3]), 4)
+        positive_pairs(labels_of([10, 3]))

@@ -5,10 +5,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
+from sampled_rows import rows_of
 
-from pipelines import Augmentation, Preprocessing, Split, balanced_batches, evaluation_batches
-from pipelines.images import random_crop, reader, trim_white, warp
-from pipelines.sampling import balanced_indices
+from pipelines import (
+    Augmentation,
+    Balanced,
+    Preprocessing,
+    Reader,
+    Split,
+    balanced_batches,
+    batches,
+    evaluation_batches,
+)
+from pipelines.images import random_crop, trim_white, warp
 from pipelines.views import views
 
 SIZE = (12, 12, 3)
@@ -92,8 +101,8 @@ def test_scoring_and_serving_see_the_same_numbers(options, photos):
         list(evaluation_batches(photos, SIZE, 7, preprocessing=preprocessing).as_numpy_iterator())
     )
     assert scored.dtype == np.float32
-    served = tf.function(reader(SIZE, preprocessing), [tf.TensorSpec([], tf.string)])
-    eager = reader(SIZE, preprocessing)
+    served = tf.function(Reader(SIZE, preprocessing), [tf.TensorSpec([], tf.string)])
+    eager = Reader(SIZE, preprocessing)
     for path, image in zip(photos.images, scored, strict=True):
         contents = tf.io.read_file(path)
         np.testing.assert_array_equal(image, served(contents))
@@ -132,13 +141,11 @@ def test_training_takes_crops_at_every_place_of_what_is_scored(options, photos):
         wholes[row] = warp(image, preprocessing.size_of_warp(SIZE), preprocessing).numpy()
         if preprocessing.mean_image is not None:
             wholes[row] = wholes[row] - (MEAN - MEAN.mean(axis=(0, 1)))
-    batches = balanced_batches(
-        photos, 1 if len(photos.labels) == 2 else 6, 2, 3, SIZE, preprocessing=preprocessing
-    )
-    indices = balanced_indices(photos.labels, 1 if len(photos.labels) == 2 else 6, 2, 3)
+    sampler = Balanced(1 if len(photos.labels) == 2 else 6, 2)
+    found = batches(photos, sampler, Reader(SIZE, preprocessing), 3)
     places = set()
     for (images, _), rows in itertools.islice(
-        zip(batches.as_numpy_iterator(), indices.as_numpy_iterator(), strict=True), 12
+        zip(found.as_numpy_iterator(), rows_of(12, sampler, photos, 3), strict=False), 12
     ):
         for image, row in zip(images, rows, strict=True):
             found = [
@@ -274,7 +281,7 @@ def test_batches_reject_sizes_that_do_not_fit(options, augmentation, message, ph
     with pytest.raises(ValueError, match=re.escape(message)):
         balanced_batches(photos, 2, 2, 0, SIZE, **making, preprocessing=Preprocessing(**options))
     if not augmentation:
-        for reject in (reader, lambda *a: evaluation_batches(photos, a[0], preprocessing=a[1])):
+        for reject in (Reader, lambda *a: evaluation_batches(photos, a[0], preprocessing=a[1])):
             with pytest.raises(ValueError, match=re.escape(message)):
                 reject(SIZE, Preprocessing(**options))
 

@@ -1,20 +1,19 @@
-import itertools
-import re
-import time
+"""What each sampler chooses; what they have in common is in `test_samplers.py`."""
+
 import warnings
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampled_rows import labels_of, nested, rows_of, split_of
 
-from pipelines.sampling import balanced_indices, group_indices
+from pipelines import Balanced, Groups, Mixed, Shuffled, WholeClasses
 from tfdml.losses import NPairLoss
 
 
-def take(batches, *arguments, start=0, **options):
-    dataset = balanced_indices(*arguments, start_step=start, **options)
-    return np.stack(list(itertools.islice(dataset.as_numpy_iterator(), batches)))
+def take(batches, labels, *sizes, seed=0, sampler=Balanced):
+    return np.stack(rows_of(batches, sampler(*sizes), labels, seed))
 
 
 @pytest.mark.parametrize("examples", [6, pytest.param(25, marks=pytest.mark.slow)])
@@ -42,13 +41,6 @@ def test_every_batch_has_p_classes_of_k_images_as_distinct_as_can_be(examples):
     check()
 
 
-def test_class_ids_may_be_any_integers():
-    labels = np.array([2**40, -7, 2**40 + 1, 2**40, -7, 2**40 + 1])
-    for indices in take(5, labels, 2, 2):
-        assert len(set(labels[indices])) == 2
-        assert len(set(indices)) == 4
-
-
 def test_an_epoch_visits_every_class_once_and_the_next_in_another_order():
     labels = np.repeat(np.arange(24), 3)
     classes = labels[take(12, labels, 4, 2)][:, ::2]
@@ -74,73 +66,6 @@ def test_every_image_of_a_class_is_drawn_equally_often():
     np.testing.assert_allclose(drawn, 500, atol=97)
 
 
-def test_starting_at_a_step_equals_skipping_to_it():
-    labels = np.repeat(np.arange(10), 4)
-    np.testing.assert_array_equal(take(20, labels, 3, 2)[13:], take(7, labels, 3, 2, start=13))
-
-
-def test_the_seed_decides_the_batches():
-    labels = np.repeat(np.arange(10), 4)
-    np.testing.assert_array_equal(take(4, labels, 3, 2, seed=1), take(4, labels, 3, 2, seed=1))
-    assert (take(4, labels, 3, 2, seed=1) != take(4, labels, 3, 2, seed=2)).any()
-
-
-def test_takes_the_largest_seed():
-    assert sorted(take(1, [0, 0], 1, 2, seed=2**63 - 1)[0]) == [0, 1]
-
-
-def test_shapes_are_static():
-    assert balanced_indices([0, 0, 1], 2, 3).element_spec.shape == (6,)
-
-
-def test_many_classes_start_at_once_at_any_step():
-    labels = np.repeat(np.arange(11_318), 5)
-    for start in (0, 10_000_000):
-        began = time.perf_counter()
-        take(1, labels, 32, 4, start=start)
-        assert time.perf_counter() - began < 3
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"classes_per_batch": 5},
-            r"`classes_per_batch` must not exceed the number of classes\. "
-            r"Received: classes_per_batch=5, classes=4",
-        ),
-        ({"classes_per_batch": 0}, r"`classes_per_batch` must be >= 1\. Received: .*=0"),
-        ({"images_per_class": 0}, r"`images_per_class` must be >= 1\. Received: .*=0"),
-        (
-            {"images_per_class": 2**30},
-            r"`images_per_class` must be < 2\*\*31\. Received: .*images_per_class=1073741824",
-        ),
-        ({"start_step": -1}, r"`start_step` must be >= 0\. Received: start_step=-1"),
-        ({"seed": -1}, r"`seed` must be >= 0\. Received: seed=-1"),
-        ({"seed": 2**63}, r"`seed` must be < 2\*\*63\. Received: seed=9223372036854775808"),
-    ],
-)
-def test_rejects_what_cannot_be_drawn(options, message):
-    with pytest.raises(ValueError, match=message):
-        balanced_indices(
-            [0, 0, 1, 1, 2, 3], **{"classes_per_batch": 2, "images_per_class": 2, **options}
-        )
-
-
-@pytest.mark.parametrize("name", ["classes_per_batch", "images_per_class", "seed", "start_step"])
-@pytest.mark.parametrize("value", [2.0, "2", None, True])
-def test_rejects_what_is_no_integer(name, value):
-    options = {"classes_per_batch": 2, "images_per_class": 2, name: value}
-    with pytest.raises(TypeError, match=f"`{name}` must be an integer. Received: {name}={value!r}"):
-        balanced_indices([0, 0, 1, 1], **options)
-
-
-def test_takes_integers_of_numpy():
-    labels = np.repeat(np.arange(10), 4)
-    numpy_integers = take(2, labels, np.int64(3), np.int32(2), seed=np.uint8(5), start=np.int64(7))
-    np.testing.assert_array_equal(numpy_integers, take(2, labels, 3, 2, seed=5, start=7))
-
-
 @pytest.mark.parametrize("examples", [6, pytest.param(25, marks=pytest.mark.slow)])
 def test_mixed_batches_have_k_to_2k_images_of_a_class(examples):
     @settings(max_examples=examples, deadline=None)
@@ -152,7 +77,7 @@ def test_mixed_batches_have_k_to_2k_images_of_a_class(examples):
     def check(classes_per_batch, images_per_class, seed):
         labels = np.repeat(np.arange(20), 18)
         p, k = classes_per_batch, images_per_class
-        for indices in take(3, labels, p, k, seed=seed, sampler="mixed"):
+        for indices in take(3, labels, p, k, seed=seed, sampler=Mixed):
             assert len(set(indices)) == p * k  # enough of each: none twice
             starts = np.flatnonzero(np.diff(labels[indices], prepend=-1))
             sizes = np.diff(np.append(starts, p * k))
@@ -167,7 +92,7 @@ def test_mixed_batches_have_k_to_2k_images_of_a_class(examples):
 def test_mixed_batches_mix_all_sizes_and_all_classes():
     labels = np.repeat(np.arange(30), 12)
     sizes, classes = [], set()
-    for indices in take(200, labels, 16, 4, seed=1, sampler="mixed"):
+    for indices in take(200, labels, 16, 4, seed=1, sampler=Mixed):
         starts = np.flatnonzero(np.diff(labels[indices], prepend=-1))
         sizes += list(np.diff(np.append(starts, 64))[:-1])
         classes |= set(labels[indices])
@@ -179,18 +104,8 @@ def test_mixed_batches_mix_all_sizes_and_all_classes():
 @pytest.mark.parametrize("images_per_class", [1, 2, 4])
 def test_mixed_batches_of_two_classes_have_both(images_per_class):
     labels = np.repeat(np.arange(5), 9)
-    mixed = take(20, labels, 2, images_per_class, seed=3, sampler="mixed")
+    mixed = take(20, labels, 2, images_per_class, seed=3, sampler=Mixed)
     np.testing.assert_array_equal(mixed, take(20, labels, 2, images_per_class, seed=3))
-
-
-def test_batches_of_a_seed_and_step_stay_what_they_were():
-    labels = np.repeat(np.arange(6), [2, 3, 4, 2, 5, 3])
-    drawn = take(2, labels, 3, 2, seed=1, start=9).tolist()
-    assert drawn == [[6, 5, 13, 12, 10, 9], [7, 6, 3, 4, 10, 9]]
-    drawn = take(2, labels, 3, 2, seed=1, start=9, sampler="mixed").tolist()
-    assert drawn == [[6, 5, 13, 12, 15, 14], [7, 6, 3, 4, 2, 3]]
-    drawn = [rows.tolist() for rows in groups(2, labels, labels // 2, 4, 9, seed=1, start=9)]
-    assert drawn == [[12, 11, 14, 17, 18, 5, 7, 8], [7, 6, 8, 9, 10, 13, 14, 18, 16]]
 
 
 def test_warns_if_a_positive_can_only_be_the_image_itself():
@@ -202,25 +117,12 @@ def test_warns_if_a_positive_can_only_be_the_image_itself():
         take(1, [0, 1, 1], 2, 2)
 
 
-def test_mixed_batches_resume_at_any_step():
-    labels = np.repeat(np.arange(9), 10)
-    whole = take(8, labels, 4, 3, seed=2, sampler="mixed")
-    np.testing.assert_array_equal(
-        take(3, labels, 4, 3, start=5, seed=2, sampler="mixed"), whole[5:]
-    )
-
-
 def test_a_small_class_repeats_its_images_in_a_mixed_batch():
     labels = np.repeat(np.arange(4), [3, 3, 3, 30])
-    for indices in take(10, labels, 4, 4, sampler="mixed"):
+    for indices in take(10, labels, 4, 4, sampler=Mixed):
         for label in set(labels[indices]):
             repeats = np.unique(indices[labels[indices] == label], return_counts=True)[1]
             assert repeats.max() - repeats.min() <= 1
-
-
-def test_rejects_an_unknown_sampler():
-    with pytest.raises(ValueError, match=r"must be one of .*'mixed'.* Received: sampler='mxed'"):
-        balanced_indices(np.arange(4) // 2, 2, 2, sampler="mxed")
 
 
 def test_anchors_before_positives_are_the_same_to_the_n_pair_loss(rng):
@@ -232,17 +134,8 @@ def test_anchors_before_positives_are_the_same_to_the_n_pair_loss(rng):
     )
 
 
-def groups(batches, *arguments, start=0, **options):
-    dataset = group_indices(*arguments, start_step=start, **options)
-    return list(itertools.islice(dataset.as_numpy_iterator(), batches))
-
-
-def nested(counts):
-    """Labels and super-labels, shuffled, of super-classes whose classes have so many images."""
-    sizes = [size for super_class in counts for size in super_class]
-    super_of = np.repeat(np.arange(len(counts)), [len(super_class) for super_class in counts])
-    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
-    return labels - 3, super_of[labels] + 2**40
+def groups(batches, labels, super_labels, *sizes, seed=0, **options):
+    return rows_of(batches, Groups(*sizes, **options), split_of(labels, super_labels), seed)
 
 
 @pytest.mark.parametrize("examples", [6, pytest.param(25, marks=pytest.mark.slow)])
@@ -364,58 +257,112 @@ def test_groups_reach_every_class_and_image():
     assert set(seen) == set(range(len(labels)))
 
 
-def test_groups_follow_seed_and_step_alone():
-    labels, super_labels = nested([[9] * 8] * 4)
-    whole = groups(8, labels, super_labels, 6, 30, seed=2)
-    for resumed, expected in zip(
-        groups(3, labels, super_labels, 6, 30, seed=2, start=5), whole[5:], strict=True
-    ):
-        np.testing.assert_array_equal(resumed, expected)
-    other = groups(8, labels, super_labels, 6, 30, seed=3)
-    assert [set(a) for a in whole] != [set(b) for b in other]
-    assert len({tuple(indices) for indices in whole}) == 8
+def whole(batches, labels, batch_size, seed=0):
+    return rows_of(batches, WholeClasses(batch_size), labels, seed)
 
 
-def test_many_groups_start_at_once_at_any_step():
-    labels = np.repeat(np.arange(11_318), 5)
-    for start in (0, 10_000_000):
-        began = time.perf_counter()
-        groups(1, labels, labels % 12, 20, 100, start=start)
-        assert time.perf_counter() - began < 3
+def by_the_book(sizes, batch_size):
+    """The images that each batch takes of each class, the classes in their order."""
+    batches, batch = [], []
+    for size in sizes:
+        if batch_size - sum(batch) < 2:
+            batches.append(batch)
+            batch = []
+        batch.append(min(size, batch_size - sum(batch)))
+    return [*batches, batch]
+
+
+@pytest.mark.parametrize("examples", [6, pytest.param(25, marks=pytest.mark.slow)])
+def test_an_epoch_takes_whole_classes_until_each_batch_is_full(examples):
+    @settings(max_examples=examples, deadline=None)
+    @given(
+        counts=st.lists(st.integers(1, 7), min_size=2, max_size=60).filter(
+            lambda counts: sum(count > 1 for count in counts) > 1
+        ),
+        room=st.integers(2, 20),
+        seed=st.integers(0, 2**40),
+    )
+    def check(counts, room, seed):
+        labels, batch_size = labels_of(counts), max(counts) + room
+        paired = [count for count in counts if count > 1]
+        batches_per_epoch = max(1, sum(paired) // (batch_size - 2 + max(counts)))
+        batches = whole(2 * batches_per_epoch, labels, batch_size, seed=seed)
+        for epoch in (batches[:batches_per_epoch], batches[batches_per_epoch:]):
+            visited, taken = [], []
+            for indices in epoch:
+                assert len(set(indices)) == len(indices)
+                begins = np.flatnonzero(np.diff(labels[indices], prepend=-1))
+                visited += labels[indices][begins].tolist()
+                taken.append(np.diff(np.append(begins, len(indices))).tolist())
+            assert len(set(visited)) == len(visited)
+            assert taken == by_the_book([counts[label] for label in visited], batch_size)
+            assert min(map(len, taken)) >= 2
+            if sum(paired) >= batch_size - 2 + max(counts):
+                assert {len(indices) for indices in epoch} <= {batch_size, batch_size - 1}
+
+    check()
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        (
-            {"super_classes": 4, "classes_per_batch": 4},
-            ValueError,
-            "`super_classes` must not exceed the number of super-classes that have a class of 2 "
-            "images or more. Received: super_classes=4, found=3",
-        ),
-        (
-            {"classes_per_batch": 3},
-            ValueError,
-            "`super_classes` must divide `classes_per_batch`. Received: super_classes=2, "
-            "classes_per_batch=3",
-        ),
-        ({"batch_size": 3}, ValueError, "`batch_size` must be >= 4. Received: batch_size=3"),
-        (
-            {"super_classes": 1},
-            ValueError,
-            "super-classes that have 2 classes of 2 images or more. Received: super_classes=1, "
-            "found=0",
-        ),
-        ({"super_classes": 0}, ValueError, "`super_classes` must be >= 1"),
-        ({"images_per_class": 1}, ValueError, "`images_per_class` must be >= 2"),
-        ({"images_per_class": 2.0}, TypeError, "`images_per_class` must be an integer"),
-        ({"evenly": "yes"}, TypeError, "`evenly` must be true or false. Received: evenly='yes'"),
-        ({"seed": -1}, ValueError, "`seed` must be >= 0"),
-        ({"start_step": 2**63}, ValueError, "`start_step` must be < 2**63"),
-    ],
+    ("batch_size", "taken"), [(9, [3, 3, 3]), (10, [3, 3, 3]), (11, [3, 3, 3, 2])]
 )
-def test_groups_reject_what_cannot_be_drawn(options, error, message):
-    labels, super_labels = nested([[2, 1], [3], [2], [1, 1]])
-    arguments = {"super_labels": super_labels, "classes_per_batch": 2, "batch_size": 9, **options}
-    with pytest.raises(error, match=re.escape(message)):
-        group_indices(labels, **arguments)
+def test_a_class_that_does_not_fit_is_cut_to_two_images_or_more(batch_size, taken):
+    labels = labels_of([3] * 40)
+    for indices in whole(20, labels, batch_size):
+        begins = np.flatnonzero(np.diff(labels[indices], prepend=-1))
+        assert np.diff(np.append(begins, len(indices))).tolist() == taken
+
+
+def test_images_that_do_not_fill_a_batch_all_come():
+    labels = labels_of([2, 1, 4])
+    for indices in whole(3, labels, 20):
+        assert sorted(indices) == np.flatnonzero(labels != 1).tolist()
+
+
+def test_a_batch_of_online_products_has_19_classes_and_an_epoch_nearly_all():
+    counts = np.random.default_rng(0).choice([2, 4, 6, 8, 12], 4000, p=[0.3, 0.2, 0.2, 0.25, 0.05])
+    labels = labels_of(counts)  # 5.2 images a class
+    epoch = counts.sum() // 110
+    batches = whole(epoch, labels, 100)
+    classes = [len(set(labels[indices])) for indices in batches]
+    assert 18 < np.mean(classes) < 21
+    assert sum(classes) > 0.9 * len(counts)
+
+
+def test_the_next_epoch_has_another_order_and_all_classes_come_in_time():
+    labels = labels_of([2, 3, 4, 5, 6] * 4)
+    batches = whole(60, labels, 12)
+    epoch = 80 // 16
+    assert [set(labels[b]) for b in batches[:epoch]] != [
+        set(labels[b]) for b in batches[epoch : 2 * epoch]
+    ]
+    assert set(np.concatenate(batches)) == set(range(80))
+
+
+def test_every_image_is_as_likely_to_be_left_out():
+    labels = labels_of([6] * 8)
+    drawn = np.bincount(np.concatenate(whole(2000, labels, 9)), minlength=48)
+    # 2,000 draws of 9 of 48: mean 375, standard deviation below 17.5: 5 of them.
+    np.testing.assert_allclose(drawn, 375, atol=88)
+
+
+def shuffled(batches, images, batch_size, seed=0):
+    return rows_of(batches, Shuffled(batch_size), np.zeros(images, int), seed)
+
+
+@pytest.mark.parametrize(("images", "size"), [(12, 4), (11, 4), (7, 7), (5, 1), (2, 2), (1, 1)])
+def test_an_epoch_has_every_image_at_most_once_and_the_next_another_order(images, size):
+    per_epoch = images // size
+    batches = np.array(shuffled(4 * per_epoch, images, size))
+    epochs = batches.reshape(4, per_epoch * size)
+    for epoch in epochs:
+        assert len(set(epoch)) == per_epoch * size
+        assert set(epoch) <= set(range(images))
+    if images > 4:
+        assert len({tuple(epoch) for epoch in epochs}) == 4
+
+
+def test_images_that_an_epoch_leaves_out_come_in_others():
+    drawn = np.bincount(np.ravel(shuffled(3 * 500, 10, 3)), minlength=10)
+    # 500 draws with odds of 0.9: a deviation of 6.7.
+    assert abs(drawn - 450).max() < 4 * 6.7

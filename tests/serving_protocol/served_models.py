@@ -12,7 +12,7 @@ import running
 import tensorflow as tf
 from PIL import Image
 
-from pipelines import images as preprocessing
+from pipelines import Reader
 from tfdml import EmbeddingModel, losses
 from tfdml.models import build_embedder
 from tfdml.serving import ExportOptions, Gallery, export_model
@@ -47,12 +47,12 @@ class Served:
             name, options = ("pddm", {"similarity": {"seed": 0}}) if version == 2 else ("npair", {})
             model.compile(loss=losses.get(name, **options))
             path = self.folder / str(version)
-            export_model(embedder, path, preprocessing.reader(SIZE), loss=model.loss)
+            export_model(embedder, path, Reader(SIZE), loss=model.loss)
             self.models[version] = model
 
     def embed(self, contents, version=2):
         """Embeddings of the bytes of files."""
-        images = [preprocessing.reader(SIZE)(content) for content in contents]
+        images = [Reader(SIZE)(content) for content in contents]
         return self.models[version].embed(np.stack(images))
 
     def similarity(self, a, b, version=2):
@@ -79,7 +79,7 @@ def complete(served, tmp_path_factory):
     return export_model(
         served.models[1].embedder,
         tmp_path_factory.mktemp("complete") / "1",
-        preprocessing.reader(SIZE),
+        Reader(SIZE),
         assets={"recipe.yaml": "loss: lifted\n"},
         options=ExportOptions(precision="int8", on_bad_image="nan", licence="MIT"),
         classes=Gallery(["x", "y", "z"], rows),

@@ -346,7 +346,6 @@ def report(recipe, folder, scores, num_classes):
 def export(recipe, model, images, scores, earlier):
     import numpy as np
 
-    from pipelines.images import reader
     from tfdml import serving
     from tfdml.models.precision import in_float32
     from tfdml.serving.exported import MEAN_IMAGE
@@ -362,7 +361,7 @@ def export(recipe, model, images, scores, earlier):
     return serving.export_model(
         in_float32(model.embedder),
         next_version(SAVED_MODELS / recipe.run),
-        read_image=reader(dataset.image_size, dataset.preprocessing),
+        read_image=pipelines.Reader(dataset.image_size, dataset.preprocessing),
         loss=model.loss,
         assets=assets,
         options=export_options(recipe.export_options),

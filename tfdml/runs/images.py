@@ -121,41 +121,47 @@ def training_batches(recipe, start_step, split, dataset, part=(0, 1)):
 
     With a `part`, that of these batches, for samplers whose batches are of one size.
     """
-    classes, images = recipe.classes_per_batch, recipe.images_per_class
     batch, pixels = recipe.batch_size, math.prod(dataset.image_size)
     needed = 4 * batch // part[1] * max(pixels, batch)  # pixels, or distances to the batch
-    product = "`classes_per_batch` × `images_per_class`"
-    received = {"classes_per_batch": classes, "images_per_class": images}
-    check_fits(needed, "a batch", **received)
-    options = {
-        "seed": recipe.seed,
-        "image_size": dataset.image_size,
-        "augmentation": dataset.augmentation,
-        "preprocessing": dataset.preprocessing,
-        "start_step": start_step,
+    check_fits(needed, "a batch", **sizes_of(recipe))
+    check_batch(recipe, split)
+    neighbours, callbacks = hard_neighbours(recipe, split, dataset)
+    options, sizes = recipe.sampler_options, sizes_of(recipe)
+    sampler = {
+        "balanced": lambda: pipelines.Balanced(**sizes),
+        "mixed": lambda: pipelines.Mixed(**sizes),
+        "groups": lambda: pipelines.Groups(recipe.classes_per_batch, batch, **options),
+        "whole_classes": lambda: pipelines.WholeClasses(batch),
+        "shuffled": lambda: pipelines.Shuffled(batch),
+        "pairs": lambda: pipelines.Pairs(batch, **options | {"hard_neighbours": neighbours}),
+    }[recipe.sampler]()
+    reader = pipelines.Reader(dataset.image_size, dataset.preprocessing, dataset.augmentation)
+    return pipelines.batches(split, sampler, reader, recipe.seed, start_step, part), callbacks
+
+
+def sizes_of(recipe):
+    """What the options call P and K."""
+    names = ("classes_per_batch", "images_per_class")
+    return {name: getattr(recipe, name) for name in names}
+
+
+def check_batch(recipe, split):
+    """Raises a ValueError, in the terms of a recipe, if its sampler has no batch of its size."""
+    batch, images = recipe.batch_size, len(split.labels)
+    largest = max(collections.Counter(split.labels.tolist()).values())
+    multiple = 4 if recipe.sampler_options.get("hard_neighbours") else 2
+    held = {
+        "whole_classes": (
+            batch >= largest + 2,
+            "be at least the images of the largest class + 2",
+            {"largest": largest},
+        ),
+        "shuffled": (batch <= images, "not exceed the images to train on", {"images": images}),
+        "pairs": (batch % multiple == 0, f"be a multiple of {multiple}", {}),
     }
-    if recipe.sampler == "groups":
-        options |= recipe.sampler_options
-        return pipelines.group_batches(split, classes, batch, **options), []
-    if recipe.sampler == "whole_classes":
-        largest = max(collections.Counter(split.labels.tolist()).values())
-        expectation = f"{product} must be at least the images of the largest class + 2"
-        check(batch >= largest + 2, expectation, **received, largest=largest)
-        return pipelines.whole_class_batches(split, batch, **options), []
-    if recipe.sampler == "shuffled":
-        count = len(split.labels)
-        expectation = f"{product} must not exceed the images to train on"
-        check(batch <= count, expectation, **received, images=count)
-        return pipelines.shuffled_batches(split, batch, **options, part=part), []
-    if recipe.sampler == "pairs":
-        of = 4 if recipe.sampler_options.get("hard_neighbours") else 2
-        check(batch % of == 0, f"{product} must be a multiple of {of}", **received)
-        neighbours, callbacks = hard_neighbours(recipe, split, dataset)
-        options |= recipe.sampler_options | {"hard_neighbours": neighbours}
-        batches = pipelines.pair_batches(split, batch, **options, part=part)
-        return batches, callbacks
-    options |= {"sampler": recipe.sampler, "part": part}
-    return pipelines.balanced_batches(split, classes, images, **options), []
+    holds, expectation, found = held.get(recipe.sampler, (True, "", {}))
+    product = "`classes_per_batch` × `images_per_class`"
+    check(holds, f"{product} must {expectation}", **sizes_of(recipe), **found)
 
 
 def hard_neighbours(recipe, split, dataset):

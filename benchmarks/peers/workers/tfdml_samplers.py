@@ -8,9 +8,11 @@ from tfdml.quiet import import_tensorflow
 
 def prepare(settings, folder):
     import_tensorflow()
-    from pipelines.sampling import balanced_indices
+    from pipelines import Balanced, Split, batches
 
     with np.load(folder / settings["inputs"]) as arrays:
         labels = arrays["labels"]
     classes, images = settings["classes_per_batch"], settings["images_per_class"]
-    return of_batches(lambda: iter(balanced_indices(labels, classes, images)), settings["batches"])
+    split, sampler = Split(inputs=np.arange(len(labels)), labels=labels), Balanced(classes, images)
+    rows = batches(split, sampler).map(lambda rows, _: rows)
+    return of_batches(lambda: iter(rows), settings["batches"])

@@ -233,7 +233,7 @@ def test_several_labels_need_a_split_and_no_single_label(table, columns):
 
 def test_what_needs_one_class_per_image_rejects_several(table):
     split = load(table("path,labels,split", *SEVERAL)).train
-    with pytest.raises(ValueError, match=r"shuffled_batches. Received: labels.shape=\(3, 3\)"):
+    with pytest.raises(ValueError, match=r"shuffled_batches, .* Received: labels.shape=\(3, 3\)"):
         pipelines.balanced_batches(split, 1, 2, image_size=(8, 8, 3))
     for divide in (lambda: pipelines.hold_out_classes(split, 0.5), lambda: draw_gallery(split)):
         with pytest.raises(ValueError, match=r"one class id per image.*labels.shape=\(3, 3\)"):

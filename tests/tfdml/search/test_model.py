@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from pipelines import images as preprocessing
+from pipelines import Reader
 from tfdml.search.images import RejectedError
 from tfdml.search.model import SearchModel
 from tfdml.serving.exported import fingerprint
@@ -34,7 +34,7 @@ def pictures(rng):
 
 @pytest.mark.parametrize("name", ["plain", "learned"])
 def test_embeds_as_the_model_does(name, versions, opened, pictures):
-    images = np.stack([preprocessing.reader(SIZE)(content) for content in pictures])
+    images = np.stack([Reader(SIZE)(content) for content in pictures])
     rows = opened[name].embed(pictures)
     np.testing.assert_allclose(rows, versions[name][0].embed(images), atol=1e-5)
     assert opened[name].dim == 8

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines import images as preprocessing
+from pipelines import Reader
 from tfdml.models import build_embedder, first_levels
 from tfdml.serving import export_model
 
@@ -45,7 +45,7 @@ def test_every_signature_gives_the_numbers_of_keras(served, contents, tmp_path, 
     model = served.models[2]
     images = rng.uniform(0, 255, (3, *SIZE)).astype("float32")
     a, b = (rng.normal(size=(5, 8)).astype("float32") for _ in range(2))
-    reading = preprocessing.reader(SIZE)
+    reading = Reader(SIZE)
     encoded, pairs = {"image_bytes": contents}, {"image_bytes_a": contents}
     pairs["image_bytes_b"] = contents[::-1]
     learned = {
@@ -92,7 +92,7 @@ def test_backbones_give_the_numbers_of_keras(backbone, size, tmp_path, contents)
 
 def check_apart(embedder, size, contents, folder):
     """Checks the embeddings of an exported embedder, and returns those of Keras."""
-    reading = preprocessing.reader(size)
+    reading = Reader(size)
     version = export_model(embedder, folder / "1", reading)
     (found,) = run_apart([(version, "serving_default", {"image_bytes": contents})], folder)
     expected = embedder(np.stack([reading(content) for content in contents]))

@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 import tfdml
-from pipelines.images import reader
+from pipelines import Reader
 from tfdml.models import build_embedder
 from tfdml.serving import ExportOptions, ServedModel, exported
 from tfdml.serving.metadata import FILE, metadata_of, read_metadata, with_place, write_metadata
@@ -13,7 +13,7 @@ from tfdml.serving.options import MAX_PIXELS
 def test_states_what_the_model_is_and_what_is_known_of_it(tmp_path):
     embedder = build_embedder("small_cnn", 4, input_shape=(8, 6, 1), levels=2)
     options = ExportOptions(licence="CC-BY-4.0", on_bad_image="nan")
-    served = ServedModel(embedder, reader((8, 6, 1)), options=options)
+    served = ServedModel(embedder, Reader((8, 6, 1)), options=options)
     recipe = {"dataset": "digits", "data_dir": None, "loss": "hdc"}
     metadata = metadata_of(served, recipe=recipe, trained_classes=["0", "é"])
     version = tmp_path / "1"

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from pipelines import images as preprocessing
+from pipelines import Reader
 from tfdml import EmbeddingModel, losses
 from tfdml.models import build_embedder
 from tfdml.serving import export_model
@@ -36,7 +36,7 @@ def test_an_embedding_model_is_served_with_its_similarity_and_reads_as_the_pipel
     model.compile(loss=losses.get("pddm", similarity={"seed": 0}))
     signatures = signatures_of(model, tmp_path)
     contents = [encoded(rng, kind) for kind in ("JPEG", "PNG", "GIF", "BMP")]
-    rows = model.embed(np.stack([preprocessing.reader(SIZE)(content) for content in contents]))
+    rows = model.embed(np.stack([Reader(SIZE)(content) for content in contents]))
     found = signatures["serving_default"](image_bytes=tf.constant(contents))["embedding"]
     np.testing.assert_allclose(found, rows, atol=1e-4)
     pairs = {"embeddings_a": tf.constant(rows), "embeddings_b": tf.constant(rows[::-1])}

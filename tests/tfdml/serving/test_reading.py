@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from pipelines.images import reader
+from pipelines import Reader
 from tfdml.serving.reading import MAX_PIXELS, read_batch, reject_unreadable
 
 SIZE = (6, 5, 3)
@@ -19,17 +19,17 @@ TRANSLUCENT = Image.merge("RGBA", (*NOISE.split(), NOISE.getchannel(0)))
 
 @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string)])
 def read(image_bytes):
-    return read_batch(image_bytes, reader(SIZE), SIZE, max_pixels=40 * 30)
+    return read_batch(image_bytes, Reader(SIZE), SIZE, max_pixels=40 * 30)
 
 
 @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string)])
 def read_large(image_bytes):
-    return read_batch(image_bytes, reader(SIZE), SIZE)
+    return read_batch(image_bytes, Reader(SIZE), SIZE)
 
 
 @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string)])
 def read_strictly(image_bytes):
-    return read_batch(image_bytes, reader(SIZE), SIZE, max_pixels=40 * 30 - 1)
+    return read_batch(image_bytes, Reader(SIZE), SIZE, max_pixels=40 * 30 - 1)
 
 
 def encode(kind, image=NOISE, **options):
@@ -66,7 +66,7 @@ def test_reads_images_of_all_formats_and_sizes_as_they_are_read_alone():
     ]
     images, problems = read(tf.constant(contents * 3))
     assert not any(problems.numpy())
-    expected = np.stack([reader(SIZE)(each) for each in contents])
+    expected = np.stack([Reader(SIZE)(each) for each in contents])
     assert np.ptp(expected) > 50
     np.testing.assert_array_equal(images, np.concatenate([expected] * 3))
 
@@ -91,7 +91,7 @@ def test_says_of_every_bad_image_why_and_reads_the_others():
     images, problems = (part.numpy() for part in read(tf.constant(batch)))
     assert [text.decode() for text in problems[1::2]] == list(bad.values())
     assert not any(problems[::2])
-    np.testing.assert_array_equal(images[::2], np.stack([reader(SIZE)(good)] * (len(bad) + 1)))
+    np.testing.assert_array_equal(images[::2], np.stack([Reader(SIZE)(good)] * (len(bad) + 1)))
     assert not images[1::2].any()
 
 
@@ -156,7 +156,7 @@ def test_the_pictures_of_a_gif_count_together_and_not_its_screen():
     }
     images, problems = read(tf.constant(list(fitting.values())))
     assert not any(problems.numpy()), problems
-    expected = [reader(SIZE)(contents) for contents in fitting.values()]
+    expected = [Reader(SIZE)(contents) for contents in fitting.values()]
     np.testing.assert_array_equal(images, np.stack(expected))
     problems = read_strictly(tf.constant(list(fitting.values())))[1].numpy()
     said = "has pictures of 1200 pixels, more than the limit of 1,199"

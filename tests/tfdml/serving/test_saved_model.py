@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines import images as preprocessing
+from pipelines import Reader
 from tfdml import losses
 from tfdml.serving import ServedModel, export_model
 
@@ -21,7 +21,7 @@ def rows_of(rng, *counts):
 
 def test_a_loss_that_learned_nothing_serves_the_cosine(served):
     embedder = served.models[1].embedder
-    model = ServedModel(embedder, preprocessing.reader(SIZE), losses.get("quadruplet"))
+    model = ServedModel(embedder, Reader(SIZE), losses.get("quadruplet"))
     assert set(model.signatures) == {
         *("serving_default", "embed_images", "read_images", "similarity")
     }
@@ -54,7 +54,7 @@ def test_never_overwrites_a_version(served):
     version, embedder = served.folder / "1", served.models[1].embedder
     before = (version / "saved_model.pb").read_bytes()
     with pytest.raises(FileExistsError, match="never overwritten"):
-        export_model(embedder, version, preprocessing.reader(SIZE))
+        export_model(embedder, version, Reader(SIZE))
     assert (version / "saved_model.pb").read_bytes() == before
 
 
@@ -73,9 +73,7 @@ def test_a_failed_export_leaves_nothing(served, tmp_path, monkeypatch):
 
     monkeypatch.setattr(tf.saved_model, "save", half_written)
     with pytest.raises(OSError, match="No space left"):
-        export_model(
-            served.models[1].embedder, tmp_path / "model" / "1", preprocessing.reader(SIZE)
-        )
+        export_model(served.models[1].embedder, tmp_path / "model" / "1", Reader(SIZE))
     assert not list(tmp_path.iterdir())
 
 

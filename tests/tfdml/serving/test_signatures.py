@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from pipelines.images import reader
+from pipelines import Reader
 from tfdml import EmbeddingModel, losses
 from tfdml.models import build_embedder
 from tfdml.serving import ExportOptions, Gallery, ServedModel
@@ -39,7 +39,7 @@ def png(height, width):
 
 @pytest.fixture(scope="module")
 def embeddings(model, images):
-    return model.embed(np.stack([reader(SIZE)(content) for content in images]))
+    return model.embed(np.stack([Reader(SIZE)(content) for content in images]))
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def gallery(embeddings):
 def tolerant(model, gallery):
     """Signatures that give NaN for what cannot be read."""
     options = ExportOptions(on_bad_image="nan")
-    served = ServedModel(model.embedder, reader(SIZE), model.loss, options=options)
+    served = ServedModel(model.embedder, Reader(SIZE), model.loss, options=options)
     served.add_gallery(gallery, top=2)
     served.add_classes(Gallery(["x", "y", "z"], gallery.embeddings[:3]), top=5)
     return served.signatures
@@ -60,7 +60,7 @@ def tolerant(model, gallery):
 @pytest.fixture(scope="module")
 def strict_model(model):
     options = ExportOptions(max_pixels=60 * 30)  # of the largest of `images`
-    return ServedModel(model.embedder, reader(SIZE), model.loss, options=options)
+    return ServedModel(model.embedder, Reader(SIZE), model.loss, options=options)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_a_bad_image_gives_nan_and_the_others_their_numbers(tolerant, images, em
     np.testing.assert_allclose(found["embedding"][found["valid"]], embeddings, atol=1e-5)
     assert np.isnan(found["embedding"][~found["valid"]]).all()
     read = call(tolerant["read_images"], batch)
-    np.testing.assert_array_equal(read["images"][0], reader(SIZE)(images[0]))
+    np.testing.assert_array_equal(read["images"][0], Reader(SIZE)(images[0]))
     assert np.isnan(read["images"][[1, 4]]).all()
     assert read["valid"].tolist() == found["valid"].tolist()
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.images import reader
+from pipelines import Reader
 from tfdml import losses
 from tfdml.models import build_embedder
 from tfdml.serving import ServedModel
@@ -30,7 +30,7 @@ def test_every_signature_of_a_version_has_a_request_that_it_answers(served):
 def test_a_model_of_grey_images_answers_its_requests(tmp_path):
     size = (16, 12, 1)
     embedder = build_embedder("small_cnn", 8, input_shape=size)
-    signatures = ServedModel(embedder, reader(size), losses.get("npair")).signatures
+    signatures = ServedModel(embedder, Reader(size), losses.get("npair")).signatures
     signatures = {name: signatures[name] for name in ("embed_images", "serving_default")}
     functions = {name: each.get_concrete_function() for name, each in signatures.items()}
     write_warmup(tmp_path, functions, model_name="a model", image_shape=size)

@@ -2,8 +2,7 @@
 
 import pathlib
 
-from pipelines import records
-from pipelines.loading import part_of
+from pipelines.loading import read, rows_of, with_contents
 from tfdml import evaluation
 from tfdml.evaluation.metrics import Metrics
 from tfdml.evaluation.report import plots
@@ -18,11 +17,8 @@ def draw(embedded, options, results, title, facts):
     print("Drawing the report", flush=True)
     images, model = embedded.images, embedded.model
     split, folder, seed = images.split, pathlib.Path(options.report), {"seed": options.seed}
-    data, ids, most = (
-        (embedded.embeddings, split.labels),
-        images.ids(options),
-        len(split.labels) - 1,
-    )
+    data, ids = (embedded.embeddings, split.labels), images.ids(options)
+    most = len(split.labels) - 1
     ranking, neighbours, pairs = results.get("ranking"), None, None
     if model.version and "score_pairs" in model.signatures and not options.changed(CHANGING):
         pairs = model.similarity("score_pairs")
@@ -43,8 +39,9 @@ def draw(embedded, options, results, title, facts):
 
     def picture(row):
         """The image of a row, at its own size."""
-        image, box = split.images[row], None if split.boxes is None else split.boxes[row]
-        return part_of(split, records.read(image) if split.holds_records else image, box, 3)
+        rows = rows_of(split.subset([row]))
+        rows = with_contents(rows) if split.holds_records else rows
+        return read({name: values[0] for name, values in rows.items()}, 3)
 
     page = write_report(
         *data,

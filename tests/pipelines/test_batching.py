@@ -1,5 +1,6 @@
 import dataclasses
 import itertools
+import os
 import re
 
 import keras
@@ -7,12 +8,22 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
+from sampled_rows import rows_of
 
 from pipelines import (
     Augmentation,
+    Balanced,
     Dataset,
+    Groups,
+    HardNeighbours,
+    Mixed,
+    Pairs,
+    Reader,
+    Shuffled,
     Split,
+    WholeClasses,
     balanced_batches,
+    batches,
     evaluation_batches,
     group_batches,
     pair_batches,
@@ -20,10 +31,6 @@ from pipelines import (
     whole_class_batches,
 )
 from pipelines.images import cause_of, random_warp, resize
-from pipelines.pairs import pair_indices
-from pipelines.sampling import balanced_indices, group_indices
-from pipelines.shuffled import shuffled_indices
-from pipelines.whole_classes import whole_class_indices
 from tfdml import EmbeddingModel
 from tfdml.callbacks import StopAt
 from tfdml.decoding import decode
@@ -31,6 +38,31 @@ from tfdml.decoding import decode
 EVERYTHING = Augmentation(
     crop=0.5, aspect=1.3, flip=True, rotation=20, zoom=0.2, shift=0.1, colour=0.3
 )
+BUILDERS = {  # with the sampler of each
+    "balanced": (lambda split, **o: balanced_batches(split, 3, 2, **o), Balanced(3, 2)),
+    "mixed": (lambda split, **o: balanced_batches(split, 4, 3, sampler="mixed", **o), Mixed(4, 3)),
+    "groups": (lambda split, **o: group_batches(split, 4, 12, **o), Groups(4, 12)),
+    "groups of one": (
+        lambda split, **o: group_batches(
+            split, 3, 16, super_classes=1, images_per_class=2, evenly=True, **o
+        ),
+        Groups(3, 16, 1, 2, True),
+    ),
+    "whole classes": (lambda split, **o: whole_class_batches(split, 11, **o), WholeClasses(11)),
+    "shuffled": (lambda split, **o: shuffled_batches(split, 9, **o), Shuffled(9)),
+    "pairs": (
+        lambda split, **o: pair_batches(split, 10, reshuffle=True, **o),
+        Pairs(10, None, True),
+    ),
+}
+
+
+def builders(*fast):
+    """The names of builders as parameters, all but the fast ones marked slow."""
+    marks = {True: (), False: pytest.mark.slow}
+    return pytest.mark.parametrize(
+        "name", [pytest.param(name, marks=marks[name in fast]) for name in BUILDERS]
+    )
 
 
 @pytest.fixture
@@ -63,27 +95,6 @@ def test_gives_static_shapes_and_types(split):
     images, labels = balanced_batches(split, 3, 2, augmentation=EVERYTHING).element_spec
     assert (images.shape, images.dtype) == ((6, 10, 12, 3), tf.float32)
     assert (labels.shape, labels.dtype) == ((6,), tf.int64)
-
-
-def test_gives_the_images_of_the_sampled_indices(split):
-    indices = next(balanced_indices(split.labels, 3, 2, seed=5).as_numpy_iterator())
-    images, labels = take(1, split, 3, 2, seed=5)[0]
-    np.testing.assert_array_equal(labels, split.labels[indices])
-    np.testing.assert_array_equal(images, split.images[indices])
-
-
-def test_paths_give_the_batches_of_their_pixels(split, path_split):
-    for augmentation in (None, EVERYTHING):
-        options = {"image_size": (8, 6, 3), "augmentation": augmentation}
-        assert_equal_batches(take(3, split, 3, 2, **options), take(3, path_split, 3, 2, **options))
-
-
-def test_starting_at_a_step_equals_skipping_to_it(path_split):
-    options = {"image_size": (8, 6, 3), "augmentation": EVERYTHING}
-    assert_equal_batches(
-        take(9, path_split, 3, 2, **options)[6:],
-        take(3, path_split, 3, 2, start_step=6, **options),
-    )
 
 
 def test_the_seed_decides_images_and_augmentation(split):
@@ -162,80 +173,32 @@ def nested_splits(split, path_split):
     ]
 
 
-def take_groups(count, *arguments, **options):
-    return list(itertools.islice(group_batches(*arguments, **options).as_numpy_iterator(), count))
+@builders(*BUILDERS)
+def test_batches_are_the_rows_that_the_sampler_chooses(nested_splits, name):
+    images, (build, sampler) = nested_splits[0], BUILDERS[name]
+    texts = {"numbers": np.arange(40.0), "texts": [f"text {row}" for row in range(40)]}
+    rows = dataclasses.replace(images, images=None, inputs=texts)
+    chosen = rows_of(6, sampler, images, seed=5, start=7)
+    of_images = build(images, seed=5, start_step=7)
+    of_rows = build(rows, seed=5, start_step=7).as_numpy_iterator()
+    for indices, (pixels, labels), (inputs, again) in zip(
+        chosen, of_images.as_numpy_iterator(), of_rows, strict=False
+    ):
+        np.testing.assert_array_equal(labels, images.labels[indices])
+        np.testing.assert_array_equal(again, labels)
+        np.testing.assert_array_equal(pixels, images.images[indices])
+        np.testing.assert_array_equal(inputs["numbers"], indices)
+        assert [text.decode() for text in inputs["texts"]] == [f"text {row}" for row in indices]
+    sizes = {len(indices) for indices in chosen}
+    fixed = of_images.element_spec[1].shape[0]
+    assert sizes == {fixed} if fixed else max(sizes) <= sampler.batch_size
 
 
-def test_groups_are_the_images_of_the_sampled_indices(nested_splits):
-    split = nested_splits[0]
-    indices = group_indices(split.labels, split.super_labels, 4, 24, seed=5).as_numpy_iterator()
-    batches = take_groups(20, split, 4, 24, seed=5)
-    for (images, labels), rows in zip(batches, indices, strict=False):
-        np.testing.assert_array_equal(labels, split.labels[rows])
-        np.testing.assert_array_equal(images, split.images[rows])
-    assert len({len(labels) for _, labels in batches}) > 2
-    images, labels = group_batches(split, 4, 24).element_spec
-    assert images.shape.as_list() == [None, 10, 12, 3]
-    assert labels.shape.as_list() == [None]
-
-
-@pytest.mark.parametrize("augmentation", [pytest.param(None, marks=pytest.mark.slow), EVERYTHING])
-def test_groups_of_paths_are_those_of_their_pixels_and_resume(nested_splits, augmentation):
-    options = {"image_size": (8, 6, 3), "augmentation": augmentation}
-    batches = [take_groups(6, split, 4, 24, **options) for split in nested_splits]
-    assert_equal_batches(*batches)
-    resumed = take_groups(2, nested_splits[1], 4, 24, start_step=4, **options)
-    assert_equal_batches(batches[0][4:], resumed)
-
-
-def test_groups_take_the_options_of_their_sampler(nested_splits):
-    options = {"super_classes": 1, "images_per_class": 2, "evenly": True}
-    for _, labels in take_groups(9, nested_splits[0], 3, 16, **options):
-        assert len(set(labels // 3)) == 1
-        assert np.unique(labels, return_counts=True)[1].tolist() == [2, 2, 2]
-
-
-def test_groups_need_super_labels(split):
-    with pytest.raises(ValueError, match="groups need `super_labels`"):
-        group_batches(split, 4, 16)
-
-
-@pytest.mark.parametrize(
-    ("batches_of", "indices_of"),
-    [
-        (whole_class_batches, whole_class_indices),
-        (pair_batches, pair_indices),
-        (
-            shuffled_batches,
-            lambda labels, *sizes, **at: shuffled_indices(len(labels), *sizes, **at),
-        ),
-    ],
-)
-def test_whole_classes_pairs_and_shuffled_are_the_images_of_the_sampled_indices(
-    nested_splits, batches_of, indices_of
-):
-    split = nested_splits[0]
-    indices = indices_of(split.labels, 10, seed=5, start_step=7).as_numpy_iterator()
-    batches = batches_of(split, 10, seed=5, start_step=7).as_numpy_iterator()
-    for (images, labels), rows in itertools.islice(zip(batches, indices, strict=True), 20):
-        np.testing.assert_array_equal(labels, split.labels[rows])
-        np.testing.assert_array_equal(images, split.images[rows])
-
-
-@pytest.mark.parametrize(
-    "batches_of",
-    [
-        whole_class_batches,
-        pytest.param(pair_batches, marks=pytest.mark.slow),
-        pytest.param(shuffled_batches, marks=pytest.mark.slow),
-    ],
-)
-def test_whole_classes_pairs_and_shuffled_of_paths_are_those_of_their_pixels_and_resume(
-    nested_splits, batches_of
-):
+@builders("balanced", "groups")
+def test_batches_of_paths_are_those_of_their_pixels_and_resume(nested_splits, name):
     def take(count, split, **options):
         options |= {"image_size": (8, 6, 3), "augmentation": EVERYTHING}
-        batches = batches_of(split, 12, **options)
+        batches = BUILDERS[name][0](split, **options)
         return list(itertools.islice(batches.as_numpy_iterator(), count))
 
     of_pixels, of_paths = (take(6, split) for split in nested_splits)
@@ -243,9 +206,50 @@ def test_whole_classes_pairs_and_shuffled_of_paths_are_those_of_their_pixels_and
     assert_equal_batches(of_paths[4:], take(2, nested_splits[1], start_step=4))
 
 
+def test_a_function_reads_rows_by_a_seed_of_row_and_step(nested_splits):
+    def noisy(row, seed):
+        image = tf.cast(row["pixels"] if "pixels" in row else decode_path(row), tf.float32)
+        return tf.reduce_mean(image) + tf.random.stateless_uniform([3], seed)
+
+    def decode_path(row):
+        return decode(tf.io.read_file(row["path"]), 3)
+
+    for split in nested_splits:
+        whole = list(batches(split, Groups(4, 12), noisy).take(5).as_numpy_iterator())
+        resumed = batches(split, Groups(4, 12), noisy, start_step=3)
+        assert_equal_batches(whole[3:], list(resumed.take(2).as_numpy_iterator()))
+        drawn = np.concatenate([rows for rows, _ in whole])
+        assert len(np.unique(drawn - drawn[:, :1], axis=0)) == len(drawn)
+        scored = next(evaluation_batches(split, reader=noisy).as_numpy_iterator())
+        means = nested_splits[0].images.mean(axis=(1, 2, 3))[:, None]
+        draw = tf.random.stateless_uniform([3], [0, 0]).numpy()
+        np.testing.assert_allclose(scored, means + draw, rtol=1e-5)
+    rows = Split(inputs=[[1.0], [2.0]], labels=[0, 1])
+    doubled = batches(rows, Shuffled(2), lambda row, _: 2 * row)
+    assert sorted(np.ravel(next(iter(doubled))[0])) == [2, 4]
+    with pytest.raises(TypeError, match="`reader` must be a `Reader`, a function of a row and"):
+        batches(rows, Shuffled(2), "decode")
+    with pytest.raises(ValueError, match="a `Reader` makes images: a split of `inputs`"):
+        batches(rows, Shuffled(2), Reader((2, 2, 3)))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        *(build for build, _ in BUILDERS.values()),
+        lambda split: pair_batches(split, 8, hard_neighbours=HardNeighbours(split.labels, 8, 2)),
+        evaluation_batches,
+    ],
+)
+def test_batches_take_all_cores_without_autotuning(nested_splits, build):
+    options = build(nested_splits[0]).options()
+    assert options.autotune.enabled is False
+    assert options.autotune.initial_parallelism == os.cpu_count()
+
+
 def test_the_two_images_of_a_pair_of_itself_are_augmented_apart(split):
     split = split.subset([0, 4])  # of two classes: 2 pairs of itself, 2 negative ones
-    indices = next(pair_indices(split.labels, 8).as_numpy_iterator())
+    indices = rows_of(1, Pairs(8), split)[0]
     itself = np.flatnonzero(indices[:4] == indices[4:])
     assert len(itself) == 2
     images, _ = next(pair_batches(split, 8, augmentation=EVERYTHING).as_numpy_iterator())
@@ -282,37 +286,14 @@ def test_evaluation_takes_what_is_in_the_boxes(boxed_splits):
         np.testing.assert_array_equal(np.concatenate(list(batches)), parts)
 
 
-@pytest.mark.parametrize(
-    ("batches_of", "indices_of"),
-    [
-        (
-            lambda split, **options: balanced_batches(split, 3, 2, **options),
-            lambda split: balanced_indices(split.labels, 3, 2),
-        ),
-        pytest.param(
-            lambda split, **options: group_batches(split, 4, 12, **options),
-            lambda split: group_indices(split.labels, split.super_labels, 4, 12),
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            lambda split, **options: whole_class_batches(split, 10, **options),
-            lambda split: whole_class_indices(split.labels, 10),
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            lambda split, **options: pair_batches(split, 10, **options),
-            lambda split: pair_indices(split.labels, 10),
-            marks=pytest.mark.slow,
-        ),
-    ],
-)
-def test_training_takes_what_is_in_the_boxes(boxed_splits, batches_of, indices_of):
+@builders("balanced", "groups")
+def test_training_takes_what_is_in_the_boxes(boxed_splits, name):
     splits, parts = boxed_splits
+    build, sampler = BUILDERS[name]
     for split in splits:
         split = dataclasses.replace(split, super_labels=split.labels // 3)
-        found = batches_of(split, image_size=(8, 6, 3)).as_numpy_iterator()
-        indices = indices_of(split).as_numpy_iterator()
-        for (images, labels), rows in itertools.islice(zip(found, indices, strict=True), 6):
+        found = build(split, image_size=(8, 6, 3)).as_numpy_iterator()
+        for rows, (images, labels) in zip(rows_of(6, sampler, split), found, strict=False):
             np.testing.assert_array_equal(labels, split.labels[rows])
             np.testing.assert_array_equal(images, np.stack([parts[row] for row in rows]))
 
@@ -344,24 +325,30 @@ def test_paths_need_an_image_size(path_split, batches):
         batches(path_split)
 
 
-def test_more_classes_than_there_are_is_rejected(split):
-    with pytest.raises(ValueError, match="classes_per_batch=11, classes=10"):
-        balanced_batches(split, 11, 2)
-
-
 @pytest.mark.parametrize("size", [(8, 8), (8, 0, 3), (8.0, 8, 3), 8, "abc"])
 def test_an_image_size_is_three_integers(split, path_split, size):
     for source in (split, path_split):
-        for batches in (evaluation_batches, lambda s, size: balanced_batches(s, 2, 2, 0, size)):
+        for build in (evaluation_batches, lambda s, size: balanced_batches(s, 2, 2, 0, size)):
             with pytest.raises(ValueError, match=re.escape(f"Received: image_size={size!r}")):
-                batches(source, size)
+                build(source, size)
 
 
-@pytest.mark.parametrize("name", ["classes_per_batch", "images_per_class", "seed", "start_step"])
-def test_rejects_what_is_no_integer(split, name):
-    options = {"classes_per_batch": 2, "images_per_class": 2, name: "2"}
-    with pytest.raises(TypeError, match=f"`{name}` must be an integer. Received: {name}='2'"):
-        balanced_batches(split, **options)
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"seed": "2"}, TypeError, "`seed` must be an integer. Received: seed='2'"),
+        ({"start_step": 2.0}, TypeError, "`start_step` must be an integer. Received: start_step=2"),
+        ({"seed": -1}, ValueError, "`seed` must be >= 0. Received: seed=-1"),
+        ({"seed": 2**63}, ValueError, "`seed` must be < 2**63. Received: seed=9223372036854775808"),
+        ({"start_step": -1}, ValueError, "`start_step` must be >= 0. Received: start_step=-1"),
+        ({"sampler": "mxed"}, ValueError, "must be one of 'balanced', 'mixed'"),
+        ({"classes_per_batch": 11}, ValueError, "Received: classes_per_batch=11, classes=10"),
+        ({"classes_per_batch": "2"}, TypeError, "`classes_per_batch` must be an integer"),
+    ],
+)
+def test_rejects_what_cannot_be_drawn(split, options, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        balanced_batches(split, **{"classes_per_batch": 2, "images_per_class": 2, **options})
 
 
 def test_arrays_keep_their_channels(split):
@@ -426,37 +413,28 @@ def test_parts_are_the_rows_of_a_batch(split, path_split, batches_of):
 
 
 def test_a_part_does_not_read_images_of_another(path_split):
-    rows = next(balanced_indices(path_split.labels, 4, 3).as_numpy_iterator())
+    rows = rows_of(1, Balanced(4, 3), path_split)[0]
     paths = path_split.images.copy()
     paths[list({*rows[6:]} - {*rows[:6]})] = "missing.png"
     broken = Split(paths, path_split.labels)
-    batches = balanced_batches(broken, 4, 3, image_size=(8, 6, 3), part=(0, 2)).take(1)
-    [(images, _)] = batches.as_numpy_iterator()
+    found = balanced_batches(broken, 4, 3, image_size=(8, 6, 3), part=(0, 2)).take(1)
+    [(images, _)] = found.as_numpy_iterator()
     assert len(images) == 6
 
 
-@pytest.mark.parametrize(
-    ("batches_of", "sizes"),
-    [
-        (balanced_batches, (3, 2)),
-        (whole_class_batches, (10,)),
-        pytest.param(group_batches, (4, 12), marks=pytest.mark.slow),
-        pytest.param(shuffled_batches, (9,), marks=pytest.mark.slow),
-        pytest.param(pair_batches, (8,), marks=pytest.mark.slow),
-    ],
-)
-def test_a_function_says_the_first_step_whenever_iteration_begins(nested_splits, batches_of, sizes):
-    split, step = nested_splits[0], tf.Variable(0)
-    batches = batches_of(split, *sizes, start_step=lambda: step)
+@builders("balanced", "whole classes")
+def test_a_function_says_the_first_step_whenever_iteration_begins(nested_splits, name):
+    split, step, build = nested_splits[0], tf.Variable(0), BUILDERS[name][0]
+    called = build(split, start_step=lambda: step)
     for first in (0, 7):
         step.assign(first)
-        expected = batches_of(split, *sizes, start_step=first)
+        expected = build(split, start_step=first)
         assert_equal_batches(
-            *(list(each.take(3).as_numpy_iterator()) for each in (batches, expected))
+            *(list(each.take(3).as_numpy_iterator()) for each in (called, expected))
         )
     step.assign(-1)
     with pytest.raises(tf.errors.InvalidArgumentError, match="`start_step` must be >= 0"):
-        next(iter(batches))
+        next(iter(called))
 
 
 class Interruption(keras.callbacks.Callback):

@@ -1,0 +1,159 @@
+"""What every sampler promises: a batch is a function of (seed, step), at any step at once."""
+
+import re
+import time
+
+import numpy as np
+import pytest
+from sampled_rows import nested, rows_of, split_of
+
+from pipelines import Balanced, Groups, Mixed, Pairs, Shuffled, Split, WholeClasses
+
+NESTED = nested([[9] * 8, [2, 3, 4, 5] * 6, [4] * 5, [7, 1, 6]])
+SAMPLERS = {  # with the rows of a batch, None where they vary
+    "balanced": (Balanced(3, 2), 6),
+    "mixed": (Mixed(5, 3), 15),
+    "groups": (Groups(6, 30), None),
+    "groups of one": (Groups(4, 12, super_classes=1, images_per_class=2, evenly=True), None),
+    "whole classes": (WholeClasses(20), None),
+    "pairs": (Pairs(8), 8),
+    "pairs shuffled anew": (Pairs(8, reshuffle=True), 8),
+    "shuffled": (Shuffled(12), 12),
+}
+every_sampler = pytest.mark.parametrize("name", SAMPLERS)
+
+
+@every_sampler
+def test_a_batch_is_a_function_of_seed_and_step(name):
+    sampler, size = SAMPLERS[name]
+    split = split_of(*NESTED)
+    whole = rows_of(40, sampler, split, seed=2**63 - 1)
+    for rows in whole:
+        assert len(rows) <= sampler.batch_size
+        assert size in (None, len(rows))
+    for start in (1, 23, 37):
+        resumed = rows_of(3, sampler, split, seed=2**63 - 1, start=start)
+        assert [*map(list, resumed)] == [*map(list, whole[start : start + 3])]
+    alone = sampler.indices(split, np.int64(2**63 - 1), np.int32(5))
+    assert alone.dtype == np.int64
+    np.testing.assert_array_equal(alone, whole[5])
+    other = rows_of(40, sampler, split, seed=3)
+    assert [*map(list, other)] != [*map(list, whole)]
+    assert len({tuple(rows) for rows in whole}) > 35
+
+
+@every_sampler
+def test_many_classes_start_at_once_at_any_step(name):
+    labels = np.repeat(np.arange(11_318), 5)
+    split = split_of(labels, labels % 12)
+    for start in (0, 10_000_000):
+        began = time.perf_counter()
+        rows_of(1, SAMPLERS[name][0], split, start=start)
+        assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize(
+    "sampler", [Balanced(2, 2), Mixed(2, 2), WholeClasses(4), Groups(2, 4, super_classes=1)]
+)
+def test_class_ids_may_be_any_integers(sampler):
+    labels = np.array([2**40, -7, 2**40 + 1, 2**40, -7, 2**40 + 1])
+    for rows in rows_of(5, sampler, split_of(labels, labels * 0)):
+        assert len(set(labels[rows])) == 2
+        assert len(set(rows)) == 4
+
+
+def test_batches_of_a_seed_and_step_stay_what_they_were():
+    labels = np.repeat(np.arange(6), [2, 3, 4, 2, 5, 3])
+    drawn = {
+        Balanced(3, 2): [[6, 5, 13, 12, 10, 9], [7, 6, 3, 4, 10, 9]],
+        Mixed(3, 2): [[6, 5, 13, 12, 15, 14], [7, 6, 3, 4, 2, 3]],
+        Groups(4, 9): [[12, 11, 14, 17, 18, 5, 7, 8], [7, 6, 8, 9, 10, 13, 14, 18, 16]],
+        Pairs(6): [[7, 6, 10, 7, 8, 15], [16, 6, 12, 18, 11, 13]],
+        Pairs(6, reshuffle=True): [[16, 10, 14, 16, 3, 14], [12, 6, 3, 13, 11, 4]],
+        WholeClasses(8): [[12, 11, 14, 15, 13, 9, 10], [9, 10, 4, 2, 3, 8, 6, 5]],
+        Shuffled(5): [[10, 13, 3, 15, 2], [17, 14, 4, 5, 6]],
+    }
+    for sampler, expected in drawn.items():
+        rows = rows_of(2, sampler, split_of(labels, labels // 2), seed=1, start=9)
+        assert [each.tolist() for each in rows] == expected
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "message"),
+    [
+        (lambda: Balanced(0, 2), ValueError, "`classes_per_batch` must be >= 1"),
+        (lambda: Balanced(2, 0), ValueError, "`images_per_class` must be >= 1"),
+        (lambda: Mixed(2, 2**30), ValueError, "must be < 2**31. Received: classes_per_batch=2"),
+        (lambda: Balanced(2.0, 2), TypeError, "`classes_per_batch` must be an integer"),
+        (lambda: Balanced(2, True), TypeError, "`images_per_class` must be an integer"),
+        (lambda: Groups(3, 9), ValueError, "`super_classes` must divide `classes_per_batch`"),
+        (lambda: Groups(2, 3), ValueError, "`batch_size` must be >= 4"),
+        (lambda: Groups(2, 9, 0), ValueError, "`super_classes` must be >= 1"),
+        (lambda: Groups(2, 9, 2, 1), ValueError, "`images_per_class` must be >= 2"),
+        (lambda: Groups(2, 9, 2, 2.0), TypeError, "`images_per_class` must be an integer"),
+        (lambda: Groups(2, 9, evenly="yes"), TypeError, "`evenly` must be true or false"),
+        (lambda: WholeClasses(3), ValueError, "`batch_size` must be >= 4"),
+        (lambda: WholeClasses(9.0), TypeError, "`batch_size` must be an integer"),
+        (lambda: Shuffled(0), ValueError, "`batch_size` must be >= 1"),
+        (lambda: Pairs(0), ValueError, "`batch_size` must be >= 2"),
+        (lambda: Pairs(4.0), TypeError, "`batch_size` must be an integer"),
+        (lambda: Pairs(4, reshuffle=1), TypeError, "`reshuffle` must be true or false"),
+    ],
+)
+def test_numbers_are_checked_when_a_sampler_is_built(build, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        build()
+
+
+@pytest.mark.parametrize(
+    ("sampler", "labels", "message"),
+    [
+        (Balanced(5, 2), [0, 0, 1, 1, 2, 3], "classes. Received: classes_per_batch=5, classes=4"),
+        (
+            Groups(4, 9, super_classes=4),
+            [0, 0, 2, 2, 4, 4, 6, 7],
+            "`super_classes` must not exceed the number of super-classes that have a class of 2 "
+            "images or more. Received: super_classes=4, found=3",
+        ),
+        (
+            Groups(2, 9, super_classes=1),
+            [0, 0, 1, 2, 2, 3],
+            "that have 2 classes of 2 images or more. Received: super_classes=1, found=0",
+        ),
+        (
+            WholeClasses(5),
+            [0, 0, 0, 0, 1, 1, 2],
+            "`batch_size` must be at least the size of the largest class + 2, so that every batch "
+            "has 2 classes. Received: batch_size=5, largest=4",
+        ),
+        (
+            WholeClasses(9),
+            [0, 0, 1, 2],
+            "whole classes need 2 or more classes with 2 or more images. Received: classes=1",
+        ),
+        (Shuffled(5), [0, 0, 1, 1], "number of images. Received: batch_size=5, images=4"),
+        (Pairs(5), [0, 0, 1, 1], "`batch_size` must be a multiple of 2. Received: batch_size=5"),
+        (Pairs(4), [3, 3], "negative pairs need 2 classes or more. Received: classes=1"),
+        (
+            Pairs(36),
+            [0, 0, 1, 1, 2],
+            "a batch must not take more pairs than there are. Received: pairs=17, of a batch=18",
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_of_a_split_is_rejected(sampler, labels, message):
+    labels = np.array(labels)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        sampler.indices(split_of(labels, labels // 2), 0, 0)
+
+
+@every_sampler
+def test_images_of_several_labels_are_only_shuffled(name):
+    split = Split(inputs=np.arange(40), labels=np.eye(40, 5, dtype=int))
+    sampler = SAMPLERS[name][0]
+    if name == "shuffled":
+        assert len(sampler.indices(split, 0, 0)) == 12
+        return
+    needed = "must have one class id per image|groups need `super_labels`"
+    with pytest.raises(ValueError, match=needed):
+        sampler.indices(split, 0, 0)
