@@ -87,6 +87,24 @@ BELOW = {
         "runs",
         "serving",
     },
+    "experiments": {
+        "checks",
+        "command_line",
+        "files",
+        "evaluation",
+        "models",
+        "runs",
+        "programs",
+    },
+    "experiment": {
+        "checks",
+        "command_line",
+        "experiments",
+        "files",
+        "quiet",
+        "runs",
+        "programs",
+    },
     "__init__": {"registration"},
 }
 EXCEPTED = {"serving/export.py"}  # a program, which uses the runs

@@ -1,0 +1,191 @@
+"""The results of a table: a CSV file, a table in Markdown with paired tests, and a figure."""
+
+import csv
+import io
+import json
+
+import numpy as np
+
+from tfdml.checks import check
+from tfdml.evaluation.comparison import load_queries
+from tfdml.evaluation.statistics import paired_bootstrap
+from tfdml.experiments.trainings import BY_DISTANCE
+from tfdml.files import read_text, replacing, write_text
+from tfdml.runs.folders import RUNS
+
+RESULTS = "results.csv"
+KEYS = ("row", "trial", "fold", "seed", "setting", "digest", "classes", "ranked_by")
+TEXTS = (*KEYS, "run", "commit", "versions")
+
+
+def read(path):
+    """The lines of a CSV file of results, numbers as such; none if it does not exist."""
+    if not path.exists():
+        return []
+    lines = list(csv.DictReader(io.StringIO(read_text(path))))
+    missing = set(KEYS) - set(lines[0]) if lines else set()
+    check(not missing, f"{path} must have the columns of results", missing=sorted(missing))
+    try:
+        return [
+            {name: text if name in TEXTS else float(text) for name, text in line.items() if text}
+            for line in lines
+        ]
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path} must have numbers as scores: {error}") from None
+
+
+def write(path, lines):
+    """Writes lines of results as CSV."""
+    names = list(dict.fromkeys([*KEYS, *(name for line in lines for name in line)]))
+    last = [name for name in ("seconds", "commit", "versions") if name in names]
+    names = [name for name in names if name not in last] + last
+    text = io.StringIO()
+    table = csv.DictWriter(text, names, lineterminator="\n")
+    table.writeheader()
+    for line in lines:
+        table.writerow({n: round(x, 6) if isinstance(x, float) else x for n, x in line.items()})
+    write_text(path, text.getvalue())
+
+
+def write_results(table, rows):
+    """Writes what is done so far: results.csv, table.md and results.png. Returns the table."""
+    folder = RUNS / table.name
+    lines = [line for row in rows for line in row.lines()]
+    write(folder / RESULTS, lines)
+    lines = read(folder / RESULTS)
+    text = table_of(table, lines, differences(table, rows))
+    write_text(folder / "table.md", text)
+    if of_seeds := scored(lines):
+        plot(table, of_seeds, folder / "results.png")
+    return text
+
+
+def scored(lines):
+    """The lines of trainings on all training classes."""
+    return [line for line in lines if "fold" not in line or line["fold"] == ""]
+
+
+def differences(table, rows):
+    """{row: its difference to the baseline} in the first score, of rows with the same seeds.
+
+    A value of a query is its mean over the seeds; the interval is of a bootstrap over whole
+    classes, and p of Wilcoxon's signed-rank test over the means of classes, times Holm's factor.
+    """
+    queries = {row.name: _queries(row, table.score[0]) for row in rows}
+    baseline = table.baseline or next(iter(table.rows))
+    values, labels = queries.pop(baseline, None) or (None, None)
+    found = {}
+    for name, of_row in queries.items():
+        if values is None or of_row is None or not np.array_equal(labels, of_row[1]):
+            continue
+        score = table.score[0]
+        [compared] = paired_bootstrap({score: of_row[0]}, {score: values}, labels).values()
+        found[name] = {**compared, "p": _p_value(of_row[0] - values, labels)}
+    for name, p in zip(found, holm([of["p"] for of in found.values()]), strict=True):
+        found[name]["p"] = p
+    return found
+
+
+def holm(p_values):
+    """The p-values of several tests, corrected so that one error among them is as likely as p."""
+    order, count = np.argsort(p_values), len(p_values)
+    factors = count - np.arange(count)
+    corrected = np.empty(count)
+    corrected[order] = np.minimum(1, np.maximum.accumulate(factors * np.take(p_values, order)))
+    return corrected.tolist()
+
+
+def _p_value(values, labels):
+    """That of the hypothesis that the mean differences of classes are symmetric around 0."""
+    from scipy.stats import wilcoxon
+
+    _, classes = np.unique(labels, return_inverse=True)
+    means = np.bincount(classes, values) / np.bincount(classes)
+    return float(wilcoxon(means).pvalue) if np.any(means) else 1.0
+
+
+def _queries(row, score):
+    """Mean values of a score over the seeds, and labels of the queries; None before all are done.
+
+    The archives are those that evaluation wrote.
+    """
+    runs = {line["run"] for line in row.lines() if "run" in line}
+    if len(runs) < len(row.table.seeds):
+        return None
+    archives = [load_queries(RUNS / run / f"{BY_DISTANCE}_queries.npz") for run in sorted(runs)]
+    check(score in archives[0].values, f"`score` {score!r} has no values of queries")
+    return np.mean([each.values[score] for each in archives], axis=0), archives[0].labels
+
+
+def table_of(table, lines, compared=None):
+    """Markdown: a line per row and ranking, mean ± deviation over the seeds, in percent."""
+    of_seeds, compared = scored(lines), compared or {}
+    if not of_seeds:
+        return "No row has scores yet.\n"
+    heads = ["row", *(["ranked by"] if _rankings(of_seeds) else []), "setting"]
+    heads += ["untrained", *table.score, "difference", "p", "seeds"]
+    body = []
+    for name, ranked_by, group in _groups(table, of_seeds):
+        difference = compared.get(name) if ranked_by == BY_DISTANCE else None
+        cells = [f"`{name}`", *([ranked_by] if _rankings(of_seeds) else [])]
+        cells += [_setting(group[0]["setting"]), *(mean(group, "untrained"),)]
+        cells += [mean(group, score) for score in table.score]
+        cells += [_difference(difference), f"{difference['p']:.2g}" if difference else ""]
+        body.append([*cells, str(len(group))])
+    used = [i for i, head in enumerate(heads) if any(cells[i] not in ("", "–") for cells in body)]
+    rows = [[cells[i] for i in used] for cells in (heads, *body)]
+    lines = [f"| {' | '.join(cells)} |" for cells in rows]
+    return "\n".join([lines[0], "|---" * len(used) + "|", *lines[1:]]) + "\n"
+
+
+def _rankings(lines):
+    return len({line["ranked_by"] for line in lines}) > 1
+
+
+def _groups(table, lines):
+    """(row, ranking, lines of its seeds), in the order of the table."""
+    groups = {}
+    for line in lines:
+        groups.setdefault((line["row"], line["ranked_by"]), []).append(line)
+    for name in table.rows:
+        yield from ((*key, group) for key, group in groups.items() if key[0] == name)
+
+
+def mean(lines, name, factor=100, digits=1):
+    """Mean ± deviation of a score, as text."""
+    values = [factor * line.get(name, np.nan) for line in lines]
+    deviation = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
+    return "–" if np.isnan(np.mean(values)) else f"{np.mean(values):.{digits}f}{deviation}"
+
+
+def _setting(text):
+    setting = json.loads(text) if text else {}
+    return ", ".join(f"{name} {value}" for name, value in setting.items())
+
+
+def _difference(of):
+    """A difference in percent and its interval."""
+    if not of:
+        return ""
+    numbers = [100 * of[name] for name in ("difference", "low", "high")]
+    return "{:+.1f} ({:+.1f} to {:+.1f})".format(*numbers)
+
+
+def plot(table, lines, path):
+    """The first score of each row: a point per seed, and their mean."""
+    from matplotlib.figure import Figure
+
+    groups = [
+        (name, of) for name, ranked_by, of in _groups(table, lines) if ranked_by == "distance"
+    ]
+    figure = Figure(figsize=(8, 1.5 + 0.3 * len(groups)), layout="constrained")
+    axes = figure.subplots()
+    for place, (_, group) in enumerate(groups):
+        values = [100 * line[table.score[0]] for line in group]
+        axes.plot(values, [place] * len(values), "o", color="tab:blue", alpha=0.5)
+        axes.plot(np.mean(values), place, "|", color="black", markersize=14)
+    axes.set_yticks(range(len(groups)), [name for name, _ in groups])
+    axes.invert_yaxis()
+    axes.set_xlabel(f"{table.score[0]}, %")
+    with replacing(path) as unfinished:
+        figure.savefig(unfinished, format=path.suffix[1:])
