@@ -20,7 +20,7 @@ from concurrent.futures import ProcessPoolExecutor, wait
 from tqdm import tqdm
 
 from tfdml.checks import check_keras
-from tfdml.command_line import from_yaml, one_sentence
+from tfdml.command_line import one_sentence
 from tfdml.experiments import pages
 from tfdml.experiments.results import RESULTS, write_results
 from tfdml.experiments.trainings import PROGRAM, Row, recipe_of
@@ -28,7 +28,7 @@ from tfdml.files import check_writable
 from tfdml.programs import train
 from tfdml.quiet import import_tensorflow, keep_printing
 from tfdml.runs.folders import RUNS, SAVED_MODELS
-from tfdml.runs.table import read_table
+from tfdml.runs.table import changes_of, read_table
 
 POLL = 1.0  # seconds between looks at what is done
 
@@ -38,11 +38,12 @@ def main(arguments=None):
     given = parse(arguments)
     with one_sentence(PROGRAM, ValueError, TypeError, OSError, ImportError, RuntimeError):
         check_keras()
-        table = read_table(given.table, changes_of(given))
+        words = given.set + ([f"data_dir={given.data_dir}"] if given.data_dir else [])
+        table = read_table(given.table, changes_of(words))
         for name in given.row:
             table.check_row(name)
         if given.page:
-            pages.write_page(given.page, table)
+            pages.write_page(given.page, [given.table, *words], table)
             return
         check_writable(RUNS / table.name, SAVED_MODELS)
         every = [Row(table, name) for name in table.rows]
@@ -78,17 +79,7 @@ def parse(arguments=None):
     given = parser.parse_args(arguments)
     if given.jobs < 1:
         parser.error(f"--jobs must be >= 1. Received: {given.jobs}")
-    for word in given.set:
-        if "=" not in word:
-            parser.error(f"--set must be name=value. Received: {word}")
     return given
-
-
-def changes_of(given):
-    """{name: value} of the settings that are given for all rows, or for the table."""
-    pairs = [word.partition("=") for word in given.set]
-    changes = {name: from_yaml(value) for name, _, value in pairs}
-    return changes | ({"data_dir": given.data_dir} if given.data_dir else {})
 
 
 def check_rows(rows):
@@ -98,7 +89,7 @@ def check_rows(rows):
         if row.ranges:
             from tfdml.experiments.search import ends
 
-            changes += ends(row.ranges)
+            changes = ends(row.ranges)
         for changed in changes:
             recipe = recipe_of(row.table, row.name, changed)
             try:

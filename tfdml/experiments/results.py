@@ -15,6 +15,7 @@ from tfdml.runs.folders import RUNS
 
 RESULTS = "results.csv"
 KEYS = ("row", "trial", "fold", "seed", "setting", "digest", "classes", "ranked_by")
+ABSOLUTE = ("positive", "negative", "lda")  # statistics of distances, not shares
 TEXTS = (*KEYS, "run", "commit", "versions")
 
 
@@ -50,10 +51,15 @@ def write(path, lines):
 def write_results(table, rows):
     """Writes what is done so far: results.csv, table.md and results.png. Returns the table."""
     folder = RUNS / table.name
-    lines = [line for row in rows for line in row.lines()]
+    compared = differences(table, rows)
+    lines = [
+        {**line, **(compared.get(row.name, {}) if _is_compared(line) else {})}
+        for row in rows
+        for line in row.lines()
+    ]
     write(folder / RESULTS, lines)
     lines = read(folder / RESULTS)
-    text = table_of(table, lines, differences(table, rows))
+    text = table_of(table, lines)
     write_text(folder / "table.md", text)
     if of_seeds := scored(lines):
         plot(table, of_seeds, folder / "results.png")
@@ -63,6 +69,10 @@ def write_results(table, rows):
 def scored(lines):
     """The lines of trainings on all training classes."""
     return [line for line in lines if "fold" not in line or line["fold"] == ""]
+
+
+def _is_compared(line):
+    return "run" in line and line["ranked_by"] == BY_DISTANCE
 
 
 def differences(table, rows):
@@ -117,58 +127,61 @@ def _queries(row, score):
     return np.mean([each.values[score] for each in archives], axis=0), archives[0].labels
 
 
-def table_of(table, lines, compared=None):
-    """Markdown: a line per row and ranking, mean ± deviation over the seeds, in percent."""
-    of_seeds, compared = scored(lines), compared or {}
-    if not of_seeds:
+def table_of(table, lines):
+    """Markdown: a line per row, setting and ranking, mean ± deviation over the seeds."""
+    lines = scored(lines)
+    if not lines:
         return "No row has scores yet.\n"
-    heads = ["row", *(["ranked by"] if _rankings(of_seeds) else []), "setting"]
-    heads += ["untrained", *table.score, "difference", "p", "seeds"]
-    body = []
-    for name, ranked_by, group in _groups(table, of_seeds):
-        difference = compared.get(name) if ranked_by == BY_DISTANCE else None
-        cells = [f"`{name}`", *([ranked_by] if _rankings(of_seeds) else [])]
-        cells += [_setting(group[0]["setting"]), *(mean(group, "untrained"),)]
-        cells += [mean(group, score) for score in table.score]
-        cells += [_difference(difference), f"{difference['p']:.2g}" if difference else ""]
-        body.append([*cells, str(len(group))])
-    used = [i for i, head in enumerate(heads) if any(cells[i] not in ("", "–") for cells in body)]
-    rows = [[cells[i] for i in used] for cells in (heads, *body)]
-    lines = [f"| {' | '.join(cells)} |" for cells in rows]
-    return "\n".join([lines[0], "|---" * len(used) + "|", *lines[1:]]) + "\n"
-
-
-def _rankings(lines):
-    return len({line["ranked_by"] for line in lines}) > 1
+    several = len({line["ranked_by"] for line in lines}) > 1
+    heads = ["row", "ranked by", "setting", "untrained", *table.score, "difference", "p", "seeds"]
+    body = [
+        [
+            f"`{name}`",
+            ranked_by if several else "",
+            setting_in_words(group[0]["setting"]),
+            mean(group, "untrained"),
+            *(mean(group, score) for score in table.score),
+            _difference(group[0]),
+            f"{group[0]['p']:.2g}" if "p" in group[0] else "",
+            str(len(group)),
+        ]
+        for (name, _, ranked_by), group in _groups(table, lines).items()
+    ]
+    used = [i for i, _ in enumerate(heads) if any(cells[i] not in ("", "–") for cells in body)]
+    texts = [f"| {' | '.join(cells[i] for i in used)} |" for cells in (heads, *body)]
+    return "\n".join([texts[0], "|---" * len(used) + "|", *texts[1:]]) + "\n"
 
 
 def _groups(table, lines):
-    """(row, ranking, lines of its seeds), in the order of the table."""
+    """{(row, setting, ranking): lines of its seeds}, in the order of the table."""
+    places = {name: place for place, name in enumerate(table.rows)}
     groups = {}
-    for line in lines:
-        groups.setdefault((line["row"], line["ranked_by"]), []).append(line)
-    for name in table.rows:
-        yield from ((*key, group) for key, group in groups.items() if key[0] == name)
+    for line in sorted(lines, key=lambda line: places[line["row"]]):
+        groups.setdefault((line["row"], line["setting"], line["ranked_by"]), []).append(line)
+    return groups
 
 
-def mean(lines, name, factor=100, digits=1):
-    """Mean ± deviation of a score, as text."""
+def mean(lines, name):
+    """Mean ± deviation of a score over the seeds, as text; of shares in percent."""
+    factor, digits = (1, 3) if name.partition("_")[0] in ABSOLUTE else (100, 1)
     values = [factor * line.get(name, np.nan) for line in lines]
     deviation = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
     return "–" if np.isnan(np.mean(values)) else f"{np.mean(values):.{digits}f}{deviation}"
 
 
-def _setting(text):
-    setting = json.loads(text) if text else {}
-    return ", ".join(f"{name} {value}" for name, value in setting.items())
+def setting_in_words(text):
+    setting = json.loads(text)
+    given = {name: value for name, value in setting.items() if value is not None}
+    return ", ".join(f"{name.removeprefix('loss_options.')} {of}" for name, of in given.items())
 
 
-def _difference(of):
+def _difference(line):
     """A difference in percent and its interval."""
-    if not of:
+    if "difference" not in line:
         return ""
-    numbers = [100 * of[name] for name in ("difference", "low", "high")]
-    return "{:+.1f} ({:+.1f} to {:+.1f})".format(*numbers)
+    return "{:+.1f} ({:+.1f} to {:+.1f})".format(
+        *(100 * line[name] for name in ("difference", "low", "high"))
+    )
 
 
 def plot(table, lines, path):

@@ -58,24 +58,30 @@ def best_setting(row):
 
 
 def ends(ranges):
-    """Changes of one setting each, to the ends of its range, or to each of its choices.
+    """Settings with one at an end of its range, or one of its choices; others at their first.
 
     Raises:
         TypeError: If a range is neither choices nor an interval.
         ValueError: If it is empty.
     """
-    for name, of in ranges.items():
-        kind = isinstance(of, list | dict)
-        check_type(kind, "a range must be a list, or {low, high, log, step}", **{name: of})
-        if isinstance(of, dict):
-            check_options(f"the range of {name!r}", of, ("low", "high", "log", "step"))
-            numbers = [of.get(end) for end in ("low", "high")]
-            are_numbers = all(isinstance(end, int | float) for end in numbers)
-            check(are_numbers and numbers[0] < numbers[1], "`low` must be < `high`", **{name: of})
-            positive = numbers[0] > 0 or not of.get("log")
-            check(positive, "`low` must be > 0 on a logarithmic scale", **{name: of})
-        check(of, "a range must not be empty", **{name: of})
-        yield from ({name: value} for value in (of if isinstance(of, list) else numbers))
+    choices = {name: _ends_of(name, of) for name, of in ranges.items()}
+    firsts = {name: values[0] for name, values in choices.items()}
+    for name, values in choices.items():
+        yield from ({**firsts, name: value} for value in values)
+
+
+def _ends_of(name, of):
+    kind = isinstance(of, list | dict)
+    check_type(kind, "a range must be a list, or {low, high, log, step}", **{name: of})
+    check(of, "a range must not be empty", **{name: of})
+    if isinstance(of, list):
+        return of
+    check_options(f"the range of {name!r}", of, ("low", "high", "log", "step"))
+    low, high = (of.get(end) for end in ("low", "high"))
+    are_numbers = all(isinstance(end, int | float) for end in (low, high))
+    check(are_numbers and low < high, "`low` must be < `high`", **{name: of})
+    check(low > 0 or not of.get("log"), "`low` must be > 0 on a logarithmic scale", **{name: of})
+    return [low, high]
 
 
 def _is_left(search, number, spent):

@@ -106,6 +106,14 @@ def read_table(path, changes=None):
         raise ValueError(f"{path}: {error}") from None
 
 
+def changes_of(words):
+    """{name: value} of words such as `steps=100`, whose values are YAML."""
+    for word in words:
+        check("=" in word, "a change must be name=value", change=word)
+    pairs = [word.partition("=") for word in words]
+    return {name: from_yaml(value) for name, _, value in pairs}
+
+
 def _is_table(content):
     return isinstance(content, dict) and "rows" in content
 
