@@ -9,6 +9,7 @@ to runs/NAME/, named after the table and its folder.
 """
 
 import argparse
+import contextlib
 import multiprocessing
 import os
 import pathlib
@@ -36,7 +37,8 @@ POLL = 1.0  # seconds between looks at what is done
 def main(arguments=None):
     keep_printing()
     given = parse(arguments)
-    with one_sentence(PROGRAM, ValueError, TypeError, OSError, ImportError, RuntimeError):
+    errors = ValueError, TypeError, OSError, ImportError, RuntimeError
+    with one_sentence(PROGRAM, *errors, stopped="stopped; the same command goes on"):
         check_keras()
         words = given.set + ([f"data_dir={given.data_dir}"] if given.data_dir else [])
         table = read_table(given.table, changes_of(words))
@@ -133,7 +135,11 @@ def run(rows, jobs):
     began, before = time.monotonic(), sum(map(done, rows))
     bar = tqdm(desc="Trainings", total=sum(map(trainings, rows)), initial=before, disable=None)
     estimated, failures = False, []
-    with ProcessPoolExecutor(jobs, spawned, _end_with, (os.getpid(),)) as workers, bar:
+    with bar, contextlib.ExitStack() as at_exit:
+        workers = at_exit.enter_context(
+            ProcessPoolExecutor(jobs, spawned, _end_with, (os.getpid(),))
+        )
+        at_exit.callback(stop, workers)
         futures = {workers.submit(run_row, row) for row in rows}
         while futures:
             ended, futures = wait(futures, timeout=POLL)
@@ -144,6 +150,13 @@ def run(rows, jobs):
                 bar.write(f"About {hours:.2g} hours for {bar.total - bar.n} more trainings")
             failures += [str(future.exception()) for future in ended if future.exception()]
     return failures
+
+
+def stop(workers):
+    """Ends all work, also what has begun."""
+    workers.shutdown(wait=False, cancel_futures=True)
+    for process in multiprocessing.active_children():
+        process.terminate()
 
 
 def _end_with(parent):

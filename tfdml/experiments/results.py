@@ -81,16 +81,15 @@ def differences(table, rows):
     A value of a query is its mean over the seeds; the interval is of a bootstrap over whole
     classes, and p of Wilcoxon's signed-rank test over the means of classes, times Holm's factor.
     """
-    queries = {row.name: _queries(row, table.score[0]) for row in rows}
-    baseline = table.baseline or next(iter(table.rows))
-    values, labels = queries.pop(baseline, None) or (None, None)
-    found = {}
-    for name, of_row in queries.items():
-        if values is None or of_row is None or not np.array_equal(labels, of_row[1]):
-            continue
-        score = table.score[0]
-        [compared] = paired_bootstrap({score: of_row[0]}, {score: values}, labels).values()
-        found[name] = {**compared, "p": _p_value(of_row[0] - values, labels)}
+    score, baseline = table.score[0], table.baseline or next(iter(table.rows))
+    queries = {row.name: of for row in rows if (of := _queries(row, score)) is not None}
+    if baseline not in queries:
+        return {}
+    (values, labels), found = queries.pop(baseline), {}
+    for name, (of_row, own_labels) in queries.items():
+        if np.array_equal(labels, own_labels):
+            [compared] = paired_bootstrap({score: of_row}, {score: values}, labels).values()
+            found[name] = {**compared, "p": _p_value(of_row - values, labels)}
     for name, p in zip(found, holm([of["p"] for of in found.values()]), strict=True):
         found[name]["p"] = p
     return found

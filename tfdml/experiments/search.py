@@ -7,6 +7,8 @@ from tfdml.experiments.trainings import digest
 
 try:
     import optuna
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
 except ImportError as error:
     raise ImportError(
         'a table with `search` needs Optuna: pip install -e ".[experiments]"'
@@ -27,9 +29,8 @@ def best_setting(row):
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     journal = row.folder / "search.journal"
     journal.unlink(missing_ok=True)
-    backend = optuna.storages.journal.JournalFileBackend(str(journal))
     study = optuna.create_study(
-        storage=optuna.storages.JournalStorage(backend),
+        storage=JournalStorage(JournalFileBackend(str(journal))),
         study_name=f"{row.table.name}, {row.name}",
         direction="maximize",
     )

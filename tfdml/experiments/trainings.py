@@ -16,10 +16,12 @@ from tfdml.files import locked, naming, read_text, write_text
 from tfdml.programs import evaluate, train
 from tfdml.runs.devices import Devices
 from tfdml.runs.folders import RUNS, SAVED_MODELS
+from tfdml.runs.recipe import Recipe
 from tfdml.runs.table import Table
 
 PROGRAM = "tfdml.experiment"
 UNSEEN = ("run", "seed", *("data_dir", "weights", "mean_image"))  # by a digest; of files, the path
+OF_OBJECTIVE = ("loss", "loss_options", "learning_rate")
 BY_DISTANCE, BY_SIMILARITY = "distance", "similarity"
 ORDER = ("trial", "fold", "seed")  # of trainings; those to score have neither of the first
 PACKAGES = ("tensorflow", "keras")
@@ -142,7 +144,7 @@ def _validated(recipe, fold, names):
     from tfdml.models.precision import in_float32
 
     keras.utils.clear_session()
-    images = train.load_images(recipe, fold)
+    images = _images_of(_without_objective(recipe), fold)
     recipe, _ = recipe.completed(images.train.num_classes)
     train.check_model(recipe)
     batches, callbacks = train.training_batches(recipe, 0, images.train, images.dataset)
@@ -156,6 +158,17 @@ def _validated(recipe, fold, names):
     to_score = train.images_to_score(images.test, images.dataset)
     embeddings = in_float32(model.embedder).predict(to_score, verbose=0)
     return [{**line, **retrieval_scores(embeddings, images.test.labels)}]
+
+
+def _without_objective(recipe):
+    """The settings of a recipe that its images may depend on, as JSON."""
+    settings = dataclasses.asdict(recipe)
+    return json.dumps({name: of for name, of in settings.items() if name not in OF_OBJECTIVE})
+
+
+@functools.lru_cache(maxsize=4)  # folds, which the trials of a row take in turns
+def _images_of(settings, fold):
+    return train.load_images(Recipe(**json.loads(settings)), fold)
 
 
 def _trained(recipe, options):

@@ -56,15 +56,15 @@ class Table:
         if self.baseline is not None:
             self.check_row(self.baseline)
         if self.search is not None:
-            self.check_search()
+            self.check_search(self.search)
 
     def check_row(self, row):
         """Raises a ValueError for a row that does not exist."""
         if row not in self.rows:
             raise ValueError(unknown_name("row", row, self.rows))
 
-    def check_search(self):
-        search = self.search
+    def check_search(self, search):
+        """Raises an error for a search that is not as it must be."""
         check_type(isinstance(search, dict), "`search` must be names and values", search=search)
         check_options("`search`", search, ("trials", "minutes", "ranges", "rows"))
         budgets = [search.get(name) for name in ("trials", "minutes") if search.get(name)]
