@@ -24,7 +24,7 @@ from tfdml.checks import check_keras
 from tfdml.command_line import one_sentence
 from tfdml.experiments import pages
 from tfdml.experiments.results import RESULTS, write_results
-from tfdml.experiments.trainings import PROGRAM, Row, recipe_of
+from tfdml.experiments.trainings import PROGRAM, Row, check_scores, recipe_of
 from tfdml.files import check_writable
 from tfdml.programs import train
 from tfdml.quiet import import_tensorflow, keep_printing
@@ -87,6 +87,7 @@ def parse(arguments=None):
 def check_rows(rows):
     """Checks all that can be known of the rows, and of the ends of their ranges, in a minute."""
     for row in rows:
+        check_scores(row.table, row.name)
         changes = [{}]
         if row.ranges:
             from tfdml.experiments.search import ends
@@ -119,7 +120,9 @@ def plan_of(rows):
             if table.search.get(name)
         ]
         text += f", after {budget[0]} of {table.folds} folds each"
-    return f"{text}: {count} trainings, {sum(map(done, rows))} of them done"
+    text += f": {count} trainings, {sum(map(done, rows))} of them done"
+    others = sum(row.others() for row in rows)
+    return text + (f"; {others} of other settings are kept, and left out" if others else "")
 
 
 def done(row):

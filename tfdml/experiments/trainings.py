@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import time
 
+from tfdml.checks import check, check_one_of
 from tfdml.command_line import as_yaml
 from tfdml.files import locked, naming, read_text, write_text
 from tfdml.programs import evaluate, train
@@ -24,6 +25,8 @@ UNSEEN = ("run", "seed", *("data_dir", "weights", "mean_image"))  # by a digest;
 OF_OBJECTIVE = ("loss", "loss_options", "learning_rate")
 BY_DISTANCE, BY_SIMILARITY = "distance", "similarity"
 ORDER = ("trial", "fold", "seed")  # of trainings; those to score have neither of the first
+COMPARED = ("recall@1", "recall@2", "recall@4", "recall@8", "map@r", "map", "r_precision", "mrr")
+SCORES = ("recall", "precision", "map", "r_precision", "mrr", "ndcg", "nmi", "ami", "f1", "lda")
 PACKAGES = ("tensorflow", "keras")
 
 
@@ -72,10 +75,17 @@ class Row:
     def ranges(self):
         return self.table.ranges(self.name)
 
+    def others(self):
+        """How many trainings with other settings are kept."""
+        return sum(lines[0]["digest"] != self.digest for lines in self.kept())
+
+    def kept(self):
+        """The lines of each training that is kept, whatever its settings."""
+        return [json.loads(read_text(path)) for path in self.folder.glob("*.json")]
+
     def lines(self):
         """Those of results.csv of all that was trained with today's settings, in order."""
-        found = [json.loads(read_text(path)) for path in self.folder.glob("*.json")]
-        own = [lines for lines in found if lines[0]["digest"] == self.digest]
+        own = [lines for lines in self.kept() if lines[0]["digest"] == self.digest]
         own.sort(key=lambda lines: [(of == "", of) for of in map(lines[0].get, ORDER)])
         return [line for lines in own for line in lines]
 
@@ -193,10 +203,12 @@ def _trained(recipe, options):
         if ranked_by == BY_SIMILARITY:
             given |= {name: options[name] for name in options.keys() & {"k"}}
         else:
-            given |= {"level_weights": [1] * run["levels"]} if run["levels"] > 1 else {}
             given |= options
-        words = [word for name, value in given.items() for word in (f"--{name}", _word(value))]
-        evaluate.main([str(model), *words])
+            levels, weights = run["levels"], options.get("level_weights", [])
+            given["level_weights"] = weights if len(weights) == levels else [1] * levels
+            if levels == 1:
+                del given["level_weights"]
+        evaluate.main([str(model), *_flags_of(given)])
         found = json.loads(read_text(out))
         rows = {**found.get("levels", {}), ranked_by: found["scores"] | found.get("distances", {})}
         own = {"run": recipe.run, "classes": run["scored_classes"]}
@@ -205,5 +217,18 @@ def _trained(recipe, options):
     return lines
 
 
-def _word(value):
-    return value if isinstance(value, str) else json.dumps(value)
+def check_scores(table, row):
+    """Rejects options of `evaluate.py`, and scores, that there are not."""
+    evaluate.parse("retrieval", ["model", *_flags_of(table.evaluation_of(row))])
+    for score in table.score:
+        check_one_of(SCORES, score=score.partition("@")[0])
+    expectation = "the first `score` must be of queries, such as recall@1 or map@r"
+    check(table.score[0] in COMPARED, expectation, score=table.score[0])
+
+
+def _flags_of(options):
+    words = (
+        (f"--{name}", value if isinstance(value, str) else json.dumps(value))
+        for name, value in options.items()
+    )
+    return [word for pair in words for word in pair]

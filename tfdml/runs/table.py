@@ -26,7 +26,6 @@ class Table:
         baseline: Row that the others are compared with; the first if None.
         score: Names of the scores in the table; the search maximises the first.
         evaluate: {option of `evaluate.py`: value} of all rows.
-        papers: Printed tables whose rows are rows of this one, for a page.
     """
 
     name: str
@@ -38,7 +37,6 @@ class Table:
     baseline: str | None = None
     score: list = dataclasses.field(default_factory=lambda: ["recall@1", "map@r"])
     evaluate: dict = dataclasses.field(default_factory=dict)
-    papers: list = dataclasses.field(default_factory=list)
 
     def __post_init__(self):
         for name in ("rows", "settings", "evaluate"):

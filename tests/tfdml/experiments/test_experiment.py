@@ -103,6 +103,7 @@ def test_results_of_changed_settings_are_not_mixed(run, made, table):
     before = lines_of(table.parent)
     changed = run("--set", "classes_per_batch=3")
     assert changed.code == 0
+    assert "0 of them done; 14 of other settings are kept, and left out" in changed.out
     after = lines_of(table.parent)
     assert not {line["digest"] for line in before} & {line["digest"] for line in after}
     count = made.made
@@ -119,6 +120,9 @@ def test_results_of_changed_settings_are_not_mixed(run, made, table):
         ("loss_options.margin", "loss_options.magrin", "loss 'triplet' has no option 'magrin'"),
         ("[0.1, 0.2, 0.4]", "[0.1, -0.2]", "loss_options.margin -0.2: `margin`"),
         ("[0.1, 0.2, 0.4]", "0.1", "a range must be a list"),
+        ("seeds:", "evaluate: {nim: true}\nseeds:", "Did you mean --nmi?"),
+        ("seeds:", "score: [recal@1]\nseeds:", "`score` must be one of"),
+        ("seeds:", "score: [nmi]\nseeds:", "the first `score` must be of queries"),
         ("low: 1.0e-4", "low: -1.0", "`low` must be > 0 on a logarithmic scale"),
         ("low: 1.0e-4", "low: 1.0", "`low` must be < `high`"),
         ("low: 1.0e-4", "lo: 1.0", "the range of 'learning_rate' has no option 'lo'"),
