@@ -210,9 +210,10 @@ def _trained(recipe, options):
                 del given["level_weights"]
         evaluate.main([str(model), *_flags_of(given)])
         found = json.loads(read_text(out))
-        rows = {**found.get("levels", {}), ranked_by: found["scores"] | found.get("distances", {})}
+        untrained = {"untrained": run["untrained"]["recall@1"]}
+        whole = found["scores"] | found.get("distances", {}) | untrained
         own = {"run": recipe.run, "classes": run["scored_classes"]}
-        own |= {"untrained": run["untrained"]["recall@1"]}
+        rows = {**found.get("levels", {}), ranked_by: whole}
         lines += [{**own, "ranked_by": by, **scores} for by, scores in rows.items()]
     return lines
 
