@@ -65,6 +65,30 @@ def test_trials_of_past_searches_have_the_settings_of_their_ranges():
                 assert value in table.ranges(line["row"])[name], (path, line["trial"])
 
 
+SEARCHES = {
+    "cub200_search": ("cub200", "## The search"),
+    "density_omniglot_search": ("density", "## The weights"),
+    "hdc_omniglot_search": ("hdc", "## The search"),
+    "objectives_omniglot_search": ("objectives", "## The search"),
+    "pddm_cars_search": ("pddm", "## The search on cars"),
+    "pddm_omniglot_search": ("pddm", "## The search"),
+}
+
+
+@pytest.mark.parametrize("kept", SEARCHES)
+def test_figures_of_a_search_are_those_of_its_trials(kept):
+    page, section = SEARCHES[kept]
+    folder = ROOT / "docs" / "results"
+    text = (folder / f"{page}.md").read_text("utf-8").split(f"{section}\n")[1].split("\n## ")[0]
+    rows = first_table(text.splitlines())[2:]
+    shown = {figure for cells in rows for figure in re.findall(r"\b\d\d\.\d\b", " ".join(cells))}
+    scores = ("recall@1", "nmi")
+    lines = results.read(folder / f"{kept}.csv")
+    known = {f"{100 * line[name]:.1f}" for line in lines for name in scores if name in line}
+    assert len(shown) > 10
+    assert shown <= known, shown - known
+
+
 def name_of(path):
     return f"{path.parent.name}_{path.stem}"
 

@@ -45,9 +45,9 @@ def best_setting(row):
         for fold in range(row.table.folds):
             key = digest(settings[-1]), fold
             if key not in known:
-                line = row.validated(settings[-1], number, fold)
-                known[key], spent = line[score], spent + line["seconds"]
-            values.append(known[key])
+                known[key] = row.validated(settings[-1], number, fold)
+            spent += known[key]["seconds"]
+            values.append(known[key][score])
             trial.report(float(np.mean(values)), fold)
             if trial.should_prune():
                 break
