@@ -9,7 +9,6 @@ to runs/NAME/, named after the table and its folder.
 """
 
 import argparse
-import contextlib
 import multiprocessing
 import os
 import pathlib
@@ -138,20 +137,21 @@ def run(rows, jobs):
     began, before = time.monotonic(), sum(map(done, rows))
     bar = tqdm(desc="Trainings", total=sum(map(trainings, rows)), initial=before, disable=None)
     estimated, failures = False, []
-    with bar, contextlib.ExitStack() as at_exit:
-        workers = at_exit.enter_context(
-            ProcessPoolExecutor(jobs, spawned, _end_with, (os.getpid(),))
-        )
-        at_exit.callback(stop, workers)
-        futures = {workers.submit(run_row, row) for row in rows}
-        while futures:
-            ended, futures = wait(futures, timeout=POLL)
-            bar.update(sum(map(done, rows)) - bar.n)
-            if not estimated and bar.n > before:
-                estimated = True
-                hours = (time.monotonic() - began) / (bar.n - before) * (bar.total - bar.n) / 3600
-                bar.write(f"About {hours:.2g} hours for {bar.total - bar.n} more trainings")
-            failures += [str(future.exception()) for future in ended if future.exception()]
+    with ProcessPoolExecutor(jobs, spawned, _end_with, (os.getpid(),)) as workers, bar:
+        try:
+            futures = {workers.submit(run_row, row) for row in rows}
+            while futures:
+                ended, futures = wait(futures, timeout=POLL)
+                bar.update(sum(map(done, rows)) - bar.n)
+                if not estimated and bar.n > before:
+                    estimated = True
+                    each = (time.monotonic() - began) / (bar.n - before)
+                    left = bar.total - bar.n
+                    bar.write(f"About {each * left / 3600:.2g} hours for {left} more trainings")
+                failures += [str(future.exception()) for future in ended if future.exception()]
+        except BaseException:
+            stop(workers)
+            raise
     return failures
 
 
