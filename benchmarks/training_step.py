@@ -1,8 +1,7 @@
 """Time of a training step of a recipe on this machine, and of all its steps.
 
-    python benchmarks/training_step.py recipes/hdc/cars196_hdc.yaml
-    python benchmarks/training_step.py recipes/hdc/*.yaml --steps 20
-    python benchmarks/training_step.py recipes/hdc/cars196_hdc.yaml -- --precision mixed_bfloat16
+    python benchmarks/training_step.py recipes/hdc/papers.yaml -- --row cars196_hdc
+    python benchmarks/training_step.py a.yaml b.yaml --steps 20 -- --precision mixed_bfloat16
 
 What stands behind `--` goes to `train.py`, over the settings of the recipe.
 The network, loss, batch and optimizer are those of the recipe, which needs an `image_size`; the

@@ -1,62 +1,24 @@
-"""Tables of docs/results have the figures of the kept scores, which are of today's recipes."""
+"""Tables of docs/results are those of the kept results, which are of today's recipes."""
 
-import importlib
 import itertools
+import json
 import pathlib
 import re
 
-import pages
 import pytest
 
+from tfdml.experiments import pages, results
+from tfdml.experiments.trainings import settings_digest
 from tfdml.runs.recipe import Recipe
 
 ROOT = pathlib.Path(__file__).parents[1]
-LEVELS = {
-    words: f"level {level}"
-    for level, exit in enumerate(("first exit", "second exit", "third exit"), 1)
-    for words in (exit, f"HDC-{level}")
-}
-COLUMN = re.compile(r"untrained|R@(?P<k>\d+)|NMI|F1|level (?P<level>\d) alone|runs")
+PAGES = sorted((ROOT / "docs" / "results").glob("*.md"))
+WITH_TABLES = [page for page in PAGES if pages.PLACE.search(page.read_text(encoding="utf-8"))]
 
 
 @pytest.fixture
-def run(monkeypatch):
-    """The module of recipes/run.py."""
-    monkeypatch.syspath_prepend(ROOT / "recipes")
-    return importlib.import_module("run")
-
-
-@pytest.fixture
-def scores(run):
-    """The module of recipes/scores.py."""
-    return run.scores
-
-
-def kept_by(program, monkeypatch):
-    """(page, what `program` parses, lines below) of its commands with scores kept in docs/."""
+def _at_the_top(monkeypatch):
     monkeypatch.chdir(ROOT)
-    for page in pages.pages():
-        lines = page.read_text(encoding="utf-8").splitlines()
-        for block in pages.blocks(page):
-            for command in pages.commands(block.code) if block.language == "bash" else ():
-                if re.match(rf"python recipes/{program.__name__}\.py .*--scores docs/", command):
-                    monkeypatch.setattr("sys.argv", command.split()[1:])
-                    below = lines[block.line + block.code.count("\n") + 1 :]
-                    yield page, program.parse(), below
-
-
-@pytest.fixture
-def kept(run, monkeypatch):
-    """(page, arguments, settings, lines below) of each command whose scores are kept in docs/."""
-    found = [(page, *given, below) for page, given, below in kept_by(run, monkeypatch)]
-    assert {
-        "cub200_claims",
-        "cub200_papers",
-        "hdc_cars_claims",
-        "hdc_cars_search",
-        "pddm_cars_claims",
-    } <= {arguments.scores.stem for _, arguments, _, _ in found}
-    return found
 
 
 def first_table(lines):
@@ -66,66 +28,106 @@ def first_table(lines):
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 
 
-def ranked_by(title):
-    for words, level in LEVELS.items():
-        if words in title:
-            return level
-    return "similarity" if "score" in title else "distance"
+@pytest.mark.usefixtures("_at_the_top")
+def test_tables_are_made_of_the_kept_results():
+    names = {page.stem for page in WITH_TABLES}
+    assert {"best", "cub200", "first_run", "hdc", "pddm"} <= names
+    for page in WITH_TABLES:
+        text = page.read_text(encoding="utf-8")
+        assert pages.with_tables(page, text) == text, page
 
 
-def test_tables_have_the_figures_of_the_kept_scores(kept, scores):
-    checked = 0
-    for page, arguments, _, below in kept:
-        rows = [row for row in scores.read(arguments.scores) if row["seed"] in arguments.seeds]
-        heads, _, *lines = first_table(below)
-        recipes = [cells[heads.index("recipe")].strip("`") for cells in lines]
-        assert {row["recipe"] for row in rows} == set(recipes), page
-        for recipe, cells in zip(recipes, lines, strict=True):
-            for head, shown in zip(heads, cells, strict=True):
-                column = COLUMN.fullmatch(head)
-                if not column or shown == "–":
-                    continue
-                rank = f"level {column['level']}" if column["level"] else ranked_by(cells[0])
-                of_row = [r for r in rows if (r["recipe"], r["ranked_by"]) == (recipe, rank)]
-                k = column["k"] or (1 if column["level"] else None)
-                cell = scores.cell(of_row, f"recall@{k}" if k else head.lower(), 100, 1)
-                cell = str(len(of_row)) if head == "runs" else cell
-                assert shown in (cell, cell.partition(" ±")[0]), (page, cells[0], head)
-                checked += 1
-    assert checked > 100, checked
+@pytest.mark.usefixtures("_at_the_top")
+def test_kept_results_are_of_the_recipes_and_the_settings_of_their_page():
+    for page in WITH_TABLES:
+        of_files = {}
+        for table in pages.tables_of(page.read_text(encoding="utf-8")):
+            path = pages.kept_at(page, table)
+            every, own = of_files.setdefault(path, (results.read(path), []))
+            of_today = pages.own_lines(table, every)
+            assert of_today, (page, table.name)
+            own += of_today
+        for path, (every, own) in of_files.items():
+            assert len(own) == len(every) > 10, path
 
 
-def test_first_runs_are_the_kept_ones(run, scores, monkeypatch):
-    first_run = importlib.import_module("first_run")
-    kept = list(kept_by(first_run, monkeypatch))
-    assert kept
-    for _, given, below in kept:
-        rows, columns = scores.read(given.scores), first_run.columns_of(given)
-        heads, _, *lines = first_run.table_of(rows, columns, given).splitlines()
-        assert len(lines) == len(first_run.NAMES)
-        start = below.index(heads)
-        assert below[start + 2 : start + 2 + len(lines)] == lines
-        for column, loss in itertools.product(columns, given.losses):
-            of = [row for row in rows if row["recipe"] == first_run.recipe_of(column, loss)]
-            possible = (column[0], loss) not in first_run.IMPOSSIBLE
-            for seed in given.seeds if possible else ():
-                digest = first_run.digest_of(first_run.flags_of(column, loss, seed, given))
-                assert [row["settings"] for row in of if row["seed"] == seed] == [digest]
+@pytest.mark.usefixtures("_at_the_top")
+def test_trials_of_past_searches_have_the_settings_of_their_ranges():
+    searches = sorted((ROOT / "docs" / "results").glob("*_search.csv"))
+    assert len(searches) == 10
+    for path in searches:
+        [of] = (p for p in (ROOT / "recipes").rglob("*.yaml") if name_of(p) == path.stem)
+        table = pages.read_table(of)
+        lines = results.read(path)
+        assert len(pages.own_lines(table, lines)) == len(lines) > 10
+        for line in lines:
+            for name, value in json.loads(line["setting"]).items():
+                assert value in table.ranges(line["row"])[name], (path, line["trial"])
+
+
+SEARCHES = {
+    "cub200_search": ("cub200", "## The search"),
+    "density_omniglot_search": ("density", "## The weights"),
+    "hdc_omniglot_search": ("hdc", "## The search"),
+    "objectives_omniglot_search": ("objectives", "## The search"),
+    "pddm_cars_search": ("pddm", "## The search on cars"),
+    "pddm_omniglot_search": ("pddm", "## The search"),
+}
+
+
+@pytest.mark.parametrize("kept", SEARCHES)
+def test_figures_of_a_search_are_those_of_its_trials(kept):
+    page, section = SEARCHES[kept]
+    folder = ROOT / "docs" / "results"
+    text = (folder / f"{page}.md").read_text("utf-8").split(f"{section}\n")[1].split("\n## ")[0]
+    rows = first_table(text.splitlines())[2:]
+    shown = {figure for cells in rows for figure in re.findall(r"\b\d\d\.\d\b", " ".join(cells))}
+    scores = ("recall@1", "nmi")
+    lines = results.read(folder / f"{kept}.csv")
+    known = {f"{100 * line[name]:.1f}" for line in lines for name in scores if name in line}
+    assert len(shown) > 10
+    assert shown <= known, shown - known
+
+
+def name_of(path):
+    return f"{path.parent.name}_{path.stem}"
+
+
+@pytest.mark.usefixtures("_at_the_top")
+def test_pages_and_comments_name_files_that_are_there():
+    texts = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    texts += (ROOT / "recipes").rglob("*.yaml")
+    named = {
+        path
+        for text in texts
+        for path in re.findall(r"(?:recipes|docs/results)/[\w/]+\.\w+", text.read_text("utf-8"))
+    }
+    assert len(named) > 40
+    assert not [path for path in named if not (ROOT / path).exists()]
 
 
 def test_figures_of_the_readme_are_those_of_the_pages_that_it_links():
-    _, results = (ROOT / "README.md").read_text(encoding="utf-8").split("## Results\n")
-    _, _, *rows = first_table(results.splitlines())
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = readme.split("## Results\n")[1].split("\n## ")[0].splitlines()
+    start = next(n for n, line in enumerate(section) if line.startswith("| race"))
+    (_, _, *of_papers), (_, _, *races) = first_table(section), first_table(section[start:])
+    assert (len(of_papers), len(races)) == (4, 4)
+    reproduced = (ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8").splitlines()
     checked = 0
-    for cells in rows:
-        page = (ROOT / re.findall(r"\((docs/[^)#]+)", cells[0])[0]).read_text(encoding="utf-8")
-        scores = [f" {cell} " for cell in cells[-2:] if cell != "–"]
-        together = (all(score in line for score in scores) for line in page.splitlines())
-        assert any(together), (cells[0], scores)
+    for cells in [*of_papers, *races]:
+        [linked] = re.findall(r"\((docs/[^)#]+)", cells[0])
+        page = (ROOT / linked).read_text(encoding="utf-8")
+        if cells in of_papers:
+            reported, trained = cells.pop(2), cells[-1]
+            both = (f"| {reported} |", f"recall@1 {trained}")
+            assert any(all(each in line for each in both) for line in reproduced), cells
+            row = re.search(r"--row (\w+)", cells[0])[1]
+            line = next(x for x in page.splitlines() if x.startswith(f"| `{row}` | distance"))
+            assert f"| {cells[-2]} | {trained} |" in line, cells
         for figure in re.findall(r"\d\d\.\d(?: ± \d\.\d)?", " ".join(cells)):
             assert f" {figure} " in page, (cells[0], figure)
             checked += 1
-    assert checked > 20, checked
+    assert checked > 18, checked
 
 
 def test_the_readme_counts_the_comparisons_as_their_page():
@@ -137,19 +139,9 @@ def test_the_readme_counts_the_comparisons_as_their_page():
     assert f"less time in {times}, and less memory in {smaller} and in {of_scores[1]}." in readme
 
 
-def test_kept_scores_are_of_the_recipes_and_the_command_of_their_page(kept, run, scores):
-    for page, arguments, settings, _ in kept:
-        rows = scores.read(arguments.scores)
-        for recipe in arguments.folder.glob("*.yaml"):
-            digests = {row["settings"] for row in rows if row["recipe"] == recipe.stem}
-            asked = run.train.recipe_of(["--config", str(recipe), *settings])
-            digest = scores.digest(asked, arguments.level_weights)
-            assert digests == {digest}, (page, recipe)
-
-
-def test_settings_of_a_run_tell_whether_files_are_given_and_not_which(scores):
+def test_settings_of_a_run_tell_whether_files_are_given_and_not_which():
     digests = [
-        scores.digest(Recipe(data_dir=folder, weights=weights), None)
+        settings_digest(Recipe(data_dir=folder, weights=weights))
         for folder, weights in (("a", "c"), ("b", "d"), ("a", None))
     ]
     assert digests[0] == digests[1] != digests[2]

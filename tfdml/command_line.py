@@ -79,6 +79,14 @@ def as_yaml(settings):
     return yaml.dump(settings, Dumper=_Dumper, sort_keys=False)
 
 
+def from_yaml(text) -> typing.Any:
+    """The content of YAML, whose numbers and texts are those of a parser's files."""
+    try:
+        return _plain(yaml.load(text, _Loader))
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from None
+
+
 class Parser(jsonargparse.ArgumentParser):
     """A parser of the fields of a dataclass, as flags and as YAML keys.
 
@@ -193,11 +201,16 @@ class Parser(jsonargparse.ArgumentParser):
             text = read_text(os.path.expanduser(path))
             self._file = path
             check_settings(text)
+            text = self.settings_in(os.path.expanduser(path), text)
             return self.parse_string(text, os.path.basename(path), **kwargs)
         except ValueError as error:
             self.error(str(error))
         finally:
             self._file, self._last_file = None, path
+
+    def settings_in(self, path, text):
+        """The YAML of the settings in the text of a file, as a subclass reads it."""
+        return text
 
     def error(self, message, ex=None) -> typing.NoReturn:
         """Exits with code 2 and the message in one line, with the nearest flag for a misspelt."""

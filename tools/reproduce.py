@@ -1,11 +1,11 @@
-"""Writes the tables of docs/reproduce.md and the header comments of the papers' recipes.
+"""Writes the tables of docs/reproduce.md.
 
     python tools/reproduce.py
     python tools/reproduce.py --check
 
 They are made from docs/reproduce.yaml (the rows), docs/reported.yaml (the papers' numbers), the
 recipes and docs/results (the results of tfdml), so that every number has a single source. --check
-writes nothing, and fails if a file would change.
+writes nothing, and fails if the page would change.
 """
 
 import argparse
@@ -20,9 +20,11 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from tfdml.experiments import results  # noqa: E402
 from tfdml.files import read_text, write_text  # noqa: E402
 from tfdml.quiet import keep_printing  # noqa: E402
 from tfdml.runs.recipe import Recipe  # noqa: E402
+from tfdml.runs.table import read_table  # noqa: E402
 
 DOCUMENT = "docs/reproduce.md"
 BEGIN, END = "<!-- Tables: python tools/reproduce.py -->", "<!-- End of the tables. -->"
@@ -37,29 +39,22 @@ def main(arguments=None):
     )
     parser.add_argument("--check", action="store_true", help="write nothing; fail on a difference")
     check = parser.parse_args(arguments).check
-    changed = {path: text for path, text in files().items() if read_text(ROOT / path) != text}
-    if check and changed:
-        parser.exit(1, f"to be written by python tools/reproduce.py: {', '.join(changed)}\n")
-    for path, text in changed.items():
-        write_text(ROOT / path, text)
-        print(path)
+    path, text = ROOT / DOCUMENT, page()
+    if text == read_text(path):
+        return
+    if check:
+        parser.exit(1, f"to be written by python tools/reproduce.py: {DOCUMENT}\n")
+    write_text(path, text)
+    print(DOCUMENT)
 
 
-def files():
-    """{path in the repository: text} of all files to write."""
+def page():
+    """The text of the page, with today's tables."""
     content = yaml.safe_load(read_text(ROOT / "docs" / "reproduce.yaml"))
     reported = yaml.safe_load(read_text(ROOT / "docs" / "reported.yaml"))
-    rows = [Row(row, table, reported) for table in content["tables"] for row in table["rows"]]
-    written = {
-        f"recipes/{name}.yaml": with_head(name, [row for row in rows if row.recipe == name])
-        for name in dict.fromkeys(row.recipe for row in rows if row.recipe)
-    }
-    document = read_text(ROOT / DOCUMENT)
-    before, _, rest = document.partition(BEGIN)
-    after = rest.partition(END)[2]
-    tables = "\n".join(table_of(table, rows, content) for table in content["tables"])
-    written[DOCUMENT] = f"{before}{BEGIN}\n\n{tables}\n{END}{after}"
-    return written
+    before, _, rest = read_text(ROOT / DOCUMENT).partition(BEGIN)
+    tables = "\n".join(table_of(table, reported, content) for table in content["tables"])
+    return f"{before}{BEGIN}\n\n{tables}\n{END}{rest.partition(END)[2]}"
 
 
 class Row:
@@ -83,8 +78,10 @@ class Row:
             )
         if self.recipe:
             flags = [row.get("evaluate"), table.get("evaluate")]
+            paper, name = self.recipe.split("/")
             run = row.get("run", settings_of(self.recipe).run)
-            train = [f"python train.py --config recipes/{self.recipe}.yaml", row.get("train")]
+            config = f"python train.py --config recipes/{paper}/papers.yaml --row {name}"
+            train = [config, row.get("train")]
             self.train = " ".join(filter(None, train))
             self.evaluate = " ".join(
                 filter(None, [f"python evaluate.py saved_models/{run}", *flags])
@@ -92,9 +89,10 @@ class Row:
 
 
 @functools.cache
-def settings_of(name):
-    """The `Recipe` of a name such as `pddm/cub200_quadruplet`."""
-    return Recipe(**yaml.safe_load(read_text(ROOT / "recipes" / f"{name}.yaml")))
+def settings_of(recipe):
+    """The `Recipe` of a table and its row, such as `pddm/cub200_quadruplet`."""
+    paper, row = recipe.split("/")
+    return Recipe(**read_table(ROOT / "recipes" / paper / "papers.yaml").settings_of(row))
 
 
 def numbers(reported, path):
@@ -120,43 +118,13 @@ def numbers(reported, path):
     return found if isinstance(found, list) else [found]
 
 
-def with_head(name, rows):
-    """The text of a recipe, with new comments before its first empty line."""
-    text = read_text(ROOT / "recipes" / f"{name}.yaml")
-    if text.startswith("# Rows of the papers:"):
-        text = text.partition("\n\n")[2]
-    lines = ["# Rows of the papers:", "#"]
-    commands = dict.fromkeys((row.train, row.evaluate) for row in rows)
-    for train, evaluate in commands:
-        for row in rows:
-            if (row.train, row.evaluate) == (train, evaluate):
-                note = f" ({row.note})" if row.note else ""
-                lines += wrapped(f"{row.table}, {row.name}{note}: {scores_of(row)}")
-        lines += [f"#     {train}", f"#     {evaluate}", "#"]
-    return "\n".join(lines[:-1]) + "\n\n" + text
-
-
-def scores_of(row):
-    """The numbers of the paper with their names, in words that `wrapped` keeps together."""
-    if not row.scores:
-        return "no number"
-    pairs = zip(row.names, row.scores, strict=True)
-    return ", ".join(f"{name} {shown(score)}".replace(" ", "\0") for name, score in pairs)
-
-
-def wrapped(text):
-    """Lines of a comment."""
-    lines = textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent="#   ")
-    return [line.replace("\0", " ") for line in lines]
-
-
 def shown(score):
     return "–" if score is None else str(score)
 
 
-def table_of(table, rows, content):
+def table_of(table, reported, content):
     """A table of docs/reproduce.md."""
-    rows = [row for row in rows if row.table == table["title"]]
+    rows = [Row(row, table, reported) for row in table["rows"]]
     heads = ["row", *table["scores"], "commands", "hours", "here"]
     lines = [f"### {table['title']}", ""]
     lines += [*textwrap.wrap(table["note"], WIDTH), ""] if "note" in table else []
@@ -199,10 +167,22 @@ def here(row, content):
         return NOT_RUN
     source = content["measured"][row.ours["of"]]
     columns = row.ours.get("columns", source["columns"])
-    cells = measured(source["at"], source["section"], row.ours["row"], columns)
+    if "kept" in source:
+        cells = kept(source["kept"], row.ours, columns)
+    else:
+        cells = measured(source["at"], source["section"], row.ours["row"], columns)
     link = pathlib.Path(source["at"]).relative_to("docs")
     values = ", ".join(f"{column} {cell}" for column, cell in zip(columns, cells, strict=True))
     return f"{values} ([{source['what']}]({link}))"
+
+
+def kept(path, ours, columns):
+    """Means of a row over the seeds, from a CSV file of results."""
+    wanted = ours["row"], ours.get("ranked_by", "distance")
+    lines = [x for x in results.read(ROOT / path) if (x["row"], x["ranked_by"]) == wanted]
+    if not lines:
+        raise KeyError(f"{path}: no row {wanted}")
+    return [results.mean(lines, column) for column in columns]
 
 
 def measured(path, section, first, columns):

@@ -30,7 +30,7 @@ class Race:
         pretrained: Whether the network starts with ImageNet's weights, the same numbers on both
             sides, and keeps the statistics of its batch normalisation.
         head_multiplier: Factor of the learning rate of the embedding, and of proxies.
-        recipe: Name in `recipes/best` of the recipe that tfdml recommends.
+        recipe: Row of `recipes/best/recommended.yaml`, the recipe that tfdml recommends.
     """
 
     dataset: str

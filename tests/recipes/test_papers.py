@@ -1,6 +1,7 @@
 """The recipes of the papers' tables: each trains, says what is missing, and fits its table."""
 
 import dataclasses
+import fnmatch
 import functools
 import importlib
 import pathlib
@@ -13,11 +14,14 @@ import tensorflow as tf
 import pipelines
 import tfdml
 from tfdml.programs import train
+from tfdml.runs.table import read_table
 
 ROOT = pathlib.Path(__file__).parents[2] / "recipes"
 SETS = ("cub200", "cars196", "sop", "in_shop", "vehicle_id", "imagenet2010", "imagenet10k")
-PATHS = sorted(path for name in SETS for path in ROOT.glob(f"*/{name}_*.yaml"))
-NAMES = [f"{path.parent.name}/{path.stem}" for path in PATHS]
+PAPERS = ("density", "hdc", "lifted", "pddm")
+NAMES = [
+    f"{paper}/{row}" for paper in PAPERS for row in read_table(ROOT / paper / "papers.yaml").rows
+]
 SIDE, WARP = 40, 44
 
 # Every layout of images, sampler, backbone and solver.
@@ -36,9 +40,14 @@ OF_IMAGES_AND_RATES = {"run", "dataset", "data_dir", "boxes", "trim_white", "sch
 }
 
 
+def flags_of(name):
+    paper, row = name.split("/")
+    return ["--config", str(ROOT / paper / "papers.yaml"), "--row", row]
+
+
 @functools.cache
-def recipe_of(path):
-    return train.parse(["--config", str(path)])[0]
+def recipe_of(name):
+    return train.parse(flags_of(name))[0]
 
 
 def kind(value):
@@ -51,21 +60,20 @@ def kind(value):
     return bool(value) if is_number else value
 
 
-def combination(path):
+def combination(name):
     """What of a recipe reaches sampler, network, loss and optimizer."""
-    settings = dataclasses.asdict(recipe_of(path))
+    settings = dataclasses.asdict(recipe_of(name))
     return kind({name: of for name, of in settings.items() if name not in OF_IMAGES_AND_RATES})
 
 
 def recipes_to_train():
     """The quick ones, and slow ones: the first of each other combination."""
-    paths = dict(zip(NAMES, PATHS, strict=True))
-    found = {combination(paths[name]) for name in QUICK}
-    chosen = [pytest.param(paths[name], id=name) for name in QUICK]
-    for name, path in paths.items():
-        if combination(path) not in found:
-            found.add(combination(path))
-            chosen.append(pytest.param(path, id=name, marks=pytest.mark.slow))
+    found = set(map(combination, QUICK))
+    chosen = [*QUICK]
+    for name in NAMES:
+        if combination(name) not in found:
+            found.add(combination(name))
+            chosen.append(pytest.param(name, marks=pytest.mark.slow))
     return chosen
 
 
@@ -160,27 +168,27 @@ def _eagerly():
     tf.config.run_functions_eagerly(False)
 
 
-def settings_of(path, **changes):
-    flags = [word for name, value in changes.items() for word in (f"--{name}", str(value))]
-    return train.parse(["--config", str(path), *flags])[0]
+def settings_of(name, **changes):
+    flags = [word for setting, value in changes.items() for word in (f"--{setting}", str(value))]
+    return train.parse([*flags_of(name), *flags])[0]
 
 
-def at_40_pixels(path):
+def at_40_pixels(name):
     """The recipe as it stands, but for the size of the images and what is not there."""
-    recipe = recipe_of(path)
+    recipe = recipe_of(name)
     mean = "null" if recipe.mean_image is None else "mean.npy"
     changes = {"image_size": SIDE, "warp_size": WARP, "mean_image": mean, "weights": "null"}
-    return settings_of(path, **changes, skip_invalid="true")
+    return settings_of(name, **changes, skip_invalid="true")
 
 
 @pytest.mark.filterwarnings("ignore:dataset .* differs", "ignore:Even though the .* is set")
 @pytest.mark.usefixtures("_eagerly")
-@pytest.mark.parametrize("path", recipes_to_train())
-def test_trains_for_two_steps(path, images, networks, load, monkeypatch):
+@pytest.mark.parametrize("name", recipes_to_train())
+def test_trains_for_two_steps(name, images, networks, load, monkeypatch):
     monkeypatch.chdir(images)
     monkeypatch.setattr(pipelines, "load", load, raising=False)
     monkeypatch.setattr(tfdml.models, "build_embedder", networks, raising=False)
-    recipe = at_40_pixels(path)
+    recipe = at_40_pixels(name)
     train.check_files(recipe)
     train.check_model(recipe)
     split, *_, dataset = train.load_images(recipe)
@@ -204,9 +212,9 @@ def test_trains_for_two_steps(path, images, networks, load, monkeypatch):
 
 def test_all_are_named_as_their_runs_and_pass_the_checks_before_images(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for path, name in zip(PATHS, NAMES, strict=True):
-        assert f"{path.parent.name}_{path.stem}" == recipe_of(path).run
-        recipe = at_40_pixels(path)
+    for name in NAMES:
+        assert name.replace("/", "_papers_") == recipe_of(name).run
+        recipe = at_40_pixels(name)
         try:
             train.check_files(recipe)
             train.check_model(recipe)
@@ -215,7 +223,7 @@ def test_all_are_named_as_their_runs_and_pass_the_checks_before_images(tmp_path,
 
 
 def test_the_quick_recipes_have_every_choice_of_all():
-    settings = {name: recipe_of(path) for name, path in zip(NAMES, PATHS, strict=True)}
+    settings = {name: recipe_of(name) for name in NAMES}
     for choice in ("sampler", "backbone", "optimizer", "schedule", "boxes", "trim_white"):
         choices = {getattr(recipe, choice) for recipe in settings.values()}
         assert {getattr(settings[name], choice) for name in QUICK} == choices, choice
@@ -226,7 +234,7 @@ def test_the_quick_recipes_have_every_choice_of_all():
 @pytest.mark.parametrize("name", SETS)
 def test_says_what_to_get_where_the_images_are_not_there(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    path = next(path for path in PATHS if path.stem.startswith(name))
+    row = next(row for row in NAMES if row.partition("/")[2].startswith(name))
     archive = {
         "cub200": "CUB_200_2011.tgz of Caltech-UCSD Birds 200-2011",
         "cars196": "car_ims.tgz and cars_annos.mat",
@@ -236,9 +244,9 @@ def test_says_what_to_get_where_the_images_are_not_there(name, tmp_path, monkeyp
         "imagenet2010": "the archives of the synsets of ImageNet 2010",
         "imagenet10k": "the archives of the synsets of ImageNet-10K",
     }[name]
-    recipe = recipe_of(path)
+    recipe = recipe_of(row)
     with pytest.raises(SystemExit) as ended:
-        train.main(["--config", str(path)])
+        train.main(flags_of(row))
     assert ended.value.code == 2
     error = capsys.readouterr().err.strip()
     assert archive in error
@@ -255,7 +263,7 @@ def test_says_what_to_get_where_the_images_are_not_there(name, tmp_path, monkeyp
 )
 def test_says_how_to_get_the_weights(name, original, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    recipe = settings_of(ROOT / f"{name}.yaml", data_dir=tmp_path)
+    recipe = settings_of(name, data_dir=tmp_path)
     message = rf"must be an existing file: download .*{original} .*weights='{recipe.weights}'"
     with pytest.raises(ValueError, match=message):
         train.check_files(recipe)
@@ -291,26 +299,27 @@ TABLES = {
 
 def test_recipes_of_a_table_differ_in_what_it_compares_alone():
     for pattern, compared in TABLES.items():
-        paths = sorted(ROOT.glob(f"{pattern}.yaml"))
-        assert len(paths) >= 2
-        first, *others = (dataclasses.asdict(recipe_of(path)) for path in paths)
+        names = fnmatch.filter(NAMES, pattern)
+        assert len(names) >= 2
+        first, *others = (dataclasses.asdict(recipe_of(name)) for name in names)
         for other in others:
             differing = {name for name in first if first[name] != other[name]}
             assert differing <= compared, other["run"]
 
 
 def test_every_recipe_is_in_a_table():
-    matched = functools.reduce(set.union, (set(ROOT.glob(f"{p}.yaml")) for p in TABLES))
-    assert {path.stem.partition("_google")[0] for path in set(PATHS) - matched} <= set(SETS)
+    matched = {name for pattern in TABLES for name in fnmatch.filter(NAMES, pattern)}
+    others = {name.partition("/")[2] for name in set(NAMES) - matched}
+    assert {name.partition("_google")[0] for name in others} <= set(SETS)
 
 
 def test_all_have_the_settings_that_their_papers_state():
-    for path in PATHS:
-        check_against_its_paper(path)
+    for name in NAMES:
+        check_against_its_paper(name)
 
 
-def check_against_its_paper(path):
-    recipe, paper = recipe_of(path), path.parent.name
+def check_against_its_paper(name):
+    recipe, paper = recipe_of(name), name.partition("/")[0]
     batch = recipe.classes_per_batch * recipe.images_per_class
     if not recipe.steps:
         assert recipe.embedding_dim is None
@@ -322,15 +331,15 @@ def check_against_its_paper(path):
         "density": {"optimizer": "adam", "steps": 30000, "schedule": "constant"},
     }[paper]
     found = dataclasses.asdict(recipe)
-    assert {name: found[name] for name in stated} == stated, path
+    assert {setting: found[setting] for setting in stated} == stated, name
     sizes = {"lifted": {128, 120}, "pddm": {64, 32}, "hdc": {100, 128, 120}, "density": {100}}
-    assert batch in sizes[paper], path
+    assert batch in sizes[paper], name
     if paper == "density":
         rates = {"cars196": 5e-4, "cub200": 1e-5, "stanford_online_products": 3e-5}
-        assert recipe.learning_rate == rates[recipe.dataset], path
+        assert recipe.learning_rate == rates[recipe.dataset], name
     if paper == "pddm":
-        assert (recipe.boxes == "annotated") == (recipe.backbone == "googlenet"), path
+        assert (recipe.boxes == "annotated") == (recipe.backbone == "googlenet"), name
     if recipe.loss == "hdc":
-        assert recipe.loss_options["hard_ratios"] == [1.0, 0.5, 0.2], path
-        assert recipe.dropout == [0.7, 0.7, 0.4], path
-        assert (batch, recipe.augmentation) == (100, {"flip": False}), path
+        assert recipe.loss_options["hard_ratios"] == [1.0, 0.5, 0.2], name
+        assert recipe.dropout == [0.7, 0.7, 0.4], name
+        assert (batch, recipe.augmentation) == (100, {"flip": False}), name

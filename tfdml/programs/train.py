@@ -22,7 +22,7 @@ import time
 
 import pipelines
 from tfdml.checks import check_keras, unknown_name
-from tfdml.command_line import Parser, as_yaml, one_sentence, program_call, program_name, verbosity
+from tfdml.command_line import as_yaml, one_sentence, program_call, program_name, verbosity
 from tfdml.files import check_writable, read_text, write_text
 from tfdml.losses import LOSSES
 from tfdml.models import BACKBONES
@@ -42,6 +42,7 @@ from tfdml.runs.interrupts import resumable
 from tfdml.runs.model import build_model, levels_of, with_loss_options
 from tfdml.runs.recipe import Recipe
 from tfdml.runs.requirements import check_files, check_model
+from tfdml.runs.table import RecipeParser
 
 PROGRAM = program_name("train")
 
@@ -156,10 +157,12 @@ def split_at_dashes(parser, words, rejected):
 
 
 @functools.cache
-def parser_of_recipes():
+def parser_of_recipes(program=PROGRAM):
     names = {"losses": sorted(LOSSES), "datasets": pipelines.names(), "backbones": BACKBONES}
-    parser = Parser(Recipe, names, __doc__, prog=PROGRAM)
-    parser.add_argument("--config", action="config", help="YAML file of settings; flags win.")
+    parser = RecipeParser(Recipe, names, __doc__, prog=program)
+    explained = "YAML file of settings, or with --row of a table; flags win."
+    parser.add_argument("--config", action="config", help=explained)
+    parser.add_argument("--row", type=str, help="Name of a row of the table of --config.")
     explained = "Go on with the run named by --run after a stop, or train it for more --steps."
     parser.add_argument("--resume", action="store_true", help=explained)
     parser.add_argument("--devices", type=str, help=HELP)

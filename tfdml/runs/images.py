@@ -7,6 +7,8 @@ import sys
 import warnings
 from typing import Any, NamedTuple
 
+import numpy as np
+
 import pipelines
 from tfdml.checks import check, check_fits
 from tfdml.command_line import program_name
@@ -26,8 +28,11 @@ class Images(NamedTuple):
     dataset: Any  # `Dataset`, with the size and the preprocessing of the run
 
 
-def load_images(recipe):
-    """The `Images` of a recipe."""
+def load_images(recipe, fold=None):
+    """The `Images` of a recipe; with a `fold` (number, of how many), those of `hold_out_fold`.
+
+    Classes to test on are not looked at where others are held out.
+    """
     options = {"skip_invalid": recipe.skip_invalid, "boxes": recipe.boxes}
     dataset = pipelines.load(recipe.dataset, recipe.data_dir, **options)
     dataset.train.check_one_label(f"images to train on by {program_name('train')}")
@@ -46,10 +51,14 @@ def load_images(recipe):
     check_colour(image_size, recipe.weights)
     dataset.preprocessing.check_sizes(image_size, dataset.augmentation)
     export_options(recipe.export_options).check_size(image_size)
-    train_split, (test_split, queries) = dataset.train, dataset.scored()
-    if recipe.validation_share:
-        train_split, test_split = pipelines.hold_out_classes(train_split, recipe.validation_share)
-        queries = None
+    queries = None
+    if fold is not None:
+        train_split, test_split = hold_out_fold(dataset.train, *fold)
+    elif recipe.validation_share:
+        share = recipe.validation_share
+        train_split, test_split = pipelines.hold_out_classes(dataset.train, share)
+    else:
+        train_split, (test_split, queries) = dataset.train, dataset.scored()
     wanted, classes = recipe.classes_per_batch, train_split.num_classes
     if wanted and recipe.sampler in CLASS_SAMPLERS:
         expectation = "`classes_per_batch` must not exceed the number of training classes"
@@ -72,6 +81,17 @@ def load_images(recipe):
         f"{images:,} of {scored:,} to score"
     )
     return Images(train_split, test_split, queries, dataset)
+
+
+def hold_out_fold(split, number, folds):
+    """The split without one of its folds, and that fold.
+
+    A fold has adjacent classes, for the reason that `pipelines.hold_out_classes` states.
+    """
+    expectation = "there must be 2 or more classes to train on in each of the `folds`"
+    check(split.num_classes >= 2 * folds, expectation, folds=folds, classes=split.num_classes)
+    held_out = np.isin(split.labels, np.array_split(split.classes, folds)[number])
+    return split.subset(~held_out), split.subset(held_out)
 
 
 def warn_of_trained(program, trained, split):

@@ -7,18 +7,17 @@ import dataclasses
 import os
 import pathlib
 
-import yaml
-
 from benchmarks.peers import racers
 from benchmarks.peers.case import BEST, PML, TFDML, Case, worker
 from benchmarks.peers.exported import initial_weights, pretrained_weights, race_images
 from benchmarks.peers.race_page import races_page
 from benchmarks.peers.racers import OTHER_OPTIONS, OTHER_RATE, RACERS, RACES, TRIALS
 from tfdml.checks import check
+from tfdml.runs.table import read_table
 
 PART = "race"
 SIDES = (TFDML, PML)
-RECIPES = pathlib.Path(__file__).resolve().parents[3] / "recipes" / "best"
+RECIPES = pathlib.Path(__file__).resolve().parents[3] / "recipes" / "best" / "recommended.yaml"
 BEYOND = 1800.0  # seconds of a call beside its budget: to trace, to embed and to score
 SLOW = 60.0  # seconds of a step, beyond which a run of a number of steps is stopped
 
@@ -100,10 +99,9 @@ def runs_of(name, race, common, trials, results, folder):
                 [(unit, size)] = budget.items()
                 key = f"{PART}/{name}/{size:g} {unit}/{seed}/{side}"
                 yield run_of(key, side, best[side], budget, race, settings)
-            path = RECIPES / f"{race.recipe}.yaml"
-            if "seconds" in budget and path.exists():
+            if "seconds" in budget and RECIPES.exists():
                 key = f"{PART}/{name}/{race.seconds:g} seconds/{seed}/{BEST}"
-                yield run_of_recipe(key, path, budget, race, settings)
+                yield run_of_recipe(key, budget, race, settings)
 
 
 def best_of(trials, results, side):
@@ -136,10 +134,11 @@ def run_of(key, side, chosen, budget, race, common):
     return Case(key, sides, {**common, "budget": budget}, rounds=0, seconds=seconds)
 
 
-def run_of_recipe(key, path, budget, race, common):
+def run_of_recipe(key, budget, race, common):
     """A run of tfdml by a recipe, which sets all but the images, the network and its start."""
-    recipe = yaml.safe_load(path.read_text("utf-8"))
-    own = {"objective": recipe["loss"], "trial": f"recipes/best/{path.name}", "recipe": recipe}
+    recipe = read_table(RECIPES).settings_of(race.recipe)
+    own = {"objective": recipe["loss"], "trial": f"recipes/best/{RECIPES.name} {race.recipe}"}
+    own |= {"recipe": {name: value for name, value in recipe.items() if name != "run"}}
     sides = {BEST: (worker(TFDML, PART), own)}
     settings = {**common, "budget": budget}
     return Case(key, sides, settings, rounds=0, seconds=BEYOND + budget["seconds"])

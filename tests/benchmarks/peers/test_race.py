@@ -118,8 +118,9 @@ def test_objectives_that_are_not_in_the_race_are_rejected(arguments, results):
 def test_the_recipe_runs_beside_the_best_in_the_same_time(
     arguments, results, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(race, "RECIPES", tmp_path)
-    (tmp_path / "omniglot.yaml").write_text("loss: ntxent\nclasses_per_batch: 32\n")
+    monkeypatch.setattr(race, "RECIPES", tmp_path / "recommended.yaml")
+    table = "settings: {classes_per_batch: 32}\nrows: {omniglot: {loss: ntxent}}\n"
+    (tmp_path / "recommended.yaml").write_text(table)
     for _ in range(2):
         run(results, list(race.cases(arguments, results)), by_side)
     keys = [case.key for case in race.cases(arguments, results) if "best" in case.sides]
@@ -127,7 +128,8 @@ def test_the_recipe_runs_beside_the_best_in_the_same_time(
     [(module, own)] = race.Case(**results.records[keys[0]]["case"]).sides.values()
     assert module.endswith("tfdml_race")
     assert own["recipe"] == {"loss": "ntxent", "classes_per_batch": 32}
-    row = "| 10 seconds | tfdml, recipes/best | ntxent, recipes/best/omniglot.yaml | 1,234 ± 0 |"
+    trial = "ntxent, recipes/best/recommended.yaml omniglot"
+    row = f"| 10 seconds | tfdml, recipes/best | {trial} | 1,234 ± 0 |"
     assert row in page_of(results, [race])
 
 

@@ -1,0 +1,225 @@
+"""A table is searched, trained, scored and compared, and goes on after a stop."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import pipelines
+from tfdml.evaluation.comparison import save_queries
+from tfdml.experiments import trainings
+from tfdml.runs.images import load_images
+from tfdml.runs.recipe import Recipe
+
+LABELS = np.repeat(np.arange(20), 5)
+
+
+class Killed(BaseException):
+    """A stop that nothing in the program handles."""
+
+
+class Trainings:
+    """In place of trainings: scores that follow from the settings, and a stop after a number."""
+
+    def __init__(self, monkeypatch):
+        self.made, self.last = 0, None
+        monkeypatch.setattr(trainings, "_validated", self.validated)
+        monkeypatch.setattr(trainings, "_trained", self.trained)
+
+    def score(self, recipe, fold=0):
+        if self.made == self.last:
+            raise Killed
+        self.made += 1
+        margin = recipe.loss_options.get("margin", 0.3)
+        return 0.8 - 0.1 * abs(np.log10(recipe.learning_rate) + 3) - abs(margin - 0.2) - 0.01 * fold
+
+    def validated(self, recipe, fold, names):
+        line = {"classes": "validation", "ranked_by": "distance"}
+        return [{**line, **dict.fromkeys(names, self.score(recipe, fold[0]))}]
+
+    def trained(self, recipe, options):
+        score, folder = self.score(recipe), trainings.RUNS / recipe.run
+        folder.mkdir(exist_ok=True)
+        hits = np.random.default_rng(recipe.seed).random(len(LABELS)) < score
+        values = {"recall@1": hits, "map@r": hits}
+        save_queries(folder / "distance_queries.npz", values, LABELS, images={})
+        scores = {name: float(np.mean(each)) for name, each in values.items()}
+        line = {"run": recipe.run, "classes": "test", "ranked_by": "distance", "untrained": 0.2}
+        return [{**line, **scores}]
+
+
+@pytest.fixture
+def made(monkeypatch):
+    return Trainings(monkeypatch)
+
+
+def lines_of(folder):
+    """Lines of results.csv without their times."""
+    with (folder / "runs" / "some_digits" / "results.csv").open(newline="") as file:
+        return [line | {"seconds": None} for line in csv.DictReader(file)]
+
+
+def test_a_table_is_made_and_not_made_twice(run, made, table):
+    first = run()
+    assert first.code == 0, first.err
+    lines, count = lines_of(table.parent), made.made
+    of_seeds = [line for line in lines if line["classes"] == "test"]
+    assert [(line["row"], line["seed"]) for line in of_seeds] == [
+        (row, seed) for row in ("triplet", "contrastive") for seed in "01"
+    ]
+    assert len(lines) == count
+    best = max(lines, key=lambda line: float(line["recall@1"]) * (line["fold"] == "0"))
+    chosen = {line["setting"] for line in of_seeds if line["row"] == best["row"]}
+    assert chosen == {best["setting"]}
+    assert "2 rows × 2 seeds, after 6 trials of 2 folds each: 28 trainings, 0" in first.out
+    assert "| `contrastive` | learning_rate" in first.out
+    again = run()
+    assert (again.code, made.made, lines_of(table.parent)) == (0, count, lines)
+
+
+@pytest.mark.parametrize("last", [1, 9])
+def test_a_stop_anywhere_changes_no_result(last, run, made, table, tmp_path):
+    assert run().code == 0
+    other = tmp_path / "other"
+    other.mkdir()
+    whole, made.made, made.last = made.made, 0, last
+    for _ in range(2):
+        with pytest.raises(Killed):
+            run(cwd=other)
+        made.last += last
+    made.last = None
+    assert run(cwd=other).code == 0
+    assert made.made == whole  # none is repeated
+    assert lines_of(other) == lines_of(table.parent)
+
+
+def test_results_of_changed_settings_are_not_mixed(run, made, table):
+    assert run("--row", "triplet").code == 0
+    before = lines_of(table.parent)
+    changed = run("--set", "classes_per_batch=3")
+    assert changed.code == 0
+    assert "0 of them done; 14 of other settings are kept, and left out" in changed.out
+    after = lines_of(table.parent)
+    assert not {line["digest"] for line in before} & {line["digest"] for line in after}
+    count = made.made
+    assert run("--row", "triplet").code == 0
+    assert made.made == count
+    assert lines_of(table.parent) == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("loss: contrastive", "los: contrastive", "some_digits, row contrastive: "),
+        ("loss: contrastive", "loss: contrastiv", "Did you mean 'contrastive'?"),
+        ("loss_options.margin", "loss_options.magrin", "loss 'triplet' has no option 'magrin'"),
+        ("[0.1, 0.2, 0.4]", "[0.1, -0.2]", "loss_options.margin -0.2: `margin`"),
+        ("[0.1, 0.2, 0.4]", "0.1", "a range must be a list"),
+        ("seeds:", "evaluate: {nim: true}\nseeds:", "Did you mean --nmi?"),
+        ("seeds:", "score: [recal@1]\nseeds:", "`score` must be one of"),
+        ("seeds:", "score: [nmi]\nseeds:", "the first `score` must be of queries"),
+        ("low: 1.0e-4", "low: -1.0", "`low` must be > 0 on a logarithmic scale"),
+        ("low: 1.0e-4", "low: 1.0", "`low` must be < `high`"),
+        ("low: 1.0e-4", "lo: 1.0", "the range of 'learning_rate' has no option 'lo'"),
+    ],
+)
+def test_wrong_rows_and_ranges_are_rejected_before_a_training(old, new, message, run, made, table):
+    table.write_text(table.read_text().replace(old, new))
+    assert message in run().sentence
+    assert made.made == 0
+    assert not (table.parent / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--row", "triplets"], "Unknown row 'triplets'. Did you mean 'triplet'?"),
+        (["--jobs", "0"], "--jobs must be >= 1. Received: 0"),
+        (["--set", "steps"], "a change must be name=value. Received: change='steps'"),
+        (["--set", "stpes=3"], "Did you mean --steps?"),
+    ],
+)
+def test_wrong_arguments_are_rejected(arguments, message, run):
+    assert message in run(*arguments).sentence
+
+
+@pytest.mark.skipif(os.name == "nt" or os.getuid() == 0, reason="all folders can be written to")
+def test_a_folder_that_cannot_be_written_to_is_rejected(run, made, table):
+    table.parent.chmod(0o500)
+    try:
+        assert "cannot write to" in run().sentence
+    finally:
+        table.parent.chmod(0o700)
+    assert made.made == 0
+
+
+def test_a_row_that_fails_does_not_stop_the_others(run, made, monkeypatch, table):
+    def fail(recipe, fold, names):
+        if recipe.loss == "triplet":
+            raise OSError(28, "No space left on device")
+        return made.validated(recipe, fold, names)
+
+    monkeypatch.setattr(trainings, "_validated", fail)
+    result = run()
+    assert "row 'triplet': [Errno 28] No space left on device" in result.sentence
+    assert {line["row"] for line in lines_of(table.parent)} == {"contrastive"}
+    monkeypatch.setattr(trainings, "_validated", made.validated)
+    assert run().code == 0
+    assert {line["row"] for line in lines_of(table.parent)} == {"contrastive", "triplet"}
+
+
+def test_folds_are_of_disjoint_classes_and_leave_the_test_alone(monkeypatch):
+    monkeypatch.setattr(pipelines.Dataset, "scored", lambda _: pytest.fail("looked at the test"))
+    known = pipelines.load("digits").train.classes.tolist()
+    validated = []
+    for fold in range(2):
+        images = load_images(Recipe(dataset="digits"), (fold, 2))
+        held_out = set(images.test.labels.tolist())
+        assert set(images.train.names) == {str(label) for label in set(known) - held_out}
+        validated += sorted(held_out)
+    assert validated == known
+
+
+@pytest.mark.slow  # the tests above go the same way, without training
+def test_test_classes_are_not_looked_at_before_the_last_phase(run, monkeypatch, table):
+    seen, scored = [], pipelines.Dataset.scored
+    monkeypatch.setattr(
+        pipelines.Dataset, "scored", lambda dataset: seen.append("test") or scored(dataset)
+    )
+    validated = trainings._validated
+    monkeypatch.setattr(
+        trainings, "_validated", lambda *given: seen.append("search") or validated(*given)
+    )
+    result = run("--row", "triplet", "--set", "search.trials=2", "seeds=[0]")
+    assert result.code == 0, result.err
+    assert seen[:4] == ["search"] * 4
+    assert set(seen[4:]) == {"test"}
+    [line] = [line for line in lines_of(table.parent) if line["classes"] == "test"]
+    assert float(line["recall@1"]) > 0
+
+
+@pytest.mark.slow  # above it is stopped without processes
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_a_killed_experiment_goes_on_to_the_same_results(table, tmp_path):
+    pytest.importorskip("optuna")
+    command = [sys.executable, "-m", "tfdml.experiment", str(table), "--row", "contrastive"]
+    command += ["--set", "search.trials=1", "seeds=[0]", "steps=40"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    for folder in (whole, killed):
+        folder.mkdir()
+    subprocess.run(command, cwd=whole, env=environment, check=True)
+    for awaited in ("runs/*/contrastive/fold_*.json", "runs/*_contrastive_*/checkpoint.keras"):
+        with subprocess.Popen(command, cwd=killed, env=environment) as child:
+            while not list(killed.glob(awaited)):
+                assert child.poll() is None
+                time.sleep(0.05)
+            child.send_signal(signal.SIGKILL)
+        time.sleep(3)  # its worker ends
+    subprocess.run(command, cwd=killed, env=environment, check=True)
+    assert lines_of(killed) == lines_of(whole)

@@ -1,0 +1,48 @@
+"""Results of a table as CSV, as a table, and compared with a baseline."""
+
+import pytest
+from scipy.stats import false_discovery_control
+
+from tfdml.experiments import results
+from tfdml.runs.table import Table
+
+KEYS = {"trial": "", "fold": "", "seed": 0, "setting": "{}", "digest": "0", "classes": "test"}
+LINE = {"row": "a", **KEYS, "ranked_by": "distance", "untrained": 0.25}
+
+
+def test_p_values_are_corrected_as_by_hand():
+    # Sorted 0.01 × 4, 0.02 × 3, 0.03 × 2 → 0.06, as above, 0.5 × 1.
+    assert results.holm([0.02, 0.5, 0.01, 0.03]) == pytest.approx([0.06, 0.5, 0.04, 0.06])
+    assert results.holm([0.9, 0.8]) == [1, 1]
+    p_values = [0.001, 0.2, 0.04]
+    assert all(false_discovery_control(p_values) <= results.holm(p_values))
+
+
+def test_lines_are_read_as_they_were_written(tmp_path):
+    lines = [LINE | {"recall@1": 0.5, "seconds": 2.0}, LINE | {"seed": 1, "map@r": 0.25}]
+    results.write(tmp_path / "a.csv", lines)
+    read = results.read(tmp_path / "a.csv")
+    assert [line.get("recall@1") for line in read] == [0.5, None]
+    assert [line.get("map@r") for line in read] == [None, 0.25]
+    assert [line["seed"] for line in read] == ["0", "1"]
+    assert results.read(tmp_path / "none.csv") == []
+    (tmp_path / "b.csv").write_text("row,seed\na,0\n")
+    with pytest.raises(ValueError, match=r"b\.csv must have the columns of results"):
+        results.read(tmp_path / "b.csv")
+    (tmp_path / "a.csv").write_text((tmp_path / "a.csv").read_text().replace("0.5", "half"))
+    with pytest.raises(ValueError, match=r"a\.csv must have numbers as scores"):
+        results.read(tmp_path / "a.csv")
+
+
+def test_a_table_has_the_mean_and_deviation_of_the_seeds():
+    of_a = [LINE | {"recall@1": 0.5}, LINE | {"seed": 1, "recall@1": 0.6}]
+    of_b = [LINE | {"row": "b", "recall@1": 0.4, "setting": '{"steps": 3}'}]
+    held_out = [LINE | {"row": "b", "fold": 0, "recall@1": 0.9}]
+    of_b[0] |= {"difference": -0.15, "low": -0.2, "high": 0.01, "p": 0.03}
+    text = results.table_of(Table("t", {"a": {}, "b": {}}), [*of_b, *held_out, *of_a])
+    assert text.splitlines() == [
+        "| row | setting | untrained | recall@1 | difference | p | seeds |",
+        "|---|---|---|---|---|---|---|",
+        "| `a` |  | 25.0 ± 0.0 | 55.0 ± 7.1 |  |  | 2 |",
+        "| `b` | steps 3 | 25.0 | 40.0 | -15.0 (-20.0 to +1.0) | 0.03 | 1 |",
+    ]

@@ -1,0 +1,200 @@
+"""Runs a table of experiments: searches, trains, scores, and compares its rows.
+
+    python -m tfdml.experiment recipes/omniglot/experiment.yaml --data_dir tensorflow_datasets
+
+Rows with ranges are searched on folds of the training classes; then each row trains on all of them
+with every seed, and its unseen classes are scored. What is done is not repeated, also after a stop;
+results of changed settings are not mixed with others. Writes results.csv, table.md and results.png
+to runs/NAME/, named after the table and its folder.
+"""
+
+import argparse
+import multiprocessing
+import os
+import pathlib
+import sys
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor, wait
+
+from tqdm import tqdm
+
+from tfdml.checks import check_keras
+from tfdml.command_line import one_sentence
+from tfdml.experiments import pages
+from tfdml.experiments.results import RESULTS, write_results
+from tfdml.experiments.trainings import PROGRAM, Row, check_scores, recipe_of
+from tfdml.files import check_writable
+from tfdml.programs import train
+from tfdml.quiet import import_tensorflow, keep_printing
+from tfdml.runs.folders import RUNS, SAVED_MODELS
+from tfdml.runs.table import changes_of, read_table
+
+POLL = 1.0  # seconds between looks at what is done
+
+
+def main(arguments=None):
+    keep_printing()
+    given = parse(arguments)
+    errors = ValueError, TypeError, OSError, ImportError, RuntimeError
+    with one_sentence(PROGRAM, *errors, stopped="stopped; the same command goes on"):
+        check_keras()
+        words = given.set + ([f"data_dir={given.data_dir}"] if given.data_dir else [])
+        table = read_table(given.table, changes_of(words))
+        for name in given.row:
+            table.check_row(name)
+        if given.page:
+            pages.write_page(given.page, [given.table, *words], table)
+            return
+        check_writable(RUNS / table.name, SAVED_MODELS)
+        every = [Row(table, name) for name in table.rows]
+        rows = [row for row in every if row.name in given.row or not given.row]
+        check_rows(rows)
+        print(plan_of(rows))
+        failures = run(rows, given.jobs)
+        print(f"\n{write_results(table, every)}\nResults: {RUNS / table.name / RESULTS}")
+        if failures:
+            raise RuntimeError("; ".join(failures))
+
+
+def parse(arguments=None):
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("table", help="YAML file of experiments")
+    parser.add_argument("--row", nargs="+", default=[], help="names of rows; default: all")
+    parser.add_argument("--jobs", type=int, default=1, help="rows at once; default: 1")
+    parser.add_argument("--data_dir", help="that of all rows")
+    parser.add_argument(
+        "--set",
+        nargs="+",
+        default=[],
+        metavar="NAME=VALUE",
+        help="settings of all rows, such as steps=100, or of the table, such as seeds='[0]'",
+    )
+    parser.add_argument(
+        "--page",
+        type=pathlib.Path,
+        help="train nothing: write the tables of a page, of the results kept beside it",
+    )
+    given = parser.parse_args(arguments)
+    if given.jobs < 1:
+        parser.error(f"--jobs must be >= 1. Received: {given.jobs}")
+    return given
+
+
+def check_rows(rows):
+    """Checks all that can be known of the rows, and of the ends of their ranges, in a minute."""
+    for row in rows:
+        check_scores(row.table, row.name)
+        changes = [{}]
+        if row.ranges:
+            from tfdml.experiments.search import ends
+
+            changes = ends(row.ranges)
+        for changed in changes:
+            recipe = recipe_of(row.table, row.name, changed)
+            try:
+                train.check_files(recipe)
+                train.check_model(recipe)
+            except (ValueError, TypeError) as error:
+                where = "".join(f", {name} {value}" for name, value in changed.items())
+                raise ValueError(f"{row.table.name}, row {row.name}{where}: {error}") from None
+
+
+def trainings(row):
+    """How many a row has, at most; of a search by minutes, a trial."""
+    trials = (row.table.search or {}).get("trials", 1) if row.ranges else 0
+    return trials * row.table.folds + len(row.table.seeds)
+
+
+def plan_of(rows):
+    """What is to be done, in a sentence."""
+    table, count = rows[0].table, sum(map(trainings, rows))
+    text = f"{table.name}: {len(rows)} rows × {len(table.seeds)} seeds"
+    if any(row.ranges for row in rows):
+        budget = [
+            f"{table.search[name]} {name}"
+            for name in ("trials", "minutes")
+            if table.search.get(name)
+        ]
+        text += f", after {budget[0]} of {table.folds} folds each"
+    text += f": {count} trainings, {sum(map(done, rows))} of them done"
+    others = sum(row.others() for row in rows)
+    return text + (f"; {others} of other settings are kept, and left out" if others else "")
+
+
+def done(row):
+    """How many trainings are done."""
+    lines = row.lines()
+    return len({(line["trial"], line["fold"], line["seed"]) for line in lines})
+
+
+def run(rows, jobs):
+    """Runs the rows, so many at once; returns a sentence for each that failed."""
+    os.environ["TF_NUM_INTRAOP_THREADS"] = str(max(1, (os.cpu_count() or 1) // jobs))
+    spawned = multiprocessing.get_context("spawn")
+    began, before = time.monotonic(), sum(map(done, rows))
+    bar = tqdm(desc="Trainings", total=sum(map(trainings, rows)), initial=before, disable=None)
+    estimated, failures = False, []
+    with ProcessPoolExecutor(jobs, spawned, _end_with, (os.getpid(),)) as workers, bar:
+        try:
+            futures = {workers.submit(run_row, row) for row in rows}
+            while futures:
+                ended, futures = wait(futures, timeout=POLL)
+                bar.update(sum(map(done, rows)) - bar.n)
+                if not estimated and bar.n > before:
+                    estimated = True
+                    each = (time.monotonic() - began) / (bar.n - before)
+                    left = bar.total - bar.n
+                    bar.write(f"About {each * left / 3600:.2g} hours for {left} more trainings")
+                failures += [str(future.exception()) for future in ended if future.exception()]
+        except BaseException:
+            stop(workers)
+            raise
+    return failures
+
+
+def stop(workers):
+    """Ends all work, also what has begun."""
+    workers.shutdown(wait=False, cancel_futures=True)
+    for process in multiprocessing.active_children():
+        process.terminate()
+
+
+def _end_with(parent):
+    """Ends this process soon after its parent."""
+
+    def watch():
+        while os.getppid() == parent:
+            time.sleep(POLL)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def run_row(row):
+    """Does what is missing of a row.
+
+    Raises:
+        RuntimeError: If it cannot be done; names the row.
+    """
+    with row.log() as path:
+        try:
+            import_tensorflow()
+            setting = {}
+            if row.ranges:
+                from tfdml.experiments.search import best_setting
+
+                setting = best_setting(row)
+            for seed in row.table.seeds:
+                row.trained(setting, seed)
+        except (Exception, SystemExit) as error:
+            if isinstance(error, SystemExit):
+                sys.stderr.flush()
+                error = path.read_text("utf-8", errors="replace").strip().splitlines()[-1]
+            raise RuntimeError(f"row {row.name!r}: {error} (see {path})") from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Tables of experiments: rows that are searched on held-out classes, trained and compared."""

@@ -1,0 +1,235 @@
+"""The trainings of a row: of a fold to choose settings, of all classes to score; each done once."""
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import json
+import pathlib
+import shutil
+import subprocess
+import time
+
+from tfdml.checks import check, check_one_of
+from tfdml.command_line import as_yaml
+from tfdml.files import locked, naming, read_text, write_text
+from tfdml.programs import evaluate, train
+from tfdml.runs.devices import Devices
+from tfdml.runs.folders import RUNS, SAVED_MODELS
+from tfdml.runs.recipe import Recipe
+from tfdml.runs.table import Table
+
+PROGRAM = "tfdml.experiment"
+UNSEEN = ("run", "seed", *("data_dir", "weights", "mean_image"))  # by a digest; of files, the path
+OF_OBJECTIVE = ("loss", "loss_options", "learning_rate")
+BY_DISTANCE, BY_SIMILARITY = "distance", "similarity"
+ORDER = ("trial", "fold", "seed")  # of trainings; those to score have neither of the first
+COMPARED = ("recall@1", "recall@2", "recall@4", "recall@8", "map@r", "map", "r_precision", "mrr")
+SCORES = ("recall", "precision", "map", "r_precision", "mrr", "ndcg", "nmi", "ami", "f1", "lda")
+PACKAGES = ("tensorflow", "keras")
+
+
+def recipe_of(table, row, changes=()):
+    """The recipe of a row with changes of its settings; exits with code 2 if it is wrong."""
+    parser = train.parser_of_recipes(PROGRAM)
+    recipe = parser.recipe_of(table, row, changes)
+    train.check_names(parser, recipe)
+    return recipe
+
+
+def digest(*contents):
+    """Eight characters that differ between contents, which JSON can hold."""
+    return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def settings_digest(recipe):
+    """That of the settings that are not at their defaults; of files, whether they are given."""
+    fields = dataclasses.fields(recipe)
+    of = {field.name: getattr(recipe, field.name) for field in fields}
+    given = {field.name for field in fields if of[field.name] not in (field.default, {})}
+    seen = {name: of[name] for name in given - set(UNSEEN)}
+    return digest(seen, sorted(given & {"weights", "mean_image"}))
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row of a table, and the folder of its trainings."""
+
+    table: Table
+    name: str
+
+    @property
+    def folder(self):
+        return RUNS / self.table.name / self.name
+
+    @functools.cached_property
+    def digest(self):
+        """Of all that its scores depend on: trainings of other settings are not its own."""
+        search = {**(self.table.search or {}), "rows": None, "ranges": self.ranges}
+        searched = [search, self.table.folds, self.table.score[:1]] if self.ranges else []
+        options = self.table.evaluation_of(self.name)
+        return digest(settings_digest(recipe_of(self.table, self.name)), options, searched)
+
+    @functools.cached_property
+    def ranges(self):
+        return self.table.ranges(self.name)
+
+    def others(self):
+        """How many trainings with other settings are kept."""
+        return sum(lines[0]["digest"] != self.digest for lines in self.kept())
+
+    def kept(self):
+        """The lines of each training that is kept, whatever its settings."""
+        return [json.loads(read_text(path)) for path in self.folder.glob("*.json")]
+
+    def lines(self):
+        """Those of results.csv of all that was trained with today's settings, in order."""
+        own = [lines for lines in self.kept() if lines[0]["digest"] == self.digest]
+        own.sort(key=lambda lines: [(of == "", of) for of in map(lines[0].get, ORDER)])
+        return [line for lines in own for line in lines]
+
+    def validated(self, setting, trial, fold):
+        """The line of a training with a setting, whose scores are those of the held-out fold."""
+        seed, folds = self.table.seeds[0], self.table.folds
+        recipe = recipe_of(self.table, self.name, {**setting, "seed": seed})
+        own = {"trial": trial, "fold": fold, "seed": seed, "setting": json.dumps(setting)}
+        parts = (f"fold_{fold}_of_{folds}", self.digest, settings_digest(recipe), str(seed))
+        path = self.folder / f"{'_'.join(parts)}.json"
+        [line] = self.once(path, own, lambda: _validated(recipe, (fold, folds), self.table.score))
+        return line
+
+    def trained(self, setting, seed):
+        """The lines of a training on all training classes, one for each ranking."""
+        options = self.table.evaluation_of(self.name)
+        recipe = recipe_of(self.table, self.name, {**setting, "seed": seed})
+        name = f"{self.table.name}_{self.name}_{digest(settings_digest(recipe), options)}_{seed}"
+        recipe = dataclasses.replace(recipe, run=name)
+        own = {"trial": "", "fold": "", "seed": seed, "setting": json.dumps(setting)}
+        path = self.folder / f"{self.digest}_{name}.json"
+        return self.once(path, own, lambda: _trained(recipe, options))
+
+    def once(self, path, own, make):
+        """The lines that `make` returns, kept in a file; those of the file if it exists."""
+        if not path.exists():
+            began = time.perf_counter()
+            scored = make()
+            of_all = {"seconds": round(time.perf_counter() - began, 1), **_made_by()}
+            keys = {"row": self.name, **own, "digest": self.digest}
+            write_text(path, json.dumps([{**keys, **line, **of_all} for line in scored]) + "\n")
+        return json.loads(read_text(path))
+
+    @contextlib.contextmanager
+    def log(self):
+        """Within it, what is printed goes to a file; one process at a time."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / "log.txt"
+        sentence = f"another process is working on row {self.name!r} of {self.table.name}"
+        with contextlib.ExitStack() as entered:
+            entered.enter_context(locked(self.folder, sentence))
+            entered.enter_context(naming(path))
+            file = entered.enter_context(path.open("a", encoding="utf-8"))
+            entered.enter_context(contextlib.redirect_stdout(file))
+            entered.enter_context(contextlib.redirect_stderr(file))
+            yield path
+
+
+def _made_by():
+    """{"commit", "versions"} of what trains."""
+    here = pathlib.Path(__file__).parent
+    command = ["git", "-C", str(here), "rev-parse", "--short=12", "HEAD"]
+    commit = ""
+    with contextlib.suppress(OSError):
+        found = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+        commit = found.stdout.strip()
+    versions = [f"{name} {importlib.metadata.version(name)}" for name in PACKAGES]
+    return {"commit": commit, "versions": ", ".join(versions)}
+
+
+def _validated(recipe, fold, names):
+    """The line of the scores of a fold; 0 for each if the training diverges."""
+    import keras
+
+    from tfdml.evaluation import retrieval_scores
+    from tfdml.models.precision import in_float32
+
+    keras.utils.clear_session()
+    images = _images_of(_without_objective(recipe), fold)
+    recipe, _ = recipe.completed(images.train.num_classes)
+    train.check_model(recipe)
+    batches, callbacks = train.training_batches(recipe, 0, images.train, images.dataset)
+    model = train.build_model(recipe, images.train, images.dataset)
+    line = {"classes": "validation", "ranked_by": BY_DISTANCE}
+    try:
+        train.train(recipe, model, batches, Devices(), [*train.stops(recipe), *callbacks])
+    except FloatingPointError as error:
+        print(error)
+        return [{**line, **dict.fromkeys(names, 0.0)}]
+    to_score = train.images_to_score(images.test, images.dataset)
+    embeddings = in_float32(model.embedder).predict(to_score, verbose=0)
+    return [{**line, **retrieval_scores(embeddings, images.test.labels)}]
+
+
+def _without_objective(recipe):
+    """The settings of a recipe that its images may depend on, as JSON."""
+    settings = dataclasses.asdict(recipe)
+    return json.dumps({name: of for name, of in settings.items() if name not in OF_OBJECTIVE})
+
+
+@functools.lru_cache(maxsize=4)  # folds, which the trials of a row take in turns
+def _images_of(settings, fold):
+    return train.load_images(Recipe(**json.loads(settings)), fold)
+
+
+def _trained(recipe, options):
+    """Lines of the scores of a run, which is begun, goes on or is complete."""
+    import keras
+
+    keras.utils.clear_session()
+    folder, model = RUNS / recipe.run, SAVED_MODELS / recipe.run
+    if folder.is_dir() and not (model / "1").is_dir():
+        train.main(["--run", recipe.run, "--resume"])
+    elif not folder.is_dir():
+        shutil.rmtree(model, ignore_errors=True)
+        config = folder.with_suffix(".yaml")
+        write_text(config, as_yaml(dataclasses.asdict(recipe)))
+        train.main(["--config", str(config)])
+        config.unlink()
+    run = json.loads(read_text(folder / "scores.json"))
+    lines = []
+    for ranked_by in (BY_DISTANCE, *[BY_SIMILARITY] * run["learns_similarity"]):
+        out = folder / f"{ranked_by}.json"
+        given = {"rank_by": ranked_by, "nmi": False, "out": str(out)}
+        if ranked_by == BY_SIMILARITY:
+            given |= {name: options[name] for name in options.keys() & {"k"}}
+        else:
+            given |= options
+            levels, weights = run["levels"], options.get("level_weights", [])
+            given["level_weights"] = weights if len(weights) == levels else [1] * levels
+            if levels == 1:
+                del given["level_weights"]
+        evaluate.main([str(model), *_flags_of(given)])
+        found = json.loads(read_text(out))
+        untrained = {"untrained": run["untrained"]["recall@1"]}
+        whole = found["scores"] | found.get("distances", {}) | untrained
+        own = {"run": recipe.run, "classes": run["scored_classes"]}
+        rows = {**found.get("levels", {}), ranked_by: whole}
+        lines += [{**own, "ranked_by": by, **scores} for by, scores in rows.items()]
+    return lines
+
+
+def check_scores(table, row):
+    """Rejects options of `evaluate.py`, and scores, that there are not."""
+    evaluate.parse("retrieval", ["model", *_flags_of(table.evaluation_of(row))])
+    for score in table.score:
+        check_one_of(SCORES, score=score.partition("@")[0])
+    expectation = "the first `score` must be of queries, such as recall@1 or map@r"
+    check(table.score[0] in COMPARED, expectation, score=table.score[0])
+
+
+def _flags_of(options):
+    words = (
+        (f"--{name}", value if isinstance(value, str) else json.dumps(value))
+        for name, value in options.items()
+    )
+    return [word for pair in words for word in pair]

@@ -1,0 +1,179 @@
+"""A table of experiments: one YAML file of shared settings and rows, each a recipe."""
+
+import argparse
+import dataclasses
+import pathlib
+import sys
+
+from tfdml.checks import check, check_integer, check_options, check_type, unknown_name
+from tfdml.command_line import Parser, as_yaml, from_yaml
+from tfdml.files import check_settings, read_text
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """What a file of experiments holds.
+
+    Args:
+        name: Folder and file, such as `pddm_omniglot`, of which the names of runs begin.
+        rows: {name: changes of the settings}; a row may also have `evaluate`.
+        settings: Those of all rows, as in a recipe.
+        search: {`trials` or `minutes`: budget of a row, `ranges`: {setting: range}, `rows`: {row:
+            ranges of its own}}; None if nothing is searched. A range is a list of choices, or
+            {low, high, log, step}; a setting may be an option, such as `loss_options.margin`.
+        folds: Parts of the training classes, each validated once in a trial of the search.
+        seeds: Of the trainings whose test classes are scored.
+        baseline: Row that the others are compared with; the first if None.
+        score: Names of the scores in the table; the search maximises the first.
+        evaluate: {option of `evaluate.py`: value} of all rows.
+    """
+
+    name: str
+    rows: dict
+    settings: dict = dataclasses.field(default_factory=dict)
+    search: dict | None = None
+    folds: int = 3
+    seeds: list = dataclasses.field(default_factory=lambda: [0, 1, 2])
+    baseline: str | None = None
+    score: list = dataclasses.field(default_factory=lambda: ["recall@1", "map@r"])
+    evaluate: dict = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self):
+        for name in ("rows", "settings", "evaluate"):
+            value = getattr(self, name)
+            check_type(isinstance(value, dict), f"`{name}` must be names and values", given=value)
+        check(self.rows, "`rows` must have one row or more", rows=self.rows)
+        for name, changes in self.rows.items():
+            check_type(isinstance(changes, dict), "a row must be its settings", **{name: changes})
+        for name in ("seeds", "score"):
+            values = getattr(self, name)
+            check_type(isinstance(values, list), f"`{name}` must be a list", **{name: values})
+            distinct = values and len(set(values)) == len(values)
+            check(distinct, f"`{name}` must be one or more, which differ", **{name: values})
+        check_integer(2, folds=self.folds)
+        if self.baseline is not None:
+            self.check_row(self.baseline)
+        if self.search is not None:
+            self.check_search(self.search)
+
+    def check_row(self, row):
+        """Raises a ValueError for a row that does not exist."""
+        if row not in self.rows:
+            raise ValueError(unknown_name("row", row, self.rows))
+
+    def check_search(self, search):
+        """Raises an error for a search that is not as it must be."""
+        check_type(isinstance(search, dict), "`search` must be names and values", search=search)
+        check_options("`search`", search, ("trials", "minutes", "ranges", "rows"))
+        budgets = [search.get(name) for name in ("trials", "minutes") if search.get(name)]
+        numbers = len(budgets) == 1 and isinstance(budgets[0], int | float) and budgets[0] > 0
+        check(numbers, "`search` must have `trials` or `minutes`, > 0", search=budgets)
+        for row in search.get("rows") or {}:
+            self.check_row(row)
+
+    def ranges(self, row):
+        """{setting: range} of the search of a row."""
+        search = self.search or {}
+        return {**(search.get("ranges") or {}), **((search.get("rows") or {}).get(row) or {})}
+
+    def settings_of(self, row):
+        """The settings of a row as those of a recipe, with the name of its run."""
+        changes = {name: value for name, value in self.rows[row].items() if name != "evaluate"}
+        return {**self.settings, "run": f"{self.name}_{row}", **changes}
+
+    def evaluation_of(self, row):
+        """{option of `evaluate.py`: value} of a row."""
+        return {**self.evaluate, **self.rows[row].get("evaluate", {})}
+
+
+def read_table(path, changes=None):
+    """The `Table` of a file; with the changes {name: value} of a table, or of settings of all rows.
+
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If it is no table; names the file.
+    """
+    path = pathlib.Path(path).expanduser()
+    text = read_text(path)
+    try:
+        check_settings(text)
+        content = from_yaml(text)
+        check(_is_table(content), "a table of experiments must have `rows`")
+        return _table_of(path, content, changes or {})
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def changes_of(words):
+    """{name: value} of words such as `steps=100`, whose values are YAML."""
+    for word in words:
+        check("=" in word, "a change must be name=value", change=word)
+    pairs = [word.partition("=") for word in words]
+    return {name: from_yaml(value) for name, _, value in pairs}
+
+
+def _is_table(content):
+    return isinstance(content, dict) and "rows" in content
+
+
+def _table_of(path, content, changes):
+    fields = [field.name for field in dataclasses.fields(Table) if field.name != "name"]
+    check_options("a table", content, fields)
+    name = "_".join([*path.resolve().parts[-2:-1], path.stem])
+    of_table = {key: value for key, value in changes.items() if key.partition(".")[0] in fields}
+    content = changed(content, of_table)
+    table = Table(name, **{key: value for key, value in content.items() if value is not None})
+    return with_settings(table, {key: changes[key] for key in changes.keys() - of_table.keys()})
+
+
+def with_settings(table, changes):
+    """The table with changes {setting: value} of every row."""
+    rows = {name: changed({**table.settings, **row}, changes) for name, row in table.rows.items()}
+    return dataclasses.replace(table, rows=rows)
+
+
+def changed(settings, changes):
+    """The settings with changes, whose names may be those of options: `loss_options.margin`."""
+    settings = dict(settings)
+    for name, value in changes.items():
+        name, _, option = name.partition(".")
+        settings[name] = changed(settings.get(name) or {}, {option: value}) if option else value
+    return settings
+
+
+class RecipeParser(Parser):
+    """A parser of recipes, which takes a row of a table too: `--config TABLE --row NAME`."""
+
+    _row = None
+
+    def parse_args(self, args=None, namespace=None, **kwargs):
+        """As `Parser.parse_args`."""
+        own = argparse.ArgumentParser(self.prog, add_help=False, allow_abbrev=False)
+        own.add_argument("--row")
+        self._row = own.parse_known_args(sys.argv[1:] if args is None else args)[0].row
+        tables, self._tables = self._row is not None, 0
+        given = super().parse_args(args, namespace, **kwargs)
+        if tables and not self._tables:
+            self.error("--row chooses a row of a table: give --config TABLE")
+        return given
+
+    def recipe_of(self, table, row, changes=()):
+        """The recipe of a row with changes of its settings; exits with code 2 if it is wrong."""
+        settings = changed(table.settings_of(row), dict(changes))
+        self._file = self._last_file = f"{table.name}, row {row}"
+        try:
+            return self.settings_of(self.parse_string(as_yaml(settings)))
+        finally:
+            self._file = self._last_file = None
+
+    def settings_in(self, path, text):
+        """The YAML of a recipe; of a table, that of the row."""
+        content = from_yaml(text)
+        if not _is_table(content):
+            return text
+        table = _table_of(pathlib.Path(path), content, {})
+        if self._row is None:
+            raise ValueError(f"a table of rows: choose one, --row {' or '.join(table.rows)}")
+        table.check_row(self._row)
+        self._tables += 1
+        return as_yaml(table.settings_of(self._row))
