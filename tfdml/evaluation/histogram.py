@@ -101,8 +101,8 @@ class DistanceCounter:
             counts = self.counts[::-1, used]
         (_, *negative), (_, *positive) = (_merged(kind) for kind in kinds)
         moments = np.ldexp([*positive, *negative], exponent).tolist()
-        low, high = np.ldexp(low, exponent), np.ldexp(high, exponent)
-        return Histogram(low, high, *counts, self.exact, *moments)
+        ends = np.ldexp(low, exponent), np.ldexp(high, exponent)
+        return Histogram._make((*ends, *counts, self.exact, *moments))
 
 
 class _Bins:

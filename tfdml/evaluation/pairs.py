@@ -1,5 +1,7 @@
 """Pairs of rows: statistics of the distances of all, a sample, and what separates both kinds."""
 
+from typing import Any
+
 import numpy as np
 from sklearn.metrics import roc_curve
 
@@ -8,7 +10,7 @@ from tfdml.evaluation import inputs
 from tfdml.evaluation.ranking import rank
 
 
-def pair_histogram(embeddings, labels):
+def pair_histogram(embeddings, labels) -> Any:
     """The `Histogram` of all pairs; arguments and errors as for `distance_statistics`."""
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
     _rows_by_class(labels)

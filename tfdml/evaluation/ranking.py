@@ -149,18 +149,19 @@ def nearest_neighbours(embeddings, k):
     return rank(embeddings, np.arange(len(embeddings)), nearest=k, depth=0).nearest
 
 
-def ranking_of(search, similarity=None, nearest=0, depth=np.inf, first_only=False, histogram=False):
+def ranking_of(
+    search, similarity=None, nearest=0, depth: Any = np.inf, first_only=False, histogram=False
+):
     """The `Ranking` of a `Search`; arguments as for `rank`, checked; (q,) depths by key."""
     relevant, nearest = search.relevant, min(nearest, search.most)
     depth = np.broadcast_to(depth, len(search.kept)).astype(float)
-    if similarity is None:
-        tiles = DistanceTiles(search, np.float64 if histogram else np.float32)
-    else:
-        tiles = SimilarityTiles(search, similarity)
+    tiles: Any = SimilarityTiles(search, similarity) if similarity else None
+    tiles = tiles or DistanceTiles(search, np.float64 if histogram else np.float32)
     sizes = np.minimum(relevant, 1) if first_only else relevant
     slices = slices_of(0, len(search.kept), tiles.size)
     places = [_Places(sizes[some] * (depth[some] > 0), depth[some], tiles.dtype) for some in slices]
-    found = counter = None
+    found: Any = None
+    counter = None
     if nearest:
         extra = _EXTRA if similarity is None else 0
         found = _Nearest(len(search.kept), min(nearest + extra, search.most))
@@ -179,11 +180,8 @@ def ranking_of(search, similarity=None, nearest=0, depth=np.inf, first_only=Fals
             if nearest and similarity is None:
                 found.measure(tiles, block)
     if similarity is not None and depth.any():
-        best = [
-            of
-            for part in places
-            for of in (part.scores.max(axis=1, initial=-np.inf), part.best_other)
-        ]
+        best = [of.scores.max(axis=1, initial=-np.inf) for of in places]
+        best += [of.best_other for of in places]
         inputs.warn_if_equal(np.concatenate(best))
     order = np.argsort(search.kept)
     given = np.empty_like(order)
@@ -296,8 +294,8 @@ class _Places:
 
     def ranks(self):
         """The queries, places and ranks of the relevant rows, (t,) each."""
-        rank = self.before + np.arange(1, self.before.shape[1] + 1)
-        query, place = np.nonzero(self.known & (self.before < self.within))
+        rank = self.before + np.arange(1, 1 + len(self.before.T))
+        query, place = _true_places(self.known & (self.before < self.within))
         return query, place + 1, rank[query, place]
 
 

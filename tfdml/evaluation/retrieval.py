@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, TypedDict, TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar, cast
 
 import numpy as np
 
@@ -52,7 +52,7 @@ def _with_keywords(function: _Function) -> _Function:
         return function(*args, **kwargs)
 
     checked.__dict__["__signature__"] = signature
-    return checked
+    return cast("_Function", checked)
 
 
 @_with_keywords

@@ -74,11 +74,10 @@ def search_of(
     """
     among_themselves = gallery_embeddings is None
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
-    given = {"gallery_embeddings": gallery_embeddings, "gallery_labels": gallery_labels}
-    inputs.check_together(**given)
+    inputs.check_together(gallery_embeddings=gallery_embeddings, gallery_labels=gallery_labels)
     gallery, gallery_labels = embeddings, labels if among_themselves else gallery_labels
     if not among_themselves:
-        gallery, gallery_labels = inputs.gallery_of(embeddings, **given)
+        gallery, gallery_labels = inputs.gallery_of(embeddings, gallery_embeddings, gallery_labels)
         inputs.check_together(
             " if there is a gallery", groups=groups, gallery_groups=gallery_groups
         )

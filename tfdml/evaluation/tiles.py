@@ -39,6 +39,8 @@ class Block(NamedTuple):
 class _Tiles:
     """Blocks of the gallery, and the tiles in them; a tile is two slices, of queries and rows."""
 
+    size: int  # of both slices
+
     def __init__(self, search):
         self.search = search
         self.block = None  # of a gallery in memory
@@ -63,6 +65,9 @@ class _Tiles:
         check_rows = first == len(self.search.gallery_keys)
         received = {"labels": len(self.search.gallery_keys), "rows": first}
         check(check_rows, "`gallery_labels` must have one label per gallery row", **received)
+
+    def enter(self, block):
+        """Prepares the rows of a block."""
 
     def blocks_of_classes(self):
         """Yields `Block`s of the gallery rows that have the class of a query, and maybe others."""
@@ -279,7 +284,9 @@ def _block(search, first, embeddings, classes=None):
         by_row = np.full(len(embeddings) + 1, -1)
         by_row[places] = np.arange(len(places))
         own = by_row[np.where((own >= 0) & (own < len(embeddings)), own, -1)]
-    return Block(first + places, embeddings, places, *search.spans(keys[places]), own)
+    start, stop, left_out, left_out_stop = search.spans(keys[places])
+    rows = first + places
+    return Block(rows, embeddings, places, start, stop, left_out, left_out_stop, own)
 
 
 def _one_score_per_pair(scores):
