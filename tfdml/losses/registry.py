@@ -49,7 +49,7 @@ def options_of(loss):
     return {each.name: [each.default][: each.default is not each.empty] for each in parameters}
 
 
-def get(name, /, *, preset=None, **options):
+def get(name, /, *, preset=None, **options) -> Any:
     """Builds a loss by its name in `LOSSES`, or from a Keras config.
 
     Args:
@@ -78,12 +78,12 @@ def get(name, /, *, preset=None, **options):
     return _build("loss", LOSSES, name, preset, options)
 
 
-def get_regularizer(name, /, **options):
+def get_regularizer(name, /, **options) -> Any:
     """As `get`, for `REGULARIZERS`."""
     return _build("regularizer", REGULARIZERS, name, None, options)
 
 
-def resolve(build=get, /, **received):
+def resolve(build=get, /, **received) -> Any:
     """The loss that an argument names: itself, its name, a dict of that and options, a config."""
     ((argument, given),) = received.items()
     if isinstance(given, MetricLoss):
