@@ -147,13 +147,14 @@ def check_outputs(options):
 def score(options, model):
     """Scores the images, writes the scores and prints them; draws and exports what is asked for."""
     served, images, exports = None, None, getattr(options, "export", None)
+    if exports:
+        check_keras()
     if model.version is None or pipelines.is_listed(
         options.dataset, options.data_dir, options.skip_invalid
     ):
         images = scoring.load_images(options, model)  # before seconds of importing TensorFlow
     scoring.check_model(options, model)
     if exports:
-        check_keras()
         served = runs.model_to_export(options, model)
     options, images = scoring.prepare(options, model, images or scoring.load_images(options, model))
     if exports:
