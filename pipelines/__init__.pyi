@@ -24,5 +24,6 @@ from .split import Dataset as Dataset
 from .split import Split as Split
 from .split import draw_gallery as draw_gallery
 from .split import hold_out_classes as hold_out_classes
+from .split import hold_out_fold as hold_out_fold
 from .split import join_splits as join_splits
 from .split import rows_to_find as rows_to_find

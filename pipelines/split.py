@@ -375,6 +375,28 @@ def hold_out_classes(split, share):
     return split.subset(~held_out), split.subset(held_out)
 
 
+def hold_out_fold(split, number, folds):
+    """Holds out one of several folds of the classes, for cross-validation.
+
+    A fold has adjacent classes, for the reason that `hold_out_classes` states.
+
+    Args:
+        split: `Split` of training images.
+        number: Number of the fold, from 0.
+        folds: Number of folds; each has 2 classes or more.
+
+    Returns:
+        `(rest, held_out)`, two splits.
+
+    Raises:
+        ValueError: If there are too few classes.
+    """
+    expectation = "there must be 2 or more classes to train on in each of the `folds`"
+    check(split.num_classes >= 2 * folds, expectation, folds=folds, classes=split.num_classes)
+    held_out = np.isin(split.labels, np.array_split(split.classes, folds)[number])
+    return split.subset(~held_out), split.subset(held_out)
+
+
 def draw_gallery(split, seed=0):
     """Draws one random image of every class as the gallery; the others are the queries.
 

@@ -7,8 +7,6 @@ import sys
 import warnings
 from typing import Any, NamedTuple
 
-import numpy as np
-
 import pipelines
 from tfdml.checks import check, check_fits
 from tfdml.command_line import program_name
@@ -29,7 +27,8 @@ class Images(NamedTuple):
 
 
 def load_images(recipe, fold=None):
-    """The `Images` of a recipe; with a `fold` (number, of how many), those of `hold_out_fold`.
+    """The `Images` of a recipe; with a `fold` (number, of how many), those of
+    `pipelines.hold_out_fold`.
 
     Classes to test on are not looked at where others are held out.
     """
@@ -53,7 +52,7 @@ def load_images(recipe, fold=None):
     export_options(recipe.export_options).check_size(image_size)
     queries = None
     if fold is not None:
-        train_split, test_split = hold_out_fold(dataset.train, *fold)
+        train_split, test_split = pipelines.hold_out_fold(dataset.train, *fold)
     elif recipe.validation_share:
         share = recipe.validation_share
         train_split, test_split = pipelines.hold_out_classes(dataset.train, share)
@@ -81,17 +80,6 @@ def load_images(recipe, fold=None):
         f"{images:,} of {scored:,} to score"
     )
     return Images(train_split, test_split, queries, dataset)
-
-
-def hold_out_fold(split, number, folds):
-    """The split without one of its folds, and that fold.
-
-    A fold has adjacent classes, for the reason that `pipelines.hold_out_classes` states.
-    """
-    expectation = "there must be 2 or more classes to train on in each of the `folds`"
-    check(split.num_classes >= 2 * folds, expectation, folds=folds, classes=split.num_classes)
-    held_out = np.isin(split.labels, np.array_split(split.classes, folds)[number])
-    return split.subset(~held_out), split.subset(held_out)
 
 
 def warn_of_trained(program, trained, split):
