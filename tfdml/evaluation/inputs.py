@@ -10,12 +10,10 @@ from tfdml.checks import check, check_type, conversion
 
 
 def embeddings_and_labels(embeddings, labels, prefix=""):
-    """Returns both as arrays, checked: (n, dim) float32 or float64 and (n,) integers.
+    """Returns (n, dim) float32 or float64 and (n,) integers, checked.
 
-    Args:
-        embeddings: (n, dim) floats; n >= 1. Shorter floats become float32, longer ones float64.
-        labels: (n,) or (n, 1) integers, kept in their own dtype: a float would merge large ids.
-        prefix: Prefix of both names in messages, as in `gallery_embeddings`.
+    Shorter floats become float32, longer ones float64. Labels, (n,) or (n, 1), keep their dtype: a
+    float would merge large ids. Names in messages begin with the prefix, as `gallery_embeddings`.
 
     Raises:
         TypeError: If `embeddings` are not floats or `labels` not integers.
@@ -31,17 +29,7 @@ def embeddings_and_labels(embeddings, labels, prefix=""):
 
 
 def finite_rows(embeddings, name="embeddings", shapes=None):
-    """Returns embeddings as an array, checked: (n, dim) float32 or float64.
-
-    Args:
-        embeddings: As for `embeddings_and_labels`.
-        name: Name of the embeddings in messages.
-        shapes: Received values in messages. Default: the shape of the embeddings.
-
-    Raises:
-        TypeError: If they are not floats.
-        ValueError: If they have another shape, nothing is given, or a number is not finite.
-    """
+    """As `embeddings_and_labels`, of embeddings alone; with other received shapes."""
     embeddings = np.asarray(embeddings)
     shapes = shapes or {f"{name}.shape": embeddings.shape}
     # NumPy knows bfloat16 only as an extension type, without a kind of its own.
@@ -58,17 +46,7 @@ def finite_rows(embeddings, name="embeddings", shapes=None):
 
 
 def class_ids(labels, name="labels", shapes=None):
-    """Returns labels as an array, checked: (n,) integers.
-
-    Args:
-        labels: (n,) or (n, 1) integers.
-        name: Name of the labels in messages.
-        shapes: Received values in messages. Default: the shape of the labels.
-
-    Raises:
-        TypeError: If they are not integers.
-        ValueError: If they have another shape.
-    """
+    """As `embeddings_and_labels`, of labels alone; with other received shapes."""
     labels = np.asarray(labels)
     advice = conversion(name, labels.shape, labels.dtype)
     _check_dtype(labels.dtype.kind in "iu", f"`{name}` must be integers{advice}", labels)
@@ -79,19 +57,7 @@ def class_ids(labels, name="labels", shapes=None):
 
 
 def queries_and_gallery(embeddings, labels, gallery_embeddings, gallery_labels):
-    """Returns all four as checked arrays; without a gallery, the queries are also the last two.
-
-    Args:
-        embeddings: As for `embeddings_and_labels`.
-        labels: As for `embeddings_and_labels`.
-        gallery_embeddings: (m, dim) floats, or None.
-        gallery_labels: (m,) or (m, 1) integers, or None.
-
-    Raises:
-        TypeError: As for `embeddings_and_labels`.
-        ValueError: As for `embeddings_and_labels`; also if only one of the gallery arguments is
-            given or the widths disagree.
-    """
+    """Returns all four as checked arrays; without a gallery, the queries are also the last two."""
     embeddings, labels = embeddings_and_labels(embeddings, labels)
     check_together(gallery_embeddings=gallery_embeddings, gallery_labels=gallery_labels)
     if gallery_embeddings is None:
@@ -102,17 +68,9 @@ def queries_and_gallery(embeddings, labels, gallery_embeddings, gallery_labels):
 
 
 def gallery_of(queries, gallery_embeddings, gallery_labels):
-    """Returns both, checked: the embeddings as an array, or as an iterable of arrays; (m,) ids.
+    """Returns the embeddings of a gallery, as an array or an iterable of arrays, and (m,) ids.
 
-    Args:
-        queries: (n, dim) floats, checked.
-        gallery_embeddings: As for `rank`.
-        gallery_labels: (m,) or (m, 1) integers.
-
-    Raises:
-        TypeError: As for `embeddings_and_labels`; of an iterable, only for the labels.
-        ValueError: As for `embeddings_and_labels`, or if the widths disagree, or an iterator cannot
-            be read twice.
+    The rows of an iterable are checked by `gallery_rows`, as they are read.
     """
     if not _is_read_in_blocks(gallery_embeddings):
         gallery = embeddings_and_labels(gallery_embeddings, gallery_labels, prefix="gallery_")
