@@ -10,8 +10,9 @@ from tfdml.evaluation import inputs
 
 def recall(ranking, k):
     """1 if the nearest relevant row is among the K nearest rows."""
-    ranks = ranking.relevant_ranks
-    return _totals(ranking, (ranks.place == 1) & (ranks.rank <= k))
+    ranks, found = ranking.relevant_ranks, np.zeros(len(ranking.relevant))
+    found[ranks.query[(ranks.rank <= k) & (ranks.place == 1)]] = 1
+    return found
 
 
 def precision(ranking, k):
@@ -98,13 +99,16 @@ class Metrics(NamedTuple):
 
     def values(self, ranking):
         """{name: (n,) float64}, one per query of a `Ranking` that is complete up to `depth`."""
-        values = {}
+        return dict(self.read(ranking))
+
+    def read(self, ranking):
+        """Yields the names and values of `values`, one after the other."""
         for name in self.names:
             if name in WHOLE:
-                values[name] = WHOLE[name](ranking)
+                yield name, WHOLE[name](ranking)
             else:
-                values |= {f"{name}@{count}": AT_K[name](ranking, count) for count in self.counts}
-        return values
+                for count in self.counts:
+                    yield f"{name}@{count}", AT_K[name](ranking, count)
 
 
 def _totals(ranking, weights):

@@ -12,7 +12,8 @@ from tfdml.evaluation.histogram import DistanceCounter, Histogram
 from tfdml.evaluation.search import search_of
 from tfdml.evaluation.tiles import DistanceTiles, SimilarityTiles, leave_out, slices_of
 
-_FEW = 32  # up to this many thresholds of a row are compared one by one; more by a sort
+_FEW = 32  # up to this many thresholds of a row are compared one by one, more by a sort
+_SPARSE = 16  # if one of so many scores reaches any threshold, these are picked
 _BYTE = 255  # the largest count of a uint8
 _EXTRA = 8  # candidates beyond the nearest rows, whose order float32 may confuse
 
@@ -61,7 +62,7 @@ def rank(
     the Euclidean distance, the i-th nearest relevant row m has rank
 
         p[i] = i + number of j of other classes with D[q, j]**2 <= D[q, m]**2 + tolerance
-        tolerance = 2**-22 * (2 * |q| + D[q, m])**2
+        tolerance = 2**-23 * (2 * |q| + D[q, m])**2
 
     with |q| the norm of q after the rows are centred on the median of a sample. So ties, and
     distances that products in float32 cannot tell apart, count against the query. Rows are scaled
@@ -286,8 +287,7 @@ class _Places:
         """Adds the rows of a tile, (b, c), that reach the relevant rows; -inf for none."""
         largest = scores.max(axis=1)
         asked = (self.thresholds <= largest[:, None]) & (self.before < self.within)
-        many = np.count_nonzero(asked) > _FEW * np.count_nonzero(asked.any(axis=1))
-        reached = (_by_sort if many else _by_comparison)(scores, self.thresholds, asked)
+        reached = _reached(scores, self.thresholds, asked)
         with self.lock:
             self.before += reached
             np.maximum(self.best_other, largest, out=self.best_other)
@@ -344,25 +344,33 @@ class _Nearest:
         return (np.take_along_axis(of[order], best, axis=1) for of in (self.rows, self.scores))
 
 
-def _by_comparison(scores, thresholds, asked):
+def _reached(scores, thresholds, asked):
     """(b, p) numbers of scores at or above thresholds, where asked; (b, c), (b, p), (b, p)."""
     reached = np.zeros(asked.shape, np.int32)
-    for place in np.flatnonzero(asked.any(axis=0)):
-        rows = np.flatnonzero(asked[:, place])
-        limits = thresholds[:, place, None]
-        if 4 * len(rows) < len(scores):
-            reached[rows, place] = _count_true(scores[rows] >= limits[rows])
-        else:
-            reached[:, place] = _count_true(scores >= limits)
-    return reached
-
-
-def _by_sort(scores, thresholds, asked):
-    """As `_by_comparison`, for many thresholds."""
-    reached = np.zeros(asked.shape, np.int32)
-    rows = np.flatnonzero(asked.any(axis=1))
-    for row, ordered in zip(rows, np.sort(scores[rows], axis=1), strict=True):
-        reached[row] = len(ordered) - np.searchsorted(ordered, thresholds[row])
+    rows, places = (np.flatnonzero(asked.any(axis=axis)) for axis in (1, 0))
+    if not rows.size:
+        return reached
+    if 4 * len(rows) < len(scores):
+        scores = scores[rows]
+    else:
+        rows = np.arange(len(scores))
+    asked, limits = asked[rows], thresholds[rows]
+    least = np.where(asked, limits, np.inf).min(axis=1).astype(limits.dtype)
+    mask = scores >= least[:, None]
+    if len(places) == 1:
+        reached[rows, places[0]] = _count_true(mask)
+    elif np.count_nonzero(mask) * _SPARSE < mask.size:
+        query, column = _true_places(mask)
+        found = scores[query, column]
+        for place in places:
+            hit = query[found >= limits[query, place]]
+            reached[rows, place] = np.bincount(hit, minlength=len(rows))
+    elif np.count_nonzero(asked) > _FEW * len(rows):
+        for row, ordered, limit in zip(rows, np.sort(scores, axis=1), limits, strict=True):
+            reached[row] = len(ordered) - np.searchsorted(ordered, limit)
+    else:
+        for place in places:
+            reached[rows, place] = _count_true(scores >= limits[:, place, None])
     return reached
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import inspect
 from typing import TYPE_CHECKING, TypedDict, TypeVar, cast
@@ -131,8 +132,7 @@ def retrieval_scores(embeddings, labels, k=_COUNTS, *, metrics=None, **search: U
         >>> retrieval_scores(line, labels, k=2, metrics=("recall", "precision", "map@r"))
         {'recall@2': 0.5, 'precision@2': 0.25, 'map@r': 0.0}
     """
-    values = _values(embeddings, labels, k, metrics, **search)
-    return {name: float(np.mean(of)) for name, of in values.items()}
+    return _means(embeddings, labels, k, metrics, **search)
 
 
 @_with_keywords
@@ -153,7 +153,7 @@ def retrieval_scores_per_query(
         >>> retrieval_scores_per_query(line, labels, k=2, metrics="recall")
         {'recall@2': array([1., 0., 0., 1.])}
     """
-    return _values(embeddings, labels, k, metrics, **search)
+    return values_of(*_checked(embeddings, labels, k, metrics, **search))
 
 
 @_with_keywords
@@ -176,7 +176,7 @@ def recall_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
         >>> recall_at_k(line, np.array([0, 1, 0, 1]), k=(1, 2, 3))
         {1: 0.0, 2: 0.5, 3: 1.0}
     """
-    return _means_at_k(_values(embeddings, labels, k, "recall", **search))
+    return _means_at_k(embeddings, labels, k, "recall", **search)
 
 
 @_with_keywords
@@ -196,7 +196,7 @@ def precision_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
         >>> precision_at_k(line, labels, k=2)
         {2: 0.25}
     """
-    return _means_at_k(_values(embeddings, labels, k, "precision", **search))
+    return _means_at_k(embeddings, labels, k, "precision", **search)
 
 
 @_with_keywords
@@ -213,7 +213,7 @@ def mean_average_precision(embeddings, labels, **search: Unpack[Keywords]):
         >>> round(mean_average_precision(line, labels), 4)
         0.4167
     """
-    return _mean(_values(embeddings, labels, (), "map", **search))
+    return _means(embeddings, labels, (), "map", **search)["map"]
 
 
 @_with_keywords
@@ -233,7 +233,7 @@ def map_at_r(embeddings, labels, **search: Unpack[Keywords]):
         >>> map_at_r(line, labels)
         0.0
     """
-    return _mean(_values(embeddings, labels, (), "map@r", **search))
+    return _means(embeddings, labels, (), "map@r", **search)["map@r"]
 
 
 @_with_keywords
@@ -250,7 +250,7 @@ def r_precision(embeddings, labels, **search: Unpack[Keywords]):
         >>> r_precision(line, labels)
         0.0
     """
-    return _mean(_values(embeddings, labels, (), "r_precision", **search))
+    return _means(embeddings, labels, (), "r_precision", **search)["r_precision"]
 
 
 @_with_keywords
@@ -267,7 +267,7 @@ def mean_reciprocal_rank(embeddings, labels, **search: Unpack[Keywords]):
         >>> round(mean_reciprocal_rank(line, labels), 4)
         0.4167
     """
-    return _mean(_values(embeddings, labels, (), "mrr", **search))
+    return _means(embeddings, labels, (), "mrr", **search)["mrr"]
 
 
 @_with_keywords
@@ -284,24 +284,43 @@ def ndcg_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
         >>> round(ndcg_at_k(line, labels, k=2)[2], 4)
         0.3155
     """
-    return _means_at_k(_values(embeddings, labels, k, "ndcg", **search))
+    return _means_at_k(embeddings, labels, k, "ndcg", **search)
 
 
-def _values(embeddings, labels, k, metrics, *, similarity=None, **search):
-    """The result of `retrieval_scores_per_query`."""
-    inputs.check_callable_or_none(similarity=similarity)
-    search = search_of(embeddings, labels, **search)
-    metrics = Metrics.of(metrics, k, search.most)
-    return values_of(search, metrics, similarity)
+def _means(embeddings, labels, k, metrics, **search):
+    """The result of `retrieval_scores`."""
+    search, metrics, similarity = _checked(embeddings, labels, k, metrics, **search)
+    totals = collections.defaultdict(float)
+    for _, ranking in _rankings(search, metrics, similarity):
+        for name, values in metrics.read(ranking):
+            totals[name] += float(values.sum())
+    return {name: total / len(search.kept) for name, total in totals.items()}
+
+
+def _means_at_k(embeddings, labels, k, metric, **search):
+    """{K: mean} of a metric "@K"."""
+    means = _means(embeddings, labels, k, metric, **search)
+    return {int(name.partition("@")[2]): mean for name, mean in means.items()}
 
 
 def values_of(search, metrics, similarity=None):
     """{name: (q,) values} of the queries of a `Search`, in the order given.
 
-    Queries are ranked in several parts if they have many relevant rows. Warns of those that have
-    none.
+    Warns of queries without relevant rows.
     """
-    relevant, values = search.relevant, {}
+    values = {}
+    for places, ranking in _rankings(search, metrics, similarity):
+        for name, of in metrics.read(ranking):
+            values.setdefault(name, np.empty(len(search.kept)))[places] = of
+    return values
+
+
+def _rankings(search, metrics, similarity):
+    """Yields the places of queries in the order given, and their `Ranking`.
+
+    Queries are ranked in several parts if they have many relevant rows.
+    """
+    relevant = search.relevant
     inputs.warn_of_misses(relevant)
     pairs = np.cumsum(np.minimum(relevant, 1) if metrics.first_only else relevant)
     parts = 1 if similarity else max(1, -(-int(pairs[-1]) // _MOST_PAIRS))
@@ -311,18 +330,10 @@ def values_of(search, metrics, similarity=None):
         some = search if parts == 1 else search.of(part)
         depth = metrics.depth(relevant[part])
         ranking = ranking_of(some, similarity, depth=depth, first_only=metrics.first_only)
-        places = np.searchsorted(given, np.sort(some.kept))
-        for name, of in metrics.values(ranking).items():
-            values.setdefault(name, np.empty(len(relevant)))[places] = of
-    return values
+        yield np.searchsorted(given, np.sort(some.kept)), ranking
 
 
-def _mean(values):
-    """The mean of the only metric, a Python float."""
-    (of,) = values.values()
-    return float(np.mean(of))
-
-
-def _means_at_k(values):
-    """{K: mean} of the only metric "@K", with Python floats."""
-    return {int(name.partition("@")[2]): float(np.mean(of)) for name, of in values.items()}
+def _checked(embeddings, labels, k, metrics, *, similarity=None, **search):
+    inputs.check_callable_or_none(similarity=similarity)
+    search = search_of(embeddings, labels, **search)
+    return search, Metrics.of(metrics, k, search.most), similarity

@@ -18,7 +18,7 @@ _CHUNK_ROWS = 256  # rows centred, or exact distances computed, at once
 _BLOCK_ROWS = 2**16  # rows of a memory map read at once
 _CENTRE_ROWS = 1001  # odd: the median of equal rows is then that row
 _LARGEST = 40  # exponent of the largest number: norms down to 2**-100 of it keep their digits
-_EPSILON = 2.0**-23  # of float32
+_EPSILON = 2.0**-24  # relative rounding error of float32
 _MOST_THREADS = 16  # each holds a tile, and all share one interpreter
 _ASYMMETRY = 1e-2  # relative to the largest score: above the rounding of bfloat16
 
