@@ -37,7 +37,8 @@ def finite_rows(embeddings, name="embeddings", shapes=None):
     _check_dtype(is_float, f"`{name}` must be floats", embeddings)
     check(embeddings.ndim == 2, f"`{name}` must have shape (n, dim)", **shapes)
     check(embeddings.size > 0, f"`{name}` must not be empty", **shapes)
-    finite = np.isfinite(embeddings).all(axis=1)
+    blocks = (embeddings[first : first + 4096] for first in range(0, len(embeddings), 4096))
+    finite = np.concatenate([np.isfinite(block).all(axis=1) for block in blocks])
     not_finite = int(np.count_nonzero(~finite))
     received = {"rows_not_finite": not_finite, "first_row": int(np.argmin(finite))}
     check(not not_finite, f"`{name}` must be finite", **received)

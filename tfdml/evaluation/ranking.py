@@ -262,7 +262,7 @@ class _Places:
         """Adds the scores of a tile, (b, c), where they are of relevant rows, (b, c) booleans."""
         with self.lock:
             if self.scores.shape[1] == 1:
-                best = np.where(relevant, scores, -np.inf).max(axis=1)
+                best = scores.max(axis=1, initial=-np.inf, where=relevant)
                 np.maximum(self.scores[:, 0], best, out=self.scores[:, 0])
                 return
             found = np.count_nonzero(relevant, axis=1)

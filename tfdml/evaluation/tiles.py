@@ -1,5 +1,6 @@
 """Scores of all pairs of queries and gallery rows, tile by tile, for `tfdml.evaluation.rank`."""
 
+import collections
 import itertools
 import os
 import threading
@@ -12,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from tfdml.checks import check
 from tfdml.evaluation import inputs
 
-_TILE_ROWS = 768  # a tile of float32 fills 2.4 MB
+_TILE_ROWS = 640  # a tile of float32 fills 1.6 MB
 _SCORED_ROWS = 256  # of a learned similarity
 _CHUNK_ROWS = 256  # rows centred, or exact distances computed, at once
 _BLOCK_ROWS = 2**16  # rows of a memory map read at once
@@ -162,9 +163,18 @@ class DistanceTiles(_Tiles):
         if len(parts) < 2:  # saves the milliseconds of finding the libraries to limit
             return super().map(function, parts)
         threads = min(os.cpu_count() or 1, _MOST_THREADS)
+        waiting = iter(parts)  # shared: `next` of a list's iterator needs no lock
+
+        def work():
+            for part in waiting:
+                function(*part)
+
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
-            for _ in pool.map(function, *zip(*parts, strict=True)):
-                pass
+            try:
+                for worker in [pool.submit(work) for _ in range(threads)]:
+                    worker.result()
+            finally:
+                collections.deque(waiting, 0)  # no worker goes on after an error
 
     def _gallery_factors(self, columns, block):
         """The factors of a slice of gallery rows, computed by the thread that first needs them."""
