@@ -12,8 +12,7 @@ from tfdml.evaluation.histogram import DistanceCounter, Histogram
 from tfdml.evaluation.search import search_of
 from tfdml.evaluation.tiles import DistanceTiles, SimilarityTiles, leave_out, slices_of
 
-_FEW = 32  # up to this many thresholds of a row are compared one by one, more by a sort
-_SPARSE = 16  # if one of so many scores reaches any threshold, these are picked
+_COUNTED_ROWS = 128  # at once, so that what is counted stays in the cache
 _BYTE = 255  # the largest count of a uint8
 _EXTRA = 8  # candidates beyond the nearest rows, whose order float32 may confuse
 
@@ -155,7 +154,7 @@ def ranking_of(
 ):
     """The `Ranking` of a `Search`; arguments as for `rank`, checked; (q,) depths by key."""
     relevant, nearest = search.relevant, min(nearest, search.most)
-    depth = np.broadcast_to(depth, len(search.kept)).astype(float)
+    depth = np.broadcast_to(depth, len(search.kept)).astype(float, copy=False)
     tiles: Any = SimilarityTiles(search, similarity) if similarity else None
     tiles = tiles or DistanceTiles(search, np.float64 if histogram else np.float32)
     sizes = np.minimum(relevant, 1) if first_only else relevant
@@ -278,10 +277,11 @@ class _Places:
         self.scores = -np.sort(-self.scores, axis=1)[:, :most]
         self.known = self.scores > -np.inf
         thresholds = np.where(self.known, self.scores, 0.0)
-        thresholds = np.where(self.known, thresholds - tolerance(thresholds), np.inf)
+        thresholds = np.where(self.known, thresholds - tolerance(thresholds), -np.inf)
         self.thresholds = thresholds.astype(self.scores.dtype)
         self.before = np.zeros(self.scores.shape, np.int32)
-        self.within = self.depth[:, None] - np.arange(most)  # `before` must be below
+        within = self.depth[:, None] - np.arange(most)
+        self.within = np.where(self.known, within, 0)  # `before` must be below
 
     def count(self, scores):
         """Adds the rows of a tile, (b, c), that reach the relevant rows; -inf for none."""
@@ -295,7 +295,7 @@ class _Places:
     def ranks(self):
         """The queries, places and ranks of the relevant rows, (t,) each."""
         rank = self.before + np.arange(1, 1 + len(self.before.T))
-        query, place = _true_places(self.known & (self.before < self.within))
+        query, place = _true_places(self.before < self.within)
         return query, place + 1, rank[query, place]
 
 
@@ -356,22 +356,30 @@ def _reached(scores, thresholds, asked):
         rows = np.arange(len(scores))
     asked, limits = asked[rows], thresholds[rows]
     least = np.where(asked, limits, np.inf).min(axis=1).astype(limits.dtype)
-    mask = scores >= least[:, None]
     if len(places) == 1:
-        reached[rows, places[0]] = _count_true(mask)
-    elif np.count_nonzero(mask) * _SPARSE < mask.size:
-        query, column = _true_places(mask)
-        found = scores[query, column]
-        for place in places:
-            hit = query[found >= limits[query, place]]
-            reached[rows, place] = np.bincount(hit, minlength=len(rows))
-    elif np.count_nonzero(asked) > _FEW * len(rows):
-        for row, ordered, limit in zip(rows, np.sort(scores, axis=1), limits, strict=True):
-            reached[row] = len(ordered) - np.searchsorted(ordered, limit)
-    else:
-        for place in places:
-            reached[rows, place] = _count_true(scores >= limits[:, place, None])
+        reached[rows, places[0]] = _count_true(scores >= least[:, None])
+        return reached
+    for some in slices_of(0, len(rows), _COUNTED_ROWS):
+        reached[rows[some]] = _reached_by(scores[some], least[some], limits[some])
     return reached
+
+
+def _reached_by(scores, least, limits):
+    """(b, p) numbers of (b, c) scores, of the (b,) least or more, at or above descending limits."""
+    mask = scores >= least[:, None]
+    found = np.flatnonzero(mask.ravel(order="K"))
+    row = found // mask.shape[1] if mask.flags.c_contiguous else found % len(mask)
+    found = scores.ravel(order="K")[found]
+    rows, places = limits.shape
+    step = 2 ** (places.bit_length() - 1)
+    ends = np.full((rows, 2 * step), -np.inf, limits.dtype)
+    ends[:, :places] = limits
+    ends, place = ends.reshape(-1), row * (2 * step)  # the first place whose limit is not above
+    while step:
+        place += step * (ends[place + step - 1] > found)
+        step //= 2
+    numbers = np.bincount(place, minlength=len(ends)).reshape(rows, -1)
+    return np.cumsum(numbers, axis=1)[:, :places]
 
 
 def _count_true(mask):

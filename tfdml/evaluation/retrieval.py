@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import inspect
+import itertools
 from typing import TYPE_CHECKING, TypedDict, TypeVar, cast
 
 import numpy as np
@@ -322,11 +323,12 @@ def _rankings(search, metrics, similarity):
     """
     relevant = search.relevant
     inputs.warn_of_misses(relevant)
-    pairs = np.cumsum(np.minimum(relevant, 1) if metrics.first_only else relevant)
-    parts = 1 if similarity else max(1, -(-int(pairs[-1]) // _MOST_PAIRS))
-    limits = np.linspace(0, pairs[-1], parts + 1)[1:-1]
-    given, whole = np.sort(search.kept), np.arange(len(relevant))
-    for part in np.split(whole, np.searchsorted(pairs, limits)):
+    pairs = np.minimum(relevant, 1) if metrics.first_only else relevant
+    parts = 1 if similarity else max(1, -(-int(pairs.sum()) // _MOST_PAIRS))
+    limits = np.linspace(0, pairs.sum(), parts + 1)[1:]
+    ends = [0, *np.searchsorted(np.cumsum(pairs), limits[:-1]).tolist(), len(relevant)]
+    given = np.sort(search.kept)
+    for part in itertools.starmap(slice, itertools.pairwise(ends)):
         some = search if parts == 1 else search.of(part)
         depth = metrics.depth(relevant[part])
         ranking = ranking_of(some, similarity, depth=depth, first_only=metrics.first_only)

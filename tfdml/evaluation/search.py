@@ -46,7 +46,7 @@ class Search(NamedTuple):
     def spans(self, keys):
         """Four (q,) arrays: first and end of the class and of the group of each query in keys."""
         ends = self.classes * self.width, (self.classes + 1) * self.width, self.keys, self.keys + 1
-        return [np.searchsorted(keys, end) for end in ends]
+        return [np.searchsorted(keys, end).astype(np.int32) for end in ends]
 
     def of(self, queries):
         """The search of some queries, given as a slice or integers, in the whole gallery."""

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from tfdml.checks import check
 from tfdml.evaluation import inputs
 
-_TILE_ROWS = 640  # a tile of float32 fills 1.6 MB
+_TILE_ROWS = 512  # a tile of float32 fills 1.6 MB
 _SCORED_ROWS = 256  # of a learned similarity
 _CHUNK_ROWS = 256  # rows centred, or exact distances computed, at once
 _BLOCK_ROWS = 2**16  # rows of a memory map read at once
@@ -118,12 +118,15 @@ class DistanceTiles(_Tiles):
         self.exponent = _LARGEST - int(np.frexp(largest)[1])
         sample = known[-1][:: max(1, len(known[-1]) // _CENTRE_ROWS)][:_CENTRE_ROWS]
         sample = sample[: len(sample) - (len(sample) + 1) % 2].astype(np.float64)
-        self.centre = np.median(np.ldexp(sample, self.exponent), axis=0)
+        self.centre = np.sort(np.ldexp(sample, self.exponent), axis=0)[len(sample) // 2]
         self.queries, self.norms = self._factors(search.queries, search.kept)
 
     def blocks_of_classes(self):
         classes = None if self.search.among_themselves else np.unique(self.search.classes)
         return self.blocks(classes)
+
+    def of_classes(self, some, block):
+        return slices_of(block.start[some.start], block.stop[some.stop - 1], self.size)
 
     def enter(self, block):
         """Prepares the rows of a block."""
@@ -180,9 +183,10 @@ class DistanceTiles(_Tiles):
         """The factors of a slice of gallery rows, computed by the thread that first needs them."""
         if self.search.among_themselves:
             return self.queries[columns]
-        if columns.start not in self._held:
-            self._held[columns.start], _ = self._factors(block.embeddings, block.places[columns])
-        return self._held[columns.start]
+        key = columns.start, columns.stop
+        if key not in self._held:
+            self._held[key], _ = self._factors(block.embeddings, block.places[columns])
+        return self._held[key]
 
     def _factors(self, rows, order):
         """(n, dim + 2) factors of the rows in this order, and their (n,) norms."""
@@ -263,11 +267,14 @@ def squared_distances(queries, query, gallery, row, exponent=0):
 
 def leave_out(scores, start, stop, columns):
     """Sets (b, c) scores to -inf, in place, at the places from start to stop of each query."""
-    hit = (start < columns.stop) & (stop > columns.start)
+    hit = (start < columns.stop) & (stop > columns.start) & (start < stop)
     if not hit.any():
         return
-    # Of two spans, one of them maybe empty, the sums differ.
-    edges = np.flatnonzero(np.diff(np.where(hit, start + stop + 1, 0), prepend=0, append=0))
+    if (stop - start <= 1).all():
+        scores[hit, start[hit] - columns.start] = -np.inf
+        return
+    # Of two spans, the sums differ.
+    edges = np.flatnonzero(np.diff(np.where(hit, start + stop, 0), prepend=0, append=0))
     for first, last in itertools.pairwise(edges.tolist()):
         if hit[first]:
             left, right = max(start[first], columns.start), min(stop[first], columns.stop)
@@ -288,9 +295,10 @@ def _block(search, first, embeddings, classes=None):
     keys = search.gallery_keys[first : first + len(embeddings)]
     kept = keys >= 0 if classes is None else np.isin(keys // search.width, classes)
     places = np.flatnonzero(kept)
-    places = places[np.argsort(keys[places], kind="stable")]
-    own = search.own - first
+    places = places[np.argsort(keys[places], kind="stable")].astype(np.int32)
+    own = search.own
     if (own >= 0).any():
+        own = own - first
         by_row = np.full(len(embeddings) + 1, -1)
         by_row[places] = np.arange(len(places))
         own = by_row[np.where((own >= 0) & (own < len(embeddings)), own, -1)]

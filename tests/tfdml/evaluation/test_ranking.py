@@ -56,12 +56,10 @@ def some_rows(rng, rows=60, classes=9):
     return rng.integers(0, 4, (rows, 3)).astype(float), labels
 
 
-@pytest.fixture(params=["as is", "small", "small and sorted"])
+@pytest.fixture(params=["as is", "small"])
 def sizes(request, monkeypatch):
-    """Also tiles so small that there are many, with every way to count in them."""
-    if "small" in request.param:
-        monkeypatch.setattr(engine, "_SPARSE", 10**6 if "sorted" in request.param else 2)
-        monkeypatch.setattr(engine, "_FEW", 1)
+    """Also tiles so small that there are many."""
+    if request.param == "small":
         monkeypatch.setattr(tiles, "_CHUNK_ROWS", 5)
         monkeypatch.setattr(tiles, "_BLOCK_ROWS", 11)
         for kind in (tiles.DistanceTiles, tiles.SimilarityTiles):

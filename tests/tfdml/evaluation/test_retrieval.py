@@ -107,7 +107,6 @@ KINDS = ["spread", "grid", "duplicates", "far", "one far", "tiny", "collapsed", 
 def sizes(request, monkeypatch):
     """Also blocks, chunks and tiles so small that each of them is filled several times."""
     if request.param == "small":
-        monkeypatch.setattr(ranking, "_FEW", 1)
         monkeypatch.setattr(ranking, "_BYTE", 5)
         monkeypatch.setattr(tiles, "_CHUNK_ROWS", 5)
         monkeypatch.setattr(retrieval, "_MOST_PAIRS", 50)
