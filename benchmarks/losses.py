@@ -111,12 +111,12 @@ def measure(case, batch, xla):
     rng = np.random.default_rng(0)
     embeddings = tf.constant(rng.normal(size=(batch, case.dim)), tf.float32)
     labels = tf.constant(np.arange(batch) // 4)
-    of_loss, learned = gradient_step(loss, embeddings.shape, xla)
+    loss_step, learned = gradient_step(loss, embeddings.shape, xla)
     if case.loss == "memory":
         fill(loss, rng.normal(size=loss.layer.rows.shape), np.arange(MEMORY) % (MEMORY // 4))
 
     @tf.function(jit_compile=xla)
-    def of_product(labels, embeddings):
+    def product_step(labels, embeddings):
         with tf.GradientTape() as tape:
             tape.watch(embeddings)
             others, sources = embeddings, [embeddings]
@@ -130,7 +130,7 @@ def measure(case, batch, xla):
         return product[-1], *tape.gradient(product, sources, output_gradients=product)
 
     steps = []
-    for step in (of_loss, of_product):
+    for step in (loss_step, product_step):
         step(labels[:8], embeddings[:8])
         steps.append(step.get_concrete_function(labels, embeddings))
     before = forget_peak()

@@ -90,10 +90,10 @@ def measured_by_both(names, batches):
             command += ["--batches", *map(str, batches)]
             if subprocess.run(command, env=environment).returncode:
                 raise RuntimeError(f"the measurement on {backend} failed, as shown above")
-            of_backend = json.loads((pathlib.Path(folder) / f"{backend}.json").read_text("utf-8"))
-            results["gpu"] = of_backend["gpu"]
-            results["versions"] |= of_backend["versions"]
-            for key, sides in of_backend["rows"].items():
+            measured = json.loads((pathlib.Path(folder) / f"{backend}.json").read_text("utf-8"))
+            results["gpu"] = measured["gpu"]
+            results["versions"] |= measured["versions"]
+            for key, sides in measured["rows"].items():
                 results["rows"].setdefault(key, {}).update(sides)
     return results
 

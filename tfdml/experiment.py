@@ -23,13 +23,15 @@ from tfdml.checks import check_keras
 from tfdml.command_line import one_sentence
 from tfdml.experiments import pages
 from tfdml.experiments.results import RESULTS, write_results
+from tfdml.experiments.search import best_setting, ends
 from tfdml.experiments.trainings import PROGRAM, Row, check_scores, recipe_of
-from tfdml.files import check_writable
+from tfdml.files import check_writable, write_text
 from tfdml.programs import train
 from tfdml.quiet import import_tensorflow, keep_printing
 from tfdml.runs.folders import RUNS, SAVED_MODELS
 from tfdml.runs.table import changes_of, read_table
 
+PLAN = "plan.txt"
 POLL = 1.0  # seconds between looks at what is done
 
 
@@ -46,13 +48,17 @@ def main(arguments=None):
         if given.page:
             pages.write_page(given.page, [given.table, *words], table)
             return
-        check_writable(RUNS / table.name, SAVED_MODELS)
+        folder = RUNS / table.name
+        check_writable(folder, SAVED_MODELS)
         every = [Row(table, name) for name in table.rows]
         rows = [row for row in every if row.name in given.row or not given.row]
         check_rows(rows)
-        print(plan_of(rows))
+        plan = plan_of(rows)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / PLAN, f"{plan}\n")  # rejects a full disk
+        print(plan)
         failures = run(rows, given.jobs)
-        print(f"\n{write_results(table, every)}\nResults: {RUNS / table.name / RESULTS}")
+        print(f"\n{write_results(table, every)}\nResults: {folder / RESULTS}")
         if failures:
             raise RuntimeError("; ".join(failures))
 
@@ -87,12 +93,7 @@ def check_rows(rows):
     """Checks all that can be known of the rows, and of the ends of their ranges, in a minute."""
     for row in rows:
         check_scores(row.table, row.name)
-        changes = [{}]
-        if row.ranges:
-            from tfdml.experiments.search import ends
-
-            changes = ends(row.ranges)
-        for changed in changes:
+        for changed in ends(row.ranges):
             recipe = recipe_of(row.table, row.name, changed)
             try:
                 train.check_files(recipe)
@@ -113,12 +114,8 @@ def plan_of(rows):
     table, count = rows[0].table, sum(map(trainings, rows))
     text = f"{table.name}: {len(rows)} rows × {len(table.seeds)} seeds"
     if any(row.ranges for row in rows):
-        budget = [
-            f"{table.search[name]} {name}"
-            for name in ("trials", "minutes")
-            if table.search.get(name)
-        ]
-        text += f", after {budget[0]} of {table.folds} folds each"
+        unit = "trials" if table.search.get("trials") else "minutes"
+        text += f", after {table.search[unit]} {unit} of {table.folds} folds each"
     text += f": {count} trainings, {sum(map(done, rows))} of them done"
     others = sum(row.others() for row in rows)
     return text + (f"; {others} of other settings are kept, and left out" if others else "")
@@ -182,11 +179,7 @@ def run_row(row):
     with row.log() as path:
         try:
             import_tensorflow()
-            setting = {}
-            if row.ranges:
-                from tfdml.experiments.search import best_setting
-
-                setting = best_setting(row)
+            setting = best_setting(row)
             for seed in row.table.seeds:
                 row.trained(setting, seed)
         except (Exception, SystemExit) as error:

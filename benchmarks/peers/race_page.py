@@ -33,14 +33,12 @@ def races_page(records, sides):
         "search has. All other runs train in float32.",
     ]
     for name, race in RACES.items():
-        of_race = {
-            key.split("/", 2)[2]: r for key, r in records.items() if key.split("/")[1] == name
-        }
-        if of_race:
+        own = {key.split("/", 2)[2]: r for key, r in records.items() if key.split("/")[1] == name}
+        if own:
             lines += ["", f"### {name}: {race.network}, {race.pixels} px", ""]
-            lines += start_lines(of_race.get(START), sides)
-            runs = runs_table(of_race) or "So far only the search was run."
-            lines += [runs, "", search_table(of_race, sides)]
+            lines += start_lines(own.get(START), sides)
+            runs = runs_table(own) or "So far only the search was run."
+            lines += [runs, "", search_table(own, sides)]
     return lines
 
 
@@ -69,9 +67,9 @@ def runs_table(records):
             groups.setdefault((budget, side, chosen), []).append(record)
     rows = []
     for (budget, side, chosen), runs in groups.items():
-        of_side = [run["sides"][side] for run in runs]
-        outputs = [each["outputs"] for each in of_side if "outputs" in each]
-        stops = {each["stopped"] for each in of_side if "stopped" in each}
+        measured = [run["sides"][side] for run in runs]
+        outputs = [each["outputs"] for each in measured if "outputs" in each]
+        stops = {each["stopped"] for each in measured if "stopped" in each}
         scores = [deviating([100 * each[f"recall@{k}"] for each in outputs]) for k in KS]
         steps = deviating([each["steps"] for each in outputs], digits=0)
         rows.append([budget, TITLES[side], chosen, steps, *scores, ", ".join(stops) or "–"])

@@ -4,6 +4,7 @@ import re
 
 from tfdml.checks import check
 from tfdml.experiments import results
+from tfdml.experiments.reported import reported_tables
 from tfdml.experiments.trainings import Row
 from tfdml.files import read_text, write_text
 from tfdml.runs.folders import RUNS
@@ -65,4 +66,7 @@ def own_lines(table, lines):
 def _with_table(page, found):
     [table] = tables_of(found[0])
     lines = own_lines(table, results.read(kept_at(page, table)))
-    return f"<!-- results: {found[1]}{found[2]} -->\n\n{results.table_of(table, lines)}\n{END}"
+    parts = [reported_tables(page, found[1], table)] if table.reported else []
+    if lines or not parts:
+        parts.append(results.table_of(table, lines))
+    return "\n".join([f"<!-- results: {found[1]}{found[2]} -->\n", *parts, END])

@@ -51,28 +51,23 @@ def write(path, lines):
 def write_results(table, rows):
     """Writes what is done so far: results.csv, table.md and results.png. Returns the table."""
     folder = RUNS / table.name
-    compared = differences(table, rows)
-    lines = [
-        {**line, **(compared.get(row.name, {}) if _is_compared(line) else {})}
-        for row in rows
-        for line in row.lines()
-    ]
+    compared, lines = differences(table, rows), []
+    for row in rows:
+        for line in row.lines():
+            to_compare = "run" in line and line["ranked_by"] == BY_DISTANCE
+            lines.append({**line, **(compared.get(row.name, {}) if to_compare else {})})
     write(folder / RESULTS, lines)
     lines = read(folder / RESULTS)
     text = table_of(table, lines)
     write_text(folder / "table.md", text)
-    if of_seeds := scored(lines):
-        plot(table, of_seeds, folder / "results.png")
+    if final := scored(lines):
+        plot(table, final, folder / "results.png")
     return text
 
 
 def scored(lines):
     """The lines of trainings on all training classes."""
-    return [line for line in lines if "fold" not in line or line["fold"] == ""]
-
-
-def _is_compared(line):
-    return "run" in line and line["ranked_by"] == BY_DISTANCE
+    return [line for line in lines if line.get("fold", "") == ""]
 
 
 def differences(table, rows):
@@ -86,10 +81,10 @@ def differences(table, rows):
     if baseline not in queries:
         return {}
     (values, labels), found = queries.pop(baseline), {}
-    for name, (of_row, own_labels) in queries.items():
+    for name, (own_values, own_labels) in queries.items():
         if np.array_equal(labels, own_labels):
-            [compared] = paired_bootstrap({score: of_row}, {score: values}, labels).values()
-            found[name] = {**compared, "p": _p_value(of_row - values, labels)}
+            [compared] = paired_bootstrap({score: own_values}, {score: values}, labels).values()
+            found[name] = {**compared, "p": _p_value(own_values - values, labels)}
     for name, p in zip(found, holm([of["p"] for of in found.values()]), strict=True):
         found[name]["p"] = p
     return found
@@ -147,8 +142,13 @@ def table_of(table, lines):
         for (name, _, ranked_by), group in _groups(table, lines).items()
     ]
     used = [i for i, _ in enumerate(heads) if any(cells[i] not in ("", "–") for cells in body)]
-    texts = [f"| {' | '.join(cells[i] for i in used)} |" for cells in (heads, *body)]
-    return "\n".join([texts[0], "|---" * len(used) + "|", *texts[1:]]) + "\n"
+    return markdown([[cells[i] for i in used] for cells in (heads, *body)])
+
+
+def markdown(rows):
+    """A table in Markdown, of the cells of its head and of its rows."""
+    head, *texts = [f"| {' | '.join(cells)} |" for cells in rows]
+    return "\n".join([head, "|---" * len(rows[0]) + "|", *texts]) + "\n"
 
 
 def _groups(table, lines):

@@ -114,9 +114,9 @@ class Row:
         if not path.exists():
             began = time.perf_counter()
             scored = make()
-            of_all = {"seconds": round(time.perf_counter() - began, 1), **_made_by()}
+            common = {"seconds": round(time.perf_counter() - began, 1), **_made_by()}
             keys = {"row": self.name, **own, "digest": self.digest}
-            write_text(path, json.dumps([{**keys, **line, **of_all} for line in scored]) + "\n")
+            write_text(path, json.dumps([{**keys, **line, **common} for line in scored]) + "\n")
         return json.loads(read_text(path))
 
     @contextlib.contextmanager

@@ -26,6 +26,7 @@ class Table:
         baseline: Row that the others are compared with; the first if None.
         score: Names of the scores in the table; the search maximises the first.
         evaluate: {option of `evaluate.py`: value} of all rows.
+        reported: Tables of papers that a page shows, as in `tfdml/experiments/reported.py`.
     """
 
     name: str
@@ -37,9 +38,10 @@ class Table:
     baseline: str | None = None
     score: list = dataclasses.field(default_factory=lambda: ["recall@1", "map@r"])
     evaluate: dict = dataclasses.field(default_factory=dict)
+    reported: dict = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
-        for name in ("rows", "settings", "evaluate"):
+        for name in ("rows", "settings", "evaluate", "reported"):
             value = getattr(self, name)
             check_type(isinstance(value, dict), f"`{name}` must be names and values", given=value)
         check(self.rows, "`rows` must have one row or more", rows=self.rows)

@@ -39,8 +39,8 @@ def case_of(name, batch, dtype, folder, rounds):
     objective = OBJECTIVES[name]
     built = {TFDML: objective.tfdml, **objective.peers}
     sides = {side: (worker(side, PART), dataclasses.asdict(each)) for side, each in built.items()}
-    of_memory = objective.memory if batch <= objective.memory else 0
-    inputs = inputs_of(folder, batch, objective.centers, of_memory)
+    memory = objective.memory if batch <= objective.memory else 0
+    inputs = inputs_of(folder, batch, objective.centers, memory)
     settings = {"threads": 1, "inputs": inputs, "dtype": dtype}
     return Case(key_of(name, batch, dtype), sides, settings, rounds)
 

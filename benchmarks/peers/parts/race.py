@@ -36,9 +36,9 @@ def cases(arguments, results):
             objective: [*trials_of(objective, name, race, settings[name], arguments.folder)]
             for objective in RACERS
         }
-        of_chosen = [trial for objective in chosen for trial in trials[objective]]
-        yield from of_chosen
-        if all(map(results.has, of_chosen)):  # else the best are not known
+        wanted = [trial for objective in chosen for trial in trials[objective]]
+        yield from wanted
+        if all(map(results.has, wanted)):  # else the best are not known
             known = [trial for each in trials.values() for trial in each if results.has(trial)]
             yield from runs_of(name, race, settings[name], known, results, arguments.folder)
 
@@ -64,7 +64,7 @@ def common_of(race, arguments):
     }
 
 
-def of_seed(seed, common, folder):
+def seeded(seed, common, folder):
     """A seed, and the weights that it starts with."""
     shape = (common["pixels"], common["pixels"], common["channels"])
     start = {"seed": seed, "pretrained": common["pretrained"]}
@@ -73,7 +73,7 @@ def of_seed(seed, common, folder):
 
 def start_of(name, common, folder):
     """Compares the untrained networks and the augmentation of both sides."""
-    settings = {**common, **of_seed(0, common, folder), "validation_share": 0}
+    settings = {**common, **seeded(0, common, folder), "validation_share": 0}
     sides = {side: (worker(side, "start"), {}) for side in SIDES}
     return Case(f"{PART}/{name}/start", sides, settings, rounds=0, seconds=BEYOND)
 
@@ -81,7 +81,7 @@ def start_of(name, common, folder):
 def trials_of(objective, name, race, common, folder):
     """The search of an objective, on training classes held out."""
     held_out = {"validation_share": racers.VALIDATION_SHARE}
-    common = {**common, **held_out, **of_seed(0, common, folder)}
+    common = {**common, **held_out, **seeded(0, common, folder)}
     budget = {"seconds": race.trial_seconds}
     for trial in TRIALS:
         for side in SIDES:
@@ -94,7 +94,7 @@ def runs_of(name, race, common, trials, results, folder):
     best = {side: best_of(trials, results, side) for side in SIDES}
     for budget in ({"seconds": race.seconds}, {"steps": race.steps}):
         for seed in racers.SEEDS:
-            settings = {**common, **of_seed(seed, common, folder), "validation_share": 0}
+            settings = {**common, **seeded(seed, common, folder), "validation_share": 0}
             for side in (side for side in SIDES if best[side]):
                 [(unit, size)] = budget.items()
                 key = f"{PART}/{name}/{size:g} {unit}/{seed}/{side}"

@@ -12,8 +12,8 @@ def prepare(settings, folder):
     torch.set_num_threads(settings["threads"])
     arrays, options = arrays_of(settings, folder), dict(settings["options"])
     if settings["miner"] is not None:
-        name, of_miner = settings["miner"]
-        options["miner"] = getattr(miners, name)(**of_miner)
+        name, miner_options = settings["miner"]
+        options["miner"] = getattr(miners, name)(**miner_options)
     if "proxies" in arrays:
         classes, _, dim = arrays["proxies"].shape
         options |= {"num_classes": classes, "in_features": dim}

@@ -4,7 +4,7 @@ import numpy as np
 from pytorch_metric_learning.samplers import MPerClassSampler
 from torch.utils.data import BatchSampler
 
-from benchmarks.peers.workers.sampled import epoch_after_epoch, of_batches
+from benchmarks.peers.workers.sampled import epoch_after_epoch, taken
 
 
 def prepare(settings, folder):
@@ -17,4 +17,4 @@ def prepare(settings, folder):
         sampler = MPerClassSampler(labels, images, batch_size=batch)
         return epoch_after_epoch(BatchSampler(sampler, batch, drop_last=True))
 
-    return of_batches(batches, settings["batches"])
+    return taken(batches, settings["batches"])

@@ -3,7 +3,7 @@
 import itertools
 
 
-def of_batches(batches, count):
+def taken(batches, count):
     """The work: a sampler's first batch if `count` is 0, else that many batches of one that runs.
 
     Args:

@@ -39,9 +39,9 @@ def recipe_of(settings, folder):
     from tfdml.runs.recipe import Recipe
 
     weights = settings["pretrained"] and str(folder / settings["pretrained"])
-    of_race = {"backbone": settings["network"], "weights": weights, "seed": settings["seed"]}
-    of_race |= {"schedule": "constant", "steps": ENDLESS}
-    recipe = Recipe(**{**(settings.get("recipe") or trial_of(settings)), **of_race})
+    fixed = {"backbone": settings["network"], "weights": weights, "seed": settings["seed"]}
+    fixed |= {"schedule": "constant", "steps": ENDLESS}
+    recipe = Recipe(**{**(settings.get("recipe") or trial_of(settings)), **fixed})
     return recipe.completed(recipe.classes_per_batch)[0]
 
 

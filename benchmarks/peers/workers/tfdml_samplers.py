@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.peers.workers.sampled import of_batches
+from benchmarks.peers.workers.sampled import taken
 from tfdml.quiet import import_tensorflow
 
 
@@ -15,4 +15,4 @@ def prepare(settings, folder):
     classes, images = settings["classes_per_batch"], settings["images_per_class"]
     split, sampler = Split(inputs=np.arange(len(labels)), labels=labels), Balanced(classes, images)
     rows = batches(split, sampler).map(lambda rows, _: rows)
-    return of_batches(lambda: iter(rows), settings["batches"])
+    return taken(lambda: iter(rows), settings["batches"])

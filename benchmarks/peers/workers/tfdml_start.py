@@ -40,10 +40,8 @@ def augmented(dataset, images, draws):
 
     changes, size, draws = dataset.augmentation, dataset.image_size, draws.astype(np.float32)
     parts = [
-        random_flip(
-            random_part(image, size, changes, dataset.preprocessing, of_image), changes, of_image[4]
-        )
-        for image, of_image in zip(images, draws, strict=True)
+        random_flip(random_part(image, size, changes, dataset.preprocessing, own), changes, own[4])
+        for image, own in zip(images, draws, strict=True)
     ]
     whole = tf.stack([tf.cast(part, tf.float32) for part in parts])
     return random_warp(whole, changes.changed(flip=False), draws[:, 4:])

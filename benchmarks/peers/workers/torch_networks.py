@@ -60,7 +60,7 @@ def load(network, layers):
     """Assigns the weights of Keras, layer by layer."""
     own = [each for each in network.modules() if isinstance(each, LAYERS)]
     for layer, variables in zip(own, layers.values(), strict=True):
-        weights = {NAMES[name]: of_torch(layer, array) for name, array in variables.items()}
+        weights = {NAMES[name]: to_torch(layer, array) for name, array in variables.items()}
         layer.load_state_dict(weights, strict=False)  # it counts batches too
         named = [*layer.named_parameters(), *layer.named_buffers()]
         missing = {name for name, _ in named} - {*weights, "num_batches_tracked"}
@@ -71,7 +71,7 @@ def load(network, layers):
 LAYERS = (nn.Conv2d, nn.BatchNorm2d, nn.Linear)
 
 
-def of_torch(layer, array):
+def to_torch(layer, array):
     """An array of Keras in the layout of PyTorch."""
     if isinstance(layer, nn.Conv2d) and array.ndim == 4:
         grouped = layer.groups > 1  # depthwise: (height, width, channels, 1)

@@ -17,11 +17,11 @@ def settings(tmp_path, rng):
         np.savez(tmp_path / f"{name}.npz", **arrays)
     parts = [np.load(tmp_path / f"{name}.npz") for name in ("train", "test")]
     np.savez(tmp_path / "images.npz", **parts[0], **parts[1])
-    of_network = {"network": "small_cnn", "shape": [14, 14, 1], "dim": 128, "seed": 3}
-    weights = tfdml_networks.prepare({**of_network, "pretrained": None}, tmp_path)()
+    network = {"network": "small_cnn", "shape": [14, 14, 1], "dim": 128, "seed": 3}
+    weights = tfdml_networks.prepare({**network, "pretrained": None}, tmp_path)()
     np.savez(tmp_path / "weights.npz", **weights)
     return {
-        **of_network,
+        **network,
         **vars(RACERS["CosFace"][TFDML].built),
         "inputs": "images.npz",
         "weights": "weights.npz",

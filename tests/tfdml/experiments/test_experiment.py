@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from full_disk import files_of_at_most
 
 import pipelines
 from tfdml.evaluation.comparison import save_queries
@@ -68,13 +69,13 @@ def test_a_table_is_made_and_not_made_twice(run, made, table):
     first = run()
     assert first.code == 0, first.err
     lines, count = lines_of(table.parent), made.made
-    of_seeds = [line for line in lines if line["classes"] == "test"]
-    assert [(line["row"], line["seed"]) for line in of_seeds] == [
+    final = [line for line in lines if line["classes"] == "test"]
+    assert [(line["row"], line["seed"]) for line in final] == [
         (row, seed) for row in ("triplet", "contrastive") for seed in "01"
     ]
     assert len(lines) == count
     best = max(lines, key=lambda line: float(line["recall@1"]) * (line["fold"] == "0"))
-    chosen = {line["setting"] for line in of_seeds if line["row"] == best["row"]}
+    chosen = {line["setting"] for line in final if line["row"] == best["row"]}
     assert chosen == {best["setting"]}
     assert "2 rows × 2 seeds, after 6 trials of 2 folds each: 28 trainings, 0" in first.out
     assert "| `contrastive` | learning_rate" in first.out
@@ -146,6 +147,12 @@ def test_wrong_rows_and_ranges_are_rejected_before_a_training(old, new, message,
 )
 def test_wrong_arguments_are_rejected(arguments, message, run):
     assert message in run(*arguments).sentence
+
+
+def test_a_full_disk_is_named_before_a_training(run, made):
+    with files_of_at_most(10):
+        assert "File too large" in run().sentence
+    assert made.made == 0
 
 
 @pytest.mark.skipif(os.name == "nt" or os.getuid() == 0, reason="all folders can be written to")

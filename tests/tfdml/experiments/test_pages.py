@@ -64,3 +64,58 @@ def test_a_page_without_a_place_is_rejected(given, tmp_path):
     (tmp_path / "docs" / "page.md").write_text("# Page\n")
     result = write(given, cwd=tmp_path)
     assert "page.md must have a line `<!-- results: TABLE -->` and later" in result.sentence
+
+
+PAPER = """\
+rows: {a: {loss: triplet, steps: 1800}, b: {loss: lifted, steps: 0}}
+reported:
+  measured:
+    kept: {at: docs/here.md, what: three seeds, kept: docs/some_t.csv, columns: [recall@1]}
+    page: {at: docs/here.md, what: earlier, section: Cars, columns: [R@1]}
+  tables:
+    - title: Table 1
+      scores: [R@1, R@2]
+      note: In percent.
+      evaluate: --k '[1, 2]'
+      rows:
+        - {name: A, reported: [58.3, null], row: a, seconds: 4.0, here: {of: kept, row: a}}
+        - {name: A, note: 64 wide, row: a, train: --embedding_dim 64, here: {of: page, row: Old}}
+        - {name: B, reported: [1.5, 20], row: b, evaluate: --nmi false}
+        - {name: C, without: "quoted: no network"}
+"""
+
+
+def test_a_paper_is_shown_beside_what_was_found_here(given, tmp_path):
+    (tmp_path / given).write_text(PAPER)
+    results.write(tmp_path / "docs" / "some_t.csv", [line(read_table(given), "a", 0.5)])
+    cars = "# Here\n\n## Cars\n\n| loss | R@1 |\n|---|---|\n| Old | 40.1 |\n"
+    (tmp_path / "docs" / "here.md").write_text(cars)
+    assert write(given, cwd=tmp_path).code == 0
+    written = (tmp_path / "docs" / "page.md").read_text()
+    train, evaluate = f"`python train.py --config {given} --row", "`python evaluate.py saved_models"
+    scored = f"{evaluate}/some_t_a --k '[1, 2]'`"
+    assert "### Table 1\n\nIn percent.\n\n| row | R@1 | R@2 | commands | hours | here |" in written
+    assert written.split("|---|---|---|---|---|---|\n")[1].splitlines()[:4] == [
+        f"| A | 58.3 | – | {train} a`<br>{scored} | 2 | recall@1 50.0 ([three seeds](here.md)) |",
+        f"| A (64 wide) | – | – | {train} a --embedding_dim 64`<br>{scored} | 0 "
+        "| R@1 40.1 ([earlier](here.md)) |",
+        f"| B | 1.5 | 20 | {train} b`<br>{evaluate}/some_t_b --nmi false --k '[1, 2]'` | 0 "
+        "| not run: needs the data and a GPU |",
+        "| C | – | – | – | – | quoted: no network |",
+    ]
+    assert "| `a` | 50.0 | 1 |" in written  # what is kept beside the page
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[58.3, null]", "[58.3]", "Table 1: a row must have a figure for each score. Received"),
+        ("of: kept, row: a", "of: kept, row: x", "docs/some_t.csv must have the row. Received"),
+        ("row: Old", "row: New", "docs/here.md, Cars must have the row. Received: row='New'"),
+    ],
+)
+def test_figures_that_are_not_there_are_named(old, new, message, given, tmp_path):
+    (tmp_path / given).write_text(PAPER.replace(old, new))
+    results.write(tmp_path / "docs" / "some_t.csv", [line(read_table(given), "a", 0.5)])
+    (tmp_path / "docs" / "here.md").write_text("## Cars\n\n| loss | R@1 |\n|---|---|\n")
+    assert message in write(given, cwd=tmp_path).sentence

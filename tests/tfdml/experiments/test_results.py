@@ -35,11 +35,11 @@ def test_lines_are_read_as_they_were_written(tmp_path):
 
 
 def test_a_table_has_the_mean_and_deviation_of_the_seeds():
-    of_a = [LINE | {"recall@1": 0.5}, LINE | {"seed": 1, "recall@1": 0.6}]
-    of_b = [LINE | {"row": "b", "recall@1": 0.4, "setting": '{"steps": 3}'}]
+    first = [LINE | {"recall@1": 0.5}, LINE | {"seed": 1, "recall@1": 0.6}]
+    second = [LINE | {"row": "b", "recall@1": 0.4, "setting": '{"steps": 3}'}]
     held_out = [LINE | {"row": "b", "fold": 0, "recall@1": 0.9}]
-    of_b[0] |= {"difference": -0.15, "low": -0.2, "high": 0.01, "p": 0.03}
-    text = results.table_of(Table("t", {"a": {}, "b": {}}), [*of_b, *held_out, *of_a])
+    second[0] |= {"difference": -0.15, "low": -0.2, "high": 0.01, "p": 0.03}
+    text = results.table_of(Table("t", {"a": {}, "b": {}}), [*second, *held_out, *first])
     assert text.splitlines() == [
         "| row | setting | untrained | recall@1 | difference | p | seeds |",
         "|---|---|---|---|---|---|---|",
