@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tfdml.experiments import pages, results
-from tfdml.experiments.trainings import settings_digest
+from tfdml.experiments.trainings import Row, settings_digest
 from tfdml.runs.recipe import Recipe
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -19,6 +19,19 @@ WITH_TABLES = [page for page in PAGES if pages.PLACE.search(page.read_text(encod
 @pytest.fixture
 def _at_the_top(monkeypatch):
     monkeypatch.chdir(ROOT)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _each_digest_is_made_once():
+    digests, digest = {}, Row.digest.func
+
+    def made_once(row):
+        key = repr(row.table), row.name
+        return digests.get(key) or digests.setdefault(key, digest(row))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Row, "digest", property(made_once))
+        yield
 
 
 def first_table(lines):

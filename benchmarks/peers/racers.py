@@ -12,42 +12,24 @@ from benchmarks.peers.objectives import Built, peer, tfdml
 
 @dataclasses.dataclass(frozen=True)
 class Race:
-    """A data set, the network that both sides train on it and the budgets.
+    """A data set, the network that both sides train on it and the budgets."""
 
-    Args:
-        dataset: Name in `pipelines`.
-        folder: Its folder in that of the data.
-        network: Backbone of tfdml.
-        pixels: Side of an image that is trained on.
-        stored: Side of the images that it is cropped from.
-        channels: Of an image.
-        seconds: Budget of a run.
-        trial_seconds: Budget of a trial of the search.
-        steps: Budget of a run in steps.
-        rate: Learning rate as it is.
-        factor: Of the learning rate of the second trial.
-        augmentation: Options of `pipelines.Augmentation`, without crops.
-        pretrained: Whether the network starts with ImageNet's weights, the same numbers on both
-            sides, and keeps the statistics of its batch normalisation.
-        head_multiplier: Factor of the learning rate of the embedding, and of proxies.
-        recipe: Row of `recipes/best/recommended.yaml`, the recipe that tfdml recommends.
-    """
-
-    dataset: str
-    folder: str
-    network: str
-    pixels: int
-    stored: int
+    dataset: str  # in `pipelines`
+    folder: str  # in that of the data
+    network: str  # backbone of tfdml
+    pixels: int  # side of an image that is trained on
+    stored: int  # side of the images that it is cropped from
     channels: int
-    seconds: float
-    trial_seconds: float
-    steps: int
-    rate: float
-    factor: float
-    augmentation: dict
-    recipe: str
+    seconds: float  # budget of a run
+    trial_seconds: float  # and of a trial of the search
+    steps: int  # budget of a run in steps
+    rate: float  # learning rate as it is
+    factor: float  # of that of the second trial
+    augmentation: dict  # options of `pipelines.Augmentation`, without crops
+    recipe: str  # row of `recipes/best/recommended.yaml`
+    # ImageNet's weights, the same numbers on both sides, and their statistics of normalisation.
     pretrained: bool = False
-    head_multiplier: float = 1.0
+    head_multiplier: float = 1.0  # of the learning rate of the embedding, and of proxies
 
 
 _PHOTOS = {
@@ -90,21 +72,13 @@ KS = [1, 2, 4, 8]
 
 @dataclasses.dataclass(frozen=True)
 class Racer:
-    """An objective on one side.
+    """An objective on one side."""
 
-    Args:
-        built: How it is built as it is.
-        other: How it is built in the trial of other options.
-        proxies: Whether it learns proxies of the classes.
-        raw: Whether that trial leaves the rows of the network at their lengths.
-        proxy_factor: Factor of the learning rate of proxies in that trial, beside the head's.
-    """
-
-    built: Built
-    other: Built
-    proxies: bool = False
-    raw: bool = False
-    proxy_factor: float = 1.0
+    built: Built  # as it is
+    other: Built  # in the trial of other options
+    proxies: bool = False  # whether it learns proxies of the classes
+    raw: bool = False  # whether that trial leaves the rows of the network at their lengths
+    proxy_factor: float = 1.0  # of the rate of proxies in that trial, beside the head's
 
 
 def on_both_sides(ours, other, theirs, their_other, **options):

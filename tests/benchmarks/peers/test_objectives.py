@@ -1,19 +1,13 @@
-import pytest
-
 from benchmarks.peers.objectives import OBJECTIVES, peer, tfdml
 from tfdml import losses
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
-def test_tfdml_builds_every_objective(name):
-    objective = OBJECTIVES[name]
-    options = dict(objective.tfdml.options)
-    if objective.centers:
-        options["num_classes"] = 4
-    loss = losses.get(objective.tfdml.name, **options)
-    assert bool(loss.layers) == bool(objective.centers or objective.memory)
-    assert set(objective.differs) <= set(objective.peers)
-    assert objective.peers
+def test_tfdml_builds_every_objective():
+    for objective in OBJECTIVES.values():
+        options = {"num_classes": 4} if objective.centers else {}
+        loss = losses.get(objective.tfdml.name, **objective.tfdml.options, **options)
+        assert bool(loss.layers) == bool(objective.centers or objective.memory)
+        assert objective.differs.keys() <= objective.peers.keys() != set()
 
 
 def test_a_call_is_written_as_its_library_writes_it():

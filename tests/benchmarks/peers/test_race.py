@@ -85,16 +85,11 @@ def test_the_best_of_each_side_runs_in_the_same_time_and_in_the_same_steps(argum
     assert all(map(results.has, race.cases(arguments, results)))
 
 
-def test_the_best_is_of_all_objectives_that_were_tried(arguments, results):
-    run(results, race.cases(arguments, results), by_side)
-    arguments.objectives = ["CosFace"]
-    runs = [case for case in race.cases(arguments, results) if not results.has(case)]
-    assert {own["objective"] for case in runs for _, own in case.sides.values()} == {"circle"}
-
-
 def test_runs_of_another_objective_are_a_row_of_their_own(arguments, results):
     run(results, race.cases(arguments, results), by_side)
     runs = [case for case in race.cases(arguments, results) if not results.has(case)]
+    arguments.objectives = ["CosFace"]  # the best are of all that were tried
+    assert {case.key for case in race.cases(arguments, results)} >= {case.key for case in runs}
     run(results, runs, by_side)
     arguments.objectives = ["SupCon"]
 
@@ -154,13 +149,12 @@ def test_a_side_whose_trials_all_stopped_has_no_runs(arguments, results):
     assert {case.key.split("/")[-1] for case in runs} == {"tfdml"}
 
 
-@pytest.mark.parametrize("name", RACERS)
-def test_tfdml_builds_the_objectives_of_every_trial(name):
-    racer = RACERS[name]["tfdml"]
-    for built in (racer.built, racer.other):
-        options = {"num_classes": 4} if RACERS[name]["pml"].proxies else {}
-        losses.get(built.name, **built.options, **options)
-    assert racer.built != racer.other
+def test_tfdml_builds_the_objectives_of_every_trial():
+    for sides in RACERS.values():
+        racer, options = sides["tfdml"], {"num_classes": 4} if sides["pml"].proxies else {}
+        for built in (racer.built, racer.other):
+            losses.get(built.name, **built.options, **options)
+        assert racer.built != racer.other
 
 
 def test_data_that_is_missing_is_named_before_the_race(tmp_path):

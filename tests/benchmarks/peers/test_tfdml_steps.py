@@ -1,8 +1,10 @@
 import numpy as np
+import pytest
 
 from benchmarks.peers.workers import tfdml_networks, tfdml_steps
 
 
+@pytest.mark.slow  # compiles a step
 def test_the_work_is_a_step_and_returns_the_first_loss(tmp_path, rng):
     start = {"network": "small_cnn", "shape": [14, 14, 3], "dim": 128, "seed": 3}
     np.savez(
