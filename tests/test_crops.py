@@ -35,6 +35,7 @@ def trained(tmp_path_factory):
     data = ["--dataset", "folder", "--data_dir", str(folder / "photos")]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        patch.setattr(exporting, "images_per_second", lambda version: 1)
         train.main([*data, *SETTINGS, *STEPS, *options])
     (folder / "mean.npy").unlink()  # what was exported has its own
     return folder
@@ -46,8 +47,12 @@ def version(trained, monkeypatch):
     return pathlib.Path("saved_models/crops/1")
 
 
-def test_the_served_model_reads_what_evaluate_scores(version):
-    signatures = tf.saved_model.load(str(version)).signatures
+@pytest.fixture(scope="module")
+def signatures(trained):
+    return tf.saved_model.load(str(trained / "saved_models" / "crops" / "1")).signatures
+
+
+def test_the_served_model_reads_what_evaluate_scores(version, signatures):
     preprocessing = ScoredModel(version, exported.recipe_of(version)).preprocessing
     split = pipelines.load("folder", data_dir="photos").test
     scored = next(
@@ -60,27 +65,26 @@ def test_the_served_model_reads_what_evaluate_scores(version):
     assert np.abs(scored - plain).mean() > 10
 
 
-def test_evaluate_takes_several_crops_of_the_warped_image(version):
-    evaluate.main([str(version), "--nmi=false", "--crops", "5"])
+def test_evaluate_takes_several_crops_of_the_warped_image(version, signatures):
     settings = evaluate.parse("retrieval", [str(version), "--crops", "5"])
     model = find_model(settings)
     settings = completed(settings, model)
     preprocessing = model.preprocessing
-    signature = tf.saved_model.load(str(version)).signatures["embed_images"]
     split = pipelines.load("folder", data_dir="photos").test
     found = embed(settings, model, split)
     wholes = next(
         iter(pipelines.evaluation_batches(split, (16, 16, 3), preprocessing=preprocessing))
     ).numpy()
     corners = [(0, 0), (0, 4), (4, 0), (4, 4), (2, 2)]
-    rows = [signature(images=wholes[:, y : y + 12, x : x + 12])["embedding"] for y, x in corners]
+    embed_images = signatures["embed_images"]
+    rows = [embed_images(images=wholes[:, y : y + 12, x : x + 12])["embedding"] for y, x in corners]
     unit = [row / np.linalg.norm(row, axis=1, keepdims=True) for row in rows]
     mean = np.mean(unit, axis=0)
     mean /= np.linalg.norm(mean, axis=1, keepdims=True)
     np.testing.assert_allclose(found, mean, atol=1e-5)
 
 
-def test_an_export_of_the_run_reads_images_alike(version, monkeypatch):
+def test_an_export_of_the_run_reads_images_alike(version, signatures, monkeypatch):
     monkeypatch.setattr(exporting, "images_per_second", lambda version: 1)
     export.main(["runs/crops", "--out", "saved_models/again"])
     again = pathlib.Path("saved_models/again/1")
@@ -90,8 +94,8 @@ def test_an_export_of_the_run_reads_images_alike(version, monkeypatch):
     np.testing.assert_array_equal(first.mean_image, second.mean_image)
     contents = tf.constant([pathlib.Path("photos/d/15.png").read_bytes()])
     images = [
-        tf.saved_model.load(str(path)).signatures["read_images"](image_bytes=contents)["images"]
-        for path in (version, again)
+        each["read_images"](image_bytes=contents)["images"]
+        for each in (signatures, tf.saved_model.load(str(again)).signatures)
     ]
     np.testing.assert_array_equal(*images)
 

@@ -41,27 +41,37 @@ def first_table(lines):
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 
 
-@pytest.mark.usefixtures("_at_the_top")
-def test_tables_are_made_of_the_kept_results():
+def with_tables():
+    """The pages with tables; slow is that of hundreds of rows."""
+    for page in WITH_TABLES:
+        marks = [pytest.mark.slow] * (page.stem == "first_run")
+        yield pytest.param(page, marks=marks, id=page.stem)
+
+
+def test_pages_have_tables():
     names = {page.stem for page in WITH_TABLES}
     assert {"best", "cub200", "first_run", "hdc", "pddm", "reproduce"} <= names
-    for page in WITH_TABLES:
-        text = page.read_text(encoding="utf-8")
-        assert pages.with_tables(page, text) == text, page
 
 
 @pytest.mark.usefixtures("_at_the_top")
-def test_kept_results_are_of_the_recipes_and_the_settings_of_their_page():
-    for page in WITH_TABLES[1:]:
-        files = {}
-        for table in pages.tables_of(page.read_text(encoding="utf-8")):
-            path = pages.kept_at(page, table)
-            every, own = files.setdefault(path, (results.read(path), []))
-            todays = pages.own_lines(table, every)
-            assert todays, (page, table.name)
-            own += todays
-        for path, (every, own) in files.items():
-            assert len(own) == len(every) > 10, path
+@pytest.mark.parametrize("page", with_tables())
+def test_tables_are_made_of_the_kept_results(page):
+    text = page.read_text(encoding="utf-8")
+    assert pages.with_tables(page, text) == text
+
+
+@pytest.mark.usefixtures("_at_the_top")
+@pytest.mark.parametrize("page", [*with_tables()][1:])
+def test_kept_results_are_of_the_recipes_and_the_settings_of_their_page(page):
+    files = {}
+    for table in pages.tables_of(page.read_text(encoding="utf-8")):
+        path = pages.kept_at(page, table)
+        every, own = files.setdefault(path, (results.read(path), []))
+        todays = pages.own_lines(table, every)
+        assert todays, table.name
+        own += todays
+    for path, (every, own) in files.items():
+        assert len(own) == len(every) > 10, path
 
 
 @pytest.mark.usefixtures("_at_the_top")
