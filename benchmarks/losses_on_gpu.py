@@ -28,9 +28,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from benchmarks.peers.arguments import RANGES
 from benchmarks.peers.case import PML
+from benchmarks.peers.measured_tables import memory_of, ratio, small, table, time_of
 from benchmarks.peers.objectives import OBJECTIVES
 from benchmarks.peers.parts.losses import inputs_of
-from benchmarks.peers.tables import memory_of, ratio, small, table, time_of
 from benchmarks.peers.turns import difference
 from benchmarks.peers.workers.tfdml_losses import loss_of
 

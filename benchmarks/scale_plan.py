@@ -2,9 +2,9 @@
 
     python benchmarks/scale_plan.py --images_per_second 290 --rows_per_second 3750 --list_bytes 30
 
-The images per second are those of one core, by `benchmarks/embedding.py`; more cores are faster
-only as long as the storage is. The rows per second are those of the machine that builds the index,
-by `benchmarks/scale.py`, for as many cells as below.
+The images per second are those of one core, by `benchmarks/embedding_speed.py`; more cores are
+faster only as long as the storage is. The rows per second are those of the machine that builds the
+index, by `benchmarks/scale.py`, for as many cells as below.
 """
 
 import argparse

@@ -17,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from benchmarks.memory import peak_memory
+from benchmarks.peak_memory import peak_memory
 from benchmarks.timing import seconds_of
 
 STEPS, PIXELS, MICRO_BATCH = 3, 96, 64

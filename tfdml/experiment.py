@@ -23,8 +23,8 @@ from tfdml.checks import check_keras
 from tfdml.command_line import one_sentence
 from tfdml.experiments import pages
 from tfdml.experiments.results import RESULTS, write_results
-from tfdml.experiments.search import best_setting, ends
 from tfdml.experiments.trainings import PROGRAM, Row, check_scores, recipe_of
+from tfdml.experiments.tuning import best_setting, ends
 from tfdml.files import check_writable, write_text
 from tfdml.programs import train
 from tfdml.quiet import import_tensorflow, keep_printing

@@ -23,10 +23,10 @@ from benchmarks.peers.arguments import PARTS, PROGRAM, parse
 from benchmarks.peers.case import OWN
 from benchmarks.peers.coming_from import write_comparison
 from benchmarks.peers.environment import python_of_peers
-from benchmarks.peers.exported import check_data
-from benchmarks.peers.page import page_of
+from benchmarks.peers.measurements import Results
+from benchmarks.peers.peers_page import page_of
+from benchmarks.peers.prepared import check_data
 from benchmarks.peers.racers import RACES
-from benchmarks.peers.results import Results
 from benchmarks.peers.turns import measure
 from tfdml.checks import check
 from tfdml.command_line import one_sentence

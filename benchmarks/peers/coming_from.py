@@ -1,9 +1,9 @@
 """The table of objectives on the page for those who come from pytorch-metric-learning."""
 
 from benchmarks.peers.case import PML
+from benchmarks.peers.measured_tables import table
 from benchmarks.peers.objectives import OBJECTIVES
 from benchmarks.peers.parts.losses import CHECKED, is_equal, key_of
-from benchmarks.peers.tables import table
 from tfdml.files import write_text
 
 PAGE = "coming_from/pytorch_metric_learning.md"

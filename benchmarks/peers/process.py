@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from benchmarks.memory import resident_memory
+from benchmarks.peak_memory import resident_memory
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 POLL = 0.02  # seconds between looks at the memory

@@ -3,8 +3,8 @@
 import statistics
 
 from benchmarks.peers.case import BEST, TITLES
+from benchmarks.peers.measured_tables import small, table
 from benchmarks.peers.racers import KS, RACERS, RACES, TRIALS
-from benchmarks.peers.tables import small, table
 
 SEARCH, START = "search", "start"
 

@@ -17,7 +17,7 @@ import time
 
 import numpy as np
 
-from benchmarks.memory import forget_peak, peak_memory
+from benchmarks.peak_memory import forget_peak, peak_memory
 
 SECONDS = 0.3  # of a round, and at least one call
 

@@ -4,9 +4,9 @@ import os
 
 import numpy as np
 
+from benchmarks.peers.arrays import labels_of, written
 from benchmarks.peers.case import FAISS, OML, PML, TFDML, Case, worker
-from benchmarks.peers.inputs import labels_of, written
-from benchmarks.peers.tables import comparison, tally
+from benchmarks.peers.measured_tables import comparison, tally
 
 PART = "evaluation"
 DIM = 128

@@ -4,10 +4,10 @@ import dataclasses
 
 import numpy as np
 
+from benchmarks.peers.arrays import written
 from benchmarks.peers.case import TFDML, TITLES, Case, worker
-from benchmarks.peers.inputs import written
+from benchmarks.peers.measured_tables import comparison, table, tally
 from benchmarks.peers.objectives import OBJECTIVES
-from benchmarks.peers.tables import comparison, table, tally
 
 PART = "losses"
 DIM, PER_CLASS, CLASSES = 128, 4, 1000  # the classes that have proxies

@@ -9,7 +9,7 @@ import pathlib
 
 from benchmarks.peers import racers
 from benchmarks.peers.case import BEST, PML, TFDML, Case, worker
-from benchmarks.peers.exported import initial_weights, pretrained_weights, race_images
+from benchmarks.peers.prepared import initial_weights, pretrained_weights, race_images
 from benchmarks.peers.race_page import races_page
 from benchmarks.peers.racers import OTHER_OPTIONS, OTHER_RATE, RACERS, RACES, TRIALS
 from tfdml.checks import check

@@ -4,9 +4,9 @@ import os
 
 import numpy as np
 
+from benchmarks.peers.arrays import labels_of, written
 from benchmarks.peers.case import OML, PML, TFDML, Case, worker
-from benchmarks.peers.inputs import labels_of, written
-from benchmarks.peers.tables import comparison
+from benchmarks.peers.measured_tables import comparison
 
 PART = "samplers"
 CLASSES, IMAGES = 11_318, 59_551

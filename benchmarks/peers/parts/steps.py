@@ -4,10 +4,10 @@ import os
 
 import numpy as np
 
+from benchmarks.peers.arrays import written
 from benchmarks.peers.case import TFDML, Case, worker
-from benchmarks.peers.exported import initial_weights
-from benchmarks.peers.inputs import written
-from benchmarks.peers.tables import comparison
+from benchmarks.peers.measured_tables import comparison
+from benchmarks.peers.prepared import initial_weights
 
 PART = "steps"
 SHAPE = {"classes_per_batch": 16, "images_per_class": 4}

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.losses import gradient_step
+from benchmarks.loss_speed import gradient_step
 from benchmarks.peers.workers.tfdml_losses import traced, versions
 from tfdml.quiet import import_tensorflow
 

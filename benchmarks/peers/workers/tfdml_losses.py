@@ -4,7 +4,7 @@ import importlib.metadata
 
 import numpy as np
 
-from benchmarks.losses import fill, gradient_step
+from benchmarks.loss_speed import fill, gradient_step
 from tfdml.quiet import import_tensorflow
 
 WARM = 8  # rows of the call that is not measured

@@ -6,9 +6,9 @@ import programs
 import pytest
 
 from benchmarks.peers import __main__ as peers
-from benchmarks.peers.page import page_of
+from benchmarks.peers.measurements import Results
+from benchmarks.peers.peers_page import page_of
 from benchmarks.peers.process import StoppedError
-from benchmarks.peers.results import Results
 from tfdml.files import locked
 
 RESULTS = pathlib.Path(__file__).parents[3] / "docs" / "results"

@@ -3,11 +3,11 @@ import types
 
 import pytest
 
-from benchmarks.peers.exported import WEIGHTS, check_data
-from benchmarks.peers.page import page_of
+from benchmarks.peers.measurements import Results
 from benchmarks.peers.parts import race
+from benchmarks.peers.peers_page import page_of
+from benchmarks.peers.prepared import WEIGHTS, check_data
 from benchmarks.peers.racers import RACERS, RACES, SEEDS, TRIALS
-from benchmarks.peers.results import Results
 from tfdml import losses
 
 

@@ -1,4 +1,4 @@
-"""Speed of the samplers: python benchmarks/sampling.py
+"""Speed of the samplers: python benchmarks/sampling_speed.py
 
 Prints each measurement next to its limit.
 """

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from benchmarks.peers import page
+from benchmarks.peers import peers_page as page
 from benchmarks.peers.case import PML, TFDML, Case
+from benchmarks.peers.measured_tables import number, small
+from benchmarks.peers.measurements import Results
 from benchmarks.peers.parts import evaluation, losses, samplers
-from benchmarks.peers.results import Results
-from benchmarks.peers.tables import number, small
 
 
 def record_of(case, ours, theirs, differences=None):

@@ -1,7 +1,7 @@
 import pytest
 
 from benchmarks.peers.case import Case
-from benchmarks.peers.results import Results
+from benchmarks.peers.measurements import Results
 
 
 def a_case(key="losses/a", **settings):

@@ -1,6 +1,6 @@
-"""Speed of training from a cache, compared with the original files: python benchmarks/cache.py
+"""Speed of training from a cache, compared with the original files.
 
-    python benchmarks/cache.py --data_dir PHOTOS [--images 1024] [--turns 3] [--cold]
+    python benchmarks/cache_speed.py --data_dir PHOTOS [--images 1024] [--turns 3] [--cold]
 
 PHOTOS has one sub-folder per class. Batches of random crops are read from the photographs, from
 files of the cache's JPEGs, and from the caches. Prints images per second and CPU time per image,

@@ -1,6 +1,6 @@
 """Time of retrieval scores of 60,502 × 128, in 11,316 classes, against a flat faiss search.
 
-    python benchmarks/retrieval.py
+    python benchmarks/retrieval_speed.py
 
 Prints the seconds of Recall@{1, 10, 100, 1000} alone, of these with MAP@R and R-precision in one
 pass, and of all metrics over the whole ranking; their ratio to the search, and the memory that each

@@ -1,6 +1,6 @@
-"""Speed of decoding with augmentation, compared with bare decoding: python benchmarks/images.py
+"""Speed of decoding with augmentation, compared with bare decoding.
 
-    python benchmarks/images.py [--data_dir PHOTOS] [--images 1024] [--turns 3]
+    python benchmarks/image_speed.py [--data_dir PHOTOS] [--images 1024] [--turns 3]
 
 Reads JPEG files of 256 × 256 pixels, made of photographs (one sub-folder per class) or of noise.
 Prints images per second and CPU time per image, measured in turns, the best of each. The ratios to

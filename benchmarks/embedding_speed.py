@@ -1,6 +1,6 @@
 """Speed of `python -m tfdml.scale embed`, compared with the exported model alone.
 
-    python benchmarks/embedding.py saved_models/NAME/1 PHOTOS [--images 1000] [--engine local]
+    python benchmarks/embedding_speed.py saved_models/NAME/1 PHOTOS [--images 1000] [--engine local]
 
 Measures in turns the images per second of the model's `serving_default` on ready batches, encoded
 images in memory, and of the embedding of the same images from the list of their files to the

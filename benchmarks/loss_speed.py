@@ -1,8 +1,8 @@
 """Time and memory of each loss, forward and backward, on one core, compared with its product.
 
-    python benchmarks/losses.py            # graph
-    python benchmarks/losses.py --xla      # compiled by XLA
-    python benchmarks/losses.py --check    # exit status 1 if a limit is exceeded
+    python benchmarks/loss_speed.py            # graph
+    python benchmarks/loss_speed.py --xla      # compiled by XLA
+    python benchmarks/loss_speed.py --check    # exit status 1 if a limit is exceeded
 
 Rows are 128-d, 4 per class. The product is the matrix of dot products that a loss is made from,
 with its gradients: of the batch with itself, with the proxies of 1,000 classes, or with a memory of
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from benchmarks.memory import forget_peak, peak_memory
+from benchmarks.peak_memory import forget_peak, peak_memory
 
 CLASSES, MEMORY = 1000, 55_000
 MEGABYTES = 64  # limit beyond the product

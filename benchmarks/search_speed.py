@@ -1,7 +1,7 @@
 """Time of an image search: building and opening its index, and answering requests.
 
-    python benchmarks/search.py --model saved_models/NAME/1 --images FOLDER
-    python benchmarks/search.py --model saved_models/NAME/1 --data_dir DIRECTORY
+    python benchmarks/search_speed.py --model saved_models/NAME/1 --images FOLDER
+    python benchmarks/search_speed.py --model saved_models/NAME/1 --data_dir DIRECTORY
 
 Without --images the test half of Omniglot, 13,180 drawings, is written as PNG files of 105 × 105
 pixels, from the `data_dir` of tensorflow-datasets. Prints the seconds of a first start and of a
