@@ -92,6 +92,6 @@ def _in_a_page(source):
     [part] = [part for part in parts if part.partition("\n")[0] == source["section"]]
     lines = [line.strip("|").split("|") for line in part.splitlines() if line.startswith("|")]
     heads, *rows = [[cell.strip() for cell in line] for line in lines]
-    found = next((cells for cells in rows if cells[0] == source["row"]), None)
+    found = [cells for cells in rows if cells[0] == source["row"]]
     check(found, f"{source['at']}, {source['section']} must have the row", row=source["row"])
-    return [found[heads.index(column)] for column in source["columns"]]
+    return [found[0][heads.index(column)] for column in source["columns"]]

@@ -5,6 +5,7 @@ import io
 import json
 
 import numpy as np
+from scipy.stats import wilcoxon
 
 from tfdml.checks import check
 from tfdml.evaluation.comparison import load_queries
@@ -101,8 +102,6 @@ def holm(p_values):
 
 def _p_value(values, labels):
     """That of the hypothesis that the mean differences of classes are symmetric around 0."""
-    from scipy.stats import wilcoxon
-
     _, classes = np.unique(labels, return_inverse=True)
     means = np.bincount(classes, values) / np.bincount(classes)
     return float(wilcoxon(means).pvalue) if np.any(means) else 1.0
