@@ -22,7 +22,7 @@ from tfdml.runs.table import Table
 
 PROGRAM = "tfdml.experiment"
 UNSEEN = ("run", "seed", *("data_dir", "weights", "mean_image"))  # by a digest; of files, the path
-OF_OBJECTIVE = ("loss", "loss_options", "learning_rate")
+OBJECTIVE_SETTINGS = ("loss", "loss_options", "learning_rate")
 BY_DISTANCE, BY_SIMILARITY = "distance", "similarity"
 ORDER = ("trial", "fold", "seed")  # of trainings; those to score have neither of the first
 COMPARED = ("recall@1", "recall@2", "recall@4", "recall@8", "map@r", "map", "r_precision", "mrr")
@@ -173,7 +173,7 @@ def _validated(recipe, fold, names):
 def _without_objective(recipe):
     """The settings of a recipe that its images may depend on, as JSON."""
     settings = dataclasses.asdict(recipe)
-    return json.dumps({name: of for name, of in settings.items() if name not in OF_OBJECTIVE})
+    return json.dumps({name: of for name, of in settings.items() if name not in OBJECTIVE_SETTINGS})
 
 
 @functools.lru_cache(maxsize=4)  # folds, which the trials of a row take in turns
