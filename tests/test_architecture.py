@@ -1,6 +1,7 @@
 """The structure that the design promises, read from the source."""
 
 import ast
+import functools
 import importlib
 import itertools
 import pathlib
@@ -10,9 +11,14 @@ from importlinter.cli import lint_imports
 ROOT = pathlib.Path(__file__).parents[1]
 
 
+@functools.cache
+def tree(path):
+    return ast.parse(path.read_text())
+
+
 def imported(path):
     """Dotted names of all that a file imports, also inside functions."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -64,7 +70,7 @@ def test_every_program_keeps_printing_before_all_else():
     paths = {path for pattern in PROGRAMS for path in ROOT.glob(pattern)} - excepted
     begun = []
     for path in paths:
-        for node in ast.parse(path.read_text()).body:
+        for node in tree(path).body:
             if isinstance(node, ast.FunctionDef) and node.name == "main":
                 first = node.body[1 if ast.get_docstring(node) else 0]
                 assert ast.unparse(first) == "keep_printing()", path
@@ -77,7 +83,7 @@ def test_texts_are_read_and_written_in_a_stated_encoding():
     unstated = [
         f"{path.relative_to(ROOT)}:{call.lineno}"
         for path in itertools.chain(*map(modules, folders))
-        for call in ast.walk(ast.parse(path.read_text()))
+        for call in ast.walk(tree(path))
         if isinstance(call, ast.Call) and is_of_the_locale(call)
     ]
     assert not unstated
