@@ -147,16 +147,11 @@ def run(rows, jobs):
                     bar.write(f"About {each * left / 3600:.2g} hours for {left} more trainings")
                 failures += [str(future.exception()) for future in ended if future.exception()]
         except BaseException:
-            stop(workers)
+            workers.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
             raise
     return failures
-
-
-def stop(workers):
-    """Ends all work, also what has begun."""
-    workers.shutdown(wait=False, cancel_futures=True)
-    for process in multiprocessing.active_children():
-        process.terminate()
 
 
 def _end_with(parent):

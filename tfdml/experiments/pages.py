@@ -22,10 +22,7 @@ def write_page(page, place, table):
         <!-- results: recipes/cub200/claims.yaml weights=googlenet.npz -->
         <!-- end of the results -->
 
-    Args:
-        page: Path of the page; one with these lines is begun if there is none.
-        place: What its first line names: the path of the table, and settings as `name=value`.
-        table: `Table` of that place.
+    A page is begun, with those of the `place`, if there is none.
 
     Raises:
         ValueError: If the page has no such lines.

@@ -19,15 +19,9 @@ WIDTH = 100
 def reported_tables(page, path, table):
     """Markdown of the tables of papers that `reported` of a table lists.
 
-    `tables` are lists of `rows`, each with the figures that are `reported` for the `scores`. A row
-    is one of this table or of another `table`, or says `without` which it has no recipe, and may
-    name one of the sources that were `measured`, `here`: a row of a CSV file of results that was
-    `kept`, or of the table under a heading of the page `at`.
-
-    Args:
-        page: Path of the page; all paths are relative to the current folder.
-        path: That of the table.
-        table: `Table`.
+    A row has the figures `reported` for the `scores`; it is a row of this table or of another
+    `table`, or says `without` which it has no recipe. `here` names what was `measured`: a row of a
+    CSV file of results that was `kept`, or of a table under a heading of the page `at`.
 
     Raises:
         ValueError: If a row has not a figure for each score, or what was measured no such row.

@@ -108,10 +108,7 @@ def _p_value(values, labels):
 
 
 def _queries(row, score):
-    """Mean values of a score over the seeds, and labels of the queries; None before all are done.
-
-    The archives are those that evaluation wrote.
-    """
+    """Mean values of a score over the seeds, and labels; None before all are done."""
     runs = {line["run"] for line in row.lines() if "run" in line}
     if len(runs) < len(row.table.seeds):
         return None
