@@ -8,6 +8,7 @@ written shards. The limit is a ratio of 0.9 of the second to the first.
 """
 
 import argparse
+import functools
 import pathlib
 import tempfile
 
@@ -16,11 +17,13 @@ import tensorflow as tf
 from timing import seconds_of
 from tqdm import tqdm
 
-from tfdml.scale.embed import Embed, embed_missing
-from tfdml.scale.listing import Listing, list_images
-from tfdml.scale.model import ImageModel
+from tfdml.scale.embedding import embed_missing, embedded
+from tfdml.scale.image_list import Listing, list_images
+from tfdml.scale.image_model import ImageModel
 from tfdml.scale.writing import CollectionWriter, manifest_of
 from tfdml.serving.exported import find_version
+
+SHARD_SIZE = 10_000
 
 
 def main():
@@ -45,14 +48,17 @@ def main():
 
     def whole():
         with tempfile.TemporaryDirectory() as folder:
-            given = Embed(str(version), arguments.photos, folder, engine=arguments.engine)
             listing = Listing(images.to_batches)
             collection = CollectionWriter(folder)
-            collection.begin(
-                manifest_of(model="", dim=model.dim, shard_size=given.shard_size), listing
-            )
-            embed_missing(given, version, model, collection, listing)
+            manifest = manifest_of(model="", dim=model.dim, shard_size=SHARD_SIZE, listing=listing)
+            collection.begin(manifest, listing)
+            embed_missing(collection, listing, SHARD_SIZE, model.batch_size, work)
 
+    work = functools.partial(embedded, model)
+    if arguments.engine == "ray":
+        from tfdml.scale import ray_engine
+
+        work = functools.partial(ray_engine.embedded, version)
     works = {"ready batches": ready, "embed": whole}
     seconds = {name: [] for name in works}
     for name, work in tqdm(list(works.items()) * (arguments.rounds + 1), "Rounds", delay=2):

@@ -19,11 +19,14 @@ import pyarrow.parquet as pq
 from memory import timed
 from tqdm import tqdm
 
-from tfdml.scale.collection import Collection
-from tfdml.scale.evaluation import Gallery, retrieval_scores_per_query, scores_through_index
-from tfdml.scale.index import StoredIndex
-from tfdml.scale.index_command import report
-from tfdml.scale.indexing import build
+from tfdml.scale import (
+    Collection,
+    Gallery,
+    StoredIndex,
+    retrieval_scores_per_query,
+    scores_through_index,
+)
+from tfdml.scale.indexing import build, print_losses
 
 PER_CLASS = 100
 SHARD_SIZE = 10_000
@@ -75,7 +78,7 @@ def main():
         printed(f"index {arguments.factory}", build, collection, arguments.factory)
         index = StoredIndex(collection)
         print(f"{index.bytes / len(index):.1f} bytes per vector")
-        printed("report of 1,000 queries", report, collection, index, 0)
+        printed("report of 1,000 queries", print_losses, collection, index, 0)
         own = np.random.default_rng(1).permutation(arguments.rows)[: arguments.queries]
         own.sort()
         given = collection.rows(own), labels[own].astype(str).tolist(), (1, 10, 100)

@@ -48,8 +48,8 @@ def milliseconds(seconds):
 def measure_service(version, images, requests):
     """Prints the times of a search service over the images."""
     from tfdml.search.application import create_application
-    from tfdml.search.engine import ImageSearch
-    from tfdml.search.model import SearchModel
+    from tfdml.search.folder_search import ImageSearch
+    from tfdml.search.search_model import SearchModel
     from tfdml.search.server import serve
 
     model = SearchModel(version)
@@ -118,14 +118,14 @@ def unit_rows(count, rng, spread):
 
 def measure_index(count, spread, queries):
     """Prints the times of the index alone, and the recall of an approximate one."""
-    from tfdml.search.index import Index
+    from tfdml.search.row_index import RowIndex
 
     rows = unit_rows(count + queries, np.random.default_rng(0), spread)
     asked, rows, found = rows[:queries], rows[queries:], {}
     kind = "random" if spread is None else "classes"
     for approximate in (False, True):
         began = time.perf_counter()
-        index = Index(DIM, approximate=approximate).changed(add=(np.arange(count), rows))
+        index = RowIndex(DIM, approximate=approximate).changed(add=(np.arange(count), rows))
         built = time.perf_counter() - began
         if approximate and not index.cells:  # too few rows: the index is exact
             return

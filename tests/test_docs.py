@@ -29,7 +29,7 @@ MODULES = [
 
 @pytest.mark.parametrize("name", ["tfdml", "pipelines", *MODULES])
 def test_examples_run(name):
-    if name == "tfdml.scale.cluster":
+    if name == "tfdml.scale.ray_engine":
         pytest.importorskip("ray")
     module = importlib.import_module(name)
     public = {name: getattr(of, name) for of in (losses, layers) for name in of.__all__}

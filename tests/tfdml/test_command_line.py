@@ -21,9 +21,7 @@ from tfdml.command_line import (
 from tfdml.programs.evaluate import TASKS
 from tfdml.runs.recipe import Recipe
 from tfdml.runs.task_options import Comparison
-from tfdml.scale.check_command import Check
-from tfdml.scale.embed import Embed
-from tfdml.scale.index_command import Indexing
+from tfdml.scale.__main__ import Check, Embed, Index
 from tfdml.search.__main__ import Search
 from tfdml.serving.export import Export
 
@@ -301,7 +299,7 @@ def test_a_path_of_the_home_folder_is_expanded(tmp_path, monkeypatch):
     assert work("--place", "~").place == "/home/ann"
 
 
-PROGRAMS = [Recipe, *TASKS.values(), Comparison, Embed, Indexing, Check, Search, Export, Client]
+PROGRAMS = [Recipe, *TASKS.values(), Comparison, Embed, Index, Check, Search, Export, Client]
 NO_PATHS = {
     "loss",
     "dataset",

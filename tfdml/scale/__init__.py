@@ -3,18 +3,16 @@
 Start it with `python -m tfdml.scale`; see its `--help`.
 """
 
-import pathlib
+import lazy_loader
 
-FORMAT = 1  # of the manifest
-MANIFEST, LIST, SHARDS = "manifest.json", "list.parquet", "shards"
-AGAIN = "delete it, and run `python -m tfdml.scale embed` again"  # for a damaged list or shard
+_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
-def shard_name(number):
-    """The file name of a shard."""
-    return f"{number:05d}.parquet"
-
-
-def is_collection(folder):
-    """Whether a folder holds the embeddings of a collection."""
-    return (pathlib.Path(folder) / MANIFEST).is_file()
+def __getattr__(name):
+    """A name of this package; an ImportError says what to install for it."""
+    try:
+        return _load(name)
+    except ModuleNotFoundError as error:
+        extras = "scale,ray" if error.name == "ray" else "scale"
+        needed = f"a collection needs {error.name}: pip install -e '.[{extras}]'"
+        raise ImportError(needed) from error

@@ -11,23 +11,148 @@ check   reads all of these files and names those that are damaged
 Each has --help. docs/scale.md describes the files.
 """
 
-import importlib
+import dataclasses
+import os
+import pathlib
+from typing import ClassVar, Literal
 
-from tfdml.command_line import command_of
-from tfdml.quiet import keep_printing
+from tfdml import scale
+from tfdml.command_line import Parser, PositiveInt, Seed, command_of, fail, one_sentence
+from tfdml.quiet import import_tensorflow, keep_printing
+from tfdml.serving.exported import find_version
 
 PROGRAM = "tfdml.scale"
-COMMANDS = {
-    "embed": "tfdml.scale.embed",
-    "index": "tfdml.scale.index_command",
-    "check": "tfdml.scale.check_command",
-}
+FEW = 40 * 4096  # images; the cells of the default index would have too few of fewer to learn from
+
+
+@dataclasses.dataclass(frozen=True)
+class Embed:
+    """Model, images and output folder.
+
+    Args:
+        model: A run's folder in `saved_models/`, for its newest version, or one version.
+        images: A folder, whose images are found in all folders below it, labelled by the first of
+            these; a pattern in quotes, such as `'photos/**/*.jpg'`, without labels; or a Parquet
+            file with a column `path` and perhaps `label`. URLs such as s3://bucket/photos need the
+            package of their file system, such as s3fs.
+        out: Folder or URL to write to, which docs/scale.md describes; new, empty, or that of the
+            same command before a stop.
+        engine: `local` embeds in this process, on all cores and one GPU; `ray` on a Ray cluster, or
+            with all GPUs of this machine (`pip install -e ".[ray]"`).
+        address: Of the Ray cluster, such as 10.0.0.1:6379; `auto` is the one that this machine
+            belongs to. If not given, Ray starts on this machine.
+        shard_size: Images of a shard, which is what a stop may lose.
+    """
+
+    paths: ClassVar = ("model", "images", "out")
+
+    model: str
+    images: str
+    out: str
+    engine: Literal["local", "ray"] = "local"
+    address: str | None = None
+    shard_size: PositiveInt = 10_000
+
+    def __post_init__(self):
+        if self.address and self.engine != "ray":
+            raise ValueError("`address` is that of a Ray cluster: give --engine ray")
+
+
+@dataclasses.dataclass(frozen=True)
+class Index:
+    """Collection and index.
+
+    Args:
+        folder: Folder that `python -m tfdml.scale embed` wrote; the index is its `index/`.
+        factory: Index of faiss. `IVF4096,SQ8` has 4,096 cells of the space, of which a query visits
+            some, and 8 bits for each number of an embedding. An index with cells (`IVF`) stays on
+            disk; others (`Flat`, `SQ8`, `PQ64`, `HNSW32`) are built in memory.
+            docs/scale.md says which to choose.
+        parameters: Of the search, such as `nprobe=64`, stored with the index; if not given the
+            square root of the number of cells are visited.
+        training_rows: Images that cells and codes are learned from; if not given 40 for each cell,
+            at least 65,536, in at most 256 MiB.
+        seed: Seed of their draw, and of the queries of `report`.
+        report: Also compare 1,000 queries with exact search: the recall of neighbours that the
+            index loses and its time, for a few `parameters`. It reads all embeddings once more.
+        overwrite: Replace an index of other settings, once the new one is whole.
+    """
+
+    paths: ClassVar = ("folder",)
+
+    folder: str
+    factory: str = "IVF4096,SQ8"
+    parameters: str | None = None
+    training_rows: PositiveInt | None = None
+    seed: Seed = 0
+    report: bool = False
+    overwrite: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """Collection to check.
+
+    Args:
+        folder: Folder that `python -m tfdml.scale embed` wrote, with its index, if it has one.
+    """
+
+    paths: ClassVar = ("folder",)
+
+    folder: str
 
 
 def main(arguments=None):
     keep_printing()
     command, arguments = command_of(PROGRAM, __doc__, COMMANDS, arguments)
-    importlib.import_module(COMMANDS[command]).main(arguments)
+    run, kind = COMMANDS[command]
+    texts = {"prog": f"{PROGRAM} {command}", "description": run.__doc__}
+    parser = Parser(kind, as_positional=kind is not Embed, **texts)
+    settings = parser.settings_of(parser.parse_args(arguments))
+    errors = [ValueError, TypeError, OSError, ImportError]
+    if kind is Embed and "://" in settings.images + settings.out:
+        errors = [Exception]  # clients of networks raise many types
+    with one_sentence(parser.prog, *errors, stopped="stopped: the same command resumes it"):
+        run(parser.prog, settings, errors)
+
+
+def embed(program, settings, errors):
+    """Writes the embeddings of a collection of images to a folder of Parquet files."""
+    version = find_version(pathlib.Path(settings.model))
+    collection, engine = scale.CollectionWriter(settings.out), None
+    if settings.engine == "ray":
+        from tfdml.scale import ray_engine as engine  # an optional dependency
+
+        os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # for the actors
+    import_tensorflow()
+    embedded = scale.embedding.embed(program, settings, errors, version, collection, engine)
+    if not embedded:
+        fail(program, f"no image of {settings.images} could be read", code=1)
+    if "://" in settings.out:
+        print("Next: copy it to a disk, and there: python -m tfdml.scale index FOLDER")
+    else:
+        few = " --factory Flat" if embedded < FEW else ""
+        print(f"Next: python -m tfdml.scale index {settings.out}{few}")
+
+
+def index(program, settings, errors):
+    """Builds the index of a collection, and resumes it after an interruption."""
+    scale.indexing.index(**vars(settings))
+
+
+def check(program, settings, errors):
+    """Reads all files of a collection and of its index, and names those that are damaged."""
+    files, unknown, damaged = scale.indexing.damaged_files(settings.folder)
+    for sentence in damaged:
+        print(sentence)
+    if damaged:
+        fail(program, f"{len(damaged):,} of {files:,} files are missing or damaged", code=1)
+    print(f"All {files - unknown:,} files with a checksum are whole: {settings.folder}")
+    if unknown:
+        print(f"{unknown:,} files of an earlier version have no checksum")
+
+
+COMMANDS = {"embed": (embed, Embed), "index": (index, Index), "check": (check, Check)}
 
 
 if __name__ == "__main__":

@@ -25,13 +25,8 @@ def sealed(content):
 def opened(text, path, remedy):
     """The content of the text of a JSON file; without a checksum, as of earlier versions, as it is.
 
-    Args:
-        text: That of the file.
-        path: The file, for errors.
-        remedy: What to do about a damaged file, for errors.
-
-    Raises:
-        ValueError: If it is no JSON object, or its checksum is not that of its content.
+    Raises a ValueError with the path and the remedy if it is no JSON object, or another than was
+    sealed.
     """
     try:
         content = dict(json.loads(text))
@@ -54,9 +49,6 @@ class CheckedFile:
         known: Its `checksums` when it was written; None for a file of an earlier version, which is
             not checked.
         remedy: What to do about a damaged file, for errors.
-
-    Attributes:
-        known: Whether there are checksums.
     """
 
     def __init__(self, path, known, remedy):
@@ -71,11 +63,7 @@ class CheckedFile:
             self._fail(f"it has {size:,} bytes, not {self._bytes:,}")
 
     def check(self, start=0, stop=None):
-        """Checks the bytes from `start` to `stop`, by default all, that are not checked yet.
-
-        Raises:
-            ValueError: If the file has another size, or a byte of their blocks has changed.
-        """
+        """Raises as `check_size`, or a ValueError if a byte from `start` to `stop` has changed."""
         first, last = start // BLOCK, None if stop is None else -(-stop // BLOCK)
         numbers = first + np.flatnonzero(self._unchecked[first:last])
         if self.known and not len(numbers):

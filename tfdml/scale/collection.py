@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import pathlib
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from tfdml.checks import check
-from tfdml.scale import AGAIN, FORMAT, LIST, MANIFEST, SHARDS, shard_name
 from tfdml.scale.checksums import CheckedFile, opened
+from tfdml.scale.layout import AGAIN, FORMAT, LIST, MANIFEST, shard_name
 
 _TEXTS = ("model", "list")
 _NUMBERS = ("dim", "images", "shard_size", "shards")
@@ -24,7 +26,6 @@ class Rows(NamedTuple):
 
     ids: np.ndarray  # (m,) int64
     embeddings: np.ndarray  # (m, dim) float32, finite
-    labels: Any  # (m,) texts as a `pyarrow.Array`, null for images without a label
 
 
 class Collection:
@@ -37,6 +38,7 @@ class Collection:
 
     Attributes:
         folder: Its `pathlib.Path`.
+        files: {name: `CheckedFile`} of the list and all shards.
         model: Fingerprint of the model that made the embeddings.
         list: SHA-256 of the list of images.
         dim: Length of an embedding.
@@ -48,50 +50,42 @@ class Collection:
         FileNotFoundError: If there is no manifest.
         ValueError: If the manifest is not one, is damaged or of another format, or the folder is a
             URL.
-        ImportError: If pyarrow is not installed.
     """
 
     def __init__(self, folder):
-        import_needed("pyarrow")
         expected = "a collection must be on a disk of this machine to be read; copy it there"
         check("://" not in str(folder), expected, folder=folder)
         self.folder = pathlib.Path(folder)
         manifest = _manifest_of(self.folder)
         self.model, self.list = (manifest[name] for name in _TEXTS)
         self.dim, self.images, self.shard_size, self.shards = (manifest[name] for name in _NUMBERS)
-        self._checksums, self._checked = manifest.get("files", {}), {}
-
-    def shard_path(self, number):
-        """The path of a shard."""
-        return self.folder / SHARDS / shard_name(number)
+        known, names = manifest.get("files", {}), [LIST, *map(shard_name, range(self.shards))]
+        self.files = {n: CheckedFile(self.folder / n, known.get(n), AGAIN) for n in names}
 
     def check_complete(self):
         """Raises a ValueError if shards are missing, which it counts, or the list is damaged."""
-        missing = [i for i in range(self.shards) if not self.shard_path(i).is_file()]
-        shown = ", ".join(self.shard_path(i).name for i in missing[:_SHOWN])
+        paths = [self.folder / shard_name(number) for number in range(self.shards)]
+        missing = [path.name for path in paths if not path.is_file()]
         whole = f"{self.folder} must hold all of its {self.shards:,} shards"
         expected = f"{whole}: let `python -m tfdml.scale embed` finish"
-        check(not missing, expected, missing=len(missing), first=shown)
+        check(not missing, expected, missing=len(missing), first=", ".join(missing[:_SHOWN]))
         self._opened_list().close()
 
     def check_model(self, fingerprint):
         """Raises a ValueError unless the model with this fingerprint made the embeddings."""
         models = {"model": fingerprint[:12], "made_by": self.model[:12]}
-        expected = (
-            f"the embeddings of {self.folder} must have been made by this version of this model"
-        )
-        check(fingerprint == self.model, expected, **models)
+        made = "must have been made by this version of this model"
+        check(fingerprint == self.model, f"the embeddings of {self.folder} {made}", **models)
 
     def shard(self, number):
         """The `Rows` of a shard.
 
         Raises:
             FileNotFoundError: If it is not written yet.
-            ValueError: If it is damaged, its rows are not as the manifest says, or an embedding is
-                not finite.
+            ValueError: If it is damaged, or other than the manifest says, or not finite.
         """
-        path = self.shard_path(number)
-        table = self._read(number, ["id", "embedding", "label"])
+        path = self.folder / shard_name(number)
+        table = self._read(number, ["id", "embedding"])
         first = number * self.shard_size
         size = min(self.shard_size, self.images - first)
         ids = table["id"].to_numpy()
@@ -99,65 +93,46 @@ class Collection:
         expected = f"{path} must hold the images {first:,} to {first + size - 1:,} in order"
         check(in_order, expected, rows=len(ids))
         vectors = table["embedding"].combine_chunks()
-        readable = vectors.is_valid()
-        embeddings = self._embeddings_of(vectors.filter(readable), path)
-        present = np.asarray(readable)
-        finite = np.isfinite(embeddings).all(axis=1)
-        wrong = ids[present][~finite][:_SHOWN].tolist()
-        check(finite.all(), f"the embeddings of {path} must be finite", ids=wrong)
-        return Rows(ids[present], embeddings, table["label"].combine_chunks().filter(readable))
-
-    def _embeddings_of(self, vectors, path):
-        """(m, dim) float32 of an array of lists, fixed in size or not, without nulls."""
-        import pyarrow.compute as pc
-
-        widths = pc.unique(pc.list_value_length(vectors)).to_pylist()
+        present = vectors.is_valid()
+        ids, vectors = ids[np.asarray(present)], vectors.filter(present)
+        dims = pc.unique(pc.list_value_length(vectors)).to_pylist()
         expected = f"the embeddings of {path} must have the `dim` of the manifest"
-        check(widths in ([], [self.dim]), expected, dim=self.dim, dims=widths)
-        return np.asarray(vectors.flatten(), np.float32).reshape(-1, self.dim)
+        check(dims in ([], [self.dim]), expected, dim=self.dim, dims=dims)
+        embeddings = np.asarray(vectors.flatten(), np.float32).reshape(-1, self.dim)
+        finite = np.isfinite(embeddings).all(axis=1)
+        wrong = ids[~finite][:_SHOWN].tolist()
+        check(finite.all(), f"the embeddings of {path} must be finite", ids=wrong)
+        return Rows(ids, embeddings)
 
-    def readable(self, number):
-        """The ids of a shard that have an embedding."""
-        table = self._read(number, ["id", "error"])
-        return table["id"].to_numpy()[table["error"].is_null().to_numpy()]
+    def readable(self):
+        """(images,) booleans, which of the images have an embedding."""
+        shards = (self._read(number, ["error"])["error"] for number in range(self.shards))
+        return np.concatenate([errors.is_null().to_numpy() for errors in shards])
 
     def unreadable(self, key):
         """The path of an image without an embedding, and the reason: two texts."""
         rows = self._read(key // self.shard_size, ["path", "error"])
-        row = key % self.shard_size
-        return rows["path"][row].as_py(), rows["error"][row].as_py()
-
-    def count_readable(self):
-        """The number of images that have an embedding, from the reasons why others have none."""
-        shards = range(self.shards)
-        return sum(self._read(number, ["error"])["error"].null_count for number in shards)
+        return [rows[name][key % self.shard_size].as_py() for name in ("path", "error")]
 
     def chunks(self):
         """Yields the `Rows` of all shards, in parts of at most 32 MiB that cross their borders."""
-        import pyarrow as pa
-
         most, parts, held = max(1, _CHUNK_BYTES // (4 * self.dim)), [], 0
         for number in range(self.shards):
             rows = self.shard(number)
             for first in range(0, len(rows.ids), most):
-                part = Rows(*(of[first : first + most] for of in rows))
-                if parts and held + len(part.ids) > most:
-                    yield _joined(parts, pa)
+                part = Rows(*(column[first : first + most] for column in rows))
+                if held + len(part.ids) > most:
+                    yield _joined(parts)
                     parts, held = [], 0
                 parts.append(part)
                 held += len(part.ids)
         if parts:
-            yield _joined(parts, pa)
+            yield _joined(parts)
 
     def sample(self, count, seed):
-        """The ids and embeddings of images drawn at random, from 256 shards if they have as many.
+        """The `Rows` of images drawn at random, from 256 shards if they have as many.
 
-        Args:
-            count: Number of images; fewer come back where images could not be read.
-            seed: Integer >= 0.
-
-        Returns:
-            (m,) int64 in ascending order and (m, dim) float32.
+        Fewer than `count` come back where images could not be read.
         """
         rng = np.random.default_rng(seed)
         needed = max(_SAMPLED_SHARDS, -(-count // self.shard_size) + 1)  # the last may be short
@@ -167,17 +142,13 @@ class Collection:
         quotas = np.diff(ends * min(count, ends[-1]) // ends[-1])
         drawn = []
         for number, quota in zip(chosen.tolist(), quotas.tolist(), strict=True):
-            ids, embeddings, _ = self.shard(number)
-            some = np.sort(rng.permutation(len(ids))[:quota])
-            drawn.append((ids[some], embeddings[some]))
-        return tuple(np.concatenate(parts) for parts in zip(*drawn, strict=True))
+            rows = self.shard(number)
+            some = np.sort(rng.permutation(len(rows.ids))[:quota])
+            drawn.append(Rows(*(column[some] for column in rows)))
+        return _joined(drawn)
 
     def rows(self, ids):
-        """(n, dim) float32, the embeddings of ids.
-
-        Raises:
-            KeyError: If an image has no embedding.
-        """
+        """(n, dim) float32, the embeddings of ids; a KeyError if an image has none."""
         ids = np.asarray(ids)
         found = np.empty((len(ids), self.dim), np.float32)
         for number in np.unique(ids // self.shard_size).tolist():
@@ -187,41 +158,28 @@ class Collection:
             found[asked] = rows.embeddings[np.searchsorted(rows.ids, ids[asked])]
         return found
 
-    def files(self):
-        """Yields the list and the shards as `CheckedFile`s."""
-        for name in [LIST, *(f"{SHARDS}/{shard_name(number)}" for number in range(self.shards))]:
-            yield self._file(name)
-
-    def _file(self, name):
-        if name not in self._checked:
-            known = self._checksums.get(name)
-            self._checked[name] = CheckedFile(self.folder / name, known, AGAIN)
-        return self._checked[name]
-
-    def _read(self, number, columns):
-        """Columns of a shard, as a `pyarrow.Table`; an OSError or ValueError names the file."""
-        parquet, arrow = import_needed("pyarrow.parquet"), import_needed("pyarrow")
-        file = self._file(f"{SHARDS}/{shard_name(number)}")
-        file.check()
-        try:
-            return parquet.read_table(file.path, columns=columns, partitioning=None)
-        except arrow.ArrowException as error:
-            # pyarrow below 26 cannot read lists of a fixed size if some are null.
-            cause = f"{error}; pyarrow {arrow.__version__}"
-            raise ValueError(f"{file.path} is not a shard that can be read ({cause})") from error
-
     def listed(self, *columns):
         """Yields parts of `list.parquet`, in the order of ids, as `pyarrow.RecordBatch`es."""
         with self._opened_list() as file:
             yield from file.iter_batches(columns=list(columns))
 
-    def _opened_list(self):
-        parquet, arrow = import_needed("pyarrow.parquet"), import_needed("pyarrow")
-        path = self.folder / LIST
-        self._file(LIST).check()
+    def _read(self, number, columns):
+        """Columns of a shard, as a `pyarrow.Table`; an OSError or ValueError names the file."""
+        file = self.files[shard_name(number)]
+        file.check()
         try:
-            file = parquet.ParquetFile(path)
-        except arrow.ArrowException as error:
+            return pq.read_table(file.path, columns=columns, partitioning=None)
+        except pa.ArrowException as error:
+            # pyarrow below 26 cannot read lists of a fixed size if some are null.
+            cause = f"{error}; pyarrow {pa.__version__}"
+            raise ValueError(f"{file.path} is not a shard that can be read ({cause})") from error
+
+    def _opened_list(self):
+        path = self.folder / LIST
+        self.files[LIST].check()
+        try:
+            file = pq.ParquetFile(path)
+        except pa.ArrowException as error:
             raise ValueError(f"{path} is damaged ({error}): {AGAIN}") from error
         rows = file.metadata.num_rows
         expected = f"{path} must list the images of the manifest"
@@ -229,35 +187,19 @@ class Collection:
         return file
 
 
-def import_needed(name):
-    """A module of the extra `scale`.
-
-    Raises:
-        ImportError: If it is not installed.
-    """
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        package = {"faiss": "faiss-cpu"}.get(name, name.partition(".")[0])
-        needed = f"large collections need {package}: pip install -e '.[scale]'"
-        raise ImportError(needed) from error
-
-
 def _manifest_of(folder):
-    """The manifest of a folder, checked."""
     path = folder / MANIFEST
     if not path.is_file():
         written = "`python -m tfdml.scale embed` writes it"
         raise FileNotFoundError(f"there is no {path}: {written}")
     manifest = opened(path.read_bytes(), path, "embed into a new folder")
-    try:
-        made_by = manifest["format"]
-        whole = all(type(manifest[name]) is int and manifest[name] > 0 for name in _NUMBERS)
-        texts = all(type(manifest[name]) is str for name in _TEXTS)
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not the manifest of a collection ({error!r})") from error
+    missing = [name for name in ("format", *_TEXTS, *_NUMBERS) if name not in manifest]
+    check(not missing, f"{path} is not the manifest of a collection", missing=missing)
+    made_by = manifest["format"]
     check(made_by == FORMAT, f"{path} must be of the format {FORMAT}", format=made_by)
     numbers = {name: manifest[name] for name in _NUMBERS}
+    whole = all(type(number) is int and number > 0 for number in numbers.values())
+    texts = all(type(manifest[name]) is str for name in _TEXTS)
     check(whole and texts, f"{path} must have positive numbers and texts", **numbers)
     needed = -(-manifest["images"] // manifest["shard_size"])
     expected = f"{path} must have as many shards as its images fill"
@@ -265,8 +207,6 @@ def _manifest_of(folder):
     return manifest
 
 
-def _joined(parts, arrow):
-    if len(parts) == 1:
-        return parts[0]
-    ids, embeddings, labels = zip(*parts, strict=True)
-    return Rows(np.concatenate(ids), np.concatenate(embeddings), arrow.concat_arrays(labels))
+def _joined(parts):
+    """The `Rows` of several."""
+    return Rows(*map(np.concatenate, zip(*parts, strict=True)))

@@ -2,25 +2,81 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shutil
+from typing import Any
 
-from tfdml.checks import check, check_fits, check_integer, check_type
-from tfdml.evaluation.approximate import as_value_error
-from tfdml.files import naming, replacing, write_text
+import pyarrow as pa
+
+from tfdml.checks import check, check_fits
+from tfdml.evaluation.faiss_index import as_value_error, load_faiss
+from tfdml.files import locked, naming, replacing, write_text
 from tfdml.progress import progress
 from tfdml.quiet import silent
-from tfdml.scale import index as stored
+from tfdml.scale import stored_index as stored
 from tfdml.scale.checksums import checksums, sealed
-from tfdml.scale.collection import import_needed
-from tfdml.scale.filling import check_room, fill
+from tfdml.scale.collection import Collection
+from tfdml.scale.index_loss import losses
+from tfdml.scale.pace import Pace
 
+faiss = load_faiss()
+on_disk: Any = importlib.import_module("faiss.contrib.ondisk")
 UNFINISHED = ".index-unfinished"
 _JOB, _TRAINED = "job.json", "trained.faiss"
 _TRAINING_ROWS = 40  # for each cell; faiss warns below 39
 _LEAST_TRAINING_ROWS = 2**16
 _TRAINING_BYTES = 2**28  # of the default sample, at most
+_PART_BYTES = 2**27  # of embeddings in a part of an index with cells
+
+
+def index(folder, *, report, **options):
+    """Builds the index of a collection with the options of `build`, and says what it is."""
+    collection = Collection(folder)
+    taken = f"another job works on {collection.folder}: wait for its end, or stop it"
+    with locked(collection.folder, taken):
+        built = build(collection, **options)
+        index = stored.StoredIndex(collection)
+    each = index.bytes / max(1, len(index))
+    words = "Index" if built else "The index was there"
+    print(f"{words}: {len(index):,} images, {each:,.1f} bytes each: {index.folder}")
+    if index.parameters:
+        print(f"Searches use {index.parameters}")
+    if report:
+        print_losses(collection, index, options["seed"])
+
+
+def print_losses(collection, index, seed):
+    """Prints what the index loses."""
+    found = losses(collection, index, seed=seed)
+    counts = list(found[0].recall)
+    print("The share of the K nearest images that is lost, and the median time of a query:")
+    print(f"{'':16}" + "".join(f"{f'K={count}':>9}" for count in counts) + f"{'ms':>9}")
+    for parameters, recall, milliseconds in found:
+        lost = "".join(f"{1 - recall[count]:9.4f}" for count in counts)
+        chosen = " (stored)" if parameters == index.parameters else ""
+        print(f"{parameters or index.factory:16}{lost}{milliseconds:9.2f}{chosen}")
+
+
+def damaged_files(folder):
+    """Reads all files of a collection and of its index.
+
+    Returns:
+        Their number, the number of those without a checksum, and a sentence for each that is
+        missing or damaged.
+    """
+    collection, damaged, unknown = Collection(folder), [], 0
+    files, index = [*collection.files.values()], collection.folder / stored.FOLDER
+    if index.exists():
+        files += stored.checked_files(index, stored.about_of(index)).values()
+    for file in progress("Checking", files, unit="file"):
+        unknown += not file.known
+        try:
+            file.check()
+        except (ValueError, OSError) as error:
+            damaged.append(str(error))
+    return len(files), unknown, damaged
 
 
 def build(collection, factory, *, parameters=None, training_rows=None, seed=0, overwrite=False):
@@ -46,13 +102,9 @@ def build(collection, factory, *, parameters=None, training_rows=None, seed=0, o
             cannot be built shard by shard.
         FileExistsError: If there is an index of other settings.
         OSError: If the disk is too small.
-        ImportError: If faiss or pyarrow is not installed.
     """
-    faiss = import_needed("faiss")
-    check_type(isinstance(factory, str), "`factory` must be a string", factory=factory)
-    check_integer(0, seed=seed)
     collection.check_complete()
-    made = _made(faiss, collection.dim, factory)
+    made = _made(collection.dim, factory)
     ivf = faiss.try_extract_index_ivf(made)
     cells = ivf.nlist if ivf else 0
     expected = "`factory` must have at most as many cells as there are images; Flat suits a few"
@@ -60,7 +112,7 @@ def build(collection, factory, *, parameters=None, training_rows=None, seed=0, o
     given = parameters
     if given is None:
         parameters = f"nprobe={round(cells**0.5)}" if cells else ""
-    elif parameters:
+    elif given:
         with as_value_error({"factory": factory, "parameters": parameters}):
             faiss.ParameterSpace().set_index_parameters(made, parameters)
         visited = {"nprobe": ivf.nprobe, "cells": cells} if ivf else {}
@@ -69,13 +121,12 @@ def build(collection, factory, *, parameters=None, training_rows=None, seed=0, o
     if training_rows is None:
         most = max(cells, _TRAINING_BYTES // (4 * collection.dim))
         training_rows = min(max(_TRAINING_ROWS * cells, _LEAST_TRAINING_ROWS), most)
-    check_integer(1, training_rows=training_rows)
     about = {
         "format": stored.FORMAT,
         "factory": factory,
-        **{name: getattr(collection, name) for name in ("list", "model", "dim", "images")},
+        **{name: getattr(collection, name) for name in stored.SOURCE},
         "shards": collection.shards,
-        "rows": collection.count_readable(),
+        "rows": int(collection.readable().sum()),
         "training_rows": min(training_rows, collection.images),
         "seed": seed,
     }
@@ -87,13 +138,13 @@ def build(collection, factory, *, parameters=None, training_rows=None, seed=0, o
             present = {**stored.about_of(final), "parameters": parameters}
             write_text(final / stored.ABOUT, sealed(present))
         return False
-    _check_room(unfinished, made, ivf, collection.images)  # before it removes other work
+    _check_sizes(unfinished, made, ivf, collection.images)  # before it removes other work
     _begin(unfinished, about)
     with naming(final), as_value_error({"factory": factory, "dim": collection.dim}):
-        trained = _trained(faiss, made, unfinished / _TRAINED, collection, about)
+        _train(made, unfinished / _TRAINED, collection, about)
         whole = unfinished / stored.FOLDER
         shutil.rmtree(whole, ignore_errors=True)
-        fill(collection, trained, unfinished, whole)
+        _fill(collection, unfinished, whole)
         _write_texts(collection, whole / stored.TEXTS)
         about |= {"parameters": parameters, "files": {}}
         for path in whole.iterdir():
@@ -105,7 +156,7 @@ def build(collection, factory, *, parameters=None, training_rows=None, seed=0, o
     return True
 
 
-def _made(faiss, dim, factory):
+def _made(dim, factory):
     """The empty index of a factory, which takes ids; a ValueError says why it cannot be built."""
     received = {"factory": factory, "dim": dim}
     with as_value_error(received):
@@ -116,8 +167,8 @@ def _made(faiss, dim, factory):
     if ivf is None:
         transforms = isinstance(made, faiss.IndexPreTransform)
         inner = faiss.downcast_index(made.index) if transforms else made
-        added = not isinstance(inner, (faiss.IndexNSG, faiss.IndexNNDescent))
-        check(added, "`factory` must be of an index that grows, such as HNSW32", **received)
+        grows = not isinstance(inner, (faiss.IndexNSG, faiss.IndexNNDescent))
+        check(grows, "`factory` must be of an index that grows, such as HNSW32", **received)
         return faiss.IndexIDMap(made)
     plain = isinstance(made, (faiss.IndexIVF, faiss.IndexPreTransform))
     plain &= not isinstance(faiss.downcast_index(ivf), faiss.IndexIVFPQR)
@@ -139,13 +190,11 @@ def _is_built(final, about, overwrite):
         if overwrite:
             return False
         raise
-    if about.items() <= present.items():
-        return True
-    if not overwrite:
-        other = {name: present.get(name) for name in about if present.get(name) != about[name]}
+    other = {name: present.get(name) for name in about if present.get(name) != about[name]}
+    if other and not overwrite:
         advice = "remove it, or give --overwrite true"
         raise FileExistsError(f"{final} has an index of other settings: {advice}. It has: {other}")
-    return False
+    return not other
 
 
 def _begin(unfinished, about):
@@ -160,7 +209,7 @@ def _begin(unfinished, about):
         path.unlink()
 
 
-def _check_room(unfinished, made, ivf, images):
+def _check_sizes(unfinished, made, ivf, images):
     """Raises an error if the disk, or for an index without cells the memory, is too small."""
     each = stored.ID_BYTES + (ivf.code_size if ivf else _row_bytes(made.index))
     if not ivf:
@@ -168,12 +217,18 @@ def _check_room(unfinished, made, ivf, images):
         check_fits(images * each, what, images=images, bytes_per_image=each)
     # The parts, or the index so far, beside the whole.
     there = sum(file.stat().st_size for file in unfinished.rglob("*") if file.is_file())
-    check_room(unfinished.parent, 2 * images * each - there)
+    _check_room(unfinished.parent, 2 * images * each - there)
+
+
+def _check_room(folder, needed):
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        rooms = f"{needed / 1e9:,.2f} GB more, and {free / 1e9:,.2f} GB are free"
+        raise OSError(f"the disk of {folder} is too small: the index needs {rooms}")
 
 
 def _row_bytes(index):
     """Bytes of a row in an index without cells, with its part of a graph."""
-    faiss = import_needed("faiss")
     index = faiss.downcast_index(index)
     if isinstance(index, faiss.IndexPreTransform):
         return _row_bytes(index.index)
@@ -184,24 +239,72 @@ def _row_bytes(index):
     return index.sa_code_size()
 
 
-def _trained(faiss, made, path, collection, about):
-    """Trains the index, once; returns the path of the empty trained index."""
-    if not path.exists():
-        if not made.is_trained:
-            count = about["training_rows"]
-            print(f"Training on {count:,} of {collection.images:,} images", flush=True)
-            _, rows = collection.sample(count, about["seed"])
-            with silent():  # faiss repeats one warning for every part of a code
-                made.train(rows)
-        with replacing(path) as unfinished:
-            faiss.write_index(made, str(unfinished))
-    return path
+def _train(made, path, collection, about):
+    """Writes the empty trained index, once."""
+    if path.exists():
+        return
+    if not made.is_trained:
+        count = about["training_rows"]
+        print(f"Training on {count:,} of {collection.images:,} images", flush=True)
+        rows = collection.sample(count, about["seed"]).embeddings
+        with silent():  # faiss repeats one warning for every part of a code
+            made.train(rows)
+    _save(made, path)
+
+
+def _fill(collection, work, whole):
+    """Writes an index with all rows to the folder `whole`.
+
+    An index with cells is saved in parts of some shards, which are merged on disk. Another one
+    grows in memory and is saved from time to time. Either way a file is named by the shards that
+    are added before and in it, so that no row is added twice.
+    """
+    trained = str(work / _TRAINED)
+    index = faiss.read_index(trained)
+    has_cells = faiss.try_extract_index_ivf(index) is not None
+    part = max(1, _PART_BYTES // (4 * collection.dim * collection.shard_size))
+    saved = sorted(work.glob("until-*.faiss"))
+    first = int(saved[-1].stem.removeprefix("until-")) if saved else 0
+    if saved and not has_cells:
+        index = faiss.read_index(str(saved[-1]))
+    pace, done = Pace(), first * collection.shard_size
+    with progress("Indexing", total=collection.images, done=min(done, collection.images)) as bar:
+        for number in range(first, collection.shards):
+            _add(index, collection.shard(number))
+            end = number + 1
+            bar.update(min(end * collection.shard_size, collection.images) - bar.n)
+            path = work / f"until-{end:09d}.faiss"
+            if has_cells and (end % part == 0 or end == collection.shards):
+                _save(index, path)
+                saved, index = [*saved, path], faiss.read_index(trained)
+            elif not has_cells and pace.is_due:
+                with pace.saving():
+                    _save(index, path)
+                for old in saved:
+                    old.unlink()
+                saved = [path]
+    whole.mkdir()
+    if has_cells:
+        # The merged file is written through memory: on a full disk the process would be killed.
+        _check_room(work, sum(path.stat().st_size for path in saved))
+        print(f"Merging {len(saved):,} parts", flush=True)
+        with silent(1, 2):
+            on_disk.merge_ondisk(index, [str(path) for path in saved], str(whole / stored.LISTS))
+    faiss.write_index(index, str(whole / stored.DATA))
+
+
+def _add(index, rows):
+    if len(rows.ids):
+        index.add_with_ids(rows.embeddings, rows.ids)
+
+
+def _save(index, path):
+    with replacing(path) as unfinished:
+        faiss.write_index(index, str(unfinished))
 
 
 def _write_texts(collection, path):
     """Writes paths and labels as a file that can be memory-mapped."""
-    import pyarrow as pa
-
     schema = pa.schema([("path", pa.string()), ("label", pa.string())])
     parts = progress("Listing", collection.listed(*schema.names), unit="part")
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:

@@ -13,6 +13,7 @@ import tarfile
 import threading
 import uuid
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
@@ -20,23 +21,16 @@ from fsspec.implementations.local import LocalFileSystem
 from tfdml.files import check_writable, locked, replacing
 
 NO_FILE = "there is no such file"
-_OF_ONE_FILE = {errno.EACCES, errno.ENOTDIR, errno.ELOOP}
+_ONE_FILE = {errno.EACCES, errno.ENOTDIR, errno.ELOOP}
 _UNFINISHED = ".unfinished"
 _LOCAL = (None, "file", "local")  # protocols
 _ARCHIVES = ("libarchive", "tar", "zip")
+_FETCHING = ThreadPoolExecutor(32, "fetching")  # which mostly waits
 _READING_ARCHIVES = threading.Lock()  # which share a file and its position
 
 
 class Folder:
-    """A folder whose files appear whole or not at all.
-
-    Args:
-        url: Its path, or its URL such as `s3://bucket/embeddings`.
-
-    Raises:
-        ValueError: If there is no such kind of URL.
-        ImportError: If a package for this kind of URL is missing; names it.
-    """
+    """A folder, given by its path or its URL, whose files appear whole or not at all."""
 
     def __init__(self, url):
         self.url = str(url)
@@ -65,15 +59,7 @@ class Folder:
         return self._fs.open(self._path(name), "rb")
 
     def write(self, name, fill):
-        """Writes a file aside and renames it.
-
-        Args:
-            name: Path of the file in the folder.
-            fill: Called with a binary file to write to.
-
-        Raises:
-            OSError: If it cannot be written; then nothing is left of it.
-        """
+        """Writes a file, which `fill` is called with, aside and renames it; or leaves nothing."""
         path = self._path(name)
         self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
         if self._local:
@@ -98,12 +84,9 @@ class Folder:
 
     @contextlib.contextmanager
     def only_writer(self):
-        """Locks a local folder, which is made if it does not exist.
+        """Locks a local folder, which is made if it does not exist, or raises a BlockingIOError.
 
         Other file systems have no lock that the death of a process opens.
-
-        Raises:
-            BlockingIOError: If another process has locked it.
         """
         if not self._local:
             yield
@@ -135,15 +118,12 @@ def file_system(url):
 
 
 def around_path(url, path):
-    """What precedes and what follows a path in the URLs of a file system.
+    """What precedes and what follows a path of `file_system` in its URL, perhaps a chain.
 
-    Args:
-        url: URL of a path, perhaps a chain. A relative path of an archive becomes absolute.
-        path: As `file_system` returns it for this URL.
+    The path of a local archive becomes absolute.
 
-    Example:
-        >>> around_path("zip://cats/*.png::s3://bucket/photos.zip", "cats/*.png")
-        ('zip://', '::s3://bucket/photos.zip')
+    >>> around_path("zip://cats/*.png::s3://bucket/photos.zip", "cats/*.png")
+    ('zip://', '::s3://bucket/photos.zip')
     """
     links = url.split("::")
     place = next(row for row, link in enumerate(links) if "://" in link)
@@ -159,13 +139,9 @@ def around_path(url, path):
 
 
 def fetch(path):
-    """The bytes of the file at a path or URL.
+    """The bytes of the file at a path or URL, or a text: why this file alone cannot be read.
 
-    Returns:
-        Bytes, or a text: the reason why this file, unlike others, cannot be read.
-
-    Raises:
-        OSError: If it cannot be read for a reason that may pass, such as a network that is down.
+    Raises an OSError for a reason that may pass, such as a network that is down.
     """
     local = "://" not in path
     try:
@@ -178,9 +154,14 @@ def fetch(path):
         return NO_FILE
     except Exception as error:  # clients of networks raise many types
         # There a rejected credential looks like a file that may not be read.
-        if local and isinstance(error, OSError) and error.errno in _OF_ONE_FILE:
+        if local and isinstance(error, OSError) and error.errno in _ONE_FILE:
             return f"it cannot be opened: {error.strerror}"
         raise OSError(f"{path} cannot be read ({error})") from error
+
+
+def fetch_all(paths):
+    """A list of what `fetch` returns for each path."""
+    return list(_FETCHING.map(fetch, paths))
 
 
 def _contents(url):

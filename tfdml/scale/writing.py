@@ -1,13 +1,6 @@
-"""The embeddings of a collection on disk: a manifest, the list of the images, and shards.
+"""Writes the embeddings of a collection: a manifest, the list of the images, and shards."""
 
-    manifest.json           format, model, dim, images, shard_size, shards, list: see `manifest_of`;
-                            once all shards are written also `files`, their checksums
-    list.parquet            path, label: the row number is the id
-    shards/00000.parquet    id, path, embedding, label, error: the images from id 0, in order
-
-A shard that exists is whole.
-"""
-
+import contextlib
 import io
 
 import numpy as np
@@ -16,8 +9,8 @@ import pyarrow.parquet as pq
 
 from tfdml.checks import check
 from tfdml.progress import progress
-from tfdml.scale import FORMAT, LIST, MANIFEST, SHARDS, shard_name
 from tfdml.scale.checksums import checksums, opened, sealed
+from tfdml.scale.layout import FORMAT, LIST, MANIFEST, SHARDS, shard_name
 from tfdml.scale.storage import NO_FILE, Folder
 
 _SURELY = 100  # images that are not all broken
@@ -32,13 +25,9 @@ _WHAT = {
 
 
 def manifest_of(*, model, dim, shard_size, listing=None):
-    """What identifies the embeddings of a collection.
+    """What identifies embeddings: the fingerprint of their model, their length, and a `Listing`.
 
-    Args:
-        model: Fingerprint of the model.
-        dim: Length of an embedding.
-        shard_size: Images of a shard.
-        listing: `Listing`; None if it is not known yet.
+    Without the listing, what is known before the images are listed.
     """
     known = {"format": FORMAT, "model": model, "dim": dim, "shard_size": shard_size}
     if listing is None:
@@ -48,23 +37,14 @@ def manifest_of(*, model, dim, shard_size, listing=None):
 
 
 class CollectionWriter:
-    """The embeddings of a collection.
-
-    Args:
-        url: Folder or URL.
-    """
+    """Writes the embeddings of a collection to a folder or URL; a shard that exists is whole."""
 
     def __init__(self, url):
         self.folder = Folder(url)
         self._checksums = {}  # of the files written by this object
 
     def check(self, manifest):
-        """Checks that the folder holds what the manifest describes, or nothing.
-
-        Raises:
-            ValueError: If it holds something else.
-            OSError: If it cannot be written to.
-        """
+        """Raises a ValueError if the folder holds anything but what the manifest describes."""
         self.folder.check_writable()
         names = {name for name in self.folder.names() if not name.startswith(".")}
         if MANIFEST not in names:
@@ -99,22 +79,15 @@ class CollectionWriter:
 
     def missing(self, shards):
         """The numbers of the missing shards, of a number of shards."""
-        names = self.folder.names(SHARDS)
+        names = {f"{SHARDS}/{name}" for name in self.folder.names(SHARDS)}
         return [number for number in range(shards) if shard_name(number) not in names]
 
     def write_shard(self, number, first, images, rows):
-        """Writes a shard.
-
-        Args:
-            number: Of the shard.
-            first: Id of its first image.
-            images: Table of the paths and labels of its images.
-            rows: Table of `rows_of` of the same images.
+        """Writes a shard from tables of the paths and labels of its images, and of their rows.
 
         Raises:
             ValueError: If none of many images could be read.
-            RuntimeError: If there is not one row for each image.
-            OSError: If it cannot be written.
+            RuntimeError: If there is not one row for each image, in order, from the id `first` on.
         """
         ids = rows["id"].to_numpy()
         if not np.array_equal(ids, np.arange(first, first + len(images))):
@@ -124,39 +97,41 @@ class CollectionWriter:
             reason = rows["error"][0].as_py()
             hint = " (is their disk mounted?)" if reason == NO_FILE else ""
             raise ValueError(f"{none} {images['path'][0]}: {reason}{hint}")
-        columns = [rows["id"], images["path"], rows["embedding"], images["label"], rows["error"]]
-        table = pa.table(columns, ["id", "path", "embedding", "label", "error"])
-        options = {"use_dictionary": ["label", "error"]}
-        name, content = f"{SHARDS}/{shard_name(number)}", io.BytesIO()
+        columns = {"id": rows["id"], "path": images["path"], "embedding": rows["embedding"]}
+        table = pa.table({**columns, "label": images["label"], "error": rows["error"]})
+        content, options = io.BytesIO(), {"use_dictionary": ["label", "error"]}
         pq.write_table(table, content, write_page_checksum=True, **options)
-        self.folder.write(name, lambda file: file.write(content.getbuffer()))
+        self.folder.write(shard_name(number), lambda file: file.write(content.getbuffer()))
         content.seek(0)
-        self._checksums[name] = checksums(content)
+        self._checksums[shard_name(number)] = checksums(content)
 
     def finish(self, shards):
-        """Writes the checksums of the list and of a number of shards into the manifest.
+        """Writes the checksums into the manifest; returns the number of images without embedding.
 
-        Shards that an earlier process wrote are read once more.
-
-        Raises:
-            ValueError: If one of these is damaged.
+        Shards that an earlier process wrote are read once more. A ValueError names a damaged one.
         """
-        manifest = self._manifest()
+        manifest, unreadable = self._manifest(), 0
         known = {**manifest.get("files", {}), **self._checksums}
-        names = [LIST, *(f"{SHARDS}/{shard_name(number)}" for number in range(shards))]
-        for name in [name for name in names if name not in known]:
+        names = [LIST, *map(shard_name, range(shards))]
+        for name in progress("Counting", names, unit="file"):
             with self.folder.open(name) as file:
-                known[name] = checksums(file)
+                is_new = name not in known
+                if is_new:
+                    known[name] = checksums(file)
                 if name != LIST:
-                    file.seek(0)
-                    self._check_pages(name, file)
+                    with self._naming_damage(name):
+                        if is_new:
+                            pq.read_table(file, page_checksum_verification=True)
+                        unreadable += _errors_in(pq.ParquetFile(file).metadata)
         files = {name: known[name] for name in names}
         if files != manifest.get("files"):
             self._write_manifest({**manifest, "files": files})
+        return unreadable
 
-    def _check_pages(self, name, file):
+    @contextlib.contextmanager
+    def _naming_damage(self, name):
         try:
-            pq.read_table(file, page_checksum_verification=True)
+            yield
         except (pa.ArrowException, OSError) as error:
             raise ValueError(f"{self.folder}/{name} is damaged ({error}): delete it") from error
 
@@ -167,40 +142,16 @@ class CollectionWriter:
     def _write_manifest(self, manifest):
         self.folder.write(MANIFEST, lambda file: file.write(sealed(manifest).encode()))
 
-    def unreadable(self, shards):
-        """The number of images without an embedding, from the footers of all shards.
 
-        Raises:
-            ValueError: If a shard is damaged.
-        """
-        count = 0
-        for number in progress("Counting", range(shards), unit="shard"):
-            name = f"{SHARDS}/{shard_name(number)}"
-            with self.folder.open(name) as file:
-                try:
-                    about = pq.ParquetFile(file).metadata
-                except pa.ArrowException as error:
-                    raise ValueError(
-                        f"{self.folder}/{name} is damaged ({error}): delete it"
-                    ) from error
-            errors = about.schema.names.index("error")
-            groups = (about.row_group(group) for group in range(about.num_row_groups))
-            nulls = sum(group.column(errors).statistics.null_count for group in groups)
-            count += about.num_rows - nulls
-        return count
+def _errors_in(metadata):
+    """The number of rows with an error, from the footer of a shard."""
+    column = metadata.schema.names.index("error")
+    groups = (metadata.row_group(group) for group in range(metadata.num_row_groups))
+    return metadata.num_rows - sum(group.column(column).statistics.null_count for group in groups)
 
 
 def rows_of(ids, embeddings, problems):
-    """A table of embeddings.
-
-    Args:
-        ids: (n,) int64.
-        embeddings: (n, dim) float32.
-        problems: n reasons why images have no embedding, None for those that have one.
-
-    Returns:
-        Table with the columns id, embedding and error.
-    """
+    """A table of ids, (n, dim) embeddings, and reasons why there are none, or None."""
     error = pa.array(problems, pa.string())
     missing = error.is_valid()
     read = ~missing.to_numpy(zero_copy_only=False)

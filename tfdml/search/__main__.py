@@ -15,11 +15,12 @@ import pathlib
 import warnings
 from typing import ClassVar
 
+from tfdml import search
 from tfdml.checks import check, check_positive
 from tfdml.command_line import Parser, one_sentence
 from tfdml.files import as_file_name, check_file, shortened
 from tfdml.quiet import import_tensorflow, keep_printing
-from tfdml.scale import is_collection
+from tfdml.scale.layout import is_collection
 from tfdml.search import MOST_NEIGHBOURS
 from tfdml.serving.exported import find_version
 from tfdml.serving.versions import name_of
@@ -89,26 +90,43 @@ def main(arguments=None):
         missing = [name for module, name in NEEDED.items() if not importlib.util.find_spec(module)]
         if missing:
             raise ImportError(f"the search needs {', '.join(missing)}: pip install -e '.[search]'")
-        from tfdml.search.server import listening
-
         version = find_version(pathlib.Path(settings.model))
-        listening(settings.host, settings.port).close()  # before it embeds
-        if is_collection(settings.images):
-            run_server(settings, open_collection(settings, version))
-            return
-        index = pathlib.Path(settings.index or default_index(version, settings.images))
-        check_file(index=index)
-        import_tensorflow()
-        search = open_search(settings, version, index)
-        added, gone = search.refresh(show=True)
-        ignored = [f"{name} ({cause})" for name, cause in search.left_out.items()]
-        if ignored:
-            listed = "; ".join(ignored[:LISTED] + ["..."] * (len(ignored) > LISTED))
-            warnings.warn(f"ignored {len(ignored):,} files: {listed}", stacklevel=2)
-        images = f"{len(search):,} images of {settings.images}"
-        changed = f"({added:,} added, {gone:,} removed)"
-        print(f"{images} {changed}, ranked by {search.ranked_by}\nIndex: {index}")
-        run_server(settings, search)
+        search.server.listening(settings.host, settings.port).close()  # before it embeds
+        opened = open_collection if is_collection(settings.images) else open_folder
+        run_server(settings, opened(settings, version))
+
+
+def open_collection(settings, version):
+    """The search of a collection, which has an index."""
+    for name in ("index", "rerank", "approximate"):
+        given = {name: getattr(settings, name)}
+        expected = f"`{name}` is for a folder of images, not for one that tfdml.scale indexed"
+        check(not given[name], expected, **given)
+    import_tensorflow()
+    model = search.search_model.SearchModel(version)
+    opened = search.collection_search.CollectionSearch(model, settings.images)
+    images = f"{len(opened):,} images of {settings.images}"
+    print(f"{images}, ranked by {opened.ranked_by}\nIndex: {opened.index.folder}")
+    return opened
+
+
+def open_folder(settings, version):
+    """The search of a folder, whose index is made or brought up to date."""
+    index = pathlib.Path(settings.index or default_index(version, settings.images))
+    check_file(index=index)
+    import_tensorflow()
+    model = search.search_model.SearchModel(version)
+    options = {"rerank": settings.rerank, "approximate": settings.approximate}
+    opened = search.folder_search.ImageSearch(model, settings.images, index, **options)
+    added, gone = opened.refresh(show=True)
+    ignored = [f"{name} ({cause})" for name, cause in opened.left_out.items()]
+    if ignored:
+        listed = "; ".join(ignored[:LISTED] + ["..."] * (len(ignored) > LISTED))
+        warnings.warn(f"ignored {len(ignored):,} files: {listed}", stacklevel=2)
+    images = f"{len(opened):,} images of {settings.images}"
+    changed = f"({added:,} added, {gone:,} removed)"
+    print(f"{images} {changed}, ranked by {opened.ranked_by}\nIndex: {index}")
+    return opened
 
 
 def default_index(version, images):
@@ -119,47 +137,19 @@ def default_index(version, images):
     return f"indexes/{shortened(as_file_name(name), '.npz')}"
 
 
-def open_collection(settings, version):
-    """The search of a collection, which has an index."""
-    for name in ("index", "rerank", "approximate"):
-        given = {name: getattr(settings, name)}
-        expected = f"`{name}` is for a folder of images, not for one that tfdml.scale indexed"
-        check(not given[name], expected, **given)
-    import_tensorflow()
-    from tfdml.search.collection import CollectionSearch
-    from tfdml.search.model import SearchModel
-
-    search = CollectionSearch(SearchModel(version), settings.images)
-    images = f"{len(search):,} images of {settings.images}"
-    print(f"{images}, ranked by {search.ranked_by}\nIndex: {search.index_folder}")
-    return search
-
-
-def open_search(settings, version, index):
-    """The search of the settings, with its index loaded if it exists."""
-    from tfdml.search.engine import ImageSearch
-    from tfdml.search.model import SearchModel
-
-    options = {"rerank": settings.rerank, "approximate": settings.approximate}
-    return ImageSearch(SearchModel(version), settings.images, index, **options)
-
-
-def run_server(settings, search):
+def run_server(settings, opened):
     """Answers requests until Ctrl-C."""
-    from tfdml.search.application import create_application
-    from tfdml.search.server import serve
-
     host, port, size = settings.host, settings.port, int(settings.upload_megabytes * 1e6)
     trusted = settings.trusted_hosts or ([*LOCAL_NAMES, host] if is_local(host) else None)
     options = {"neighbours": settings.neighbours, "trusted_hosts": trusted}
-    application = create_application(search, upload_bytes=size, **options)
-    server = serve(application, host=host, port=port, upload_bytes=size)
+    application = search.application.create_application(opened, upload_bytes=size, **options)
+    server = search.server.serve(application, host=host, port=port, upload_bytes=size)
     if not is_local(host):
         open_to_all = f"anyone who reaches {host} can see these images: there is no password"
         warnings.warn(open_to_all, stacklevel=2)
     print(f"Search: {address(host, server.effective_port)} (Ctrl-C stops it)", flush=True)
     server.run()
-    search.stop()
+    opened.stop()
 
 
 def is_local(host):

@@ -12,7 +12,7 @@ import flask
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from tfdml.search import MOST_NEIGHBOURS
-from tfdml.search.images import MIME_TYPES, RejectedError, read_header, thumbnail
+from tfdml.search.pictures import MIME_TYPES, RejectedError, read_header, thumbnail
 from tfdml.serving.versions import name_of
 
 FIELD = "image"  # of a form with a picture
@@ -47,7 +47,7 @@ class _InMemory(flask.Request):
 
 
 def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
-    """The WSGI application of a search.
+    """The WSGI application of a `PictureSearch`.
 
     Args:
         search: An `ImageSearch` or a `CollectionSearch`.
@@ -139,10 +139,10 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
 
     @app.after_request
     def protect(response):
-        of_page = flask.request.endpoint == "page"
-        policy = _FOR_THE_PAGE if of_page else _FOR_THE_REST
+        is_page = flask.request.endpoint == "page"
+        policy = _FOR_THE_PAGE if is_page else _FOR_THE_REST
         response.headers.update({"Content-Security-Policy": policy, **_HEADERS})
-        response.headers.setdefault("Cache-Control", "no-cache" if of_page else "no-store")
+        response.headers.setdefault("Cache-Control", "no-cache" if is_page else "no-store")
         return response
 
     @app.errorhandler(RejectedError)

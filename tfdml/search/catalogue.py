@@ -1,4 +1,6 @@
-"""The images of an index, the files left out of it, and the archive that keeps them."""
+"""The images of a search in a folder, their index, and the archive that keeps both."""
+
+from __future__ import annotations
 
 import dataclasses
 import json
@@ -9,8 +11,8 @@ import numpy as np
 
 from tfdml.checks import check
 from tfdml.files import replacing
-from tfdml.search.images import RejectedError, Stamp
-from tfdml.search.index import Index
+from tfdml.search.pictures import RejectedError, Stamp
+from tfdml.search.row_index import RowIndex
 
 _FORMAT = 1  # of the archive
 
@@ -20,7 +22,7 @@ class Entry(NamedTuple):
 
     name: str  # path relative to the folder of images, with slashes
     stamp: Stamp  # of the file that was embedded
-    format: str  # a key of `images.MIME_TYPES`
+    format: str  # a key of `pictures.MIME_TYPES`
     width: int  # pixels
     height: int
 
@@ -39,96 +41,97 @@ class LeftOut(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Catalogue:
-    """The images of an index by id; ids are never reused.
+    """The images of an index by id; ids are never reused. Changes return another catalogue.
 
     Args:
+        index: `RowIndex` of the same ids.
         entries: {id: `Entry`}.
         next_id: Id of the next image.
         left_out: {name: `LeftOut`}.
     """
 
+    index: RowIndex
     entries: dict = dataclasses.field(default_factory=dict)
     next_id: int = 0
     left_out: dict = dataclasses.field(default_factory=dict)
 
     def entry(self, key):
-        """The `Entry` of an id; raises a `RejectedError` with 404 if there is none."""
+        """The `Entry` of an id; a `RejectedError` with 404 if there is none."""
         if key not in self.entries:
             raise RejectedError(f"There is no image with this id. Received: id={key}", status=404)
         return self.entries[key]
+
+    def nearest(self, row, count):
+        """As `RowIndex.nearest`."""
+        return self.index.nearest(row, count)
+
+    def rows(self, ids):
+        """(n, dim) float32, the embeddings of ids."""
+        return self.index.rows(ids)
+
+    def changes(self, files):
+        """The ids and names to be removed, and {name: `Stamp`} to be added, to become `files`.
+
+        The ids are those of images that are gone, the names those of left-out files that are gone
+        or changed. A changed image is both gone and new.
+        """
+        gone = [key for key, each in self.entries.items() if files.get(each.name) != each.stamp]
+        cleared = [name for name, why in self.left_out.items() if files.get(name) != why.stamp]
+        kept = {each.name for each in self.entries.values() if files.get(each.name) == each.stamp}
+        kept |= self.left_out.keys() - cleared
+        return gone, cleared, {name: files[name] for name in files if name not in kept}
 
     def without(self, ids, names=()):
         """The catalogue without the given images and left-out files."""
         gone, cleared = set(ids), set(names)
         entries = {key: entry for key, entry in self.entries.items() if key not in gone}
         left_out = {name: why for name, why in self.left_out.items() if name not in cleared}
-        return Catalogue(entries, self.next_id, left_out)
+        return Catalogue(self.index.changed(remove=ids), entries, self.next_id, left_out)
 
-    def with_more(self, entries, left_out):
-        """Adds images and left-out files; returns the catalogue and the ids of the images.
+    def with_more(self, files):
+        """The catalogue with more files: {name: `LeftOut`, or (`Entry`, embedding)}."""
+        left_out = {name: file for name, file in files.items() if isinstance(file, LeftOut)}
+        pairs = [file for name, file in files.items() if name not in left_out]
+        ids, index = range(self.next_id, self.next_id + len(pairs)), self.index
+        if pairs:
+            index = index.changed(add=(ids, np.stack([row for _, row in pairs])))
+        entries = {**self.entries, **{i: each for i, (each, _) in zip(ids, pairs, strict=True)}}
+        return Catalogue(index, entries, ids.stop, {**self.left_out, **left_out})
 
-        Args:
-            entries: List of `Entry`.
-            left_out: {name: `LeftOut`}.
-        """
-        ids = range(self.next_id, self.next_id + len(entries))
-        entries = {**self.entries, **dict(zip(ids, entries, strict=True))}
-        return Catalogue(entries, ids.stop, {**self.left_out, **left_out}), list(ids)
-
-    def to_json(self):
-        """The catalogue as text."""
-        return json.dumps(vars(self))
-
-    @classmethod
-    def from_json(cls, text):
-        """The catalogue of a text from `to_json`; any error, if it is not one."""
-        parsed = json.loads(text)
-        images, others = parsed["entries"].items(), parsed["left_out"].items()
-        entries = {int(i): Entry(name, Stamp(*stamp), *rest) for i, (name, stamp, *rest) in images}
-        left_out = {name: LeftOut(Stamp(*stamp), cause) for name, (stamp, cause) in others}
-        return cls(entries, int(parsed["next_id"]), left_out)
-
-
-def save(path, index, catalogue, fingerprint):
-    """Writes an index atomically: a crash leaves the old file or the new one.
-
-    Args:
-        path: The file; its folder is made if it does not exist.
-        index: An `Index`.
-        catalogue: Its `Catalogue`.
-        fingerprint: Of the model that made the rows.
-    """
-    path = pathlib.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    about = json.dumps({"format": _FORMAT, "fingerprint": fingerprint})
-    texts = {"about": about, "catalogue": catalogue.to_json()}
-    arrays: dict = {name: np.frombuffer(text.encode(), np.uint8) for name, text in texts.items()}
-    with replacing(path) as unfinished, open(unfinished, "wb") as file:
-        np.savez(file, rows=index.to_bytes(), **arrays)
+    def save(self, path, fingerprint):
+        """Writes a file in one step, with the fingerprint of the model that made the rows."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        about = {"format": _FORMAT, "fingerprint": fingerprint}
+        images = {name: getattr(self, name) for name in ("entries", "next_id", "left_out")}
+        texts = {"about": json.dumps(about), "catalogue": json.dumps(images)}
+        arrays: dict = {
+            name: np.frombuffer(text.encode(), np.uint8) for name, text in texts.items()
+        }
+        with replacing(path) as unfinished, open(unfinished, "wb") as file:
+            np.savez(file, rows=self.index.to_bytes(), **arrays)
 
 
 def load(path, fingerprint, *, approximate=False):
-    """Reads an index that this model made.
-
-    Args:
-        path: The file.
-        fingerprint: Of the model.
-        approximate: As for `Index`.
-
-    Returns:
-        The `Index` and its `Catalogue`.
+    """The `Catalogue` of a file, whose index has cells as `RowIndex` has.
 
     Raises:
         FileNotFoundError: If there is none.
-        ValueError: If another model made it, or it cannot be read.
+        ValueError: If a model with another fingerprint made it, or it cannot be read.
     """
     try:
-        with np.load(path) as archive:
+        with np.load(pathlib.Path(path)) as archive:
             about = json.loads(archive["about"].tobytes())
             if about["format"] != _FORMAT or not isinstance(about["fingerprint"], str):
                 raise ValueError("another format")
-            index = Index.from_bytes(archive["rows"], approximate=approximate)
-            catalogue = Catalogue.from_json(archive["catalogue"].tobytes())
+            index = RowIndex.from_bytes(archive["rows"], approximate=approximate)
+            images = json.loads(archive["catalogue"].tobytes())
+        entries = {
+            int(key): Entry(name, Stamp(*stamp), *rest)
+            for key, (name, stamp, *rest) in images["entries"].items()
+        }
+        others = images["left_out"].items()
+        left_out = {name: LeftOut(Stamp(*stamp), cause) for name, (stamp, cause) in others}
+        catalogue = Catalogue(index, entries, int(images["next_id"]), left_out)
     except (FileNotFoundError, MemoryError):
         raise
     except Exception as error:  # broken archives raise many types
@@ -137,6 +140,6 @@ def load(path, fingerprint, *, approximate=False):
     models = {"model": fingerprint[:12], "made_by": about["fingerprint"][:12]}
     check(about["fingerprint"] == fingerprint, expected, **models)
     expected = f"{path} must have as many rows as images: remove it"
-    rows, images = len(index), len(catalogue.entries)
+    rows, images = len(index), len(entries)
     check(rows == images, expected, rows=rows, images=images)
-    return index, catalogue
+    return catalogue

@@ -31,23 +31,12 @@ def listening(host, port):
 
 
 def serve(application, *, host, port, upload_bytes) -> Any:
-    """Returns a listening server, which answers once its `run` is called.
+    """The server of waitress for an application; it listens, and answers once its `run` is called.
 
-    Args:
-        application: As returned by `create_application`.
-        host: Address to listen at.
-        port: Port; 0 for any free one.
-        upload_bytes: As for the application. Larger uploads are rejected before they are received.
-
-    A connection is closed if a request does not arrive in 10 seconds and at 100 kB/s after them, or
-    if it asks for more while 16 MiB of answers are not read. The oldest are closed while more bytes
-    arrive than 20 of the largest uploads have.
-
-    Returns:
-        The server of waitress, with `effective_port`, `run` and `close`.
-
-    Raises:
-        OSError: If it cannot listen there.
+    Uploads that are larger than `upload_bytes` are rejected before they are received. A connection
+    is closed if a request does not arrive in 10 seconds and at 100 kB/s after them, or if it asks
+    for more while 16 MiB of answers are not read. The oldest are closed while more bytes arrive
+    than 20 of the largest uploads have.
     """
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # otherwise it logs every wait
     most = upload_bytes + FORM_BYTES

@@ -7,21 +7,21 @@ import sys
 
 import numpy as np
 import pytest
+from stored_collections import rewrite, write_collection
 
 from tfdml.files import locked
-from tfdml.scale import filling, indexing
-from tfdml.scale.index import StoredIndex
+from tfdml.scale import Collection, StoredIndex, indexing, pace
 from tfdml.scale.indexing import UNFINISHED, build
 
 
 @pytest.fixture(autouse=True)
 def _in_parts(monkeypatch):
-    monkeypatch.setattr(filling, "_PART_BYTES", 4 * 16 * 64 * 3)  # of three shards
+    monkeypatch.setattr(indexing, "_PART_BYTES", 4 * 16 * 64 * 3)  # of three shards
 
 
 def exact_neighbours(collection, queries, count):
     """Ids and distances in float64, by a sort."""
-    ids, rows, _ = zip(*(collection.shard(i) for i in range(collection.shards)), strict=True)
+    ids, rows = zip(*(collection.shard(i) for i in range(collection.shards)), strict=True)
     ids, rows = np.concatenate(ids), np.concatenate(rows).astype(np.float64)
     distances = np.linalg.norm(rows - queries[:, None], axis=2)
     order = np.argsort(distances, axis=1, kind="stable")[:, :count]
@@ -30,11 +30,12 @@ def exact_neighbours(collection, queries, count):
 
 @pytest.mark.parametrize("scale", [1, 30], ids=["unit", "any length"])
 @pytest.mark.parametrize("factory", ["Flat", "IVF8,Flat", "HNSW32"])
-def test_finds_what_the_euclidean_distance_finds(tmp_path, write, rng, factory, scale):
+def test_finds_what_the_euclidean_distance_finds(tmp_path, rng, factory, scale):
     rows = rng.normal(size=(300, 8)) * rng.uniform(1, scale, (300, 1))
     if scale == 1:
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    collection = write(tmp_path / "c", rows, [None] * 300, shard_size=40, unreadable=(0, 50))
+    options = {"shard_size": 40, "unreadable": (0, 50)}
+    collection = write_collection(tmp_path / "c", rows, [None] * 300, **options)
     assert build(collection, factory, parameters="nprobe=8" if "IVF" in factory else "")
     index = StoredIndex(collection)
     assert len(index) == 298
@@ -58,7 +59,8 @@ def test_other_indexes_have_the_ids_of_the_rows(clustered, factory):
     found, _ = index.search(clustered.rows(ids), 20)
     assert all(key in near for key, near in zip(ids, found.tolist(), strict=True))
     assert not np.isin(found, [3, 64, 599]).any()
-    assert index.text(70) == ("images/70.png", clustered.shard(1).labels[5].as_py())
+    assert index.text(70)[0] == "images/70.png"
+    assert index.text(70)[1].startswith("class ")
     assert not (clustered.folder / UNFINISHED).exists()
     about = json.loads((index.folder / "index.json").read_text())
     assert (about["factory"], about["rows"], about["shards"]) == (factory, 597, 10)
@@ -66,18 +68,18 @@ def test_other_indexes_have_the_ids_of_the_rows(clustered, factory):
 
 @pytest.mark.parametrize("factory", ["IVF8,SQ8", "SQ8"])
 def test_a_stopped_job_is_resumed_and_adds_nothing_twice(clustered, factory, monkeypatch):
-    monkeypatch.setattr(filling, "_SAVE_EVERY", 0)
-    monkeypatch.setattr(filling, "_SAVE_SHARE", 0)
-    added, add = [], filling._add
+    monkeypatch.setattr(pace, "_EVERY", 0)
+    monkeypatch.setattr(pace, "_SHARE", 0)
+    added, add = [], indexing._add
 
-    def stopping(index, collection, number, bar):
-        if number == 7 and 7 not in added:
-            added.append(7)
-            raise KeyboardInterrupt
+    def stopping(index, rows):
+        number = rows.ids[0] // 64
         added.append(number)
-        add(index, collection, number, bar)
+        if added.count(7) == 1 and number == 7:
+            raise KeyboardInterrupt
+        add(index, rows)
 
-    monkeypatch.setattr(filling, "_add", stopping)
+    monkeypatch.setattr(indexing, "_add", stopping)
     with pytest.raises(KeyboardInterrupt):
         build(clustered, factory)
     assert not (clustered.folder / "index").exists()
@@ -95,32 +97,30 @@ def test_a_stopped_job_is_resumed_and_adds_nothing_twice(clustered, factory, mon
 
 KILLED = """
 import os, signal, sys
-from tfdml.scale import filling
-from tfdml.scale.collection import Collection
-from tfdml.scale.indexing import build
 from tfdml.files import locked
+from tfdml.scale import Collection, indexing
 
-add = filling._add
-filling._PART_BYTES = 1
+add = indexing._add
+indexing._PART_BYTES = 1
 
-def killed(index, collection, number, bar):
-    if number == 4:
+def killed(index, rows):
+    if rows.ids[0] >= 4 * 64:
         os.kill(os.getpid(), signal.SIGKILL)
-    add(index, collection, number, bar)
+    add(index, rows)
 
-filling._add = killed
+indexing._add = killed
 collection = Collection(sys.argv[1])
 with locked(collection.folder, "taken"):
-    build(collection, "IVF8,Flat")
+    indexing.build(collection, "IVF8,Flat")
 """
 
 
 def test_the_lock_ends_with_a_killed_process(clustered, monkeypatch):
     process = subprocess.run([sys.executable, "-c", KILLED, str(clustered.folder)], check=False)
     assert process.returncode == -9
-    parts = [path.name for path in (clustered.folder / UNFINISHED).glob("part-*")]
+    parts = [path.name for path in (clustered.folder / UNFINISHED).glob("until-*")]
     assert len(parts) == 4
-    monkeypatch.setattr(filling, "_PART_BYTES", 1)
+    monkeypatch.setattr(indexing, "_PART_BYTES", 1)
     with locked(clustered.folder, "taken"):
         with (
             pytest.raises(BlockingIOError, match="taken"),
@@ -147,12 +147,12 @@ def test_an_index_of_other_settings_stays_until_it_may_be_replaced(clustered):
     assert {path.name for path in clustered.folder.glob("*index*")} == {"index"}
 
 
-def test_an_index_without_images_that_became_readable_may_be_replaced(tmp_path, write, rng):
+def test_an_index_without_images_that_became_readable_may_be_replaced(tmp_path, rng):
     rows, labels = rng.normal(size=(20, 4)), ["a"] * 20
-    build(write(tmp_path / "c", rows, labels, unreadable=[3, 8]), "Flat")
+    build(write_collection(tmp_path / "c", rows, labels, unreadable=[3, 8]), "Flat")
     (tmp_path / "c" / "index").rename(tmp_path / "index")
     shutil.rmtree(tmp_path / "c")
-    collection = write(tmp_path / "c", rows, labels, unreadable=[8])
+    collection = write_collection(tmp_path / "c", rows, labels, unreadable=[8])
     (tmp_path / "index").rename(tmp_path / "c" / "index")
     with pytest.raises(FileExistsError, match=r"--overwrite true.*\{'rows': 18\}"):
         build(collection, "Flat")
@@ -169,13 +169,6 @@ def test_a_damaged_description_is_named_until_the_index_is_replaced(clustered):
     assert len(StoredIndex(clustered)) == 597
 
 
-def test_a_damaged_list_is_named_before_the_work(clustered):
-    (clustered.folder / "list.parquet").write_bytes(b"no table")
-    with pytest.raises(ValueError, match=r"list\.parquet is damaged .*: delete it, and run"):
-        build(clustered, "SQ8")
-    assert not (clustered.folder / UNFINISHED).exists()
-
-
 def test_a_full_disk_is_a_sentence_and_leaves_the_index(clustered, monkeypatch):
     build(clustered, "SQ8")
     usage = shutil.disk_usage(clustered.folder)
@@ -188,11 +181,14 @@ def test_a_full_disk_is_a_sentence_and_leaves_the_index(clustered, monkeypatch):
     with pytest.raises(OSError, match=r"is too small"):
         build(clustered, "IVF8,Flat", overwrite=True)
     assert StoredIndex(clustered).factory == "SQ8"
-    assert len(list((clustered.folder / UNFINISHED).glob("part-*"))) == 4
+    assert len(list((clustered.folder / UNFINISHED).glob("until-*"))) == 4
 
 
-def test_waits_for_the_embeddings(clustered):
-    clustered.shard_path(9).unlink()
+def test_waits_for_a_whole_list_and_all_shards(clustered):
+    (clustered.folder / "list.parquet").write_bytes(b"no table")
+    with pytest.raises(ValueError, match=r"list\.parquet is damaged .*: delete it, and run"):
+        build(clustered, "SQ8")
+    (clustered.folder / "shards/00009.parquet").unlink()
     with pytest.raises(ValueError, match="missing=1"):
         build(clustered, "Flat")
     assert {path.name for path in clustered.folder.glob("*index*")} == set()
@@ -217,25 +213,25 @@ def test_rejects_what_cannot_be_built(clustered, factory, message):
     assert not (clustered.folder / "index").exists()
 
 
-def test_rejects_a_collection_without_a_readable_image(tmp_path, write):
-    empty = write(tmp_path / "c", np.zeros((3, 4)), ["a"] * 3, unreadable=(0, 1, 2))
+def test_rejects_a_collection_without_a_readable_image(tmp_path):
+    rows, unreadable = np.zeros((3, 4)), (0, 1, 2)
+    empty = write_collection(tmp_path / "c", rows, ["a"] * 3, unreadable=unreadable)
     with pytest.raises(ValueError, match=r"must have images that could be read. .*readable=0"):
         build(empty, "Flat")
     assert not (empty.folder / "index").exists()
 
 
-@pytest.mark.parametrize("visited", [0, 9])
-def test_rejects_to_visit_other_than_its_cells(clustered, visited):
-    expected = (
-        f"`nprobe` must be from 1 to the number of cells. Received: nprobe={visited}, cells=8"
-    )
-    with pytest.raises(ValueError, match=expected):
-        build(clustered, "IVF8,SQ8", parameters=f"nprobe={visited}")
-
-
-def test_rejects_search_parameters_before_it_reads_a_row(clustered):
-    with pytest.raises(ValueError, match=r"faiss rejects the index .*parameters='probes=4'"):
-        build(clustered, "IVF8,SQ8", parameters="probes=4")
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ("nprobe=0", "`nprobe` must be from 1 to the number of cells. .* nprobe=0, cells=8"),
+        ("nprobe=9", "`nprobe` must be from 1 to the number of cells. .* nprobe=9, cells=8"),
+        ("probes=4", "faiss rejects the index .*parameters='probes=4'"),
+    ],
+)
+def test_rejects_search_parameters_before_it_reads_a_row(clustered, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        build(clustered, "IVF8,SQ8", parameters=parameters)
     assert not (clustered.folder / UNFINISHED).exists()
 
 
@@ -243,10 +239,9 @@ def test_rejects_an_index_of_other_embeddings(clustered):
     with pytest.raises(FileNotFoundError, match=r"tfdml\.scale index"):
         StoredIndex(clustered)
     build(clustered, "Flat")
-    path = clustered.folder / "manifest.json"
-    path.write_text(path.read_text().replace("m" * 64, "another"))
+    rewrite(clustered.folder / "manifest.json", model="another")
     with pytest.raises(ValueError, match=r"build it again. Received: model='another'"):
-        StoredIndex(type(clustered)(clustered.folder))
+        StoredIndex(Collection(clustered.folder))
 
 
 def test_rejects_rows_of_another_dim(clustered):

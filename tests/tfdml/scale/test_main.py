@@ -2,10 +2,10 @@ import re
 
 import programs
 import pytest
+from stored_collections import finished
 
 from tfdml.files import locked
 from tfdml.scale import __main__ as command
-from tfdml.scale.writing import CollectionWriter
 
 
 def run(*arguments, cwd="."):
@@ -25,20 +25,21 @@ def test_indexes_and_reports(clustered):
 
 
 def test_says_what_it_does():
-    assert "index" in run("--help").out
+    assert run("--help").out == run().out
+    assert "embed   writes the embeddings" in run().out
     assert "--report" in run("index", "--help").out
     assert "IVF4096,SQ8" in run("index", "--help").out
-    assert "Did you mean 'index'" in run("indx").sentence
+    assert "Unknown command 'indx'. Did you mean 'index'" in run("indx").sentence
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--factory", "Nonsense"], "could not parse index string Nonsense"),
-        (["--factory", ""], "`factory` must be the name of an index"),
+        (["--factory", ""], "faiss rejects the index"),
         ([], "must have at most as many cells as there are images; Flat suits a few"),
-        (["--factory", "SQ8", "--seed", "-1"], "`seed` must be >= 0"),
-        (["--factory", "SQ8", "--training_rows", "0"], "`training_rows` must be > 0"),
+        (["--factory", "SQ8", "--seed", "-1"], "`seed` must be an integer >= 0"),
+        (["--factory", "SQ8", "--training_rows", "0"], "`training_rows` must be an integer > 0"),
     ],
 )
 def test_rejects_in_one_sentence(clustered, arguments, message):
@@ -56,10 +57,10 @@ def test_checks_all_files_and_names_the_damaged(clustered):
     assert run("check", clustered.folder).out.endswith(
         "11 files of an earlier version have no checksum\n"
     )
-    CollectionWriter(clustered.folder).finish(clustered.shards)
+    finished(clustered)
     assert run("index", clustered.folder, "--factory", "IVF8,SQ8").code == 0
     assert run("check", clustered.folder).out.startswith("All 14 files with a checksum are whole")
-    clustered.shard_path(2).unlink()
+    (clustered.folder / "shards/00002.parquet").unlink()
     path = clustered.folder / "index" / "index.ivfdata"
     path.write_bytes(path.read_bytes()[:-1])
     result = run("check", clustered.folder)

@@ -7,7 +7,7 @@ import pytest
 
 from tfdml.scale.checksums import checksums, opened
 from tfdml.scale.collection import Collection
-from tfdml.scale.listing import Listing
+from tfdml.scale.image_list import Listing
 from tfdml.scale.storage import NO_FILE
 from tfdml.scale.writing import CollectionWriter, manifest_of, rows_of
 
@@ -45,7 +45,7 @@ def test_the_files(begun, listing, tmp_path):
     assert begun.missing(2) == [0]
     begun.write_shard(0, 0, next(listing.shards(3)), rows(0, 3, [None, "it is empty", None]))
     assert begun.missing(2) == []
-    assert begun.unreadable(2) == 1
+    assert begun.finish(2) == 1
     first = pq.read_table(tmp_path / "out" / "shards" / "00000.parquet")
     assert [(field.name, str(field.type)) for field in first.schema][:2] == [
         ("id", "int64"),

@@ -11,8 +11,8 @@ from PIL import Image
 from waitress import wasyncore
 
 from tfdml.search.application import create_application
-from tfdml.search.engine import ImageSearch
-from tfdml.search.images import RejectedError
+from tfdml.search.folder_search import ImageSearch
+from tfdml.search.pictures import RejectedError
 from tfdml.search.server import serve
 
 COLOURS = {  # of the images of `folder`, by their names
@@ -37,7 +37,7 @@ class ByColour:
         self.learned = learned
         self.embedded = 0  # pictures so far
 
-    def embed(self, contents):
+    def embed_pictures(self, contents):
         return [self._row(content) for content in contents]
 
     def score(self, query, rows):

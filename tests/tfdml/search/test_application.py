@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from tfdml.search.application import create_application
-from tfdml.search.engine import ImageSearch
+from tfdml.search.folder_search import ImageSearch
 
 PNG = "image/png"
 
@@ -208,8 +208,8 @@ def test_states_its_status(client, search, folder):
 
 def test_refreshes_in_the_background(client, model, folder, encoded):
     (folder / "new.png").write_bytes(encoded((1, 2, 3)))
-    embed, go_on = model.embed, threading.Event()
-    model.embed = lambda contents: go_on.wait(10) and embed(contents)
+    embed, go_on = model.embed_pictures, threading.Event()
+    model.embed_pictures = lambda contents: go_on.wait(10) and embed(contents)
     answer = client.post("/api/refresh")
     assert answer.status_code == 202
     error_of(client.post("/api/refresh"), 409)

@@ -174,7 +174,7 @@ def test_warns_of_a_host_that_others_reach(host, given, trusted, monkeypatch, re
 
 def test_a_taken_port_is_named_before_it_embeds(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "find_version", lambda path: path)
-    monkeypatch.setattr(command, "open_search", lambda *_: pytest.fail("opened"))
+    monkeypatch.setattr(command, "open_folder", lambda *_: pytest.fail("opened"))
     with server.listening("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(SystemExit):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tfdml.search.engine import ImageSearch
+from tfdml.search.folder_search import ImageSearch
 
 pytestmark = pytest.mark.slow
 DROP = """
@@ -221,8 +221,8 @@ def test_says_so_where_the_search_has_stopped(page):
 def test_refreshes_the_index(model, folder, page, encoded):
     (folder / "new.png").write_bytes(encoded((1, 2, 3)))
     (folder / "text.png").write_bytes(b"no picture")
-    embed, go_on = model.embed, threading.Event()
-    model.embed = lambda contents: go_on.wait(10) and embed(contents)
+    embed, go_on = model.embed_pictures, threading.Event()
+    model.embed_pictures = lambda contents: go_on.wait(10) and embed(contents)
     page.click("#refresh")
     page.wait_for("#refreshed", "Refreshing: 0 of 2 new images")
     assert not page.one("#refresh").is_enabled()

@@ -54,13 +54,13 @@ def test_what_is_no_request_gets_a_sentence(search, serving):
 
 
 def test_answers_several_at_once(model, search, serving, encoded):
-    together, embed = threading.Barrier(4), model.embed
+    together, embed = threading.Barrier(4), model.embed_pictures
 
     def waits_for_the_others(contents):
         together.wait(10)
         return embed(contents)
 
-    model.embed = waits_for_the_others
+    model.embed_pictures = waits_for_the_others
     statuses = []
     with serving(search) as ask:
         threads = [
@@ -81,14 +81,14 @@ def test_a_port_that_is_taken_is_an_error(search, serving):
 
 def waiting_model(model):
     """Makes the model wait; returns the event that ends it, and a counter of those waiting."""
-    released, waiting, embed = threading.Event(), threading.Semaphore(0), model.embed
+    released, waiting, embed = threading.Event(), threading.Semaphore(0), model.embed_pictures
 
     def waits(contents):
         waiting.release()
         released.wait(20)
         return embed(contents)
 
-    model.embed = waits
+    model.embed_pictures = waits
     return released, waiting
 
 

@@ -5,12 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfdml import evaluation
+from tfdml import evaluation, scale
 from tfdml.checks import check
 from tfdml.runs.images import files_of, warn_of_copies
-from tfdml.scale.collection import Collection
-from tfdml.scale.evaluation import Gallery, retrieval_scores_per_query, scores_through_index
-from tfdml.scale.index import StoredIndex
 from tfdml.serving.exported import fingerprint
 
 
@@ -28,12 +25,12 @@ def searching(options, model, images):
     Raises a ValueError if another model made its embeddings, shards, labels or the index are
     missing, no image could be read, none of the classes is there, or an image finds itself alone.
     """
-    collection, index = Collection(options.gallery), None
+    collection, index = scale.Collection(options.gallery), None
     collection.check_model(fingerprint(model.version))
     if options.index:
-        index = StoredIndex(collection, parameters=options.index_parameters)
+        index = scale.StoredIndex(collection, parameters=options.index_parameters)
     split = images.split if images.queries is None else images.split.subset(images.queries)
-    gallery = Gallery(collection)
+    gallery = scale.Gallery(collection)
     expected = f"some of the classes must be labels of {options.gallery}"
     known = (gallery.classes_of(split.names) >= 0).any()
     check(known, expected, classes=len(split.names), first=split.names[0])
@@ -53,9 +50,9 @@ def score_in_collection(embedded, options):
     print("find themselves", flush=True)
     queries, results = (embedded.embeddings, texts, options.k), {}
     if index is None:
-        per_query = retrieval_scores_per_query(gallery, *queries, own=own)
+        per_query = scale.retrieval_scores_per_query(gallery, *queries, own=own)
     else:
-        found = scores_through_index(gallery, index, *queries, own=own, seed=options.seed)
+        found = scale.scores_through_index(gallery, index, *queries, own=own, seed=options.seed)
         per_query, results["through_index"] = found
     counts = {"queries": len(texts), "gallery": len(gallery)}
     return {**results, **averaged(per_query, images.labels, options.seed), "images": counts}

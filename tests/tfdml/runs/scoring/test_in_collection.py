@@ -15,10 +15,9 @@ from mean_colours import CLASSES, data_of, embedding_of, rejection, scores
 import pipelines
 from pipelines.datasets.cache import sha256_of
 from pipelines.shards import write_cache
+from tfdml import scale
 from tfdml.evaluation import retrieval_scores
-from tfdml.runs.scoring import in_collection
-from tfdml.scale.collection import Collection
-from tfdml.scale.index import StoredIndex
+from tfdml.scale import Collection, StoredIndex
 from tfdml.scale.indexing import build
 from tfdml.serving.exported import fingerprint
 
@@ -63,7 +62,7 @@ def test_images_search_in_a_collection(photos, version, tmp_path, capsys, monkey
     opened = {}
     for kind in (Collection, StoredIndex):
         opened[kind] = mock.Mock(wraps=kind)
-        monkeypatch.setattr(in_collection, kind.__name__, opened[kind])
+        monkeypatch.setattr(scale, kind.__name__, opened[kind])
     content = scores(version, *arguments, name="evaluation_in_large_stored")
     assert [found.call_count for found in opened.values()] == [1, 1]
     for name in ("recall@1", "recall@5", "map@r"):

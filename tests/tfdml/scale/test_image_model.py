@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfdml.scale.model import ImageModel
+from tfdml.scale.image_model import ImageModel
 
 
 @pytest.fixture(scope="module")
@@ -10,23 +10,17 @@ def model(served):
     return ImageModel(served.folder / "1")
 
 
-def write(folder, contents):
-    for i, content in enumerate(contents):
-        (folder / f"{i}").write_bytes(content)
-    return [str(folder / f"{i}") for i in range(len(contents))]
-
-
-def test_embeds_as_the_exported_model(model, served, files, contents):
-    rows, problems = model.embed(*model.read(list(map(str, files))))
-    assert problems == [None] * len(files)
+def test_embeds_as_the_exported_model(model, served, contents):
+    rows, problems = model.embed(*model.read(contents))
+    assert problems == [None] * len(contents)
     np.testing.assert_allclose(rows, served.embed(contents, version=1), atol=1e-5)
     assert model.dim == rows.shape[1]
 
 
-def test_says_why_images_cannot_be_read(model, contents, tmp_path):
+def test_says_why_images_cannot_be_read(model, contents):
     bad = [b"", b"text", contents[1][:-40]]
-    paths = [*write(tmp_path, [contents[0], *bad, contents[2]]), str(tmp_path / "none")]
-    rows, problems = model.embed(*model.read(paths))
+    given = [contents[0], *bad, contents[2], "there is no such file"]
+    rows, problems = model.embed(*model.read(given))
     assert problems == [
         None,
         "it is empty",
@@ -35,34 +29,33 @@ def test_says_why_images_cannot_be_read(model, contents, tmp_path):
         None,
         "there is no such file",
     ]
-    alone, _ = model.embed(*model.read([paths[0], paths[4]]))
+    alone, _ = model.embed(*model.read([given[0], given[4]]))
     np.testing.assert_allclose(rows[[0, 4]], alone, atol=1e-6)
 
 
-def test_more_unreadable_images_than_an_error_names(model, contents, tmp_path):
-    paths = write(tmp_path, [b""] * 25 + [contents[0]] + [b"text"] * 4)
-    _, problems = model.read(paths)
+def test_more_unreadable_images_than_an_error_names(model, contents):
+    _, problems = model.read([b""] * 25 + [contents[0]] + [b"text"] * 4)
     assert problems == ["it is empty"] * 25 + [None] + [problems[-1]] * 4
 
 
-def test_no_image_can_be_read(model, tmp_path):
-    rows, problems = model.embed(*model.read([str(tmp_path / "a"), str(tmp_path / "b")]))
+def test_no_image_can_be_read(model):
+    rows, problems = model.embed(*model.read(["it is gone"] * 2))
     assert len(rows) == 2
-    assert problems == ["there is no such file"] * 2
+    assert problems == ["it is gone"] * 2
 
 
-def test_a_model_that_rejects_every_image_is_an_error(model, contents, tmp_path, monkeypatch):
+def test_a_model_that_rejects_every_image_is_an_error(model, contents, monkeypatch):
     def rejecting(given):
         raise tf.errors.InvalidArgumentError(None, None, "image_bytes[0] is too large")
 
     monkeypatch.setattr(model, "_read", rejecting)
     with pytest.raises(tf.errors.InvalidArgumentError, match="too large"):
-        model.read(write(tmp_path, contents[:1]))
+        model.read(contents[:1])
 
 
-def test_a_model_that_returns_nan_for_unreadable_images(complete, contents, tmp_path):
+def test_a_model_that_returns_nan_for_unreadable_images(complete, contents):
     model = ImageModel(complete)
-    _, problems = model.embed(*model.read(write(tmp_path, [b"", contents[0]])))
+    _, problems = model.embed(*model.read([b"", contents[0]]))
     assert problems == ["it is damaged, too large, or of a kind that cannot be read", None]
 
 
@@ -91,8 +84,8 @@ def test_a_model_of_another_program(tmp_path):
     model = ImageModel(save(tmp_path / "model", read_images="read", embed_images="embed"))
     pictures = [tf.fill([5, 5, 3], value) for value in (9, 0)]
     encoded = [tf.io.encode_png(tf.cast(each, tf.uint8)).numpy() for each in pictures]
-    paths = write(tmp_path, [encoded[0], b"\x89PNG\r\n\x1a\n cut", encoded[1]])
-    rows, problems = model.embed(*model.read(paths))
+    given = [encoded[0], b"\x89PNG\r\n\x1a\n cut", encoded[1]]
+    rows, problems = model.embed(*model.read(given))
     np.testing.assert_allclose(rows[0], np.log([9, 9, 9]), rtol=1e-6)
     assert "PNG" in problems[1]
     assert problems[2] == "the model gives no finite embedding"

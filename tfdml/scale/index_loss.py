@@ -55,13 +55,13 @@ def losses(collection, index, *, queries=1000, seed=0):
         index.search(rows[:1], most + 1)  # the first of all reads the index from the disk
         found[parameters], seconds[parameters] = _found(index, own, rows, most)
     index.set_parameters(stored)
-    ids = np.concatenate([collection.readable(number) for number in range(collection.shards)])
+    ids = np.flatnonzero(collection.readable())
     gallery = _Gallery(collection, rows, found)
     options = {"nearest": most, "depth": 0, "own": np.searchsorted(ids, own)}
     borders = rank(rows, own, gallery, ids, **options).distances
     results = []
-    for parameters, of in gallery.distances.items():
-        recall = {k: float(np.mean(of[:, :k] <= borders[:, k - 1, None])) for k in counts}
+    for parameters, distances in gallery.distances.items():
+        recall = {k: float(np.mean(distances[:, :k] <= borders[:, k - 1, None])) for k in counts}
         results.append(Loss(parameters, recall, 1e3 * float(np.median(seconds[parameters]))))
     return results
 
@@ -98,7 +98,7 @@ class _Gallery:
 
     def __iter__(self):
         with progress("Comparing", total=self.collection.images) as bar:
-            for ids, embeddings, _ in self.collection.chunks():
+            for ids, embeddings in self.collection.chunks():
                 for parameters, asked in self.found.items():
                     place = np.minimum(np.searchsorted(ids, asked), len(ids) - 1)
                     query, column = np.nonzero(ids[place] == asked)

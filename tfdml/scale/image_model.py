@@ -1,17 +1,13 @@
-"""An exported model, which reads and embeds image files."""
-
-from concurrent.futures import ThreadPoolExecutor
+"""An exported model, which reads and embeds encoded images."""
 
 import numpy as np
 import tensorflow as tf
 
 from tfdml.checks import check
-from tfdml.scale.storage import fetch
 from tfdml.serving.bad_images import UNKNOWN, reason_for_only, reasons
 from tfdml.serving.embedding import InPieces, fitting_batch_size
 from tfdml.serving.exported import load_signatures
 
-_FETCHING = ThreadPoolExecutor(32, "fetching")  # which mostly waits
 _NOT_FINITE = "the model gives no finite embedding"
 
 
@@ -47,20 +43,13 @@ class ImageModel:
         self._blank = tf.io.encode_png(tf.zeros(self.image_shape, tf.uint8)).numpy()
         self._embed = InPieces(lambda images: embed(images=images)["embedding"], self.batch_size)
 
-    def read(self, paths):
-        """Reads image files.
-
-        Args:
-            paths: List of n paths or URLs.
+    def read(self, contents):
+        """Decodes n files, each given as bytes, or as a text, the reason why there are none.
 
         Returns:
             `(images, problems)`: (n, height, width, channels) float32, of any values for images
             that cannot be read, and a list of n reasons, None for images that were read.
-
-        Raises:
-            OSError: If a file cannot be fetched for a reason that may pass, such as a timeout.
         """
-        contents = list(_FETCHING.map(fetch, paths))
         problems = {row: text for row, text in enumerate(contents) if isinstance(text, str)}
         outputs = None
         while outputs is None:
@@ -74,21 +63,13 @@ class ImageModel:
                 if found.keys() <= problems.keys():  # even the blank image is rejected
                     raise
                 problems |= found
-        valid = outputs.get("valid", np.ones(len(paths), bool))
+        valid = outputs.get("valid", np.ones(len(contents), bool))
         for row in np.flatnonzero(~np.asarray(valid)):
             problems.setdefault(int(row), UNKNOWN)
-        return outputs["images"], [problems.get(row) for row in range(len(paths))]
+        return outputs["images"], [problems.get(row) for row in range(len(contents))]
 
     def embed(self, images, problems):
-        """Embeds images.
-
-        Args:
-            images: (n, height, width, channels) float32.
-            problems: As returned by `read`.
-
-        Returns:
-            `(embeddings, problems)`: (n, dim) float32, and the reasons why rows are not valid.
-        """
+        """The (n, dim) float32 embeddings of what `read` returned, and why rows are not valid."""
         rows = self._embed(images)
         finite = [np.isfinite(row).all() for row in rows]
         pairs = zip(problems, finite, strict=True)

@@ -132,11 +132,11 @@ def test_a_missing_cluster_is_one_sentence(version, photos, tmp_path):
 
 def test_a_cluster_without_processors_is_rejected(monkeypatch):
     pytest.importorskip("ray")
-    from tfdml.scale import cluster
+    from tfdml.scale import ray_engine
 
     nodes = [{"Alive": True, "Resources": {"CPU": cpus}} for cpus in (0, 1, 16, 16)]
-    monkeypatch.setattr(cluster.ray, "nodes", lambda: nodes)
-    assert cluster._actors() == (8, 4, {"num_cpus": 4})
+    monkeypatch.setattr(ray_engine.ray, "nodes", lambda: nodes)
+    assert ray_engine._actors() == (8, 4, {"num_cpus": 4})
     del nodes[1:]
     with pytest.raises(ValueError, match="must have GPUs or CPUs"):
-        cluster._actors()
+        ray_engine._actors()

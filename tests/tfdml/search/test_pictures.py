@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tfdml.search.images import (
+from tfdml.search.pictures import (
     MIME_TYPES,
     RejectedError,
     Stamp,

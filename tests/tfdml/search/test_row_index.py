@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from tfdml.search import index as module
-from tfdml.search.index import Index
+from tfdml.search import row_index as module
+from tfdml.search.row_index import RowIndex
 
 
 def brute_force(ids, rows, row, count):
@@ -22,7 +22,7 @@ def ids(rng):
 
 
 def test_finds_the_nearest_rows_by_distance(rows, ids, rng):
-    index = Index(6).changed(add=(ids, rows))
+    index = RowIndex(6).changed(add=(ids, rows))
     for row in rng.normal(size=(5, 6)).astype(np.float32):
         found, distances = index.nearest(row, 20)
         expected, their_distances = brute_force(ids, rows, row, 20)
@@ -31,7 +31,7 @@ def test_finds_the_nearest_rows_by_distance(rows, ids, rng):
 
 
 def test_a_change_leaves_the_index_before_it_alone(rows, ids):
-    before = Index(6).changed(add=(ids[:200], rows[:200]))
+    before = RowIndex(6).changed(add=(ids[:200], rows[:200]))
     after = before.changed(remove=ids[:50], add=(ids[200:], rows[200:]))
     assert (len(before), len(after)) == (200, 250)
     for place in (0, 49):
@@ -42,14 +42,14 @@ def test_a_change_leaves_the_index_before_it_alone(rows, ids):
 
 
 def test_finds_as_many_as_there_are(rows, ids):
-    assert len(Index(6).nearest(rows[0], 5)[0]) == 0
-    few = Index(6).changed(add=(ids[:3], rows[:3]))
+    assert len(RowIndex(6).nearest(rows[0], 5)[0]) == 0
+    few = RowIndex(6).changed(add=(ids[:3], rows[:3]))
     assert sorted(few.nearest(rows[0], 5)[0]) == sorted(ids[:3])
     assert len(few.changed(remove=ids[:3]).nearest(rows[0], 5)[0]) == 0
 
 
 def test_rejects_rows_and_ids_that_do_not_fit(rows, ids):
-    index = Index(6).changed(add=(ids[:3], rows[:3]))
+    index = RowIndex(6).changed(add=(ids[:3], rows[:3]))
     with pytest.raises(ValueError, match="`rows` must have 6"):
         index.changed(add=(ids[:3], rows[:3, :5]))
     with pytest.raises(ValueError, match="`rows` must have 6"):
@@ -61,12 +61,12 @@ def test_rejects_rows_and_ids_that_do_not_fit(rows, ids):
 
 
 def test_comes_back_from_its_bytes(rows, ids):
-    index = Index(6).changed(add=(ids, rows))
-    again = Index.from_bytes(index.to_bytes())
+    index = RowIndex(6).changed(add=(ids, rows))
+    again = RowIndex.from_bytes(index.to_bytes())
     np.testing.assert_array_equal(again.nearest(rows[0], 9)[0], index.nearest(rows[0], 9)[0])
     assert len(again.changed(remove=ids[:1], add=([77_777], rows[:1]))) == 300
     with pytest.raises(RuntimeError):
-        Index.from_bytes(np.zeros(100, np.uint8))
+        RowIndex.from_bytes(np.zeros(100, np.uint8))
 
 
 @pytest.fixture
@@ -78,8 +78,8 @@ def cells_from_200(monkeypatch):
 @pytest.mark.usefixtures("cells_from_200")
 @pytest.mark.filterwarnings("ignore")
 def test_an_approximate_index_finds_most_of_the_nearest(rows, ids, rng):
-    exact = Index(6).changed(add=(ids, rows))
-    index = Index(6, approximate=True).changed(add=(ids, rows))
+    exact = RowIndex(6).changed(add=(ids, rows))
+    index = RowIndex(6, approximate=True).changed(add=(ids, rows))
     assert (exact.cells, index.cells) == (0, 32)
     queries = rng.normal(size=(50, 6)).astype(np.float32)
     shared = [
@@ -91,7 +91,7 @@ def test_an_approximate_index_finds_most_of_the_nearest(rows, ids, rng):
 
 @pytest.mark.usefixtures("cells_from_200")
 def test_an_approximate_index_grows_and_shrinks(rows, ids):
-    index = Index(6, approximate=True).changed(add=(ids[:150], rows[:150]))
+    index = RowIndex(6, approximate=True).changed(add=(ids[:150], rows[:150]))
     assert index.cells == 0
     index = index.changed(add=(ids[150:], rows[150:]))
     assert index.cells == 32
@@ -106,7 +106,7 @@ def test_an_approximate_index_grows_and_shrinks(rows, ids):
 @pytest.mark.usefixtures("cells_from_200")
 def test_cells_are_made_anew_for_four_times_as_many_cells(rng):
     rows = rng.normal(size=(20_000, 3)).astype(np.float32)
-    index = Index(3, approximate=True).changed(add=(range(250), rows[:250]))
+    index = RowIndex(3, approximate=True).changed(add=(range(250), rows[:250]))
     assert index.cells == 32
     assert index.changed(add=(range(250, 1000), rows[250:1000])).cells == 32
     grown = index.changed(add=(range(250, 20_000), rows[250:]))
@@ -116,11 +116,11 @@ def test_cells_are_made_anew_for_four_times_as_many_cells(rng):
 
 @pytest.mark.usefixtures("cells_from_200")
 def test_what_was_saved_comes_back_exact_or_approximate(rows, ids):
-    index = Index(6, approximate=True).changed(add=(ids, rows))
-    again = Index.from_bytes(index.to_bytes(), approximate=True)
+    index = RowIndex(6, approximate=True).changed(add=(ids, rows))
+    again = RowIndex.from_bytes(index.to_bytes(), approximate=True)
     assert again.cells == 32
     assert again.changed(remove=ids[:1]).nearest(rows[1], 1)[0] == ids[1]
-    exact = Index.from_bytes(index.to_bytes())
+    exact = RowIndex.from_bytes(index.to_bytes())
     assert exact.cells == 0
     np.testing.assert_array_equal(
         exact.nearest(rows[0], 20)[0], brute_force(ids, rows, rows[0], 20)[0]

@@ -5,9 +5,11 @@ import time
 import numpy as np
 import pytest
 
-from tfdml.search import by_picture, engine
-from tfdml.search.engine import ImageSearch
-from tfdml.search.images import RejectedError
+from tfdml.scale import pace
+from tfdml.search import folder_search, picture_search
+from tfdml.search.catalogue import Catalogue, Entry
+from tfdml.search.folder_search import ImageSearch, embedded
+from tfdml.search.pictures import RejectedError, image_files
 
 
 def names(answer):
@@ -34,12 +36,12 @@ def test_a_picture_of_more_pixels_than_a_stranger_may_send_is_not_decoded(
     search, model, encoded, monkeypatch
 ):
     picture, before = encoded("red", size=(40, 30)), model.embedded
-    monkeypatch.setattr(by_picture, "MOST_PIXELS", 40 * 30 - 1)
+    monkeypatch.setattr(picture_search, "MOST_PIXELS", 40 * 30 - 1)
     with pytest.raises(RejectedError, match=r"at most 1,199 pixels\. Received: 40 x 30") as error:
         search.by_picture(picture, 1)
     assert error.value.status == 413
     assert model.embedded == before
-    monkeypatch.setattr(by_picture, "MOST_PIXELS", 40 * 30)
+    monkeypatch.setattr(picture_search, "MOST_PIXELS", 40 * 30)
     assert len(search.by_picture(picture, 1).found) == 1
 
 
@@ -62,8 +64,8 @@ def test_finds_the_nearest_images_of_an_image_without_itself(search, folder, enc
 def test_states_the_cosine_where_all_embeddings_are_of_one_length(model, folder, index_file):
     model.radius = 3.0
     rows = {"blue.png": (3.0, 0, 0), "red/dark.png": (0, 3.0, 0), "red/bright.png": (-3.0, 0, 0)}
-    model.embed = lambda contents: [np.array(next(left), np.float32) for _ in contents]
-    left = iter([rows.get(name, (1.8, 2.4, 0)) for name in sorted(engine.image_files(folder))])
+    model.embed_pictures = lambda contents: [np.array(next(left), np.float32) for _ in contents]
+    left = iter([rows.get(name, (1.8, 2.4, 0)) for name in sorted(image_files(folder))])
     search = ImageSearch(model, folder, index_file)
     search.refresh()
     answer = search.by_id(key_of(search, "blue.png"), 9)
@@ -130,29 +132,34 @@ def test_files_that_are_no_images_are_listed_and_not_tried_again(model, search, 
 
 
 def test_keeps_what_was_embedded_before_it_was_stopped(model, folder, index_file):
-    embed = model.embed
+    embed = model.embed_pictures
 
     def stopped_at_third(contents):
         if model.embedded >= 2:
             raise KeyboardInterrupt
         return embed(contents)
 
-    model.embed = stopped_at_third
+    model.embed_pictures = stopped_at_third
     search = ImageSearch(model, folder, index_file)
     with pytest.raises(KeyboardInterrupt):
         search.refresh()
-    model.embed = embed
+    model.embed_pictures = embed
     again = ImageSearch(model, folder, index_file)
     assert len(again) == 2
     assert again.refresh() == (3, 0)
     assert model.embedded == 5
 
 
+@pytest.fixture
+def saved_often(monkeypatch):
+    monkeypatch.setattr(pace, "_EVERY", -1)
+    monkeypatch.setattr(pace, "_SHARE", 0)
+
+
+@pytest.mark.usefixtures("saved_often")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
 def test_a_save_that_fails_adds_no_image_twice(error, model, folder, index_file, monkeypatch):
-    monkeypatch.setattr(engine, "_SAVE_EVERY", -1)
-    monkeypatch.setattr(engine, "_SAVE_SHARE", 0)
-    calls, save = [], engine.save
+    calls, save = [], Catalogue.save
 
     def failing_once(*arguments):
         calls.append(arguments)
@@ -160,7 +167,7 @@ def test_a_save_that_fails_adds_no_image_twice(error, model, folder, index_file,
             raise error
         save(*arguments)
 
-    monkeypatch.setattr(engine, "save", failing_once)
+    monkeypatch.setattr(Catalogue, "save", failing_once)
     with pytest.raises(error):
         ImageSearch(model, folder, index_file).refresh()
     again = ImageSearch(model, folder, index_file)
@@ -170,14 +177,15 @@ def test_a_save_that_fails_adds_no_image_twice(error, model, folder, index_file,
 
 
 def test_a_refresh_in_the_background_is_saved_when_the_search_stops(model, folder, index_file):
-    search, embed, reached = ImageSearch(model, folder, index_file), model.embed, threading.Event()
+    search, embed = ImageSearch(model, folder, index_file), model.embed_pictures
+    reached = threading.Event()
 
     def slow(contents):
         reached.set()
         time.sleep(0.05)
         return embed(contents)
 
-    model.embed = slow
+    model.embed_pictures = slow
     search.start_refresh()
     assert reached.wait(10)
     search.stop()
@@ -185,16 +193,15 @@ def test_a_refresh_in_the_background_is_saved_when_the_search_stops(model, folde
     assert 0 < len(ImageSearch(model, folder, index_file)) == model.embedded < 5
 
 
+@pytest.mark.usefixtures("saved_often")
 def test_saves_while_it_embeds(model, folder, index_file, monkeypatch):
-    monkeypatch.setattr(engine, "_SAVE_EVERY", -1)
-    monkeypatch.setattr(engine, "_SAVE_SHARE", 0)
-    sizes, save = [], engine.save
+    sizes, save = [], Catalogue.save
 
-    def noted(path, index, *rest):
-        sizes.append(len(index))
-        save(path, index, *rest)
+    def noted(catalogue, *arguments):
+        sizes.append(len(catalogue.entries))
+        save(catalogue, *arguments)
 
-    monkeypatch.setattr(engine, "save", noted)
+    monkeypatch.setattr(Catalogue, "save", noted)
     ImageSearch(model, folder, index_file).refresh()
     assert sizes == [2, 4, 5]
 
@@ -227,13 +234,6 @@ def test_rejects_folders_and_indexes_that_cannot_be(model, folder, index_file, t
             ImageSearch(model, folder, path)
 
 
-def test_rejects_pictures_that_cannot_be_read(search, encoded):
-    for content, status in ((b"text", 415), (encoded((1, 2, 3))[:60], 400)):
-        with pytest.raises(RejectedError) as caught:
-            search.by_picture(content, 3)
-        assert caught.value.status == status
-
-
 def test_gives_the_content_of_an_image_as_it_was_indexed(search, folder, encoded):
     key = key_of(search, "blue.png")
     assert search.content(key) == encoded((10, 10, 250))
@@ -250,14 +250,14 @@ def test_gives_the_content_of_an_image_as_it_was_indexed(search, folder, encoded
 def test_searches_while_it_is_refreshed(model, search, folder, encoded):
     for number in range(6):
         (folder / f"{number}.png").write_bytes(encoded((number, 0, 0)))
-    embed, reached, go_on = model.embed, threading.Event(), threading.Event()
+    embed, reached, go_on = model.embed_pictures, threading.Event(), threading.Event()
 
     def waiting(contents):
         reached.set()
         assert go_on.wait(10)
         return embed(contents)
 
-    model.embed = waiting
+    model.embed_pictures = waiting
     search.start_refresh()
     assert reached.wait(10)
     assert search.refreshing == (0, 6)
@@ -307,3 +307,43 @@ def test_many_searches_at_once_find_the_same(search, folder, encoded):
         thread.join()
     assert answers == [expected] * 300
     assert len(search) == 10
+
+
+def test_embeds_files_and_says_why_some_are_left_out(model, folder, colours, encoded):
+    (folder / "text.png").write_bytes(b"no picture")
+    (folder / "half.png").write_bytes(encoded((1, 2, 3))[:60])
+    (folder / "vanished.png").write_bytes(encoded((1, 2, 3)))
+    files = image_files(folder.resolve())
+    (folder / "vanished.png").unlink()
+    batches = list(embedded(model, folder.resolve(), files))
+    assert all(len(batch) <= model.batch_size for batch in batches)
+    reported = {name: value for batch in batches for name, value in batch.items()}
+    assert set(reported) == {*colours, "text.png", "half.png"}
+    for name, colour in colours.items():
+        entry, row = reported[name]
+        assert entry == Entry(name, files[name], "PNG", 40, 30)
+        np.testing.assert_allclose(row, colour)
+    assert "must be a complete" in reported["text.png"].cause
+    assert reported["text.png"].stamp == files["text.png"]
+    assert reported["half.png"].stamp == files["half.png"]
+
+
+def test_a_file_that_may_not_be_opened_is_tried_again(model, folder, monkeypatch):
+    def rejected(*_):
+        raise PermissionError(13, "Permission denied")
+
+    files = image_files(folder.resolve())
+    monkeypatch.setattr(folder_search, "read", rejected)
+    [reported] = embedded(model, folder.resolve(), {"blue.png": files["blue.png"]})
+    assert reported["blue.png"].cause == "Permission denied"
+    catalogue = Catalogue(None).with_more(reported)
+    assert "blue.png" in catalogue.changes(files)[2]
+
+
+@pytest.mark.parametrize(("most", "count"), [(1, 5), (10**9, 1)])
+def test_batches_hold_few_bytes(most, count, model, folder, colours, monkeypatch):
+    monkeypatch.setattr(folder_search, "_BATCH_BYTES", most)
+    model.batch_size = 100
+    batches = list(embedded(model, folder.resolve(), image_files(folder.resolve())))
+    assert sum(map(len, batches)) == len(colours)
+    assert len(batches) == count

@@ -17,12 +17,7 @@ _PIXELS_PER_BYTE = 512  # of a JPEG at most: blocks of 8 × 8 pixels, each of on
 
 
 class RejectedError(ValueError):
-    """A request was rejected.
-
-    Args:
-        sentence: Message that states what must hold and what was received.
-        status: HTTP status, such as 404.
-    """
+    """A request was rejected: a sentence and an HTTP status, such as 404."""
 
     def __init__(self, sentence, status=400):
         super().__init__(sentence)
@@ -37,16 +32,10 @@ class Stamp(NamedTuple):
 
 
 def image_files(folder):
-    """The image files below a folder, by their names.
+    """The image files below a folder: {path relative to it, with slashes: `Stamp`}, sorted.
 
     Hidden files and folders and links to folders are ignored; links out of the folder and folders
     that cannot be listed are ignored with a warning.
-
-    Args:
-        folder: Its path, resolved.
-
-    Returns:
-        {path relative to the folder, with slashes: `Stamp`}, sorted.
     """
     found, outside, closed = {}, [], []
     for parent, folders, names in os.walk(folder, onerror=closed.append):
@@ -71,16 +60,7 @@ def image_files(folder):
 
 
 def inside(folder, path):
-    """Resolves a path and checks that it is inside the folder.
-
-    Args:
-        folder: Its path, resolved.
-        path: A path, absolute or relative to the folder.
-
-    Raises:
-        RejectedError: With 404, if it leads elsewhere.
-        OSError: If there is no such file.
-    """
+    """Resolves a path of a resolved folder; a `RejectedError` with 404 if it leads elsewhere."""
     real = pathlib.Path(folder, path).resolve(strict=True)
     if not real.is_relative_to(folder):
         raise RejectedError("The image is no longer in the folder of images", status=404)
@@ -88,15 +68,10 @@ def inside(folder, path):
 
 
 def read(folder, name, stamp):
-    """The bytes of a file, if it has not changed since it was stamped.
-
-    Args:
-        folder: Its path, resolved.
-        name: Path relative to the folder.
-        stamp: Its `Stamp`.
+    """The bytes of a file of a folder.
 
     Raises:
-        RejectedError: With 404, if it left the folder; with 410, if it has changed.
+        RejectedError: With 404, if it left the folder; with 410, if it has another stamp.
         OSError: If it cannot be read.
     """
     with open(inside(folder, name), "rb") as file:
@@ -114,24 +89,11 @@ class Header(NamedTuple):
 
 
 def read_header(content):
-    """Format and size of a picture by its content, without decoding pixels.
-
-    Args:
-        content: The bytes of the file.
-
-    Returns:
-        A `Header`.
+    """The `Header` of the bytes of a file, without decoding pixels.
 
     Raises:
         RejectedError: With 415, if it is not a picture of a supported format, or has too few bytes
             for its pixels; with 413, if it has too many pixels.
-
-    Example:
-        >>> import io
-        >>> file = io.BytesIO()
-        >>> Image.new("RGB", (30, 20)).save(file, "PNG")
-        >>> read_header(file.getvalue())
-        Header(format='PNG', width=30, height=20)
     """
     try:
         picture = open_image(io.BytesIO(content))
@@ -146,14 +108,9 @@ def read_header(content):
 
 
 def thumbnail(content, side=320):
-    """A small copy of a picture as WebP; a JPEG is turned upright, as in the model.
+    """A copy of at most this side as WebP; a JPEG is turned upright, as in the model.
 
-    Args:
-        content: Bytes that `read_header` accepts.
-        side: The longer side, in pixels; smaller pictures keep their size.
-
-    Raises:
-        RejectedError: If the picture is cut off or otherwise broken.
+    Raises a `RejectedError` if the picture is cut off or otherwise broken.
     """
     try:
         picture = open_image(io.BytesIO(content))

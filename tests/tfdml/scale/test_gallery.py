@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from stored_collections import write_collection
 
 from tfdml import evaluation
 from tfdml.evaluation import retrieval
+from tfdml.scale import Gallery, StoredIndex, retrieval_scores_per_query, scores_through_index
 from tfdml.scale import collection as reading
-from tfdml.scale import evaluation as module
-from tfdml.scale.evaluation import Gallery, retrieval_scores_per_query, scores_through_index
-from tfdml.scale.index import StoredIndex
+from tfdml.scale import gallery as module
 from tfdml.scale.indexing import build
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(have no other row|collapsed|could not be read)")
@@ -17,14 +17,17 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*(have no other row|collapsed|c
 def in_memory(collection):
     """Ids, rows and (m,) integer labels; images without a label are each of their own class."""
     shards = [collection.shard(i) for i in range(collection.shards)]
-    ids, rows = (np.concatenate([shard[i] for shard in shards]) for i in range(2))
-    texts = [text for shard in shards for text in shard.labels.to_pylist()]
+    ids, rows = (np.concatenate(parts) for parts in zip(*shards, strict=True))
+    listed = [text for part in collection.listed("label") for text in part["label"].to_pylist()]
+    texts = [listed[i] for i in ids]
     names = [text or f"none {i}" for i, text in enumerate(texts)]
     return ids, rows, texts, np.unique(names, return_inverse=True)[1]
 
 
-@pytest.mark.parametrize("metrics", [None, "recall", ("recall", "map@r", "r_precision")])
-@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize(
+    ("metrics", "small"),
+    [(None, False), (None, True), ("recall", True), (("recall", "map@r", "r_precision"), True)],
+)
 def test_equals_the_evaluation_in_memory(clustered, metrics, small, monkeypatch):
     if small:
         monkeypatch.setattr(reading, "_CHUNK_BYTES", 16 * 4 * 50)
@@ -42,7 +45,7 @@ def test_equals_the_evaluation_in_memory(clustered, metrics, small, monkeypatch)
 
 
 @pytest.mark.parametrize("kind", ["ties", "duplicates", "collapsed"])
-def test_ties_and_queries_without_positives_equal_those_in_memory(tmp_path, write, rng, kind):
+def test_ties_and_queries_without_positives_equal_those_in_memory(tmp_path, rng, kind):
     rows = {
         "ties": rng.integers(0, 3, (90, 3)),
         "duplicates": np.repeat(rng.normal(size=(30, 5)), 3, axis=0),
@@ -50,7 +53,7 @@ def test_ties_and_queries_without_positives_equal_those_in_memory(tmp_path, writ
     }[kind].astype(np.float32)
     labels = rng.integers(0, 8, 90)
     texts = [f"c{label}" for label in labels]
-    gallery = Gallery(write(tmp_path / "c", rows[30:], texts[30:], shard_size=13))
+    gallery = Gallery(write_collection(tmp_path / "c", rows[30:], texts[30:], shard_size=13))
     queries = [*texts[:25], *["unknown"] * 5]
     labels[25:30] = 100
     expected = evaluation.retrieval_scores_per_query(
@@ -86,7 +89,7 @@ def test_an_exact_index_loses_nothing_and_another_says_what(clustered):
         assert compared["lost"][name] == lost
 
 
-def test_finds_ids_by_files(tmp_path, write, monkeypatch):
+def test_finds_ids_by_files(tmp_path, monkeypatch):
     photos = tmp_path / "photos"
     photos.mkdir()
     for name in "abc":
@@ -94,7 +97,8 @@ def test_finds_ids_by_files(tmp_path, write, monkeypatch):
     (tmp_path / "link").symlink_to("photos")
     paths = ["link/a", f"file://{photos}/b", "photos/../photos/a", "s3://photos/c", "other/c"]
     monkeypatch.chdir(tmp_path)
-    gallery = Gallery(write(tmp_path / "c", np.ones((5, 2)), ["x"] * 5, shard_size=2, paths=paths))
+    options = {"shard_size": 2, "paths": paths}
+    gallery = Gallery(write_collection(tmp_path / "c", np.ones((5, 2)), ["x"] * 5, **options))
     lost = r"2 files are not on this machine, such as s3://photos/c: only .* gallery .*/c from"
     with pytest.warns(UserWarning, match=lost):
         found = gallery.ids_of([photos / "b", "photos/a", photos / "c"])
@@ -110,10 +114,11 @@ def test_files_that_are_not_there_are_found_by_their_paths(clustered):
         assert gallery.ids_of(["elsewhere.png"]).tolist() == [[-1]]
 
 
-def test_an_image_that_is_listed_twice_does_not_find_itself(tmp_path, write, rng):
+def test_an_image_that_is_listed_twice_does_not_find_itself(tmp_path, rng):
     rows, names = rng.normal(size=(40, 6)).astype(np.float32), [f"c{i % 8}" for i in range(40)]
-    once = Gallery(write(tmp_path / "once", rows, names))
-    twice = Gallery(write(tmp_path / "twice", np.repeat(rows, 2, axis=0), np.repeat(names, 2)))
+    once = Gallery(write_collection(tmp_path / "once", rows, names))
+    repeated = np.repeat(rows, 2, axis=0), np.repeat(names, 2)
+    twice = Gallery(write_collection(tmp_path / "twice", *repeated))
     own, metrics = np.arange(40), ("recall", "map@r")
     expected = retrieval_scores_per_query(once, rows, names, 1, metrics=metrics, own=own)
     own = 2 * own[:, None] + [0, 1]
@@ -127,13 +132,14 @@ def test_an_image_that_is_listed_twice_does_not_find_itself(tmp_path, write, rng
         np.testing.assert_allclose(through[name], found[name], atol=1e-12, err_msg=name)
 
 
-def test_images_that_cannot_be_read_are_not_in_the_gallery(tmp_path, write, rng):
+def test_images_that_cannot_be_read_are_not_in_the_gallery(tmp_path, rng):
     rows, names = rng.normal(size=(6, 3)).astype(np.float32), [*"aab", "b", "c", None]
-    none = write(tmp_path / "none", rows, names, unreadable=range(6))
+    none = write_collection(tmp_path / "none", rows, names, unreadable=range(6))
     sentence = r"6 of the 6 images of the gallery .*/none could not be read, such as images/0\.png"
     with pytest.raises(ValueError, match=f"{sentence}: it is empty"):
         Gallery(none)
-    some = write(tmp_path / "some", rows, names, shard_size=2, unreadable=(1, 2, 3, 4, 5))
+    options = {"shard_size": 2, "unreadable": range(1, 6)}
+    some = write_collection(tmp_path / "some", rows, names, **options)
     with pytest.warns(UserWarning, match=r"5 of the 6 .* gallery .*/some .* such as images/1\.png"):
         gallery = Gallery(some)
     assert len(gallery) == 1
@@ -142,7 +148,7 @@ def test_images_that_cannot_be_read_are_not_in_the_gallery(tmp_path, write, rng)
         retrieval_scores_per_query(gallery, rows, [*"aaaaaa"], 4)
     found = retrieval_scores_per_query(gallery, rows, [*"aaaaaa"], 1, own=np.arange(6))
     assert found["recall@1"].tolist() == [0, 1, 1, 1, 1, 1]  # the first finds itself alone
-    unlabelled = write(tmp_path / "unlabelled", rows, names, unreadable=range(5))
+    unlabelled = write_collection(tmp_path / "unlabelled", rows, names, unreadable=range(5))
     with (
         pytest.warns(UserWarning, match="5 of the 6"),
         pytest.raises(ValueError, match="must have labels to evaluate by"),
@@ -150,10 +156,10 @@ def test_images_that_cannot_be_read_are_not_in_the_gallery(tmp_path, write, rng)
         Gallery(unlabelled)
 
 
-def test_rejects_what_cannot_be_evaluated(tmp_path, clustered, write, monkeypatch):
+def test_rejects_what_cannot_be_evaluated(tmp_path, clustered, monkeypatch):
     gallery, rows = Gallery(clustered), np.ones((2, 16), np.float32)
     names = ["class 1", "class 2"]
-    with pytest.raises(ValueError, match=r"same dim\. Received: dim=8, of_gallery=16"):
+    with pytest.raises(ValueError, match=r"same dim\. Received: dim=8, gallery_dim=16"):
         retrieval_scores_per_query(gallery, rows[:, :8], names, 1)
     with pytest.raises(ValueError, match="gallery_size=597"):
         retrieval_scores_per_query(gallery, rows, names, 601)
@@ -168,9 +174,9 @@ def test_rejects_what_cannot_be_evaluated(tmp_path, clustered, write, monkeypatc
     monkeypatch.setattr(module, "MOST_FOUND", 5)
     with pytest.raises(ValueError, match=r"at most 5 images. Received: needed="):
         scores_through_index(gallery, None, rows, names, 1)
-    unlabelled = write(tmp_path / "none", rows, [None, None])
+    unlabelled = write_collection(tmp_path / "none", rows, [None, None])
     with pytest.raises(ValueError, match=r"must have labels to evaluate by\. Received: images=2"):
         Gallery(unlabelled)
-    clustered.shard_path(0).unlink()
+    (clustered.folder / "shards/00000.parquet").unlink()
     with pytest.raises(ValueError, match="missing=1"):
         Gallery(clustered)

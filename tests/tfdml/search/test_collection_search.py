@@ -1,40 +1,31 @@
 """Search in a collection that was embedded and indexed."""
 
-import json
-
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from stored_collections import write_collection
 
-from tfdml.scale.collection import Collection
 from tfdml.scale.indexing import build
 from tfdml.search import __main__ as command
-from tfdml.search.collection import CollectionSearch
-from tfdml.search.images import RejectedError
-from tfdml.search.model import SearchModel
+from tfdml.search.collection_search import CollectionSearch
+from tfdml.search.pictures import RejectedError
+from tfdml.search.search_model import SearchModel
 
 
-def write(made, model, folder, colours, rows):
+def write(made, model, folder, colours, rows, **paths):
     """Writes the images of `folder` and one that could not be read; returns the `Collection`."""
-    paths = [str(folder / name) for name in colours] + [str(folder / "gone.png")]
-    labels = [name.partition("/")[0] if "/" in name else None for name in [*colours, "gone/x"]]
-    (made / "shards").mkdir(parents=True)
-    manifest = {"format": 1, "model": model.fingerprint, "dim": len(rows[0]), "images": 6}
-    manifest |= {"list": "a", "shard_size": 6, "shards": 1}
-    (made / "manifest.json").write_text(json.dumps(manifest))
-    listed = {"path": pa.array(paths), "label": pa.array(labels, pa.string())}
-    pq.write_table(pa.table(listed), made / "list.parquet")
-    vectors = pa.array([*rows, None], pa.list_(pa.float32()))
-    errors = pa.array([None] * 5 + ["it is gone"])
-    shard = {"id": np.arange(6), **listed, "embedding": vectors, "error": errors}
-    pq.write_table(pa.table(shard), made / "shards" / "00000.parquet")
-    return Collection(made)
+    names = [*colours, "gone/x.png"]
+    labels = [name.partition("/")[0] if "/" in name else None for name in names]
+    paths = [paths.get(name.removesuffix(".png"), str(folder / name)) for name in names]
+    rows = np.append(rows, rows[:1], axis=0)
+    options = {"unreadable": [5], "model": model.fingerprint, "paths": paths}
+    return write_collection(made, rows, labels, **options)
 
 
 @pytest.fixture
 def collection(tmp_path, folder, model, colours):
-    return write(tmp_path / "collection", model, folder, colours, list(colours.values()))
+    rows = np.array([*colours.values()], np.float32)
+    remote = {"blue": "memory://blue.png"}
+    return write(tmp_path / "collection", model, folder, colours, rows, **remote)
 
 
 @pytest.fixture
@@ -57,7 +48,7 @@ def test_finds_and_shows_images_by_a_picture_and_by_an_id(search, serving, encod
         status, content, headers = ask("/api/images/1")
         assert (status, content) == (200, encoded((120, 5, 10)))
         assert headers["Content-Type"] == "image/png"
-        assert ask("/api/images/4/thumbnail")[0] == 200
+        assert ask("/api/images/3/thumbnail")[0] == 200
         assert ask("/api/images/5/thumbnail")[0] == 404
         assert ask("/api/images/6")[0] == ask("/api/similar/5")[0] == 404
         assert len(ask("/api/sample?k=5")[1]["images"]) == 5
@@ -66,7 +57,7 @@ def test_finds_and_shows_images_by_a_picture_and_by_an_id(search, serving, encod
         assert ask("/api/refresh", b"")[0] == 409
 
 
-def test_a_file_that_is_no_longer_an_image_is_not_served(search, serving, folder, encoded):
+def test_a_file_is_served_as_what_it_is_now(search, serving, folder, encoded):
     path = folder / "red/dark.png"
     path.write_text("a secret")
     with serving(search) as ask:
@@ -74,27 +65,23 @@ def test_a_file_that_is_no_longer_an_image_is_not_served(search, serving, folder
         assert status == 415
         assert "secret" not in str(content)
         assert search.entry(1).width == 0
-        path.write_bytes(encoded((120, 5, 10)))
-        assert search.entry(1).width > 0  # the failure was not kept
-
-
-def test_a_replaced_file_is_served_as_what_it_is(search, serving, folder, encoded):
-    assert search.entry(1).format == "PNG"
-    (folder / "red/dark.png").write_bytes(encoded((1, 2, 3), "JPEG"))
-    with serving(search) as ask:
+        path.write_bytes(encoded((120, 5, 10), "JPEG"))
+        assert search.entry(1)[1:4] == ("JPEG", 40, 30)  # the failure was not kept
         assert ask("/api/images/1")[2]["Content-Type"] == "image/jpeg"
 
 
-def test_an_image_without_a_label_shows_its_folder(search, folder):
-    assert search.entry(4).folder == str(folder)
+def test_an_image_without_a_label_shows_its_folder(search):
+    assert search.entry(4).folder == "memory:/"
     assert (search.entry(0).folder, search.entry(0).width) == ("red", 40)
     assert (search.entry(5).width, search.entry(5).label) == (0, "gone")
+    with pytest.raises(RejectedError, match="There is no image"):
+        search.entry(-1)
 
 
 def test_the_command_opens_a_collection(versions, tmp_path, folder, colours, capsys):
     model = SearchModel(versions["plain"][1])
     contents = [(folder / name).read_bytes() for name in colours]
-    rows = [row.tolist() for row in model.embed(contents)]
+    rows = np.array(model.embed_pictures(contents))
     made = write(tmp_path / "collection", model, folder, colours, rows)
     build(made, "Flat")
     settings = command.Search(str(versions["plain"][1]), str(made.folder))
@@ -105,15 +92,10 @@ def test_the_command_opens_a_collection(versions, tmp_path, folder, colours, cap
     assert nearest.cosine == pytest.approx(1, abs=1e-5)
 
 
-def test_opens_what_is_at_an_address(collection, model, encoded):
+def test_opens_what_is_at_an_address(search, encoded):
     fsspec = pytest.importorskip("fsspec")
     with fsspec.open("memory://blue.png", "wb") as file:
         file.write(encoded((10, 10, 250)))
-    listed = pq.read_table(collection.folder / "list.parquet").to_pydict()
-    listed["path"][4] = "memory://blue.png"
-    pq.write_table(pa.table(listed), collection.folder / "list.parquet")
-    build(collection, "Flat")
-    search = CollectionSearch(model, collection.folder)
     assert search.content(4) == encoded((10, 10, 250))
 
 
@@ -125,10 +107,8 @@ def test_rejects_a_collection_of_another_model_or_without_an_index(collection, m
         CollectionSearch(model, collection.folder)
 
 
-def test_rejects_options_of_folders(search, collection):
-    for name, value in (("index", "a.npz"), ("rerank", 5), ("approximate", True)):
-        settings = command.Search("model", str(collection.folder), **{name: value})
-        with pytest.raises(ValueError, match=f"`{name}` is for a folder of images"):
-            command.open_collection(settings, None)
-    with pytest.raises(RejectedError, match="There is no image"):
-        search.entry(-1)
+@pytest.mark.parametrize(("name", "value"), [("index", "a"), ("rerank", 5), ("approximate", True)])
+def test_rejects_options_of_folders(name, value):
+    settings = command.Search("model", "collection", **{name: value})
+    with pytest.raises(ValueError, match=f"`{name}` is for a folder of images"):
+        command.open_collection(settings, None)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import collections
 import warnings
 
 import numpy as np
+import pyarrow as pa
 
 from tfdml.checks import check
 from tfdml.evaluation import inputs
@@ -40,12 +40,8 @@ class Gallery:
     """
 
     def __init__(self, collection):
-        import pyarrow as pa
-
         collection.check_complete()
-        self.collection, self.readable = collection, np.zeros(collection.images, bool)
-        for number in range(collection.shards):
-            self.readable[collection.readable(number)] = True
+        self.collection, self.readable = collection, collection.readable()
         if len(self) < collection.images:
             path, reason = collection.unreadable(int(self.readable.argmin()))
             images = f"{collection.images - len(self):,} of the {collection.images:,} images"
@@ -54,25 +50,24 @@ class Gallery:
             if not len(self):
                 raise ValueError(sentence)
             warnings.warn(sentence, stacklevel=2)
-        self._numbers, parts, first = {}, [], 0
+        parts, first = [], 0
         for part in collection.listed("label"):
             readable = pa.array(self.readable[first : first + len(part)])
-            labels = part["label"].cast(pa.string()).filter(readable).dictionary_encode()
-            names = labels.dictionary.to_pylist()
-            classes = [self._numbers.setdefault(name, len(self._numbers)) for name in names]
-            places = labels.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)
-            parts.append(np.array([*classes, _UNLABELLED], np.int32)[places])
+            parts.append(part["label"].cast(pa.string()).filter(readable).dictionary_encode())
             first += len(part)
-        self.classes = np.concatenate(parts)
+        parts = pa.chunked_array(parts).unify_dictionaries().chunks
+        classes = [part.indices.fill_null(_UNLABELLED).to_numpy() for part in parts]
+        self.classes = np.concatenate(classes)
+        self._classes = {name: i for i, name in enumerate(parts[0].dictionary.to_pylist())}
         expected = f"{collection.folder} must have labels to evaluate by"
-        check(self._numbers, expected, images=collection.images, labels=0)
+        check(self._classes, expected, images=collection.images, labels=0)
 
     def __len__(self):
         return int(self.readable.sum())
 
     def __iter__(self):
         with progress("Ranking", total=len(self), unit="row") as bar:
-            for ids, embeddings, _ in self.collection.chunks():
+            for ids, embeddings in self.collection.chunks():
                 yield embeddings
                 bar.update(len(ids))
 
@@ -86,10 +81,9 @@ class Gallery:
         Raises:
             TypeError: If a label is not a text.
         """
-        texts = all(isinstance(label, str) for label in labels)
-        if not texts:
+        if not all(isinstance(label, str) for label in labels):
             raise TypeError("`labels` must be texts, one for each query")
-        return np.array([self._numbers.get(label, _UNKNOWN) for label in labels])
+        return np.array([self._classes.get(label, _UNKNOWN) for label in labels])
 
     def paths(self):
         """Yields the paths and URLs of all images, in the order of their ids."""
@@ -101,21 +95,17 @@ class Gallery:
 
         Warns of files that are not on this machine, of which only the paths can be compared.
         """
-        queries, found = collections.defaultdict(list), [[] for _ in paths]
-        for query, path in enumerate(paths):
-            queries[identity(path)].append(query)
+        queries = [identity(path) for path in paths]
+        found: dict = {key: [] for key in queries}
         lost, example = 0, None
-        paths = (
-            path for part in self.collection.listed("path") for path in part["path"].to_pylist()
-        )
-        listed = progress("Comparing files", paths, total=self.collection.images)
+        listed = progress("Comparing files", self.paths(), total=self.collection.images)
         for row, key in enumerate(map(identity, listed)):
-            for query in queries.get(key, ()):
-                found[query].append(row)
-            if key not in queries and isinstance(key, str):
+            if key in found:
+                found[key].append(row)
+            elif isinstance(key, str):
                 lost, example = lost + 1, example or key
-        for key, rows in queries.items():
-            if isinstance(key, str) and not found[rows[0]]:
+        for key, rows in found.items():
+            if isinstance(key, str) and not rows:
                 lost, example = lost + 1, example or key
         if lost:
             warnings.warn(
@@ -123,9 +113,9 @@ class Gallery:
                 f"images of the gallery {self.collection.folder} from those that search in it",
                 stacklevel=2,
             )
-        ids = np.full((len(found), max(1, *map(len, found))), -1)
-        for row, rows in zip(ids, found, strict=True):
-            row[: len(rows)] = rows
+        ids = np.full((len(queries), max(1, *map(len, found.values()))), -1)
+        for row, key in zip(ids, queries, strict=True):
+            row[: len(found[key])] = found[key]
         return ids
 
     def rows_of(self, ids):
@@ -194,20 +184,20 @@ def scores_through_index(
     some = np.random.default_rng(seed).permutation(len(search.kept))[:queries]
     found = _found_values(gallery, index, search, metrics)
     exact = values_of(search.of(np.isin(search.kept, some)), metrics)
-    means = {name: float(of.mean()) for name, of in exact.items()}
-    approximate = {name: float(found[name][some].mean()) for name in means}
-    lost = {name: means[name] - approximate[name] for name in means}
-    return found, {"queries": len(some), "exact": means, "approximate": approximate, "lost": lost}
+    exact = {name: float(values.mean()) for name, values in exact.items()}
+    approximate = {name: float(found[name][some].mean()) for name in exact}
+    lost = {name: exact[name] - approximate[name] for name in exact}
+    return found, {"queries": len(some), "exact": exact, "approximate": approximate, "lost": lost}
 
 
 def _search_and_metrics(gallery, embeddings, labels, k, metrics, own):
     """The arguments, checked, as a `Search` and `Metrics`."""
     queries = inputs.finite_rows(embeddings).astype(np.float32, copy=False)
-    dims = {"dim": queries.shape[1], "of_gallery": gallery.collection.dim}
-    check(dims["dim"] == dims["of_gallery"], "queries and gallery must have the same dim", **dims)
+    dims = {"dim": queries.shape[1], "gallery_dim": gallery.collection.dim}
+    check(len({*dims.values()}) == 1, "queries and gallery must have the same dim", **dims)
     counts = {"queries": len(queries), "labels": len(labels)}
     check(len(labels) == len(queries), "`labels` must have one text for each query", **counts)
-    own = np.full((len(queries), 1), -1) if own is None else np.asarray(own)
+    own = np.full(len(queries), -1) if own is None else np.asarray(own)
     own = own.reshape(len(own), -1)
     data = queries, gallery.classes_of(labels), gallery, gallery.classes
     search = search_of(*data, own=gallery.rows_of(own))
@@ -227,8 +217,8 @@ def _found_values(gallery, index, search, metrics):
             ids, _ = index.search(search.queries[queries], count)
             ranks = _ranks_of_found(search.of(some), gallery.rows_of(ids))
             ranking = Ranking(relevant[some], ranks, None, None, None)
-            for name, of in metrics.values(ranking).items():
-                values.setdefault(name, np.empty(len(relevant)))[queries] = of
+            for name, found in metrics.values(ranking).items():
+                values.setdefault(name, np.empty(len(relevant)))[queries] = found
             bar.update(len(ids))
     return values
 

@@ -29,9 +29,6 @@ class Listing:
     Attributes:
         images: Number of rows.
         digest: SHA-256 of the paths and labels, in order.
-
-    Raises:
-        ValueError: If a path is missing.
     """
 
     def __init__(self, batches):
@@ -67,19 +64,7 @@ def cut(tables, size):
 
 
 def list_images(images):
-    """The images of a collection.
-
-    Args:
-        images: A folder, whose images are found in all folders below it, with the name of the first
-            of these as the label; a pattern of paths such as `photos/**/*.jpg`, without labels; or
-            a Parquet file with a column `path` and perhaps `label`, in which relative paths start
-            at its folder, and labels are texts or whole numbers, also stored as floats, or null or
-            NaN. All may be URLs, such as `s3://bucket/photos`. Folders and patterns leave out
-            hidden files, links to folders, and, with a warning, files without the suffix of an
-            image, those whose path is not valid UTF-8 and local folders that cannot be listed.
-
-    Returns:
-        `Listing`.
+    """The `Listing` of a folder, a pattern or a Parquet file, as docs/scale.md describes them.
 
     Raises:
         FileNotFoundError: If there is no such folder or file.
@@ -90,17 +75,17 @@ def list_images(images):
     address = _addresses(fs, images, root)
     pattern = re.search(r"[*?[]", root)
     if fs.isdir(root):
-        listing = _of_paths(fs, root, _below(fs, root), address, labelled=True)
+        listing = _found_paths(fs, root, _below(fs, root), address, labelled=True)
     elif root.endswith(".parquet"):
         try:
-            listing = Listing(lambda: _of_parquet(fs, root, address, images))
+            listing = Listing(lambda: _parquet_batches(fs, root, address, images))
         except pa.ArrowException as error:
             raise ValueError(f"{images} cannot be read ({error})") from error
     elif pattern:
         folder = root[: pattern.start()].rpartition("/")[0]
         found = fs.glob(root, detail=True).items()
         found = [path for path, about in found if about["type"] != "directory"]
-        listing = _of_paths(fs, folder, found, address, labelled=False)
+        listing = _found_paths(fs, folder, found, address, labelled=False)
     else:
         expected = "a folder, a pattern such as 'photos/*.jpg', or a .parquet file"
         raise FileNotFoundError(f"`images` must be {expected}. Received: {images}")
@@ -121,8 +106,8 @@ def _below(fs, root):
     return found
 
 
-def _of_paths(fs, folder, found, address, labelled):
-    """The images among the paths found below a folder, labelled by the folders in it."""
+def _found_paths(fs, folder, found, address, labelled):
+    """The images among the paths found below a folder, perhaps labelled by the folders in it."""
     below = folder.rstrip("/") + "/"
     if not all(path.startswith(below) for path in found):  # at the root of an archive
         below = ""
@@ -144,18 +129,14 @@ def _of_paths(fs, folder, found, address, labelled):
     def batches():
         for first in range(0, len(paths), _AT_ONCE):
             some = paths[first : first + _AT_ONCE]
-            labels = [_first_folder(path) if labelled else None for path in some]
+            folders = (path.partition("/") for path in some)
+            labels = [folder if labelled and slash else None for folder, slash, _ in folders]
             yield _batch([address(below + path) for path in some], labels)
 
     return Listing(batches)
 
 
-def _first_folder(path):
-    return path.partition("/")[0] if "/" in path else None
-
-
-def _of_parquet(fs, root, address, path):
-    """The batches of a Parquet file of paths."""
+def _parquet_batches(fs, root, address, path):
     folder, first = "".join(root.rpartition("/")[:2]), 0
     with fs.open(root, "rb") as file:
         parquet = pq.ParquetFile(file)
@@ -180,13 +161,7 @@ def _kind(column_type):
 
 
 def _labels(column, path, first):
-    """The labels of a column as texts, such as "7" for 7.0; None for null and NaN.
-
-    Args:
-        column: Arrow array.
-        path: Of the list, for errors.
-        first: Row number of the first label, for errors.
-    """
+    """The labels of a column, whose first row has this number, as texts; None for null and NaN."""
     kind = _kind(column.type)
     if pa.types.is_floating(kind):  # which tells whole numbers apart up to this one
         end = 2 ** {16: 11, 32: 24, 64: 53}[kind.bit_width]

@@ -11,15 +11,20 @@ import statistics
 import tempfile
 from typing import Any
 
-import lazy_loader
 import numpy as np
 import pyarrow as pa
 
+from tfdml import scale
 from tfdml.checks import check
 from tfdml.quiet import import_tensorflow, silent
+from tfdml.scale.storage import fetch_all
 from tfdml.scale.writing import rows_of
 
-ray: Any = lazy_loader.load("ray")  # an optional dependency
+try:
+    importlib.import_module("ray.data")
+    ray: Any = importlib.import_module("ray")  # an optional dependency, without types
+except ImportError as error:
+    raise ImportError("needs ray: pip install -e '.[scale,ray]'") from error
 _PIECES = 10_000  # of one execution of Ray Data, whose paths are all in memory
 _SECONDS_TO_ANSWER = 10
 _THREADS = 4  # most cores of an actor on CPUs: each holds the model in memory
@@ -28,16 +33,7 @@ _models = {}  # in a worker: {model sent to it: `ImageModel`}
 
 @contextlib.contextmanager
 def connected(address=None):
-    """Within it, this process is connected to a Ray cluster.
-
-    Args:
-        address: Of a running cluster, or `auto` for that of this machine; None starts one.
-
-    Raises:
-        OSError: If there is no cluster.
-        ValueError: If it has neither GPUs nor CPUs.
-    """
-    importlib.import_module("ray.data")
+    """Within it, this process is connected to a Ray cluster; None starts one."""
     _check_answers(address)
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     with silent(2):  # it tells the level of its logs
@@ -54,22 +50,11 @@ def connected(address=None):
 
 
 def embedded(version, pieces):
-    """Embeds images on Ray; its object store bounds how many of them are in memory at once.
+    """As `embedding.embedded`, on Ray, whose object store bounds the images in memory.
 
     One actor per GPU embeds images, which tasks on CPUs read. If there are no GPUs, actors on CPUs
-    do both. Ray repeats the work of processes and machines that die. Must be called within
-    `connected`.
-
-    Args:
-        version: `pathlib.Path` of the model's version, which is sent to the workers.
-        pieces: Iterable of `(ids, paths)`, arrays and lists of equal lengths. The workers must be
-            able to open the paths.
-
-    Yields:
-        Tables of `rows_of`, in the order of the pieces.
-
-    Raises:
-        RuntimeError: If Ray fails, or an image cannot be fetched.
+    do both. Ray repeats the work of processes and machines that die. The model is sent to the
+    workers, who must be able to open the paths. A RuntimeError says why Ray failed.
     """
     try:
         model = ray.put(_files(version))
@@ -134,7 +119,7 @@ class _Embedder:
 
 
 def _read(batch, model, threads=1):
-    images, problems = _loaded(*model, threads=threads).read(list(batch["path"]))
+    images, problems = _loaded(*model, threads=threads).read(fetch_all(batch["path"]))
     return {"id": batch["id"], "images": np.asarray(images), "error": _texts(problems)}
 
 
@@ -149,20 +134,18 @@ def _files(version):
 
 
 def _loaded(model, *, threads):
-    """The model that was sent to this worker as an object of Ray; without threads on its GPU."""
+    """The model that was sent to this worker; without a number of threads on its GPU."""
     if model not in _models:
         if threads:  # TensorFlow reads these when it is imported
             pools = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
             os.environ.update(dict.fromkeys(pools, str(threads)), CUDA_VISIBLE_DEVICES="-1")
         import_tensorflow()
-        from tfdml.scale.model import ImageModel
-
         with tempfile.TemporaryDirectory() as folder:
             for name, content in ray.get(model).items():
                 path = pathlib.Path(folder, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
-            _models[model] = ImageModel(pathlib.Path(folder))
+            _models[model] = scale.image_model.ImageModel(pathlib.Path(folder))
     return _models[model]
 
 

@@ -1,0 +1,9 @@
+from . import embedding as embedding
+from . import image_model as image_model
+from . import indexing as indexing
+from .collection import Collection as Collection
+from .gallery import Gallery as Gallery
+from .gallery import retrieval_scores_per_query as retrieval_scores_per_query
+from .gallery import scores_through_index as scores_through_index
+from .stored_index import StoredIndex as StoredIndex
+from .writing import CollectionWriter as CollectionWriter

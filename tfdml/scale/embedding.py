@@ -1,0 +1,108 @@
+"""Embeds the images of a collection, and writes the shards that are missing."""
+
+import collections
+import contextlib
+import functools
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+
+from tfdml.command_line import one_sentence
+from tfdml.progress import progress
+from tfdml.scale.image_list import cut, list_images
+from tfdml.scale.image_model import ImageModel
+from tfdml.scale.storage import fetch_all
+from tfdml.scale.writing import manifest_of, rows_of
+from tfdml.serving.exported import fingerprint
+from tfdml.serving.versions import name_of
+
+_CONTINUE = "run the same command to continue"
+_READING = 2  # pieces read at once, each on all cores, while another is embedded
+
+
+def embed(program, settings, errors, version, collection, ray_engine=None):
+    """Checks everything, then embeds what is missing; returns the number of embedded images.
+
+    Args:
+        program: Name of the program, for errors once the work has begun.
+        settings: Those of the command.
+        errors: Types of the errors of the file systems.
+        version: `pathlib.Path` of the model's version.
+        collection: `CollectionWriter`.
+        ray_engine: The module, to embed on a Ray cluster; None for this process.
+    """
+    model = ImageModel(version)
+    identity = {"model": fingerprint(version), "dim": model.dim, "shard_size": settings.shard_size}
+    collection.check(manifest_of(**identity))  # before listing, which may take minutes
+    listing = list_images(settings.images)
+    manifest = manifest_of(**identity, listing=listing)
+    stop = {"code": 1, "hint": f"; {_CONTINUE}", "stopped": f"stopped: {_CONTINUE}"}
+    connected, work = contextlib.nullcontext(), functools.partial(embedded, model)
+    if ray_engine:
+        connected = ray_engine.connected(settings.address)
+        work = functools.partial(ray_engine.embedded, version)
+    with connected, collection.folder.only_writer():
+        collection.check(manifest)
+        with one_sentence(program, RuntimeError, *errors, **stop):
+            collection.begin(manifest, listing)
+            embed_missing(collection, listing, settings.shard_size, model.batch_size, work)
+            unreadable = collection.finish(manifest["shards"])
+    hint = ": see `error` in the shards" if unreadable else ""
+    done = f"Embedded {listing.images - unreadable:,} images with {name_of(version)}"
+    print(f"{done}: {settings.out}\nCould not read {unreadable:,} images{hint}")
+    return listing.images - unreadable
+
+
+def embed_missing(collection, listing, shard_size, batch_size, embedded):
+    """Embeds the images of the shards that do not exist, and writes each shard.
+
+    `embedded` makes of pieces `(ids, paths)` as many tables of `rows_of`, in their order.
+    """
+    missing = set(collection.missing(-(-listing.images // shard_size)))
+    shards = (each for each in enumerate(listing.shards(shard_size)) if each[0] in missing)
+    shards, asked = itertools.tee(shards)
+    images = sum(min(shard_size, listing.images - number * shard_size) for number in missing)
+    with (
+        contextlib.closing(embedded(_pieces_of(asked, shard_size, batch_size))) as tables,
+        progress("Embedding", total=images) as bar,
+    ):
+        embedded_shards = cut(_counted(tables, bar), shard_size)
+        for (number, shard), rows in zip(shards, embedded_shards, strict=True):
+            collection.write_shard(number, number * shard_size, shard, rows)
+
+
+def embedded(model, pieces):
+    """Yields a table of `rows_of` for each of the pieces, of which a few are in memory at once."""
+    reading = collections.deque()
+    pool = ThreadPoolExecutor(_READING, "reading")
+    try:
+        for ids, paths in pieces:
+            reading.append((ids, pool.submit(_read, model, paths)))
+            if len(reading) > _READING:
+                yield _embedded(model, *reading.popleft())
+        while reading:
+            yield _embedded(model, *reading.popleft())
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _read(model, paths):
+    return model.read(fetch_all(paths))
+
+
+def _embedded(model, ids, images):
+    return rows_of(ids, *model.embed(*images.result()))
+
+
+def _pieces_of(shards, shard_size, batch_size):
+    """The ids and paths of shards, in pieces of a batch."""
+    for number, shard in shards:
+        for first in range(0, len(shard), batch_size):
+            paths = shard["path"][first : first + batch_size].to_pylist()
+            start = number * shard_size + first
+            yield range(start, start + len(paths)), paths
+
+
+def _counted(tables, bar):
+    for table in tables:
+        bar.update(len(table))
+        yield table

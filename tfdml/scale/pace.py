@@ -1,0 +1,26 @@
+"""When to save the work of a long loop."""
+
+import contextlib
+import time
+
+_EVERY = 60.0  # seconds of work that a crash may lose
+_SHARE = 20  # least ratio of that time to the time of saving
+
+
+class Pace:
+    """Saving is due about every minute, less often if it takes more than 3 seconds."""
+
+    def __init__(self):
+        self._saved, self._wait = time.monotonic(), _EVERY
+
+    @property
+    def is_due(self):
+        return time.monotonic() - self._saved > self._wait
+
+    @contextlib.contextmanager
+    def saving(self):
+        """The block that saves."""
+        began = time.monotonic()
+        yield
+        self._saved = time.monotonic()
+        self._wait = max(_EVERY, _SHARE * (self._saved - began))

@@ -1,0 +1,98 @@
+"""What the searches of a folder and of a collection share: the questions and their answers."""
+
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfdml.search.pictures import RejectedError, read_header
+
+MOST_PIXELS = 50_000_000  # of a picture that is sent; two are decoded at once, in 2 GB
+
+
+class Found(NamedTuple):
+    """An image that a search found; scores that do not apply are None."""
+
+    id: int
+    entry: Any  # `Entry`, or `Listed` of a collection
+    distance: float  # Euclidean
+    cosine: float | None
+    similarity: float | None  # learned
+
+
+class Answer(NamedTuple):
+    """Results of a search, best first."""
+
+    ranked_by: str  # name of a score of `Found`
+    found: list
+    seconds: dict  # {"embedding": of the model, "search": of the index, "reranking": ...}
+
+
+class PictureSearch:
+    """Search by a picture, or by an image of the index.
+
+    Attributes:
+        model: A `SearchModel`.
+        images: What is searched: has `nearest`, `rows` and `entry` by ids. Read once for an answer.
+        rerank: Least number of nearest images that a learned similarity reranks.
+    """
+
+    model: Any
+    images: Any
+    rerank = 0
+
+    def stop(self):
+        """Ends work in the background, if there is any."""
+
+    @property
+    def ranked_by(self):
+        """The score that results are ordered by."""
+        by_distance = "distance" if self.model.radius is None else "cosine"
+        return "similarity" if self.rerank else by_distance
+
+    def entry(self, key):
+        """What is known of an image; a `RejectedError` with 404 if no image has this id."""
+        return self.images.entry(key)
+
+    def by_picture(self, content, count):
+        """The `Answer` of the images nearest to a picture, given as the bytes of its file."""
+        _, width, height = read_header(content)
+        if width * height > MOST_PIXELS:
+            sides = f"{width:,} x {height:,}"
+            expected = f"The picture must have at most {MOST_PIXELS:,} pixels"
+            raise RejectedError(f"{expected}. Received: {sides}", status=413)
+        began = time.perf_counter()
+        [row] = self.model.embed_pictures([content])
+        if isinstance(row, RejectedError):
+            raise row
+        return self._answer(self.images, row, count, {"embedding": time.perf_counter() - began})
+
+    def by_id(self, key, count):
+        """The `Answer` of the images nearest to one of the index, without itself."""
+        images = self.images
+        images.entry(key)
+        [row] = images.rows([key])
+        return self._answer(images, row, count, {}, left_out=key)
+
+    def _answer(self, images, row, count, seconds, left_out=-1):
+        began = time.perf_counter()
+        ids, distances = images.nearest(row, max(count, self.rerank) + (left_out >= 0))
+        others = ids != left_out
+        ids, distances = ids[others], distances[others]
+        seconds["search"] = time.perf_counter() - began
+        scores = [None] * len(ids)
+        if self.rerank and len(ids):
+            began = time.perf_counter()
+            learned = self.model.score(row, images.rows(ids))
+            order = np.argsort(-learned, kind="stable")
+            ids, distances, scores = ids[order], distances[order], learned[order].tolist()
+            seconds["reranking"] = time.perf_counter() - began
+        cosines, radius = [None] * len(ids), self.model.radius
+        if radius is not None:
+            cosines = (1 - distances**2 / (2 * radius**2)).tolist()
+        columns = ids.tolist(), distances.tolist(), cosines, scores
+        found = [
+            Found(key, images.entry(key), *values)
+            for key, *values in zip(*(column[:count] for column in columns), strict=True)
+        ]
+        return Answer(self.ranked_by, found, seconds)

@@ -1,0 +1,73 @@
+"""An exported model for search: embeddings of encoded images, and its learned similarity."""
+
+import threading
+
+import numpy as np
+import tensorflow as tf
+
+from tfdml.checks import check
+from tfdml.scale.image_model import ImageModel
+from tfdml.search.pictures import RejectedError
+from tfdml.serving.embedding import InPieces
+from tfdml.serving.exported import fingerprint
+
+_AT_ONCE = 2  # concurrent embeddings; each holds its decoded images in memory
+_PROBES = 8  # noise images to test whether all embeddings have the same length
+_PAIRS_AT_ONCE = 8192  # batch of the learned similarity
+
+
+class SearchModel(ImageModel):
+    """An `ImageModel` for search.
+
+    Attributes:
+        version: Path of the version's folder.
+        fingerprint: Text that identifies the network.
+        radius: The Euclidean norm of all embeddings if they share one, as in a normalised model;
+            otherwise None.
+        learned: Whether it has a learned similarity.
+    """
+
+    def __init__(self, version):
+        super().__init__(version)
+        self.version, self.fingerprint = version, fingerprint(version)
+        self.radius = self._common_length()
+        self.learned = "score_pairs" in self._signatures
+        self._under_way = threading.Semaphore(_AT_ONCE)
+        [row] = self.embed_pictures([self._blank])  # so that no query waits for the first run
+        if self.learned:
+            self.score(row, np.array([row]))
+
+    def embed_pictures(self, contents):
+        """A list of the (dim,) float32 embeddings of files, given as bytes.
+
+        A file that has none gets a `RejectedError` with the reason.
+        """
+        with self._under_way:
+            rows, problems = self.embed(*self.read(contents))
+        return [
+            RejectedError(f"The model cannot read the picture ({problem})") if problem else row
+            for row, problem in zip(rows, problems, strict=True)
+        ]
+
+    def score(self, query, rows):
+        """The learned similarity of a (dim,) embedding to (n, dim) others: (n,) finite floats."""
+
+        def score_piece(others):
+            same = tf.repeat(tf.constant(query)[None], len(others), axis=0)
+            pairs = {"embeddings_a": same, "embeddings_b": tf.constant(others)}
+            return self._signatures["score_pairs"](**pairs)["similarity"]
+
+        scores = InPieces(score_piece, _PAIRS_AT_ONCE)(rows)
+        infinite = int(np.count_nonzero(~np.isfinite(scores)))
+        check(not infinite, "the learned similarity must be finite", not_finite=infinite)
+        return scores
+
+    def _common_length(self):
+        """The common norm of the embeddings of noise images; None if they differ."""
+        rng = np.random.default_rng(0)
+        contrast = np.linspace(0.2, 1, _PROBES)[:, None, None, None]
+        images = 255 * contrast * rng.uniform(size=(_PROBES, *self.image_shape))
+        rows, _ = self.embed(images.astype(np.float32), [None] * _PROBES)
+        lengths = np.linalg.norm(rows, axis=1)
+        mean = float(lengths.mean())
+        return mean if mean and np.ptp(lengths) <= 1e-3 * mean else None
