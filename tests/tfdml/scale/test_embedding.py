@@ -60,12 +60,8 @@ def test_a_folder(embed, out, served, photos, version):
         "Could not read 1 images: see `error` in the shards",
         "Next: python -m tfdml.scale index out --factory Flat",
     ]
-    assert sorted(path.name for path in out.iterdir()) == [
-        ".lock",
-        "list.parquet",
-        "manifest.json",
-        "shards",
-    ]
+    names = {path.name for path in out.iterdir()}
+    assert names == {".lock", "list.parquet", "manifest.json", "shards"}
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["model"] == fingerprint(version)
     assert (manifest["dim"], manifest["images"], manifest["shards"]) == (8, 7, 3)
@@ -137,24 +133,11 @@ def test_other_file_systems(embed, photos, out):
     assert "Next: copy it to a disk" in result.out
     embed()
     with memory.open("/made/shards/00000.parquet") as file:
-        table = pq.read_table(file)
-    assert (
-        table["embedding"].to_pylist() == pq.read_table(out / "shards")["embedding"][:3].to_pylist()
-    )
-    assert memory.ls("/made/shards", detail=False)[0] == "/made/shards/00000.parquet"
+        rows = pq.read_table(file)["embedding"].to_pylist()
+    assert rows == pq.read_table(out / "shards")["embedding"][:3].to_pylist()
     assert embed(images="memory://given", out="memory://made").out == result.out
     for name in ("/given", "/made"):
         memory.rm(name, recursive=True)
-
-
-def test_an_archive(embed, photos, out, tmp_path):
-    archive = shutil.make_archive(str(tmp_path / "photos"), "zip", photos)
-    result = embed(images=f"zip://::file://{archive}")
-    assert "Embedded 6 images" in result.out
-    table = table_of(out)
-    assert table["path"][0].as_py() == f"zip://0.png::file://{archive}"
-    embed(out=tmp_path / "of_folder")
-    assert table["embedding"].equals(table_of(tmp_path / "of_folder")["embedding"])
 
 
 @pytest.mark.usefixtures("photos")
@@ -196,23 +179,12 @@ def test_bad_input_is_rejected_before_work(options, sentence, embed, out, photos
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_embeddings_of_something_else_are_kept(embed, out, served):
+def test_embeddings_of_something_else_are_kept(embed, out):
     embed()
     before = times(out)
-    assert "of another model" in embed(model=served.folder / "2").sentence
     assert "in shards of another size" in embed(shard_size=2).sentence
     assert "of another list of images" in embed(images="photos/b").sentence
     assert times(out) == before
-
-
-def test_a_model_without_embed_images_is_rejected(embed, out, tmp_path):
-    import tensorflow as tf
-
-    model = tf.Module()
-    model.f = tf.function(lambda x: {"y": x}, input_signature=[tf.TensorSpec([None], tf.string)])
-    tf.saved_model.save(model, str(tmp_path / "other"), {"serving_default": model.f})
-    assert "has no signature embed_images" in embed(model="other").sentence
-    assert not out.exists()
 
 
 def test_a_folder_has_one_job(embed, out):

@@ -1,7 +1,5 @@
 import os
 import pathlib
-import subprocess
-import sys
 import zipfile
 
 import fsspec
@@ -42,21 +40,6 @@ def test_what_killed_writers_left_is_removed(folder):
     folder.remove_unfinished("inner")
     assert folder.names("inner") == {"a.parquet"}
     folder.remove_unfinished("none")
-
-
-def test_a_folder_has_one_writer(tmp_path):
-    program = (
-        "import sys; from tfdml.scale.storage import Folder\n"
-        "with Folder(sys.argv[1]).only_writer(): print('locked', flush=True); sys.stdin.read()"
-    )
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], **pipes) as other:
-        assert other.stdout.readline() == b"locked\n"
-        with pytest.raises(BlockingIOError, match="another process is writing to"):
-            Folder(tmp_path).only_writer().__enter__()
-        other.kill()
-    with Folder(tmp_path).only_writer():
-        pass
 
 
 def test_an_unknown_kind_of_url_is_rejected():

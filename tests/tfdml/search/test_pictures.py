@@ -20,13 +20,6 @@ from tfdml.search.pictures import (
 from tfdml.serving.options import ExportOptions
 
 
-def test_is_a_sentence_with_a_status():
-    assert str(RejectedError("It must hold.")) == "It must hold."
-    assert RejectedError("It must hold.").status == 400
-    assert RejectedError("Gone.", status=410).status == 410
-    assert isinstance(RejectedError("It must hold."), ValueError)
-
-
 def write(path, content=b"content"):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
@@ -147,30 +140,21 @@ def test_recognises_the_type_by_the_content(kind, encoded):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"GIF", bytes(1000), b"%PDF-1.7 " * 50],
+    [b"", b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"GIF", bytes(1000), b"%PDF-1.7 ", "TIFF"],
 )
-def test_rejects_what_is_no_picture(content):
+def test_rejects_what_is_no_picture(content, encoded):
+    content = encoded((1, 2, 3), content) if content == "TIFF" else content
     with pytest.raises(RejectedError, match="must be a complete JPEG") as caught:
         read_header(content)
     assert caught.value.status == 415
 
 
-def test_rejects_types_that_a_model_does_not_read(encoded):
-    for kind in ("TIFF", "ICO", "PPM"):
-        with pytest.raises(RejectedError) as caught:
-            read_header(encoded((1, 2, 3), kind))
-        assert caught.value.status == 415
-
-
 @pytest.mark.parametrize(("width", "height"), [(13_379, 13_377), (99_999, 99_999)])
-def test_rejects_too_many_pixels_by_the_header_alone(width, height):
+def test_rejects_more_pixels_than_an_exported_model_by_the_header_alone(width, height):
     assert width * height > ExportOptions().max_pixels
     with pytest.raises(RejectedError, match=r"Received: .*of 178,956,970") as caught:
         read_header(png_that_claims(width, height))
     assert caught.value.status == 413
-
-
-def test_takes_as_many_pixels_as_an_exported_model():
     assert read_header(png_that_claims(13_377, 13_377)) == ("PNG", 13_377, 13_377)
 
 

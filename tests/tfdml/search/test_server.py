@@ -8,7 +8,6 @@ import pytest
 
 from tfdml.search import server as module
 from tfdml.search.application import FORM_BYTES, FORM_PARTS, PICTURES
-from tfdml.search.server import serve
 
 
 def raw(port, text):
@@ -51,32 +50,6 @@ def test_what_is_no_request_gets_a_sentence(search, serving):
         status, head, body = raw(ask.port, b"GET / HTTP/1.1\r\nHost : localhost\r\n\r\n")
         assert (status, list(json.loads(body))) == (400, ["error"])
         assert "nosniff" in head
-
-
-def test_answers_several_at_once(model, search, serving, encoded):
-    together, embed = threading.Barrier(4), model.embed_pictures
-
-    def waits_for_the_others(contents):
-        together.wait(10)
-        return embed(contents)
-
-    model.embed_pictures = waits_for_the_others
-    statuses = []
-    with serving(search) as ask:
-        threads = [
-            threading.Thread(target=lambda: statuses.append(ask("/api/search", encoded("red"))[0]))
-            for _ in range(4)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert statuses == [200] * 4
-
-
-def test_a_port_that_is_taken_is_an_error(search, serving):
-    with serving(search) as ask, pytest.raises(OSError, match="in use"):
-        serve(None, host="127.0.0.1", port=ask.port, upload_bytes=1)
 
 
 def waiting_model(model):
