@@ -135,12 +135,12 @@ def embed(program, settings, errors):
         print(f"Next: python -m tfdml.scale index {settings.out}{few}")
 
 
-def index(program, settings, errors):
+def index(_program, settings, _errors):
     """Builds the index of a collection, and resumes it after an interruption."""
     scale.indexing.index(**vars(settings))
 
 
-def check(program, settings, errors):
+def check(program, settings, _errors):
     """Reads all files of a collection and of its index, and names those that are damaged."""
     files, unknown, damaged = scale.indexing.damaged_files(settings.folder)
     for sentence in damaged:

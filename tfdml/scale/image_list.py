@@ -23,12 +23,8 @@ _AT_ONCE = 10_000  # rows
 class Listing:
     """Paths and labels of images, in a fixed order. The row number is the id of an image.
 
-    Args:
-        batches: Function that returns an iterator over `pa.RecordBatch` of `SCHEMA`.
-
-    Attributes:
-        images: Number of rows.
-        digest: SHA-256 of the paths and labels, in order.
+    `batches` returns an iterator over `pa.RecordBatch` of `SCHEMA`; `images` is the number of rows,
+    `digest` the SHA-256 of the paths and labels, in order.
     """
 
     def __init__(self, batches):
@@ -64,13 +60,7 @@ def cut(tables, size):
 
 
 def list_images(images):
-    """The `Listing` of a folder, a pattern or a Parquet file, as docs/scale.md describes them.
-
-    Raises:
-        FileNotFoundError: If there is no such folder or file.
-        ValueError: If it has no images, the Parquet file no paths, or columns of other types; or if
-            a label is empty or no whole number: names its row, from 0.
-    """
+    """The `Listing` of a folder, a pattern or a Parquet file, as docs/scale.md describes them."""
     fs, root = file_system(images)
     address = _addresses(fs, images, root)
     pattern = re.search(r"[*?[]", root)

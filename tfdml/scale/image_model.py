@@ -14,15 +14,9 @@ _NOT_FINITE = "the model gives no finite embedding"
 class ImageModel:
     """The signatures `read_images` and `embed_images` of one exported version.
 
-    Args:
-        version: `pathlib.Path` of the version's folder.
-
     Attributes:
         dim: Length of an embedding.
         batch_size: Images to read and embed at once.
-
-    Raises:
-        ValueError: If it cannot be read or lacks a signature.
     """
 
     def __init__(self, version):

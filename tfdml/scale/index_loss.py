@@ -37,14 +37,7 @@ def losses(collection, index, *, queries=1000, seed=0):
     Queries are images of the collection, without themselves, drawn at random. They are searched one
     at a time. The collection is read once more for the exact neighbours.
 
-    Args:
-        collection: `Collection`.
-        index: `StoredIndex` of it; its parameters are restored if it has any.
-        queries: Number of queries; all images of a smaller collection.
-        seed: Integer >= 0, of the draw.
-
-    Returns:
-        List of `Loss`, one for each of a few parameters, among them those of the index, if any.
+    Returns a list of `Loss`, one for each of a few parameters, among them those of the index.
     """
     own, rows = collection.sample(min(queries, collection.images), seed)
     most = min(COUNTS[-1], len(index) - 1)

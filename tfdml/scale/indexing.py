@@ -60,12 +60,7 @@ def print_losses(collection, index, seed):
 
 
 def damaged_files(folder):
-    """Reads all files of a collection and of its index.
-
-    Returns:
-        Their number, the number of those without a checksum, and a sentence for each that is
-        missing or damaged.
-    """
+    """The number of files, of those without a checksum, and a sentence for each damaged one."""
     collection, damaged, unknown = Collection(folder), [], 0
     files, index = [*collection.files.values()], collection.folder / stored.FOLDER
     if index.exists():
@@ -89,19 +84,13 @@ def build(collection, factory, *, parameters=None, training_rows=None, seed=0, o
         factory: String of `faiss.index_factory`, such as "IVF4096,SQ8".
         parameters: Search parameters that are stored with it, such as "nprobe=16". Default: those
             of an index that is there; else, of one with cells, the square root of their number.
-        training_rows: Images that cells and codes are learned from, drawn at random. Default: 40
-            for each cell and at least 65,536, in at most 256 MiB.
-        seed: Integer >= 0, seed of this sample.
+        training_rows: Images that cells and codes are learned from, drawn at random with `seed`.
+            Default: 40 for each cell and at least 65,536, in at most 256 MiB.
+        seed: Integer >= 0.
         overwrite: Whether to replace an index of other settings.
 
     Returns:
         Whether there was anything to build.
-
-    Raises:
-        ValueError: If shards are missing, faiss rejects the factory or the parameters, or the index
-            cannot be built shard by shard.
-        FileExistsError: If there is an index of other settings.
-        OSError: If the disk is too small.
     """
     collection.check_complete()
     made = _made(collection.dim, factory)
@@ -151,7 +140,8 @@ def build(collection, factory, *, parameters=None, training_rows=None, seed=0, o
             with path.open("rb") as file:
                 about["files"][path.name] = checksums(file)
         (whole / stored.ABOUT).write_text(sealed(about), "utf-8")
-        _publish(whole, final)
+        shutil.rmtree(final, ignore_errors=True)
+        os.rename(whole, final)
     shutil.rmtree(unfinished)
     return True
 
@@ -198,7 +188,7 @@ def _is_built(final, about, overwrite):
 
 
 def _begin(unfinished, about):
-    """Makes the folder of the work; removes that of other settings and half-written files."""
+    """Makes the folder of the work; removes work of other settings and half-written files."""
     job, text = unfinished / _JOB, json.dumps(about)
     if unfinished.exists() and not (job.is_file() and job.read_text("utf-8") == text):
         print("Unfinished work of other settings is removed", flush=True)
@@ -310,13 +300,3 @@ def _write_texts(collection, path):
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
         for part in parts:
             writer.write_batch(part.cast(schema))
-
-
-def _publish(whole, final):
-    """Moves the whole index to its place; an index there is removed once it is aside."""
-    old = final.with_name(f"{UNFINISHED}-old")
-    shutil.rmtree(old, ignore_errors=True)
-    if final.exists():
-        os.rename(final, old)
-    os.rename(whole, final)
-    shutil.rmtree(old, ignore_errors=True)

@@ -1,7 +1,4 @@
-"""Folders and files of any file system that fsspec knows, such as /photos and s3://bucket/photos.
-
-A URL may be a chain of them: zip://cats/1.png::s3://bucket/photos.zip is a file in an archive.
-"""
+"""Folders and files of any file system that fsspec knows, and in archives by chains of URLs."""
 
 import contextlib
 import errno
@@ -101,13 +98,7 @@ class Folder:
 
 
 def file_system(url):
-    """The file system of a path or URL, and the path in it.
-
-    Raises:
-        OSError: If a file is missing, or is no archive.
-        ValueError: If there is no such kind of URL.
-        ImportError: If a package for this kind of URL is missing; names it.
-    """
+    """The file system of a path or URL, and the path in it."""
     if "://" not in url:  # a folder may be named a::b
         return LocalFileSystem(), LocalFileSystem._strip_protocol(url)
     try:

@@ -8,7 +8,7 @@ import pathlib
 import numpy as np
 import pyarrow as pa
 
-from tfdml.checks import check, check_type
+from tfdml.checks import check
 from tfdml.evaluation.faiss_index import FaissIndex, as_value_error, load_faiss
 from tfdml.quiet import silent
 from tfdml.scale.checksums import CheckedFile, opened
@@ -26,10 +26,9 @@ _REMEDY = "build the index again, with --overwrite true"
 class StoredIndex(FaissIndex):
     """The nearest images of a collection, found by the faiss index in its folder.
 
-    The index stays on disk: a query reads the cells that it visits, through the cache of the
-    operating system. Its distances are Euclidean, to the rows as the index stores them: rounded by
-    `SQ8` and `PQ`. Cells, paths and labels are compared with their checksums before they are first
-    used, the rest of the index when it is opened.
+    The index stays on disk: a query reads the cells that it visits. Its distances are to the rows
+    as the index stores them: rounded by `SQ8` and `PQ`. Cells, paths and labels are compared with
+    their checksums before they are first used, the rest of the index when it is opened.
 
     Args:
         collection: `Collection`; its folder must have an index (`python -m tfdml.scale index`).
@@ -44,8 +43,8 @@ class StoredIndex(FaissIndex):
 
     Raises:
         FileNotFoundError: If there is no index.
-        ValueError: If it is not of these images and this model, is damaged, cannot be read, or
-            faiss rejects the parameters; later also if a cell, or the paths, are damaged.
+        ValueError: If it is of other images or another model, is damaged, or faiss rejects the
+            parameters; later also if a cell, or the paths, are damaged.
     """
 
     def __init__(self, collection, *, parameters=None):
@@ -74,9 +73,6 @@ class StoredIndex(FaissIndex):
 
     def set_parameters(self, parameters):
         """Changes the search parameters, such as "nprobe=16"; none for an empty text."""
-        check_type(
-            isinstance(parameters, str), "`parameters` must be a text", parameters=parameters
-        )
         if parameters:
             with as_value_error({"index": self.factory, "parameters": parameters}):
                 faiss.ParameterSpace().set_index_parameters(self._faiss, parameters)
@@ -84,8 +80,6 @@ class StoredIndex(FaissIndex):
 
     def search(self, rows, count, **options):
         """As `FaissIndex.search`; checks the cells that it visits for the first time."""
-        shape, dim = np.shape(rows), self._faiss.d
-        check(shape[1:] == (dim,), f"`rows` must be (n, {dim})", shape=shape)
         with as_value_error({"index": self.factory, "count": count}):
             if self._unchecked.any():
                 self._check_cells(np.ascontiguousarray(rows, np.float32))
@@ -127,12 +121,7 @@ def checked_files(folder, about):
 
 
 def about_of(folder):
-    """What `index.json` says of an index.
-
-    Raises:
-        FileNotFoundError: If there is none.
-        ValueError: If it is damaged, incomplete or of another format.
-    """
+    """What `index.json` says of an index; an error if there is none, or it is damaged."""
     path = pathlib.Path(folder) / ABOUT
     if not path.is_file():
         made_by = "`python -m tfdml.scale index` makes it"

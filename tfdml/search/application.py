@@ -6,6 +6,7 @@ import io
 import random
 import threading
 import time
+from typing import Any
 from urllib.parse import urlsplit
 
 import flask
@@ -35,10 +36,6 @@ _HEADERS = {
 }
 
 
-class _InOrder(flask.json.provider.DefaultJSONProvider):
-    sort_keys = False
-
-
 class _InMemory(flask.Request):
     """A request whose uploads stay in memory, without temporary files."""
 
@@ -47,17 +44,13 @@ class _InMemory(flask.Request):
 
 
 def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
-    """The WSGI application of a `PictureSearch`.
+    """The WSGI application of a `PictureSearch`, whose answers have by default `neighbours` images.
 
-    Args:
-        search: An `ImageSearch` or a `CollectionSearch`.
-        neighbours: Default number of images in an answer.
-        upload_bytes: Largest size of an uploaded picture.
-        trusted_hosts: Allowed names in the Host header; any if None.
+    `trusted_hosts` are the allowed names in the Host header; any if None.
     """
-    app = flask.Flask(__name__, static_folder=None, template_folder=None)
+    app: Any = flask.Flask(__name__, static_folder=None, template_folder=None)
     app.request_class = _InMemory
-    app.json = _InOrder(app)
+    app.json.sort_keys = False
     app.config["MAX_CONTENT_LENGTH"] = upload_bytes + FORM_BYTES
     app.config |= {"MAX_FORM_MEMORY_SIZE": FORM_BYTES, "MAX_FORM_PARTS": FORM_PARTS}
     places = threading.BoundedSemaphore(PICTURES)

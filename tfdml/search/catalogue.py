@@ -41,19 +41,12 @@ class LeftOut(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Catalogue:
-    """The images of an index by id; ids are never reused. Changes return another catalogue.
-
-    Args:
-        index: `RowIndex` of the same ids.
-        entries: {id: `Entry`}.
-        next_id: Id of the next image.
-        left_out: {name: `LeftOut`}.
-    """
+    """The images of an index by id; ids are never reused. Changes return another catalogue."""
 
     index: RowIndex
-    entries: dict = dataclasses.field(default_factory=dict)
+    entries: dict = dataclasses.field(default_factory=dict)  # {id: `Entry`}
     next_id: int = 0
-    left_out: dict = dataclasses.field(default_factory=dict)
+    left_out: dict = dataclasses.field(default_factory=dict)  # {name: `LeftOut`}
 
     def entry(self, key):
         """The `Entry` of an id; a `RejectedError` with 404 if there is none."""
@@ -112,12 +105,7 @@ class Catalogue:
 
 
 def load(path, fingerprint, *, approximate=False):
-    """The `Catalogue` of a file, whose index has cells as `RowIndex` has.
-
-    Raises:
-        FileNotFoundError: If there is none.
-        ValueError: If a model with another fingerprint made it, or it cannot be read.
-    """
+    """The `Catalogue` of a file that a model with this fingerprint made, or a ValueError."""
     try:
         with np.load(pathlib.Path(path)) as archive:
             about = json.loads(archive["about"].tobytes())

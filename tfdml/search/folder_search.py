@@ -24,13 +24,8 @@ class ImageSearch(PictureSearch):
         model: A `SearchModel`.
         folder: Path of the images.
         path: File of the index; loaded if it exists.
-        rerank: Least number of nearest images that a learned similarity reranks, 0 for none. If
-            None, 100 for a model with a learned similarity.
+        rerank: As in `PictureSearch`; if None, 100 for a model with a learned similarity.
         approximate: As for `RowIndex`.
-
-    Attributes:
-        images: The present `Catalogue`.
-        failure: Error message of the last refresh, or None.
     """
 
     def __init__(self, model, folder, path, *, rerank=None, approximate=False):
@@ -47,7 +42,7 @@ class ImageSearch(PictureSearch):
             self.images = load(self.path, model.fingerprint, approximate=approximate)
         else:
             self.images = Catalogue(RowIndex(model.dim, approximate=approximate))
-        self.failure = None
+        self.failure = None  # error message of the last refresh
         self._refreshing = threading.Lock()
         self._done = self._total = 0
         self._stopping = self._unsaved = False
@@ -84,17 +79,10 @@ class ImageSearch(PictureSearch):
         return dict(random.Random(seed).sample(entries, min(count, len(entries))))
 
     def refresh(self, *, show=False):
-        """Updates the index to the folder: embeds new images, removes missing ones, and saves it.
+        """Updates the index to the folder, and saves it about every minute and on interruption.
 
-        Searches meanwhile use the previous index. Progress is saved about every minute, and on
-        interruption. `show` draws a bar in a terminal.
-
-        Returns:
-            The numbers of images added and removed.
-
-        Raises:
-            RejectedError: With 409, if a refresh is under way.
-            ValueError: If the folder has none of the images of the index any more.
+        Searches meanwhile use the previous index. `show` draws a bar in a terminal. Returns the
+        numbers of images added and removed.
         """
         self._begin_refresh()
         try:

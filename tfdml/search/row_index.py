@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from tfdml.checks import check
 from tfdml.evaluation.faiss_index import FaissIndex, load_faiss
 
 faiss = load_faiss()
@@ -39,27 +38,15 @@ class RowIndex(FaissIndex):
         return getattr(self._faiss, "nlist", 0)
 
     def changed(self, *, remove=(), add=None):
-        """A new index with some rows removed and added.
-
-        Args:
-            remove: Ids of rows to remove.
-            add: (ids, rows) to add: integers and (n, dim) float32.
-
-        Raises:
-            ValueError: If an id to remove is unknown, or the rows do not have `dim` columns.
-        """
-        ids, rows = (np.empty(0), np.empty((0, self.dim))) if add is None else add
-        ids, rows = np.asarray(ids, np.int64), np.ascontiguousarray(rows, np.float32)
-        expected = f"`rows` must have {self.dim} numbers for each id"
-        check(rows.shape == (len(ids), self.dim), expected, ids=len(ids), shape=rows.shape)
+        """A new index without the rows of some ids, and with (ids, rows) to add."""
         index = faiss.clone_index(self._faiss)
         if len(remove):
             # Cells find rows by a table of ids; without it, ids are found by their hash.
             selector = faiss.IDSelectorArray if self.cells else faiss.IDSelectorBatch
-            removed = index.remove_ids(selector(np.asarray(remove, np.int64)))
-            check(removed == len(remove), "`remove` must be ids of rows", remove=remove)
-        if len(ids):
-            index.add_with_ids(rows, ids)
+            index.remove_ids(selector(np.asarray(remove, np.int64)))
+        if add is not None:
+            ids, rows = add
+            index.add_with_ids(np.ascontiguousarray(rows, np.float32), np.asarray(ids, np.int64))
         return self._with(index)
 
     def search(self, rows, count, **options):

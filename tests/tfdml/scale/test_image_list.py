@@ -1,6 +1,5 @@
 import decimal
 import os
-import re
 import shutil
 import tarfile
 import warnings

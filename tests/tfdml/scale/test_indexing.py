@@ -242,9 +242,3 @@ def test_rejects_an_index_of_other_embeddings(clustered):
     rewrite(clustered.folder / "manifest.json", model="another")
     with pytest.raises(ValueError, match=r"build it again. Received: model='another'"):
         StoredIndex(Collection(clustered.folder))
-
-
-def test_rejects_rows_of_another_dim(clustered):
-    build(clustered, "Flat")
-    with pytest.raises(ValueError, match=r"must be \(n, 16\). Received: shape=\(1, 8\)"):
-        StoredIndex(clustered).search(np.zeros((1, 8), np.float32), 3)
