@@ -52,7 +52,7 @@ def main():
             collection = CollectionWriter(folder)
             manifest = manifest_of(model="", dim=model.dim, shard_size=SHARD_SIZE, listing=listing)
             collection.begin(manifest, listing)
-            embed_missing(collection, listing, SHARD_SIZE, model.batch_size, work)
+            embed_missing(collection, listing, model.batch_size, work)
 
     work = functools.partial(embedded, model)
     if arguments.engine == "ray":

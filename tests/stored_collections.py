@@ -31,13 +31,15 @@ def write_collection(
     for number, shard in enumerate(listing.shards(shard_size)):
         ids = range(number * shard_size, number * shard_size + len(shard))
         errors = ["it is empty" if i in unreadable else None for i in ids]
-        writer.write_shard(number, ids[0], shard, rows_of(ids, embeddings[ids], errors))
+        writer.write_shard(number, shard, rows_of(ids, embeddings[ids], errors))
     return Collection(folder)
 
 
 def finished(collection):
     """The collection, whose files have checksums now."""
-    CollectionWriter(collection.folder).finish(collection.shards)
+    writer = CollectionWriter(collection.folder)
+    writer.begin(json.loads((collection.folder / "manifest.json").read_text()), None)
+    writer.finish()
     return Collection(collection.folder)
 
 

@@ -44,30 +44,29 @@ def embed(program, settings, errors, version, collection, ray_engine=None):
         collection.check(manifest)
         with one_sentence(program, RuntimeError, *errors, **stop):
             collection.begin(manifest, listing)
-            embed_missing(collection, listing, settings.shard_size, model.batch_size, work)
-            unreadable = collection.finish(manifest["shards"])
+            embed_missing(collection, listing, model.batch_size, work)
+            unreadable = collection.finish()
     hint = ": see `error` in the shards" if unreadable else ""
     done = f"Embedded {listing.images - unreadable:,} images with {name_of(version)}"
     print(f"{done}: {settings.out}\nCould not read {unreadable:,} images{hint}")
     return listing.images - unreadable
 
 
-def embed_missing(collection, listing, shard_size, batch_size, embedded):
+def embed_missing(collection, listing, batch_size, embedded):
     """Embeds the images of the shards that do not exist, and writes each shard.
 
     `embedded` makes of pieces `(ids, paths)` as many tables of `rows_of`, in their order.
     """
-    missing = set(collection.missing(-(-listing.images // shard_size)))
-    shards = (each for each in enumerate(listing.shards(shard_size)) if each[0] in missing)
+    missing, size = set(collection.missing()), collection.shard_size
+    shards = (each for each in enumerate(listing.shards(size)) if each[0] in missing)
     shards, asked = itertools.tee(shards)
-    images = sum(min(shard_size, listing.images - number * shard_size) for number in missing)
+    images = sum(min(size, listing.images - number * size) for number in missing)
     with (
-        contextlib.closing(embedded(_pieces_of(asked, shard_size, batch_size))) as tables,
+        contextlib.closing(embedded(_pieces_of(asked, size, batch_size))) as tables,
         progress("Embedding", total=images) as bar,
     ):
-        embedded_shards = cut(_counted(tables, bar), shard_size)
-        for (number, shard), rows in zip(shards, embedded_shards, strict=True):
-            collection.write_shard(number, number * shard_size, shard, rows)
+        for (number, shard), rows in zip(shards, cut(_counted(tables, bar), size), strict=True):
+            collection.write_shard(number, shard, rows)
 
 
 def embedded(model, pieces):

@@ -63,6 +63,7 @@ class CollectionWriter:
 
     def begin(self, manifest, listing):
         """Writes the manifest and the list, unless they exist; removes what killed writers left."""
+        self.shards, self.shard_size = manifest["shards"], manifest["shard_size"]
         names = self.folder.names()
         if MANIFEST not in names:
             self._write_manifest(manifest)
@@ -77,19 +78,18 @@ class CollectionWriter:
         for inner in ("", SHARDS):
             self.folder.remove_unfinished(inner)
 
-    def missing(self, shards):
-        """The numbers of the missing shards, of a number of shards."""
+    def missing(self):
+        """The numbers of the missing shards."""
         names = {f"{SHARDS}/{name}" for name in self.folder.names(SHARDS)}
-        return [number for number in range(shards) if shard_name(number) not in names]
+        return [number for number in range(self.shards) if shard_name(number) not in names]
 
-    def write_shard(self, number, first, images, rows):
+    def write_shard(self, number, images, rows):
         """Writes a shard from tables of the paths and labels of its images, and of their rows.
 
-        Raises:
-            ValueError: If none of many images could be read.
-            RuntimeError: If there is not one row for each image, in order, from the id `first` on.
+        Raises a ValueError if none of many images could be read, a RuntimeError if there is not one
+        row for each image, in order.
         """
-        ids = rows["id"].to_numpy()
+        ids, first = rows["id"].to_numpy(), number * self.shard_size
         if not np.array_equal(ids, np.arange(first, first + len(images))):
             raise RuntimeError(f"shard {number} must have one row for each image, in order")
         if rows["embedding"].null_count == len(images) >= _SURELY:
@@ -105,14 +105,14 @@ class CollectionWriter:
         content.seek(0)
         self._checksums[shard_name(number)] = checksums(content)
 
-    def finish(self, shards):
+    def finish(self):
         """Writes the checksums into the manifest; returns the number of images without embedding.
 
         Shards that an earlier process wrote are read once more. A ValueError names a damaged one.
         """
         manifest, unreadable = self._manifest(), 0
         known = {**manifest.get("files", {}), **self._checksums}
-        names = [LIST, *map(shard_name, range(shards))]
+        names = [LIST, *map(shard_name, range(self.shards))]
         for name in progress("Counting", names, unit="file"):
             with self.folder.open(name) as file:
                 is_new = name not in known

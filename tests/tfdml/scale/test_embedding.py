@@ -3,7 +3,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import time
 
 import fsspec
 import numpy as np
@@ -231,29 +230,3 @@ def test_help_waits_for_no_library():
     assert run.stderr.splitlines() == ["[]"]
     for flag in ("model", "images", "out", "engine", "address", "shard_size"):
         assert f"--{flag}" in run.stdout
-
-
-@pytest.mark.slow
-def test_a_killed_job_loses_nothing_but_a_shard(version, photos, tmp_path):
-    paths = [str(path) for path in photos.rglob("[!.]*.[jp]*g")] * 1000
-    pq.write_table(pa.table({"path": paths}), tmp_path / "many.parquet")
-    flags = ["--model", version, "--images", tmp_path / "many.parquet", "--shard_size", "100"]
-
-    def start(out):
-        program = [sys.executable, "-m", "tfdml.scale", "embed", *flags, "--out", out]
-        return subprocess.Popen(list(map(str, program)), stdout=subprocess.PIPE)
-
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert start(whole).wait() == 0
-    with start(killed) as job:
-        while len(list(killed.glob("shards/*.parquet"))) < 5:
-            time.sleep(0.01)
-        job.kill()
-    before = times(killed / "shards")
-    assert 5 <= len(before) < 70
-    assert start(killed).wait() == 0
-    assert table_of(killed) == table_of(whole)
-    after = times(killed / "shards")
-    shards = [name for name in before if name.endswith(".parquet")]
-    assert all(after[name] == before[name] for name in shards)
-    assert len(after) == len(times(whole / "shards"))

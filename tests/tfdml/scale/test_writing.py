@@ -29,8 +29,8 @@ def begun(listing, tmp_path):
     return collection
 
 
-def rows(first, last, problems=None):
-    embeddings = np.arange(2 * first, 2 * last, dtype=np.float32).reshape(-1, 2)
+def rows(first, last, problems=None, factor=1):
+    embeddings = factor * np.arange(2 * first, 2 * last, dtype=np.float32).reshape(-1, 2)
     return rows_of(range(first, last), embeddings, problems or [None] * (last - first))
 
 
@@ -38,12 +38,12 @@ def test_the_files(begun, listing, tmp_path):
     manifest = opened((tmp_path / "out" / "manifest.json").read_text(), "manifest", "")
     counted = {"format": 1, "images": 4, "shards": 2, "list": listing.digest}
     assert manifest == {**IDENTITY, **counted}
-    assert begun.missing(2) == [0, 1]
-    begun.write_shard(1, 3, list(listing.shards(3))[1], rows(3, 4))
-    assert begun.missing(2) == [0]
-    begun.write_shard(0, 0, next(listing.shards(3)), rows(0, 3, [None, "it is empty", None]))
-    assert begun.missing(2) == []
-    assert begun.finish(2) == 1
+    assert begun.missing() == [0, 1]
+    begun.write_shard(1, list(listing.shards(3))[1], rows(3, 4))
+    assert begun.missing() == [0]
+    begun.write_shard(0, next(listing.shards(3)), rows(0, 3, [None, "it is empty", None]))
+    assert begun.missing() == []
+    assert begun.finish() == 1
     first = pq.read_table(tmp_path / "out" / "shards" / "00000.parquet")
     assert [(field.name, str(field.type)) for field in first.schema][:2] == [
         ("id", "int64"),
@@ -72,18 +72,20 @@ def test_the_values_of_unreadable_images_are_not_kept():
 )
 def test_lost_and_repeated_rows_are_noticed(wrong, begun, listing):
     with pytest.raises(RuntimeError, match="shard 0 must have one row for each image, in order"):
-        begun.write_shard(0, 0, next(listing.shards(3)), wrong)
-    assert begun.missing(2) == [0, 1]
+        begun.write_shard(0, next(listing.shards(3)), wrong)
+    assert begun.missing() == [0, 1]
 
 
-def test_a_shard_of_which_no_image_can_be_read_is_rejected(begun):
-    listing = listing_of([f"/{i}" for i in range(100)])
+def test_a_shard_of_which_no_image_can_be_read_is_rejected(tmp_path):
+    listing = listing_of([f"/{i}" for i in range(199)])
+    writer, [first, second] = CollectionWriter(tmp_path / "out"), listing.shards(100)
+    writer.begin(manifest_of(**{**IDENTITY, "shard_size": 100}, listing=listing), listing)
     with pytest.raises(ValueError, match=r"such as /0: there is no such file \(is their disk"):
-        begun.write_shard(0, 0, next(listing.shards(100)), rows(0, 100, [NO_FILE] * 100))
+        writer.write_shard(0, first, rows(0, 100, [NO_FILE] * 100))
     with pytest.raises(ValueError, match=r"can be read, such as /0: it is empty$"):
-        begun.write_shard(0, 0, next(listing.shards(100)), rows(0, 100, ["it is empty"] * 100))
-    begun.write_shard(0, 0, next(listing.shards(100)), rows(0, 100, [NO_FILE] * 99 + [None]))
-    begun.write_shard(1, 0, next(listing.shards(99)), rows(0, 99, [NO_FILE] * 99))
+        writer.write_shard(0, first, rows(0, 100, ["it is empty"] * 100))
+    writer.write_shard(0, first, rows(0, 100, [NO_FILE] * 99 + [None]))
+    writer.write_shard(1, second, rows(100, 199, [NO_FILE] * 99))
 
 
 @pytest.mark.parametrize(
@@ -131,21 +133,18 @@ def test_a_stop_at_the_beginning_is_made_good(begun, listing, tmp_path):
     assert begun.folder.names() == {"manifest.json", "list.parquet"}
 
 
-def write_shards(writer, *numbers):
+def write_shards(writer, listing, *numbers):
     for number in numbers:
-        ids = np.arange(4)[number * 3 : number * 3 + 3]
-        images = pa.table({"path": [f"/{i}" for i in ids], "label": ["x"] * len(ids)})
-        values = np.linspace(number, number + 1, 2 * len(ids), dtype=np.float32)
-        rows = rows_of(ids, values.reshape(-1, 2), [None] * len(ids))
-        writer.write_shard(number, ids[0], images, rows)
+        first, last = 3 * number, min(3 * number + 3, 4)
+        writer.write_shard(number, [*listing.shards(3)][number], rows(first, last, factor=1.1))
 
 
 def test_a_damaged_shard_is_named_and_written_again_alone(begun, listing, tmp_path):
-    write_shards(begun, 0, 1)
-    begun.finish(2)
-    path = tmp_path / "out" / "shards" / "00000.parquet"
+    write_shards(begun, listing, 0, 1)
+    begun.finish()
+    path, value = tmp_path / "out/shards/00000.parquet", np.float32(1.1) * np.float32(3)
     content = bytearray(path.read_bytes())
-    content[content.index(np.float32(0.6).tobytes())] ^= 1
+    content[content.index(value.tobytes())] ^= 1
     path.write_bytes(content)
     assert Collection(tmp_path / "out").shard(1).ids.tolist() == [3]
     with pytest.raises(ValueError, match=r"00000\.parquet is damaged .*: delete it, and run"):
@@ -153,10 +152,10 @@ def test_a_damaged_shard_is_named_and_written_again_alone(begun, listing, tmp_pa
     path.unlink()
     again = CollectionWriter(tmp_path / "out")
     again.begin(manifest_of(**IDENTITY, listing=listing), listing)
-    assert again.missing(2) == [0]
+    assert again.missing() == [0]
     again.folder.write("shards/00000.parquet", lambda file: file.write(bytes(content)))
     with pytest.raises(ValueError, match=r"00000\.parquet is damaged"):  # a killed writer's
-        CollectionWriter(tmp_path / "out").finish(2)
-    write_shards(again, 0)
-    again.finish(2)
-    assert Collection(tmp_path / "out").shard(0).embeddings[1, 1] == np.float32(0.6)
+        again.finish()
+    write_shards(again, listing, 0)
+    again.finish()
+    assert Collection(tmp_path / "out").shard(0).embeddings[1, 1] == value
