@@ -53,8 +53,11 @@ def test_a_model_that_rejects_every_image_is_an_error(model, contents, monkeypat
         model.read(contents[:1])
 
 
-def test_a_model_that_returns_nan_for_unreadable_images(complete, contents):
-    model = ImageModel(complete)
+def test_a_model_that_returns_nan_for_unreadable_images(model, contents, monkeypatch):
+    images = np.full((2, *model.image_shape), np.nan, np.float32)
+    outputs = {"images": images, "valid": [False, True]}
+    images[1] = 0
+    monkeypatch.setattr(model, "_read", lambda _: outputs)
     _, problems = model.embed(*model.read([b"", contents[0]]))
     assert problems == ["it is damaged, too large, or of a kind that cannot be read", None]
 

@@ -6,26 +6,20 @@ from stored_collections import write_collection
 
 from tfdml.scale.indexing import build
 from tfdml.search import __main__ as command
+from tfdml.search import search_model
 from tfdml.search.collection_search import CollectionSearch
 from tfdml.search.pictures import RejectedError
-from tfdml.search.search_model import SearchModel
-
-
-def write(made, model, folder, colours, rows, **paths):
-    """Writes the images of `folder` and one that could not be read; returns the `Collection`."""
-    names = [*colours, "gone/x.png"]
-    labels = [name.partition("/")[0] if "/" in name else None for name in names]
-    paths = [paths.get(name.removesuffix(".png"), str(folder / name)) for name in names]
-    rows = np.append(rows, rows[:1], axis=0)
-    options = {"unreadable": [5], "model": model.fingerprint, "paths": paths}
-    return write_collection(made, rows, labels, **options)
 
 
 @pytest.fixture
 def collection(tmp_path, folder, model, colours):
-    rows = np.array([*colours.values()], np.float32)
-    remote = {"blue": "memory://blue.png"}
-    return write(tmp_path / "collection", model, folder, colours, rows, **remote)
+    """The images of `folder`, of which one is at a URL, and one that could not be read."""
+    names = [*colours, "gone/x.png"]
+    labels = [name.partition("/")[0] if "/" in name else None for name in names]
+    paths = ["memory://blue.png" if name == "blue.png" else str(folder / name) for name in names]
+    rows = np.array([*colours.values(), (0, 0, 0)], np.float32)
+    options = {"unreadable": [5], "model": model.fingerprint, "paths": paths}
+    return write_collection(tmp_path / "collection", rows, labels, **options)
 
 
 @pytest.fixture
@@ -78,18 +72,14 @@ def test_an_image_without_a_label_shows_its_folder(search):
         search.entry(-1)
 
 
-def test_the_command_opens_a_collection(versions, tmp_path, folder, colours, capsys):
-    model = SearchModel(versions["plain"][1])
-    contents = [(folder / name).read_bytes() for name in colours]
-    rows = np.array(model.embed_pictures(contents))
-    made = write(tmp_path / "collection", model, folder, colours, rows)
-    build(made, "Flat")
-    settings = command.Search(str(versions["plain"][1]), str(made.folder))
-    search = command.open_collection(settings, versions["plain"][1])
-    assert f"5 images of {made.folder}, ranked by cosine" in capsys.readouterr().out
-    nearest = search.by_picture(contents[2], 3).found[0]
-    assert (nearest.id, nearest.entry.label) == (2, "green")
-    assert nearest.cosine == pytest.approx(1, abs=1e-5)
+def test_the_command_opens_a_collection(collection, model, encoded, monkeypatch, capsys):
+    model.radius = 250.0
+    monkeypatch.setattr(search_model, "SearchModel", lambda version: model)
+    build(collection, "Flat")
+    search = command.open_collection(command.Search("model", str(collection.folder)), None)
+    assert f"5 images of {collection.folder}, ranked by cosine" in capsys.readouterr().out
+    nearest = search.by_picture(encoded((10, 250, 10)), 3).found[0]
+    assert (nearest.id, nearest.entry.label, nearest.cosine) == (2, "green", 1)
 
 
 def test_opens_what_is_at_an_address(search, encoded):
