@@ -42,20 +42,23 @@ def losses(collection, index, *, queries=1000, seed=0):
     own, rows = collection.sample(min(queries, collection.images), seed)
     most = min(COUNTS[-1], len(index) - 1)
     counts = [count for count in COUNTS if count <= most]
-    stored, found, seconds = index.parameters, {}, {}
-    for parameters in _choices(index):
+    stored, chosen, found, milliseconds = index.parameters, _choices(index), [], []
+    for parameters in chosen:
         index.set_parameters(parameters)
         index.search(rows[:1], most + 1)  # the first of all reads the index from the disk
-        found[parameters], seconds[parameters] = _found(index, own, rows, most)
+        ids, seconds = _found(index, own, rows, most)
+        found.append(ids)
+        milliseconds.append(1e3 * float(np.median(seconds)))
     index.set_parameters(stored)
     ids = np.flatnonzero(collection.readable())
-    gallery = _Gallery(collection, rows, found)
+    gallery = _Gallery(collection, rows, np.concatenate(found, axis=1))
     options = {"nearest": most, "depth": 0, "own": np.searchsorted(ids, own)}
     borders = rank(rows, own, gallery, ids, **options).distances
     results = []
-    for parameters, distances in gallery.distances.items():
-        recall = {k: float(np.mean(distances[:, :k] <= borders[:, k - 1, None])) for k in counts}
-        results.append(Loss(parameters, recall, 1e3 * float(np.median(seconds[parameters]))))
+    distances = np.split(gallery.distances, len(chosen), axis=1)
+    for parameters, each, time_of_query in zip(chosen, distances, milliseconds, strict=True):
+        recall = {k: float(np.mean(each[:, :k] <= borders[:, k - 1, None])) for k in counts}
+        results.append(Loss(parameters, recall, time_of_query))
     return results
 
 
@@ -83,19 +86,18 @@ def _found(index, own, rows, most):
 
 
 class _Gallery:
-    """Blocks of a collection, and the distances of {parameters: found ids} once it was read."""
+    """Blocks of a collection, and the distances of the found ids once it was read."""
 
     def __init__(self, collection, queries, found):
         self.collection, self.queries, self.found = collection, queries, found
-        self.distances = {name: np.full(ids.shape, np.inf) for name, ids in found.items()}
+        self.distances = np.full(found.shape, np.inf)
 
     def __iter__(self):
         with progress("Comparing", total=self.collection.images) as bar:
             for ids, embeddings in self.collection.chunks():
-                for parameters, asked in self.found.items():
-                    place = np.minimum(np.searchsorted(ids, asked), len(ids) - 1)
-                    query, column = np.nonzero(ids[place] == asked)
-                    pairs = self.queries, query, embeddings, place[query, column]
-                    self.distances[parameters][query, column] = np.sqrt(squared_distances(*pairs))
+                place = np.minimum(np.searchsorted(ids, self.found), len(ids) - 1)
+                query, column = np.nonzero(ids[place] == self.found)
+                pairs = self.queries, query, embeddings, place[query, column]
+                self.distances[query, column] = np.sqrt(squared_distances(*pairs))
                 yield embeddings
                 bar.update(len(ids))
