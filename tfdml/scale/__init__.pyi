@@ -1,4 +1,4 @@
-from . import embedding as embedding
+from . import embedding_job as embedding_job
 from . import image_model as image_model
 from . import indexing as indexing
 from .collection import Collection as Collection

@@ -125,7 +125,7 @@ def embed(program, settings, errors):
 
         os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # for the actors
     import_tensorflow()
-    embedded = scale.embedding.embed(program, settings, errors, version, collection, engine)
+    embedded = scale.embedding_job.embed(program, settings, errors, version, collection, engine)
     if not embedded:
         fail(program, f"no image of {settings.images} could be read", code=1)
     if "://" in settings.out:

@@ -13,7 +13,7 @@ import flask
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from tfdml.search import MOST_NEIGHBOURS
-from tfdml.search.pictures import MIME_TYPES, RejectedError, read_header, thumbnail
+from tfdml.search.picture_files import MIME_TYPES, RejectedError, read_header, thumbnail
 from tfdml.serving.versions import name_of
 
 FIELD = "image"  # of a form with a picture

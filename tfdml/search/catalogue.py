@@ -11,7 +11,7 @@ import numpy as np
 
 from tfdml.checks import check
 from tfdml.files import replacing
-from tfdml.search.pictures import RejectedError, Stamp
+from tfdml.search.picture_files import RejectedError, Stamp
 from tfdml.search.row_index import RowIndex
 
 _FORMAT = 1  # of the archive
@@ -22,7 +22,7 @@ class Entry(NamedTuple):
 
     name: str  # path relative to the folder of images, with slashes
     stamp: Stamp  # of the file that was embedded
-    format: str  # a key of `pictures.MIME_TYPES`
+    format: str  # a key of `picture_files.MIME_TYPES`
     width: int  # pixels
     height: int
 

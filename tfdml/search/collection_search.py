@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from tfdml import scale
 from tfdml.scale.storage import fetch
+from tfdml.search.picture_files import RejectedError, read_header
 from tfdml.search.picture_search import PictureSearch
-from tfdml.search.pictures import RejectedError, read_header
 
 _HEADERS = 10_000  # kept in memory
 
@@ -17,7 +17,7 @@ class Listed(NamedTuple):
     """An image of the collection."""
 
     name: str  # path, as it is listed
-    format: str  # a key of `pictures.MIME_TYPES`
+    format: str  # a key of `picture_files.MIME_TYPES`
     width: int  # pixels; 0 if the file cannot be read
     height: int
     label: str | None

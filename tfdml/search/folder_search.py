@@ -8,8 +8,8 @@ from tfdml.checks import check
 from tfdml.progress import progress
 from tfdml.scale.pace import Pace
 from tfdml.search.catalogue import Catalogue, Entry, LeftOut, load
+from tfdml.search.picture_files import RejectedError, Stamp, image_files, read, read_header
 from tfdml.search.picture_search import PictureSearch
-from tfdml.search.pictures import RejectedError, Stamp, image_files, read, read_header
 from tfdml.search.row_index import RowIndex
 
 RERANKED = 100  # default number of images that a learned similarity reranks

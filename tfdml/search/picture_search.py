@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfdml.search.pictures import RejectedError, read_header
+from tfdml.search.picture_files import RejectedError, read_header
 
 MOST_PIXELS = 50_000_000  # of a picture that is sent; two are decoded at once, in 2 GB
 

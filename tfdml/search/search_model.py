@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfdml.checks import check
 from tfdml.scale.image_model import ImageModel
-from tfdml.search.pictures import RejectedError
+from tfdml.search.picture_files import RejectedError
 from tfdml.serving.embedding import InPieces
 from tfdml.serving.exported import fingerprint
 

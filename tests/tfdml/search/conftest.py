@@ -12,7 +12,7 @@ from waitress import wasyncore
 
 from tfdml.search.application import create_application
 from tfdml.search.folder_search import ImageSearch
-from tfdml.search.pictures import RejectedError
+from tfdml.search.picture_files import RejectedError
 from tfdml.search.server import serve
 
 COLOURS = {  # of the images of `folder`, by their names

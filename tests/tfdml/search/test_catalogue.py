@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tfdml.search.catalogue import Catalogue, Entry, LeftOut, load
-from tfdml.search.pictures import Stamp
+from tfdml.search.picture_files import Stamp
 from tfdml.search.row_index import RowIndex
 
 STAMP, OTHER = Stamp(10, 2**60 + 1), Stamp(10, 2)

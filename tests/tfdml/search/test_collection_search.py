@@ -8,7 +8,7 @@ from tfdml.scale.indexing import build
 from tfdml.search import __main__ as command
 from tfdml.search import search_model
 from tfdml.search.collection_search import CollectionSearch
-from tfdml.search.pictures import RejectedError
+from tfdml.search.picture_files import RejectedError
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from tfdml.scale import pace
 from tfdml.search import folder_search, picture_search
 from tfdml.search.catalogue import Catalogue, Entry
 from tfdml.search.folder_search import ImageSearch, embedded
-from tfdml.search.pictures import RejectedError, image_files
+from tfdml.search.picture_files import RejectedError, image_files
 
 
 def names(answer):

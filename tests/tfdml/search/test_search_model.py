@@ -7,7 +7,7 @@ import tensorflow as tf
 from PIL import Image
 
 from pipelines import Reader
-from tfdml.search.pictures import RejectedError
+from tfdml.search.picture_files import RejectedError
 from tfdml.search.search_model import SearchModel
 from tfdml.serving.exported import fingerprint
 

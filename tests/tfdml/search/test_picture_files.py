@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tfdml.search.pictures import (
+from tfdml.search.picture_files import (
     MIME_TYPES,
     RejectedError,
     Stamp,
