@@ -48,8 +48,8 @@ def test_finds_what_the_euclidean_distance_finds(tmp_path, rng, factory, scale):
 @pytest.mark.parametrize(
     "factory",
     [
-        *("SQ8", "PQ4x4", "IVF8,SQ8", "PCA8,IVF8,SQ8", "IVF8_HNSW8,SQ8"),
-        *("PCA8,HNSW8", "HNSW8_SQ8,RFlat"),
+        *("SQ8", "PCA8,IVF8,SQ8", "PCA8,HNSW8", "HNSW8_SQ8,RFlat"),
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("PQ4x4", "IVF8_HNSW8,SQ8")),
     ],
 )
 def test_other_indexes_have_the_ids_of_the_rows(clustered, factory):
