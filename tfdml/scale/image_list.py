@@ -110,20 +110,16 @@ def _found_paths(fs, folder, found, address, labelled):
     if others:
         expected = f"{len(others):,} files that do not end in {', '.join(SUFFIXES)}"
         warnings.warn(f"ignored {expected}", stacklevel=3)
-    paths = [path for path in found if is_utf8(below + path)]
-    if len(paths) < len(found):
-        wrong = next(path for path in found if not is_utf8(below + path))
-        count = len(found) - len(paths)
-        warnings.warn(f"ignored {count:,} paths that are not valid UTF-8: {wrong!a}", stacklevel=3)
-
-    def batches():
-        for first in range(0, len(paths), _AT_ONCE):
-            some = paths[first : first + _AT_ONCE]
-            folders = (path.partition("/") for path in some)
-            labels = [folder if labelled and slash else None for folder, slash, _ in folders]
-            yield _batch([address(below + path) for path in some], labels)
-
-    return Listing(batches)
+    wrong = [path for path in found if not is_utf8(below + path)]
+    if wrong:
+        what = f"{len(wrong):,} paths that are not valid UTF-8: {wrong[0]!a}"
+        warnings.warn(f"ignored {what}", stacklevel=3)
+    paths = sorted({*found}.difference(wrong))
+    folders = [path.partition("/") for path in paths]
+    labels = [folder if labelled and slash else None for folder, slash, _ in folders]
+    addresses = [address(below + path) for path in paths]
+    table = pa.table([addresses, labels], schema=SCHEMA)
+    return Listing(lambda: table.to_batches(_AT_ONCE))
 
 
 def _parquet_batches(fs, root, address, path):
@@ -140,7 +136,8 @@ def _parquet_batches(fs, root, address, path):
             paths = rows["path"].cast(pa.string()).to_pylist()
             check(all(paths), f"each row of {path} must have a `path`", rows=len(rows))
             labels = _labels(rows["label"], path, first) if "label" in names else [None] * len(rows)
-            yield _batch([_from(each, folder, address) for each in paths], labels)
+            addresses = [_from(each, folder, address) for each in paths]
+            yield pa.record_batch([addresses, labels], schema=SCHEMA)
             first += len(rows)
 
 
@@ -184,7 +181,3 @@ def _addresses(fs, images, root):
         return os.path.normpath
     before, after = around_path(images, root)
     return lambda path: f"{before}{path}{after}"
-
-
-def _batch(paths, labels):
-    return pa.record_batch([paths, labels], schema=SCHEMA)

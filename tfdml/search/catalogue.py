@@ -54,10 +54,6 @@ class Catalogue:
             raise RejectedError(f"There is no image with this id. Received: id={key}", status=404)
         return self.entries[key]
 
-    def nearest(self, row, count):
-        """As `RowIndex.nearest`."""
-        return self.index.nearest(row, count)
-
     def rows(self, ids):
         """(n, dim) float32, the embeddings of ids."""
         return self.index.rows(ids)

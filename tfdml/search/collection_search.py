@@ -39,7 +39,6 @@ class CollectionSearch(PictureSearch):
         self._collection = scale.Collection(folder)
         self._collection.check_model(model.fingerprint)
         self.index = scale.StoredIndex(self._collection)
-        self.nearest = self.index.nearest
         self._header = functools.lru_cache(_HEADERS)(lambda key: read_header(self._read(key)))
 
     def __len__(self):

@@ -33,7 +33,7 @@ class PictureSearch:
 
     Attributes:
         model: A `SearchModel`.
-        images: What is searched: has `nearest`, `rows` and `entry` by ids. Read once for an answer.
+        images: What is searched: has an `index`, `rows` and `entry`. Read once for an answer.
         rerank: Least number of nearest images that a learned similarity reranks.
     """
 
@@ -76,7 +76,7 @@ class PictureSearch:
 
     def _answer(self, images, row, count, seconds, left_out=-1):
         began = time.perf_counter()
-        ids, distances = images.nearest(row, max(count, self.rerank) + (left_out >= 0))
+        ids, distances = images.index.nearest(row, max(count, self.rerank) + (left_out >= 0))
         others = ids != left_out
         ids, distances = ids[others], distances[others]
         seconds["search"] = time.perf_counter() - began
