@@ -264,17 +264,14 @@ def _fill(collection, work, whole):
             end = number + 1
             bar.update(min(end * collection.shard_size, collection.images) - bar.n)
             path = work / f"until-{end:09d}.faiss"
-            if has_cells and (end % part == 0 or end == collection.shards):
+            if not has_cells:
+                pace.save(_save_alone, index, path)
+            elif end % part == 0 or end == collection.shards:
                 _save(index, path)
-                saved, index = [*saved, path], faiss.read_index(trained)
-            elif not has_cells and pace.is_due:
-                with pace.saving():
-                    _save(index, path)
-                for old in saved:
-                    old.unlink()
-                saved = [path]
+                index = faiss.read_index(trained)
     whole.mkdir()
     if has_cells:
+        saved = sorted(work.glob("until-*.faiss"))
         # The merged file is written through memory: on a full disk the process would be killed.
         _check_room(work, sum(path.stat().st_size for path in saved))
         print(f"Merging {len(saved):,} parts", flush=True)
@@ -291,6 +288,13 @@ def _add(index, rows):
 def _save(index, path):
     with replacing(path) as unfinished:
         faiss.write_index(index, str(unfinished))
+
+
+def _save_alone(index, path):
+    _save(index, path)
+    for other in path.parent.glob("until-*.faiss"):
+        if other != path:
+            other.unlink()
 
 
 def _write_texts(collection, path):

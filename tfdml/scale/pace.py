@@ -1,6 +1,5 @@
 """When to save the work of a long loop."""
 
-import contextlib
 import time
 
 _EVERY = 60.0  # seconds of work that a crash may lose
@@ -13,14 +12,10 @@ class Pace:
     def __init__(self):
         self._saved, self._wait = time.monotonic(), _EVERY
 
-    @property
-    def is_due(self):
-        return time.monotonic() - self._saved > self._wait
-
-    @contextlib.contextmanager
-    def saving(self):
-        """The block that saves."""
+    def save(self, function, *arguments):
+        """Calls a function that saves, if that is due."""
         began = time.monotonic()
-        yield
-        self._saved = time.monotonic()
-        self._wait = max(_EVERY, _SHARE * (self._saved - began))
+        if began - self._saved > self._wait:
+            function(*arguments)
+            self._saved = time.monotonic()
+            self._wait = max(_EVERY, _SHARE * (self._saved - began))

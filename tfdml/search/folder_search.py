@@ -135,9 +135,7 @@ class ImageSearch(PictureSearch):
                 pending.update(batch)
                 self._done += len(batch)
                 bar.update(len(batch))
-                if pace.is_due:
-                    with pace.saving():
-                        self._publish(pending)
+                pace.save(self._publish, pending)
                 if self._stopping:
                     break
         finally:

@@ -38,12 +38,6 @@ def test_more_unreadable_images_than_an_error_names(model, contents):
     assert problems == ["it is empty"] * 25 + [None] + [problems[-1]] * 4
 
 
-def test_no_image_can_be_read(model):
-    rows, problems = model.embed(*model.read(["it is gone"] * 2))
-    assert len(rows) == 2
-    assert problems == ["it is gone"] * 2
-
-
 def test_a_model_that_rejects_every_image_is_an_error(model, contents, monkeypatch):
     def rejecting(given):
         raise tf.errors.InvalidArgumentError(None, None, "image_bytes[0] is too large")

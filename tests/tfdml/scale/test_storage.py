@@ -42,11 +42,6 @@ def test_what_killed_writers_left_is_removed(folder):
     folder.remove_unfinished("none")
 
 
-def test_an_unknown_kind_of_url_is_rejected():
-    with pytest.raises(ValueError, match="nope"):
-        Folder("nope://bucket/folder")
-
-
 def test_the_reason_of_a_single_file_is_returned(tmp_path):
     (tmp_path / "a b.png").write_bytes(b"a")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")

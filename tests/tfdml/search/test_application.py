@@ -78,7 +78,6 @@ def test_rejects_what_is_no_picture(client, encoded):
 
     assert "Received: 0 bytes" in error_of(asked(b""), 400)
     assert "must be a complete" in error_of(asked(b"<html>"), 415)
-    assert "must be a complete" in error_of(asked(encoded((1, 2, 3), "TIFF")), 415)
     error_of(asked(encoded((1, 2, 3))[:60]), 400)
     assert "named 'image'" in error_of(
         client.post("/api/search", data={"other": "text"}, content_type="multipart/form-data"), 400

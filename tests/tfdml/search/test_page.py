@@ -53,6 +53,10 @@ class Page(in_chromium.Browser):
         encoded = base64.b64encode(content).decode()
         self.execute(DROP, kind, target, name, mime_type, encoded)
 
+    def ask(self, content):
+        self.give("drop", content)
+        self.wait_for("h2", "The 3 nearest images")
+
 
 @pytest.fixture
 def page(search, serving, browser):
@@ -109,8 +113,7 @@ def test_shows_where_a_picture_may_be_dropped(page, encoded):
 
 
 def test_a_result_becomes_the_question_and_back_returns(page, encoded):
-    page.give("drop", encoded((240, 30, 30)))
-    page.wait_for("h2", "The 3 nearest images")
+    page.ask(encoded((240, 30, 30)))
     page.click("#results li:nth-child(2) .card")
     page.wait(lambda: page.names() == ["bright.png", "dark.png", "blue.png"])
     assert page.texts("figcaption")[0].split() == ["red", "dark.png"]
@@ -125,8 +128,7 @@ def test_a_result_becomes_the_question_and_back_returns(page, encoded):
 
 
 def test_draws_the_images_that_were_found(page, encoded, colours):
-    page.give("drop", encoded((240, 30, 30)))
-    page.wait_for("h2", "The 3 nearest images")
+    page.ask(encoded((240, 30, 30)))
     pictures = page.all("#results img")
     page.wait(
         lambda: all(page.execute("return arguments[0].naturalWidth", each) for each in pictures)
@@ -140,8 +142,7 @@ def test_draws_the_images_that_were_found(page, encoded, colours):
 
 
 def test_bars_reach_from_the_last_to_the_best(page, encoded):
-    page.give("drop", encoded((240, 30, 30)))
-    page.wait_for("h2", "The 3 nearest images")
+    page.ask(encoded((240, 30, 30)))
     widths = page.execute(
         "return [...document.querySelectorAll('.bar span')].map((e) => e.style.width)"
     )
@@ -203,8 +204,7 @@ def test_errors_are_reported_in_words(page, encoded):
     page.wait_for("#error", "must be a complete JPEG")
     assert page.texts("h2") == ["No answer"]
     assert page.names() == []
-    page.give("drop", encoded((240, 30, 30)))
-    page.wait_for("h2", "The 3 nearest images")
+    page.ask(encoded((240, 30, 30)))
     assert not page.one("#error").is_displayed()
     page.give("paste", b"", name="")
     assert error() == "No image file was given."

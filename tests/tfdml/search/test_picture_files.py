@@ -94,17 +94,6 @@ def test_reads_a_file_that_is_as_it_was(images):
         read(images, "a.png", stamp)
 
 
-def test_a_file_that_became_a_link_out_is_not_read(images, outside):
-    path = write(images / "a.png", b"secret")
-    stamp = image_files(images)["a.png"]
-    path.unlink()
-    os.utime(outside, ns=(0, stamp.modified))
-    path.symlink_to(outside)
-    with pytest.raises(RejectedError) as caught:
-        read(images, "a.png", stamp)
-    assert caught.value.status == 404
-
-
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root reads all")
 def test_warns_of_a_folder_that_is_closed(images):
     write(images / "closed" / "a.png")
