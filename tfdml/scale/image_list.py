@@ -18,6 +18,7 @@ from tfdml.scale.storage import around_path, file_system
 
 SCHEMA = pa.schema([("path", pa.string()), ("label", pa.string())])
 _AT_ONCE = 10_000  # rows
+_EXACT_BITS = {pa.float16(): 11, pa.float32(): 24, pa.float64(): 53}  # of whole numbers
 
 
 class Listing:
@@ -150,21 +151,16 @@ def _kind(column_type):
 def _labels(column, path, first):
     """The labels of a column, whose first row has this number, as texts; None for null and NaN."""
     kind = _kind(column.type)
-    if pa.types.is_floating(kind):  # which tells whole numbers apart up to this one
-        end = 2 ** {16: 11, 32: 24, 64: 53}[kind.bit_width]
-    elif pa.types.is_decimal(kind):
-        end = math.inf
-    else:
-        end, column = None, column.cast(pa.string())
-    labels = column.to_pylist()
-    for row, label in enumerate(labels):
-        if end is not None and label is not None:
-            exact = math.isnan(label) or (abs(label) < end and label % 1 == 0)
+    is_number = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    labels = (column if is_number else column.cast(pa.string())).to_pylist()
+    for row, label in enumerate(labels, first):
+        if is_number and label is not None:
+            exact = abs(label) < 2 ** _EXACT_BITS.get(kind, math.inf) and label % 1 == 0
             expected = f"`label` of {path} must be texts or exact whole numbers"
-            check(exact, expected, row=first + row, label=label)
-            label = labels[row] = None if math.isnan(label) else str(int(label))
+            check(exact or math.isnan(label), expected, row=row, label=label)
+            label = labels[row - first] = None if math.isnan(label) else str(int(label))
         named = label is None or bool(label.strip())
-        check(named, f"`label` of {path} must be null where there is none", row=first + row)
+        check(named, f"`label` of {path} must be null where there is none", row=row)
     return labels
 
 
