@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 
 from pipelines.augmentation import Augmentation
 from pipelines.datasets import check_built_in
-from pipelines.datasets.listing import Listing
+from pipelines.datasets.image_list import ImageList
 from pipelines.split import Dataset
 
 # The text faces. Computer Modern is left out: its files are not Unicode-encoded.
@@ -47,7 +47,7 @@ def load(data_dir=None, skip_invalid=False, training=True):
             images += [faces[face] for face in sorted(faces)]
             labels += [len(class_names) - 1] * len(faces)
     parts = np.where(np.array(labels) % 2, "test", "train")
-    splits = Listing(np.stack(images)[..., None], labels, class_names, parts=parts).splits()
+    splits = ImageList(np.stack(images)[..., None], labels, class_names, parts=parts).splits()
     augmentation = Augmentation(rotation=10.0, zoom=0.1, shift=0.05)
     return Dataset("glyphs", image_size=(SIDE, SIDE, 1), augmentation=augmentation, **splits)
 
