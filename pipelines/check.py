@@ -79,12 +79,11 @@ def check(name, data_dir=None, boxes=None):
             if not any(isinstance(warning.message, Invalid) for warning in caught):
                 raise
             rest = str(error)  # too little is left
-    found = []
-    for message in (warning.message for warning in caught):
-        if isinstance(message, Invalid):
-            found += [f"{message.what}: {item}" for item in message.items]
-        else:
-            warnings.warn(message, stacklevel=2)  # such as files that are no images
+    invalid = [each.message for each in caught if isinstance(each.message, Invalid)]
+    for other in caught:  # such as files that are no images
+        if other.message not in invalid:
+            warnings.warn(other.message, stacklevel=2)
+    found = [f"{each.what}: {item}" for each in invalid for item in each.items]
     if images and split.holds_records:
         raise ValueError(f"check a cache with python -m pipelines.cache --verify {data_dir}")
     if images and not split.holds_paths:

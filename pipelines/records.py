@@ -7,8 +7,7 @@ import re
 
 import numpy as np
 
-SUFFIX = ".tfrecord"
-_RECORD = re.compile(rf"(.+{re.escape(SUFFIX)}):(\d+):(\d+)", re.DOTALL)
+_RECORD = re.compile(r".+\.tfrecord:\d+:\d+", re.DOTALL)
 
 
 def is_record(path):

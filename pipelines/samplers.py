@@ -147,7 +147,7 @@ class Groups:
         totals = np.bincount(inverse, counts).astype(np.int32)
         groups = (starts.astype(np.int32), sizes.astype(np.int32), totals, self._usable(sizes))
         first, counts = constant(first), constant(counts)
-        classes = self._classes(counts, *map(constant, groups), seed, step)
+        classes = self._classes(counts, map(constant, groups), seed, step)
         owner, turn, rows = _rows_of_classes(classes, first, counts)
         image_seed = step_seed(seed, "images", step)
         keys = tf.random.stateless_uniform([2, tf.size(owner)], image_seed, dtype=tf.float64)
@@ -178,8 +178,9 @@ class Groups:
         check(wanted <= found, needed, super_classes=wanted, found=found)
         return usable
 
-    def _classes(self, counts, starts, sizes, totals, usable, seed, step):
-        """The classes that a batch draws, of super-classes of so many classes and images."""
+    def _classes(self, counts, groups, seed, step):
+        """The classes drawn of super-classes, by first class, classes, images and usability."""
+        starts, sizes, totals, usable = groups
         weights = tf.where(usable, tf.ones_like(totals) if self.evenly else totals, 0)
         drawn = step_seed(seed, "super_classes", step)
         chosen = _draw(weights[None], self.super_classes, drawn)[0]

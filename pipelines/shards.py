@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import time
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -125,12 +126,12 @@ def _listed(dataset):
     images = dataset.both()
     counts = [len(split.labels) for split in dataset.splits.values()]
     numbers = np.array([PARTS.index(name) for name in dataset.splits], np.int8)
-    rows = {"part": np.repeat(numbers, counts), "labels": images.labels}
+    rows: dict[str, Any] = {"part": np.repeat(numbers, counts), "labels": images.labels}
     rows[SOURCE] = np.array([os.path.realpath(path) for path in images.images])
     if images.super_labels is not None:
         rows["super_labels"] = images.super_labels
-    places = ("shard", "offset", "length")
-    return images, rows | {name: np.zeros(len(images.labels), np.int64) for name in places}
+    rows |= {name: np.zeros(len(images.labels), np.int64) for name in ("shard", "offset", "length")}
+    return images, rows
 
 
 def _digest(images, rows):

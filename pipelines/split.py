@@ -65,7 +65,13 @@ class Split:
         if self.super_labels is not None:
             self.check_one_label("super-classes")
             vars(self)["super_labels"] = _integers("super_labels", self.super_labels, (count,))
-            _check_nested(self.labels, self.super_labels)
+            _, first, inverse = np.unique(self.labels, return_index=True, return_inverse=True)
+            wanted = self.super_labels[first][inverse]
+            row = int(np.argmax(self.super_labels != wanted))
+            both = [int(wanted[row]), int(self.super_labels[row])]
+            nested = "`super_labels` must be the same for all images of a class"
+            received = {"class": int(self.labels[row]), "super_labels": both}
+            check(both[0] == both[1], nested, **received)
         if self.boxes is not None:
             vars(self)["boxes"] = _integers("boxes", self.boxes, (count, 4), "four edges")
             _check_boxes(self.boxes, None if self.holds_paths else self.images.shape[1:3])
@@ -75,7 +81,15 @@ class Split:
         given = [name for name, value in image_fields.items() if value is not None]
         check(not given, "a split of `inputs` must have nothing of images", given=given)
         named = self.inputs if isinstance(self.inputs, dict) else {"inputs": self.inputs}
-        arrays = {name: _checked_rows(name, rows) for name, rows in named.items()}
+        arrays = {
+            name: _array(f"`{name}` must have rows of one shape", rows)
+            for name, rows in named.items()
+        }
+        for name, rows in arrays.items():
+            texts = rows.dtype == object and all(isinstance(t, (str, bytes)) for t in rows.flat)
+            expected = f"`{name}` must be rows of numbers or texts"
+            known = rows.ndim > 0 and (texts or rows.dtype.kind in "biufUS")
+            check_type(known, expected, shape=rows.shape, dtype=Bare(rows.dtype))
         shapes = {f"{name}.shape": rows.shape for name, rows in arrays.items()}
         shapes["labels.shape"] = np.shape(self.labels)
         lengths = {shape[:1] for shape in shapes.values()}
@@ -92,8 +106,7 @@ class Split:
         return self.inputs is None and self.images.dtype.kind == "U"
 
     @property
-    def holds_records(self):
-        """Whether the paths address images inside TFRecord files."""
+    def holds_records(self):  # inside TFRecord files
         return self.holds_paths and any(map(is_record, self.images[:1]))
 
     @property
@@ -141,7 +154,9 @@ class Split:
         if np.asarray(chosen).dtype == bool and np.all(chosen):
             return self  # spares a copy of the pixels
         fields = vars(self).items()
-        rows = {name: value[chosen] for name, value in fields if isinstance(value, np.ndarray)}
+        rows: dict[str, Any] = {
+            name: value[chosen] for name, value in fields if isinstance(value, np.ndarray)
+        }
         if isinstance(self.inputs, dict):
             rows["inputs"] = {name: each[chosen] for name, each in self.inputs.items()}
         return dataclasses.replace(self, **rows)
@@ -149,10 +164,7 @@ class Split:
 
 def _checked_images(images):
     """Returns pixels or texts of paths, as an array."""
-    try:
-        images = np.asarray(images)
-    except ValueError as error:  # of NumPy
-        raise ValueError(f"`images` must be of one size, or paths: {error}") from None
+    images = _array("`images` must be of one size, or paths", images)
     named = (isinstance(image, (str, os.PathLike)) for image in images.flat)
     if images.dtype == object and images.ndim == 1 and all(named):
         images = np.array([os.fspath(path) for path in images])
@@ -172,17 +184,11 @@ def _checked_images(images):
     return images
 
 
-def _checked_rows(name, rows):
-    """Returns rows of numbers or texts as an array."""
+def _array(expected, rows):
     try:
-        rows = np.asarray(rows)
+        return np.asarray(rows)
     except ValueError as error:  # of NumPy
-        raise ValueError(f"`{name}` must have rows of one shape: {error}") from None
-    texts = rows.dtype == object and all(isinstance(text, (str, bytes)) for text in rows.flat)
-    expected, received = f"`{name}` must be rows of numbers or texts", Bare(rows.dtype)
-    known = rows.ndim > 0 and (texts or rows.dtype.kind in "biufUS")
-    check_type(known, expected, shape=rows.shape, dtype=received)
-    return rows
+        raise ValueError(f"{expected}: {error}") from None
 
 
 def _integers(name, values, shape, each="one id"):
@@ -220,15 +226,6 @@ def _check_boxes(boxes, size):
     check(good[row], expected, row=row, box=boxes[row].tolist(), **received)
 
 
-def _check_nested(labels, super_labels):
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    expected = super_labels[first][inverse]
-    row = int(np.argmax(super_labels != expected))
-    both = [int(expected[row]), int(super_labels[row])]
-    nested = "`super_labels` must be the same for all images of a class"
-    check(both[0] == both[1], nested, **{"class": int(labels[row])}, super_labels=both)
-
-
 @dataclasses.dataclass(frozen=True)
 class Dataset:
     """Images for training, and images of other classes for evaluation.
@@ -241,8 +238,7 @@ class Dataset:
         image_size: (height, width, channels), the default size of its images.
         augmentation: Default `Augmentation`.
         preprocessing: Default `Preprocessing`.
-        gallery: `Split` that the queries are searched in, also of classes not in `train`; None if
-            test images are searched among each other.
+        gallery: `Split` that the queries are searched in; None if it is the test images themselves.
 
     Raises:
         ValueError: If a class is in both training and test images.

@@ -21,27 +21,22 @@ NOT_UTF8 = "its name is not UTF-8"
 _NO_MEMORY = (OSError, RuntimeError, sqlite3.Error)  # of an unreadable or missing database
 
 
-def find_unreadable(paths):
-    """The files that `decode` rejects: {index into `paths`: reason why}, ascending.
+def unfit(paths):
+    """Yields the index and the reason of paths that are no file, or not UTF-8; reads no file."""
+    for row, path in enumerate(paths):
+        if not is_utf8(path):
+            yield row, NOT_UTF8
+        elif not os.path.isfile(path):
+            yield row, "a broken link" if os.path.islink(path) else "no file"
+
+
+def unreadable(paths):
+    """Yields the files that `decode` rejects as they are found: index into `paths`, reason why.
 
     Decodes every file on all cores, JPEG at an eighth of its size. A readable file is not decoded
     again while its path, size and modification time stay the same: these are kept in
     `images.sqlite` in the folder `tfdml` of `$XDG_CACHE_HOME` or of `~/.cache`.
     """
-    return dict(unreadable(paths))
-
-
-def find_unfit(paths):
-    """{index: reason} of the paths that are no file, or not UTF-8; reads no file."""
-    unfit = {row: NOT_UTF8 for row, path in enumerate(paths) if not is_utf8(path)}
-    for row, path in enumerate(paths):
-        if row not in unfit and not os.path.isfile(path):
-            unfit[row] = "a broken link" if os.path.islink(path) else "no file"
-    return unfit
-
-
-def unreadable(paths):
-    """Yields the items of `find_unreadable` as they are found."""
     stamps = [_stamp(path) for path in paths]
     known = _remembered(stamps)
     unknown = [row for row, stamp in enumerate(stamps) if stamp is None or stamp not in known]

@@ -28,7 +28,8 @@ DATASETS = {
 }
 TFDS = "tfds:"  # prefix of the sets of TensorFlow Datasets
 READ = ("omniglot", f"{TFDS}NAME")  # whose `load` reads all images, with TensorFlow
-IN_MEMORY = (*READ, "digits", "glyphs")  # whose images are not in separate files
+BUILT_IN = ("digits", "glyphs")
+IN_MEMORY = (*READ, *BUILT_IN)  # whose images are not in separate files
 ANNOTATED = "annotated"
 WITH_BOXES = ("cars196", "csv", "cub200", "in_shop")  # whose `load` takes `boxes`
 
@@ -74,6 +75,9 @@ def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None, *, 
     elif name in DATASETS:
         module, options = DATASETS[name]
         check(not download, f"`download` is for {TFDS}NAME", dataset=name)
+        if name in BUILT_IN:
+            built_in = f"dataset {name!r} is built in: leave out `data_dir`"
+            check(data_dir is None, built_in, data_dir=data_dir)
     else:
         raise ValueError(unknown_name("dataset", name, names()))
     annotated = boxes == ANNOTATED
@@ -112,12 +116,6 @@ def place_of(name, data_dir):
     elif hasattr(module, "ARCHIVE"):
         inner = list(filter(pathlib.Path.is_dir, [path / module.ARCHIVE.folder]))
     return inner[0] if len(inner) == 1 else path
-
-
-def check_built_in(name, data_dir):
-    """Raises a ValueError if a folder is given to a dataset that is built in."""
-    built_in = f"dataset {name!r} is built in: leave out `data_dir`"
-    check(data_dir is None, built_in, data_dir=data_dir)
 
 
 def given_path(name, data_dir, what):

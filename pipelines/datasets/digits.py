@@ -2,14 +2,12 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from pipelines.augmentation import Augmentation
-from pipelines.datasets import check_built_in
 from pipelines.datasets.image_list import ImageList
 from pipelines.split import Dataset
 
 
 def load(data_dir=None, skip_invalid=False, training=True):
     """scikit-learn's 1,797 handwritten digits of 8 × 8 pixels: 0 to 4 train, 5 to 9 test."""
-    check_built_in("digits", data_dir)
     digits = load_digits()
     images = (digits.images * (255.0 / 16.0)).round().astype("uint8")[..., None]
     digit_names = {digit: str(digit) for digit in range(10)}

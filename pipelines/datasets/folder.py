@@ -6,7 +6,7 @@ from pipelines.augmentation import Augmentation
 from pipelines.datasets import given_path
 from pipelines.datasets.image_list import ImageList, checked_dataset, first_half
 from pipelines.invalid import first_five, leave_out, warn
-from pipelines.unreadable import find_unfit, find_unreadable
+from pipelines.unreadable import unfit, unreadable
 from tfdml.image_files import SUFFIXES, class_folders, is_image
 
 
@@ -25,7 +25,7 @@ def load(data_dir=None, skip_invalid=False, training=True):
     paths = [str(path) for name in names for path in classes[name]]
     labels = np.repeat(np.arange(len(names)), [len(classes[name]) for name in names])
     images = ImageList(paths, labels, dict(enumerate(names)), parts=first_half(labels))
-    broken = find_unreadable(paths) if skip_invalid else find_unfit(paths)
+    broken = unreadable(paths) if skip_invalid else unfit(paths)
     images = images.without_unreadable(broken, skip_invalid).without_repeated(skip_invalid)
     augmentation = Augmentation(crop=0.5, aspect=4 / 3, flip=True)
     defaults = {"image_size": (112, 112, 3), "augmentation": augmentation}

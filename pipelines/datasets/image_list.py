@@ -10,7 +10,7 @@ from pipelines.augmentation import Augmentation
 from pipelines.boxes import cut_to_images
 from pipelines.invalid import Invalid, leave_out, warn
 from pipelines.split import Dataset, Split
-from pipelines.unreadable import find_unreadable
+from pipelines.unreadable import unreadable
 from tfdml.checks import check
 from tfdml.files import identity
 
@@ -45,8 +45,9 @@ class ImageList(Split):
         return self.subset(~np.isin(np.arange(len(self.labels)), list(rows)))
 
     def without_unreadable(self, reasons, skip_invalid):
-        """The list without the images of {row: reason why it cannot be read}."""
-        found = [f"{self.images[row]} ({reason})" for row, reason in sorted(reasons.items())]
+        """The list without the images of pairs of a row and why it cannot be read."""
+        reasons = dict(reasons)
+        found = [f"{self.images[row]} ({reason})" for row, reason in reasons.items()]
         leave_out("images that cannot be read", found, skip_invalid)
         return self.without(reasons)
 
@@ -103,7 +104,7 @@ def checked_dataset(
         leave_out("images that are missing", paths, skip_invalid, error, where, total)
         images = images.without(missing).without_repeated(skip_invalid)
         if skip_invalid:
-            images = images.without_unreadable(find_unreadable(images.images), skip_invalid)
+            images = images.without_unreadable(unreadable(images.images), skip_invalid)
     if training and images.labels.ndim == 1:
         images = images.without_single(skip_invalid)
     for part in needed_parts:

@@ -39,6 +39,7 @@ from tfdml.decoding import decode
 EVERYTHING = Augmentation(
     crop=0.5, aspect=1.3, flip=True, rotation=20, zoom=0.2, shift=0.1, colour=0.3
 )
+TURNED = Augmentation(symmetries=4)
 BUILDERS = {  # with the sampler of each
     "balanced": (lambda split, **o: balanced_batches(split, 3, 2, **o), Balanced(3, 2)),
     "mixed": (lambda split, **o: balanced_batches(split, 4, 3, sampler="mixed", **o), Mixed(4, 3)),
@@ -201,16 +202,6 @@ def test_batches_take_all_cores_without_autotuning(nested_splits, build):
     assert options.autotune.initial_parallelism == os.cpu_count()
 
 
-def test_the_two_images_of_a_pair_of_itself_are_augmented_apart(split):
-    split = split.subset([0, 4])  # of two classes: 2 pairs of itself, 2 negative ones
-    indices = rows_of(1, Pairs(8), split)[0]
-    itself = np.flatnonzero(indices[:4] == indices[4:])
-    assert len(itself) == 2
-    images, _ = next(pair_batches(split, 8, augmentation=EVERYTHING).as_numpy_iterator())
-    for row in itself:
-        assert (images[row] != images[row + 4]).any()
-
-
 def test_evaluation_gives_all_images_in_order(split, path_split):
     for source in (split, path_split):
         batches = list(evaluation_batches(source, (10, 12, 3), batch_size=16).as_numpy_iterator())
@@ -371,18 +362,13 @@ def test_a_size_of_images_must_suit_the_split(split, path_split, build):
         (balanced, {"augmentation": {}}, TypeError, "must be an `Augmentation` or None. Received:"),
         (
             balanced,
-            {"augmentation": Augmentation(symmetries=4)},
+            {"augmentation": TURNED},
             ValueError,
-            "`symmetries` of the augmentation need square images. Received: symmetries",
+            "square images. Received: symmetries=4",
         ),
         (evaluation_batches, {"batch_size": 0}, ValueError, "`batch_size` must be >= 1. Received"),
         (evaluation_batches, {"batch_size": 2.5}, TypeError, "`batch_size` must be an integer. R"),
-        (
-            evaluation_batches,
-            {"batch_size": "8"},
-            TypeError,
-            "an integer. Received: batch_size='8",
-        ),
+        (evaluation_batches, {"batch_size": "8"}, TypeError, "integer. Received: batch_size='8"),
         (evaluation_batches, {"with_labels": 1}, TypeError, "`with_labels` must be true or false"),
     ],
 )

@@ -12,7 +12,7 @@ import pipelines
 from pipelines import check
 from pipelines import unreadable as unreadable_files
 from pipelines.loading import named
-from pipelines.unreadable import find_unreadable, unreadable
+from pipelines.unreadable import unreadable
 from tfdml import decoding, image_headers
 
 
@@ -148,16 +148,16 @@ def test_a_dataset_without_files_or_folder_is_an_error(photos, capsys):
 
 def test_what_can_be_read_is_not_decoded_again_until_it_changes(photos, decoded):
     paths = sorted(str(path) for path in photos.glob("*/*"))
-    assert find_unreadable(paths) == {}
+    assert list(unreadable(paths)) == []
     assert sorted(decoded) == paths
     decoded.clear()
-    assert find_unreadable(paths) == {}
+    assert list(unreadable(paths)) == []
     assert decoded == []
     os.utime(paths[1], ns=(0, 0))
     with open(paths[2], "ab") as file:
         file.write(b"\0")
     (photos / "a" / "0.jpg").write_bytes(b"text")
-    assert list(find_unreadable(paths)) == [0]
+    assert [row for row, _ in unreadable(paths)] == [0]
     assert sorted(decoded) == paths[:3]
     decoded.clear()
     assert list(unreadable(paths)) == [(0, "4 bytes, not JPEG, PNG, GIF, BMP, WebP")]  # anew
@@ -175,16 +175,16 @@ def test_skip_invalid_uses_what_the_check_remembers_and_loading_reads_nothing(ph
 def test_a_broken_or_missing_memory_is_done_without(photos, tmp_path, monkeypatch):
     paths = sorted(photos.glob("*/*"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(paths[0]))  # a file, not a folder
-    assert find_unreadable(paths) == {}
+    assert list(unreadable(paths)) == []
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "tfdml").mkdir()
     (tmp_path / "tfdml" / "images.sqlite").write_bytes(b"no database" * 100)
-    assert find_unreadable(paths) == {}
+    assert list(unreadable(paths)) == []
 
 
 def test_tensorflow_is_imported_by_no_thread_that_reads(photos, monkeypatch):
     threads = []
     importing = "pipelines.unreadable.import_tensorflow"
     monkeypatch.setattr(importing, lambda: threads.append(threading.current_thread()))
-    assert find_unreadable(sorted(photos.glob("*/*"))) == {}
+    assert list(unreadable(sorted(photos.glob("*/*")))) == []
     assert threads == [threading.main_thread()]

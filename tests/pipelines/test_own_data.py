@@ -13,6 +13,7 @@ from PIL import Image, ImageOps
 import pipelines
 from pipelines import Split
 
+UNEVEN = {"a": np.zeros((3, 5)), "b": ["x", "y"]}
 FLOATS = np.linspace(0, 1, 4 * 2 * 2 * 3).reshape(4, 2, 2, 3)
 
 
@@ -114,12 +115,7 @@ def test_splits_of_rows_are_cut_and_joined(rows):
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        (
-            {"inputs": {"a": np.zeros((3, 5)), "b": ["x", "y"]}},
-            ValueError,
-            "`inputs` and `labels` must have the same number of rows, at least one. Received: "
-            "a.shape=(3, 5), b.shape=(2,), labels.shape=(3,)",
-        ),
+        ({"inputs": UNEVEN}, ValueError, "a.shape=(3, 5), b.shape=(2,), labels.shape=(3,)"),
         ({"inputs": np.zeros((2, 5))}, ValueError, "inputs.shape=(2, 5), labels.shape=(3,)"),
         ({"inputs": {}}, ValueError, "at least one. Received: labels.shape=(3,)"),
         ({"inputs": [], "labels": []}, ValueError, "at least one. Received: inputs.shape=(0,)"),

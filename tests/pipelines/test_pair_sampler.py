@@ -268,17 +268,8 @@ def test_refreshes_are_counted_from_the_first_step(tables):
         ({"refresh_every": 0}, ValueError, "`refresh_every` must be >= 1"),
         ({"refresh_every": 1.0}, TypeError, "`refresh_every` must be an integer"),
         ({"labels": [1] * 9}, ValueError, "negative pairs need 2 classes or more. Received: clas"),
-        (
-            {"labels": range(9)},
-            ValueError,
-            "a batch must not take more pairs than there are. Received: pairs=0, of a batch=2",
-        ),
-        (
-            {"labels": [0, 0, 0, 0, 1, 1, 1, 2, 2]},
-            ValueError,
-            "there must be at least `batch_size` - 2 images outside every class. Received: "
-            "batch_size=8, others=5",
-        ),
+        ({"labels": range(9)}, ValueError, "pairs than there are. Received: pairs=0, of a batch=2"),
+        ({"labels": [0, 0, 0, 0, 1, 1, 1, 2, 2]}, ValueError, "class. Received: batch_size=8, oth"),
     ],
 )
 def test_rejects_what_cannot_be_drawn(options, error, message):

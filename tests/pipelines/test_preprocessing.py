@@ -240,16 +240,8 @@ def test_rejects_what_does_not_go_together(options, error, message):
 @pytest.mark.parametrize(
     ("options", "augmentation", "message"),
     [
-        (
-            {"warp_size": 11},
-            {},
-            "the side of a crop. Received: warp_size=11, image_size=(12, 12",
-        ),
-        (
-            {"mean_image": MEAN},
-            {},
-            "images before the crop, (12, 12, 3). Received: mean_image.sh",
-        ),
+        ({"warp_size": 11}, {}, "the side of a crop. Received: warp_size=11, image_size=(12, 12"),
+        ({"mean_image": MEAN}, {}, "images before the crop, (12, 12, 3). Received: mean_image.sh"),
         ({"warp_size": 16, "mean_image": MEAN}, {"crop": 0.5}, "Received: crop=0.5, colour=0.0"),
         ({"warp_size": 16, "mean_image": MEAN}, {"colour": 0.1}, "Received: crop=1.0, colour=0.1"),
     ],

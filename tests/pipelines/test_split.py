@@ -3,6 +3,8 @@ import pytest
 
 from pipelines import Dataset, Preprocessing, Split, draw_gallery, hold_out_classes, join_splits
 
+PIXELS = np.zeros((2, 2, 2, 1), np.uint8)
+
 
 def tiny(labels):
     return Split(np.zeros((len(labels), 2, 2, 1), np.uint8), np.array(labels))
@@ -25,26 +27,20 @@ def test_renumbered_classes_keep_their_order_and_names():
     assert renumbered.names == split.names == ["3", "seven", "large"]
 
 
-def test_super_labels_stay_with_their_rows():
-    split = Split(np.zeros((6, 2, 2, 1), np.uint8), [7, 8, 7, 9, 9, 5], None, [1, 2, 1, -4, -4, 2])
-    assert split.super_labels.dtype == np.int64
-    assert split.subset(slice(2, 5)).super_labels.tolist() == [1, -4, -4]
+def test_super_labels_and_boxes_stay_with_their_rows():
+    boxes = np.array([[0, 0, 1 + i % 2, 2] for i in range(6)], np.int8)
+    supers = [1, 2, 1, -4, -4, 2]
+    images = np.arange(24, dtype=np.uint8).reshape(6, 2, 2, 1)
+    split = Split(images, [7, 8, 7, 9, 9, 5], None, supers, boxes)
+    assert split.super_labels.dtype == split.boxes.dtype == np.int64
     rest, held_out = hold_out_classes(split, 0.5)
-    assert rest.super_labels.tolist() == [1, 1, 2]
-    assert held_out.super_labels.tolist() == [2, -4, -4]
     both = Dataset("x", rest, held_out, image_size=(2, 2, 1)).both()
+    rows = [0, 2, 5, 1, 3, 4]
+    for joined in (both, split.subset(rows), split.renumbered().subset(rows)):
+        assert joined.super_labels.tolist() == [supers[row] for row in rows]
+        np.testing.assert_array_equal(joined.boxes, boxes[rows])
+        np.testing.assert_array_equal(joined.images, images[rows])
     assert both.labels.tolist() == [7, 7, 5, 8, 9, 9]
-    assert both.super_labels.tolist() == [1, 1, 2, 2, -4, -4]
-
-
-def test_boxes_stay_with_their_rows():
-    boxes = np.array([[0, 0, 1, 2], [1, 0, 2, 2], [0, 1, 2, 2]], np.int8)
-    split = Split(np.zeros((3, 2, 2, 1), np.uint8), [7, 8, 7], boxes=boxes)
-    assert split.boxes.dtype == np.int64
-    assert split.subset([2, 0]).boxes.tolist() == [[0, 1, 2, 2], [0, 0, 1, 2]]
-    assert split.renumbered().boxes.tolist() == boxes.tolist()
-    dataset = Dataset("x", *hold_out_classes(split, 0.5), image_size=(2, 2, 1))
-    assert dataset.both().boxes.tolist() == [[0, 0, 1, 2], [0, 1, 2, 2], [1, 0, 2, 2]]
     assert Split(["a.png"], [0], boxes=[[5, 5, 9000, 9000]]).boxes.tolist() == [[5, 5, 9000, 9000]]
 
 
@@ -57,7 +53,7 @@ def test_boxes_stay_with_their_rows():
         (
             [[0, 0, 3, 2], [0, 0, 4, 2]],
             ValueError,
-            r"inside the image\. Received: row=1, box=\[0, 0, 4, 2\], width=3, height=2",
+            r"box=\[0, 0, 4, 2\], width=3, height=2",
         ),
         ([[0, 0, 3, 2], [0, 0, 2, 3]], ValueError, r"row=1, box=\[0, 0, 2, 3\]"),
         ([[0, 0, 3, 2], [1, 0, 1, 2]], ValueError, r"row=1, box=\[1, 0, 1, 2\]"),
@@ -81,22 +77,12 @@ def test_both_splits_of_a_dataset_join_with_their_names():
 @pytest.mark.parametrize(
     ("super_labels", "error", "message"),
     [
-        (
-            [1, 1],
-            ValueError,
-            r"`super_labels` must have one id per image\. "
-            r"Received: images=3, super_labels\.shape=\(2,\)",
-        ),
-        (
-            [1.0, 1.0, 2.0],
-            TypeError,
-            r"`super_labels` must be integers\. Received: dtype=float64",
-        ),
+        ([1, 1], ValueError, r"one id per image\. Received: images=3, super_labels\.shape=\(2,\)"),
+        ([1.0, 1.0, 2.0], TypeError, r"`super_labels` must be integers\. Received: dtype=float64"),
         (
             [1, 5, 2],
             ValueError,
-            r"must be the same for all images of a class\. Received: class=7, "
-            r"super_labels=\[1, 2\]",
+            r"same for all images .*class=7, super_labels=\[1, 2\]",
         ),
     ],
 )
@@ -108,39 +94,14 @@ def test_rejects_super_labels_that_do_not_fit(super_labels, error, message):
 @pytest.mark.parametrize(
     ("images", "labels", "error", "message"),
     [
-        (
-            np.zeros((10, 2, 2, 1), np.uint8),
-            np.zeros(9, int),
-            ValueError,
-            r"`labels` must have one id per image\. Received: images=10, labels\.shape=\(9,\)",
-        ),
+        (PIXELS, [0], ValueError, r"one id per image\. Received: images=2, labels\.shape=\(1,\)"),
         (np.zeros((0, 2, 2, 1), np.uint8), np.zeros(0, int), ValueError, "at least one image"),
-        (
-            np.zeros((2, 2, 2, 1), np.uint8),
-            np.zeros(2),
-            TypeError,
-            r"`labels` must be integers\. Received: dtype=float64",
-        ),
+        (PIXELS, np.zeros(2), TypeError, r"`labels` must be integers\. Received: dtype=float64"),
         (["a.png", "b.png"], ["a", "b"], TypeError, r"integers; convert names by np\.unique\("),
         (["a.png", "b.png"], np.eye(2), TypeError, r"integers; convert one-hot rows by np\.argmax"),
-        (
-            np.zeros((2, 2, 2, 1)),
-            np.zeros(2, int),
-            TypeError,
-            r"those in \[0, 255\] by images.astype\('uint8'\). .*dtype=float64",
-        ),
-        (
-            np.zeros((2, 2, 2), np.uint8),
-            np.zeros(2, int),
-            TypeError,
-            r"grey images by images\[..., None\]\. Received: shape=\(2, 2, 2\)",
-        ),
-        (
-            [np.zeros((2, 2, 1), np.uint8), np.zeros((3, 2, 1), np.uint8)],
-            np.zeros(2, int),
-            ValueError,
-            "`images` must be of one size, or paths",
-        ),
+        (PIXELS / 255, [0, 0], TypeError, r"by images.astype\('uint8'\)\. .*dtype=float64"),
+        (PIXELS[..., 0], [0, 0], TypeError, r"grey images by images\[..., None\]\. .*\(2, 2, 2\)"),
+        ([PIXELS[0], PIXELS[:1]], [0, 0], ValueError, "`images` must be of one size, or paths"),
         (["a.png", None], np.zeros(2, int), TypeError, r"\(n,\) paths\. Received: .*dtype=object"),
         ([object()], np.zeros(1, int), TypeError, r"\(n,\) paths\. Received: .*dtype=object"),
         (None, None, TypeError, r"\(n,\) paths\. Received: shape=\(\), dtype=object"),

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from pipelines import Augmentation, Reader
+from pipelines import Augmentation
 from pipelines.transforms import (
     random_colour,
     random_crop,
@@ -15,8 +15,7 @@ from pipelines.transforms import (
     resize,
     views,
 )
-from pipelines.unreadable import find_unreadable
-from tfdml.decoding import decode
+from pipelines.unreadable import unreadable
 
 
 def encode(kind, mode="RGB", **options):
@@ -42,18 +41,6 @@ def test_resize_keeps_an_image_whose_size_is_known_only_when_it_comes(rng):
     np.testing.assert_array_equal(by_size(image), image)
     other = rng.integers(0, 256, (9, 8, 3), dtype=np.uint8)
     np.testing.assert_array_equal(by_size(other), resize(other, (8, 9, 3)))
-
-
-def test_resize_stays_in_range():
-    resized = resize(np.full((37, 53, 3), 255, np.uint8), (112, 112, 3))
-    assert float(tf.reduce_max(resized)) == 255.0
-
-
-def test_a_reader_is_decode_then_resize():
-    contents = tf.constant(encode("JPEG"))
-    np.testing.assert_array_equal(
-        Reader((5, 6, 3))(contents), resize(decode(contents, 3), (5, 6, 3))
-    )
 
 
 def test_a_crop_is_a_part_of_the_image_of_the_area_asked_for(rng):
@@ -187,9 +174,9 @@ def test_finds_the_files_that_do_not_decode(tmp_path, rng):
     for name, contents in files.items():
         (tmp_path / name).write_bytes(contents)
     paths = [tmp_path / name for name in [*files, "missing.jpg"]]
-    unreadable = [paths[index].name for index in find_unreadable(paths)]
+    found = [paths[index].name for index, _ in unreadable(paths)]
     expected = "b.jpg d.png e.gif f.bmp g.jpg missing.jpg"
-    assert unreadable == expected.split()
+    assert found == expected.split()
 
 
 @pytest.mark.parametrize("shape", [(11, 13), (8, 6), (9, 6)])
@@ -227,11 +214,7 @@ def test_a_single_crop_is_the_whole_image(rng):
     ("shape", "crops", "message"),
     [
         ((8, 8), 2, "`crops` must be 1, 5 or 10. Received: crops=2"),
-        (
-            (8, 8),
-            1,
-            r"must have the size of a view.*shape=\(1, 8, 8, 1\), image_size=\(7, 8",
-        ),
+        ((8, 8), 1, r"size of a view.*shape=\(1, 8, 8, 1\), image_size=\(7, 8"),
         ((6, 8), 5, "must have the size of a view, or for several crops at least that"),
     ],
 )
