@@ -27,8 +27,8 @@ def batches(split, sampler, reader=None, seed=0, start_step=0, part=(0, 1)):
         seed: Of the choice of rows and of their augmentation; >= 0 and below 2**63.
         start_step: Step of the first batch. To resume, the optimizer's number of steps, plus the
             batches whose update it skipped; or a function that returns it, called when iteration
-            begins: by `lambda: model.optimizer.iterations` a `fit` that is resumed by
-            `keras.callbacks.BackupAndRestore` goes on with the batches that would have come.
+            begins, such as `lambda: model.optimizer.iterations` for a `fit` that
+            `keras.callbacks.BackupAndRestore` resumes.
         part: (i, n) for the rows of the i-th of n equal parts of every batch, for a worker of
             several; other rows are not read. n must divide the batch.
 
@@ -223,8 +223,7 @@ def evaluation_batches(
             gets the seed 0, 0.
 
     Returns:
-        `tf.data.Dataset` of (batch, height, width, channels) float32 in [0, 255]; with labels, of
-        `(images, labels)`, the labels (batch,) or (batch, num_labels) int64.
+        `tf.data.Dataset` of images or, with labels, of `(images, labels)`, as of `batches`.
 
     Raises:
         TypeError: If an argument is not of its class.

@@ -28,8 +28,8 @@ class HardNeighbours:
 
     Raises:
         TypeError: If the labels or a number are not integers.
-        ValueError: If `refresh_every` is below 1, m is not a multiple of 4, there are fewer than
-            m - 2 images outside some class, or fewer positive pairs than a batch needs.
+        ValueError: If a number is out of range, or batches of such labels cannot be made: these
+            need m - 2 images outside every class, and m / 4 positive pairs.
 
     Source:
         Song, Xiang, Jegelka, Savarese. CVPR 2016, section 4: positive pairs at random, to which

@@ -34,10 +34,9 @@ class Preprocessing:
         ValueError: If one is out of range, or two exclude each other.
 
     Source:
-        Warp and crop: Krizhevsky, Sutskever, Hinton. NIPS 2012, section 4.1; 256 and 227 pixels by
-        the released code of Song, Xiang, Jegelka, Savarese. CVPR 2016, of whose
-        `load_cropped_images.m` is the white border; 256 and 224 by that of Yuan, Yang, Zhang. ICCV
-        2017.
+        Krizhevsky, Sutskever, Hinton. NIPS 2012, section 4.1; the released code of Song, Xiang,
+        Jegelka, Savarese. CVPR 2016 (256 and 227 pixels, white border), and that of Yuan, Yang,
+        Zhang. ICCV 2017 (256 and 224 pixels).
         Differs: resizes bilinearly with antialiasing, where MATLAB and OpenCV use other filters;
         the mean image's channel means are added back here and those of ImageNet subtracted in the
         network, so pixels may differ by a constant below one grey level.

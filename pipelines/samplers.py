@@ -99,8 +99,7 @@ class Groups:
     replacement, and takes all their images. If these exceed the batch size, images are dropped at
     random, and then classes with a single image left; if that leaves one class of several, two
     images each of two classes are kept instead. So a batch has 2 images or more of a class, in a
-    row, and two classes or more if P > 1. Classes of a single image are never drawn, nor is a
-    single super-class of a single class, unless P is 1.
+    row, and two classes or more if P > 1.
 
     Args:
         classes_per_batch: P; G must divide it.
@@ -113,8 +112,8 @@ class Groups:
 
     Source:
         Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, and its released code:
-        10 classes each of 2 super-classes, 100 images; in proportion to the images for Stanford
-        Online Products, evenly for In-shop Clothes and, with 5 images of a class, for VehicleID.
+        10 classes each of 2 super-classes, 100 images; evenly for In-shop Clothes and, with 5
+        images of a class, for VehicleID.
         Differs: batches of that code begin and end anywhere in a group.
     """
 
@@ -199,13 +198,11 @@ class Groups:
 class WholeClasses:
     """All images of random classes, as many as fit.
 
-    Each epoch visits the classes in a random order, each at most once. A batch takes whole classes
-    while they fit and fills the remaining places with random images of the next class; its other
-    images are left out. A single remaining place stays empty, as one image of a class has no
-    positive. The number of batches per epoch cannot depend on the order: with n images and a
-    largest class of k it is n / (m - 2 + k), rounded down, and the remaining classes are left out.
-    Classes of a single image are never drawn; two others are needed. A batch has m or m - 1 images,
-    the rows of a class in a row; all images if they do not fill one batch.
+    Each epoch visits the classes of two images or more in a random order, each at most once. A
+    batch takes whole classes while they fit and fills the remaining places with random images of
+    the next class, but leaves a single place empty: it has m or m - 1 images, the rows of a class
+    in a row; all images if they do not fill one batch. With n images and a largest class of k an
+    epoch has n / (m - 2 + k) batches, rounded down; the remaining classes are left out.
 
     Args:
         batch_size: Most images of a batch, m, >= 4; at least the size of the largest class + 2, so
@@ -213,8 +210,7 @@ class WholeClasses:
 
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, section IV-A:
-        for Stanford Online Products, all images of randomly sampled classes until the batch of
-        100 is full.
+        all images of randomly sampled classes until the batch of 100 is full.
         Differs: in what the paper leaves open, such as what becomes of a class that does not fit.
     """
 

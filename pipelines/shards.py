@@ -59,9 +59,9 @@ def write_cache(dataset, folder, *, size=256, keep_aspect=False, trim_white=Fals
         The manifest, as returned by `pipelines.datasets.cached.read_manifest`.
 
     Raises:
-        TypeError: If a number is not an integer or a switch not a bool.
-        ValueError: If a number is out of range, the dataset is not one of image files, or the
-            folder has a cache of other images or settings.
+        TypeError: If an option is not of its kind.
+        ValueError: If one is out of range, the dataset is not one of image files, or the folder has
+            a cache of other images or settings.
         OSError: If an image cannot be read or a file cannot be written; finished files stay.
     """
     warped = stored_preprocessing(size, keep_aspect, trim_white, quality)

@@ -17,19 +17,16 @@ class Split:
     """Labelled images, or labelled rows of any other kind.
 
     Args:
-        images: (n, height, width, channels) uint8, or (n,) paths of image files, strings or
-            `os.PathLike`; None for `inputs`.
-        labels: (n,) or (n, 1) integer class ids; or several labels an image, (n, num_labels)
-            integers, 1 for each label of the image and 0 elsewhere, num_labels >= 2: class ids are
-            columns.
+        images: (n, height, width, channels) uint8, or (n,) paths of image files; None for `inputs`.
+        labels: (n,) or (n, 1) integer class ids; or several labels an image, (n, num_labels) of 1
+            for each label of the image and 0 elsewhere, num_labels >= 2: class ids are columns.
         class_names: Class id -> name, where the classes have names.
-        super_labels: (n,) integer ids of the super-classes, such as alphabets of characters, where
-            the classes have some: the same for all images of a class.
+        super_labels: (n,) integer ids of the super-classes, such as alphabets of characters; the
+            same for all images of a class.
         boxes: (n, 4) integers, the part of each image to use: left, upper, right and lower edge in
             pixels, the last two exclusive; the whole image if None. The pixels are those of the
             file as stored; the EXIF orientation is applied to the part cut out.
-        warped: `Preprocessing` already applied to the images, as in a cache; None for original
-            images.
+        warped: `Preprocessing` already applied to the images, as in a cache.
         inputs: In place of images, what the embedder takes: n rows of numbers or texts, or a dict
             of such arrays. Batches have these rows as they are, so options of images are rejected.
 
@@ -233,8 +230,8 @@ class Dataset:
     Args:
         name: Of the dataset.
         train: `Split` to train on.
-        test: `Split` of classes not in `train`: queries and gallery at once or, with a separate
-            gallery, the queries only. With several labels an image, those of `train` too.
+        test: `Split` of classes not in `train`: the queries. With several labels an image, those of
+            `train` too.
         image_size: (height, width, channels), the default size of its images.
         augmentation: Default `Augmentation`.
         preprocessing: Default `Preprocessing`.
@@ -282,13 +279,11 @@ def join_splits(splits):
     """The rows of several splits, in order, as one `Split`; without super-labels if one has none.
 
     Args:
-        splits: `Split`s with the same class ids, whose images are all pixels of one size or all
-            paths, or of the same `inputs`.
+        splits: `Split`s with the same class ids and preprocessing, all or none with boxes, whose
+            images are all pixels of one size or all paths, or of the same `inputs`.
 
     Raises:
-        TypeError: If one is not a `Split`.
-        ValueError: If they went through different preprocessing, only some have boxes, or their
-            inputs differ.
+        TypeError, ValueError: If they are not so.
     """
     splits = list(splits)
     for split in splits:
@@ -333,12 +328,11 @@ def hold_out_classes(split, share):
     leave related ones on both sides and overestimate the test score.
 
     Args:
-        split: `Split` of training images.
+        split: `Split` of training images, of 2 classes or more.
         share: Share of its classes to hold out, above 0 and below 1; at least one is.
 
     Raises:
-        TypeError: If `split` is not a `Split` or `share` not a number.
-        ValueError: If `share` is out of range or there is a single class.
+        TypeError, ValueError: If one is not so.
     """
     check_split(split)
     split.check_one_label("classes to hold out")
@@ -375,12 +369,11 @@ def draw_gallery(split, seed=0):
     query.
 
     Args:
-        split: `Split` to test on.
+        split: `Split` to test on, with a class of 2 images.
         seed: Of the draw, >= 0.
 
     Raises:
-        TypeError: If `split` is not a `Split` or the seed not an integer.
-        ValueError: If the seed is negative or no class has 2 images.
+        TypeError, ValueError: If one is not so.
 
     Example:
         >>> queries, gallery = draw_gallery(Split(["a.png", "b.png", "c.png"], [4, 7, 4]))
