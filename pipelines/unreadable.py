@@ -64,7 +64,7 @@ def _problem(path):
     """Why a file cannot be read; an empty text if it can."""
     if not is_utf8(str(path)):
         return NOT_UTF8
-    import tensorflow as tf  # the check of a folder without images waits for neither
+    import tensorflow as tf  # not needed where all files are remembered
 
     from tfdml.decoding import decode
 

@@ -106,8 +106,9 @@ def test_without_loss_batches_are_those_of_the_original_files(warp, dataset, tmp
     loaded = load(tmp_path)
     preprocessing = Preprocessing(warp_size=16, **warp)
     assert_equal_images(loaded.train, dataset.train, preprocessing=preprocessing)
-    both = loaded.train, dataset.train
-    assert_equal_batches(pipelines.balanced_batches, *both, 3, 2, preprocessing=preprocessing)
+    if not warp:  # all train by the same code
+        both = loaded.train, dataset.train
+        assert_equal_batches(pipelines.balanced_batches, *both, 3, 2, preprocessing=preprocessing)
     for name, split in dataset.splits.items():
         np.testing.assert_array_equal(loaded.splits[name].labels, split.labels)
         np.testing.assert_array_equal(loaded.splits[name].super_labels, split.super_labels)
@@ -125,8 +126,7 @@ def test_jpegs_give_the_batches_of_the_same_jpegs_in_files(whole, tmp_path):
         with open(path, "wb") as file:
             file.write(records.read(record))
     files = Split(np.array(paths), split.labels, super_labels=split.super_labels)
-    for preprocessing in (Preprocessing(warp_size=16), Preprocessing()):
-        assert_equal_images(split, files, preprocessing=preprocessing)
+    assert_equal_images(split, files)
     assert_equal_batches(pipelines.group_batches, split, files, 2, 6)
     with Image.open(paths[0]) as image:
         assert (image.format, image.size) == ("JPEG", (16, 16))
